@@ -1,0 +1,286 @@
+/*
+ * The border between kern (in the guest) and vmrun (on the host).
+ *
+ * kern asks the host by an exit: it fills vcpu.exit and executes OUT to EXIT_PORT; the host answers in vcpu.exit.ret
+ * and resumes.  Before it answers, the host may ask kern by an upcall: it fills vcpu.upcall and resumes; kern performs
+ * it inside the pending exit and comes back with EXIT_UPCALL_DONE.  Upcalls may exit in turn (a file page to read), so the
+ * two nest like calls; nothing of vcpu.exit survives an upcall.
+ *
+ * Any change here that the other side can notice bumps ABI_VERSION; the kern image is linked into vmrun, so a
+ * mismatch is a build error and is refused at start.
+ */
+#ifndef VMRUN_ABI_H
+#define VMRUN_ABI_H
+
+#include <stdint.h>
+#include "layout.h"
+
+#define ABI_VERSION 1
+#define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
+
+/* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
+struct kern_header {
+        uint64_t magic;
+        uint32_t abi_version;
+        uint32_t vectors;               /* number of exception stubs: 32 */
+        uint64_t image_end;             /* end of bss */
+        uint64_t text_end;              /* [WINDOW, text_end) is executable, the rest is not */
+        uint64_t start;                 /* first RIP of a vCPU */
+        uint64_t event;                 /* where the host points a kicked vCPU that ran program code */
+        uint64_t syscall;               /* LSTAR */
+        uint64_t stubs[2];              /* exception stubs at p = 0 and at p = 3 */
+        uint64_t stub_size;             /* bytes between two stubs of a table */
+        uint64_t flush_gate;            /* p = 3: RIP after the int3 that asks ring 0 for a TLB flush */
+        uint64_t pf_common, trap_common; /* where the stubs continue at the program's level (vcpu.frame3_*) */
+        uint64_t look[2], look_end[2];  /* restartable returns to the program: a kicked RIP in [look, look_end) goes back to look */
+};
+
+/* The program's registers while its vCPU is in kern.  The #PF stack ends at the end of this struct, so the CPU
+ * itself stores err..ss; kern's stubs store the rest. */
+struct regs {
+        uint64_t pad;                   /* the size is a multiple of 16, as the CPU aligns a stack it switches to */
+        uint64_t r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rcx, rdx, rsi, rdi;
+        uint64_t rax;
+        uint64_t err;
+        uint64_t rip, cs, rflags, rsp, ss;
+};
+
+/* Where a vCPU is.  Written by kern, read by whoever kicks it (kern/flush.c has the protocol). */
+enum vcpu_mode {
+        MODE_OUT     = 0,               /* in the host, or not started */
+        MODE_KERN    = 1,
+        MODE_PROGRAM = 2,
+};
+
+enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
+
+/* Exits: kern asks, the host answers in exit.ret (0 or a value, or -errno).  a[] is IN, out[] is OUT. */
+enum exit_op {
+        EXIT_NONE = 0,
+        EXIT_READY,             /* a program vCPU is up, its TSC is a[0]; the host loads the program by upcalls and sets regs.rip, regs.rsp */
+        EXIT_SYSCALL,           /* forward: number and arguments are in regs (rax rdi rsi rdx r10 r8 r9); ret -> rax */
+        EXIT_UPCALL_DONE,       /* the answer to an upcall is in upcall.ret */
+        EXIT_FATAL_SIGNAL,      /* a[0] signo, a[1] si_code, a[2] si_addr: the program dies as on Linux.  Does not return */
+        EXIT_BUG,               /* kern met a state that makes no sense; a[0] address of a text in the window.  Does not return */
+        EXIT_LOG,               /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v */
+        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n;
+                                   xfer holds n frame numbers.  ret: number of pages that begin before the end of the file
+                                   (each filled, its tail zeroed), or -errno */
+        EXIT_FILE_MAP,          /* mmap of a file: a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or -errno.
+                                   private: out[0] file id (one reference).  shared: out[0] file id (no reference of its own: it lives as
+                                   long as its arena range), out[1] guest-physical address.  Both: bits 32..34 of out[0] are the PROT_*
+                                   that a later mprotect must refuse (file not open for writing; noexec mount) */
+        EXIT_ANON_SHARED,       /* MAP_SHARED|MAP_ANONYMOUS: a[0] length; answer as a shared EXIT_FILE_MAP */
+        EXIT_FILE_REF,          /* a[0] file id, a[1] +1 or -1 */
+        EXIT_SHARED_UNMAP,      /* a[0] guest-physical address, a[1] length: give an arena range back */
+        EXIT_SHARED_CHECK,      /* a[0] file id, a[1] offset in bytes: ret number of pages from there up to the end of the object */
+        EXIT_ARENA_COPY,        /* store into the arena for kern: a[0] guest-physical address, a[1] source in the window, a[2] length */
+        EXIT_MSYNC,             /* a[0] guest-physical address in the arena, a[1] length, a[2] flags */
+        EXIT_GROW_POOL,         /* the pool is used up: add a[0] bytes (multiple of 2 MiB) after control.pool_end; ret 0 or -ENOMEM */
+        EXIT_LEASE,             /* service vCPU: lease another slab from the far tiers; ret 0, out[0] slab index (control.slabs) or
+                                   -ENOSPC when every tier is used up */
+        EXIT_WAIT_FRAMES,       /* sleep until control.frames_seq differs from a[0]; ret 0, spurious returns allowed */
+        EXIT_WAKE_FRAMES,       /* wake all that sleep in EXIT_WAIT_FRAMES */
+        EXIT_SERVICE_SLEEP,     /* service vCPU: sleep until control.service_seq differs from a[0] */
+        EXIT_SERVICE_WAKE,      /* doorbell: wake the service vCPU */
+        EXIT_WAIT_PTE,          /* sleep until the 8 bytes at a[0] (in the window) differ from a[1], at most 100 ms; spurious returns allowed */
+        EXIT_WAKE_PTE,          /* wake those that sleep on a[0] */
+        EXIT_KICK,              /* a[0] vCPU number: send it the kick signal */
+        EXIT_YIELD,             /* let another thread run: a lock holder is not running */
+        EXIT_TIME,              /* refresh control.time */
+        EXIT_EVENT,             /* EVENT_HOST was set: do what it was set for */
+        EXIT_OPS
+};
+
+/* Upcalls: the host asks, kern answers in upcall.ret. */
+enum upcall_op {
+        UPCALL_NONE = 0,
+        UPCALL_POPULATE,        /* make [a[0], a[0]+a[1]) resident; a[2]: 1 for write access.  ret 0 or -EFAULT (-ENOMEM: no frames) */
+        UPCALL_MM,              /* perform a[0] struct mm_op from xfer in order; ret 0 or -errno of the first that failed; each
+                                   op's own result is in its ret */
+        UPCALL_MAPS,            /* copy VMAs to xfer as struct map_entry, those that end above a[0]; ret: how many (0: no more) */
+        UPCALL_ARENA_LOST,      /* pages of a shared file object vanished (truncation): a[0] file id, a[1] pages left: drop the
+                                   entries past them; ret: how many were dropped */
+        UPCALL_LEAKCHECK,       /* at exit: verify frame, slot and pin counts; ret number of inconsistencies (texts by EXIT_LOG) */
+        UPCALL_OPS
+};
+
+/* A memory operation of the loader: the same code that serves the program's own system call. */
+struct mm_op {
+        uint32_t op;                    /* enum mm_op_kind */
+        uint32_t prot, flags;           /* PROT_*, MAP_* */
+        int32_t  fd;                    /* host fd for file mappings, else -1 */
+        uint64_t addr, len, off;
+        int64_t  ret;                   /* OUT: address or -errno */
+};
+enum mm_op_kind {
+        MM_MAP = 1,                     /* mmap(addr, len, prot, flags, fd, off) */
+        MM_UNMAP,
+        MM_PROTECT,
+        MM_STACK,                       /* create the stack VMA [addr, addr+len), growing down to at most off bytes */
+        MM_BRK,                         /* the heap starts at addr */
+};
+#define MM_OPS_MAX (0x1000 / sizeof(struct mm_op))
+
+/* One VMA as /proc/PID/maps shows it. */
+struct map_entry {
+        uint64_t start, end, off;
+        uint32_t prot, flags;           /* flags: MAP_SHARED or MAP_PRIVATE, MAP_ENTRY_* */
+        uint32_t file;                  /* file id, or FILE_NONE */
+        uint32_t pad;
+};
+#define MAP_ENTRY_STACK 0x10000000u
+#define MAP_ENTRY_HEAP  0x20000000u
+#define FILE_NONE       0u
+
+struct exit_req { uint32_t op, pad; uint64_t a[6]; int64_t ret; uint64_t out[2]; };
+struct upcall   { uint32_t op, pad; uint64_t a[4]; int64_t ret; };
+
+#define FRAME_BATCH 32                  /* frames moved between a vCPU's list and the global one at a time */
+struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
+
+/* First page of a vCPU block. */
+struct vcpu {
+        /* Written by kern, read by kickers; a line of its own. */
+        _Atomic uint32_t mode;          /* enum vcpu_mode */
+        _Atomic uint32_t event;         /* EVENT_* set by kickers, cleared by kern */
+        _Atomic uint64_t flushed;       /* flush epoch up to which this vCPU's TLB is clean (kern/flush.c) */
+        _Atomic uint64_t faulting;      /* page address + 1 of a fault in progress, 0: none (kern/fault.c) */
+        uint64_t line_pad[5];
+
+        uint32_t number;                /* index of this block.  IN from the host, like the next three */
+        uint32_t role;                  /* enum vcpu_role */
+        uint32_t level;                 /* privilege level p: 0 or 3 */
+        uint32_t tid;
+        uint64_t cr2;                   /* stored by the exception stubs */
+        uint64_t entry_tsc;             /* when the fault being handled began */
+        uint64_t kstack;                /* what RSP becomes on entry to kern */
+        uint64_t frame3_pf[5];          /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
+        uint64_t frame3_trap[5];        /* same, for the other exceptions */
+        uint64_t fs_base, gs_base;      /* as the program set them last by arch_prctl */
+
+        struct exit_req exit;
+        struct upcall   upcall;
+        struct regs     regs __attribute__((aligned(16)));
+
+        struct frame_list frames;       /* this vCPU's own stock of free frames; only its own kern touches it */
+        uint32_t reclaim_hand;          /* where its direct reclaim looks next */
+};
+#define EVENT_HOST 1u                   /* the host has something to do: EXIT_EVENT before the program goes on */
+
+/* Fault kinds, as the statistics count them. */
+enum fault_kind { FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_SPURIOUS, FAULT_KINDS };
+enum vcpu_counter {
+        CNT_FETCHED, CNT_PREFETCHED, CNT_PREFETCH_HIT, CNT_EVICTED_CLEAN, CNT_EVICTED_DIRTY, CNT_WRITEBACK, CNT_REFILLS,
+        CNT_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES, CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
+        CNT_COUNT
+};
+/* Latency histogram: 8 buckets an octave of TSC ticks. */
+#define HIST_SUB     3
+#define HIST_BUCKETS (40 << HIST_SUB)
+
+struct vcpu_stats {
+        uint64_t faults[FAULT_KINDS];
+        uint64_t counter[CNT_COUNT];
+        uint64_t exits[EXIT_OPS];       /* by op */
+        uint64_t fault_exits[FAULT_KINDS]; /* exits made between #PF and the return, by kind of fault */
+        uint32_t hist[FAULT_KINDS - 1][HIST_BUCKETS];   /* not for FAULT_SPURIOUS */
+};
+
+/* A slab: a run of slots leased from one far tier.  Slot number = slab index << SLAB_SHIFT | page in slab. */
+#define SLAB_SHIFT  18                  /* at most 1 GiB a slab */
+#define SLABS_MAX   4096
+enum slab_kind { SLAB_MEMORY = 1, SLAB_REMOTE = 2 };
+struct slab {
+        uint32_t kind;                  /* SLAB_MEMORY: kern copies; SLAB_REMOTE: by the rings */
+        uint32_t pages;
+        uint64_t va;                    /* SLAB_MEMORY: address in FAR_WINDOW, same in guest and host */
+        uint64_t gpa;
+        uint32_t node, pad;
+};
+
+/* Clocks without an exit: ns = base + ((tsc - tsc0) * mult >> 32).  Seqlock: odd while the host writes. */
+struct time_page {
+        _Atomic uint32_t seq;
+        uint32_t valid;                 /* 0: TSC cannot be used, always exit */
+        uint64_t tsc0, mult;
+        uint64_t refresh_tsc;           /* beyond this TSC ask for a refresh (EXIT_TIME) */
+        int64_t  realtime, monotonic, boottime, tai, monotonic_raw;     /* ns at tsc0 */
+};
+
+/* One page shared by all vCPUs and the host. */
+struct control {
+        uint32_t abi_version;
+        uint32_t level;                 /* privilege level p */
+        uint32_t stats_on;
+        uint32_t debug;                 /* leak check at exit, extra asserts */
+        uint32_t overcommit;
+        uint32_t prefetch;
+
+        uint64_t nframes;               /* cache size in pages */
+        uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */
+        uint64_t frame_table;           /* address of struct frame[nframes] */
+        uint64_t pool_next, pool_end;   /* offsets in the window: unused pool pages, end of what is backed */
+        uint64_t pool_max;              /* offset up to which the pool may grow */
+        uint64_t far_pages;             /* what the far tiers can hold, in pages */
+        uint64_t phys_bits;
+
+        uint64_t rlimit_as, rlimit_data, rlimit_stack, rlimit_memlock;  /* soft limits in bytes, kept by kern */
+        uint64_t mmap_top;              /* mmap goes down from here */
+        uint64_t mmap_min;              /* vm.mmap_min_addr */
+
+        _Atomic uint32_t nvcpus;        /* vCPU blocks in use: [0, nvcpus) */
+        _Atomic uint32_t frames_seq;    /* futex: bumped when frames become free and somebody waits */
+        _Atomic uint32_t frames_waiters;
+        _Atomic uint32_t starved;       /* the cleaner cannot free anything: far tiers full, or all pinned */
+        _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
+        _Atomic uint32_t service_asleep;
+        _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */
+
+        struct time_page time __attribute__((aligned(64)));
+        uint64_t tsc_khz;
+        uint32_t nslabs;
+        uint32_t pid;                   /* of the program, for getpid without an exit */
+        struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
+};
+
+/* Large entry (2 MiB) of the window for guest-physical address gpa: never far memory, never flushed. */
+static inline uint64_t window_pde(uint64_t gpa, uint32_t level, int exec)
+{
+        return gpa | 0x1e3 | (level == 3 ? 4 : 0) | (exec ? 0 : 1ull << 63);    /* P W A D PS G, U at p = 3 */
+}
+
+static inline struct vcpu *vcpu_block(unsigned n)
+{
+        return (struct vcpu *)(WINDOW + VCPUS_OFF + (uint64_t)n * VCPU_BLOCK);
+}
+static inline struct vcpu_stats *vcpu_stats(struct vcpu *v)
+{
+        return (struct vcpu_stats *)((char *)v + VCPU_STATS_OFF);
+}
+static inline void *vcpu_xfer(struct vcpu *v) { return (char *)v + VCPU_XFER_OFF; }
+#define CONTROL ((struct control *)(WINDOW + CONTROL_OFF))
+
+/* Histogram bucket of a latency in TSC ticks, and the smallest latency of a bucket. */
+static inline unsigned hist_bucket(uint64_t t)
+{
+        if (t < (1u << HIST_SUB))
+                return (unsigned)t;
+        unsigned e = 63 - (unsigned)__builtin_clzll(t);
+        unsigned b = ((e - HIST_SUB + 1) << HIST_SUB) + ((t >> (e - HIST_SUB)) & ((1u << HIST_SUB) - 1));
+        return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
+}
+static inline uint64_t hist_low(unsigned b)
+{
+        if (b < (1u << HIST_SUB))
+                return b;
+        unsigned e = (b >> HIST_SUB) + HIST_SUB - 1;
+        return (uint64_t)((1u << HIST_SUB) | (b & ((1u << HIST_SUB) - 1))) << (e - HIST_SUB);
+}
+
+_Static_assert(sizeof(struct vcpu) <= 0x1000, "struct vcpu fits its page");
+_Static_assert(sizeof(struct vcpu_stats) <= 0x2000, "struct vcpu_stats fits its two pages");
+_Static_assert(CONTROL_OFF + sizeof(struct control) <= VCPUS_OFF, "struct control fits its room");
+_Static_assert(VCPUS_OFF + (uint64_t)VCPUS_MAX * VCPU_BLOCK <= POOL_OFF, "vCPU blocks fit below the pool");
+
+#endif

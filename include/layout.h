@@ -1,0 +1,78 @@
+/*
+ * The address map: where everything lives in the guest's virtual and physical space.
+ *
+ * Guest RAM appears at the same virtual address in the guest and in the vmrun process (the "window"), so a
+ * pointer into it means the same on both sides.  Guest-physical and window addresses differ by one constant.
+ * Shared by C on both sides and by kern's assembly: plain numbers only.
+ *
+ *   virtual                        what
+ *   0x0000000000000000..           the program
+ *   0x000067ffffff0000  64 KiB     VCPU_SELF: this vCPU's own block (each vCPU has its own PML4[207])
+ *   0x0000680000000000  WINDOW     guest RAM: kern image, control page, vCPU blocks, pool, cache frames
+ *   0x00006a0000000000  FAR_WINDOW far tiers that are plain memory, mapped slab by slab
+ *   0x00006e0000000000  ARENA      MAP_SHARED mappings, in the host only; programs see them at their own addresses
+ *   0x0000700000000000             end of what vmrun keeps for itself
+ *   0x00007ffffffff000             top of the program's stack
+ *
+ *   offset in RAM                  what
+ *   0                              kern image (header first, see abi.h)
+ *   CONTROL_OFF                    struct control
+ *   VCPUS_OFF                      vCPU blocks, VCPU_BLOCK bytes each
+ *   POOL_OFF                       page-table pages, VMAs, frame table: grows up to control.pool_max
+ *   control.frames_off             the cache frames
+ */
+#ifndef VMRUN_LAYOUT_H
+#define VMRUN_LAYOUT_H
+
+#define PAGE_SHIFT      12
+#define PAGE_SIZE       4096
+
+#define WINDOW          0x680000000000
+#define WINDOW_END      0x6a0000000000
+#define FAR_WINDOW      0x6a0000000000
+#define FAR_WINDOW_END  0x6e0000000000
+#define ARENA           0x6e0000000000
+#define ARENA_END       0x700000000000
+#define RESERVED_START  0x678000000000  /* PML4[207]: the private slot of each vCPU */
+#define RESERVED_END    0x700000000000
+#define TASK_SIZE       0x7ffffffff000
+
+#define RAM_GPA         0x100000000     /* 4 GiB: clear of every legacy hole */
+
+#define CONTROL_OFF     0x100000
+#define VCPUS_OFF       0x200000
+#define POOL_OFF        0x8000000
+#define VCPUS_MAX       1024            /* KVM's usual limit; fits below POOL_OFF */
+
+/* The pool begins with the page tables that exist from the start: the PDPT of each lower-half PML4 slot, shared by all
+ * vCPUs, then the page directories of RAM, which together are one array of 2 MiB entries. */
+#define PDPT_OFF(slot)  (POOL_OFF + (slot) * PAGE_SIZE)
+#define RAM_PD_OFF      (POOL_OFF + 256 * PAGE_SIZE)
+
+/* A vCPU block, and what is at which offset of it. */
+#define VCPU_BLOCK      0x10000
+#define VCPU_SELF       (WINDOW - VCPU_BLOCK)
+#define VCPU_STATS_OFF  0x1000          /* struct vcpu_stats, 8 KiB */
+#define VCPU_XFER_OFF   0x3000          /* bulk arguments of an exit or upcall, 4 KiB */
+#define VCPU_TSS_OFF    0x4000
+#define VCPU_IST_OFF    0x5000          /* top of the stack of all exceptions but #PF: grows down from 0x5000+PAGE_SIZE */
+#define VCPU_GDT_OFF    0x6000
+#define VCPU_GUARD_OFF  0x7000          /* not mapped at VCPU_SELF: kern's stack ends here */
+#define VCPU_STACK_TOP  0xc000          /* kern's stack grows down from here to the guard page */
+#define VCPU_PML4_OFF   0xc000
+#define VCPU_PDPT_OFF   0xd000
+#define VCPU_PD_OFF     0xe000
+#define VCPU_PT_OFF     0xf000
+
+/* The port whose OUT is an exit; honoured only with RIP in kern's image. */
+#define EXIT_PORT       0x10
+
+/* Selectors: Linux's own layout.  Program and kern share a level: the KERN pair at p = 0, the USER pair at p = 3. */
+#define SEL_KERN_CS     0x10
+#define SEL_KERN_SS     0x18
+#define SEL_USER_CS32   0x23
+#define SEL_USER_SS     0x2b
+#define SEL_USER_CS     0x33
+#define SEL_TSS         0x40
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * kern's own accesses to the program's memory: through the window, never by the program's address.
+ */
+#include <asm-generic/errno-base.h>
+#include "kern.h"
+#include "mm.h"
+#include "pt.h"
+
+void *env_frame_va(frame_t f)
+{
+        return (void *)(WINDOW + control.frames_off + (uint64_t)f * PAGE_SIZE);
+}
+
+static int copy_out_page(uint64_t dst, const void *src, size_t len)
+{
+        for (;;) {
+                pte_slot_t *pte = dst < TASK_SIZE && (dst < RESERVED_START || dst >= RESERVED_END) ? pt_find(dst) : NULL;
+                frame_t n = pte ? frame_pin(pager.frames, pager.pfn0, pte, true) : FRAME_NONE;
+                if (n != FRAME_NONE) {
+                        memcpy((char *)env_frame_va(n) + (dst & (PAGE_SIZE - 1)), src, len);
+                        frame_unpin(&pager.frames[n], true);
+                        return 0;
+                }
+                if (pte && pte_kind(*pte) == PTE_ARENA && pte_allows(*pte, true, false))
+                        return (int)vmexit5(EXIT_ARENA_COPY, pte_num(*pte) * PAGE_SIZE + (dst & (PAGE_SIZE - 1)), (uint64_t)src, len, 0, 0);
+                if (fault_in(dst, dst + 1, true) != 0)
+                        return -EFAULT;
+        }
+}
+
+int kern_copy_out(uint64_t dst, const void *src, size_t len)
+{
+        while (len > 0) {
+                size_t n = PAGE_SIZE - (dst & (PAGE_SIZE - 1));
+                if (n > len)
+                        n = len;
+                if (copy_out_page(dst, src, n) != 0)
+                        return -EFAULT;
+                dst += n;
+                src = (const char *)src + n;
+                len -= n;
+        }
+        return 0;
+}

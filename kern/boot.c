@@ -1,0 +1,28 @@
+/*
+ * Start of a vCPU in kern.
+ */
+#include "cpu.h"
+#include "kern.h"
+#include "mm.h"
+
+struct pager pager;
+
+static void boot_once(void)
+{
+        pager_init(&pager, (struct frame *)control.frame_table, (uint32_t)control.nframes,
+                   (RAM_GPA + control.frames_off) / PAGE_SIZE);
+        mm_init();
+}
+
+/* vCPU 0 is the program's first and starts before all others; returning means entering the program. */
+void kern_start(void);
+void kern_start(void)
+{
+        struct vcpu *v = &vcpu_self;
+
+        if (v->role == ROLE_SERVICE)
+                cleaner_main();
+        if (v->number == 0)
+                boot_once();
+        vmexit(EXIT_READY, cpu_tsc(), 0, 0);
+}

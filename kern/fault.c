@@ -1,0 +1,388 @@
+/*
+ * The fault path: from a faulting address to a present page.
+ *
+ *   page_fault()            entry.S calls it for #PF; ends in the program's next instruction, or in its death by signal
+ *     resolve()             repeats attempt() until the page is there or cannot be
+ *       attempt()           one look at the entry, with the fault published:
+ *         REMOTE            fetch(): a frame from this vCPU's stock, then page_fetch() (pager/transition.c)
+ *         NONE              first_touch(): the VMA decides: a zeroed frame, a page of a file, a page of the arena
+ *       settle()            what an attempt may not do while published: wait, sleep, exit
+ *
+ * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and takes it back after its last change of an
+ * entry.  A range operation changes the tree, waits until nobody is published inside its range, then edits entries
+ * (pt_wait_faults): so what a fault installs always agrees with the tree.  A published fault neither sleeps nor exits.
+ */
+#include <asm-generic/errno-base.h>
+#include <asm-generic/mman-common.h>
+#include <linux/mman.h>
+#include "cpu.h"
+#include "kern.h"
+#include "mm.h"
+#include "pt.h"
+
+struct fault {
+        uint64_t addr;                  /* of the page */
+        bool write, exec;
+        enum fault_kind kind;           /* how it was resolved, for the statistics */
+        struct vma vma;                 /* as found by first_touch */
+        pte_slot_t *pte;                /* entry to wait for, and the value seen */
+        pte_t seen;
+};
+
+/* What an attempt comes to. */
+enum outcome {
+        DONE,
+        RETRY,                          /* the entry changed under us */
+        WAIT_PTE,                       /* BUSY: another vCPU fetches it */
+        NEED_FRAME, NEED_TABLE, NEED_CHARGE, NEED_VMA, NEED_FILE, NEED_SHARED,
+        DENIED,                         /* SIGSEGV: a page is mapped, but not for this access */
+        UNMAPPED,                       /* SIGSEGV: nothing is mapped */
+        BEYOND_END,                     /* SIGBUS: past the end of the mapped file */
+        NO_MEMORY,                      /* SIGBUS with a message: cache and far tiers are full */
+        FAR_FAILED,                     /* SIGBUS with a message: the far tier could not give the page back */
+};
+
+static void publish(uint64_t addr) { atomic_exchange(&vcpu_self.faulting, addr + 1); }
+static void unpublish(void) { atomic_store_explicit(&vcpu_self.faulting, 0, memory_order_release); }
+
+static bool vma_allows(const struct vma *m, const struct fault *f)
+{
+        if (f->write)
+                return m->prot & PROT_WRITE;
+        if (f->exec)
+                return m->prot & PROT_EXEC;
+        return m->prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+}
+
+static pte_t vma_keep(const struct vma *m)
+{
+        return pte_prot(m->prot & PROT_READ, m->prot & PROT_WRITE, m->prot & PROT_EXEC);
+}
+
+static bool is_shared(const struct vma *m) { return (m->flags & MAP_TYPE) == MAP_SHARED; }
+
+static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
+{
+        frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+        if (n == FRAME_NONE)
+                return NEED_FRAME;
+        int err = page_fetch(&pager, pte, p, n);
+        if (err) {
+                frame_free(&pager, &vcpu_self.frames, n);
+                return err == -EAGAIN ? RETRY : FAR_FAILED;
+        }
+        f->kind = FAULT_FETCH;
+        count(CNT_FETCHED);
+        cleaner_poke();
+        return DONE;
+}
+
+static enum outcome zero_fill(struct fault *f, pte_slot_t *pte)
+{
+        pte_t keep = vma_keep(&f->vma);
+        bool charge = f->vma.flags & VMA_TOUCH;
+        frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+
+        if (n == FRAME_NONE)
+                return NEED_FRAME;
+        if (charge && mm_charge_page() != 0) {
+                frame_free(&pager, &vcpu_self.frames, n);
+                return NO_MEMORY;
+        }
+        zero_page(env_frame_va(n));
+        if (page_install(&pager, pte, n, keep | (charge ? PTE_CHARGED : 0), PTE_A) != 0) {
+                if (charge)
+                        mm_uncharge(1);
+                frame_free(&pager, &vcpu_self.frames, n);
+                return RETRY;
+        }
+        f->kind = FAULT_ZERO;
+        cleaner_poke();
+        return DONE;
+}
+
+static enum outcome first_touch(struct fault *f, pte_slot_t *pte)
+{
+        if (mm_lookup(f->addr, &f->vma) != 0)
+                return NEED_VMA;
+        if (!vma_allows(&f->vma, f))
+                return DENIED;
+        if (!pte)
+                return NEED_TABLE;
+        if (is_shared(&f->vma))
+                return NEED_SHARED;
+        if (f->vma.file != FILE_NONE)
+                return NEED_FILE;
+        return zero_fill(f, pte);
+}
+
+static enum outcome attempt(struct fault *f)
+{
+        pte_slot_t *pte = pt_find(f->addr);
+        pte_t p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
+
+        switch (pte_kind(p)) {
+        case PTE_REMOTE:
+                return pte_allows(p, f->write, f->exec) ? fetch(f, pte, p) : DENIED;
+        case PTE_NONE:
+                return first_touch(f, pte);
+        case PTE_PRESENT:
+        case PTE_ARENA:
+                return pte_allows(p, f->write, f->exec) ? DONE : DENIED;        /* else another vCPU was first */
+        case PTE_HELD:
+                return DENIED;
+        case PTE_BUSY:
+                f->pte = pte;
+                f->seen = p;
+                return WAIT_PTE;
+        default:
+                kern_bug("a page-table entry in no known state", p, f->addr);
+        }
+}
+
+/* Is the page still mapped as it was when we last looked?  The fault is published. */
+static bool still_mapped(const struct fault *f)
+{
+        struct vma now;
+        return mm_lookup(f->addr, &now) == 0 && now.file == f->vma.file && now.prot == f->vma.prot &&
+               now.flags == f->vma.flags && now.off - now.start == f->vma.off - f->vma.start &&
+               now.gpa - now.start == f->vma.gpa - f->vma.start;
+}
+
+#define AROUND 16                       /* pages of a file read at once, aligned, as Linux's fault-around */
+
+/* The run of untouched pages around f->addr, inside its VMA, its page table and an aligned window.  Returns its start. */
+static uint64_t file_run(const struct fault *f, uint32_t *npages)
+{
+        uint64_t lo = f->addr & ~(uint64_t)(AROUND * PAGE_SIZE - 1), hi = lo + AROUND * PAGE_SIZE;
+        uint64_t start = f->addr, end = f->addr + PAGE_SIZE;
+        pte_slot_t *pte = pt_find(f->addr);
+
+        if (lo < f->vma.start)
+                lo = f->vma.start;
+        if (hi > f->vma.end)
+                hi = f->vma.end;
+        bool plenty = atomic_load_explicit(&pager.nfree, memory_order_relaxed) > pager.high + AROUND;
+        while (plenty && start > lo && pte[-(int64_t)((f->addr - start) / PAGE_SIZE) - 1] == 0)
+                start -= PAGE_SIZE;
+        while (plenty && end < hi && pte[(end - f->addr) / PAGE_SIZE] == 0)
+                end += PAGE_SIZE;
+        *npages = (uint32_t)((end - start) / PAGE_SIZE);
+        return start;
+}
+
+/* Reads pages of a private file mapping into frames, by an exit, and installs them.  Not published on entry. */
+static enum outcome file_fill(struct fault *f)
+{
+        uint32_t *frames = (uint32_t *)vcpu_self_xfer, npages, have = 0;
+        frame_t taken[AROUND];
+        uint64_t start = file_run(f, &npages);
+        uint64_t off = start - f->vma.start + f->vma.off;
+        enum outcome result = RETRY;
+
+        while (have < npages && (taken[have] = frame_take(&pager, &vcpu_self.frames, counters())) != FRAME_NONE)
+                have++;
+        if (have <= (f->addr - start) / PAGE_SIZE) {    /* not even the page asked for: read that one alone */
+                while (have > 1)
+                        frame_free(&pager, &vcpu_self.frames, taken[--have]);
+                if (have == 0)
+                        return NEED_FRAME;
+                start = f->addr;
+                off = start - f->vma.start + f->vma.off;
+        }
+        for (uint32_t i = 0; i < have; i++)
+                frames[i] = taken[i];
+        int64_t got = vmexit(EXIT_FILE_READ, f->vma.file, off, have);
+        uint32_t wanted = (uint32_t)((f->addr - start) / PAGE_SIZE);
+        if (got < 0)
+                result = FAR_FAILED;
+        else if ((uint64_t)got <= wanted)
+                result = BEYOND_END;
+
+        publish(f->addr);
+        bool mapped = got > 0 && still_mapped(f);
+        pte_t keep = vma_keep(&f->vma);
+        bool charge = f->vma.flags & VMA_TOUCH;
+        for (uint32_t i = 0; i < have; i++) {
+                pte_slot_t *pte = mapped && (int64_t)i < got ? pt_find(start + i * PAGE_SIZE) : NULL;
+                bool charged = pte && charge && mm_charge_page() == 0;
+                /* Pages nobody asked for enter with A=0, as prefetched ones do. */
+                if (pte && charged == charge &&
+                    page_install(&pager, pte, taken[i], keep | (charged ? PTE_CHARGED : 0), i == wanted ? PTE_A : 0) == 0) {
+                        if (i == wanted)
+                                result = DONE;
+                        continue;
+                }
+                if (charged)
+                        mm_uncharge(1);
+                else if (pte && charge && i == wanted)
+                        result = NO_MEMORY;
+                frame_free(&pager, &vcpu_self.frames, taken[i]);
+        }
+        unpublish();
+        f->kind = FAULT_FILE;
+        cleaner_poke();
+        return result;
+}
+
+/* Maps pages of the arena, as far as the object behind it reaches.  Not published on entry. */
+static enum outcome shared_map(struct fault *f)
+{
+        uint64_t delta = f->addr - f->vma.start;
+        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + delta, 0);
+        if (left <= 0)
+                return BEYOND_END;
+
+        publish(f->addr);
+        pte_slot_t *pte = still_mapped(f) ? pt_find(f->addr) : NULL;
+        uint64_t table_end = (f->addr | ((1 << 21) - 1)) + 1;
+        for (uint64_t i = 0; pte && i < AROUND && (int64_t)i < left; i++) {
+                uint64_t a = f->addr + i * PAGE_SIZE;
+                pte_t none = 0;
+                if (a >= f->vma.end || a >= table_end)
+                        break;
+                atomic_compare_exchange_strong(pte + i, &none,
+                        pte_make_arena((f->vma.gpa + delta) / PAGE_SIZE + i, vma_keep(&f->vma)));
+        }
+        unpublish();
+        f->kind = FAULT_SHARED;
+        return pte ? DONE : RETRY;
+}
+
+/* Does what an attempt asked for; nothing is published.  RETRY: attempt again. */
+static enum outcome settle(struct fault *f, enum outcome o)
+{
+        switch (o) {
+        case RETRY:
+                return RETRY;
+        case WAIT_PTE:
+                page_wait(f->pte, f->seen);
+                f->kind = FAULT_WAIT;
+                return RETRY;
+        case NEED_FRAME:
+                return frames_wait() == 0 ? RETRY : NO_MEMORY;
+        case NEED_TABLE:
+                return pt_make(f->addr) ? RETRY : NO_MEMORY;
+        case NEED_VMA:
+                return mm_grow_stack(f->addr) == 0 ? RETRY : UNMAPPED;
+        case NEED_FILE:
+                o = file_fill(f);
+                return o == NEED_FRAME ? settle(f, o) : o;
+        case NEED_SHARED:
+                return shared_map(f);
+        default:
+                return o;
+        }
+}
+
+static enum outcome resolve(struct fault *f)
+{
+        enum outcome o;
+
+        if (f->addr >= TASK_SIZE || (f->addr >= RESERVED_START && f->addr < RESERVED_END))
+                return UNMAPPED;
+        do {
+                publish(f->addr);
+                o = attempt(f);
+                unpublish();
+                if (o != DONE)
+                        o = settle(f, o);
+        } while (o == RETRY);
+        return o;
+}
+
+static void record(const struct fault *f, uint64_t tsc, uint64_t exits)
+{
+        struct vcpu_stats *s = stats();
+
+        s->faults[f->kind]++;
+        s->fault_exits[f->kind] += counters()[CNT_EXITS] - exits;
+        if (control.stats_on && f->kind < FAULT_SPURIOUS)
+                s->hist[f->kind][hist_bucket(cpu_tsc() - tsc)]++;
+}
+
+static _Noreturn void fail(const struct fault *f, uint64_t addr, enum outcome o)
+{
+        switch (o) {
+        case BEYOND_END:
+                program_signal(7, 2, addr);     /* SIGBUS, BUS_ADRERR */
+        case NO_MEMORY:
+                kern_log(0, "the program touched address 0x%lx, but cache and far memory are full (%lu of %lu pages charged): "
+                         "give it a larger --cache or a larger --node", addr, mm_charged(), mm_limit());
+                program_signal(7, 2, addr);
+        case FAR_FAILED:
+                kern_log(0, "the page at 0x%lx cannot be read back (%s)", addr, f->kind == FAULT_FILE ? "file" : "far memory");
+                program_signal(7, 2, addr);
+        case DENIED:
+                program_signal(11, 2, addr);    /* SIGSEGV, SEGV_ACCERR */
+        default:
+                program_signal(11, 1, addr);    /* SIGSEGV, SEGV_MAPERR */
+        }
+}
+
+void page_fault(void);
+void page_fault(void)
+{
+        struct vcpu *v = &vcpu_self;
+        uint64_t err = v->regs.err, addr = v->cr2;
+        struct fault f = {
+                .addr = addr & ~(uint64_t)(PAGE_SIZE - 1), .write = err & 2, .exec = err & 16, .kind = FAULT_SPURIOUS,
+        };
+
+        v->entry_tsc = control.stats_on ? cpu_tsc() : 0;
+        if (v->regs.rip - WINDOW < CONTROL_OFF)
+                kern_bug("page fault in kern", addr, v->regs.rip);
+        if (err & 8)
+                kern_bug("a page-table entry has reserved bits set", addr, f.addr < TASK_SIZE && pt_find(addr) ? *pt_find(addr) : 0);
+
+        uint64_t exits = counters()[CNT_EXITS];
+        enum outcome o = resolve(&f);
+        if (o != DONE)
+                fail(&f, addr, o);
+        record(&f, v->entry_tsc, exits);
+}
+
+int fault_in(uint64_t start, uint64_t end, bool write)
+{
+        for (uint64_t a = start & ~(uint64_t)(PAGE_SIZE - 1); a < end; a += PAGE_SIZE) {
+                struct fault f = { .addr = a, .write = write, .kind = FAULT_SPURIOUS };
+                uint64_t tsc = control.stats_on ? cpu_tsc() : 0, exits = counters()[CNT_EXITS];
+
+                switch (resolve(&f)) {
+                case DONE:
+                        record(&f, tsc, exits);
+                        break;
+                case NO_MEMORY:
+                        return -ENOMEM;
+                case FAR_FAILED:
+                        return -EIO;
+                default:
+                        return -EFAULT;
+                }
+        }
+        return 0;
+}
+
+int64_t arena_lost(uint64_t file, uint64_t pages)
+{
+        struct map_entry m[8];
+        uint64_t above = 0;
+        int64_t dropped = 0;
+        uint32_t n;
+
+        lock_take(&mm_lock);
+        while ((n = mm_maps(above, m, 8)) > 0) {
+                for (uint32_t i = 0; i < n; i++) {
+                        uint64_t first = m[i].off / PAGE_SIZE, len = (m[i].end - m[i].start) / PAGE_SIZE;
+                        above = m[i].end;
+                        if (m[i].file != file || (m[i].flags & MAP_TYPE) != MAP_SHARED || first + len <= pages)
+                                continue;
+                        uint64_t keep = pages > first ? pages - first : 0;
+                        pt_wait_faults(m[i].start, m[i].end);
+                        dropped += (int64_t)pt_count_arena(m[i].start + keep * PAGE_SIZE, m[i].end);
+                        pt_zap(m[i].start + keep * PAGE_SIZE, m[i].end);
+                }
+        }
+        lock_drop(&mm_lock);
+        return dropped;
+}

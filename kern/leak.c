@@ -1,0 +1,63 @@
+/*
+ * The leak check at exit: frames, slots and pins against the page tables.  Runs while nothing else does.
+ */
+#include "kern.h"
+#include "mm.h"
+#include "pt.h"
+
+/* Adds up what the page tables of the program's mappings name. */
+struct tally { uint64_t frames, remote, charged, busy; };
+
+static void tally_range(struct tally *t, uint64_t start, uint64_t end)
+{
+        for (uint64_t a = start; a < end; ) {
+                pte_slot_t *pte = pt_find(a);
+                if (!pte) {
+                        a = (a | ((1 << 21) - 1)) + 1;
+                        continue;
+                }
+                pte_t p = *pte;
+                t->frames += pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_HELD;
+                t->remote += pte_kind(p) == PTE_REMOTE;
+                t->busy += pte_kind(p) == PTE_BUSY;
+                t->charged += (p & PTE_CHARGED) != 0;
+                a += PAGE_SIZE;
+        }
+}
+
+static int64_t expect(const char *what, uint64_t have, uint64_t want)
+{
+        if (have == want)
+                return 0;
+        kern_log(0, "leak check: %s: %lu, but %lu expected", what, have, want);
+        return 1;
+}
+
+int64_t leak_check(void)
+{
+        struct map_entry m[8];
+        struct tally t = { 0 };
+        uint64_t above = 0, resident = 0, held = 0, frame_slots = 0, listed = 0;
+        uint32_t n;
+        int64_t bad = 0;
+
+        while ((n = mm_maps(above, m, 8)) > 0)
+                for (uint32_t i = 0; i < n; i++) {
+                        tally_range(&t, m[i].start, m[i].end);
+                        above = m[i].end;
+                }
+        for (uint32_t i = 0; i < pager.fresh; i++) {
+                uint64_t w = pager.frames[i].word;
+                resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);
+                held += frame_word_held(w);
+                frame_slots += (w & FRAME_RESIDENT) && pager.frames[i].slot != SLOT_NONE;
+        }
+        for (uint32_t i = 0; i < control.nvcpus; i++)
+                listed += vcpu_block(i)->frames.n;
+        bad += expect("resident frames", resident, t.frames);
+        bad += expect("held frames (pins, claims)", held, 0);
+        bad += expect("busy pages", t.busy, 0);
+        bad += expect("free and resident frames", pager.nfree + listed + resident, pager.nframes);
+        bad += expect("slots in use", slots_in_use(), t.remote + frame_slots);
+        return bad;
+}

@@ -1,0 +1,90 @@
+/*
+ * What grows without being mapped anew: the heap, and stacks.
+ */
+#include "mm_range.h"
+
+static uint64_t brk_start, brk_now;     /* guarded by mm_lock */
+
+void mm_brk_init(void)
+{
+        brk_start = brk_now = 0;
+}
+
+void mm_set_brk(uint64_t start)
+{
+        brk_start = brk_now = start;
+}
+
+static int brk_grow(uint64_t from, uint64_t to)
+{
+        struct vma v = { .start = from, .end = to, .prot = PROT_READ | PROT_WRITE, .flags = MAP_PRIVATE | VMA_HEAP | mm_lock_future };
+        uint64_t pages = page_count(to - from);
+        if (to > TASK_SIZE || mm_reserved(from, to) || !mm_is_free(from, to + PAGE_SIZE))
+                return -ENOMEM;
+        if ((v.flags & VMA_LOCKED) && mm_may_lock(pages, -EAGAIN))
+                return -EAGAIN;
+        if (!mm_may_expand(&v, pages, 0) || vma_counts.nodes > VMA_MAX || vma_reserve(1))
+                return -ENOMEM;
+        return mm_insert(v);
+}
+
+/* Linux's brk never fails: it returns where the break is. */
+long sys_brk(const uint64_t a[6])
+{
+        uint64_t want = a[0], from, to, result;
+        bool populate = false;
+
+        lock_take(&mm_lock);
+        from = page_align(brk_now);
+        to = page_align(want);
+        if (brk_start && want >= brk_start && want < TASK_SIZE && want - brk_start <= control.rlimit_data &&
+            !(to < from ? mm_unmap(to, from) : to > from ? brk_grow(from, to) : 0)) {
+                brk_now = want;
+                populate = to > from && mm_lock_future && !mm_lock_onfault;
+        }
+        result = brk_now;
+        lock_drop(&mm_lock);
+
+        if (populate)
+                mm_populate(from, to, ~0ull);
+        return (long)result;
+}
+
+static int grow_down(struct vma_node *n, uint64_t addr)
+{
+        struct vma v = vma_part(n->v, addr, n->v.end);
+        uint64_t more = page_count(n->v.start - addr);
+        struct vma_node *below = vma_before(n->v.start);
+
+        if (addr < control.mmap_min || mm_reserved(addr, n->v.start))
+                return -ENOMEM;
+        if (below && below->v.end > addr)
+                return -ENOMEM;
+        if (below && !(below->v.flags & MAP_GROWSDOWN) && vma_accessible(&below->v) && addr - below->v.end < STACK_GUARD)
+                return -ENOMEM;
+        if (v.end - v.start > control.rlimit_stack || !mm_may_expand(&v, more, 0))
+                return -ENOMEM;
+        if ((v.flags & VMA_LOCKED) && mm_may_lock(more, -ENOMEM))
+                return -ENOMEM;
+        if ((v.flags & VMA_CHARGED) && !mm_charge(more))
+                return -ENOMEM;
+        vma_begin();
+        vma_change(n, &v);
+        vma_end();
+        mm_merge(v.start, v.start);
+        return 0;
+}
+
+int mm_grow_stack(uint64_t addr)
+{
+        int err = -EFAULT;
+        addr &= PAGE_MASK;
+        lock_take(&mm_lock);
+        struct vma_node *n = vma_find(addr);
+        if (n && n->v.start <= addr)
+                err = 0;
+        else if (n && (n->v.flags & MAP_GROWSDOWN))
+                err = grow_down(n, addr);
+        lock_drop(&mm_lock);
+        return err;
+}

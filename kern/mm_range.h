@@ -1,0 +1,96 @@
+/*
+ * What the memory system calls share: charges and limits (mm_account.c), operations on ranges (mm_range.c).
+ * Lengths and counts are in bytes unless called pages.  All but the charges need mm_lock.
+ *
+ * A range operation has one of two shapes, both under mm_lock from start to end:
+ *   take VMAs out of the tree, pt_wait_faults(), edit PTEs (put VMAs back);
+ *   mm_hide() the range, which waits too, edit VMAs and PTEs in any order, mm_show().
+ * A fault that looks meanwhile finds nothing, goes to mm_grow_stack(), waits there for mm_lock and looks again.  So every
+ * operation is atomic for the program, and no page is instantiated or charged while its VMA changes its ways.
+ */
+#ifndef VMRUN_MM_RANGE_H
+#define VMRUN_MM_RANGE_H
+
+#include <asm-generic/errno.h>
+#include "vma.h"
+#include "pt.h"
+
+#define PAGE_MASK (~(uint64_t)(PAGE_SIZE - 1))
+#define PROT_ALL  (PROT_READ | PROT_WRITE | PROT_EXEC)
+
+/* Rounds up; 0 if that overflows. */
+static inline uint64_t page_align(uint64_t n) { return (n + PAGE_SIZE - 1) & PAGE_MASK; }
+static inline uint64_t page_count(uint64_t bytes) { return bytes >> PAGE_SHIFT; }
+static inline uint64_t page_off(uint64_t addr) { return addr & (PAGE_SIZE - 1); }
+static inline uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* The same VMA with other bounds. */
+static inline struct vma vma_part(struct vma v, uint64_t start, uint64_t end)
+{
+        if (v.file != FILE_NONE)
+                v.off += start - v.start;
+        if (v.flags & MAP_SHARED)
+                v.gpa += start - v.start;
+        v.start = start;
+        v.end = end;
+        return v;
+}
+
+static inline bool vma_accessible(const struct vma *v) { return v->prot & PROT_ALL; }
+
+/* Does [start, end) touch what vmrun keeps for itself? */
+static inline bool mm_reserved(uint64_t start, uint64_t end) { return start < RESERVED_END && end > RESERVED_START; }
+
+/* Steps through the parts of [*pos, end) outside the reserved range, where a PROT_NONE VMA may lie but page tables are kern's:
+ * for (s = start; mm_part(&s, end, &e); s = e) */
+static inline bool mm_part(uint64_t *pos, uint64_t end, uint64_t *part_end)
+{
+        if (*pos >= RESERVED_START && *pos < RESERVED_END)
+                *pos = RESERVED_END;
+        *part_end = *pos < RESERVED_START ? lower(end, RESERVED_START) : end;
+        return *pos < end;
+}
+
+/* --- mm_account.c --- */
+bool mm_charge(uint64_t pages);
+/* How v is paid for: VMA_CHARGED, VMA_TOUCH or 0. */
+uint32_t mm_payment(const struct vma *v);
+/* RLIMIT_AS and RLIMIT_DATA, for so many pages more that look like v, and so many fewer of any kind. */
+bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer);
+/* RLIMIT_MEMLOCK (over_limit if exceeded) and the cache's own share (-ENOMEM). */
+int mm_may_lock(uint64_t pages, int over_limit);
+
+/* --- mm_range.c --- */
+void mm_hide(uint64_t start, uint64_t end);
+void mm_show(void);
+/* Splits VMAs so that bounds lie at start and end; with at most max VMAs afterwards.  0 or -ENOMEM, then all is as before. */
+int mm_isolate(uint64_t start, uint64_t end, uint32_t max);
+/* Joins neighbours in and around [start, end] that have become alike. */
+void mm_merge(uint64_t start, uint64_t end);
+/* Charges v and puts it in a free place, merged.  A node is reserved (vma_reserve).  0 or -ENOMEM. */
+int mm_insert(struct vma v);
+/* Unmaps; 0 or -ENOMEM.  mm_munmap() checks its arguments first as munmap does: -EINVAL. */
+int mm_unmap(uint64_t start, uint64_t end);
+int mm_munmap(uint64_t start, uint64_t len);
+/* Gives back what a VMA holds outside the tree: file reference or arena range. */
+void mm_release(const struct vma *v);
+/* Drops the pages of a hidden or removed range, with the charges of their own. */
+void mm_zap(uint64_t start, uint64_t end);
+/* Free address space for len bytes; flags: MAP_32BIT.  Address or -ENOMEM. */
+long mm_find_area(uint64_t hint, uint64_t len, uint32_t flags);
+/* Is [start, end) free of VMAs and guard gaps? */
+bool mm_is_free(uint64_t start, uint64_t end);
+
+/* --- without mm_lock --- */
+/* Makes what is mapped in [start, end) resident, writable where the program may write its own copy; at most max pages.  The
+ * first error of fault_in(), -EFAULT for PROT_NONE.  Holes are skipped. */
+int mm_populate(uint64_t start, uint64_t end, uint64_t max);
+
+/* mlockall(MCL_FUTURE): VMA_LOCKED for whatever is mapped from now on, else 0. (mm_lock.c) */
+extern uint32_t mm_lock_future;
+extern bool mm_lock_onfault;            /* but do not populate it */
+void mm_brk_init(void);                 /* mm_brk.c */
+void mm_set_brk(uint64_t start);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * Numbers that the assembly needs, as the compiler sees them: the build turns the output into offsets.h.
+ */
+#include <stddef.h>
+#include "abi.h"
+
+#define DEFINE(sym, val) __asm__ volatile("\n->" #sym " %0" :: "i"(val))
+
+void offsets(void);
+void offsets(void)
+{
+        DEFINE(V_MODE, offsetof(struct vcpu, mode));
+        DEFINE(V_EVENT, offsetof(struct vcpu, event));
+        DEFINE(V_FLUSHED, offsetof(struct vcpu, flushed));
+        DEFINE(V_CR2, offsetof(struct vcpu, cr2));
+        DEFINE(V_KSTACK, offsetof(struct vcpu, kstack));
+        DEFINE(V_FRAME3_PF, offsetof(struct vcpu, frame3_pf));
+        DEFINE(V_FRAME3_TRAP, offsetof(struct vcpu, frame3_trap));
+        DEFINE(V_REGS, offsetof(struct vcpu, regs));
+        DEFINE(V_TRAP_TOP, VCPU_IST_OFF + PAGE_SIZE);
+#define REG(name) DEFINE(R_##name, offsetof(struct vcpu, regs) + offsetof(struct regs, name))
+        REG(r15); REG(r14); REG(r13); REG(r12); REG(rbp); REG(rbx); REG(r11); REG(r10); REG(r9); REG(r8);
+        REG(rcx); REG(rdx); REG(rsi); REG(rdi); REG(rax); REG(err); REG(rip); REG(cs); REG(rflags); REG(rsp); REG(ss);
+        DEFINE(C_FLUSH_EPOCH, offsetof(struct control, flush_epoch));
+        DEFINE(MODE_KERN_, MODE_KERN);
+        DEFINE(MODE_PROGRAM_, MODE_PROGRAM);
+        DEFINE(KERN_ABI_VERSION, ABI_VERSION);
+}
+
+/* kern.ld repeats addresses of layout.h, since a linker script cannot include it. */
+_Static_assert(VCPU_SELF == 0x67ffffff0000 && WINDOW + CONTROL_OFF == 0x680000100000, "kern.ld agrees with layout.h");
+_Static_assert(VCPU_STATS_OFF == 0x1000 && VCPU_XFER_OFF == 0x3000, "kern.ld agrees with layout.h");
+/* #PF's stack ends where struct regs ends: see entry.S. */
+_Static_assert((offsetof(struct vcpu, regs) + sizeof(struct regs)) % 16 == 0, "the CPU would align the #PF stack elsewhere");

@@ -1,0 +1,194 @@
+/*
+ * Eviction: CLOCK with a second chance, over the frame words.
+ *
+ * [I] x86 caches a translation only after setting A in its entry (Intel SDM vol. 3A 4.10.2.3, 4.8).  So if A was cleared,
+ * every TLB was flushed since, and A is still 0 when a compare-and-swap takes the entry away, then no TLB holds the
+ * translation, and the eviction needs no flush of its own.  The flush that covers a clearing is the first one that begins after
+ * it: its epoch is read after A was cleared and stamped into the frame word, and a claim keeps every evictor away in between.  For D it is the same: a TLB that does not hold the entry must walk, and
+ * the walk sets A (and D, for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
+ *
+ * A prefetched page enters with A=0 and epoch 0: nobody has ever used its translation.
+ */
+#include "pager.h"
+
+/* The epoch stamp is 32 bits of a counter.  One "after the next flush" is a leftover of the previous turn of the counter, long done. */
+static bool epoch_done(uint64_t word)
+{
+        uint64_t next = env_flush_next();
+        uint32_t age = (uint32_t)next - frame_word_epoch(word);
+        return (int32_t)age < 0 || age >= next || env_flush_done(next - age);
+}
+
+/* Takes a slot away from a resident page, which is dirty from then on: when the far tiers are full, the second copies
+ * of resident pages are what is left to use.  The caller holds another frame claimed. */
+static uint64_t slot_take_back(struct pager *pg)
+{
+        for (uint32_t i = 0; i < pg->nframes; i++) {
+                uint32_t n = pg->slot_hand;
+                pg->slot_hand = n + 1 == pg->nframes ? 0 : n + 1;
+                struct frame *f = &pg->frames[n];
+                if (!frame_claim(f, atomic_load(&f->word)))
+                        continue;
+                uint64_t slot = f->slot;
+                f->slot = SLOT_NONE;
+                if (slot != SLOT_NONE)
+                        atomic_fetch_or(&f->word, FRAME_DIRTY);
+                atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+                if (slot != SLOT_NONE)
+                        return slot;
+        }
+        return SLOT_NONE;
+}
+
+/* Makes a claimed, cold page clean: its content goes to its slot.  *p is the entry; D is clear in it on success. */
+static bool write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t *p, uint64_t *cnt)
+{
+        struct frame *f = &pg->frames[n];
+
+        if (f->slot == SLOT_NONE) {
+                f->slot = env_slot_alloc();
+                if (f->slot == SLOT_NONE)
+                        f->slot = slot_take_back(pg);
+                if (f->slot == SLOT_NONE)
+                        return false;
+        }
+        pte_t expect = *p;
+        if ((expect & PTE_D) && !atomic_compare_exchange_strong(pte, &expect, *p & ~PTE_D)) {
+                atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
+                return false;
+        }
+        *p &= ~PTE_D;
+        atomic_fetch_and(&f->word, ~FRAME_DIRTY);       /* no pin can set it again while we hold the claim */
+        if (env_slot_write(f->slot, n) != 0) {
+                atomic_fetch_or(&f->word, FRAME_DIRTY);
+                return false;
+        }
+        cnt[CNT_WRITEBACK]++;
+        return true;
+}
+
+/* PRESENT or HELD -> REMOTE or NONE for a claimed, clean, cold page. */
+static bool unmap_clean(struct frame *f, pte_slot_t *pte, pte_t p)
+{
+        pte_t keep = p & PTE_KEEP;
+        pte_t next = f->slot != SLOT_NONE ? pte_make_remote(f->slot, keep) : 0;
+
+        if (!atomic_compare_exchange_strong(pte, &p, next))
+                return false;
+        if (next == 0 && (p & PTE_CHARGED))
+                env_uncharge_page();
+        f->slot = SLOT_NONE;            /* the entry owns it now */
+        return true;
+}
+
+static bool is_cold(pte_t p) { return !(p & PTE_A); }   /* HELD has no A: nobody can use it */
+
+/* The entry that names frame n, if it is in a state that can be evicted. */
+static pte_slot_t *entry_of(struct pager *pg, frame_t n, pte_t *p)
+{
+        pte_slot_t *pte = atomic_load(&pg->frames[n].pte);
+        if (!pte)
+                return NULL;
+        *p = atomic_load(pte);
+        enum pte_kind k = pte_kind(*p);
+        return (k == PTE_PRESENT || k == PTE_HELD) && pte_num(*p) == pg->pfn0 + n ? pte : NULL;
+}
+
+/* First visit: clears A.  True if it did. */
+static bool second_chance(struct pager *pg, frame_t n, uint64_t w)
+{
+        struct frame *f = &pg->frames[n];
+        pte_t p;
+
+        if (!frame_claim(f, w))
+                return false;
+        pte_slot_t *pte = entry_of(pg, n, &p);
+        bool cleared = pte && !is_cold(p) && atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF));
+        if (cleared)
+                frame_stamp(f, env_flush_next());
+        atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+        return cleared;
+}
+
+/* Second visit: cold since a completed flush.  True if the frame was freed. */
+static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
+{
+        struct frame *f = &pg->frames[n];
+        pte_t p;
+
+        if (!frame_claim(f, atomic_load(&f->word)))
+                return false;
+        /* Under the claim: entry, stamp and mlock (set under a pin) as they are now. */
+        pte_slot_t *pte = entry_of(pg, n, &p);
+        uint64_t w = atomic_load(&f->word);
+        if (pte && is_cold(p) && !(w & FRAME_LOCKED) && epoch_done(w)) {
+                bool dirty = (p & PTE_D) || (w & FRAME_DIRTY);
+                if ((!dirty || write_back(pg, n, pte, &p, cnt)) && unmap_clean(f, pte, p)) {
+                        cnt[dirty ? CNT_EVICTED_DIRTY : CNT_EVICTED_CLEAN]++;
+                        frame_free(pg, NULL, n);
+                        return true;
+                }
+        }
+        atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+        return false;
+}
+
+/* An unmapped frame whose last holder has let go. */
+static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w)
+{
+        struct frame *f = &pg->frames[n];
+        if (frame_word_held(w) || !atomic_compare_exchange_strong(&f->word, &w, w | FRAME_CLAIMED))
+                return false;
+        frame_free(pg, NULL, n);
+        return true;
+}
+
+struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
+{
+        struct clock_result r = { 0 };
+
+        for (; count > 0; count--) {
+                frame_t n = pg->hand;
+                pg->hand = n + 1 == pg->nframes ? 0 : n + 1;
+                struct frame *f = &pg->frames[n];
+                uint64_t w = atomic_load(&f->word);
+                pte_t p;
+
+                cnt[CNT_SCANNED]++;
+                if (w & FRAME_ORPHAN) {
+                        r.freed += reap_orphan(pg, n, w);
+                        continue;
+                }
+                if (!(w & FRAME_RESIDENT) || (w & FRAME_LOCKED) || frame_word_held(w))
+                        continue;
+                pte_slot_t *pte = entry_of(pg, n, &p);
+                if (!pte)
+                        continue;
+                if (!is_cold(p)) {
+                        r.cleared += second_chance(pg, n, w);
+                } else if (!epoch_done(w)) {
+                        r.unflushed++;
+                } else {
+                        r.freed += evict(pg, n, cnt);
+                }
+        }
+        if (r.cleared)
+                env_flush_begin();
+        return r;
+}
+
+bool clock_take_clean(struct pager *pg, frame_t n)
+{
+        struct frame *f = &pg->frames[n];
+        uint64_t w = atomic_load(&f->word);
+        pte_t p;
+
+        if ((w & (FRAME_DIRTY | FRAME_LOCKED)) || !frame_claim(f, w))
+                return false;
+        pte_slot_t *pte = entry_of(pg, n, &p);
+        w = atomic_load(&f->word);
+        if (pte && is_cold(p) && !(p & PTE_D) && !(w & FRAME_DIRTY) && epoch_done(w) && unmap_clean(f, pte, p))
+                return true;
+        atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+        return false;
+}

@@ -1,0 +1,96 @@
+/*
+ * Cache frames: one 32-byte record and one atomic word a frame.
+ *
+ * The word says who may do what with the frame:
+ *
+ *   63..32 EPOCH   flush epoch that covers the last clearing of A (see clock.c)
+ *   31..24 flags
+ *   15..0  pins    holders that use the content through the window (gmem)
+ *
+ * Rules.  [I] An evictor claims (pins 0 -> CLAIMED, one CAS) before it touches the PTE; nobody pins a claimed frame.
+ * A frame with pins or CLAIMED is never freed: whoever unmaps it sets ORPHAN, and the last of them to let go frees it.
+ * pte, slot: written only by the holder of CLAIMED (a frame off the free list starts out claimed by its taker), or, for
+ * pte, by mremap under mm_lock with the PTE empty (transition.c).
+ */
+#ifndef VMRUN_FRAME_H
+#define VMRUN_FRAME_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "pte.h"
+
+#define FRAME_PINS      0xffffull
+#define FRAME_CLAIMED   (1ull << 24)    /* one owner works on frame and PTE: evictor, fetcher, unmapper */
+#define FRAME_DIRTY     (1ull << 26)    /* software-dirty: written through the window, or D was lost with a PTE change */
+#define FRAME_RESIDENT  (1ull << 27)    /* in use; clear: on a free list, or never used */
+#define FRAME_ORPHAN    (1ull << 28)    /* unmapped while held: the CLOCK hand frees it when nobody holds it */
+#define FRAME_LOCKED    (1ull << 29)    /* mlock: never evicted */
+#define FRAME_EPOCH_SHIFT 32
+#define FRAME_HELD_MASK (FRAME_PINS | FRAME_CLAIMED)
+
+#define SLOT_NONE       (~0ull)
+
+typedef uint32_t frame_t;               /* index of a frame */
+#define FRAME_NONE      (~(frame_t)0)
+
+struct frame {
+        _Atomic uint64_t word;
+        uint64_t slot;                  /* where the content is, or was, kept: SLOT_NONE or a slot this frame owns */
+        _Atomic(pte_slot_t *) pte;      /* the entry that maps it (PT pages are type-stable, so it can always be read) */
+        uint64_t pad;
+};
+
+static inline bool frame_word_held(uint64_t w) { return w & FRAME_HELD_MASK; }
+static inline uint32_t frame_word_epoch(uint64_t w) { return (uint32_t)(w >> FRAME_EPOCH_SHIFT); }
+
+/* Claims a resident frame nobody holds; w is a recent value of the word.  Acquires what the last holder released. */
+static inline bool frame_claim(struct frame *f, uint64_t w)
+{
+        if (!(w & FRAME_RESIDENT) || frame_word_held(w) || (w & FRAME_ORPHAN))
+                return false;
+        return atomic_compare_exchange_strong_explicit(&f->word, &w, w | FRAME_CLAIMED,
+                                                       memory_order_acquire, memory_order_relaxed);
+}
+
+/* Notes the flush after which no TLB can hold the translation.  The caller holds the frame (claim or pin) since before it
+ * changed the entry, and read the epoch after it. */
+static inline void frame_stamp(struct frame *f, uint64_t epoch)
+{
+        uint64_t w = atomic_load(&f->word);
+        while (!atomic_compare_exchange_weak(&f->word, &w, (uint32_t)w | epoch << FRAME_EPOCH_SHIFT))
+                ;
+}
+
+/* Pins the frame behind an entry so that its content may be used through the window, by kern or by the host.
+ * write: the entry must allow writing.  Returns the frame, or FRAME_NONE: not resident, not allowed or just claimed; the
+ * caller populates the page and tries again.  Order: pin first, then look at the entry again; an evictor claims first
+ * and then changes the entry, so one of the two sees the other. */
+static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write)
+{
+        pte_t p = atomic_load(pte);
+        if (pte_kind(p) != PTE_PRESENT || !pte_allows(p, write, false))
+                return FRAME_NONE;
+        frame_t n = (frame_t)(pte_num(p) - pfn0);
+        struct frame *f = &frames[n];
+        uint64_t w = atomic_load(&f->word);
+        do {
+                if (!(w & FRAME_RESIDENT) || (w & (FRAME_CLAIMED | FRAME_ORPHAN)) || (w & FRAME_PINS) == FRAME_PINS)
+                        return FRAME_NONE;
+        } while (!atomic_compare_exchange_weak(&f->word, &w, w + 1));
+        p = atomic_load(pte);
+        if (pte_kind(p) == PTE_PRESENT && pte_num(p) == pfn0 + n && pte_allows(p, write, false))
+                return n;
+        atomic_fetch_sub(&f->word, 1);          /* if it became an orphan meanwhile, the CLOCK hand frees it */
+        return FRAME_NONE;
+}
+
+/* wrote: the content changed; [I] the dirty bit is set before the pin goes, so no evictor sees the page clean. */
+static inline void frame_unpin(struct frame *f, bool wrote)
+{
+        if (wrote)
+                atomic_fetch_or(&f->word, FRAME_DIRTY);
+        atomic_fetch_sub(&f->word, 1);
+}
+
+#endif

@@ -1,0 +1,130 @@
+/*
+ * Free frames: a global list under a lock, and a stock for each vCPU so that the lock is taken once a batch.
+ */
+#include "pager.h"
+
+#define LIST_END FRAME_NONE
+
+static void pool_lock(struct pager *pg)
+{
+        /* Acquire: sees the list as the last holder left it. */
+        for (unsigned spins = 0; atomic_exchange_explicit(&pg->lock, 1, memory_order_acquire); spins++)
+                env_relax(spins);
+}
+
+static void pool_unlock(struct pager *pg)
+{
+        atomic_store_explicit(&pg->lock, 0, memory_order_release);
+}
+
+void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0)
+{
+        *pg = (struct pager){ .frames = frames, .nframes = nframes, .pfn0 = pfn0, .free_head = LIST_END };
+        atomic_init(&pg->nfree, nframes);
+
+        /* Room for a burst while the cleaner wakes up: an eighth of the cache, between half a batch and 4096 frames. */
+        uint32_t high = nframes / 8;
+        if (high > 4096)
+                high = 4096;
+        if (high < FRAME_BATCH / 2)
+                high = FRAME_BATCH / 2;
+        pg->high = high;
+        pg->low = high / 2;
+}
+
+/* Small caches move smaller batches, so that no vCPU hoards a cache of 64 frames. */
+static uint32_t batch_size(const struct pager *pg)
+{
+        uint32_t b = pg->nframes / 32;
+        return b > FRAME_BATCH ? FRAME_BATCH : b < 2 ? 2 : b;
+}
+
+static void refill(struct pager *pg, struct frame_list *l)
+{
+        uint32_t want = batch_size(pg);
+
+        pool_lock(pg);
+        while (l->n < want) {
+                frame_t f = pg->free_head;
+                if (f != LIST_END)
+                        pg->free_head = (frame_t)pg->frames[f].slot;
+                else if (pg->fresh < pg->nframes)
+                        f = pg->fresh++;
+                else
+                        break;
+                l->f[l->n++] = f;
+                atomic_fetch_sub_explicit(&pg->nfree, 1, memory_order_relaxed);
+        }
+        pool_unlock(pg);
+}
+
+static void spill(struct pager *pg, struct frame_list *l, uint32_t keep)
+{
+        pool_lock(pg);
+        while (l->n > keep) {
+                frame_t f = l->f[--l->n];
+                pg->frames[f].slot = pg->free_head;
+                pg->free_head = f;
+                atomic_fetch_add_explicit(&pg->nfree, 1, memory_order_relaxed);
+        }
+        pool_unlock(pg);
+}
+
+frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt)
+{
+        if (l->n == 0) {
+                refill(pg, l);
+                cnt[CNT_REFILLS]++;
+                if (l->n == 0)
+                        return FRAME_NONE;
+        }
+        frame_t n = l->f[--l->n];
+        struct frame *f = &pg->frames[n];
+        f->slot = SLOT_NONE;
+        atomic_store_explicit(&f->pte, NULL, memory_order_relaxed);
+        /* Release: the hand, which looks at any frame, must not see RESIDENT before slot and pte are reset. */
+        atomic_store_explicit(&f->word, FRAME_RESIDENT | FRAME_CLAIMED, memory_order_release);
+        return n;
+}
+
+void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
+{
+        struct frame *f = &pg->frames[n];
+        struct frame_list one = { 0 };
+
+        if (f->slot != SLOT_NONE)
+                env_slot_free(f->slot);
+        f->slot = SLOT_NONE;
+        atomic_store_explicit(&f->word, 0, memory_order_release);
+        if (!l)
+                l = &one;
+        else if (l->n == sizeof l->f / sizeof l->f[0] || l->n >= 2 * batch_size(pg))
+                spill(pg, l, batch_size(pg));
+        l->f[l->n++] = n;
+        if (l == &one)
+                spill(pg, l, 0);
+}
+
+void frame_list_drain(struct pager *pg, struct frame_list *l)
+{
+        spill(pg, l, 0);
+}
+
+void frame_discard(struct pager *pg, struct frame_list *l, frame_t n)
+{
+        struct frame *f = &pg->frames[n];
+        uint64_t w = atomic_load(&f->word);
+
+        for (;;) {
+                if (frame_claim(f, w)) {
+                        frame_free(pg, l, n);
+                        return;
+                }
+                w = atomic_load(&f->word);
+                if (!frame_word_held(w))
+                        continue;
+                /* Held by a system call's pin or by the hand: the hand frees it when it comes by and nobody holds it any more. */
+                if (atomic_compare_exchange_strong(&f->word, &w, w | FRAME_ORPHAN))
+                        return;
+        }
+}

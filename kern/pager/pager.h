@@ -1,0 +1,88 @@
+/*
+ * The pager core: what happens to a page, from first touch to eviction.
+ *
+ * Pure logic over atomic PTEs and frame words.  What it needs from outside is the short list under "environment";
+ * kern provides it in the guest, the unit tests on the host, where the very same files run under sanitizers and a
+ * model check.  Nothing here allocates memory or blocks other than through env_*.
+ *
+ * Errors: 0 or -errno.  All pte pointers are window addresses of entries in type-stable page-table pages.
+ * cnt: the caller's counters, indexed by enum vcpu_counter.
+ */
+#ifndef VMRUN_PAGER_H
+#define VMRUN_PAGER_H
+
+#include <stddef.h>
+#include "abi.h"
+#include "frame.h"
+
+struct pager {
+        struct frame *frames;
+        uint32_t nframes;
+        uint64_t pfn0;                  /* guest-physical page number of frame 0 */
+
+        uint32_t low, high;             /* the cleaner is woken below low and works up to high */
+
+        /* lock guards free_head, fresh and the writing of nfree; held for one batch, never across a call out. */
+        _Atomic uint32_t lock;
+        _Atomic uint32_t nfree;         /* global free frames, fresh ones included; read without the lock as a hint */
+        uint32_t fresh;                 /* frames [fresh, nframes) were never used */
+        frame_t free_head;              /* linked through frame.slot */
+
+        uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back; cleaner only */
+};
+
+/* --- environment: provided by kern/, or by the test --- */
+void *env_frame_va(frame_t f);                          /* content of a frame */
+void env_relax(unsigned spins);                         /* in a spin: pause, and now and then let others run */
+uint64_t env_flush_begin(void);                         /* asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...) */
+uint64_t env_flush_next(void);                          /* the epoch that the next env_flush_begin will return */
+bool env_flush_done(uint64_t epoch);                    /* has every vCPU flushed since that begin? */
+int env_slot_read(uint64_t slot, frame_t f);            /* far tier -> frame; 0 or -errno */
+int env_slot_write(uint64_t slot, frame_t f);           /* frame -> far tier; 0 or -errno */
+uint64_t env_slot_alloc(void);                          /* a slot, or SLOT_NONE; cleaner only */
+void env_slot_free(uint64_t slot);
+void env_uncharge_page(void);                           /* a CHARGED page went back to NONE by eviction */
+void env_wait_pte(pte_slot_t *pte, pte_t seen);         /* sleep, bounded, until the entry differs from seen */
+void env_wake_pte(pte_slot_t *pte);
+_Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
+
+/* --- frames (frames.c) --- */
+void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
+/* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one; FRAME_NONE if both are empty. */
+frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt);
+/* Gives back a frame the caller holds CLAIMED and that no PTE names.  Frees its slot.  l: where to put it, NULL for the global list. */
+void frame_free(struct pager *pg, struct frame_list *l, frame_t f);
+/* Gives all of a vCPU's stock back. */
+void frame_list_drain(struct pager *pg, struct frame_list *l);
+/* For a frame that no PTE names any more and no TLB can reach: frees it, or leaves it to the CLOCK hand if somebody holds it. */
+void frame_discard(struct pager *pg, struct frame_list *l, frame_t f);
+
+/* --- one page (transition.c) --- */
+/* NONE -> PRESENT with the claimed frame f, whose content is ready.  ad: PTE_A for a page the program asked for, 0 for one it
+ * did not.  0, or -EAGAIN: the entry changed, f is still the caller's. */
+int page_install(struct pager *pg, pte_slot_t *pte, frame_t f, pte_t keep, pte_t ad);
+/* REMOTE -> BUSY -> PRESENT.  p: the REMOTE value seen; f: a claimed frame.  0; -EAGAIN: the entry changed, f is still the
+ * caller's; else the far tier failed: the entry is REMOTE again, f still the caller's. */
+int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
+/* Waits, bounded, for a BUSY entry to change. */
+void page_wait(pte_slot_t *pte, pte_t seen);
+
+/* Any state -> NONE.  Waits out BUSY.  A slot is freed at once; a frame is returned for frame_discard() *after* the caller has
+ * flushed all TLBs, else FRAME_NONE.  *old: the entry before. */
+frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
+/* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a TLB may hold more rights than that. */
+bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
+/* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old place. */
+bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
+/* Forgets that the page was used: the hand may take it when it next comes by. */
+void page_cool(struct pager *pg, pte_slot_t *pte);
+
+/* --- eviction (clock.c) --- */
+struct clock_result { uint32_t freed, cleared, unflushed; };
+/* Moves the CLOCK hand over n frames.  cleared: A bits cleared, for which it began a flush; unflushed: cold frames passed
+ * over because no flush has covered them yet.  Cleaner only. */
+struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
+/* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.  True: CLAIMED and off its entry. */
+bool clock_take_clean(struct pager *pg, frame_t f);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * The PTE codec: the only code that knows the bits of a page-table entry (docs/architecture.md, "Page states").
+ *
+ *   state      bits
+ *   NONE       all zero (but for stray A and D): never touched, or content equals its origin; the VMA decides
+ *   PRESENT    P, hardware format; a cache frame, or (ARENA set) a page of the MAP_SHARED arena, which is not far memory
+ *   HELD       frame in 12..51: resident, but the program may not touch it (PROT_NONE)
+ *   REMOTE     slot in 12..51: the content is in that slot of the far tiers
+ *   BUSY       frame in 12..51, WAITERS: being fetched; whoever wants it waits for the entry to change
+ *
+ *   63 62..55 54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
+ *   NX  0     CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
+ *
+ * W, NX, ACCESS (the hardware's U bit, set on what the program may touch) and CHARGED (this page was charged against the
+ * commit limit at its first touch, not with its VMA) keep their place in all states, so protection and charge travel with the
+ * page, and a fault on REMOTE needs no VMA.  Not-present forms keep bits 5, 6 and 8 clear:
+ * a page walk that began before the entry changed may still set A or D in it.
+ *
+ * Every transition is one compare-and-swap (Intel SDM vol. 3A 4.8: the CPU's own A/D updates are locked).
+ */
+#ifndef VMRUN_PTE_H
+#define VMRUN_PTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint64_t pte_t;                 /* a value */
+typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
+
+#define PTE_P       (1ull << 0)
+#define PTE_W       (1ull << 1)
+#define PTE_ACCESS  (1ull << 2)
+#define PTE_A       (1ull << 5)
+#define PTE_D       (1ull << 6)
+#define PTE_PS      (1ull << 7)         /* in a directory: a large page */
+#define PTE_G       (1ull << 8)
+#define PTE_STATE   (7ull << 9)
+#define PTE_NX      (1ull << 63)
+#define PTE_WAITERS (1ull << 52)
+#define PTE_PREF    (1ull << 53)        /* prefetched and not yet seen accessed */
+#define PTE_CHARGED (1ull << 54)
+#define PTE_NUM     0x000ffffffffff000ull
+#define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
+#define PTE_KEEP    (PTE_PROT | PTE_CHARGED)    /* what travels with a page through all its states */
+
+#define PTE_ST_FRAME  (0ull << 9)       /* with P */
+#define PTE_ST_REMOTE (1ull << 9)
+#define PTE_ST_BUSY   (2ull << 9)
+#define PTE_ST_HELD   (3ull << 9)
+#define PTE_ST_ARENA  (4ull << 9)       /* with P */
+
+enum pte_kind { PTE_NONE, PTE_PRESENT, PTE_ARENA, PTE_HELD, PTE_REMOTE, PTE_BUSY, PTE_BAD };
+
+/* BAD is an entry no transition makes: the caller stops the VM with a dump. */
+static inline enum pte_kind pte_kind(pte_t p)
+{
+        if ((p & ~(PTE_A | PTE_D)) == 0)        /* a stale walk may have left them */
+                return PTE_NONE;
+        if (p & PTE_P)
+                return (p & PTE_STATE) == PTE_ST_FRAME ? PTE_PRESENT : (p & PTE_STATE) == PTE_ST_ARENA ? PTE_ARENA : PTE_BAD;
+        switch (p & PTE_STATE) {
+        case PTE_ST_REMOTE: return PTE_REMOTE;
+        case PTE_ST_BUSY:   return PTE_BUSY;
+        case PTE_ST_HELD:   return PTE_HELD;
+        default:            return PTE_BAD;
+        }
+}
+
+/* The protection bits of a Linux PROT_* set; x86 cannot write or execute without reading. */
+static inline pte_t pte_prot(bool read, bool write, bool exec)
+{
+        return (read || write || exec ? PTE_ACCESS : 0) | (write ? PTE_W : 0) | (exec ? 0 : PTE_NX);
+}
+
+static inline uint64_t pte_num(pte_t p) { return (p & PTE_NUM) >> 12; }         /* page frame number, or slot */
+
+/* pfn: guest-physical page frame number.  keep: PTE_KEEP bits. */
+static inline pte_t pte_make_present(uint64_t pfn, pte_t keep, pte_t ad) { return pfn << 12 | keep | ad | PTE_P; }
+static inline pte_t pte_make_arena(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_ARENA | PTE_A | PTE_P; }
+static inline pte_t pte_make_remote(uint64_t slot, pte_t keep) { return slot << 12 | keep | PTE_ST_REMOTE; }
+static inline pte_t pte_make_busy(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_BUSY; }
+static inline pte_t pte_make_held(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_HELD; }
+
+/* May an access proceed under these protection bits? */
+static inline bool pte_allows(pte_t p, bool write, bool exec)
+{
+        return (p & PTE_ACCESS) && !(write && !(p & PTE_W)) && !(exec && (p & PTE_NX));
+}
+
+/* States that own a cache frame named by pte_num(). */
+static inline bool pte_has_frame(pte_t p)
+{
+        enum pte_kind k = pte_kind(p);
+        return k == PTE_PRESENT || k == PTE_HELD || k == PTE_BUSY;
+}
+
+#endif

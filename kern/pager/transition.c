@@ -1,0 +1,219 @@
+/*
+ * The transitions of one page.  Each is one compare-and-swap on its entry; pte.h has the table of states.
+ */
+#include <asm-generic/errno-base.h>
+#include "pager.h"
+
+static frame_t frame_of(const struct pager *pg, pte_t p)
+{
+        uint64_t n = pte_num(p) - pg->pfn0;
+        if (n >= pg->nframes)
+                env_bug("a page-table entry names a frame outside the cache", p, n);
+        return (frame_t)n;
+}
+
+static inline void drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
+
+int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t ad)
+{
+        struct frame *f = &pg->frames[n];
+        pte_t none = atomic_load(pte) & (PTE_A | PTE_D);        /* a stale walk may have left them */
+
+        atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
+        /* Release: whoever finds the frame through the entry sees its content and its record. */
+        if (!atomic_compare_exchange_strong(pte, &none, pte_make_present(pg->pfn0 + n, keep, ad)))
+                return -EAGAIN;
+        drop_claim(f);
+        return 0;
+}
+
+int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
+{
+        struct frame *f = &pg->frames[n];
+        pte_t keep = p & PTE_KEEP;
+
+        if (!atomic_compare_exchange_strong(pte, &p, pte_make_busy(pg->pfn0 + n, keep)))
+                return -EAGAIN;
+
+        int err = env_slot_read(pte_num(p), n);
+        pte_t next;
+        if (err == 0) {
+                f->slot = pte_num(p);           /* the page is clean as long as D and DIRTY stay clear */
+                atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
+                next = pte_make_present(pg->pfn0 + n, keep, PTE_A);
+        } else {
+                next = pte_make_remote(pte_num(p), keep);
+        }
+        /* While the entry is BUSY, others may only set WAITERS.  Release: they find the content. */
+        if (atomic_exchange(pte, next) & PTE_WAITERS)
+                env_wake_pte(pte);
+        if (err == 0)
+                drop_claim(f);
+        return err;
+}
+
+#define WAIT_SPINS 200                  /* then sleep: the far tier is slow, or the fetcher does not run */
+
+void page_wait(pte_slot_t *pte, pte_t seen)
+{
+        for (unsigned spins = 0; spins < WAIT_SPINS; spins++) {
+                if (atomic_load_explicit(pte, memory_order_acquire) != seen)
+                        return;
+                env_relax(spins);
+        }
+        if (!(seen & PTE_WAITERS)) {
+                if (!atomic_compare_exchange_strong(pte, &seen, seen | PTE_WAITERS))
+                        return;
+                seen |= PTE_WAITERS;
+        }
+        env_wait_pte(pte, seen);
+}
+
+frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
+{
+        pte_t p = atomic_load(pte);
+
+        for (;;) {
+                if (pte_kind(p) == PTE_BUSY) {
+                        page_wait(pte, p);
+                        p = atomic_load(pte);
+                } else if (p == 0 || atomic_compare_exchange_weak(pte, &p, 0)) {
+                        break;
+                }
+        }
+        *old = p;
+        switch (pte_kind(p)) {
+        case PTE_REMOTE:
+                env_slot_free(pte_num(p));
+                return FRAME_NONE;
+        case PTE_PRESENT:
+        case PTE_HELD:
+                return frame_of(pg, p);
+        case PTE_NONE:
+        case PTE_ARENA:
+                return FRAME_NONE;
+        default:
+                env_bug("a page-table entry in no known state", p, (uint64_t)pte);
+        }
+}
+
+/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which is short, and a full count.  False: the frame
+ * went free meanwhile, so the entry has changed too. */
+static bool hold(struct frame *f)
+{
+        uint64_t w = atomic_load(&f->word);
+        for (unsigned spins = 0;; spins++) {
+                if (!(w & FRAME_RESIDENT))
+                        return false;
+                if ((w & FRAME_CLAIMED) || (w & FRAME_PINS) == FRAME_PINS) {
+                        env_relax(spins);
+                        w = atomic_load(&f->word);
+                } else if (atomic_compare_exchange_weak(&f->word, &w, w + 1)) {
+                        return true;
+                }
+        }
+}
+
+/* A resident page under new protection; p: its entry.  False: the entry changed. */
+static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t prot)
+{
+        struct frame *f = &pg->frames[frame_of(pg, p)];
+        pte_t keep = prot | (p & PTE_CHARGED), next;
+        bool done;
+
+        if (!hold(f))
+                return false;
+        if (prot & PTE_ACCESS) {        /* A=1: a TLB may hold it from before; the hand must see a flush first [I] */
+                next = pte_make_present(pte_num(p), keep, PTE_A | (p & PTE_D));
+        } else {
+                next = pte_make_held(pte_num(p), keep);
+                if (p & PTE_D)          /* D has no place in HELD */
+                        atomic_fetch_or(&f->word, FRAME_DIRTY);
+        }
+        done = atomic_compare_exchange_strong(pte, &p, next);
+        if (done)                       /* until that flush a TLB may still write to the page */
+                frame_stamp(f, env_flush_next());
+        frame_unpin(f, false);
+        return done;
+}
+
+/* Could a TLB that holds p allow what prot does not? */
+static bool loses_rights(pte_t p, pte_t prot)
+{
+        return (p & PTE_P) && (!(prot & PTE_ACCESS) || ((p & PTE_W) && !(prot & PTE_W)) || (!(p & PTE_NX) && (prot & PTE_NX)));
+}
+
+bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
+{
+        for (;;) {
+                pte_t p = atomic_load(pte);
+                bool done;
+
+                switch (pte_kind(p)) {
+                case PTE_NONE:
+                        return false;
+                case PTE_BUSY:
+                        page_wait(pte, p);
+                        continue;
+                case PTE_ARENA: {
+                        /* No frame behind it: without access it goes, and the next fault makes it again. */
+                        pte_t next = prot & PTE_ACCESS ? (p & ~PTE_PROT) | prot : 0, old = p;
+                        done = atomic_compare_exchange_strong(pte, &old, next);
+                        break;
+                }
+                case PTE_REMOTE: {
+                        pte_t old = p;
+                        done = atomic_compare_exchange_strong(pte, &old, (p & ~PTE_PROT) | prot);
+                        break;
+                }
+                case PTE_PRESENT:
+                case PTE_HELD:
+                        done = protect_resident(pg, pte, p, prot);
+                        break;
+                default:
+                        env_bug("a page-table entry in no known state", p, (uint64_t)pte);
+                }
+                if (done)
+                        return loses_rights(p, prot);
+        }
+}
+
+bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
+{
+        pte_t p = atomic_load(from);
+
+        for (;;) {
+                if (pte_kind(p) == PTE_BUSY) {
+                        page_wait(from, p);
+                        p = atomic_load(from);
+                } else if (p == 0) {
+                        return false;
+                } else if (atomic_compare_exchange_weak(from, &p, 0)) {
+                        break;
+                }
+        }
+        /* Between the two stores the hand finds no entry that names the frame and lets it be.  A=1 at the new place [I]:
+         * the hand must clear it and see a flush before it trusts that no TLB knows the page. */
+        bool resident = pte_has_frame(p);
+        if (pte_kind(p) == PTE_PRESENT)
+                p |= PTE_A;
+        if (resident)
+                atomic_store(&pg->frames[frame_of(pg, p)].pte, to);
+        atomic_store(to, p);
+        return p & PTE_P;
+}
+
+void page_cool(struct pager *pg, pte_slot_t *pte)
+{
+        pte_t p = atomic_load(pte);
+
+        if (pte_kind(p) != PTE_PRESENT || !(p & PTE_A))
+                return;
+        /* The same step as the hand's first visit (clock.c), under a pin instead of a claim. */
+        struct frame *f = &pg->frames[frame_of(pg, p)];
+        if (!hold(f))
+                return;
+        if (atomic_compare_exchange_strong(pte, &p, p & ~PTE_A))
+                frame_stamp(f, env_flush_next());
+        frame_unpin(f, false);
+}

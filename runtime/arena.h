@@ -1,0 +1,42 @@
+/*
+ * The arena: where MAP_SHARED mappings live.
+ *
+ * A shared mapping is not far memory: the host maps the real object inside one range of its own address space, which
+ * the guest sees at the top of its physical space, and kern points the program's PTEs there.  This file hands out ranges and
+ * knows nothing of what is in them (files.c does).  Ranges are multiples of a page and named by guest-physical address.
+ * All functions may be called by any thread.
+ */
+#ifndef VMRUN_ARENA_H
+#define VMRUN_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "thread.h"
+
+/* The first guest-physical address of the arena; what lies below is for RAM and far tiers.  From CONTROL->phys_bits. */
+uint64_t arena_gpa_base(void);
+/* Host address of an arena page, NULL if gpa is not in the part in use.  gmem: reading there may raise SIGBUS (truncation). */
+void *arena_host(uint64_t gpa);
+
+/* Maps [off, off+len) of fd, shared, at a free range, *gpa, in the name of file `owner` (files.h).  prot, flags: the program's.
+ * refused: the PROT_* that the program may never turn on there.  0, or what mmap says (-ENOMEM also when the arena or the memory slots
+ * are used up); then the owner's pages have been given back by files_unmapped(). */
+int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off, uint64_t len, uint64_t *gpa, int *refused);
+/* Same for memory that no file names (MAP_SHARED|MAP_ANONYMOUS). */
+int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa);
+/* Gives a range back; any part of what was mapped, also of several mappings.  The guest has no translation of it left.  Tells
+ * files_unmapped() how much of whose it was.  0, or -EINVAL, and nothing changed, if some of it is not in use. */
+int arena_unmap(uint64_t gpa, uint64_t len);
+
+/* Bytes in use, and bytes for which KVM has memory slots. */
+void arena_usage(uint64_t *used, uint64_t *backed);
+
+/* Stores there; -EFAULT where the object is truncated or read-only.  0, or -errno; a failure may have stored a part. */
+int arena_copy(uint64_t gpa, const void *from, uint64_t len);
+
+/* EXIT_SHARED_UNMAP, EXIT_MSYNC, EXIT_ARENA_COPY */
+int64_t arena_exit_unmap(struct thread *t, struct exit_req *rq);
+int64_t arena_exit_msync(struct thread *t, struct exit_req *rq);
+int64_t arena_exit_copy(struct thread *t, struct exit_req *rq);
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * What kern asks for: one function or line per EXIT_*.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "arena.h"
+#include "exits.h"
+#include "far/far.h"
+#include "files.h"
+#include "stats.h"
+#include "syscall.h"
+#include "vm.h"
+#include "vmrun.h"
+
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
+{
+        if (va >= VCPU_SELF && va < WINDOW)
+                return len <= WINDOW - va ? (char *)t->v + (va - VCPU_SELF) : NULL;
+        return va >= WINDOW && va < WINDOW + CONTROL->pool_end && len <= WINDOW + CONTROL->pool_end - va ? (void *)va : NULL;
+}
+
+static const char *kern_text(struct thread *t, uint64_t va)
+{
+        const char *s = kern_pointer(t, va, 1);
+        return s ? s : "(a text that is not in the window)";
+}
+
+static long futex(const void *word, int op, uint32_t val, const struct timespec *timeout)
+{
+        return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, timeout, NULL, 0);
+}
+
+static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen)
+{
+        const struct timespec limit = { .tv_nsec = 100000000 };
+        const void *word = kern_pointer(t, at, 8);
+        if (word)
+                futex(word, FUTEX_WAIT, seen, &limit);
+        return 0;
+}
+
+static int64_t forward(struct thread *t)
+{
+        const struct regs *r = &t->v->regs;
+        const uint64_t args[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
+        return syscall_forward(t, (long)r->rax, args);
+}
+
+/* KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then drops the entries past its
+ * end, so that the program's next touch faults and kern can tell it the address. */
+static void arena_check(struct thread *t)
+{
+        int64_t dropped = 0;
+
+        for (uint32_t id = files_next_shared(FILE_NONE); id != FILE_NONE; id = files_next_shared(id)) {
+                int64_t left = files_pages_left(id, 0);
+                int64_t n = thread_upcall(t, UPCALL_ARENA_LOST, id, left > 0 ? (uint64_t)left : 0, 0);
+                dropped += n > 0 ? n : 0;
+        }
+        if (dropped == 0) {
+                vcpu_dump(t);
+                die_(EXIT_VMRUN_FAILED, "KVM cannot reach some guest memory (EFAULT), and no shared file was cut short; is the host out of memory?");
+        }
+}
+
+static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
+{
+        warnx_("kern: %s (0x%llx, 0x%llx); this is a bug in vmrun", kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
+               (unsigned long long)rq->a[2]);
+        vcpu_dump(t);
+        die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped");
+}
+
+int64_t exit_serve(struct thread *t)
+{
+        struct exit_req *rq = &t->v->exit;
+
+        switch (rq->op) {
+        case EXIT_SYSCALL:        return forward(t);
+        case EXIT_FATAL_SIGNAL:   program_killed(t, (int)rq->a[0], (int)rq->a[1], rq->a[2]);
+        case EXIT_BUG:            bug(t, rq);
+        case EXIT_LOG:
+                if (rq->a[1] == 0)
+                        warnx_("%s", kern_text(t, rq->a[0]));
+                else
+                        info_("%s", kern_text(t, rq->a[0]));
+                return 0;
+        case EXIT_FILE_READ:      return files_exit_read(t, rq);
+        case EXIT_FILE_MAP:       return files_exit_map(t, rq);
+        case EXIT_ANON_SHARED:    return files_exit_anon_shared(t, rq);
+        case EXIT_FILE_REF:       return files_exit_ref(t, rq);
+        case EXIT_SHARED_UNMAP:   return arena_exit_unmap(t, rq);
+        case EXIT_SHARED_CHECK:   return files_exit_shared_check(t, rq);
+        case EXIT_MSYNC:          return arena_exit_msync(t, rq);
+        case EXIT_ARENA_COPY:     return arena_exit_copy(t, rq);
+        case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
+        case EXIT_LEASE:          return far_exit_lease(t, rq);
+        case EXIT_WAIT_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_WAKE_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAKE, INT_MAX, NULL); return 0;
+        case EXIT_SERVICE_SLEEP:  futex(&CONTROL->service_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_SERVICE_WAKE:
+                service_ensure();
+                futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
+                return 0;
+        case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1]);
+        case EXIT_WAKE_PTE:       futex(kern_pointer(t, rq->a[0], 8), FUTEX_WAKE, INT_MAX, NULL); return 0;
+        case EXIT_KICK:
+                if (rq->a[0] < CONTROL->nvcpus)
+                        vcpu_kick(t->vm->thread[rq->a[0]]);
+                return 0;
+        case EXIT_YIELD:          sched_yield(); return 0;
+        case EXIT_TIME:           time_refresh(); return 0;
+        case EXIT_EVENT:          arena_check(t); return 0;
+        default:
+                vcpu_dump(t);
+                die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); this is a bug in vmrun", rq->op);
+        }
+}
+
+/* ---- the end ---- */
+
+/* Waits, at most a second, for the cleaner to sleep, so that nothing moves while the leak check counts. */
+static void quiesce(void)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+        for (int i = 0; i < 1000 && !atomic_load(&CONTROL->service_asleep); i++)
+                nanosleep(&ms, NULL);
+}
+
+static int64_t end_of_program(struct thread *t, bool in_kern)
+{
+        int64_t leaks = 0;
+
+        if (opt.debug && in_kern) {
+                quiesce();
+                leaks = thread_upcall(t, UPCALL_LEAKCHECK, 0, 0, 0);
+        }
+        if (opt.stats)
+                stats_report(CONTROL->tsc_khz);
+        return leaks;
+}
+
+_Noreturn void program_exit(struct thread *t, int status)
+{
+        int64_t leaks = end_of_program(t, true);
+        if (leaks > 0)
+                die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
+        _exit(status);
+}
+
+_Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr)
+{
+        struct sigaction dfl = { .sa_handler = SIG_DFL };
+        sigset_t set;
+
+        info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
+              (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
+        end_of_program(t, t->v->exit.op == EXIT_FATAL_SIGNAL);
+        sigaction(signo, &dfl, NULL);
+        sigemptyset(&set);
+        sigaddset(&set, signo);
+        syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), signo);
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        _exit(128 + signo);             /* not reached: the default action of these signals ends the process */
+}
+

@@ -1,0 +1,15 @@
+/*
+ * The end of a program, by itself or by a signal.
+ */
+#ifndef VMRUN_EXITS_H
+#define VMRUN_EXITS_H
+
+#include <stdint.h>
+#include "thread.h"
+
+/* Ends vmrun as the program ends: statistics, leak check, exit status. */
+_Noreturn void program_exit(struct thread *t, int status);
+/* Ends vmrun by the signal that ends the program. */
+_Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr);
+
+#endif

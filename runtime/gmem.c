@@ -1,0 +1,182 @@
+/*
+ * The program's memory as forwarded system calls see it (gmem.h): walks of the guest's page tables through the window.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "../kern/pager/frame.h"
+#include "arena.h"
+#include "gmem.h"
+
+static bool is_program_address(uint64_t a) { return a < TASK_SIZE && (a < RESERVED_START || a >= RESERVED_END); }
+
+static pte_slot_t *next_table(pte_slot_t *entry)
+{
+        uint64_t e = atomic_load_explicit(entry, memory_order_acquire);
+        return e & PTE_P ? (pte_slot_t *)((e & PTE_NUM) - RAM_GPA + WINDOW) : NULL;
+}
+
+static pte_slot_t *find_pte(uint64_t addr)
+{
+        pte_slot_t *t = (pte_slot_t *)(WINDOW + PDPT_OFF(addr >> 39));
+        for (int shift = 30; t && shift > 12; shift -= 9)
+                t = next_table(t + (addr >> shift & 511));
+        return t ? t + (addr >> 12 & 511) : NULL;
+}
+
+/* One page held for host access: a pinned frame, or a page of the arena (frame == FRAME_NONE). */
+struct held { char *host; frame_t frame; };
+
+static struct frame *frame_table(void) { return (struct frame *)CONTROL->frame_table; }
+
+static bool try_hold(uint64_t page, bool write, struct held *h)
+{
+        pte_slot_t *pte = find_pte(page);
+        if (!pte)
+                return false;
+        pte_t p = atomic_load(pte);
+        if (pte_kind(p) == PTE_ARENA && pte_allows(p, write, false)) {
+                h->frame = FRAME_NONE;
+                h->host = arena_host(pte_num(p) << PAGE_SHIFT);
+                return h->host != NULL;
+        }
+        h->frame = frame_pin(frame_table(), (RAM_GPA + CONTROL->frames_off) >> PAGE_SHIFT, pte, write);
+        h->host = (char *)WINDOW + CONTROL->frames_off + (uint64_t)h->frame * PAGE_SIZE;
+        return h->frame != FRAME_NONE;
+}
+
+/* Holds the page of addr, made resident by kern if need be.  Each try that fails means that the page went between kern's answer
+ * and our pin; kern marks it as just used, so that does not repeat. */
+static int hold(struct thread *t, uint64_t addr, bool write, struct held *h)
+{
+        uint64_t page = addr & ~(uint64_t)(PAGE_SIZE - 1);
+
+        if (!is_program_address(addr))
+                return -EFAULT;
+        while (!try_hold(page, write, h))
+                if (thread_upcall(t, UPCALL_POPULATE, page, PAGE_SIZE, write) != 0)
+                        return -EFAULT;
+        return 0;
+}
+
+static void release(const struct held *h, bool wrote)
+{
+        if (h->frame != FRAME_NONE)
+                frame_unpin(&frame_table()[h->frame], wrote);
+}
+
+/* A copy that survives an arena page whose file was cut short. */
+static int careful_copy(void *dst, const void *src, size_t len)
+{
+        struct iovec d = { dst, len }, s = { (void *)src, len };
+        return process_vm_readv(getpid(), &d, 1, &s, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
+}
+
+static size_t in_page(uint64_t addr, size_t len)
+{
+        size_t n = PAGE_SIZE - (addr & (PAGE_SIZE - 1));
+        return n < len ? n : len;
+}
+
+static int copy(struct thread *t, char *host, uint64_t addr, size_t len, bool write)
+{
+        while (len > 0) {
+                size_t n = in_page(addr, len);
+                struct held h;
+                int err = hold(t, addr, write, &h);
+                if (err)
+                        return err;
+                char *page = h.host + (addr & (PAGE_SIZE - 1));
+                if (h.frame == FRAME_NONE)
+                        err = write ? careful_copy(page, host, n) : careful_copy(host, page, n);
+                else if (write)
+                        memcpy(page, host, n);
+                else
+                        memcpy(host, page, n);
+                release(&h, write);
+                if (err)
+                        return err;
+                addr += n;
+                host += n;
+                len -= n;
+        }
+        return 0;
+}
+
+int gmem_read(struct thread *t, void *dst, uint64_t src, size_t len)
+{
+        return copy(t, dst, src, len, false);
+}
+
+int gmem_write(struct thread *t, uint64_t dst, const void *src, size_t len)
+{
+        return copy(t, (char *)src, dst, len, true);
+}
+
+int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write)
+{
+        while (len > 0) {
+                size_t n = in_page(addr, len);
+                struct held h;
+                int err = hold(t, addr, write, &h);
+                if (err)
+                        return err;
+                release(&h, false);
+                addr += n;
+                len -= n;
+        }
+        return 0;
+}
+
+long gmem_string(struct thread *t, char *dst, uint64_t src, size_t max)
+{
+        for (size_t got = 0; got < max; ) {
+                size_t n = in_page(src + got, max - got);
+                int err = copy(t, dst + got, src + got, n, false);
+                if (err)
+                        return err;
+                char *nul = memchr(dst + got, 0, n);
+                if (nul)
+                        return nul - dst;
+                got += n;
+        }
+        return -ENAMETOOLONG;
+}
+
+/* No call may pin more than an eighth of the cache, so that its own faults find frames. */
+static int pin_limit(void)
+{
+        uint64_t share = CONTROL->nframes / 8;
+        return share < GMEM_PIN_MAX ? (int)share : GMEM_PIN_MAX;
+}
+
+long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, bool write)
+{
+        size_t done = 0;
+        int max = pin_limit();
+
+        p->n = 0;
+        p->write = write;
+        while (done < len && p->n < max) {
+                struct held h;
+                if (hold(t, addr + done, write, &h) != 0)
+                        break;
+                size_t n = in_page(addr + done, len - done);
+                p->iov[p->n] = (struct iovec){ h.host + ((addr + done) & (PAGE_SIZE - 1)), n };
+                p->frame[p->n++] = h.frame;
+                done += n;
+        }
+        return done > 0 || len == 0 ? (long)done : -EFAULT;
+}
+
+void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
+{
+        (void)t;
+        for (int i = 0; i < p->n; i++) {
+                struct held h = { .frame = p->frame[i] };
+                release(&h, p->write && used > 0);
+                used -= used < p->iov[i].iov_len ? used : p->iov[i].iov_len;
+        }
+        p->n = 0;
+}

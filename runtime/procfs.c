@@ -1,0 +1,347 @@
+/*
+ * Paths into /proc that must lead to the program.
+ *
+ * Native and right, since vmrun's process is the program's as far as the kernel knows: comm, cmdline and environ (the
+ * loader sets them), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo.  Not there: what tells of
+ * vmrun's memory page by page (smaps, pagemap and their like), as in a kernel built without it; mem cannot be opened.
+ * Left as the host has them: stat, statm, status (their sizes and thread count are vmrun's), auxv.
+ *
+ * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that is in /proc.  Symbolic
+ * links elsewhere that lead into /proc, and "..", are not followed here.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "files.h"
+#include "procfs.h"
+#include "vmrun.h"
+
+#define PROC_MAGIC 0x9fa0
+
+static char exe[PATH_MAX];
+
+void procfs_set_exe(const char *path) { snprintf(exe, sizeof exe, "%s", path); }
+const char *procfs_exe(void) { return exe; }
+
+uint64_t procfs_mem_total(void) { return (CONTROL->nframes + CONTROL->far_pages) * PAGE_SIZE; }
+
+/* --- which file of this process's directory a path means --- */
+
+/* Removes "//" and "/./". */
+static void tidy(char *s)
+{
+        char *to = s;
+
+        for (char *p = s; *p;) {
+                if (p[0] == '/' && p[1] == '/')
+                        p++;
+                else if (p[0] == '/' && p[1] == '.' && (p[2] == '/' || (!p[2] && p > s)))
+                        p += 2;
+                else
+                        *to++ = *p++;
+        }
+        *to = 0;
+}
+
+/* Could the last component be of interest at all?  Spares relative paths the look at their directory. */
+static bool name_matters(const char *path)
+{
+        static const char *const names[] = { "exe", "maps", "mem", "meminfo", "smaps", "smaps_rollup", "pagemap", "numa_maps" };
+        const char *last = strrchr(path, '/');
+
+        last = last ? last + 1 : path;
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+                if (!strcmp(last, names[i]))
+                        return true;
+        return (last[0] >= '0' && last[0] <= '9') || strstr(path, "map_files");
+}
+
+/* Skips a number that is this process's, or this thread's; NULL: it is not. */
+static const char *skip_own(const char *p)
+{
+        char *end;
+        long n = strtol(p, &end, 10);
+
+        if (end == p || (*end && *end != '/') || (n != getpid() && n != syscall(SYS_gettid)))
+                return NULL;
+        return end;
+}
+
+/*
+ * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global files with a leading
+ * slash ("/meminfo").  false: not a path into /proc, or another process's.
+ */
+static bool own_path(int dirfd, const char *path, char rest[PATH_MAX])
+{
+        char full[2 * PATH_MAX], dir[PATH_MAX], link[64];
+        const char *p;
+        ssize_t n;
+
+        if (path[0] == '/') {
+                if (strncmp(path, "/proc", 5) && strncmp(path, "/dev/fd/", 8) && !(path[1] == '/' || path[1] == '.'))
+                        return false;
+                snprintf(full, sizeof full, "%s", path);
+        } else {
+                if (!path[0] || !name_matters(path))
+                        return false;
+                if (dirfd == AT_FDCWD)
+                        snprintf(link, sizeof link, "/proc/thread-self/cwd");
+                else
+                        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", dirfd);
+                n = readlink(link, dir, sizeof dir - 1);
+                if (n < 5)
+                        return false;
+                dir[n] = 0;
+                if (strncmp(dir, "/proc", 5) || (dir[5] && dir[5] != '/'))
+                        return false;
+                snprintf(full, sizeof full, "%s/%s", dir, path);
+        }
+        tidy(full);
+        if (!strncmp(full, "/dev/fd/", 8)) {
+                snprintf(rest, PATH_MAX, "fd/%.200s", full + 8);
+                return true;
+        }
+        if (strncmp(full, "/proc/", 6))
+                return false;
+        p = full + 6;
+        if (!strncmp(p, "self/", 5))
+                p += 5;
+        else if (!strncmp(p, "thread-self/", 12))
+                p += 12;
+        else if (*p >= '0' && *p <= '9') {
+                p = skip_own(p);
+                if (!p || *p++ != '/')
+                        return false;
+        } else {
+                snprintf(rest, PATH_MAX, "/%.4000s", p);
+                return true;
+        }
+        if (!strncmp(p, "task/", 5)) {
+                const char *q = skip_own(p + 5);
+                if (q && *q == '/')
+                        p = q + 1;
+        }
+        snprintf(rest, PATH_MAX, "%.4000s", p);
+        return true;
+}
+
+const char *procfs_follow(int dirfd, const char *path)
+{
+        char rest[PATH_MAX];
+
+        return exe[0] && own_path(dirfd, path, rest) && !strcmp(rest, "exe") ? exe : path;
+}
+
+long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
+{
+        char rest[PATH_MAX];
+        size_t len = strlen(exe);
+
+        if (!len || !own_path(dirfd, path, rest) || strcmp(rest, "exe"))
+                return -1;
+        if (len > n)
+                len = n;
+        memcpy(buf, exe, len);
+        return (long)len;
+}
+
+bool procfs_is_fd_dir(int fd)
+{
+        char link[64], dir[PATH_MAX], rest[PATH_MAX];
+        struct statfs fs;
+        ssize_t n;
+
+        if (syscall(SYS_fstatfs, fd, &fs) || fs.f_type != PROC_MAGIC)
+                return false;
+        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
+        n = readlink(link, dir, sizeof dir - 1);
+        if (n <= 0)
+                return false;
+        dir[n] = 0;
+        return own_path(AT_FDCWD, dir, rest) && (!strcmp(rest, "fd") || !strcmp(rest, "fdinfo"));
+}
+
+/* --- files written here --- */
+
+struct text { char *p; size_t n, room; };
+
+static void add(struct text *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct text *x, const char *fmt, ...)
+{
+        va_list ap;
+
+        for (;;) {
+                va_start(ap, fmt);
+                int n = vsnprintf(x->p ? x->p + x->n : NULL, x->p ? x->room - x->n : 0, fmt, ap);
+                va_end(ap);
+                if (n < 0)
+                        return;
+                if (x->p && (size_t)n < x->room - x->n) {
+                        x->n += (size_t)n;
+                        return;
+                }
+                size_t room = (x->room + (size_t)n + 4096) * 2;
+                char *p = realloc(x->p, room);
+                if (!p)
+                        return;
+                x->p = p;
+                x->room = room;
+        }
+}
+
+/* Calls fn for each mapping of the program, in order of address. */
+static void each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg)
+{
+        struct map_entry e[PAGE_SIZE / sizeof(struct map_entry)];
+        uint64_t from = 0;
+
+        for (;;) {
+                int64_t n = thread_upcall(t, UPCALL_MAPS, from, 0, 0);
+                if (n <= 0 || n > (int64_t)(sizeof e / sizeof e[0]))
+                        return;
+                memcpy(e, vcpu_xfer(t->v), (size_t)n * sizeof e[0]);
+                for (int64_t i = 0; i < n; i++)
+                        fn(&e[i], arg);
+                if (e[n - 1].end <= from)
+                        return;
+                from = e[n - 1].end;
+        }
+}
+
+/* A line as fs/proc/task_mmu.c writes it: names start at column 74. */
+static void map_line(const struct map_entry *e, void *arg)
+{
+        struct text *x = arg;
+        char path[PATH_MAX] = "";
+        dev_t dev = 0;
+        ino_t ino = 0;
+        size_t start = x->n;
+
+        if (e->file != FILE_NONE && file_describe(e->file, path, sizeof path, &dev, &ino))
+                path[0] = 0;
+        if (e->file == FILE_NONE && (e->flags & MAP_ENTRY_STACK))
+                snprintf(path, sizeof path, "[stack]");
+        else if (e->file == FILE_NONE && (e->flags & MAP_ENTRY_HEAP))
+                snprintf(path, sizeof path, "[heap]");
+        add(x, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", (unsigned long)e->start, (unsigned long)e->end,
+            e->prot & PROT_READ ? 'r' : '-', e->prot & PROT_WRITE ? 'w' : '-', e->prot & PROT_EXEC ? 'x' : '-',
+            e->flags & MAP_SHARED ? 's' : 'p', (unsigned long)e->off, major(dev), minor(dev), (unsigned long)ino);
+        if (path[0]) {
+                int pad = 73 - (int)(x->n - start);
+                add(x, "%*s", pad > 0 ? pad : 0, "");
+                for (const char *s = path; *s; s++)
+                        if (*s == '\n')
+                                add(x, "\\012");
+                        else
+                                add(x, "%c", *s);
+        }
+        add(x, "\n");
+}
+
+static void map_size(const struct map_entry *e, void *arg)
+{
+        if (e->prot & PROT_WRITE)
+                *(uint64_t *)arg += e->end - e->start;
+}
+
+/* Memory less what the program could have written to, but at least a sixteenth of it: it may have reserved more than it uses. */
+uint64_t procfs_mem_free(struct thread *t)
+{
+        uint64_t total = procfs_mem_total(), used = 0;
+
+        each_map(t, map_size, &used);
+        return used < total - total / 16 ? total - used : total / 16;
+}
+
+/* The host's file with the three numbers replaced that programs size their caches by. */
+static void meminfo(struct thread *t, struct text *x)
+{
+        unsigned long total = procfs_mem_total() >> 10, avail = procfs_mem_free(t) >> 10;
+        FILE *f = fopen("/proc/meminfo", "re");
+        char line[256];
+
+        while (f && fgets(line, sizeof line, f)) {
+                if (!strncmp(line, "MemTotal:", 9))
+                        add(x, "MemTotal:       %8lu kB\n", total);
+                else if (!strncmp(line, "MemFree:", 8))
+                        add(x, "MemFree:        %8lu kB\n", avail);
+                else if (!strncmp(line, "MemAvailable:", 13))
+                        add(x, "MemAvailable:   %8lu kB\n", avail);
+                else
+                        add(x, "%s", line);
+        }
+        if (f)
+                fclose(f);
+}
+
+/* An fd, read-only, whose content is x: the lowest free one, as open would give. */
+static long serve(struct text *x, const char *name, int flags)
+{
+        char link[64];
+        int fd = memfd_create(name, MFD_CLOEXEC);
+        long ret;
+
+        if (fd < 0)
+                return -errno;
+        fd = privfd_move(fd);
+        if (fd < 0)
+                return fd;
+        for (size_t n = 0; n < x->n;) {
+                ssize_t w = write(fd, x->p + n, x->n - n);
+                if (w <= 0)
+                        break;
+                n += (size_t)w;
+        }
+        fchmod(fd, 0444);
+        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
+        ret = open(link, O_RDONLY | (flags & (O_CLOEXEC | O_NONBLOCK)));
+        if (ret < 0)
+                ret = -errno;
+        privfd_close(fd);
+        return ret;
+}
+
+bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret)
+{
+        static const char *const absent[] = { "smaps", "smaps_rollup", "pagemap", "numa_maps", "map_files" };
+        char rest[PATH_MAX];
+        struct text x = { 0 };
+        bool maps, info;
+
+        if (!own_path(dirfd, path, rest))
+                return false;
+        for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+                if (!strncmp(rest, absent[i], strlen(absent[i])) &&
+                    (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
+                        return *ret = -ENOENT, true;
+        if (!strcmp(rest, "mem"))
+                return *ret = -EACCES, true;
+        if ((!strncmp(rest, "fd/", 3) && privfd_is(atoi(rest + 3))) ||
+            (!strncmp(rest, "fdinfo/", 7) && privfd_is(atoi(rest + 7))))
+                return *ret = -ENOENT, true;
+        maps = !strcmp(rest, "maps");
+        info = !strcmp(rest, "/meminfo");
+        if ((!maps && !info) || (flags & O_PATH))
+                return false;
+        if ((flags & O_ACCMODE) != O_RDONLY)
+                return *ret = -EACCES, true;
+        if (flags & O_DIRECTORY)
+                return *ret = -ENOTDIR, true;
+        if (maps)
+                each_map(t, map_line, &x);
+        else
+                meminfo(t, &x);
+        *ret = serve(&x, maps ? "maps" : "meminfo", flags);
+        free(x.p);
+        return true;
+}

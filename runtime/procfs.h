@@ -1,0 +1,35 @@
+/*
+ * /proc as the program must see it: itself where the host shows vmrun.
+ */
+#ifndef VMRUN_PROCFS_H
+#define VMRUN_PROCFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "thread.h"
+
+/* The absolute real path of the program; set before it starts and at exec. Copied. */
+void procfs_set_exe(const char *path);
+const char *procfs_exe(void);
+
+/* The path a call that follows links shall use: path itself, or the program's file for /proc/self/exe. */
+const char *procfs_follow(int dirfd, const char *path);
+
+/* The target of a link the program must not see: its length in buf (cut at n, no NUL), or -1: let the kernel answer. */
+long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
+
+/*
+ * Opens a file of /proc that vmrun writes itself.  true: *ret is a new fd or -errno.  false: not one of those; open it
+ * as procfs_follow says.
+ */
+bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
+
+/* Is fd a listing of this process's descriptors, where vmrun's own must not appear? */
+bool procfs_is_fd_dir(int fd);
+
+/* Memory the program has, in bytes: its cache and what the far tiers hold; and what of it is free, approximately. */
+uint64_t procfs_mem_total(void);
+uint64_t procfs_mem_free(struct thread *t);
+
+#endif

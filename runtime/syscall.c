@@ -1,0 +1,241 @@
+/*
+ * The marshaller: performs any row of the table in the three phases syscall.h names.
+ *
+ * A bad pointer is not answered here: it is replaced by the bad address (sys_bad), and the host kernel finds EFAULT, or
+ * another error that comes before it, where Linux does.
+ */
+#include <fcntl.h>
+#include "syscall.h"
+#include "procfs.h"
+#include "syscalls/sys.h"
+
+uint64_t syscall_counts[SYSCALL_COUNTS];
+
+const char *syscall_name(long nr)
+{
+        return nr >= 0 && nr < SYS_ROWS ? sys_rows[nr].name : NULL;
+}
+
+bool syscall_may_block(long nr)
+{
+        return nr >= 0 && nr < SYS_ROWS && (sys_rows[nr].flags & RF_BLOCKS);
+}
+
+/* How many bytes argument i of a row has. */
+static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint64_t h[6])
+{
+        uint64_t n;
+
+        if (d->len < 0)
+                return d->size;
+        if (d->kind == K_VOUT) {
+                int32_t room;
+                if (!h[d->len] || h[d->len] == P(sys_bad()))
+                        return 0;
+                memcpy(&room, (void *)(uintptr_t)h[d->len], 4);
+                return room > 0 ? (size_t)room : 0;
+        }
+        n = a[d->len];
+        if (d->flags & AF_INT)
+                n = (int32_t)n > 0 ? (uint32_t)n : 0;
+        if (n > SIZE_MAX / 16)
+                return SIZE_MAX / 2;
+        return n * d->size + d->add;
+}
+
+static uint64_t collect_mask(struct thread *t, const struct sys_arg *d, uint64_t addr)
+{
+        uint64_t *mask = sys_in(t, addr, 8, 8);
+
+        if ((void *)mask == sys_bad())
+                return P(mask);
+        if (d->kind == K_BLOCKED)
+                *mask |= SYS_KICKBIT;
+        else
+                *mask &= ~SYS_KICKBIT;
+        return P(mask);
+}
+
+/* Room for a result.  Where the result may be shorter than the room, only its first byte must be there. */
+static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6], uint64_t h[6], int i)
+{
+        size_t n = arg_size(d, a, h);
+        bool variable = d->kind == K_VOUT || (d->flags & AF_RET);
+        size_t check = variable ? d->kind == K_OUT && n > 0 : n;
+        void *p;
+
+        if (n > SYS_ARG_MAX) {
+                if (!variable)
+                        return P(sys_bad());
+                /* No result is that long: a smaller room is as good, and the kernel must not be told of more. */
+                n = SYS_ARG_MAX;
+                if (d->kind == K_VOUT)
+                        memcpy((void *)(uintptr_t)h[d->len], &(int32_t){ SYS_ARG_MAX }, 4);
+                else
+                        h[d->len] = (SYS_ARG_MAX - d->add) / d->size;
+        }
+        p = sys_scratch(n ? n : 1);
+        if (!p || (check && gmem_check(t, a[i], check, true)))
+                return P(sys_bad());
+        if (d->kind == K_PRE && n && gmem_read(t, p, a[i], n))
+                memset(p, 0, n);
+        return P(p);
+}
+
+/* Preconditions: h[] holds a copy of a[].  0, or -errno. */
+static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6])
+{
+        for (int i = 0; i < 6; i++) {
+                const struct sys_arg *d = &row->arg[i];
+
+                if (d->kind == K_VAL || (!a[i] && (d->flags & AF_NULL)))
+                        continue;
+                switch (d->kind) {
+                case K_FD:
+                        /* A descriptor the program must not see is one that is not open: the kernel says so. */
+                        if (privfd_is((int)a[i]))
+                                h[i] = (uint32_t)INT32_MAX;
+                        break;
+                case K_PATH: case K_PATHL:
+                        h[i] = P(sys_string(t, a[i]));
+                        if (d->kind == K_PATH && h[i] != P(sys_bad()) && !(d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW)))
+                                h[i] = P(procfs_follow(i > 0 && row->arg[i - 1].kind == K_FD ? (int)a[i - 1] : AT_FDCWD,
+                                                       (char *)(uintptr_t)h[i]));
+                        break;
+                case K_IN:
+                        h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
+                        break;
+                case K_INOUT:
+                        h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
+                        break;
+                case K_BLOCKED: case K_WANTED:
+                        h[i] = collect_mask(t, d, a[i]);
+                        break;
+                }
+        }
+        /* Results second: the length of one may be an argument read above. */
+        for (int i = 0; i < 6; i++) {
+                const struct sys_arg *d = &row->arg[i];
+
+                if ((d->kind == K_OUT || d->kind == K_PRE || d->kind == K_VOUT) && (a[i] || !(d->flags & AF_NULL)))
+                        h[i] = collect_out(t, d, a, h, i);
+        }
+        return 0;
+}
+
+/* What is needed from before the call to deliver after it. */
+struct before {
+        int32_t room[6];
+        uint64_t old[6][4];
+};
+
+static void remember(const struct sys_row *row, const uint64_t a[6], const uint64_t h[6], struct before *b)
+{
+        for (int i = 0; i < 6; i++) {
+                const struct sys_arg *d = &row->arg[i];
+
+                if (d->kind == K_VOUT)
+                        b->room[i] = (int32_t)arg_size(d, a, h);
+                if ((d->flags & AF_CHG) && h[i] && h[i] != P(sys_bad()))
+                        memcpy(b->old[i], (void *)(uintptr_t)h[i], d->size);
+        }
+}
+
+/* How many bytes of argument i go back to the program. */
+static size_t result_size(const struct sys_arg *d, const uint64_t a[6], const uint64_t h[6], int i,
+                          const struct before *b, long ret)
+{
+        const void *p = (void *)(uintptr_t)h[i];
+
+        if (d->flags & AF_CHG)
+                return memcmp(p, b->old[i], d->size) ? d->size : 0;
+        if (ret < 0)
+                return 0;
+        if (d->flags & AF_RET) {
+                size_t n = (size_t)ret * d->size + d->add, room = arg_size(d, a, h);
+                return n < room ? n : room;
+        }
+        if (d->kind == K_VOUT) {
+                int32_t came;
+                memcpy(&came, (void *)(uintptr_t)h[d->len], 4);
+                return came < 0 ? 0 : (size_t)(came < b->room[i] ? came : b->room[i]);
+        }
+        return arg_size(d, a, h);
+}
+
+static long deliver(struct thread *t, const struct sys_row *row, const uint64_t a[6], const uint64_t h[6],
+                    const struct before *b, long ret)
+{
+        for (int i = 0; i < 6; i++) {
+                const struct sys_arg *d = &row->arg[i];
+
+                if (d->kind != K_OUT && d->kind != K_INOUT && d->kind != K_PRE && d->kind != K_VOUT)
+                        continue;
+                if (!h[i] || h[i] == P(sys_bad()))
+                        continue;
+                size_t n = result_size(d, a, h, i, b, ret);
+                if (n && gmem_write(t, a[i], (void *)(uintptr_t)h[i], n) && !(d->flags & AF_CHG))
+                        return -EFAULT;
+        }
+        return ret;
+}
+
+/* New descriptors past what the program may have, and those it will never hear of, are closed again. */
+static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret)
+{
+        if (row->flags & RF_NEWFD)
+                return sys_newfd(ret);
+        if ((row->flags & RF_NEWFD2) && ret >= 0) {
+                int fd[2];
+
+                memcpy(fd, (void *)(uintptr_t)h[row->arg[0].kind == K_OUT ? 0 : 3], sizeof fd);
+                if ((uint64_t)fd[0] >= privfd_nofile_soft() || (uint64_t)fd[1] >= privfd_nofile_soft()) {
+                        sys_raw(__NR_close, (uint64_t)fd[0], 0, 0, 0, 0, 0);
+                        sys_raw(__NR_close, (uint64_t)fd[1], 0, 0, 0, 0, 0);
+                        return -EMFILE;
+                }
+        }
+        return ret;
+}
+
+long sys_generic(struct thread *t, long nr, const uint64_t a[6])
+{
+        const struct sys_row *row = &sys_rows[nr];
+        struct before b;
+        uint64_t h[6];
+        long ret;
+
+        memcpy(h, a, sizeof h);
+        ret = collect(t, row, a, h);
+        if (ret)
+                return ret;
+        remember(row, a, h, &b);
+        ret = sys_raw(nr, h[0], h[1], h[2], h[3], h[4], h[5]);
+        ret = check_newfd(row, h, ret);
+        long said = deliver(t, row, a, h, &b, ret);
+        if (said < 0 && ret >= 0 && (row->flags & RF_NEWFD))
+                sys_raw(__NR_close, (uint64_t)ret, 0, 0, 0, 0, 0);
+        return said;
+}
+
+long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
+{
+        const struct sys_row *row;
+        uint64_t count = nr >= 0 && nr < SYSCALL_COUNTS - 1 ? (uint64_t)nr : SYSCALL_COUNTS - 1;
+        long ret;
+
+        __atomic_fetch_add(&syscall_counts[count], 1, __ATOMIC_RELAXED);
+        if (nr < 0 || nr >= SYS_ROWS) {
+                sys_say_once(0x10000 + count, "system call %ld is unknown: ENOSYS", nr);
+                return -ENOSYS;
+        }
+        row = &sys_rows[nr];
+        if (row->refuse) {
+                sys_say_once((unsigned long)nr, "system call %ld (%s) is refused: %s", nr, row->name ? row->name : "unknown",
+                             row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS");
+                return -row->refuse;
+        }
+        ret = row->fn ? row->fn(t, nr, args) : sys_generic(t, nr, args);
+        sys_scratch_reset();
+        return ret;
+}

@@ -1,0 +1,210 @@
+/*
+ * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file handles, fsconfig.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include "sys.h"
+#include "../procfs.h"
+
+#ifndef F_GET_RW_HINT
+#define F_GET_RW_HINT 1035
+#define F_SET_FILE_RW_HINT 1038
+#endif
+#define F_GETOWNER_UIDS_ 17
+
+/* The struct behind a fcntl command's argument: its size and which way it goes. */
+static size_t fcntl_struct(int cmd, bool *in, bool *out)
+{
+        *in = *out = false;
+        switch (cmd) {
+        case F_GETLK: case F_OFD_GETLK:
+                *out = true;
+                /* fallthrough */
+        case F_SETLK: case F_SETLKW: case F_OFD_SETLK: case F_OFD_SETLKW:
+                *in = true;
+                return sizeof(struct flock);
+        case 15: /* F_SETOWN_EX */
+                *in = true;
+                return 8;
+        case 16: /* F_GETOWN_EX */ case F_GETOWNER_UIDS_:
+                *out = true;
+                return 8;
+        case F_GET_RW_HINT: case F_GET_RW_HINT + 2:
+                *out = true;
+                return 8;
+        case F_GET_RW_HINT + 1: case F_SET_FILE_RW_HINT:
+                *in = true;
+                return 8;
+        }
+        return 0;
+}
+
+long sys_fcntl(struct thread *t, long nr, const uint64_t a[6])
+{
+        int cmd = (int)a[1];
+        bool in, out;
+        size_t n;
+        void *p;
+        long ret;
+
+        if (privfd_is((int)a[0]))
+                return -EBADF;
+        if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) {
+                ret = sys_raw(nr, a[0], F_GETFD, 0, 0, 0, 0);
+                if (ret < 0)
+                        return ret;
+                if ((uint32_t)a[2] >= privfd_nofile_soft())
+                        return -EINVAL;
+                return sys_newfd(sys_raw(nr, a[0], a[1], a[2], 0, 0, 0));
+        }
+        n = fcntl_struct(cmd, &in, &out);
+        if (!n)
+                return sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+        p = in ? sys_in(t, a[2], n, n) : sys_out(t, a[2], n);
+        ret = sys_raw(nr, a[0], a[1], P(p), 0, 0, 0);
+        return ret >= 0 && out ? sys_deliver(t, a[2], p, n, ret) : ret;
+}
+
+/* dup2 and dup3. */
+long sys_dup2(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)t;
+        if (privfd_is((int)a[0]))
+                return -EBADF;
+        if (nr == __NR_dup3 && ((a[2] & ~(uint64_t)O_CLOEXEC) || (uint32_t)a[0] == (uint32_t)a[1]))
+                return -EINVAL;
+        if (privfd_is((int)a[1]) || ((uint32_t)a[1] >= privfd_nofile_soft() && (uint32_t)a[0] != (uint32_t)a[1]))
+                return -EBADF;
+        return sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+}
+
+/*
+ * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel would give this thread
+ * a table of its own, which vmrun's other threads would not share.  A program of one thread cannot tell.
+ */
+long sys_close_range(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t first = (uint32_t)a[0], last = (uint32_t)a[1];
+        uint64_t flags = a[2] & ~2ull /* CLOSE_RANGE_UNSHARE */;
+
+        (void)t;
+        if ((a[2] & ~6ull) || first > last)
+                return -EINVAL;
+        while (first <= last && first <= INT32_MAX) {
+                int next = privfd_next((int)first);
+                uint64_t end = next < 0 || (uint64_t)next > last ? last : (uint64_t)next - 1;
+                if (next < 0 || (uint64_t)next > first) {
+                        long ret = sys_raw(nr, first, end, flags, 0, 0, 0);
+                        if (ret)
+                                return ret;
+                }
+                if (next < 0 || (uint64_t)next > last)
+                        break;
+                first = (uint64_t)next + 1;
+        }
+        return 0;
+}
+
+/* One name of a listing, as getdents and getdents64 lay it out. */
+static const char *entry_name(long nr, const char *entry)
+{
+        return entry + (nr == __NR_getdents64 ? 19 : 18);
+}
+
+/* Takes vmrun's descriptors out of a listing; returns its new length. */
+static size_t hide_fds(long nr, char *buf, size_t n)
+{
+        size_t to = 0;
+
+        for (size_t at = 0; at < n;) {
+                uint16_t len;
+                memcpy(&len, buf + at + 16, sizeof len);
+                const char *name = entry_name(nr, buf + at);
+                bool hidden = name[0] >= '0' && name[0] <= '9' && privfd_is(atoi(name));
+                if (!hidden) {
+                        memmove(buf + to, buf + at, len);
+                        to += len;
+                }
+                at += len;
+        }
+        return to;
+}
+
+long sys_getdents(struct thread *t, long nr, const uint64_t a[6])
+{
+        size_t room = (uint32_t)a[2];
+        char *buf;
+        long ret;
+
+        if (!procfs_is_fd_dir((int)a[0]))
+                return sys_generic(t, nr, a);
+        if (room > SYS_BOUNCE)
+                room = SYS_BOUNCE;
+        buf = sys_scratch(room + 1);
+        if (!buf)
+                return -ENOMEM;
+        if (room && gmem_check(t, a[1], 1, true))
+                return -EFAULT;
+        /* Nothing left after the filter is not the end: that is what 0 would say. */
+        do {
+                ret = sys_raw(nr, a[0], P(buf), room, 0, 0, 0);
+                if (ret <= 0)
+                        return ret;
+                ret = (long)hide_fds(nr, buf, (size_t)ret);
+        } while (!ret);
+        return sys_deliver(t, a[1], buf, (size_t)ret, ret);
+}
+
+/* A string value is a string; a blob has its length in aux and is not offered. */
+long sys_fsconfig(struct thread *t, long nr, const uint64_t a[6])
+{
+        if (a[1] == 2 /* FSCONFIG_SET_BINARY */)
+                return -EOPNOTSUPP;
+        return sys_generic(t, nr, a);
+}
+
+#define HANDLE_MAX 128
+
+long sys_name_to_handle(struct thread *t, long nr, const uint64_t a[6])
+{
+        char *path = sys_string(t, a[1]);
+        uint32_t *h = sys_scratch(8 + HANDLE_MAX);
+        int *mount = sys_out(t, a[3], 4);
+        uint32_t room;
+        long ret;
+
+        if (!h)
+                return -ENOMEM;
+        if (privfd_is((int)a[0]))
+                return -EBADF;
+        if (gmem_read(t, h, a[2], 8))
+                h = sys_bad();
+        else if (h[0] > HANDLE_MAX)
+                return -EINVAL;
+        room = (void *)h == sys_bad() ? 0 : h[0];
+        ret = sys_raw(nr, a[0], P(path), P(h), P(mount), a[4], 0);
+        if (ret == 0 || ret == -EOVERFLOW) {
+                size_t n = 8 + (ret == 0 && h[0] < room ? h[0] : ret == 0 ? room : 0);
+                if (gmem_write(t, a[2], h, n))
+                        return -EFAULT;
+                ret = sys_deliver(t, a[3], mount, 4, ret);
+        }
+        return ret;
+}
+
+long sys_open_by_handle(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint32_t *h = sys_scratch(8 + HANDLE_MAX);
+
+        if (!h)
+                return -ENOMEM;
+        if (privfd_is((int)a[0]))
+                return -EBADF;
+        if (gmem_read(t, h, a[1], 8))
+                h = sys_bad();
+        else if (h[0] > HANDLE_MAX)
+                return -EINVAL;
+        else if (gmem_read(t, h + 2, a[1] + 8, h[0]))
+                return -EFAULT;
+        return sys_newfd(sys_raw(nr, a[0], P(h), a[2], 0, 0, 0));
+}

@@ -1,0 +1,143 @@
+/*
+ * Resource limits and the size of memory.
+ *
+ * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose mappings are the cache.
+ * Descriptors are privfd's.  Everything else is the host process's own.
+ */
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include "sys.h"
+#include "../procfs.h"
+
+/* Hard limits of those kern keeps; it knows the soft ones only. */
+static struct { bool known; uint64_t max; } hard[RLIM_NLIMITS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t *kept(int res)
+{
+        switch (res) {
+        case RLIMIT_AS:      return &CONTROL->rlimit_as;
+        case RLIMIT_DATA:    return &CONTROL->rlimit_data;
+        case RLIMIT_STACK:   return &CONTROL->rlimit_stack;
+        case RLIMIT_MEMLOCK: return &CONTROL->rlimit_memlock;
+        }
+        return NULL;
+}
+
+static long host_limit(int pid, int res, const uint64_t *new, uint64_t *old)
+{
+        return sys_raw(__NR_prlimit64, (uint64_t)pid, (uint64_t)res, P(new), P(old), 0, 0);
+}
+
+static bool may_raise(void)
+{
+        struct { uint32_t version; int pid; } head = { 0x20080522, 0 };
+        struct { uint32_t effective, permitted, inheritable; } data[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+
+        return !sys_raw(__NR_capget, P(&head), P(data), 0, 0, 0, 0) && (data[0].effective & 1u << 24 /* CAP_SYS_RESOURCE */);
+}
+
+/* Own limits, { soft, hard } each; new or old may be NULL. */
+static long own_limit(int res, const uint64_t new[2], uint64_t old[2])
+{
+        uint64_t *soft = kept(res), host[2], max;
+        long ret = 0;
+
+        if (!soft && res != RLIMIT_NOFILE)
+                return host_limit(0, res, new, old);
+        if (new && new[0] > new[1])
+                return -EINVAL;
+        pthread_mutex_lock(&lock);
+        if (res == RLIMIT_NOFILE) {
+                if (old) {
+                        old[0] = privfd_nofile_soft();
+                        old[1] = privfd_nofile_hard();
+                }
+                if (new)
+                        ret = privfd_set_nofile(new[0], new[1]);
+                goto out;
+        }
+        if (!hard[res].known) {
+                hard[res].known = true;
+                hard[res].max = host_limit(0, res, NULL, host) ? UINT64_MAX : host[1];
+                if (hard[res].max < *soft)
+                        hard[res].max = *soft;
+        }
+        max = hard[res].max;
+        if (old) {
+                old[0] = *soft;
+                old[1] = max;
+        }
+        if (new) {
+                if (new[1] > max && !may_raise()) {
+                        ret = -EPERM;
+                        goto out;
+                }
+                hard[res].max = new[1];
+                *soft = new[0];
+        }
+out:
+        pthread_mutex_unlock(&lock);
+        return ret;
+}
+
+long sys_getrlimit(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t old[2];
+        long ret;
+
+        (void)nr;
+        if ((uint32_t)a[0] >= RLIM_NLIMITS)
+                return -EINVAL;
+        ret = own_limit((int)a[0], NULL, old);
+        return ret ? ret : gmem_write(t, a[1], old, 16) ? -EFAULT : 0;
+}
+
+long sys_setrlimit(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t new[2];
+
+        (void)nr;
+        if (gmem_read(t, new, a[1], 16))
+                return -EFAULT;
+        if ((uint32_t)a[0] >= RLIM_NLIMITS)
+                return -EINVAL;
+        return own_limit((int)a[0], new, NULL);
+}
+
+long sys_prlimit64(struct thread *t, long nr, const uint64_t a[6])
+{
+        int pid = (int)a[0], res = (int)a[1];
+        uint64_t new[2], old[2];
+        long ret;
+
+        (void)nr;
+        if ((uint32_t)res >= RLIM_NLIMITS)
+                return -EINVAL;
+        if (a[2] && gmem_read(t, new, a[2], 16))
+                return -EFAULT;
+        if (pid == 0 || pid == sys_raw(__NR_getpid, 0, 0, 0, 0, 0, 0) || pid == sys_raw(__NR_gettid, 0, 0, 0, 0, 0, 0))
+                ret = own_limit(res, a[2] ? new : NULL, old);
+        else
+                ret = host_limit(pid, res, a[2] ? new : NULL, old);
+        if (ret || !a[3])
+                return ret;
+        return gmem_write(t, a[3], old, 16) ? -EFAULT : 0;
+}
+
+long sys_sysinfo(struct thread *t, long nr, const uint64_t a[6])
+{
+        struct sysinfo *si = sys_out(t, a[0], sizeof *si);
+        long ret = sys_raw(nr, P(si), 0, 0, 0, 0, 0);
+
+        if (ret)
+                return ret;
+        si->mem_unit = 1;
+        si->totalram = procfs_mem_total();
+        si->freeram = procfs_mem_free(t);
+        si->sharedram = si->bufferram = 0;
+        si->totalswap = si->freeswap = 0;
+        si->totalhigh = si->freehigh = 0;
+        return sys_deliver(t, a[0], si, sizeof *si, 0);
+}

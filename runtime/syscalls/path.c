@@ -1,0 +1,73 @@
+/*
+ * The open family and readlink: where paths into /proc must lead to the program and not to vmrun.
+ */
+#include <fcntl.h>
+#include "sys.h"
+#include "../procfs.h"
+
+static long open_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, uint64_t path, int flags)
+{
+        char *s = sys_string(t, path);
+        long ret;
+
+        if (s != sys_bad() && !privfd_is(dirfd) && procfs_open(t, dirfd, s, flags, &ret))
+                return sys_newfd(ret);
+        return sys_generic(t, nr, a);
+}
+
+long sys_open(struct thread *t, long nr, const uint64_t a[6])
+{
+        return open_at(t, nr, a, AT_FDCWD, a[0], (int)a[1]);
+}
+
+long sys_creat(struct thread *t, long nr, const uint64_t a[6])
+{
+        return open_at(t, nr, a, AT_FDCWD, a[0], O_CREAT | O_WRONLY | O_TRUNC);
+}
+
+long sys_openat(struct thread *t, long nr, const uint64_t a[6])
+{
+        return open_at(t, nr, a, (int)a[0], a[1], (int)a[2]);
+}
+
+/* struct open_how { flags, mode, resolve } may be longer one day: what we do not know must be zero, the kernel checks. */
+long sys_openat2(struct thread *t, long nr, const uint64_t a[6])
+{
+        char *s = sys_string(t, a[1]);
+        uint64_t *how = sys_in(t, a[2], a[3], PAGE_SIZE);
+        const char *path = s;
+        long ret;
+
+        if (privfd_is((int)a[0]))
+                return -EBADF;
+        if (s != sys_bad() && (void *)how != sys_bad() && a[3] >= 24) {
+                if (procfs_open(t, (int)a[0], s, (int)how[0], &ret))
+                        return sys_newfd(ret);
+                if (!how[2])
+                        path = procfs_follow((int)a[0], s);
+        }
+        return sys_newfd(sys_raw(nr, a[0], P(path), P(how), a[3], 0, 0));
+}
+
+static long link_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, uint64_t path, uint64_t buf, uint64_t room)
+{
+        char *s = sys_string(t, path);
+        char target[PAGE_SIZE];
+        long n = -1;
+
+        if ((int)room > 0 && s != sys_bad() && !privfd_is(dirfd))
+                n = procfs_readlink(dirfd, s, target, room < sizeof target ? room : sizeof target);
+        if (n >= 0)
+                return sys_deliver(t, buf, target, (size_t)n, n);
+        return sys_generic(t, nr, a);
+}
+
+long sys_readlink(struct thread *t, long nr, const uint64_t a[6])
+{
+        return link_at(t, nr, a, AT_FDCWD, a[0], a[1], (uint32_t)a[2]);
+}
+
+long sys_readlinkat(struct thread *t, long nr, const uint64_t a[6])
+{
+        return link_at(t, nr, a, (int)a[0], a[1], a[2], (uint32_t)a[3]);
+}

@@ -1,0 +1,276 @@
+/*
+ * The program's end, threads' small print, prctl, futex for a program of one thread, capabilities, and what is still to come.
+ */
+#include <linux/futex.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include "sys.h"
+#include "../exits.h"
+
+long sys_exit(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)nr;
+        program_exit(t, (int)(a[0] & 0xff));
+}
+
+long sys_nothing_yet(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)t;
+        (void)a;
+        sys_say_once((unsigned long)nr, "%s is not supported yet: ENOSYS", syscall_name(nr));
+        return -ENOSYS;
+}
+
+/* What kern will walk when a thread ends; recorded until it does. */
+static _Thread_local uint64_t clear_tid, robust_head;
+static _Atomic bool no_huge_pages;
+
+long sys_set_tid_address(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)t;
+        (void)nr;
+        clear_tid = a[0];
+        return sys_raw(__NR_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+long sys_set_robust_list(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)t;
+        (void)nr;
+        if (a[1] != 24)
+                return -EINVAL;
+        robust_head = a[0];
+        return 0;
+}
+
+/* The host kernel's list of this thread is vmrun's libc's: only the recorded one is the program's. */
+long sys_get_robust_list(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t len = 24;
+
+        (void)nr;
+        if ((int)a[0] != 0 && (long)(int)a[0] != sys_raw(__NR_gettid, 0, 0, 0, 0, 0, 0))
+                return -EPERM;
+        if (gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &robust_head, 8))
+                return -EFAULT;
+        return 0;
+}
+
+/* A descriptor table of its own would part this thread from vmrun's others; a program of one thread cannot tell. */
+long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)t;
+        return sys_raw(nr, a[0] & ~0x400ull /* CLONE_FILES */, 0, 0, 0, 0, 0);
+}
+
+enum prctl_kind { PC_VALUE, PC_IN, PC_OUT, PC_REFUSE };
+static const struct prctl_row {
+        int op;
+        uint8_t kind;
+        uint8_t err;
+        uint16_t size;
+} prctl_rows[] = {
+        { PR_SET_NAME, PC_IN, 0, 0 },                   /* a string, at most 16 bytes of it */
+        { PR_GET_NAME, PC_OUT, 0, 16 },
+        { PR_GET_PDEATHSIG, PC_OUT, 0, 4 },
+        { PR_GET_UNALIGN, PC_OUT, 0, 4 },
+        { PR_GET_FPEMU, PC_OUT, 0, 4 },
+        { PR_GET_FPEXC, PC_OUT, 0, 4 },
+        { PR_GET_ENDIAN, PC_OUT, 0, 4 },
+        { PR_GET_CHILD_SUBREAPER, PC_OUT, 0, 4 },
+        { PR_GET_TSC, PC_OUT, 0, 4 },
+        { PR_SET_TSC, PC_REFUSE, EINVAL, 0 },           /* vmrun's clock reads it */
+        { PR_SET_MM, PC_REFUSE, EPERM, 0 },
+        { PR_SET_SECCOMP, PC_REFUSE, EINVAL, 0 },       /* would filter vmrun's calls, not the program's */
+        { 59 /* PR_SET_SYSCALL_USER_DISPATCH */, PC_REFUSE, EINVAL, 0 },
+        { 40 /* PR_GET_TID_ADDRESS */, PC_OUT, 0, 8 },
+        { 62 /* PR_SCHED_CORE */, PC_REFUSE, EINVAL, 0 },
+        { PR_MPX_ENABLE_MANAGEMENT, PC_REFUSE, EINVAL, 0 },
+};
+
+/* Options whose arguments are plain numbers. */
+static bool prctl_plain(int op)
+{
+        switch (op) {
+        case PR_SET_PDEATHSIG: case PR_GET_DUMPABLE: case PR_SET_DUMPABLE: case PR_GET_KEEPCAPS: case PR_SET_KEEPCAPS:
+        case PR_GET_TIMING: case PR_SET_TIMING: case PR_GET_SECCOMP: case PR_CAPBSET_READ: case PR_CAPBSET_DROP:
+        case PR_GET_SECUREBITS: case PR_SET_SECUREBITS: case PR_SET_TIMERSLACK: case PR_GET_TIMERSLACK:
+        case PR_TASK_PERF_EVENTS_DISABLE: case PR_TASK_PERF_EVENTS_ENABLE: case PR_MCE_KILL: case PR_MCE_KILL_GET:
+        case PR_SET_PTRACER: case PR_SET_CHILD_SUBREAPER: case PR_SET_NO_NEW_PRIVS: case PR_GET_NO_NEW_PRIVS:
+        case PR_CAP_AMBIENT: case PR_GET_SPECULATION_CTRL:
+        case PR_SET_SPECULATION_CTRL: case 57: case 58: /* PR_SET_IO_FLUSHER, PR_GET_IO_FLUSHER */
+                return true;
+        }
+        return false;
+}
+
+long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
+{
+        int op = (int)a[0];
+
+        if (op == PR_SET_NAME) {
+                char *name = sys_scratch(17);
+                long n = name ? gmem_string(t, name, a[1], 16) : -ENOMEM;
+                if (n == -ENAMETOOLONG)
+                        n = gmem_read(t, name, a[1], 15) ? -EFAULT : (name[15] = 0);
+                return n < 0 ? n : sys_raw(nr, a[0], P(name), 0, 0, 0, 0);
+        }
+        if (op == 0x53564d41 /* PR_SET_VMA: names for /proc/self/maps, which need not be kept */)
+                return a[1] == 0 ? 0 : -EINVAL;
+        /* About the program's memory, which is never huge; on the host it would hit vmrun's. */
+        if (op == PR_SET_THP_DISABLE || op == PR_GET_THP_DISABLE) {
+                if (a[2] || a[3] || a[4] || (op == PR_GET_THP_DISABLE && a[1]))
+                        return -EINVAL;
+                if (op == PR_GET_THP_DISABLE)
+                        return no_huge_pages;
+                no_huge_pages = a[1] != 0;
+                return 0;
+        }
+        if (op == 40)
+                return sys_deliver(t, a[1], &clear_tid, 8, 0);
+        for (size_t i = 0; i < sizeof prctl_rows / sizeof prctl_rows[0]; i++) {
+                const struct prctl_row *r = &prctl_rows[i];
+
+                if (r->op != op)
+                        continue;
+                if (r->kind == PC_REFUSE)
+                        return -r->err;
+                void *p = sys_out(t, a[1], r->size);
+                long ret = sys_raw(nr, a[0], P(p), a[2], a[3], a[4], 0);
+                return ret >= 0 ? sys_deliver(t, a[1], p, r->size, ret) : ret;
+        }
+        if (prctl_plain(op))
+                return sys_raw(nr, a[0], a[1], a[2], a[3], a[4], 0);
+        sys_say_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);
+        return -EINVAL;
+}
+
+/*
+ * Without other threads nobody can be woken and nobody can wake: a wait ends by its timeout or by a signal.  It is made on
+ * a word of vmrun's own, so that the kernel counts the time and the clock as it would.
+ */
+static long futex_wait(struct thread *t, const uint64_t a[6], int op, uint64_t flags)
+{
+        static uint32_t never;
+        uint32_t word;
+        void *ts;
+
+        if (op == FUTEX_WAIT_BITSET && !(uint32_t)a[5])
+                return -EINVAL;
+        ts = sys_in_null(t, a[3], 16);
+        if (ts == sys_bad())
+                return -EFAULT;
+        if (ts) {
+                int64_t v[2];
+                memcpy(v, ts, 16);
+                if (v[0] < 0 || (uint64_t)v[1] >= 1000000000)
+                        return -EINVAL;
+        }
+        if (a[0] & 3)
+                return -EINVAL;
+        if (gmem_read(t, &word, a[0], 4))
+                return -EFAULT;
+        if (word != (uint32_t)a[2])
+                return -EAGAIN;
+        return sys_raw(__NR_futex, P(&never), (uint64_t)op | flags | FUTEX_PRIVATE_FLAG, 0, P(ts), 0, a[5]);
+}
+
+static long futex_wake_op(struct thread *t, const uint64_t a[6])
+{
+        uint32_t code = (uint32_t)a[5], word, new;
+        int32_t oparg = (int32_t)(code << 8) >> 20;
+
+        if ((a[0] | a[4]) & 3)
+                return -EINVAL;
+        if (gmem_check(t, a[4], 4, true) || gmem_read(t, &word, a[4], 4))
+                return -EFAULT;
+        if (code >> 31)
+                oparg = (int32_t)(1u << (oparg & 31));
+        switch (code >> 28 & 7) {
+        case FUTEX_OP_SET:  new = (uint32_t)oparg; break;
+        case FUTEX_OP_ADD:  new = word + (uint32_t)oparg; break;
+        case FUTEX_OP_OR:   new = word | (uint32_t)oparg; break;
+        case FUTEX_OP_ANDN: new = word & ~(uint32_t)oparg; break;
+        case FUTEX_OP_XOR:  new = word ^ (uint32_t)oparg; break;
+        default: return -ENOSYS;
+        }
+        return gmem_write(t, a[4], &new, 4) ? -EFAULT : 0;
+}
+
+long sys_futex(struct thread *t, long nr, const uint64_t a[6])
+{
+        int op = (int)a[1] & FUTEX_CMD_MASK;
+        uint64_t flags = a[1] & FUTEX_CLOCK_REALTIME;
+        uint32_t word;
+
+        (void)nr;
+        switch (op) {
+        case FUTEX_WAIT: case FUTEX_WAIT_BITSET:
+                return futex_wait(t, a, op, flags);
+        case FUTEX_WAKE_BITSET:
+                if (!(uint32_t)a[5])
+                        return -EINVAL;
+                /* fallthrough */
+        case FUTEX_WAKE:
+                if (a[0] & 3)
+                        return -EINVAL;
+                if (a[0] >= TASK_SIZE)
+                        return -EFAULT;
+                return (a[1] & FUTEX_PRIVATE_FLAG) ? 0 : gmem_check(t, a[0], 4, false);
+        case FUTEX_WAKE_OP:
+                return futex_wake_op(t, a);
+        case FUTEX_REQUEUE: case FUTEX_CMP_REQUEUE:
+                if (((a[0] | a[4]) & 3) || (int32_t)a[2] < 0 || (int32_t)a[3] < 0)
+                        return -EINVAL;
+                if (op == FUTEX_REQUEUE)
+                        return 0;
+                if (gmem_read(t, &word, a[0], 4))
+                        return -EFAULT;
+                return word == (uint32_t)a[5] ? 0 : -EAGAIN;
+        }
+        sys_say_once(0x50000 + (unsigned)op, "futex operation %d is not supported: ENOSYS", op);
+        return -ENOSYS;
+}
+
+/* capget and capset: the header says how much data follows, and gets the right version written if it was wrong. */
+long sys_capability(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint32_t *head = sys_in(t, a[0], 8, 8);
+        size_t n = 0;
+        void *data;
+        uint32_t version;
+        long ret;
+
+        if ((void *)head == sys_bad())
+                return -EFAULT;
+        version = head[0];
+        n = version == 0x19980330 ? 12 : version == 0x20071026 || version == 0x20080522 ? 24 : 0;
+        data = !a[1] || !n ? NULL : nr == __NR_capget ? sys_out(t, a[1], n) : sys_in(t, a[1], n, n);
+        if (a[1] && !n)
+                data = sys_bad();
+        ret = sys_raw(nr, P(head), P(data), 0, 0, 0, 0);
+        if (head[0] != version && gmem_write(t, a[0], head, 4))
+                return -EFAULT;
+        return ret == 0 && nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
+}
+
+/* sched_setattr: the first word of the struct is its size; a size the kernel does not know comes back corrected. */
+long sys_sched_attr(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint32_t size = 0, *attr;
+        long ret;
+
+        if (!a[1] || (int)a[0] < 0 || a[2])
+                return -EINVAL;
+        if (gmem_read(t, &size, a[1], 4))
+                return -EFAULT;
+        if (size > PAGE_SIZE)
+                return -E2BIG;
+        attr = sys_in(t, a[1], size < 48 ? 48 : size, PAGE_SIZE);
+        if ((void *)attr == sys_bad())
+                return -EFAULT;
+        ret = sys_raw(nr, a[0], P(attr), 0, 0, 0, 0);
+        if (ret == -E2BIG && gmem_write(t, a[1], attr, 4))
+                return -EFAULT;
+        return ret;
+}

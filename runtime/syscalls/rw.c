@@ -1,0 +1,304 @@
+/*
+ * read, write and their vector and positioned forms, getrandom, vmsplice.
+ *
+ * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned while it may sleep, and a
+ * datagram, a pipe write up to PIPE_BUF or a terminal line stays one piece.  More than that:
+ *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short;
+ *   message sockets: one call with the whole length;
+ *   the rest: host buffers in chunks; a write goes on until one is short (Linux's write would not return earlier), a read
+ *   ends after the first chunk (Linux's may, and a second one could sleep where the program's would have returned),
+ *   except on character devices (/dev/zero), where only a short one ends it.
+ */
+#include "sys.h"
+
+/* One transfer, whatever the call was. */
+struct io {
+        long nr;                /* the program's own call, for the single-piece case */
+        uint64_t a[6];
+        int fd;
+        bool write, vector, at;
+        int64_t pos;            /* with at; -1 for preadv2 without a position */
+        uint64_t flags;         /* RWF_* */
+};
+
+/* The program's own call with host buffers in place of its own. */
+static long whole(const struct io *io, const struct sys_iov *v)
+{
+        if (io->vector)
+                return sys_raw(io->nr, (uint64_t)io->fd, P(v->host), (uint64_t)v->n, io->a[3], io->a[4], io->a[5]);
+        return sys_raw(io->nr, (uint64_t)io->fd, P(v->host[0].iov_base), v->host[0].iov_len, io->a[3], io->a[4], io->a[5]);
+}
+
+/* A chunk at done bytes into the transfer. */
+static long piece(const struct io *io, const struct iovec *iov, int n, size_t done)
+{
+        uint64_t pos = io->at && io->pos != -1 ? (uint64_t)io->pos + done : UINT64_MAX;
+
+        return sys_raw(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, pos, 0, io->flags);
+}
+
+static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
+{
+        struct gmem_pins *p = sys_scratch(sizeof *p);
+        size_t done = 0;
+
+        if (!p)
+                return -ENOMEM;
+        for (int i = 0; i < v->n; i++) {
+                uint64_t addr = P(v->prog[i].iov_base);
+
+                for (size_t off = 0; off < v->prog[i].iov_len;) {
+                        long n = gmem_pin(t, p, addr + off, v->prog[i].iov_len - off, !io->write);
+                        if (n <= 0)
+                                return done ? (long)done : -EFAULT;
+                        long ret = piece(io, p->iov, p->n, done);
+                        gmem_unpin(t, p, ret > 0 ? (size_t)ret : 0);
+                        if (ret < 0)
+                                return done ? (long)done : ret;
+                        done += (size_t)ret;
+                        off += (size_t)ret;
+                        if (ret < n)
+                                return (long)done;
+                }
+        }
+        return (long)done;
+}
+
+/* The part of v from byte at on, at most max bytes of it, as a list of its own in scratch. */
+static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *out)
+{
+        memset(out, 0, sizeof *out);
+        out->prog = sys_scratch((size_t)v->n * sizeof(struct iovec) + 1);
+        out->host = sys_scratch((size_t)v->n * sizeof(struct iovec) + 1);
+        if (!out->prog || !out->host)
+                return -ENOMEM;
+        for (int i = 0; i < v->n && out->total < max; i++) {
+                size_t len = v->prog[i].iov_len;
+
+                if (at >= len) {
+                        at -= len;
+                        continue;
+                }
+                len -= at;
+                if (len > max - out->total)
+                        len = max - out->total;
+                out->prog[out->n++] = (struct iovec){ (char *)v->prog[i].iov_base + at, len };
+                out->total += len;
+                at = 0;
+        }
+        return 0;
+}
+
+/*
+ * Bytes came that could not be stored: the program gets what could, as Linux would have stopped there, and a file's
+ * position goes back.  From a pipe or socket the rest is lost.
+ */
+static long store(struct thread *t, const struct io *io, const struct sys_iov *v, long ret)
+{
+        size_t put;
+
+        if (ret <= 0)
+                return ret;
+        put = sys_iov_store(t, v, (size_t)ret);
+        if (put < (size_t)ret && (!io->at || io->pos == -1))
+                sys_raw(__NR_lseek, (uint64_t)io->fd, put - (size_t)ret, 1, 0, 0, 0);
+        return put ? (long)put : -EFAULT;
+}
+
+/* Memory ends inside a write: what of it goes out depends on the file. */
+static void cut_write(const struct io *io, struct sys_iov *v)
+{
+        enum sys_file kind = sys_file_kind(io->fd);
+        size_t keep = kind == FILE_PIPE ? v->total & ~(size_t)(PAGE_SIZE - 1) : v->total;
+
+        if (kind == FILE_STREAM || kind == FILE_MESSAGE)
+                keep = 0;
+        if (!keep) {
+                v->host[0].iov_base = sys_bad();
+                v->host[0].iov_len = v->host[0].iov_len ? v->host[0].iov_len : 1;
+                v->n = 1;
+        }
+        for (int i = 0; i < v->n && keep; i++) {
+                if (v->host[i].iov_len >= keep) {
+                        v->host[i].iov_len = keep;
+                        v->n = i + 1;
+                }
+                keep -= v->host[i].iov_len;
+        }
+}
+
+static long bounced(struct thread *t, const struct io *io, struct sys_iov *v)
+{
+        int err = io->write ? sys_iov_fill(t, v) : sys_iov_room(t, v);
+        long ret;
+
+        if (err)
+                return err;
+        if (v->cut)
+                cut_write(io, v);
+        ret = whole(io, v);
+        return io->write ? ret : store(t, io, v, ret);
+}
+
+static long chunked(struct thread *t, const struct io *io, struct sys_iov *v, enum sys_file kind)
+{
+        size_t done = 0;
+
+        while (done < v->total) {
+                struct sys_iov p;
+                long ret;
+
+                sys_scratch_reset();
+                if (part(v, done, SYS_CHUNK, &p))
+                        return done ? (long)done : -ENOMEM;
+                size_t want = p.total;
+                int err = io->write ? sys_iov_fill(t, &p) : sys_iov_room(t, &p);
+                if (err)
+                        return done ? (long)done : err;
+                if (p.cut)
+                        cut_write(io, &p);
+                ret = piece(io, p.host, p.n, done);
+                if (!io->write)
+                        ret = store(t, io, &p, ret);
+                if (ret < 0)
+                        return done ? (long)done : ret;
+                done += (size_t)ret;
+                if ((size_t)ret < want || (!io->write && kind != FILE_CHAR))
+                        break;
+        }
+        return (long)done;
+}
+
+static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
+{
+        enum sys_file kind;
+
+        if (v->total <= SYS_BOUNCE)
+                return bounced(t, io, v);
+        kind = sys_file_kind(io->fd);
+        if (kind == FILE_REGULAR)
+                return pinned(t, io, v);
+        if (kind == FILE_MESSAGE || kind == FILE_OTHER) {
+                if (v->total > SYS_MESSAGE_MAX) {
+                        if (io->write)
+                                return -EMSGSIZE;
+                        sys_iov_clip(v, SYS_MESSAGE_MAX);       /* no message is that long */
+                }
+                return bounced(t, io, v);
+        }
+        /* The list itself lives in scratch, which every chunk starts anew. */
+        struct iovec list[8];
+        struct sys_iov kept = *v;
+        if (v->n > 8) {
+                kept.n = 8;                     /* a short count after eight buffers of a huge transfer */
+                kept.total = 0;
+                for (int i = 0; i < 8; i++)
+                        kept.total += v->prog[i].iov_len;
+                if (kept.total <= SYS_BOUNCE)
+                        return sys_iov_clip(v, SYS_CHUNK), bounced(t, io, v);
+        }
+        memcpy(list, v->prog, (size_t)kept.n * sizeof list[0]);
+        kept.prog = list;
+        return chunked(t, io, &kept, kind);
+}
+
+static long single(struct thread *t, long nr, const uint64_t a[6], bool write)
+{
+        struct io io = { .nr = nr, .fd = (int)a[0], .write = write,
+                         .at = nr == __NR_pread64 || nr == __NR_pwrite64, .pos = (int64_t)a[3] };
+        struct iovec store[2];
+        struct sys_iov v;
+
+        memcpy(io.a, a, sizeof io.a);
+        if (privfd_is(io.fd))
+                return -EBADF;
+        if (io.at && io.pos < 0)
+                return -EINVAL;
+        /* The kernel refuses what cannot be a length or an address before anything else. */
+        if ((int64_t)a[2] < 0 || a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
+                return sys_raw(nr, a[0], P(sys_bad()), (int64_t)a[2] < 0 ? a[2] : 1, a[3], a[4], a[5]);
+        sys_iov_one(&v, store, a[1], a[2]);
+        return transfer(t, &io, &v);
+}
+
+long sys_read(struct thread *t, long nr, const uint64_t a[6]) { return single(t, nr, a, false); }
+long sys_write(struct thread *t, long nr, const uint64_t a[6]) { return single(t, nr, a, true); }
+
+static long vector(struct thread *t, long nr, const uint64_t a[6], bool write)
+{
+        bool v2 = nr == __NR_preadv2 || nr == __NR_pwritev2;
+        struct io io = { .nr = nr, .fd = (int)a[0], .write = write, .vector = true,
+                         .at = nr != __NR_readv && nr != __NR_writev, .pos = (int64_t)a[3],
+                         .flags = v2 ? a[5] : 0 };
+        struct sys_iov v;
+        void *kernel;
+        int err;
+
+        memcpy(io.a, a, sizeof io.a);
+        if (privfd_is(io.fd))
+                return -EBADF;
+        if (io.at && io.pos < 0 && !(v2 && io.pos == -1))
+                return -EINVAL;
+        err = sys_iov_read(t, &v, a[1], a[2], &kernel);
+        if (err)
+                return sys_raw(nr, a[0], P(kernel), a[2], a[3], a[4], a[5]);
+        return transfer(t, &io, &v);
+}
+
+long sys_readv(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, false); }
+long sys_writev(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, true); }
+
+long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
+{
+        size_t len = a[1] < INT32_MAX ? a[1] : INT32_MAX, done = 0;
+        size_t chunk = len < SYS_BOUNCE ? len : SYS_BOUNCE;
+        char *p = sys_scratch(chunk + 1);
+
+        if (!p)
+                return -ENOMEM;
+        do {
+                size_t n = len - done < chunk ? len - done : chunk;
+                bool good = !n || !gmem_check(t, a[0] + done, 1, true);
+                long ret = sys_raw(nr, P(good ? p : sys_bad()), n, a[2], 0, 0, 0);
+
+                if (ret < 0)
+                        return done ? (long)done : ret;
+                struct iovec store[2];
+                struct sys_iov v;
+                sys_iov_one(&v, store, a[0] + done, (size_t)ret);
+                v.host[0] = (struct iovec){ p, (size_t)ret };
+                size_t put = sys_iov_store(t, &v, (size_t)ret);
+                done += put;
+                if (put < (size_t)ret)
+                        return done ? (long)done : -EFAULT;
+                if ((size_t)ret < n)
+                        break;
+        } while (done < len);
+        return (long)done;
+}
+
+/*
+ * The kernel would keep the program's pages in the pipe after the call; a frame may be evicted before they are read.
+ * So the bytes are copied, which differs only for a program that changes them in between.
+ */
+long sys_vmsplice(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t b[6] = { a[0], a[1], a[2], 0, 0, 0 };
+        long fl;
+
+        (void)nr;
+        if (privfd_is((int)a[0]))
+                return -EBADF;
+        fl = sys_raw(__NR_fcntl, a[0], 3 /* F_GETFL */, 0, 0, 0, 0);
+        if (fl < 0)
+                return fl;
+        if (a[3] & ~0xfull)
+                return -EINVAL;
+        if (sys_file_kind((int)a[0]) != FILE_PIPE)
+                return -EBADF;
+        if ((a[3] & 2 /* SPLICE_F_NONBLOCK */) && !(fl & 04000)) {
+                sys_say_once(0x20000, "vmsplice with SPLICE_F_NONBLOCK on a blocking pipe: EAGAIN");
+                return -EAGAIN;
+        }
+        return vector(t, (fl & 3) ? __NR_writev : __NR_readv, b, (fl & 3) != 0);
+}

@@ -1,0 +1,160 @@
+/*
+ * What the forwarded system calls share: the row of a call, host buffers, the raw call.
+ * The rows are in table.c, the marshaller that performs them in ../syscall.c, the calls a row cannot describe in the
+ * other files of this folder.
+ */
+#ifndef VMRUN_SYS_H
+#define VMRUN_SYS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <asm/unistd.h>
+#include "../syscall.h"
+#include "../gmem.h"
+#include "../vmrun.h"
+
+/* A call by hand: same contract as syscall_forward. */
+typedef long sys_fn(struct thread *t, long nr, const uint64_t a[6]);
+
+enum sys_kind {
+        K_VAL = 0,      /* goes as it is */
+        K_FD,           /* a file descriptor (AT_FDCWD passes): vmrun's own are EBADF */
+        K_PATH,         /* string; the program's /proc/self/exe is put in */
+        K_PATHL,        /* string; names a link itself or something new: goes as it is */
+        K_IN,           /* bytes copied in */
+        K_OUT,          /* bytes copied out when the call succeeded */
+        K_INOUT,        /* both */
+        K_PRE,          /* copied out as K_OUT, but the kernel may leave bytes alone: filled from the program first */
+        K_VOUT,         /* copied out; its room is the int that argument len points to (a K_INOUT of 4) */
+        K_BLOCKED,      /* a signal mask to block while the call waits: the kick signal stays blocked */
+        K_WANTED,       /* a signal set to wait for: never has the kick signal */
+};
+/* Argument flags. */
+#define AF_NULL  1      /* NULL has a meaning of its own */
+#define AF_INT   2      /* the length argument is an int: its upper half does not count */
+#define AF_RET   4      /* bytes to copy out: result * size + add, not the whole buffer */
+#define AF_CHG   8      /* K_PRE: copied out whatever the result, if the kernel changed it */
+
+struct sys_arg {
+        uint8_t kind, flags;
+        int8_t len;             /* argument that holds the number of elements; -1: size bytes exactly */
+        uint8_t add;            /* bytes beside the elements; K_PATH: 1 + the argument with AT_SYMLINK_NOFOLLOW, or 0 */
+        uint16_t size;          /* of an element, or of all */
+};
+
+/* Row flags. */
+#define RF_BLOCKS  1    /* may sleep without a bound */
+#define RF_NEWFD   2    /* the result is a new fd */
+#define RF_NEWFD2  4    /* argument 0 or 3, the K_OUT of 8 bytes, receives two new fds */
+
+struct sys_row {
+        const char *name;
+        sys_fn *fn;             /* NULL: the marshaller does it */
+        int16_t refuse;         /* errno of a call refused on purpose, 0: not refused */
+        uint16_t flags;
+        struct sys_arg arg[6];
+};
+
+#define SYS_ROWS 451
+extern const struct sys_row sys_rows[SYS_ROWS];
+
+/* The marshaller, for handlers that have only one thing to add. */
+long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
+
+/* The call itself: value or -errno. */
+static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+{
+        long ret;
+        register uint64_t r10 __asm__("r10") = a3;
+        register uint64_t r8 __asm__("r8") = a4;
+        register uint64_t r9 __asm__("r9") = a5;
+
+        __asm__ volatile("syscall"
+                         : "=a"(ret)
+                         : "0"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
+                         : "rcx", "r11", "memory");
+        return ret;
+}
+static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
+
+/*
+ * Host memory for the arguments of one call, released all at once when it ends.  NULL: out of memory.
+ * sys_scratch_like keeps the address modulo 512 of the program's buffer, so that O_DIRECT sees the same alignment.
+ */
+void *sys_scratch(size_t n);
+void *sys_scratch_like(uint64_t addr, size_t n);
+void sys_scratch_reset(void);
+
+/*
+ * An address nothing can be copied from or to.  It goes to the kernel in place of a bad program pointer, so which of
+ * several errors wins, and what happens before EFAULT, is decided where it always was.
+ */
+void *sys_bad(void);
+
+/* Copies in to scratch; the bad address if the program has no such bytes or max is exceeded. */
+void *sys_in(struct thread *t, uint64_t addr, size_t n, size_t max);
+void *sys_in_null(struct thread *t, uint64_t addr, size_t n);           /* NULL stays NULL */
+/* A string in scratch, cut at 4096 bytes without a NUL as the kernel would see it. */
+char *sys_string(struct thread *t, uint64_t addr);
+
+/* Room for a result of exactly n bytes, filled from the program; the bad address if it could not be stored. */
+void *sys_out(struct thread *t, uint64_t addr, size_t n);
+/* Copies such a result out: ret, or -EFAULT. NULL: nothing to do. */
+long sys_deliver(struct thread *t, uint64_t addr, const void *host, size_t n, long ret);
+
+/* A new fd beyond what the program may have becomes EMFILE. */
+long sys_newfd(long ret);
+
+/* Says once (with -v) that a call, or a part of one, is not there. */
+void sys_say_once(unsigned long key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#define SYS_SIGKICK     16              /* SIGSTKFLT */
+#define SYS_KICKBIT     (1ull << (SYS_SIGKICK - 1))
+#define SYS_IOV_MAX     1024
+#define SYS_RW_MAX      0x7ffff000ul    /* the kernel's MAX_RW_COUNT */
+#define SYS_BOUNCE      (128ul << 10)   /* up to here always by bounce buffer */
+#define SYS_CHUNK       (1ul << 20)
+#define SYS_MESSAGE_MAX (64ul << 20)    /* one message of a socket that keeps boundaries */
+#define SYS_ARG_MAX     (1ul << 20)     /* a plain argument */
+
+/* iov.c: the program's iovecs and their host shadow. */
+struct sys_iov {
+        struct iovec *prog;             /* iov_base are program addresses */
+        struct iovec *host;             /* same lengths, in scratch */
+        int n;
+        size_t total;                   /* bytes, after the kernel's clipping */
+        bool cut;                       /* sys_iov_fill met memory that cannot be read: total ends before it */
+};
+/*
+ * Reads the array.  0, or -errno where only the array is wrong; *kernel is then what to hand to the kernel so that it
+ * finds the error itself.
+ */
+int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n, void **kernel);
+void sys_iov_one(struct sys_iov *v, struct iovec store[2], uint64_t addr, size_t len);
+size_t sys_iov_clip(struct sys_iov *v, size_t max);
+int sys_iov_room(struct thread *t, struct sys_iov *v);                  /* host buffers for reading into */
+int sys_iov_fill(struct thread *t, struct sys_iov *v);                  /* host buffers with the program's bytes */
+size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n);      /* bytes that arrived, from the front */
+enum sys_file { FILE_REGULAR, FILE_STREAM, FILE_MESSAGE, FILE_PIPE, FILE_CHAR, FILE_OTHER };
+enum sys_file sys_file_kind(int fd);
+
+/* Handlers, by file. */
+sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice;                         /* rw.c */
+sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg, sys_setsockopt,
+       sys_getsockopt;                                                                                  /* socket.c */
+sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;                                                   /* poll.c */
+sys_fn sys_ioctl;                                                                                       /* ioctl.c */
+sys_fn sys_fcntl, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
+       sys_open_by_handle;                                                                              /* file.c */
+sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
+sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_sigaltstack, sys_mq_notify;         /* signal.c */
+sys_fn sys_exit, sys_prctl, sys_futex, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
+       sys_unshare, sys_capability, sys_sched_attr, sys_nothing_yet;                                    /* process.c */
+sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
+sys_fn sys_semctl, sys_msgctl, sys_shmctl;                                                              /* sysv.c */
+
+#endif

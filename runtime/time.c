@@ -1,0 +1,105 @@
+/*
+ * CONTROL->time: what kern needs to tell the time without an exit.
+ *
+ * kern computes ns = base + (tsc - tsc0) * mult and asks for a refresh once the page is older than REFRESH_NS.  Between
+ * two refreshes a clock must neither jump nor go back, so a refresh continues from the value kern would have computed,
+ * and bends mult so that the error is gone by the next one.  A step of the real clock (settimeofday) is taken at once.
+ */
+#include <linux/kvm.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <x86intrin.h>
+#include "vm.h"
+#include "vmrun.h"
+
+#define REFRESH_NS   200000000ll
+#define STEP_NS      10000000ll         /* a larger error is a step of the clock, not drift */
+#define MSR_TSC      0x10
+
+static pthread_mutex_t refresh_lock = PTHREAD_MUTEX_INITIALIZER;        /* one writer of CONTROL->time */
+static int64_t tsc_offset;              /* guest's TSC - host's */
+static uint64_t tsc_hz;
+
+static int64_t now(clockid_t id)
+{
+        struct timespec ts;
+        clock_gettime(id, &ts);
+        return ts.tv_sec * 1000000000ll + ts.tv_nsec;
+}
+
+static int64_t elapsed(const struct time_page *t, uint64_t tsc)
+{
+        return (int64_t)((unsigned __int128)(tsc - t->tsc0) * t->mult >> 32);
+}
+
+/* The clock's new base: where kern's own clock stands, if that is near the truth. */
+static int64_t continued(int64_t old_base, int64_t dt, int64_t truth)
+{
+        int64_t ours = old_base + dt;
+        return llabs(truth - ours) < STEP_NS ? ours : truth;
+}
+
+void time_refresh(void)
+{
+        struct time_page *t = &CONTROL->time;
+        uint64_t nominal = ((unsigned __int128)1000000000 << 32) / tsc_hz;
+
+        pthread_mutex_lock(&refresh_lock);
+        int64_t monotonic = now(CLOCK_MONOTONIC), realtime = now(CLOCK_REALTIME), boottime = now(CLOCK_BOOTTIME);
+        int64_t tai = now(CLOCK_TAI), raw = now(CLOCK_MONOTONIC_RAW);
+        uint64_t tsc = __rdtsc() + (uint64_t)tsc_offset;
+
+        uint32_t seq = atomic_load_explicit(&t->seq, memory_order_relaxed);
+        atomic_store_explicit(&t->seq, seq + 1, memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);      /* odd before the fields change; kern/time.c reads them in between */
+        int64_t dt = t->mult ? elapsed(t, tsc) : 0, error = 0;
+        if (t->mult) {
+                error = monotonic - (t->monotonic + dt);
+                if (llabs(error) >= STEP_NS)
+                        error = 0;
+                t->monotonic = continued(t->monotonic, dt, monotonic);
+                t->realtime = continued(t->realtime, dt, realtime);
+                t->boottime = continued(t->boottime, dt, boottime);
+                t->tai = continued(t->tai, dt, tai);
+                t->monotonic_raw = continued(t->monotonic_raw, dt, raw);
+        } else {
+                t->monotonic = monotonic;
+                t->realtime = realtime;
+                t->boottime = boottime;
+                t->tai = tai;
+                t->monotonic_raw = raw;
+        }
+        t->mult = nominal + (uint64_t)((__int128)nominal * error / REFRESH_NS);
+        t->tsc0 = tsc;
+        t->refresh_tsc = tsc + (uint64_t)((unsigned __int128)tsc_hz * REFRESH_NS / 1000000000);
+        atomic_store_explicit(&t->seq, seq + 2, memory_order_release);
+        pthread_mutex_unlock(&refresh_lock);
+}
+
+static bool close_to(int64_t a, int64_t b) { return llabs(a - b) < (int64_t)(tsc_hz / 100); }
+
+void time_init(struct thread *t)
+{
+        struct { struct kvm_msrs head; struct kvm_msr_entry e; } m = { .head.nmsrs = 1, .e.index = MSR_TSC };
+        int khz = ioctl(t->vcpu_fd, KVM_GET_TSC_KHZ, 0);
+        int64_t guest = (int64_t)t->v->exit.a[0], host = (int64_t)__rdtsc();    /* EXIT_READY carries kern's TSC */
+
+        if (khz <= 0)
+                return;                 /* CONTROL->time stays invalid: each call exits */
+        tsc_hz = (uint64_t)khz * 1000;
+        CONTROL->tsc_khz = (uint64_t)khz;
+        int64_t before = (int64_t)__rdtsc();
+        int64_t by_kvm = ioctl(t->vcpu_fd, KVM_GET_MSRS, &m) == 1 ? (int64_t)m.e.data - before : 0;
+        /* Where KVM does not virtualise RDTSC (p = 3) its MSR says nothing. */
+        if (close_to(guest, host + by_kvm))
+                tsc_offset = by_kvm;
+        else if (close_to(guest, host))
+                tsc_offset = 0;
+        else
+                return;
+        CONTROL->time.valid = 1;
+        time_refresh();
+}

@@ -1,0 +1,184 @@
+/*
+ * Running a vCPU: KVM_RUN until kern asks for something, kicks, and what ends a program from outside kern.
+ */
+#include <errno.h>
+#include <linux/kvm.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "exits.h"
+#include "vm.h"
+#include "vmrun.h"
+
+static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
+
+/* ---- the kick signal: blocked in all host threads but inside KVM_RUN, so it interrupts nothing else, and one that
+ * comes early makes the next KVM_RUN return at once ---- */
+
+static uint64_t kick_mask(void) { return 1ull << (KICK_SIGNAL - 1); }
+
+static void kick_handler(int sig) { (void)sig; }
+
+void kick_init(void)
+{
+        struct sigaction sa = { .sa_handler = kick_handler };   /* never runs: the signal is blocked whenever host code runs */
+        uint64_t mask = kick_mask();
+
+        sigaction(KICK_SIGNAL, &sa, NULL);
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, NULL, sizeof mask);
+}
+
+static void kick_drain(void)
+{
+        uint64_t mask = kick_mask();
+        const struct timespec now = { 0 };
+        while (syscall(SYS_rt_sigtimedwait, &mask, NULL, &now, sizeof mask) == KICK_SIGNAL)
+                ;
+}
+
+void vcpu_kick(struct thread *t)
+{
+        syscall(SYS_tgkill, getpid(), t->tid, KICK_SIGNAL);
+}
+
+/* Inside KVM_RUN this thread's mask is the program's, with the kick signal open. */
+static void set_run_mask(struct thread *t)
+{
+        struct { struct kvm_signal_mask head; uint64_t set; } __attribute__((packed)) m = { .head.len = sizeof m.set };
+
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &m.set, sizeof m.set);
+        m.set &= ~kick_mask();
+        if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &m) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
+        t->sigmask_dirty = false;
+}
+
+/* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which looks at the kick by itself. */
+static bool exception_queued(struct thread *t)
+{
+        struct kvm_vcpu_events e;
+        return ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) < 0 || e.exception.injected || e.exception.pending;
+}
+
+/* A kicked vCPU that was running the program continues at kern's event entry; one on its way back to the program looks again. */
+static void redirect_to_kern(struct thread *t)
+{
+        const struct kern_header *h = kern();
+        struct vcpu *v = t->v;
+        struct kvm_regs r;
+
+        if (atomic_load(&v->mode) != MODE_PROGRAM || exception_queued(t))
+                return;
+        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_GET_REGS: %s", strerror(errno));
+        if (r.rip - WINDOW < CONTROL_OFF) {
+                int i = r.rip >= h->look[0] && r.rip < h->look_end[0] ? 0 :
+                        r.rip >= h->look[1] && r.rip < h->look_end[1] ? 1 : -1;
+                if (i < 0)
+                        return;         /* on its way in: it will look by itself */
+                r.rip = h->look[i];
+        } else {
+                v->regs.rip = r.rip;
+                v->regs.rsp = r.rsp;
+                v->regs.rflags = r.rflags;
+                r.rip = h->event;
+                r.rsp = v->kstack;
+                r.rflags = 2;
+        }
+        if (ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_SET_REGS: %s", strerror(errno));
+}
+
+/* A KVM exit that program code caused: an instruction that only a kernel may execute. */
+static bool program_misbehaved(struct thread *t)
+{
+        switch (t->run->exit_reason) {
+        case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
+                return atomic_load(&t->v->mode) == MODE_PROGRAM;
+        default:
+                return false;
+        }
+}
+
+static const char *exit_reason_text(const struct kvm_run *run)
+{
+        switch (run->exit_reason) {
+        case KVM_EXIT_SHUTDOWN: return "triple fault";
+        case KVM_EXIT_INTERNAL_ERROR: return run->internal.suberror == 1 ? "KVM could not emulate an instruction" : "KVM internal error";
+        case KVM_EXIT_FAIL_ENTRY: return "the CPU refused the guest's state";
+        case KVM_EXIT_MMIO: return "access to guest-physical memory that does not exist";
+        default: return "unexpected exit";
+        }
+}
+
+static _Noreturn void state_makes_no_sense(struct thread *t)
+{
+        vcpu_dump(t);
+        die_(EXIT_VMRUN_FAILED, "the virtual machine stopped: %s (KVM exit reason %u); this is a bug in vmrun",
+             exit_reason_text(t->run), t->run->exit_reason);
+}
+
+int vcpu_try_run(struct thread *t)
+{
+        for (;;) {
+                if (t->sigmask_dirty)
+                        set_run_mask(t);
+                if (ioctl(t->vcpu_fd, KVM_RUN, 0) == 0)
+                        break;
+                if (errno != EINTR && errno != EAGAIN)
+                        return -errno;
+        }
+        return t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT ? 0 : -EIO;
+}
+
+void vcpu_run(struct thread *t)
+{
+        for (;;) {
+                if (t->sigmask_dirty)
+                        set_run_mask(t);
+                if (ioctl(t->vcpu_fd, KVM_RUN, 0) < 0) {
+                        if (errno == EINTR) {
+                                kick_drain();
+                                redirect_to_kern(t);
+                        } else if (errno == EFAULT && atomic_load(&t->v->mode) == MODE_PROGRAM) {
+                                atomic_fetch_or(&t->v->event, EVENT_HOST);      /* see arena_check in exits.c */
+                                redirect_to_kern(t);
+                        } else if (errno != EAGAIN) {
+                                vcpu_dump(t);
+                                die_(EXIT_VMRUN_FAILED, "KVM_RUN: %s", strerror(errno));
+                        }
+                        continue;
+                }
+                /* kern says OUT before each exit of its own; a program's OUT to the same port comes from PROGRAM. */
+                if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT && atomic_load(&t->v->mode) == MODE_OUT)
+                        return;
+                if (!program_misbehaved(t))
+                        state_makes_no_sense(t);
+                struct kvm_regs r = { 0 };
+                ioctl(t->vcpu_fd, KVM_GET_REGS, &r);
+                t->v->regs.rip = r.rip;
+                program_killed(t, SIGSEGV, SI_KERNEL, 0);
+        }
+}
+
+int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+        t->v->upcall = (struct upcall){ .op = op, .a = { a0, a1, a2 } };
+        for (;;) {
+                vcpu_run(t);
+                if (t->v->exit.op == EXIT_UPCALL_DONE)
+                        return t->v->upcall.ret;
+                t->v->exit.ret = exit_serve(t); /* kern needs something for it: a page of a file, a frame */
+        }
+}
+
+_Noreturn void thread_loop(struct thread *t)
+{
+        for (;;) {
+                vcpu_run(t);
+                t->v->exit.ret = exit_serve(t);
+        }
+}

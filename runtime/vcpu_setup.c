@@ -1,0 +1,275 @@
+/*
+ * Making a vCPU: its block in the window, its tables, and the state it starts in.
+ *
+ * Program and kern run at privilege level p.  p = 0 wherever KVM runs ring 0 natively (VMX, SVM).  Where it would
+ * emulate ring 0 instruction by instruction, p = 3.  Which one is found by asking: kern's first instruction is one that no
+ * instruction emulator knows.
+ */
+#include <errno.h>
+#include <linux/kvm.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "check.h"
+#include "vm.h"
+#include "vmrun.h"
+
+
+enum { PTE_PRESENT_RW = 0x63, PTE_USER = 4 };           /* P W A D */
+#define PTE_NO_EXEC (1ull << 63)
+#define MSR_STAR    0xc0000081u
+#define MSR_LSTAR   0xc0000082u
+#define MSR_SFMASK  0xc0000084u
+
+static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
+
+static uint64_t block_gpa(uint32_t number) { return RAM_GPA + VCPUS_OFF + (uint64_t)number * VCPU_BLOCK; }
+
+/* This vCPU's PML4: the lower half shared, but for the slot that maps its own block at VCPU_SELF. */
+static void make_tables(struct vm *vm, uint32_t number)
+{
+        char *block = (char *)vcpu_block(number);
+        uint64_t gpa = block_gpa(number), user = vm->level == 3 ? PTE_USER : 0;
+        uint64_t *pml4 = (uint64_t *)(block + VCPU_PML4_OFF), *pt = (uint64_t *)(block + VCPU_PT_OFF);
+
+        for (unsigned i = 0; i < 256; i++)      /* U: the entries below decide */
+                pml4[i] = (RAM_GPA + PDPT_OFF(i)) | PTE_PRESENT_RW | PTE_USER;
+        pml4[VCPU_SELF >> 39] = (gpa + VCPU_PDPT_OFF) | PTE_PRESENT_RW | user;
+        *(uint64_t *)(block + VCPU_PDPT_OFF + 511 * 8) = (gpa + VCPU_PD_OFF) | PTE_PRESENT_RW | user;
+        *(uint64_t *)(block + VCPU_PD_OFF + 511 * 8) = (gpa + VCPU_PT_OFF) | PTE_PRESENT_RW | user;
+        for (unsigned off = 0; off < VCPU_BLOCK; off += PAGE_SIZE)
+                pt[512 - VCPU_BLOCK / PAGE_SIZE + off / PAGE_SIZE] =
+                        off == VCPU_GUARD_OFF ? 0 : (gpa + off) | PTE_PRESENT_RW | user | PTE_NO_EXEC;
+}
+
+/* GDT laid out as Linux's; its user code and data segments are what a p = 3 program sees in CS and SS. */
+static void make_gdt(char *block)
+{
+        uint64_t *gdt = (uint64_t *)(block + VCPU_GDT_OFF), tss = VCPU_SELF + VCPU_TSS_OFF;
+        const uint64_t limit = 0x1000;          /* I/O bitmap included */
+
+        gdt[SEL_KERN_CS >> 3] = 0x00af9b000000ffff;
+        gdt[SEL_KERN_SS >> 3] = 0x00cf93000000ffff;
+        gdt[SEL_USER_CS32 >> 3] = 0x00cffb000000ffff;
+        gdt[SEL_USER_SS >> 3] = 0x00cff3000000ffff;
+        gdt[SEL_USER_CS >> 3] = 0x00affb000000ffff;
+        gdt[SEL_TSS >> 3] = (limit - 1) | (tss & 0xffffff) << 16 | 0x8bull << 40 | (tss >> 24 & 0xff) << 56;
+        gdt[(SEL_TSS >> 3) + 1] = tss >> 32;
+}
+
+/* IST 1 for #PF ends at the end of vcpu.regs, IST 2 for all others is a page of its own.  The I/O bitmap opens EXIT_PORT alone. */
+static void make_tss(char *block)
+{
+        char *tss = block + VCPU_TSS_OFF;
+        uint64_t ist1 = VCPU_SELF + offsetof(struct vcpu, regs) + sizeof(struct regs);
+        uint64_t ist2 = VCPU_SELF + VCPU_IST_OFF + PAGE_SIZE;
+        uint64_t rsp0 = ist2;
+        uint16_t iomap = 104;
+
+        memcpy(tss + 4, &rsp0, 8);
+        memcpy(tss + 36, &ist1, 8);
+        memcpy(tss + 44, &ist2, 8);
+        memcpy(tss + 102, &iomap, 2);
+        memset(tss + iomap, 0xff, PAGE_SIZE - iomap);
+        for (unsigned port = EXIT_PORT; port < EXIT_PORT + 4; port++)   /* OUTL touches four */
+                tss[iomap + port / 8] &= (char)~(1u << port % 8);
+}
+
+#define VCPU_IDT_OFF (VCPU_GDT_OFF + 0x100)
+
+static void make_idt(const struct vm *vm, char *block)
+{
+        uint64_t *idt = (uint64_t *)(block + VCPU_IDT_OFF);
+        uint64_t stubs = kern()->stubs[vm->level == 3];
+
+        for (unsigned v = 0; v < kern()->vectors; v++) {
+                uint64_t at = stubs + v * kern()->stub_size;
+                uint64_t ist = v == 14 ? 1 : 2, dpl = v == 3 || v == 4 ? 3 : 0; /* int3, into: the program's to raise */
+                idt[2 * v] = (at & 0xffff) | (uint64_t)SEL_KERN_CS << 16 | ist << 32 | 0x8eull << 40 | dpl << 45 |
+                             (at >> 16 & 0xffff) << 48;
+                idt[2 * v + 1] = at >> 32;
+        }
+}
+
+static void make_block(struct vm *vm, uint32_t number, enum vcpu_role role)
+{
+        struct vcpu *v = vcpu_block(number);
+        char *block = (char *)v;
+        bool user = vm->level == 3;
+
+        v->number = number;
+        v->role = role;
+        v->level = (uint32_t)vm->level;
+        v->kstack = VCPU_SELF + VCPU_STACK_TOP;
+        v->regs.cs = user ? SEL_USER_CS : SEL_KERN_CS;
+        v->regs.ss = user ? SEL_USER_SS : SEL_KERN_SS;
+        v->regs.rflags = 2;
+        const uint64_t frame[5] = { 0, SEL_USER_CS, 2, v->kstack, SEL_USER_SS };
+        memcpy(v->frame3_pf, frame, sizeof frame);
+        memcpy(v->frame3_trap, frame, sizeof frame);
+        v->frame3_pf[0] = kern()->pf_common;
+        v->frame3_trap[0] = kern()->trap_common;
+        make_tables(vm, number);
+        make_gdt(block);
+        make_tss(block);
+        make_idt(vm, block);
+}
+
+static struct kvm_segment code_segment(int level)
+{
+        return (struct kvm_segment){ .selector = level == 3 ? SEL_USER_CS : SEL_KERN_CS, .limit = 0xffffffff, .type = 11,
+                                     .present = 1, .dpl = (uint8_t)level, .s = 1, .l = 1, .g = 1 };
+}
+
+static struct kvm_segment data_segment(int level)
+{
+        return (struct kvm_segment){ .selector = level == 3 ? SEL_USER_SS : SEL_KERN_SS, .limit = 0xffffffff, .type = 3,
+                                     .present = 1, .dpl = (uint8_t)level, .s = 1, .db = 1, .g = 1 };
+}
+
+static int set_sregs(struct thread *t)
+{
+        struct vm *vm = t->vm;
+        struct kvm_sregs s;
+        const struct kvm_segment none = { .unusable = 1 };
+
+        if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
+                return -errno;
+        s.cs = code_segment(vm->level);
+        s.ss = data_segment(vm->level);
+        s.ds = s.es = s.fs = s.gs = s.ldt = none;
+        s.tr = (struct kvm_segment){ .selector = SEL_TSS, .base = VCPU_SELF + VCPU_TSS_OFF, .limit = 0xfff, .type = 11, .present = 1 };
+        s.gdt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_GDT_OFF, .limit = SEL_TSS + 15 };
+        s.idt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_IDT_OFF, .limit = (uint16_t)(kern()->vectors * 16 - 1) };
+        s.cr0 = 0x80010033;             /* PG WP NE ET MP PE */
+        s.cr3 = block_gpa(t->v->number) + VCPU_PML4_OFF;
+        s.cr4 = 0x6a0 | (vm->xcr0 ? 0x40000 : 0) | (vm->fsgsbase ? 0x10000 : 0);        /* PAE PGE OSFXSR OSXMMEXCPT; OSXSAVE FSGSBASE */
+        s.efer = 0xd01;                 /* NXE LMA LME SCE */
+        return ioctl(t->vcpu_fd, KVM_SET_SREGS, &s) < 0 ? -errno : 0;
+}
+
+static int set_msrs(struct thread *t)
+{
+        struct { struct kvm_msrs head; struct kvm_msr_entry e[3]; } m = {
+                .head.nmsrs = 3,
+                .e = { { .index = MSR_STAR, .data = (uint64_t)SEL_KERN_CS << 32 | (uint64_t)SEL_USER_CS32 << 48 },
+                       { .index = MSR_LSTAR, .data = kern()->syscall },
+                       { .index = MSR_SFMASK, .data = 0x54700 } },      /* AC NT RF DF IF TF */
+        };
+        return ioctl(t->vcpu_fd, KVM_SET_MSRS, &m) == 3 ? 0 : -EINVAL;
+}
+
+static int set_start(struct thread *t)
+{
+        struct kvm_regs r = { .rip = kern()->start, .rsp = t->v->kstack, .rflags = 2 };
+        struct kvm_xcrs x = { .nr_xcrs = 1, .xcrs[0] = { .xcr = 0, .value = t->vm->xcr0 } };
+        int err;
+
+        if ((err = set_sregs(t)) != 0 || (err = set_msrs(t)) != 0)
+                return err;
+        if (t->vm->xcr0 && ioctl(t->vcpu_fd, KVM_SET_XCRS, &x) < 0)
+                return -errno;
+        return ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0 ? -errno : 0;
+}
+
+int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n)
+{
+        int err;
+
+        *t = (struct thread){ .vm = vm, .v = vcpu_block(number), .vcpu_fd = -1, .sigmask_dirty = true };
+        int fd = ioctl(vm->fd, KVM_CREATE_VCPU, (unsigned long)number);
+        if (fd < 0) {
+                err = -errno;
+                snprintf(why, n, "KVM cannot make vCPU %u: %s", number, strerror(-err));
+                return err;
+        }
+        t->vcpu_fd = privfd_move(fd);
+        t->run = mmap(NULL, (size_t)vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->vcpu_fd, 0);
+        if (t->run == MAP_FAILED || ioctl(t->vcpu_fd, KVM_SET_CPUID2, vm->cpuid) < 0) {
+                err = -errno;
+                snprintf(why, n, "KVM does not take the CPU features it supports: %s", strerror(-err));
+                return err;
+        }
+        make_block(vm, number, role);
+        err = set_start(t);
+        if (err)
+                snprintf(why, n, "KVM refuses the vCPU's start state: %s", strerror(-err));
+        vm->thread[number] = t;
+        /* Release: whoever counts this vCPU (kern/flush.c, kern/pt.c) finds its block filled in. */
+        if (number >= atomic_load(&CONTROL->nvcpus))
+                atomic_store_explicit(&CONTROL->nvcpus, number + 1, memory_order_release);
+        return err;
+}
+
+void vcpu_destroy(struct thread *t)
+{
+        if (t->run && t->run != MAP_FAILED)
+                munmap(t->run, (size_t)t->vm->run_size);
+        if (t->vcpu_fd >= 0)
+                privfd_close(t->vcpu_fd);
+}
+
+static bool forced_level(int *level)
+{
+        const char *e = getenv("VMRUN_LEVEL");
+        if (!e || (strcmp(e, "0") != 0 && strcmp(e, "3") != 0))
+                return false;
+        *level = *e - '0';
+        return true;
+}
+
+/* Starts t's vCPU at vm->level and sees whether kern comes up. */
+static int try_level(struct vm *vm, struct thread *t)
+{
+        CONTROL->level = (uint32_t)vm->level;
+        vm_map_window(vm);
+        make_block(vm, 0, ROLE_PROGRAM);
+        t->v->tid = (uint32_t)t->tid;
+        int err = set_start(t);
+        if (err == 0)
+                err = vcpu_try_run(t);
+        return err == 0 && t->v->exit.op != EXIT_READY ? -EIO : err;
+}
+
+int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n)
+{
+        bool forced = forced_level(&vm->level);
+        int err = vcpu_create(vm, t, 0, ROLE_PROGRAM, why, n);
+
+        if (err)
+                return err;
+        t->tid = (pid_t)syscall(SYS_gettid);
+        err = try_level(vm, t);
+        if (err && !forced) {
+                vm->level = 3;
+                err = try_level(vm, t);
+        }
+        if (err)
+                snprintf(why, n, "KVM on this host runs programs neither in ring 0 nor in ring 3 (exit reason %u): vmrun needs VMX, SVM or "
+                         "a pagetable-based KVM with native ring 3", t->run->exit_reason);
+        return err;
+}
+
+int kvm_probe_level(char *why, size_t n)
+{
+        struct vm vm;
+        struct thread t = { .vcpu_fd = -1 };
+        const struct vm_config c = { .nframes = 64, .far_pages = 0 };
+        int err = vm_open(&vm, why, n);
+
+        if (err)
+                return err;
+        t.vm = &vm;
+        err = vm_make_ram(&vm, &c, why, n);
+        if (err == 0)
+                err = vcpu_start_first(&vm, &t, why, n);
+        int level = vm.level;
+        vcpu_destroy(&t);
+        vm_close(&vm);
+        return err ? err : level;
+}

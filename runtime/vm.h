@@ -1,0 +1,84 @@
+/*
+ * The virtual machine: KVM's file descriptors, guest-physical memory, vCPUs.
+ */
+#ifndef VMRUN_VM_H
+#define VMRUN_VM_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "thread.h"
+
+struct vm {
+        int kvm_fd, fd;                 /* private fds */
+        int run_size;                   /* bytes of a vCPU's struct kvm_run mapping */
+        int level;                      /* privilege level p of program and kern: 0 or 3 */
+        unsigned phys_bits;
+        uint64_t xcr0;
+        bool fsgsbase;                  /* CR4.FSGSBASE may be set */
+        struct kvm_cpuid2 *cpuid;
+
+        pthread_mutex_t lock;           /* guards the next two */
+        uint32_t next_slot;             /* KVM memory slots in use */
+        uint64_t next_gpa;              /* first unused address above RAM, for far tiers */
+        struct thread *thread[2];       /* by vCPU number */
+};
+
+/* What has to be known before guest RAM is laid out. */
+struct vm_config {
+        uint64_t nframes;               /* cache, in pages */
+        uint64_t far_pages;             /* what far tiers may ask page tables for, in pages */
+};
+
+/* Opens KVM and makes an empty VM.  0, or -errno with why. */
+int vm_open(struct vm *vm, char *why, size_t n);
+/* Lays out guest RAM in the window and CONTROL, with kern's image in place.  After vm_open. */
+int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n);
+/* Fills in the page tables of the window for vm->level, anew if they exist. */
+void vm_map_window(struct vm *vm);
+/* Releases all of it. */
+void vm_close(struct vm *vm);
+
+/* Bytes of guest-physical space left for far tiers. */
+uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
+
+/* Adds one KVM memory slot; never deleted.  size: a multiple of 4 KiB. */
+int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size);
+/* Hands out guest-physical space, 2 MiB-aligned, for a far tier; 0 when it is used up. */
+uint64_t vm_take_gpa(struct vm *vm, uint64_t size);
+/* EXIT_GROW_POOL: backs another size bytes of the pool. */
+int64_t vm_grow_pool(struct vm *vm, uint64_t size);
+
+/* Makes vCPU `number` with its block, at vm->level, ready to start in kern.  t is filled in. */
+int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n);
+/* Starts vCPU 0 and finds the privilege level by asking: p = 0, else p = 3.  Afterwards kern waits in EXIT_READY. */
+int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
+void vcpu_destroy(struct thread *t);
+
+/* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by itself. (vcpu.c) */
+void vcpu_run(struct thread *t);
+/* One KVM_RUN for the probe: 0 if kern exited, else -errno. */
+int vcpu_try_run(struct thread *t);
+/* Answers what kern asked for, and goes on, for ever. */
+_Noreturn void thread_loop(struct thread *t);
+/* The cleaner's thread and vCPU exist afterwards; a program that fits its cache never needs them. (main.c) */
+void service_ensure(void);
+/* Answers one exit. (exits.c) */
+int64_t exit_serve(struct thread *t);
+
+/* Registers and page-table walk of a vCPU on vmrun's stderr, for a state that makes no sense. (dump.c) */
+void vcpu_dump(struct thread *t);
+
+/* An address that kern gave: in the window, or in its own vCPU block.  NULL if it is neither, or [va, va+len) leaves it. */
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len);
+
+/* CONTROL->time. (time.c) */
+void time_init(struct thread *t);
+void time_refresh(void);
+
+/* The kick signal: SIGSTKFLT, which Linux never sends. */
+#define KICK_SIGNAL 16
+void kick_init(void);                   /* blocks it for good; before any thread is made */
+void vcpu_kick(struct thread *t);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * What all of the runtime may use: options, messages, private fds, the VM.
+ */
+#ifndef VMRUN_VMRUN_H
+#define VMRUN_VMRUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "abi.h"
+
+#define EXIT_VMRUN_FAILED   125         /* vmrun itself failed */
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND      127
+
+/* Settings, from the command line (options.c). */
+struct options {
+        uint64_t cache;                 /* bytes; 0: choose */
+        const char *nodes[64];          /* --node URLs in order */
+        unsigned nnodes;
+        bool verbose, overcommit, debug;
+        bool stats;
+        const char *stats_file;         /* NULL: stderr */
+        enum { CMD_RUN, CMD_CHECK } command;
+        char **argv;                    /* PROGRAM [ARG...] */
+};
+extern struct options opt;
+/* Fills opt.  --help, --version and mistakes end the process here; afterwards opt.cache is chosen.  (options.c) */
+void options_parse(int argc, char **argv);
+/* "4G", "512M", "64KiB", plain bytes: 0, -EINVAL or -ERANGE (more than 2^63-1). */
+int size_parse(const char *text, uint64_t *bytes);
+/* For people: "4G", "1.5G", at most one decimal. */
+const char *size_text(uint64_t bytes, char buf[32]);
+
+/* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
+void message_init(void);                /* dups stderr above the program's fds */
+void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));        /* only with -v */
+_Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int message_fd(void);
+
+/* vmrun's own file descriptors sit at and above the program's RLIMIT_NOFILE where there is room, close-on-exec.  They are an exact set:
+ * privfd_is is not monotonous. (privfd.c) */
+void privfd_init(void);                 /* fixes the border from the current limits */
+int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
+int privfd_dup(int fd);                 /* same, but leaves fd open */
+void privfd_close(int fd);              /* never plain close() for a private one */
+bool privfd_is(int fd);                 /* must the program not see this one? */
+int privfd_next(int from);              /* the lowest private fd at or above from, or -1 */
+/* close_range that passes over the private ones, which are a set and not a range: the program may have raised its limit beyond them. */
+int privfd_close_range(unsigned first, unsigned last, unsigned flags);
+uint64_t privfd_nofile_soft(void), privfd_nofile_hard(void);     /* what the program sees as RLIMIT_NOFILE */
+int privfd_set_nofile(uint64_t soft, uint64_t hard);
+
+#endif

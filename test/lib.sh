@@ -1,0 +1,87 @@
+# Shell functions that all test scripts share: results, in TAP's words, and running a command under a time limit.
+# To be sourced by bash. Uses $LIMIT, seconds a command may take, and $WORK, a folder for scratch files.
+# shellcheck shell=bash disable=SC2034
+
+number=0
+passed=0
+failed=0
+skipped=0
+
+# ok NAME; not_ok NAME REASON; skip NAME REASON
+ok() {
+    number=$((number + 1))
+    passed=$((passed + 1))
+    printf 'ok %d - %s\n' "$number" "$1"
+}
+
+not_ok() {
+    number=$((number + 1))
+    failed=$((failed + 1))
+    printf 'not ok %d - %s # %s\n' "$number" "$1" "$2"
+}
+
+skip() {
+    number=$((number + 1))
+    skipped=$((skipped + 1))
+    printf 'ok %d - %s # SKIP %s\n' "$number" "$1" "$2"
+}
+
+# Shows file FILE as diagnostics, at most LINES lines of it.
+show() {
+    head -n "${2:-20}" "$1" | cut -c 1-300 | LC_ALL=C tr -c '\n\t\40-\176' '?' | sed "s/^/#   /"
+}
+
+# The closing line; its status is that of the whole script.
+totals() {
+    printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+    [ "$failed" -eq 0 ]
+}
+
+# What process PID is doing, thread by thread: for a command that hangs. The one place to extend when vmrun can tell more.
+dump_states() {
+    local task file
+    printf 'state of process %d (%s):\n' "$1" "$(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-200)"
+    for task in "/proc/$1"/task/*; do
+        for file in stat wchan syscall stack; do
+            [ -r "$task/$file" ] && printf '%s/%s: %s\n' "${task##*/}" "$file" "$(tr '\n' ' ' 2>/dev/null <"$task/$file")"
+        done
+    done
+}
+
+# run_limited COMMAND...: runs it in a session of its own, standard input from $STDIN (default /dev/null), its output in the files
+# $OUT and $ERR. Sets $status to its exit status, 128 + n for signal n, or to "timeout".
+# A command that takes longer than $LIMIT has its state added to $ERR and is killed with all its session.
+run_limited() {
+    local pid dog
+    rm -f "$WORK/timeout"
+    setsid "$@" <"${STDIN:-/dev/null}" >"$OUT" 2>"$ERR" &
+    pid=$!
+    # A read that never ends, as a sleep that leaves no process behind.
+    {
+        read -r -t "$LIMIT" _ <>"$WORK/never"
+        : >"$WORK/timeout"
+        dump_states "$pid" >>"$ERR" 2>&1
+        kill -KILL -- "-$pid" "$pid"
+    } >/dev/null 2>&1 &
+    dog=$!
+    # The shell's own remark about a signal is not part of any output.
+    { wait "$pid"; } 2>/dev/null
+    status=$?
+    # Not by a signal that it could still have our trap for: it may just have been made.
+    kill -KILL "$dog" 2>/dev/null
+    { wait "$dog"; } 2>/dev/null
+    if [ -e "$WORK/timeout" ]; then
+        status=timeout
+    fi
+}
+
+# A fresh folder in $WORK that goes when the script ends.
+make_work() {
+    WORK=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-test.XXXXXX") || exit 1
+    # shellcheck disable=SC2064 # the folder as it is now
+    trap "rm -rf '$WORK'" EXIT
+    trap 'exit 1' HUP INT TERM
+    mkfifo "$WORK/never"
+    OUT=$WORK/out
+    ERR=$WORK/err
+}

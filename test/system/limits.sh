@@ -1,0 +1,61 @@
+# --cache is a hard limit: what the vmrun process holds in anonymous memory while a program uses eight times as much; and --stats.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+# Beside the cache: page tables, the frame table, kern, vmrun's own heap.
+overhead_kb=16384
+
+limits() {
+    hard_limit
+    statistics
+}
+
+# The value of FIELD in kB of process PID, or nothing.
+status_kb() { sed -n "s/^$1:[[:space:]]*\([0-9]*\) kB/\1/p" "/proc/$2/status" 2>/dev/null; }
+
+hard_limit() {
+    local name='RssAnon stays within --cache' cache_kb=16384 anon far most_anon=0 most_far=0 pid status
+    selected "$name" || return 0
+    "$vmrun" --cache ${cache_kb}K -- "$build/examples/randmem" --size 128M --accesses 5000 >"$WORK/out" 2>"$WORK/err" &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        anon=$(status_kb RssAnon $pid)
+        far=$(status_kb RssShmem $pid)
+        ((${anon:-0} > most_anon)) && most_anon=$anon
+        ((${far:-0} > most_far)) && most_far=$far
+        read -r -t 0.02 _ <>"$WORK/never"
+    done
+    wait $pid
+    status=$?
+    if [ $status -ne 0 ]; then
+        not_ok "$name" "exit status $status"
+        show "$WORK/err"
+    elif [ "$most_anon" -gt $((cache_kb + overhead_kb)) ]; then
+        not_ok "$name" "RssAnon was $most_anon kB with a cache of $cache_kb kB"
+    elif [ "$most_far" -lt 100000 ]; then
+        not_ok "$name" "RssShmem was $most_far kB at most: where did the other pages go?"
+    else
+        ok "$name"
+    fi
+}
+
+statistics() {
+    local name='--stats=FILE leaves the streams alone'
+    selected "$name" || return 0
+    local LIMIT=$limit
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" --cache 4M --stats="$WORK/stats" -- echo hello
+    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = hello ] && [ ! -s "$ERR" ] && grep -q '[0-9]' "$WORK/stats"; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, or output, or no statistics"
+        show "$ERR"
+    fi
+    name='--stats goes to standard error'
+    run_limited "$vmrun" --cache 4M --stats -- echo hello
+    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = hello ] && [ -s "$ERR" ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status"
+        show "$ERR"
+    fi
+}

@@ -1,0 +1,210 @@
+# Programs of the distribution and our examples, natively and then under vmrun: standard output, the files they write, standard
+# error and exit status must be the same. What is here may neither fork nor make threads (vmrun cannot yet).
+# shellcheck shell=bash disable=SC2034,SC2154
+
+# Tiny: hardly more than the smallest there is. Small: less than most programs' data. Ample: no evictions.
+default_caches=1M,8M,256M
+
+# compare [OPTION...] NAME PROGRAM [ARGUMENT...]: one case, a test for each cache size.
+#   --cache LIST   cache sizes of this case
+#   --stdin FILE   standard input, in the data folder
+#   --copy FILE    the program finds a copy of this file of the data folder where it runs
+#   --no-stderr    what it says on standard error is not compared
+#   --quick        is part of a quick run too
+#   --long         is part of a long run only
+# The program runs in a folder that is otherwise empty; the data is in ../data.
+compare() {
+    local sizes=$default_caches input='' copy='' check_stderr=yes is_quick=no is_long=no
+    while true; do
+        case $1 in
+        --cache) sizes=$2 && shift 2 ;;
+        --stdin) input=$2 && shift 2 ;;
+        --copy) copy=$2 && shift 2 ;;
+        --no-stderr) check_stderr=no && shift ;;
+        --quick) is_quick=yes && shift ;;
+        --long) is_long=yes && shift ;;
+        *) break ;;
+        esac
+    done
+    local name=$1
+    shift
+    selected "$name" || return 0
+    [ "$quick" = no ] || [ "$is_quick" = yes ] || return 0
+    [ "$is_long" = no ] || [ "$long" = yes ] || return 0
+    if [ "$list" = yes ]; then
+        echo "$name"
+        return
+    fi
+    if [ -n "$caches" ]; then
+        sizes=$caches
+    elif [ "$quick" = yes ]; then
+        sizes=${sizes%%,*}
+    fi
+    if [[ $1 != */* ]] && ! command -v "$1" >/dev/null; then
+        skip "$name" "$1 is not installed"
+        return
+    fi
+
+    local STDIN=${input:+$data/$input}
+    : "${STDIN:=/dev/null}"
+    run_in_scratch native "$limit" "$@"
+    local native_status=$status size
+    if [ "$native_status" = timeout ]; then
+        not_ok "$name" "takes longer than $limit s natively"
+        return
+    fi
+    for size in ${sizes//,/ }; do
+        run_in_scratch guest "$limit" "$vmrun" --cache "$size" "${vmrun_flags[@]}" -- "$@"
+        judge "$name, cache $size" "$native_status"
+    done
+}
+
+# run_in_scratch WHERE LIMIT COMMAND...: in a fresh folder, whose files afterwards are part of the result.
+run_in_scratch() {
+    local where=$1 LIMIT=$2
+    shift 2
+    rm -rf "$WORK/scratch"
+    mkdir "$WORK/scratch"
+    cd "$WORK/scratch" || exit 1
+    if [ -n "$copy" ]; then
+        cp -p "$data/$copy" .
+    fi
+    OUT=$WORK/$where.out ERR=$WORK/$where.err
+    run_limited "${environment[@]}" "$@"
+    find . -type f -print0 | sort -z | xargs -0r sha256sum >"$WORK/$where.files"
+    cd "$WORK" || exit 1
+}
+
+# Compares the result under vmrun with the native one. vmrun's own remarks are not the program's.
+judge() {
+    local name=$1 native_status=$2 why=''
+    grep -v '^vmrun: ' "$WORK/guest.err" >"$WORK/guest.err.program"
+    if [ "$status" = timeout ]; then
+        why="takes longer than $limit s"
+    elif [ "$status" != "$native_status" ]; then
+        why="exit status $status, natively $native_status"
+    elif ! cmp "$WORK/native.out" "$WORK/guest.out" >"$WORK/cmp" 2>&1; then
+        why="standard output differs: $(tail -n 1 "$WORK/cmp" | sed 's/.*out[: ]*//')"
+    elif ! cmp -s "$WORK/native.files" "$WORK/guest.files"; then
+        why="the files it wrote differ"
+    elif [ "$check_stderr" = yes ] && ! cmp -s "$WORK/native.err" "$WORK/guest.err.program"; then
+        why="standard error differs"
+    fi
+    if [ -z "$why" ]; then
+        ok "$name"
+        return
+    fi
+    not_ok "$name" "$why"
+    show "$WORK/guest.err"
+    if [ "$keep" = yes ]; then
+        local kept
+        kept=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-failed.XXXXXX")
+        cp -r "$WORK"/native.* "$WORK"/guest.* "$WORK/scratch" "$kept"
+        echo "#   see $kept"
+    fi
+}
+
+programs() {
+    # The same for both: nothing of the tester's own.
+    environment=(env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$WORK" LC_ALL=C TZ=UTC PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1)
+    # A wrong count of frames, slots or pins at the end makes vmrun fail.
+    vmrun_flags=()
+    if "$vmrun" --help 2>/dev/null | grep -q -e '--debug'; then
+        vmrun_flags=(--debug)
+    fi
+
+    local in=../data
+    compare --quick true true
+    compare --quick false false
+    compare --quick echo echo 'two  words' '' -n
+    compare --quick cat cat $in/text $in/small $in/empty
+    compare --stdin text 'cat of stdin' cat
+    compare 'cat of no file' cat $in/missing
+    compare ls ls -lR --full-time $in
+    compare --quick 'ls in columns' ls -aC -w 100 / $in/tree
+    compare 'ls of nothing' ls nowhere
+    compare --quick sort sort --parallel=1 -S 64M $in/text
+    compare 'sort by number' sort --parallel=1 -S 64M -k1,1n -o sorted $in/numbers
+    compare 'sort, merging' sort --parallel=1 -S 256K -T . $in/text
+    compare sha256sum sha256sum $in/text $in/binary $in/empty
+    compare --stdin binary md5sum md5sum
+    compare 'sha256sum, checking' sha256sum -c /dev/null
+    compare --quick gzip gzip -9nc $in/text
+    compare --copy text 'gzip in place' gzip -n text
+    compare --copy binary.gz 'gzip, unpacking' gzip -d binary.gz
+    compare xz xz -T1 -1 -c $in/text
+    compare --cache 8M,64M 'xz, all it can' xz -T1 -9 -c $in/numbers
+    compare --quick gawk gawk '{ for (i = 1; i <= NF; i++) n[$i]++ } END { for (w in n) if (n[w] > 30) print w, n[w] }' $in/text
+    compare mawk mawk '{ s += $1; t[$3] = t[$3] $2 } END { printf "%.3f\n", s; for (w in t) c += length(t[w]); print c }' $in/numbers
+    compare sed sed -E -n 's/([a-z]+) ([a-z]+)$/\2 \1/p' $in/text
+    compare --copy numbers 'sed in place' sed -i -e '/7/d' -e 's/^-//' numbers
+    compare --quick grep grep -rnE 'ba(ne|zo)+$' $in/tree $in/text
+    compare 'grep, no match' grep -c QQQ $in/text
+    compare find find $in -type f -size +1k -newermt 2019-01-01 -printf '%p %s %m %TY\n'
+    compare --stdin pi.bc bc bc -lq
+    compare --quick perl perl -e 'my %h; while (<>) { $h{$_}++ for split } my @k = sort { $h{$b} <=> $h{$a} || $a cmp $b } keys %h;
+        print "$_ $h{$_}\n" for @k[0 .. 99]' $in/text
+    compare 'perl, dying' perl -e 'die "at last\n"'
+    compare --quick python3 python3 -c 'import sys, json, hashlib, zlib, decimal
+words = open("../data/text").read().split()
+index = {}
+for n, w in enumerate(words):
+    index.setdefault(w, []).append(n)
+s = json.dumps(index, sort_keys=True)
+print(len(words), len(index), hashlib.sha256(s.encode()).hexdigest(), len(zlib.compress(s.encode())))
+decimal.getcontext().prec = 500
+print(decimal.Decimal(2).sqrt())
+assert json.loads(s) == index
+sys.exit(7)'
+    compare 'python3, a class tree and gc' python3 -c 'import gc
+class Node:
+    def __init__(self, depth):
+        self.kids = [Node(depth - 1) for _ in range(3)] if depth else []
+        self.me = self
+def count(n): return 1 + sum(map(count, n.kids))
+for turn in range(3):
+    print(count(Node(8)), gc.collect() >= 0)'
+    compare 'python3, an exception' python3 -c 'print(1, flush=True); {}["missing"]'
+    compare --quick sqlite3 sqlite3 :memory: ".read $in/table.sql"
+    compare 'sqlite3 on a file' sqlite3 -batch base.db ".read $in/table.sql"
+    compare --quick 'busybox (static)' busybox sort -u $in/text
+    compare 'busybox sha1sum' busybox sha1sum $in/binary
+    compare 'busybox awk' busybox awk '{ n[length($0)]++ } END { for (i = 0; i < 200; i++) if (n[i]) print i, n[i] }' $in/text
+    compare 'busybox ls' busybox ls -la $in/tree
+    compare --quick 'a script' $in/script one 'two three'
+    compare --quick 'a shell script' $in/shell-script one two
+    compare 'the shell' sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; echo $i; exit 3'
+    compare 'dates and clocks' python3 -c 'import time
+a = time.time(); b = time.monotonic()
+time.sleep(0.2)
+print(abs((time.time() - a) - (time.monotonic() - b)) < 0.05, 0.2 <= time.monotonic() - b < 5, abs(time.time() - a) < 5)'
+    compare '/proc/self/exe and maps' python3 -c 'import os
+print(os.readlink("/proc/self/exe"))
+maps = [l.split() for l in open("/proc/self/maps")]
+print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps], "[heap]" in [l[-1] for l in maps])'
+    compare 'environment and arguments' sh -c 'exec python3 -c "import os, sys; print(sorted(os.environ.items()), sys.argv)" "$@"' sh '' $'\n' x
+
+    # How programs die.
+    compare --quick --no-stderr SIGSEGV python3 -c 'import ctypes; print("before", flush=True); ctypes.string_at(16)'
+    compare --no-stderr 'SIGSEGV in perl' perl -e '$| = 1; print "before\n"; print unpack "p", pack "Q", 8'
+    compare --no-stderr 'SIGABRT by itself' python3 -c 'import os; os.abort()'
+    compare --no-stderr 'SIGTERM by itself' sh -c 'echo before; kill -TERM $$; echo after'
+    compare 'standard output closed' sh -c 'exec cat ../data/text >&-'
+
+    compare --quick --cache 1M,8M,64M 'quicksort' "$build/examples/quicksort" 8M
+    compare --cache 1M,8M 'quicksort (static), 32 bits' "$build/examples/quicksort-static" --bits 32 --mmap 8M
+    compare --quick --cache 2M 'randmem, 8 times its cache' "$build/examples/randmem" --size 16M --accesses 20000
+    compare --cache 2M,64M 'randmem (static), Zipf' "$build/examples/randmem-static" --size 16M --accesses 50000 --zipf
+    compare --cache 2M 'randmem, reading in turn' "$build/examples/randmem" --size 16M --accesses 50000 --sequential --write-percent 0
+    compare --long --cache 64M 'randmem, 8 times its cache, 10 million accesses' \
+        "$build/examples/randmem" --size 512M --accesses 10000000
+    compare --long --cache 64M 'quicksort, 8 times its cache' "$build/examples/quicksort" 512M
+
+    # Programs of our own (t_sys*.c) that look into corners.
+    local program
+    for program in "$build"/test/system/t_sys*; do
+        if [[ -x $program && ! -d $program ]]; then
+            compare --quick "${program##*/}" "$program"
+        fi
+    done
+}

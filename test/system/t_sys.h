@@ -1,0 +1,70 @@
+/*
+ * For the system call tests: every call is printed with its result, so that a native run and one under vmrun can be compared
+ * byte for byte; what must hold everywhere is checked as well.
+ */
+#ifndef T_SYS_H
+#define T_SYS_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Bad arguments are what is tested. */
+#pragma GCC diagnostic ignored "-Wnonnull"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#pragma GCC diagnostic ignored "-Wstringop-overread"
+#endif
+
+static int failures;
+
+/* Makes a call and prints it: result, or the error's name. */
+#define T(expr) ({                                                                      \
+        errno = 0;                                                                      \
+        long r_ = (long)(expr);                                                         \
+        int e_ = errno;                                                                 \
+        if (r_ == -1 && e_)                                                             \
+                printf("%s: %s\n", #expr, strerrorname_np(e_));                         \
+        else                                                                            \
+                printf("%s: %ld\n", #expr, r_);                                         \
+        errno = e_;                                                                     \
+        r_; })
+/* Only whether it succeeded. */
+#define OK(expr) printf("%s: %s\n", #expr, (long)(expr) < 0 ? strerrorname_np(errno) : "ok")
+#define CHECK(cond) do {                                                                \
+        if (!(cond)) {                                                                  \
+                failures++;                                                             \
+                printf("FAILED %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #cond, strerrorname_np(errno)); \
+        } } while (0)
+/* A call that must fail with this error, here and anywhere. */
+#define FAILS(err, expr) do { T(expr); CHECK(errno == (err)); } while (0)
+
+/* Two writable pages followed by an inaccessible one; a read-only page; an address where nothing is. */
+static char *pages, *read_only, *nothing;
+#define PG 4096
+static inline void memory_init(void)
+{
+        pages = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        munmap(pages + 2 * PG, PG);
+        nothing = pages + 2 * PG;
+        read_only = pages + 3 * PG;
+        memset(read_only, 'r', PG);
+        mprotect(read_only, PG, PROT_READ);
+}
+/* The last n bytes before the hole; n bytes with a page border in their middle.  Cleared. */
+static inline void *edge(size_t n) { return memset(pages + 2 * PG - n, 0, n); }
+static inline void *across(size_t n) { return memset(pages + PG - n / 2, 0, n); }
+
+static inline unsigned sum(const void *p, size_t n)
+{
+        unsigned s = 0;
+        for (size_t i = 0; i < n; i++)
+                s = s * 31 + ((const unsigned char *)p)[i];
+        return s;
+}
+#endif

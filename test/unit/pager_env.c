@@ -1,0 +1,257 @@
+/*
+ * The fake environment of the pager core (pager_env.h).  Safe to use from several threads.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "pager_env.h"
+
+struct env env;
+
+static void *zeroed(size_t n, size_t size)
+{
+        void *p = calloc(n, size);
+        if (!p)
+                abort();
+        return p;
+}
+
+void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch)
+{
+        env = (struct env){ .nframes = nframes, .nslots = nslots, .npages = npages };
+        env.frames = zeroed(nframes, sizeof *env.frames);
+        env.content = zeroed(nframes, sizeof *env.content);
+        env.far = zeroed(nslots + 1, sizeof *env.far);
+        env.slot_used = zeroed(nslots + 1, sizeof *env.slot_used);
+        env.pte = zeroed(npages, sizeof *env.pte);
+        env.flush_epoch = env.flushed = first_epoch;
+        pager_init(&env.pg, env.frames, nframes, ENV_PFN0);
+}
+
+void env_teardown(void)
+{
+        free(env.frames);
+        free(env.content);
+        free(env.far);
+        free((void *)env.slot_used);
+        free((void *)env.pte);
+        env = (struct env){ 0 };
+}
+
+static void step(void)
+{
+        if (env.step)
+                env.step();
+}
+
+void *env_frame_va(frame_t f) { return env.content[f]; }
+
+void env_relax(unsigned spins)
+{
+        (void)spins;
+        step();
+}
+
+uint64_t env_flush_begin(void)
+{
+        step();
+        return atomic_fetch_add(&env.flush_epoch, 1) + 1;
+}
+
+uint64_t env_flush_next(void)
+{
+        step();
+        uint64_t next = atomic_load(&env.flush_epoch) + 1;
+        step();
+        return next;
+}
+
+bool env_flush_done(uint64_t epoch)
+{
+        step();
+        bool done = env.flush_done ? env.flush_done(epoch) : epoch <= atomic_load(&env.flushed);
+        step();
+        return done;
+}
+
+static void check_slot(const char *who, uint64_t slot)
+{
+        if (slot >= env.nslots || !atomic_load(&env.slot_used[slot]))
+                env_bug(who, slot, 0);
+}
+
+/* Word by word, so that whatever else happens to page and slot can come in between. */
+static void copy(env_page to, env_page from)
+{
+        for (unsigned i = 0; i < ENV_WORDS; i++) {
+                step();
+                /* Relaxed: the program may write to a page while it is written back; the pager must cope, not this copy. */
+                atomic_store_explicit(&to[i], atomic_load_explicit(&from[i], memory_order_relaxed), memory_order_relaxed);
+        }
+        step();
+}
+
+int env_slot_read(uint64_t slot, frame_t f)
+{
+        check_slot("read of a free slot", slot);
+        atomic_fetch_add(&env.reads, 1);
+        int err = env.io ? env.io(false, slot) : 0;
+        if (err)
+                step();         /* fails late, too */
+        else
+                copy(env.content[f], env.far[slot]);
+        check_slot("a slot was freed while it was read", slot);
+        return err;
+}
+
+int env_slot_write(uint64_t slot, frame_t f)
+{
+        check_slot("write to a free slot", slot);
+        atomic_fetch_add(&env.writes, 1);
+        int err = env.io ? env.io(true, slot) : 0;
+        if (err)                /* leaves rubbish, as a write that died half-way */
+                atomic_store(&env.far[slot][ENV_WORDS / 2], 0xdeadull);
+        else
+                copy(env.far[slot], env.content[f]);
+        check_slot("a slot was freed while it was written", slot);
+        return err;
+}
+
+uint64_t env_slot_alloc(void)
+{
+        step();
+        for (uint32_t i = 0; i < env.nslots; i++) {
+                uint32_t s = (uint32_t)((env.allocs + i) % env.nslots), unused = 0;
+                if (atomic_compare_exchange_strong(&env.slot_used[s], &unused, 1)) {
+                        atomic_fetch_add(&env.allocs, 1);
+                        return s;
+                }
+        }
+        return SLOT_NONE;
+}
+
+void env_slot_free(uint64_t slot)
+{
+        step();
+        if (slot >= env.nslots || !atomic_load(&env.slot_used[slot]))
+                env_bug("a slot was freed twice", slot, 0);
+        for (unsigned i = 0; i < ENV_WORDS; i++)        /* nobody may need it any more */
+                atomic_store_explicit(&env.far[slot][i], 0xf4eeull, memory_order_relaxed);
+        atomic_store(&env.slot_used[slot], 0);
+}
+
+void env_uncharge_page(void)
+{
+        step();
+        atomic_fetch_sub(&env.charged, 1);
+        atomic_fetch_add(&env.uncharged, 1);
+}
+
+void env_wait_pte(pte_slot_t *pte, pte_t seen)
+{
+        step();
+        atomic_fetch_add(&env.waits, 1);
+        if (env.wait)
+                env.wait(pte, seen);
+}
+
+void env_wake_pte(pte_slot_t *pte)
+{
+        step();
+        atomic_fetch_add(&env.wakes, 1);
+        if (env.wake)
+                env.wake(pte);
+}
+
+_Noreturn void env_bug(const char *what, uint64_t a, uint64_t b)
+{
+        if (env.bug)
+                env.bug(what, a, b);
+        fprintf(stderr, "env_bug: %s: %#lx %#lx\n", what, (unsigned long)a, (unsigned long)b);
+        abort();
+}
+
+static const char *complain(const char *what, uint64_t a, uint64_t b)
+{
+        static char text[128];
+        snprintf(text, sizeof text, "%s: %#lx, %#lx", what, (unsigned long)a, (unsigned long)b);
+        return text;
+}
+
+/* Each frame: how often is it named by an entry, how often is it on a list? */
+static const char *audit_frames(struct frame_list *const lists[], unsigned nlists, uint8_t *mapped, uint8_t *listed)
+{
+        uint32_t nfree = 0;
+
+        for (uint32_t v = 0; v < env.npages; v++)
+                if (pte_has_frame(env.pte[v])) {
+                        uint64_t f = pte_num(env.pte[v]) - ENV_PFN0;
+                        if (mapped[f]++ == 0 && env.frames[f].pte != &env.pte[v])
+                                return complain("a frame does not know its entry", f, v);
+                }
+        for (unsigned l = 0; l < nlists; l++)
+                for (uint32_t i = 0; i < lists[l]->n; i++)
+                        listed[lists[l]->f[i]]++;
+        for (frame_t f = env.pg.free_head; f != FRAME_NONE; f = (frame_t)env.frames[f].slot, nfree++)
+                if (listed[f]++ > 1)
+                        return complain("the free list has a loop", f, 0);
+        for (uint32_t f = env.pg.fresh; f < env.nframes; f++, nfree++)
+                listed[f]++;
+        if (nfree != env.pg.nfree)
+                return complain("nfree is wrong", env.pg.nfree, nfree);
+        for (uint32_t f = 0; f < env.nframes; f++) {
+                uint64_t w = env.frames[f].word;
+                if (listed[f] != !(w & FRAME_RESIDENT))
+                        return complain("a frame is lost, or free and in use", f, w);
+                if (mapped[f] > 1 || (mapped[f] && !(w & FRAME_RESIDENT)))
+                        return complain("a frame is mapped twice, or mapped and free", f, w);
+        }
+        return NULL;
+}
+
+static const char *audit_slots(void)
+{
+        uint64_t charged = 0;
+
+        for (uint32_t s = 0; s < env.nslots; s++) {
+                uint32_t owners = 0;
+                for (uint32_t v = 0; v < env.npages; v++)
+                        owners += pte_kind(env.pte[v]) == PTE_REMOTE && pte_num(env.pte[v]) == s;
+                for (uint32_t f = 0; f < env.nframes; f++)
+                        owners += (env.frames[f].word & FRAME_RESIDENT) && env.frames[f].slot == s;
+                if (owners != env.slot_used[s])
+                        return complain("a slot has not exactly one owner", s, owners);
+        }
+        for (uint32_t v = 0; v < env.npages; v++)
+                charged += (env.pte[v] & PTE_CHARGED) != 0;
+        return (int64_t)charged == env.charged ? NULL : complain("charged pages", charged, (uint64_t)env.charged);
+}
+
+const char *env_audit(struct frame_list *const lists[], unsigned nlists)
+{
+        uint8_t *mapped = zeroed(env.nframes, 1), *listed = zeroed(env.nframes, 1);
+        const char *bad = audit_frames(lists, nlists, mapped, listed);
+
+        free(mapped);
+        free(listed);
+        return bad ? bad : audit_slots();
+}
+
+const char *env_audit_empty(void)
+{
+        const char *bad = env_audit(NULL, 0);
+
+        if (bad)
+                return bad;
+        if (env.pg.nfree != env.nframes)
+                return complain("frames leaked", env.nframes - env.pg.nfree, 0);
+        for (uint32_t s = 0; s < env.nslots; s++)
+                if (env.slot_used[s])
+                        return complain("a slot leaked", s, 0);
+        for (uint32_t f = 0; f < env.nframes; f++)
+                if (env.frames[f].word)
+                        return complain("a free frame has state", f, env.frames[f].word);
+        for (uint32_t v = 0; v < env.npages; v++)
+                if (pte_kind(env.pte[v]) != PTE_NONE)
+                        return complain("an entry is left", v, env.pte[v]);
+        return NULL;
+}

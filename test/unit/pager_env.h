@@ -1,0 +1,51 @@
+/*
+ * A fake environment for the pager core: frames and page-table entries in arrays, and a far tier that can be told to delay,
+ * fail and run full.  Everything that a test may want to steer is a hook or a field of `env`.
+ *
+ * A page is ENV_WORDS words: the pager never looks into pages, so they may be small.
+ */
+#ifndef TEST_PAGER_ENV_H
+#define TEST_PAGER_ENV_H
+
+#include "pager/pager.h"
+
+#define ENV_WORDS 8
+#define ENV_PFN0  0x100000ull           /* frame 0 does not have page frame number 0, as in the guest */
+
+typedef _Atomic uint64_t env_page[ENV_WORDS];
+
+struct env {
+        struct pager pg;
+        struct frame *frames;
+        uint32_t nframes, nslots, npages;
+        env_page *content;              /* of the frames */
+        env_page *far;                  /* of the slots */
+        _Atomic uint32_t *slot_used;
+        pte_slot_t *pte;                /* npages entries */
+
+        _Atomic uint64_t flush_epoch;   /* last one begun */
+        _Atomic uint64_t flushed;       /* last one completed, where no flush_done hook is set */
+        _Atomic int64_t charged;
+        _Atomic uint64_t reads, writes, allocs, waits, wakes, uncharged;
+
+        /* Hooks, all optional. */
+        void (*step)(void);             /* at every call from the pager, and between two words of a transfer */
+        int (*io)(bool write, uint64_t slot);   /* before a transfer: 0, or the error it ends with */
+        bool (*flush_done)(uint64_t epoch);
+        void (*wait)(pte_slot_t *pte, pte_t seen);
+        void (*wake)(pte_slot_t *pte);
+        void (*bug)(const char *what, uint64_t a, uint64_t b);  /* must not return */
+};
+extern struct env env;
+
+/* Sets up env with all hooks and counters clear; first_epoch is the last epoch begun and completed. */
+void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch);
+void env_teardown(void);
+
+/* When nothing runs: does each frame and each slot have exactly one owner, and do the counts agree?  lists: all stocks.
+ * NULL, or what is wrong (a static text). */
+const char *env_audit(struct frame_list *const lists[], unsigned nlists);
+/* The same, and nothing is in use: all frames and slots free, all entries NONE. */
+const char *env_audit_empty(void);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * A deterministic scheduler of coroutines for the model check: at each point() another actor may go on, chosen by a seed.
+ */
+#ifndef TEST_PAGER_SCHED_H
+#define TEST_PAGER_SCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void sched_seed(uint64_t seed);
+uint32_t rnd(uint32_t n);                       /* 0 .. n-1 */
+static inline bool chance(uint32_t one_in) { return rnd(one_in) == 0; }
+
+/* Forgets all actors.  switch_in: about one point in that many switches; tick: called at every point. */
+void sched_reset(uint32_t switch_in, void (*tick)(void));
+void sched_spawn(void (*run)(void *arg), void *arg);
+/* Runs the actors until each has returned: 0, or -1 as soon as one called sched_fail(). */
+int sched_run(void);
+
+void point(void);                               /* does nothing outside actors */
+bool spurious(void);
+/* Ends the run.  Prints why; outside actors it only does that. */
+void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+bool sched_failed(void);
+
+extern uint64_t sched_steps;                    /* points passed since the program began */
+
+#endif

@@ -1,0 +1,357 @@
+/*
+ * The model check's hardware and memory: vCPUs with TLBs, what pages must hold, and the invariants.  For test_pager_model.c.
+ *
+ * The TLB is as nasty as x86 allows.  A walk sets A, and D for a write, in one locked step if the entry is present and allows the
+ * access; it may be cached, and a cached translation may be used until it is flushed, or be lost at any moment.  A write needs
+ * an entry that was cached with D set, else a locked walk.  At any moment a vCPU may walk speculatively.  In some episodes
+ * a walk that began before an entry changed sets A or D in whatever is there now (pte.h).
+ */
+#ifndef TEST_PAGER_TLB_H
+#define TEST_PAGER_TLB_H
+
+#define EPISODE_STEPS 40000
+#define PAGES_MAX     16
+#define CPUS_MAX      8
+#define OBJECTS       (1u << 16)        /* more than an episode makes */
+#define LOST_WAKE     8000              /* steps after which a sleeper must have been woken */
+
+enum seen {
+        SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP, SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED,
+        SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE, SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
+        SEEN_STRAY, SEEN_COUNT
+};
+static const char *const seen_name[] = {
+        "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page", "sleep for a busy page", "direct reclaim",
+        "A cleared", "unflushed", "pin", "unmap", "protect", "move", "lock", "clean eviction", "dirty eviction", "read", "write",
+        "orphan", "stray A or D",
+};
+
+struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };
+struct cpu {
+        bool program;                   /* published mode: flushes wait for it */
+        bool usable;                    /* has looked for flushes since: may use its TLB */
+        uint64_t flushed;
+        unsigned published;             /* page + 1 */
+        struct tlb tlb[PAGES_MAX];
+        struct { pte_slot_t *pte; pte_t bits; } stray;  /* a walk on its way */
+        struct frame_list list;
+        uint64_t cnt[CNT_COUNT];
+};
+struct vma { bool mapped; pte_t prot; uint64_t obj; };
+
+static struct {
+        struct cpu cpu[CPUS_MAX];
+        unsigned ncpus;
+        struct vma vma[PAGES_MAX];
+        uint64_t alt[PAGES_MAX];        /* the object a page held before the operation under way */
+        uint64_t gen[PAGES_MAX];        /* odd: an operation is under way */
+        uint64_t want[OBJECTS], nobjects;
+        int locked;                     /* the one page that is mlocked, or -1 */
+        uint32_t io_errors;             /* one transfer in so many fails, 0: none */
+        uint32_t busy, cpu_pause, mm_pause;     /* steps from one act of the adversary, a vCPU, an mm actor to the next */
+        bool stop, stray;
+        uint64_t until;
+        uint64_t seen[SEEN_COUNT];
+} m;
+
+/* --- memory --- */
+
+static uint64_t new_object(void)
+{
+        m.want[++m.nobjects % OBJECTS] = 0;
+        return m.nobjects;
+}
+
+/* Word 0 is the object; all others depend on object and version, so that a torn page shows. */
+static uint64_t page_word(uint64_t obj, uint64_t version, unsigned i)
+{
+        return i == 0 ? obj : obj * 1000003 + version * 16 + i;
+}
+
+static void page_check(const char *how, frame_t n, uint64_t obj)
+{
+        for (unsigned i = 0; i < ENV_WORDS; i++) {
+                uint64_t want = page_word(obj, m.want[obj % OBJECTS], i);
+                if (env.content[n][i] != want) {
+                        sched_fail("%s: frame %u word %u holds %lu, object %lu at version %lu wants %lu", how, n, i,
+                                   (unsigned long)env.content[n][i], (unsigned long)obj, (unsigned long)m.want[obj % OBJECTS],
+                                   (unsigned long)want);
+                        return;
+                }
+        }
+}
+
+static void page_write(frame_t n, uint64_t obj)
+{
+        page_check("write", n, obj);
+        uint64_t version = ++m.want[obj % OBJECTS];
+        for (unsigned i = 0; i < ENV_WORDS; i++)
+                env.content[n][i] = page_word(obj, version, i);
+}
+
+static bool vma_allows(unsigned v, bool write) { return m.vma[v].mapped && pte_allows(m.vma[v].prot, write, false); }
+
+static pte_t random_prot(void)
+{
+        return chance(5) ? pte_prot(false, false, false) : chance(4) ? pte_prot(true, false, false) : pte_prot(true, true, false);
+}
+
+/* mlock as kern does it: a flag on the frame, set under a pin. */
+static void lock_page(unsigned v)
+{
+        frame_t n = m.locked < 0 ? frame_pin(env.frames, ENV_PFN0, &env.pte[v], false) : FRAME_NONE;
+        if (n == FRAME_NONE)
+                return;
+        atomic_fetch_or(&env.frames[n].word, FRAME_LOCKED);
+        frame_unpin(&env.frames[n], false);
+        m.locked = (int)v;
+        m.seen[SEEN_LOCK]++;
+}
+
+static void unlock_page(unsigned v)
+{
+        if (m.locked != (int)v)
+                return;
+        m.locked = -1;
+        atomic_fetch_and(&env.frames[pte_num(env.pte[v]) - ENV_PFN0].word, ~FRAME_LOCKED);
+}
+
+/* --- the vCPU --- */
+
+static void stray_walk_ends(struct cpu *c)
+{
+        if (c->stray.pte) {
+                *c->stray.pte |= c->stray.bits;
+                m.seen[SEEN_STRAY]++;
+        }
+        c->stray.pte = NULL;
+}
+
+static void cpu_flush(struct cpu *c)
+{
+        stray_walk_ends(c);
+        memset(c->tlb, 0, sizeof c->tlb);
+        c->flushed = env.flush_epoch;
+}
+
+/* A kick may have come: in the program, or on the way there. */
+static void cpu_look(struct cpu *c)
+{
+        if (c->flushed != env.flush_epoch)
+                cpu_flush(c);
+        c->usable = true;
+}
+
+static void cpu_enter_program(struct cpu *c)
+{
+        c->program = true;
+        point();
+        cpu_look(c);
+}
+
+static void cpu_leave_program(struct cpu *c) { c->usable = c->program = false; }
+
+/* One locked step: A, and D for a write, in a present entry that allows it. */
+static bool walk(unsigned v, bool write, struct tlb *t)
+{
+        pte_t p = env.pte[v];
+
+        if (pte_kind(p) != PTE_PRESENT || !pte_allows(p, write, false))
+                return false;
+        env.pte[v] = p |= PTE_A | (write ? PTE_D : 0);
+        *t = (struct tlb){ true, p & PTE_W, p & PTE_D, (frame_t)(pte_num(p) - ENV_PFN0), 0 };
+        t->obj = env.content[t->frame][0];
+        if (t->obj != m.vma[v].obj && t->obj != m.alt[v])
+                sched_fail("page %u maps frame %u with object %lu instead of %lu", v, t->frame, (unsigned long)t->obj,
+                           (unsigned long)m.vma[v].obj);
+        return true;
+}
+
+/* A load or store of the program.  False: it faults. */
+static bool cpu_access(struct cpu *c, unsigned v, bool write)
+{
+        struct tlb t = c->tlb[v];
+
+        if (!t.valid || (write && !(t.w && t.d))) {
+                c->tlb[v].valid = false;
+                if (!walk(v, write, &t))
+                        return false;
+                if (!chance(4))
+                        c->tlb[v] = t;
+        }
+        if (chance(8))
+                point();                /* within the instruction: no kick gets in between */
+        if (!(m.gen[v] & 1) && !vma_allows(v, write))
+                sched_fail("the program reached page %u, which its VMA does not allow", v);
+        page_check("program", t.frame, t.obj);
+        if (write)
+                page_write(t.frame, t.obj);
+        m.seen[write ? SEEN_WRITE : SEEN_READ]++;
+        return true;
+}
+
+static bool model_flush_done(uint64_t epoch)
+{
+        if (epoch > env.flush_epoch)
+                return false;
+        for (unsigned i = 0; i < m.ncpus; i++)
+                if (m.cpu[i].program && m.cpu[i].flushed < epoch)
+                        return false;
+        return true;
+}
+
+/* What a CPU may do when nobody asked. */
+static void adversary(void)
+{
+        struct cpu *c = &m.cpu[rnd(3)];
+        unsigned v = rnd(env.npages);
+        struct tlb t;
+
+        switch (rnd(m.stray ? 6 : 4)) {
+        case 0:
+        case 1:
+                if (walk(v, chance(3), &t))
+                        c->tlb[v] = t;
+                break;
+        case 2:
+                c->tlb[v].valid = false;
+                break;
+        case 4:
+                stray_walk_ends(c);
+                break;
+        case 5:
+                if (!c->stray.pte && pte_kind(env.pte[v]) == PTE_PRESENT) {
+                        c->stray.pte = &env.pte[v];
+                        c->stray.bits = PTE_A | (env.pte[v] & PTE_W && chance(2) ? PTE_D : 0);
+                }
+        }
+}
+
+/* --- environment hooks --- */
+
+static int model_io(bool write, uint64_t slot)
+{
+        (void)slot;
+        for (uint32_t k = chance(4) ? rnd(60) : chance(16) ? rnd(4000) : 0; k > 0; k--)
+                point();                /* so transfers overtake each other */
+        if (!m.io_errors || !chance(m.io_errors))
+                return 0;
+        m.seen[SEEN_WRITE_ERROR] += write;
+        return -EIO;
+}
+
+static struct { pte_slot_t *pte; uint64_t since; } sleeper[CPUS_MAX];
+
+/* Sleeps until it is woken: the bound of the real thing must not be what gets a vCPU going again. */
+static void model_wait(pte_slot_t *pte, pte_t seen)
+{
+        unsigned i = 0;
+        if (*pte != seen)
+                return;
+        while (sleeper[i].pte)
+                i++;
+        sleeper[i].pte = pte;
+        sleeper[i].since = 0;
+        m.seen[SEEN_SLEEP]++;
+        while (sleeper[i].pte) {
+                if (pte_kind(*pte) == PTE_BUSY)
+                        sleeper[i].since = sched_steps;
+                else if (sched_steps - sleeper[i].since > LOST_WAKE)
+                        sched_fail("nobody woke the sleeper on page %ld", (long)(pte - env.pte));
+                point();
+        }
+}
+
+static void model_wake(pte_slot_t *pte)
+{
+        for (unsigned i = 0; i < CPUS_MAX; i++)
+                if (sleeper[i].pte == pte)
+                        sleeper[i].pte = NULL;
+}
+
+static void model_bug(const char *what, uint64_t a, uint64_t b)
+{
+        sched_fail("env_bug: %s: %#lx %#lx", what, (unsigned long)a, (unsigned long)b);
+        abort();
+}
+
+/* --- invariants that hold at every step --- */
+
+static void check_entries(void)
+{
+        uint32_t frames = 0, slots = 0;
+
+        for (unsigned v = 0; v < env.npages; v++) {
+                pte_t p = env.pte[v];
+                uint64_t n = pte_num(p);
+                if (pte_has_frame(p)) {
+                        if (frames & 1u << (n - ENV_PFN0))
+                                sched_fail("frame %lu is on two entries", (unsigned long)(n - ENV_PFN0));
+                        frames |= 1u << (n - ENV_PFN0);
+                        if (!(env.frames[n - ENV_PFN0].word & FRAME_RESIDENT))
+                                sched_fail("entry %u names a free frame", v);
+                } else if (pte_kind(p) == PTE_REMOTE) {
+                        if (slots & 1u << n || !env.slot_used[n])
+                                sched_fail("slot %lu is on two entries, or free", (unsigned long)n);
+                        slots |= 1u << n;
+                }
+        }
+        for (uint32_t f = 0; f < env.nframes; f++) {
+                uint64_t w = env.frames[f].word, s = env.frames[f].slot;
+                m.seen[SEEN_ORPHAN] += (w & FRAME_ORPHAN) != 0;
+                if (!(w & FRAME_RESIDENT) || (w & FRAME_CLAIMED) || s == SLOT_NONE)
+                        continue;
+                if (slots & 1u << s || !env.slot_used[s])
+                        sched_fail("the slot %lu of frame %u has another owner, or is free", (unsigned long)s, f);
+                slots |= 1u << s;
+        }
+        if (m.locked >= 0 && !(m.gen[m.locked] & 1) && !pte_has_frame(env.pte[m.locked]))
+                sched_fail("locked page %d was evicted", m.locked);
+}
+
+/* What a TLB holds and may still use is in memory. */
+static void check_tlbs(void)
+{
+        for (struct cpu *c = m.cpu; c < m.cpu + m.ncpus; c++) {
+                if (!c->usable && c->flushed != env.flush_epoch)
+                        continue;       /* it flushes before it uses it */
+                for (unsigned v = 0; v < env.npages; v++) {
+                        const struct tlb *t = &c->tlb[v];
+                        if (t->valid && (!(env.frames[t->frame].word & FRAME_RESIDENT) || env.content[t->frame][0] != t->obj))
+                                sched_fail("a TLB holds page %u in frame %u, which has gone", v, t->frame);
+                }
+        }
+}
+
+static void model_tick(void)
+{
+        if (chance(m.busy))
+                adversary();
+        if (chance(16)) {
+                check_entries();
+                check_tlbs();
+        }
+        if (sched_steps >= m.until)
+                m.stop = true;
+}
+
+static void model_reset(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch)
+{
+        uint64_t seen[SEEN_COUNT];
+        memcpy(seen, m.seen, sizeof seen);
+        memset(&m, 0, sizeof m);
+        memcpy(m.seen, seen, sizeof seen);
+        memset(sleeper, 0, sizeof sleeper);
+        m.locked = -1;
+        env_setup(nframes, nslots, npages, first_epoch);
+        for (unsigned i = 0; i < CPUS_MAX; i++)
+                m.cpu[i].flushed = first_epoch;
+        env.step = point;
+        env.io = model_io;
+        env.flush_done = model_flush_done;
+        env.wait = model_wait;
+        env.wake = model_wake;
+        env.bug = model_bug;
+}
+
+#endif

@@ -1,0 +1,496 @@
+/*
+ * The registry of mapped files and the arena of shared mappings, against the host kernel's own mmap: the same errors, the same
+ * bytes, the same end of file; and the arena's allocator against a model, at random.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "arena.h"
+#include "check.h"
+#include "files.h"
+#include "vm.h"
+#include "vmrun.h"
+
+#define NFRAMES 64
+#define FRAMES_OFF 0x8000000ull
+#define PHYS_BITS 36                    /* an arena of 8 GiB */
+
+int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
+uint64_t vm_take_gpa(struct vm *vm, uint64_t size) { (void)vm; (void)size; return 0; }
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len) { (void)t; (void)len; return (void *)va; }
+
+/* The slots KVM would have: adjacent, never the same place twice. */
+static uint64_t slots_end, slots_limit = UINT64_MAX;
+static unsigned nslots;
+int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
+{
+        (void)vm;
+        if (size > slots_limit)
+                return -EINVAL;
+        assert_int_equal((uint64_t)host - ARENA, slots_end);
+        assert_int_equal(gpa, arena_gpa_base() + slots_end);
+        assert_int_equal(size % PAGE_SIZE, 0);
+        slots_end += size;
+        assert_true(gpa + size <= 1ull << PHYS_BITS);
+        nslots++;
+        return 0;
+}
+
+static struct thread thread;
+static char *frame(uint32_t n) { return (char *)WINDOW + FRAMES_OFF + n * 4096ull; }
+
+/* An unlinked file with this content, a hole in place of every page of dots. */
+static int make_file(size_t bytes)
+{
+        char name[] = "/tmp/test_files.XXXXXX";
+        int fd = mkstemp(name);
+        assert_true(fd >= 0);
+        unlink(name);
+        for (size_t at = 0; at < bytes; at += 4096) {
+                char page[4096];
+                size_t n = bytes - at < 4096 ? bytes - at : 4096;
+                memset(page, 'a' + (int)(at / 4096 % 26), n);
+                if (at / 4096 % 4 != 2)
+                        assert_int_equal(pwrite(fd, page, n, (off_t)at), n);
+        }
+        assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+        return fd;
+}
+
+static int reopen(int fd, int flags)
+{
+        char name[32];
+        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+        int n = open(name, flags | O_CLOEXEC);
+        assert_true(n >= 0);
+        return n;
+}
+
+static int64_t read_frames(uint32_t id, uint64_t off, uint32_t first, uint32_t n, int step)
+{
+        uint32_t list[NFRAMES];
+        for (uint32_t i = 0; i < n; i++)
+                list[i] = first + i * (uint32_t)step;
+        memset(frame(0), 0xee, NFRAMES * 4096);
+        return files_read(id, off, list, n);
+}
+
+/* Reads through the registry and compares with a mapping of the host, page by page. */
+static void compare(int fd, uint32_t id, uint64_t size, uint64_t off, uint32_t n, int step)
+{
+        uint64_t pages = (size + 4095) / 4096, first = off / 4096;
+        int64_t expect = first >= pages ? 0 : pages - first < n ? (int64_t)(pages - first) : n;
+        assert_int_equal(read_frames(id, off, 1, n, step), expect);
+        if (expect) {
+                char *p = mmap(NULL, (size_t)expect * 4096, PROT_READ, MAP_PRIVATE, fd, (off_t)off);
+                assert_ptr_not_equal(p, MAP_FAILED);
+                for (int64_t i = 0; i < expect; i++)
+                        assert_memory_equal(p + i * 4096, frame(1 + (uint32_t)(i * step)), 4096);
+                munmap(p, (size_t)expect * 4096);
+        }
+        for (uint32_t i = 0; i < NFRAMES; i++) {        /* nothing else was touched */
+                int64_t k = i < 1 || (i - 1) % (uint32_t)step ? -1 : (int64_t)(i - 1) / step;
+                if (k < 0 || k >= expect)
+                        assert_int_equal((unsigned char)frame(i)[0] + (unsigned char)frame(i)[4095], 2 * 0xee);
+        }
+}
+
+static void reading(void **state)
+{
+        static const size_t sizes[] = { 0, 1, 4095, 4096, 4097, 8192, 12288, 16384 + 17, 40 * 4096 - 1 };
+        (void)state;
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+                int fd = make_file(sizes[i]), refused;
+                uint32_t id;
+                assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused), 0);
+                assert_int_equal(refused, 0);
+                for (uint64_t off = 0; off <= sizes[i] + 8192; off += 4096) {
+                        compare(fd, id, sizes[i], off, 1, 1);
+                        compare(fd, id, sizes[i], off, 16, 1);
+                        compare(fd, id, sizes[i], off, 16, 3);
+                }
+                assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
+                /* The mapping outlives the program's descriptor, and sees the file grow and shrink. */
+                int again = reopen(fd, O_RDWR);
+                close(fd);
+                assert_int_equal(ftruncate(again, 100), 0);
+                compare(again, id, 100, 0, 4, 1);
+                assert_int_equal(pwrite(again, "x", 1, 9000), 1);
+                compare(again, id, 9001, 0, 4, 2);
+                close(again);
+                assert_int_equal(files_live(), 1);
+                assert_int_equal(files_ref(id, -1), 0);
+                assert_int_equal(files_live(), 0);
+                assert_int_equal(files_read(id, 0, &(uint32_t){ 1 }, 1), -EBADF);
+        }
+        assert_int_equal(privfd_next(0), -1);
+}
+
+static void bad_requests(void **state)
+{
+        (void)state;
+        int fd = make_file(8192), refused;
+        uint32_t id, list[2000] = { 0 };
+        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 8192, &id, &refused), 0);
+        assert_int_equal(files_read(id, 0, list, 0), -EINVAL);
+        assert_int_equal(files_read(id, 0, list, 1025), -EINVAL);
+        assert_int_equal(files_read(id, 1, list, 1), -EINVAL);
+        assert_int_equal(files_read(id, (uint64_t)INT64_MAX & ~4095ull, list, 1), -EINVAL);
+        list[0] = NFRAMES;
+        assert_int_equal(files_read(id, 0, list, 1), -EINVAL);
+        list[0] = 0;
+        assert_int_equal(files_read(id + 1, 0, list, 1), -EBADF);
+        assert_int_equal(files_read(FILE_NONE, 0, list, 1), -EBADF);
+        assert_int_equal(files_read(123456, 0, list, 1), -EBADF);
+        assert_int_equal(files_ref(id + 1, 1), -EBADF);
+        assert_int_equal(files_ref(id, 1), 0);
+        assert_int_equal(files_ref(id, -1), 0);
+        assert_int_equal(files_ref(id, -1), 0);
+        assert_int_equal(files_ref(id, -1), -EBADF);
+
+        /* Through the exits, as kern asks. */
+        struct exit_req *rq = &thread.v->exit;
+        rq->a[0] = (uint64_t)fd, rq->a[1] = PROT_READ, rq->a[2] = MAP_PRIVATE, rq->a[3] = 0, rq->a[4] = 8192;
+        assert_int_equal(files_exit_map(&thread, rq), 0);
+        id = (uint32_t)rq->out[0];
+        assert_int_equal(rq->out[0] >> 32, 0);
+        ((uint32_t *)vcpu_xfer(thread.v))[0] = 5;
+        rq->a[0] = id, rq->a[1] = 4096, rq->a[2] = 1;
+        assert_int_equal(files_exit_read(&thread, rq), 1);
+        assert_int_equal(frame(5)[0], 'b');
+        rq->a[2] = 1ull << 40;
+        assert_int_equal(files_exit_read(&thread, rq), -EINVAL);
+        rq->a[0] = id | 1ull << 32, rq->a[1] = (uint64_t)-1;
+        assert_int_equal(files_exit_ref(&thread, rq), -EBADF);
+        rq->a[0] = id;
+        assert_int_equal(files_exit_ref(&thread, rq), 0);
+        assert_int_equal(files_live(), 0);
+        close(fd);
+}
+
+/* One id for all mappings of a file that were opened alike. */
+static void identity(void **state)
+{
+        (void)state;
+        int fd = make_file(8192), ro = reopen(fd, O_RDONLY), ro2 = reopen(fd, O_RDONLY), other = make_file(8192), refused;
+        uint32_t a, b, c, d, e;
+        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 4096, &a, &refused), 0);
+        assert_int_equal(files_map_private(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, 4096, 40960, &b, &refused), 0);
+        assert_int_equal(files_map_private(ro, PROT_READ, MAP_PRIVATE, 0, 4096, &c, &refused), 0);
+        assert_int_equal(files_map_private(ro2, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0, 4096, &d, &refused), 0);
+        assert_int_equal(files_map_private(other, PROT_READ, MAP_PRIVATE, 0, 4096, &e, &refused), 0);
+        assert_int_equal(a, b);
+        assert_int_not_equal(a, c);
+        assert_int_equal(c, d);
+        assert_int_not_equal(a, e);
+        assert_int_equal(files_live(), 3);
+
+        char path[4096], expect[4096], name[32];
+        struct stat st;
+        dev_t dev;
+        ino_t ino;
+        fstat(fd, &st);
+        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+        expect[readlink(name, expect, sizeof(expect) - 1)] = 0;
+        assert_int_equal(file_describe(a, path, sizeof(path), &dev, &ino), 0);
+        assert_string_equal(path, expect);
+        assert_true(dev == st.st_dev && ino == st.st_ino);
+        assert_int_equal(file_describe(a, path, 5, &dev, &ino), 0);
+        assert_int_equal(strlen(path), 4);
+        assert_int_equal(file_describe(4711, path, sizeof(path), &dev, &ino), -EBADF);
+
+        uint32_t ids[] = { a, b, c, d, e };
+        for (int i = 0; i < 5; i++)
+                assert_int_equal(files_ref(ids[i], -1), 0);
+        assert_int_equal(files_live(), 0);
+        assert_int_equal(privfd_next(0), -1);
+        close(fd), close(ro), close(ro2), close(other);
+}
+
+/* What mmap of the host says, so does the registry; where it agrees, nothing stays behind. */
+static void errors(void **state)
+{
+        (void)state;
+        int file = make_file(8192), p[2];
+        assert_int_equal(pipe(p), 0);
+        int sealed = memfd_create("sealed", MFD_ALLOW_SEALING);
+        assert_int_equal(ftruncate(sealed, 8192) | fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE), 0);
+        const int fds[] = { file, reopen(file, O_RDONLY), reopen(file, O_WRONLY), open("/tmp", O_RDONLY | O_DIRECTORY), p[0], p[1],
+                            open("/tmp", O_PATH), reopen(file, O_PATH), -1, 12345, sealed, open("/dev/zero", O_RDWR),
+                            open("/dev/null", O_RDWR), open("/proc/self/status", O_RDONLY) };
+        const int prots[] = { PROT_NONE, PROT_READ, PROT_WRITE, PROT_READ | PROT_WRITE, PROT_EXEC | PROT_READ };
+        const uint64_t offs[] = { 0, 4096, 100, 1ull << 62, (uint64_t)INT64_MAX - 4095, 1ull << 63, (uint64_t)-4096 };
+
+        for (size_t f = 0; f < sizeof(fds) / sizeof(fds[0]); f++)
+                for (size_t i = 0; i < 5; i++)
+                        for (size_t o = 0; o < 7; o++)
+                                for (int shared = 0; shared < 2; shared++) {
+                                        int flags = shared ? MAP_SHARED : MAP_PRIVATE, refused = 0, err, expect = 0;
+                                        uint32_t id;
+                                        uint64_t gpa;
+                                        void *m = mmap(NULL, 4096, prots[i], flags, fds[f], (off_t)offs[o]);
+                                        if (m == MAP_FAILED)
+                                                expect = -errno;
+                                        else
+                                                munmap(m, 4096);
+                                        if (shared)
+                                                err = files_map_shared(NULL, fds[f], prots[i], flags, offs[o], 4096, &id, &gpa, &refused);
+                                        else
+                                                err = files_map_private(fds[f], prots[i], flags, offs[o], 4096, &id, &refused);
+                                        /* kern refuses an odd or overflowing offset before it asks. */
+                                        bool close_enough = err && (offs[o] % 4096 || offs[o] > INT64_MAX - 4096);
+                                        if (err != expect && !close_enough)
+                                                fail_msg("fd %zu prot %d off %#llx %s: %d, host %d", f, prots[i], (unsigned long long)offs[o],
+                                                         shared ? "shared" : "private", err, expect);
+                                        if (!err && shared)
+                                                assert_int_equal(arena_unmap(gpa, 4096), 0);
+                                        if (!err && !shared)
+                                                assert_int_equal(files_ref(id, -1), 0);
+                                        assert_int_equal(files_live(), 0);
+                                }
+        for (size_t f = 0; f < sizeof(fds) / sizeof(fds[0]); f++)
+                if (fds[f] >= 0)
+                        close(fds[f]);
+        close(p[0]), close(p[1]);
+        assert_int_equal(privfd_next(0), -1);
+        uint64_t used, backed;
+        arena_usage(&used, &backed);
+        assert_int_equal(used, 0);
+}
+
+static void dev_zero(void **state)
+{
+        (void)state;
+        int fd = open("/dev/zero", O_RDWR), refused;
+        uint32_t id;
+        uint64_t gpa;
+        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused), 0);
+        assert_int_equal(read_frames(id, 1 << 20, 0, 8, 1), 8);
+        for (int i = 0; i < 8 * 4096; i++)
+                assert_int_equal(frame(0)[i], 0);
+        assert_int_equal(files_ref(id, -1), 0);
+        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 0, 8192, &id, &gpa, &refused), 0);
+        assert_true(files_pages_left(id, 0) >= 2);
+        *(char *)arena_host(gpa + 4096) = 1;
+        assert_int_equal(arena_unmap(gpa, 8192), 0);
+        close(fd);
+}
+
+static void shared_files(void **state)
+{
+        (void)state;
+        int fd = make_file(3 * 4096 + 1), ro = reopen(fd, O_RDONLY), refused;
+        uint32_t id, id2;
+        uint64_t gpa, gpa2;
+        char c;
+
+        /* Read-only for the program today, writable tomorrow: the file allows it. */
+        assert_int_equal(files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4 * 4096, &id, &gpa, &refused), 0);
+        assert_int_equal(refused & PROT_WRITE, 0);
+        *(char *)arena_host(gpa + 4096) = 'Z';
+        assert_int_equal(pread(fd, &c, 1, 4096), 1);
+        assert_int_equal(c, 'Z');
+        assert_int_equal(arena_copy(gpa + 4097, "hello", 5), 0);
+        assert_memory_equal(arena_host(gpa + 4097), "hello", 5);
+
+        assert_int_equal(files_map_shared(NULL, ro, PROT_READ, MAP_SHARED, 4096, 4096, &id2, &gpa2, &refused), 0);
+        assert_int_equal(refused & PROT_WRITE, PROT_WRITE);
+        assert_int_not_equal(id, id2);
+        assert_memory_equal(arena_host(gpa2), "Zhello", 6);
+        assert_int_equal(arena_copy(gpa2, "x", 1), -EFAULT);
+
+        /* Where the object ends, now and after a truncation. */
+        assert_int_equal(files_pages_left(id, 0), 4);
+        assert_int_equal(files_pages_left(id, 3 * 4096), 1);
+        assert_int_equal(files_pages_left(id, 4 * 4096), 0);
+        assert_int_equal(ftruncate(fd, 4096), 0);
+        assert_int_equal(files_pages_left(id, 0), 1);
+        assert_int_equal(files_pages_left(id, 4096), 0);
+        assert_int_equal(arena_copy(gpa + 8192, "x", 1), -EFAULT);      /* a store would be SIGBUS */
+        assert_int_equal(files_next_shared(FILE_NONE), id < id2 ? id : id2);
+        assert_int_equal(files_next_shared(id < id2 ? id : id2), id < id2 ? id2 : id);
+        assert_int_equal(files_next_shared(id < id2 ? id2 : id), FILE_NONE);
+
+        struct exit_req rq = { .a = { gpa, 4096, MS_SYNC } };
+        assert_int_equal(arena_exit_msync(&thread, &rq), 0);
+        rq.a[2] = 64;
+        assert_int_equal(arena_exit_msync(&thread, &rq), -EINVAL);
+        rq.a[0] = gpa + (1ull << 33);
+        assert_int_equal(arena_exit_msync(&thread, &rq), -EINVAL);
+
+        /* The id lives as long as a page of it is mapped. */
+        assert_int_equal(files_ref(id, -1), -EBADF);
+        assert_int_equal(arena_unmap(gpa + 4096, 4096), 0);
+        assert_int_equal(files_pages_left(id, 0), 1);
+        assert_int_equal(arena_unmap(gpa + 4096, 4096), -EINVAL);
+        assert_int_equal(arena_unmap(gpa, 4 * 4096), -EINVAL);
+        assert_int_equal(arena_unmap(gpa, 4096), 0);
+        assert_int_equal(arena_unmap(gpa + 8192, 8192), 0);
+        assert_int_equal(files_pages_left(id, 0), -EBADF);
+        assert_int_equal(arena_unmap(gpa2, 4096), 0);
+        assert_int_equal(files_live(), 0);
+        close(fd), close(ro);
+}
+
+/* Closing a handle of a shared mapping must not cost the program its POSIX locks, as closing an ordinary descriptor would. */
+static void locks_survive(void **state)
+{
+        (void)state;
+        int fd = make_file(4096), refused;
+        uint32_t id;
+        uint64_t gpa;
+        struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10 };
+        assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+        assert_int_equal(files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4096, &id, &gpa, &refused), 0);
+        assert_int_equal(arena_unmap(gpa, 4096), 0);
+        int ofd = reopen(fd, O_RDWR);           /* locks of open file descriptions see the process' own as foreign */
+        struct flock probe = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10 };
+        assert_int_equal(fcntl(ofd, F_OFD_GETLK, &probe), 0);
+        assert_int_equal(probe.l_type, F_WRLCK);
+        close(ofd), close(fd);
+}
+
+static void anonymous(void **state)
+{
+        (void)state;
+        struct exit_req rq = { .a = { 5000 } };
+        char path[64];
+        dev_t dev;
+        ino_t ino;
+        assert_int_equal(files_exit_anon_shared(&thread, &rq), 0);
+        uint32_t id = (uint32_t)rq.out[0];
+        assert_int_equal(rq.out[0] >> 32, 0);
+        assert_int_equal(files_pages_left(id, 0), 2);
+        assert_int_equal(files_pages_left(id, 8192), 0);
+        assert_int_equal(file_describe(id, path, sizeof(path), &dev, &ino), 0);
+        assert_string_equal(path, "/dev/zero (deleted)");
+        strcpy(arena_host(rq.out[1] + 4096), "there");
+        struct exit_req un = { .a = { rq.out[1], 8192 } };
+        assert_int_equal(arena_exit_unmap(&thread, &un), 0);
+        assert_int_equal(files_live(), 0);
+        rq.a[0] = 0;
+        assert_int_equal(files_exit_anon_shared(&thread, &rq), -EINVAL);
+        rq.a[0] = 9ull << 30;                   /* more than the arena */
+        assert_int_equal(files_exit_anon_shared(&thread, &rq), -ENOMEM);
+        rq.a[0] = UINT64_MAX;
+        assert_int_equal(files_exit_anon_shared(&thread, &rq), -ENOMEM);
+        assert_int_equal(files_live(), 0);
+}
+
+/* --- the allocator at random --- */
+
+#define MODEL_PAGES (8ull << 30 >> PAGE_SHIFT)
+#define STEPS 20000
+static uint32_t model[MODEL_PAGES];             /* owner of each page */
+
+static uint64_t seed;
+static uint32_t rnd(uint32_t n)
+{
+        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+        return (uint32_t)((seed >> 11) % n);
+}
+
+static void allocator(void **state)
+{
+        static struct { uint64_t at, n; uint32_t id; } live[256];
+        uint64_t used_pages = 0, used, backed;
+        unsigned count = 0;
+        (void)state;
+        seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : (uint64_t)time(NULL) << 16 | 1;
+        print_message("# seed %llu\n", (unsigned long long)seed);
+
+        for (unsigned step = 0; step < STEPS; step++) {
+                if (count < 256 && rnd(2)) {
+                        uint64_t n = rnd(20) ? 1 + rnd(64) : 1 + rnd(MODEL_PAGES / 4), free_run = 0, longest = 0;
+                        struct exit_req rq = { .a = { n * PAGE_SIZE } };
+                        int64_t err = files_exit_anon_shared(&thread, &rq);
+                        if (err) {                      /* only when it really does not fit */
+                                assert_int_equal(err, -ENOMEM);
+                                for (uint64_t i = 0; i < MODEL_PAGES; i++) {
+                                        free_run = model[i] ? 0 : free_run + 1;
+                                        longest = free_run > longest ? free_run : longest;
+                                }
+                                assert_true(longest < n);
+                                continue;
+                        }
+                        uint64_t at = (rq.out[1] - arena_gpa_base()) / PAGE_SIZE;
+                        assert_true(at + n <= MODEL_PAGES && (at + n) * PAGE_SIZE <= slots_end);
+                        for (uint64_t i = at; i < at + n; i++) {
+                                assert_int_equal(model[i], 0);
+                                model[i] = (uint32_t)rq.out[0];
+                        }
+                        *(volatile uint32_t *)arena_host(rq.out[1] + (n - 1) * PAGE_SIZE) = 1;
+                        live[count].at = at, live[count].n = n, live[count++].id = (uint32_t)rq.out[0];
+                        used_pages += n;
+                } else if (count) {
+                        /* A piece at either end, or all, or, wrongly, one page more. */
+                        unsigned k = rnd(count);
+                        uint64_t n = rnd(3) ? live[k].n : 1 + rnd((uint32_t)live[k].n), at = live[k].at;
+                        if (rnd(2)) {
+                                at += live[k].n - n;
+                                live[k].n -= n;
+                        } else {
+                                live[k].at += n;
+                                live[k].n -= n;
+                        }
+                        if (at + n < MODEL_PAGES && !model[at + n])
+                                assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, (n + 1) * PAGE_SIZE), -EINVAL);
+                        assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, n * PAGE_SIZE), 0);
+                        for (uint64_t i = at; i < at + n; i++)
+                                model[i] = 0;
+                        used_pages -= n;
+                        assert_int_equal(files_pages_left(live[k].id, 0) == -EBADF, live[k].n == 0);
+                        if (!live[k].n)
+                                live[k] = live[--count];
+                }
+                arena_usage(&used, &backed);
+                assert_int_equal(used, used_pages * PAGE_SIZE);
+                assert_int_equal(files_live(), count);
+        }
+        while (count--)
+                assert_int_equal(arena_unmap(arena_gpa_base() + live[count].at * PAGE_SIZE, live[count].n * PAGE_SIZE), 0);
+        arena_usage(&used, &backed);
+        assert_int_equal(used, 0);
+        assert_int_equal(files_live(), 0);
+        assert_true(backed <= 8ull << 30 && nslots <= 10);
+
+        /* One range over several owners: what munmap of neighbours may ask for. */
+        struct exit_req a = { .a = { 4096 } }, b = a;
+        assert_int_equal(files_exit_anon_shared(&thread, &a) | files_exit_anon_shared(&thread, &b), 0);
+        assert_int_equal(b.out[1], a.out[1] + 4096);
+        assert_int_equal(arena_unmap(a.out[1], 8192), 0);
+        assert_int_equal(files_live(), 0);
+}
+
+int main(void)
+{
+        void *ram = mmap((void *)WINDOW, FRAMES_OFF + NFRAMES * 4096, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (ram != (void *)WINDOW) {
+                perror("the window is taken");
+                return 99;
+        }
+        CONTROL->nframes = NFRAMES;
+        CONTROL->frames_off = FRAMES_OFF;
+        CONTROL->phys_bits = PHYS_BITS;
+        thread.v = vcpu_block(0);
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(reading), cmocka_unit_test(bad_requests), cmocka_unit_test(identity), cmocka_unit_test(errors),
+                cmocka_unit_test(dev_zero), cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive), cmocka_unit_test(anonymous),
+                cmocka_unit_test(allocator),
+        };
+        return cmocka_run_group_tests_name("files", tests, NULL, NULL);
+}

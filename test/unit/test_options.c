@@ -1,0 +1,331 @@
+/*
+ * The command line and the node URLs: sizes, what is accepted, and that every mistake ends with status 125 and one sentence that
+ * names the value.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "check.h"
+#include "far/far.h"
+#include "vmrun.h"
+
+/* --- what the runtime's files need from elsewhere --- */
+
+int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
+static uint64_t next_gpa = 1ull << 32;
+static int slots_left = 1000;
+static uint64_t slot_host[64], slot_size[64];
+static unsigned nslots;
+uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
+{
+        (void)vm;
+        next_gpa += size;
+        return next_gpa - size;
+}
+int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
+{
+        (void)vm, (void)gpa;
+        if (slots_left-- <= 0)
+                return -EINVAL;
+        slot_host[nslots % 64] = (uint64_t)host;
+        slot_size[nslots++ % 64] = size;
+        return 0;
+}
+
+/* --- running the parser in a child --- */
+
+struct run { int status; char out[4096], err[4096]; };
+
+static void drain(int fd, char *text, size_t n)
+{
+        size_t at = 0;
+        ssize_t r;
+        while (at < n - 1 && (r = read(fd, text + at, n - 1 - at)) > 0)
+                at += (size_t)r;
+        text[at] = 0;
+        close(fd);
+}
+
+/* vmrun ARG... up to the point where it would start; prints what it understood. */
+static struct run vmrun(const char *const args[])
+{
+        struct run r;
+        int out[2], err[2], argc = 1, status;
+        char *argv[32] = { (char *)"vmrun" };
+
+        for (; args[argc - 1]; argc++)
+                argv[argc] = (char *)args[argc - 1];
+        assert_int_equal(pipe(out) | pipe(err), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                dup2(out[1], 1);
+                dup2(err[1], 2);
+                optind = 0;
+                options_parse(argc, argv);
+                far_init(1ull << 40);
+                printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
+                       !opt.stats ? "no" : opt.stats_file ? opt.stats_file : "yes", opt.argv[0] ? opt.argv[0] : "-",
+                       (unsigned long long)far_total_pages());
+                for (char **a = opt.argv; *a; a++)
+                        printf(" [%s]", *a);
+                fflush(stdout);
+                _exit(0);
+        }
+        close(out[1]);
+        close(err[1]);
+        drain(out[0], r.out, sizeof(r.out));
+        drain(err[0], r.err, sizeof(r.err));
+        waitpid(pid, &status, 0);
+        r.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+        return r;
+}
+#define VMRUN(...) vmrun((const char *const[]){ __VA_ARGS__, NULL })
+
+/* Refused, in one line that begins with vmrun: and contains all the words. */
+static void refused(struct run r, const char *word, const char *cure)
+{
+        print_message("%s", r.err);
+        assert_int_equal(r.status, 125);
+        assert_string_equal(r.out, "");
+        assert_memory_equal(r.err, "vmrun: ", 7);
+        assert_ptr_equal(strchr(r.err, '\n'), r.err + strlen(r.err) - 1);
+        assert_non_null(strstr(r.err, word));
+        assert_non_null(strstr(r.err, cure));
+}
+
+static void accepted(struct run r, const char *words)
+{
+        if (r.status || !strstr(r.out, words))
+                print_message("status %d, out: %s\nerr: %s\nexpected: %s\n", r.status, r.out, r.err, words);
+        assert_int_equal(r.status, 0);
+        assert_string_equal(r.err, "");
+        assert_non_null(strstr(r.out, words));
+}
+
+static void sizes(void **state)
+{
+        static const struct { const char *text; int ret; uint64_t bytes; } cases[] = {
+                { "0", 0, 0 }, { "1", 0, 1 }, { "4096", 0, 4096 }, { "1k", 0, 1024 }, { "1K", 0, 1024 }, { "1KiB", 0, 1024 },
+                { "3MiB", 0, 3 << 20 }, { "3m", 0, 3 << 20 }, { "4G", 0, 4ull << 30 }, { "4gib", 0, 4ull << 30 }, { "2T", 0, 2ull << 40 },
+                { "007K", 0, 7 << 10 }, { "9223372036854775807", 0, INT64_MAX }, { "9223372036854775808", -ERANGE, 0 },
+                { "18446744073709551616", -ERANGE, 0 }, { "18446744073709551617K", -ERANGE, 0 }, { "8388607T", 0, 8388607ull << 40 },
+                { "8388608T", -ERANGE, 0 }, { "99999999999999999999999999G", -ERANGE, 0 },
+                { "", -EINVAL, 0 }, { "K", -EINVAL, 0 }, { "-1", -EINVAL, 0 }, { "+1", -EINVAL, 0 }, { " 1", -EINVAL, 0 }, { "1 ", -EINVAL, 0 },
+                { "1.5G", -EINVAL, 0 }, { "1KB", -EINVAL, 0 }, { "1Ki", -EINVAL, 0 }, { "1KiBs", -EINVAL, 0 }, { "1P", -EINVAL, 0 },
+                { "0x10", -EINVAL, 0 }, { "1e3", -EINVAL, 0 }, { "1B", -EINVAL, 0 }, { "99999999999999999999x", -EINVAL, 0 },
+        };
+        (void)state;
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                uint64_t bytes = 0;
+                int ret = size_parse(cases[i].text, &bytes);
+                if (ret != cases[i].ret || bytes != cases[i].bytes)
+                        fail_msg("'%s': %d, %llu", cases[i].text, ret, (unsigned long long)bytes);
+        }
+        char buf[32];
+        assert_string_equal(size_text(0, buf), "0");
+        assert_string_equal(size_text(1023, buf), "1023");
+        assert_string_equal(size_text(4096, buf), "4K");
+        assert_string_equal(size_text(3ull << 29, buf), "1.5G");
+        assert_string_equal(size_text(1ull << 50, buf), "1024T");
+}
+
+static void good_lines(void **state)
+{
+        (void)state;
+        accepted(VMRUN("--cache", "1M", "ls"), "cache=1048576 nodes=0 verbose=0 stats=no program=ls");
+        accepted(VMRUN("--cache=256K", "ls"), "cache=262144 ");
+        accepted(VMRUN("--cache", "300000", "ls"), "cache=299008 ");           /* whole pages */
+        accepted(VMRUN("--cache", "1M", "--cache", "2M", "ls"), "cache=2097152 ");
+        accepted(VMRUN("--cache=1M", "ls", "-l", "--cache", "0"), "[ls] [-l] [--cache] [0]");
+        accepted(VMRUN("--cache=1M", "--", "--odd"), "program=--odd");
+        accepted(VMRUN("--cache=1M", "ls", "--", "-v"), "verbose=0 stats=no program=ls");
+        accepted(VMRUN("--cache=1M", "--stats", "ls"), "stats=yes program=ls");
+        accepted(VMRUN("--cache=1M", "--stats=f", "ls"), "stats=f program=ls");
+        accepted(VMRUN("--cache=1M", "--node", "mem:1M", "--node=mem:2M", "ls"), "nodes=2 verbose=0 stats=no program=ls far=768");
+        accepted(VMRUN("ls"), "nodes=0 ");
+
+        struct run r = VMRUN("-v", "--cache=1M", "ls");
+        assert_int_equal(r.status, 0);
+        assert_non_null(strstr(r.out, "verbose=1"));
+        assert_non_null(strstr(r.err, "vmrun: far tier 0: mem:"));
+}
+
+static void bad_lines(void **state)
+{
+        (void)state;
+        refused(VMRUN("--cache", "0", "ls"), "--cache 0", "256K or more");
+        refused(VMRUN("--cache", "1K", "ls"), "--cache 1K", "256K or more");
+        refused(VMRUN("--cache", "262143", "ls"), "--cache 262143", "256K or more");
+        refused(VMRUN("--cache", "1000T", "ls"), "--cache 1000T: larger than this host's memory", "give less");
+        refused(VMRUN("--cache", "99999999999999999999", "ls"), "99999999999999999999: larger", "give less");
+        refused(VMRUN("--cache", "much", "ls"), "--cache much", "--cache 4G");
+        refused(VMRUN("--cache", "", "ls"), "--cache : this is no size", "--cache 4G");
+        refused(VMRUN("--cache"), "--cache: a value is missing", "--help");
+        refused(VMRUN("--stats=", "ls"), "--stats=", "--stats=FILE");
+        refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
+        refused(VMRUN("--nosuch", "ls"), "--nosuch", "--help");
+        refused(VMRUN("-x", "ls"), "-x", "--help");
+        refused(VMRUN("--check", "ls"), "ls", "leave it out");
+        refused(VMRUN("-v"), "no program", "--help");
+        refused(VMRUN("--cache", "1M", "--"), "no program", "--help");
+        refused(VMRUN("--cache=1M", ""), "no program", "--help");
+
+        const char *many[32] = { "--cache=1M" };
+        assert_int_equal(vmrun(many).status, 125);
+}
+
+static void bad_urls(void **state)
+{
+        (void)state;
+        refused(VMRUN("--cache=1M", "--node", "rdma://m1", "ls"), "--node rdma://m1: rdma", "not built into this version");
+        refused(VMRUN("--cache=1M", "--node", "nbd://m1/x", "ls"), "nbd", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "dax:/dev/dax0.0", "ls"), "dax", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "ftp://x", "ls"), "unknown scheme 'ftp'", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "memory:1G", "ls"), "unknown scheme 'memory'", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "4G", "ls"), "--node 4G", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "", "ls"), "URL", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", ":4G", "ls"), "URL", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "mem:lots", "ls"), "'lots' is no size", "mem:8G");
+        refused(VMRUN("--cache=1M", "--node", "mem:0", "ls"), "0 is too small", "at least");
+        refused(VMRUN("--cache=1M", "--node", "mem:4095", "ls"), "too small", "at least");
+        refused(VMRUN("--cache=1M", "--node", "mem:5T", "ls"), "5T is too large", "at most 4T");
+        refused(VMRUN("--cache=1M", "--node", "mem:99999999999999999999", "ls"), "too large", "at most 4T");
+        refused(VMRUN("--cache=1M", "--node", "mem:1M", "--node", "mem:x", "ls"), "mem:x", "mem:8G");
+}
+
+static void help_and_version(void **state)
+{
+        (void)state;
+        struct run r = VMRUN("--help");
+        assert_int_equal(r.status, 0);
+        assert_non_null(strstr(r.out, "--overcommit"));
+        assert_string_equal(r.err, "");
+        r = VMRUN("--version");
+        assert_int_equal(r.status, 0);
+        assert_memory_equal(r.out, "vmrun ", 6);
+}
+
+/* Slabs double from 16 MiB to 1 GiB, follow the order of the nodes, do not overlap, and end with the nodes; a sparse 1 TiB costs nothing. */
+static void leases(void **state)
+{
+        (void)state;
+        memset(&opt, 0, sizeof(opt));
+        opt.nodes[opt.nnodes++] = "mem:40M";
+        opt.nodes[opt.nnodes++] = "mem:1T";
+        far_init(8ull << 40);
+        assert_int_equal(far_total_pages(), (40ull << 20 | 1ull << 40) / PAGE_SIZE);
+
+        static const uint64_t mib[] = { 16, 24, 64, 128, 256, 512, 1024, 1024 };
+        for (size_t i = 0; i < sizeof(mib) / sizeof(mib[0]); i++) {
+                assert_int_equal(far_lease(NULL), i);
+                const struct slab *s = &CONTROL->slabs[i];
+                assert_int_equal(CONTROL->nslabs, i + 1);
+                assert_int_equal(s->kind, SLAB_MEMORY);
+                assert_int_equal(s->pages, mib[i] << 8);
+                assert_int_equal(s->node, i < 2 ? 0 : 1);
+                assert_int_equal(s->va % (2 << 20), 0);
+                assert_true(s->va == slot_host[i] && s->pages * 4096ull == slot_size[i]);
+                if (i)
+                        assert_true(s->va >= s[-1].va + s[-1].pages * 4096ull && s->gpa >= s[-1].gpa + s[-1].pages * 4096ull);
+                ((volatile char *)s->va)[0] = (char)i;                          /* mapped, shared, and apart from its neighbours */
+                ((volatile char *)s->va)[s->pages * 4096ull - 1] = (char)i;
+        }
+        for (size_t i = 0; i < sizeof(mib) / sizeof(mib[0]); i++)
+                assert_int_equal(*(char *)CONTROL->slabs[i].va, i);
+
+        /* A VM without another memory slot: the node is used up, not the VM broken. */
+        slots_left = 0;
+        assert_int_equal(far_lease(NULL), -ENOSPC);
+        slots_left = 1000;
+        assert_int_equal(far_lease(NULL), -ENOSPC);
+        assert_int_equal(far_total_pages(), far_leased_pages());
+        far_close();
+        assert_int_equal(privfd_next(0), -1);
+}
+
+/* Private fds: above what the program sees, skipped by close_range, gone when closed. */
+static void private_fds(void **state)
+{
+        (void)state;
+        pid_t pid = fork();
+        if (pid == 0) {
+                struct rlimit r = { 128, 1024 };
+                if (setrlimit(RLIMIT_NOFILE, &r) != 0)
+                        _exit(20);
+                privfd_init();
+                if (privfd_nofile_soft() != 128 || privfd_nofile_hard() != 1024)
+                        _exit(21);
+                int a = privfd_dup(1), b = privfd_move(dup(1));
+                if (a != 128 || b != 129 || !privfd_is(a) || !privfd_is(b) || privfd_is(1) || privfd_is(127) || privfd_is(-1))
+                        _exit(22);
+                if (privfd_set_nofile(1024, 1024) != 0 || privfd_set_nofile(10, 5) != -EINVAL)
+                        _exit(23);
+                /* The program may now use numbers around ours, and close all it has. */
+                if (dup2(1, 127) != 127 || dup2(1, 130) != 130 || dup2(1, 1023) != 1023 || privfd_close_range(100, ~0u, 0) != 0)
+                        _exit(24);
+                if (fcntl(127, F_GETFD) >= 0 || fcntl(130, F_GETFD) >= 0 || fcntl(1023, F_GETFD) >= 0 || fcntl(a, F_GETFD) != FD_CLOEXEC ||
+                    fcntl(b, F_GETFD) != FD_CLOEXEC)
+                        _exit(25);
+                if (privfd_next(0) != a || privfd_next(a + 1) != b || privfd_next(b + 1) != -1)
+                        _exit(26);
+                if (privfd_close_range(a, b, 0) != 0 || privfd_close_range(b, b, 0) != 0 || fcntl(a, F_GETFD) < 0 || fcntl(b, F_GETFD) < 0)
+                        _exit(27);
+                privfd_close(a);
+                if (privfd_is(a) || fcntl(a, F_GETFD) >= 0 || privfd_next(0) != b)
+                        _exit(28);
+                if (privfd_move(-1) != -EBADF)
+                        _exit(29);
+                _exit(0);
+        }
+        int status;
+        waitpid(pid, &status, 0);
+        assert_int_equal(status, 0);
+
+        /* No room above the limit: the program still sees it unchanged. */
+        pid = fork();
+        if (pid == 0) {
+                struct rlimit r = { 1024, 1024 };
+                if (setrlimit(RLIMIT_NOFILE, &r) != 0)
+                        _exit(20);
+                privfd_init();
+                int a = privfd_dup(1), last = a;
+                if (privfd_nofile_soft() != 1024 || privfd_nofile_hard() != 1024 || a != 1024 - 64)
+                        _exit(21);
+                while ((a = privfd_dup(1)) >= 0)
+                        last = a;
+                if (a != -EMFILE || last != 1023)
+                        _exit(22);
+                _exit(privfd_set_nofile(100, 1024) != 0 || privfd_nofile_soft() != 100 || privfd_set_nofile(1024, 1024) != 0);
+        }
+        waitpid(pid, &status, 0);
+        assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+        /* Only the control page of the window is needed. */
+        void *control = mmap(CONTROL, VCPUS_OFF - CONTROL_OFF, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (control != (void *)CONTROL) {
+                perror("the window is taken");
+                return 99;
+        }
+        unsetenv("VMRUN_DEBUG");
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(sizes), cmocka_unit_test(good_lines), cmocka_unit_test(bad_lines), cmocka_unit_test(bad_urls),
+                cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds), cmocka_unit_test(leases),
+        };
+        return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}

@@ -1,0 +1,431 @@
+/*
+ * Model check of the pager core: several actors, an adversarial TLB, and a plain array that knows what each page must hold.
+ *
+ * The pager's own sources are compiled here with a scheduling point around each atomic operation; every actor is a
+ * coroutine, and a seed decides who goes on at each point.  So races are explored step by step, and each run can be repeated.
+ *
+ *   vCPUs     read and write pages as the hardware does (pager_tlb.h), and fault
+ *   cleaner   moves the CLOCK hand
+ *   mm        unmap, discard, protect, move, cool and lock pages under mm_lock, as kern's range operations do
+ *   gmem      pins pages, reads and writes them through the window
+ *
+ * A page carries the number of the object it belongs to (a piece of program memory from its mapping to its unmapping; mremap moves it)
+ * and a version.  want[] has the version each object must be at.  A translation stays bound to the object it was walked for.
+ *
+ * Environment: SEED, STEPS (scheduling points in all), VERBOSE.  mutate.sh shows that planted bugs are found.
+ */
+#include "pager_hooks.h"        /* before any header of the pager: its inline functions have scheduling points, too */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <errno.h>
+#include <cmocka.h>
+#include "pager/frames.c"
+#include "pager/transition.c"
+#include "pager/clock.c"
+#include "pager_env.h"
+#include "pager_sched.h"
+#include "pager_tlb.h"
+
+/* --- what kern does around the pager --- */
+
+static struct { bool held; } mm_lock;
+
+static void mm_take(void)
+{
+        while (mm_lock.held)
+                point();
+        mm_lock.held = true;
+}
+
+static void mm_drop(void) { mm_lock.held = false; }
+
+static void flush_all(void)
+{
+        uint64_t e = env_flush_begin();
+        while (!env_flush_done(e))
+                point();
+}
+
+/* Changes a page's VMA: what a fault saw before is either installed when this returns, or will not be. */
+static void wait_faults(unsigned v)
+{
+        for (unsigned i = 0; i < m.ncpus; i++)
+                while (m.cpu[i].published == v + 1)
+                        point();
+}
+
+static void need_frame(struct cpu *c)
+{
+        for (unsigned tries = 0; tries < 4; tries++) {
+                frame_t n = rnd(env.nframes);
+                if (clock_take_clean(&env.pg, n)) {
+                        m.seen[SEEN_DIRECT]++;
+                        frame_free(&env.pg, &c->list, n);
+                        return;
+                }
+        }
+        frame_list_drain(&env.pg, &c->list);
+        point();
+}
+
+static void fill_origin(frame_t n, uint64_t obj)
+{
+        for (unsigned i = 0; i < ENV_WORDS; i++)
+                env.content[n][i] = page_word(obj, 0, i);
+}
+
+/* First touch; c has published v. */
+static int first_touch(struct cpu *c, unsigned v, bool write)
+{
+        struct vma vma = m.vma[v];              /* one moment: kern's mm_lookup() copies a VMA whole */
+        if (!vma.mapped || !pte_allows(vma.prot, write, false))
+                return -EFAULT;
+        frame_t n = frame_take(&env.pg, &c->list, c->cnt);
+        if (n == FRAME_NONE)
+                return -ENOMEM;
+        fill_origin(n, vma.obj);
+        pte_t charge = chance(2) ? PTE_CHARGED : 0;
+        env.charged += charge != 0;
+        if (page_install(&env.pg, &env.pte[v], n, vma.prot | charge, chance(4) ? 0 : PTE_A) != 0) {
+                env.charged -= charge != 0;
+                frame_free(&env.pg, &c->list, n);
+        }
+        return 0;
+}
+
+static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
+{
+        if (!pte_allows(p, write, false))
+                return -EFAULT;
+        frame_t n = frame_take(&env.pg, &c->list, c->cnt);
+        if (n == FRAME_NONE)
+                return -ENOMEM;
+        int err = page_fetch(&env.pg, &env.pte[v], p, n);
+        if (err)
+                frame_free(&env.pg, &c->list, n);
+        m.seen[err == 0 ? SEEN_FETCH : err == -EAGAIN ? SEEN_FETCH_RACE : SEEN_READ_ERROR]++;
+        return 0;
+}
+
+/* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
+static int fault(struct cpu *c, unsigned v, bool write)
+{
+        uint64_t gen = m.gen[v];
+        int err = 0;
+
+        c->published = v + 1;
+        point();
+        pte_t p = atomic_load(&env.pte[v]);
+        switch (pte_kind(p)) {
+        case PTE_NONE:
+                err = first_touch(c, v, write);
+                break;
+        case PTE_REMOTE:
+                if (chance(2))          /* a page that comes back needs no VMA */
+                        c->published = 0;
+                err = fetch(c, v, p, write);
+                break;
+        case PTE_BUSY:
+                c->published = 0;       /* whoever sleeps is not published */
+                page_wait(&env.pte[v], p);
+                m.seen[SEEN_WAIT]++;
+                break;
+        case PTE_PRESENT:
+        case PTE_HELD:
+                err = pte_kind(p) == PTE_PRESENT && pte_allows(p, write, false) ? 0 : -EFAULT;
+                break;
+        default:
+                sched_fail("entry %u in no known state: %#lx", v, (unsigned long)p);
+        }
+        c->published = 0;
+        if (err == -ENOMEM)
+                need_frame(c);
+        if (err == -EFAULT && gen == m.gen[v] && !(gen & 1) && vma_allows(v, write))
+                sched_fail("page %u: an access was denied that its VMA allows (entry %#lx)", v, (unsigned long)p);
+        return err == -ENOMEM ? 0 : err;
+}
+
+/* --- actors --- */
+
+static void vcpu_actor(void *arg)
+{
+        struct cpu *c = arg;
+
+        while (!m.stop) {
+                unsigned v = rnd(env.npages), burst = rnd(4);
+                if (chance(3))                  /* a working set, so that some pages stay and some go */
+                        v %= 3;
+                bool write = chance(3);
+                cpu_enter_program(c);
+                for (unsigned tries = 0; tries < 12 && !m.stop; tries++) {
+                        point();
+                        if (chance(2))
+                                cpu_look(c);
+                        if (cpu_access(c, v, write)) {
+                                if (burst-- == 0)
+                                        break;
+                                continue;
+                        }
+                        cpu_leave_program(c);
+                        int err = fault(c, v, write);
+                        cpu_enter_program(c);
+                        if (err)
+                                break;
+                }
+                bool inside = chance(2);        /* idle in the program, or in a system call */
+                if (!inside)
+                        cpu_leave_program(c);
+                for (unsigned k = rnd(m.cpu_pause); k > 0; k--) {
+                        point();
+                        if (inside)
+                                cpu_look(c);
+                }
+                cpu_leave_program(c);
+        }
+}
+
+static void cleaner_actor(void *arg)
+{
+        struct cpu *c = arg;
+
+        while (!m.stop) {
+                struct clock_result r = clock_pass(&env.pg, 1 + rnd(env.nframes), c->cnt);
+                m.seen[SEEN_CLEARED] += r.cleared;
+                m.seen[SEEN_UNFLUSHED] += r.unflushed;
+                if (r.unflushed && chance(4))
+                        env_flush_begin();
+                point();
+        }
+}
+
+static void gmem_actor(void *arg)
+{
+        struct cpu *c = arg;
+
+        while (!m.stop) {
+                unsigned v = rnd(env.npages);
+                bool write = chance(2);
+                uint64_t gen = m.gen[v];
+                frame_t n = frame_pin(env.frames, ENV_PFN0, &env.pte[v], write);
+                if (n == FRAME_NONE) {
+                        fault(c, v, write);
+                        continue;
+                }
+                m.seen[SEEN_PIN]++;
+                uint64_t obj = env.content[n][0];
+                if (gen == m.gen[v] && !(gen & 1) && (obj != m.vma[v].obj || !vma_allows(v, write)))
+                        sched_fail("page %u pinned, but frame %u holds object %lu or access is not allowed", v, n, (unsigned long)obj);
+                for (unsigned k = rnd(4); k > 0; k--) {
+                        page_check("pinned", n, obj);
+                        if (write)
+                                page_write(n, obj);
+                        point();
+                }
+                page_check("pinned", n, obj);
+                frame_unpin(&env.frames[n], write);
+        }
+}
+
+/* --- mm: each operation on one page; the caller holds mm_lock --- */
+
+static void mm_begin(unsigned v) { m.gen[v]++; }
+static void mm_end(unsigned v) { m.gen[v]++; }
+
+/* munmap, or MADV_DONTNEED if stay. */
+static void mm_drop_pages(struct cpu *c, unsigned v, unsigned n, bool stay)
+{
+        frame_t frame[4];
+        unsigned nframes = 0;
+        bool flush = false;
+        pte_t old;
+
+        for (unsigned i = v; i < v + n; i++) {
+                mm_begin(i);
+                unlock_page(i);
+                m.vma[i].mapped = false;        /* hidden, as kern hides a VMA, until its pages are off their entries */
+                m.alt[i] = m.vma[i].obj;
+                m.vma[i].obj = new_object();
+                wait_faults(i);
+        }
+        for (unsigned i = v; i < v + n; i++) {
+                frame_t f = page_detach(&env.pg, &env.pte[i], &old);
+                env.charged -= (old & PTE_CHARGED) != 0;
+                flush |= old & PTE_P;
+                if (f != FRAME_NONE)
+                        frame[nframes++] = f;
+                m.vma[i].mapped = stay;
+        }
+        if (flush)
+                flush_all();
+        while (nframes > 0)
+                frame_discard(&env.pg, &c->list, frame[--nframes]);
+        for (unsigned i = v; i < v + n; i++) {
+                m.alt[i] = 0;
+                mm_end(i);
+        }
+        m.seen[SEEN_UNMAP]++;
+}
+
+static void mm_protect(unsigned v, unsigned n, pte_t prot)
+{
+        bool flush = false;
+
+        for (unsigned i = v; i < v + n; i++) {
+                mm_begin(i);
+                m.vma[i].prot = prot;
+                wait_faults(i);
+        }
+        for (unsigned i = v; i < v + n; i++)
+                flush |= page_protect(&env.pg, &env.pte[i], prot);
+        if (flush)
+                flush_all();
+        for (unsigned i = v; i < v + n; i++)
+                mm_end(i);
+        m.seen[SEEN_PROTECT]++;
+}
+
+static void mm_move(unsigned from, unsigned to)
+{
+        struct vma vma = m.vma[from];
+
+        mm_begin(from);
+        mm_begin(to);
+        unlock_page(from);
+        m.vma[from].mapped = false;
+        wait_faults(from);
+        if (pte_kind(env.pte[to]) != PTE_NONE)
+                sched_fail("page %u is not mapped and has an entry: %#lx", to, (unsigned long)env.pte[to]);
+        m.vma[to].obj = vma.obj;
+        if (page_move(&env.pg, &env.pte[from], &env.pte[to]))
+                flush_all();
+        m.vma[from].obj = new_object();
+        m.vma[to] = vma;
+        mm_end(from);
+        mm_end(to);
+        m.seen[SEEN_MOVE]++;
+}
+
+static void mm_actor(void *arg)
+{
+        struct cpu *c = arg;
+
+        while (!m.stop) {
+                unsigned v = rnd(env.npages - 3), n = 1 + rnd(3), w = rnd(env.npages);
+                mm_take();
+                if (!m.vma[v].mapped) {
+                        mm_begin(v);
+                        m.vma[v].prot = random_prot();
+                        m.vma[v].mapped = true;
+                        mm_end(v);
+                } else if (chance(6)) {
+                        mm_drop_pages(c, v, n, chance(2));
+                } else if (chance(2)) {
+                        mm_protect(v, n, random_prot());
+                } else if (chance(2) && !m.vma[w].mapped) {
+                        mm_move(v, w);
+                } else if (chance(2)) {
+                        page_cool(&env.pg, &env.pte[v]);
+                } else {
+                        lock_page(v);
+                }
+                mm_drop();
+                for (unsigned k = rnd(m.mm_pause); k > 0; k--)
+                        point();
+        }
+}
+
+/* --- episodes --- */
+
+static void (*const role[])(void *) = { vcpu_actor, vcpu_actor, vcpu_actor, cleaner_actor, mm_actor, mm_actor, gmem_actor };
+#define ROLES (sizeof role / sizeof role[0])
+
+static const uint64_t first_epochs[] = { 0, 3, 0x7ffffff0, 0xfffffff0, 0x17ffffff0, 0xfffffffff0 };
+
+static void episode_begin(uint64_t seed)
+{
+        static const uint32_t switch_in[] = { 1, 2, 4, 16, 64 };
+
+        sched_seed(seed);
+        model_reset(3 + rnd(10), rnd(6) ? 4 + rnd(16) : 1, 6 + rnd(10), first_epochs[rnd(6)]);
+        sched_reset(switch_in[rnd(5)], model_tick);
+        m.io_errors = chance(2) ? 0 : 2 + rnd(30);
+        m.busy = 4u << 2 * rnd(5);
+        m.cpu_pause = 1u << rnd(9);
+        m.mm_pause = 1u << (3 + rnd(10));
+        m.stray = chance(4);
+        m.ncpus = ROLES;
+        for (unsigned i = 0; i < ROLES; i++)
+                sched_spawn(role[i], &m.cpu[i]);
+        for (unsigned v = 0; v < env.npages; v++)
+                m.vma[v] = (struct vma){ .mapped = chance(4) ? false : true, .prot = random_prot(), .obj = new_object() };
+}
+
+/* Gives everything back, outside the scheduler, and looks for leaks. */
+static const char *episode_end(void)
+{
+        struct frame_list *lists[ROLES];
+        uint64_t cnt[CNT_COUNT] = { 0 };
+        pte_t old;
+
+        for (unsigned i = 0; i < ROLES; i++) {
+                lists[i] = &m.cpu[i].list;
+                cpu_flush(&m.cpu[i]);
+                for (unsigned k = 0; k < CNT_COUNT; k++)
+                        cnt[k] += m.cpu[i].cnt[k];
+        }
+        m.seen[SEEN_EVICT_CLEAN] += cnt[CNT_EVICTED_CLEAN];
+        m.seen[SEEN_EVICT_DIRTY] += cnt[CNT_EVICTED_DIRTY];
+        const char *bad = env_audit(lists, ROLES);
+        for (unsigned v = 0; v < env.npages; v++) {
+                frame_t f = page_detach(&env.pg, &env.pte[v], &old);
+                env.charged -= (old & PTE_CHARGED) != 0;
+                if (f != FRAME_NONE)
+                        frame_discard(&env.pg, NULL, f);
+        }
+        clock_pass(&env.pg, env.nframes, cnt);          /* orphans */
+        for (unsigned i = 0; i < ROLES; i++)
+                frame_list_drain(&env.pg, lists[i]);
+        return bad ? bad : env_audit_empty();
+}
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+        const char *s = getenv(name);
+        return s && *s ? strtoull(s, NULL, 0) : otherwise;
+}
+
+static void test_model(void **state)
+{
+        uint64_t seed = setting("SEED", (uint64_t)time(NULL) << 20), steps = setting("STEPS", 100000000), first = seed;
+        time_t end = time(NULL) + (getenv("STEPS") ? 3600 : 20);        /* sanitizers make it slow */
+
+        (void)state;
+        fprintf(stderr, "# SEED=%lu STEPS=%lu\n", (unsigned long)seed, (unsigned long)steps);
+        for (sched_steps = 0; sched_steps < steps && time(NULL) < end; seed++) {
+                episode_begin(seed);
+                m.until = sched_steps + EPISODE_STEPS;
+                sched_run();
+                const char *bad = sched_failed() ? NULL : episode_end();
+                if (sched_failed() || bad)
+                        fail_msg("%s; again with SEED=%lu STEPS=1", bad ? bad : "an invariant broke", (unsigned long)seed);
+                env_teardown();
+        }
+        fprintf(stderr, "# %lu steps in %lu episodes\n", (unsigned long)sched_steps, (unsigned long)(seed - first));
+        for (unsigned i = 0; i < SEEN_COUNT; i++) {
+                if (getenv("VERBOSE"))
+                        fprintf(stderr, "# %s: %lu\n", seen_name[i], (unsigned long)m.seen[i]);
+                if (!m.seen[i] && sched_steps >= 20000000)
+                        fail_msg("the run never saw: %s", seen_name[i]);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_model) };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

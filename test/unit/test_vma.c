@@ -1,0 +1,326 @@
+/*
+ * VMA tree and memory system calls: corner cases, a random walk against a model, the same calls against the kernel
+ * underneath, readers against a writer.  By hand:
+ *
+ *   gcc -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -Iinclude -Ikern -Itest/unit test/unit/test_vma.c test/unit/vma_*.c \
+ *       kern/vma.c kern/mm_*.c -lcmocka -lpthread -o test_vma && SEED=1 ./test_vma
+ *
+ * and again with -fsanitize=address,undefined and with -fsanitize=thread.  Environment: SEED, STEPS, NATIVE_STEPS.
+ */
+#include <pthread.h>
+#include <string.h>
+#include "vma_env.h"
+
+#define P PAGE_SIZE
+#define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
+#define FIXED (ANON | MAP_FIXED)
+#define RW (PROT_READ | PROT_WRITE)
+
+static long map(uint64_t page, uint64_t pages, uint64_t prot, uint64_t flags) { return call_mmap(ENV_ADDR(page), pages * P, prot, flags, -1, 0); }
+static bool mapped(uint64_t addr) { struct vma v; return mm_lookup(addr, &v) == 0; }
+
+static void test_mmap_errors(void **state)
+{
+        (void)state;
+        env_reset();
+        static const struct { uint64_t addr, len, prot, flags; int fd; uint64_t off; long want; } table[] = {
+                { 0, 0, RW, ANON, -1, 0, -EINVAL },
+                { 0, P, RW, ANON, -1, 1, -EINVAL },
+                { 0, P, RW, MAP_ANONYMOUS, -1, 0, -EINVAL },
+                { 0, P, RW, MAP_SHARED_VALIDATE | MAP_ANONYMOUS, -1, 0, -EINVAL },
+                { 0, P, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0, -EINVAL },
+                { 0, -1ull, RW, ANON, -1, 0, -ENOMEM },
+                { 0, TASK_SIZE + P, RW, ANON, -1, 0, -ENOMEM },
+                { TASK_SIZE, P, RW, FIXED, -1, 0, -ENOMEM },
+                { ENV_BASE + 1, P, RW, FIXED, -1, 0, -EINVAL },
+                { 0, P, RW, FIXED, -1, 0, -EPERM },
+                { 0xf000, P, RW, FIXED, -1, 0, -EPERM },
+                { 0, P, RW, ANON | MAP_HUGETLB, -1, 0, -ENOMEM },
+                { 0, P, PROT_READ, MAP_PRIVATE, 77, 0, -EBADF },
+                { 0, P, PROT_READ, MAP_PRIVATE, -1, 0, -EBADF },
+                { 0, P, RW, MAP_SHARED, FD_RO, 0, -EACCES },
+                { 0, P, RW, MAP_PRIVATE, FD_RW, 1ull << 63, -EOVERFLOW },
+                { 0, P, RW, MAP_SHARED_VALIDATE | MAP_SYNC, FD_RW, 0, -EOPNOTSUPP },
+                { WINDOW, P, RW, FIXED, -1, 0, -ENOMEM },
+                { WINDOW, P, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0, -ENOMEM },
+                { RESERVED_START - P, 2 * P, PROT_READ, FIXED, -1, 0, -ENOMEM },
+        };
+        for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+                assert_int_equal(call_mmap(table[i].addr, table[i].len, table[i].prot, table[i].flags, table[i].fd, table[i].off), table[i].want);
+        assert_int_equal(vma_counts.nodes, 0);
+        assert_int_equal(env_refs(), 0);
+        control.rlimit_memlock = 0;
+        assert_int_equal(map(0, 1, RW, FIXED | MAP_LOCKED), -EPERM);
+        control.rlimit_memlock = P;
+        assert_int_equal(map(0, 2, RW, FIXED | MAP_LOCKED), -EAGAIN);
+}
+
+static void test_placement(void **state)
+{
+        (void)state;
+        env_reset();
+        long top = call_mmap(0, P, RW, ANON, -1, 0);
+        assert_int_equal(top, (long)(control.mmap_top - P));
+        assert_int_equal(call_mmap(P, P, RW, ANON, -1, 0), 0x10000);            /* hints go up to mmap_min */
+        assert_int_equal(map(3, 1, RW, ANON), (long)ENV_ADDR(3));               /* a free hint is taken */
+        assert_true(map(3, 1, RW, ANON) > (long)ENV_END);                       /* one in use is not */
+        assert_true(call_mmap(WINDOW, P, RW, ANON, -1, 0) >= (long)RESERVED_END);
+        long low = call_mmap(0, P, RW, ANON | MAP_32BIT, -1, 0);
+        assert_true(low >= 0x40000000 && low < 0x80000000);
+        assert_int_equal(map(3, 1, RW, ANON | MAP_FIXED_NOREPLACE), -EEXIST);
+        assert_int_equal(map(4, 1, RW, ANON | MAP_FIXED_NOREPLACE), (long)ENV_ADDR(4));
+
+        /* What does not fit above vmrun's range goes below it; never inside. */
+        long big = call_mmap(0, 0x200000000000, PROT_NONE, ANON | MAP_NORESERVE, -1, 0);
+        assert_true(big > 0 && (uint64_t)big + 0x200000000000 <= RESERVED_START);
+        assert_int_equal(call_mmap(0, 0x700000000000, PROT_NONE, ANON | MAP_NORESERVE, -1, 0), -ENOMEM);
+}
+
+static void test_reservation(void **state)
+{
+        uint64_t start = RESERVED_START - 16 * P, len = RESERVED_END - RESERVED_START + 32 * P;
+        (void)state;
+        env_reset();
+        assert_int_equal(call_mmap(start, len, PROT_NONE, FIXED | MAP_NORESERVE, -1, 0), (long)start);
+        assert_true(mapped(WINDOW));
+        assert_int_equal(CALL(mprotect, start, len, RW), -ENOMEM);
+        assert_int_equal(CALL(mprotect, start, 16 * P, RW), 0);
+        assert_int_equal(CALL(mprotect, RESERVED_START, P, PROT_READ), -ENOMEM);
+        assert_int_equal(CALL(madvise, start, len, MADV_DONTNEED), 0);
+        assert_int_equal(CALL(mremap, start + 16 * P, len - 16 * P, len - 16 * P, MREMAP_MAYMOVE | MREMAP_DONTUNMAP), -ENOMEM);
+        assert_int_equal(CALL(munmap, start, len), 0);
+        assert_int_equal(vma_counts.nodes, 0);
+        assert_int_equal(mm_charged(), 0);
+}
+
+static void test_stack(void **state)
+{
+        struct mm_op op = { .op = MM_STACK, .addr = ENV_ADDR(100), .len = 4 * P, .prot = RW, .off = 8 << 20 };
+        struct map_entry e[4];
+        (void)state;
+        env_reset();
+        control.mmap_top = ENV_ADDR(100);
+        assert_int_equal(mm_batch(&op, 1), 0);
+        assert_int_equal(mm_maps(0, e, 4), 1);
+        assert_int_equal(e[0].flags, MAP_PRIVATE | MAP_ENTRY_STACK);
+        assert_int_equal(mm_charged(), 4);
+        assert_int_equal(call_mmap(0, P, RW, ANON, -1, 0), (long)(ENV_ADDR(100) - STACK_GUARD - P));    /* not into the guard gap */
+        assert_int_equal(mm_grow_stack(ENV_ADDR(104)), -EFAULT);
+        assert_int_equal(mm_grow_stack(ENV_ADDR(100) - STACK_GUARD - P - 1), -EFAULT);
+        assert_int_equal(mm_grow_stack(ENV_ADDR(99) + 5), -ENOMEM);             /* guard gap */
+        assert_int_equal(CALL(mprotect, ENV_ADDR(100) - STACK_GUARD - P, P, PROT_NONE), 0);
+        assert_int_equal(mm_grow_stack(ENV_ADDR(99) + 5), 0);                   /* which PROT_NONE does not ask for */
+        assert_int_equal(mm_charged(), 4 + 1 + 1);
+        assert_true(mapped(ENV_ADDR(99)));
+        control.rlimit_stack = 6 * P;
+        assert_int_equal(mm_grow_stack(ENV_ADDR(97)), -ENOMEM);
+        assert_int_equal(mm_grow_stack(ENV_ADDR(98)), 0);
+        assert_int_equal(CALL(mprotect, ENV_ADDR(102), P, PROT_READ | PROT_GROWSDOWN), 0);
+        assert_int_equal(mm_maps(0, e, 4), 3);
+        assert_int_equal(e[1].start, ENV_ADDR(98));
+        assert_int_equal(e[1].prot, PROT_READ);
+}
+
+static void test_limits(void **state)
+{
+        (void)state;
+        env_reset();
+        control.rlimit_as = 10 * P;
+        assert_int_equal(map(0, 11, PROT_NONE, FIXED), -ENOMEM);
+        assert_int_equal(map(0, 10, PROT_NONE, FIXED), (long)ENV_ADDR(0));
+        assert_int_equal(map(0, 10, PROT_READ, FIXED), (long)ENV_ADDR(0));      /* it replaces what it needs */
+        assert_int_equal(CALL(mremap, ENV_ADDR(0), 10 * P, 11 * P, 0), -ENOMEM);
+        control.rlimit_as = ~0ull;
+        control.rlimit_data = 4 * P;
+        assert_int_equal(map(20, 5, RW, FIXED), -ENOMEM);
+        assert_int_equal(CALL(mprotect, ENV_ADDR(0), 5 * P, RW), -ENOMEM);
+        assert_int_equal(CALL(mprotect, ENV_ADDR(0), 4 * P, RW), 0);
+
+        env_reset();
+        control.nframes = 80;           /* limit: 80 + 20 - 5 - 64 */
+        control.far_pages = 20;
+        mm_init();
+        assert_int_equal(mm_limit(), 31);
+        assert_int_equal(map(0, 32, RW, FIXED), -ENOMEM);
+        assert_int_equal(map(0, 32, PROT_NONE, FIXED), (long)ENV_ADDR(0));
+        assert_int_equal(CALL(mprotect, ENV_ADDR(0), 32 * P, RW), -ENOMEM);
+        assert_int_equal(map(0, 32, RW, FIXED | MAP_NORESERVE), (long)ENV_ADDR(0));
+        assert_int_equal(fault_in(ENV_ADDR(0), ENV_ADDR(32), true), -ENOMEM);
+        assert_int_equal(mm_charged(), 31);
+        assert_int_equal(CALL(madvise, ENV_ADDR(0), 32 * P, MADV_DONTNEED), 0);
+        assert_int_equal(mm_charged(), 0);
+        assert_int_equal(CALL(mlock, ENV_ADDR(0), 41 * P), -ENOMEM);            /* more than half of the cache */
+        control.overcommit = 1;
+        assert_int_equal(map(0, 100, RW, FIXED), (long)ENV_ADDR(0));
+        assert_int_equal(mm_charged(), 0);
+}
+
+static void test_many(void **state)
+{
+        uint64_t base = 0x300000000000;
+        (void)state;
+        env_reset();
+        for (uint64_t i = 0; i <= VMA_MAX; i++)
+                assert_int_equal(call_mmap(base + 2 * i * P, P, RW, FIXED, -1, 0), (long)(base + 2 * i * P));
+        assert_null(vma_check());
+        assert_int_equal(call_mmap(base - 2 * P, P, RW, FIXED, -1, 0), -ENOMEM);
+        assert_int_equal(CALL(munmap, base + 2 * P, P), 0);
+        assert_int_equal(CALL(munmap, base + 4 * P, P), 0);
+        assert_int_equal(call_mmap(base + P, 4 * P, RW, FIXED, -1, 0), (long)(base + P));       /* joins its neighbours */
+        assert_int_equal(vma_counts.nodes, VMA_MAX - 1);
+        for (uint64_t i = 0; i < 2; i++)
+                assert_int_equal(call_mmap(base - (2 * i + 2) * P, P, RW, FIXED, -1, 0), (long)(base - (2 * i + 2) * P));
+        assert_int_equal(CALL(munmap, base + 2 * P, P), -ENOMEM);               /* a hole would make one more */
+        assert_true(mapped(base + 2 * P));
+        assert_int_equal(CALL(munmap, base - P * P, 0x10000000000), 0);
+        assert_int_equal(vma_counts.nodes, 0);
+        assert_int_equal(mm_charged(), 0);
+}
+
+static void test_shared(void **state)
+{
+        struct vma v;
+        (void)state;
+        env_reset();
+        assert_int_equal(call_mmap(ENV_ADDR(0), 8 * P, PROT_READ, MAP_SHARED | MAP_FIXED, FD_RO, 0), (long)ENV_ADDR(0));
+        assert_int_equal(CALL(mprotect, ENV_ADDR(0), 8 * P, RW), -EACCES);
+        assert_int_equal(mm_lookup(ENV_ADDR(0), &v), 0);
+        uint64_t gpa = v.gpa;
+        assert_int_equal(CALL(munmap, ENV_ADDR(2), P), 0);
+        assert_int_equal(env_refs(), 7);
+        assert_int_equal(CALL(mremap, ENV_ADDR(3), 5 * P, 4 * P, MREMAP_MAYMOVE | MREMAP_FIXED, ENV_ADDR(40)), (long)ENV_ADDR(40));
+        assert_int_equal(mm_lookup(ENV_ADDR(41), &v), 0);
+        assert_int_equal(v.gpa, gpa + 3 * P);
+        assert_int_equal(CALL(mremap, ENV_ADDR(40), 4 * P, 5 * P, MREMAP_MAYMOVE), -ENOMEM);
+        assert_int_equal(CALL(msync, ENV_ADDR(40), 4 * P, MS_SYNC), 0);
+        assert_int_equal(CALL(munmap, ENV_BASE, 100 * P), 0);
+        assert_int_equal(env_refs(), 0);
+}
+
+/* What grows down keeps a gap free below it; the search must see it at any depth of the tree. */
+static void test_guard_gaps(void **state)
+{
+        uint64_t at = 0x300000000000;
+        (void)state;
+        env_reset();
+        for (int i = 0; i < 400; i++) {
+                uint64_t flags = FIXED | (env_random(3) ? 0 : MAP_GROWSDOWN);
+                CHECK(call_mmap(at, P, RW, flags, -1, 0) == (long)at);
+                at += (1 + env_random(600)) * P;
+        }
+        CHECK(!vma_check());
+        for (int i = 0; i < 2000; i++) {
+                uint64_t low = 0x300000000000 + env_random(120000) * P, high = low + env_random(3000) * P, len = (1 + env_random(500)) * P, want = 0;
+                for (uint64_t from = low; from + len <= high;) {        /* lowest to highest free run */
+                        struct vma_node *n = vma_find(from);
+                        uint64_t stop = n && vma_floor(&n->v) < high ? vma_floor(&n->v) : high;
+                        if (stop >= from + len)
+                                want = stop - len;
+                        if (!n || n->v.start >= high)
+                                break;
+                        from = n->v.end;
+                }
+                CHECK(vma_gap(low, high, len) == want);
+        }
+}
+
+/* --- readers against a writer --- */
+
+#define RACE_BASE  0x400000000000ull
+#define RACE_SLOTS 64                   /* of 8 pages; every eighth holds a VMA that stays */
+static _Atomic bool race_over;
+
+static uint64_t mix(uint64_t x) { return (x ^ x >> 29) * 0x9e3779b97f4a7c15; }
+
+/* A VMA that vouches for itself: what a reader copied is one that was, or was not. */
+static struct vma signed_vma(uint64_t start, uint64_t end, uint64_t generation)
+{
+        struct vma v = { .start = start, .end = end, .prot = (uint32_t)generation & PROT_ALL, .flags = MAP_PRIVATE, .file = 1, .off = generation };
+        v.gpa = mix(start + mix(end + mix(generation)));
+        return v;
+}
+
+static void *reader(void *arg)
+{
+        uint64_t found = 0, x = (uint64_t)arg;
+        struct vma v;
+        while (!atomic_load(&race_over)) {
+                x = mix(x + 1);
+                uint64_t slot = x % RACE_SLOTS, addr = RACE_BASE + (slot * 8 + (x >> 32) % 8) * P;
+                int err = mm_lookup(addr, &v);
+                CHECK(!err || slot % 8);
+                if (err)
+                        continue;
+                found++;
+                CHECK(v.start <= addr && addr < v.end);
+                CHECK(memcmp(&v, &(struct vma[]){ signed_vma(v.start, v.end, v.off) }, sizeof v) == 0);
+        }
+        return (void *)found;
+}
+
+static void test_race(void **state)
+{
+        pthread_t thread[2];
+        struct vma_node *slot[RACE_SLOTS] = { 0 };
+        void *found;
+        (void)state;
+        env_reset();
+        atomic_store(&race_over, false);
+        lock_take(&mm_lock);
+        for (uint64_t i = 0; i < RACE_SLOTS; i += 8) {
+                struct vma v = signed_vma(RACE_BASE + i * 8 * P, RACE_BASE + (i + 1) * 8 * P, i);
+                assert_int_equal(vma_reserve(1), 0);
+                vma_begin();
+                slot[i] = vma_insert(&v);
+                vma_end();
+        }
+        for (uint64_t i = 0; i < 2; i++)
+                pthread_create(&thread[i], NULL, reader, (void *)(i + 7));
+        for (uint64_t step = 1; step < 100000; step++) {
+                uint64_t i = env_random(RACE_SLOTS), from = env_random(8), to = from + 1 + env_random(8 - from);
+                if (i % 8 == 0)
+                        from = 0, to = 8;
+                struct vma v = signed_vma(RACE_BASE + (i * 8 + from) * P, RACE_BASE + (i * 8 + to) * P, step);
+                CHECK(vma_reserve(1) == 0);
+                vma_begin();
+                if (!slot[i]) {
+                        slot[i] = vma_insert(&v);
+                } else if (i % 8 && env_random(2)) {
+                        vma_remove(slot[i]);
+                        vma_free(slot[i]);
+                        slot[i] = NULL;
+                } else {
+                        vma_change(slot[i], &v);
+                }
+                vma_end();
+        }
+        atomic_store(&race_over, true);
+        for (int i = 0; i < 2; i++) {
+                pthread_join(thread[i], &found);
+                assert_true(found);
+        }
+        assert_null(vma_check());
+        lock_drop(&mm_lock);
+}
+
+int main(void)
+{
+        const char *seed = getenv("SEED");
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_mmap_errors),
+                cmocka_unit_test(test_placement),
+                cmocka_unit_test(test_reservation),
+                cmocka_unit_test(test_stack),
+                cmocka_unit_test(test_limits),
+                cmocka_unit_test(test_many),
+                cmocka_unit_test(test_shared),
+                cmocka_unit_test(test_guard_gaps),
+                cmocka_unit_test(test_race),
+                cmocka_unit_test(test_native),
+                cmocka_unit_test(test_model),
+        };
+        env_seed = seed ? strtoull(seed, NULL, 0) : 1;
+        printf("# SEED=%lu\n", env_seed);
+        fflush(stdout);
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
