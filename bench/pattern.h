@@ -167,32 +167,31 @@ static inline void measure(const struct pattern *pt)
                        (double)sum / (double)faults - hit);
 }
 
-/* [--mib N] [--passes N] [--write] [--seed N]; returns the first argument that is none of these. */
-static inline int pattern_options(struct pattern *pt, int argc, char **argv)
-{
-        uint64_t mib = 32;
-        int i;
+static inline void pattern_default(struct pattern *pt) { *pt = (struct pattern){ .log2_pages = 13, .passes = 3, .seed = 1 }; }
 
-        *pt = (struct pattern){ .passes = 3, .seed = 1 };
-        for (i = 1; i < argc; i++) {
-                bool more = i + 1 < argc;
-                if (strcmp(argv[i], "--write") == 0)
-                        pt->write = true;
-                else if (more && strcmp(argv[i], "--mib") == 0)
-                        mib = strtoull(argv[++i], NULL, 10);
-                else if (more && strcmp(argv[i], "--passes") == 0)
-                        pt->passes = (unsigned)strtoul(argv[++i], NULL, 10);
-                else if (more && strcmp(argv[i], "--seed") == 0)
-                        pt->seed = strtoull(argv[++i], NULL, 10);
-                else
-                        break;
+/* Takes argv[*i] if it is an option of the pattern, with its value. */
+#define PATTERN_OPTIONS "[--mib N] [--passes N] [--write] [--seed N]"
+static inline bool pattern_option(struct pattern *pt, int argc, char **argv, int *i)
+{
+        const char *option = argv[*i];
+
+        if (strcmp(option, "--write") == 0) {
+                pt->write = true;
+                return true;
         }
-        if (mib == 0 || mib & (mib - 1) || pt->passes == 0) {
-                fprintf(stderr, "--mib takes a power of two, --passes at least 1\n");
-                exit(2);
-        }
-        pt->log2_pages = (unsigned)__builtin_ctzll(mib) + 8;
-        return i;
+        if (*i + 1 == argc)
+                return false;
+        uint64_t value = strtoull(argv[*i + 1], NULL, 10);
+        if (strcmp(option, "--mib") == 0 && value > 0 && (value & (value - 1)) == 0)
+                pt->log2_pages = (unsigned)__builtin_ctzll(value) + 8;
+        else if (strcmp(option, "--passes") == 0 && value > 0)
+                pt->passes = (unsigned)value;
+        else if (strcmp(option, "--seed") == 0)
+                pt->seed = value;
+        else
+                return false;
+        ++*i;
+        return true;
 }
 
 #endif

@@ -7,9 +7,12 @@ int main(int argc, char **argv)
 {
         struct pattern pt;
 
-        if (pattern_options(&pt, argc, argv) != argc) {
-                fprintf(stderr, "usage: touch [--mib N] [--passes N] [--write] [--seed N]\n");
-                return 2;
+        pattern_default(&pt);
+        for (int i = 1; i < argc; i++) {
+                if (!pattern_option(&pt, argc, argv, &i)) {
+                        fprintf(stderr, "usage: touch " PATTERN_OPTIONS "; N MiB: a power of two\n");
+                        return 2;
+                }
         }
         pt.data = map_anonymous((size_t)PAGE << pt.log2_pages);
         fill(&pt, pt.data);

@@ -9,8 +9,9 @@
  *       settle()            what an attempt may not do while published: wait, sleep, exit
  *
  * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and takes it back after its last change of an
- * entry.  A range operation changes the tree, waits until nobody is published inside its range, then edits entries
- * (pt_wait_faults): so what a fault installs always agrees with the tree.  A published fault neither sleeps nor exits.
+ * entry; it changes entries only in the aligned run around that address (FAULT_AROUND).  A range operation changes the tree, waits until nobody is published inside its range, then edits entries
+ * (pt_wait_faults): so what a fault installs always agrees with the tree.  A published fault neither sleeps nor exits (but to let
+ * the holder of a lock run).
  */
 #include <asm-generic/errno-base.h>
 #include <asm-generic/mman-common.h>
@@ -77,6 +78,13 @@ static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
         return DONE;
 }
 
+/* What every first touch ends with: a page of a locked VMA stays. */
+static void touched(const struct fault *f, pte_slot_t *pte)
+{
+        if (f->vma.flags & VMA_LOCKED)
+                page_set_locked(&pager, pte, true);
+}
+
 static enum outcome zero_fill(struct fault *f, pte_slot_t *pte)
 {
         pte_t keep = vma_keep(&f->vma);
@@ -96,6 +104,7 @@ static enum outcome zero_fill(struct fault *f, pte_slot_t *pte)
                 frame_free(&pager, &vcpu_self.frames, n);
                 return RETRY;
         }
+        touched(f, pte);
         f->kind = FAULT_ZERO;
         cleaner_poke();
         return DONE;
@@ -140,21 +149,26 @@ static enum outcome attempt(struct fault *f)
         }
 }
 
-/* Is the page still mapped as it was when we last looked?  The fault is published. */
-static bool still_mapped(const struct fault *f)
+/* Is the page still mapped as it was when we last looked?  Then f->vma gets its bounds of now.  The fault is published. */
+static bool still_mapped(struct fault *f)
 {
         struct vma now;
-        return mm_lookup(f->addr, &now) == 0 && now.file == f->vma.file && now.prot == f->vma.prot &&
+        bool same = mm_lookup(f->addr, &now) == 0 && now.file == f->vma.file && now.prot == f->vma.prot &&
                now.flags == f->vma.flags && now.off - now.start == f->vma.off - f->vma.start &&
                now.gpa - now.start == f->vma.gpa - f->vma.start;
+        if (same)
+                f->vma = now;
+        return same;
 }
 
-#define AROUND 16                       /* pages of a file read at once, aligned, as Linux's fault-around */
+static bool in_vma(const struct vma *m, uint64_t a) { return a >= m->start && a < m->end; }
+
+static bool untouched(pte_slot_t *pte) { return pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) == PTE_NONE; }
 
 /* The run of untouched pages around f->addr, inside its VMA, its page table and an aligned window.  Returns its start. */
 static uint64_t file_run(const struct fault *f, uint32_t *npages)
 {
-        uint64_t lo = f->addr & ~(uint64_t)(AROUND * PAGE_SIZE - 1), hi = lo + AROUND * PAGE_SIZE;
+        uint64_t lo = f->addr & ~(uint64_t)(FAULT_AROUND * PAGE_SIZE - 1), hi = lo + FAULT_AROUND * PAGE_SIZE;
         uint64_t start = f->addr, end = f->addr + PAGE_SIZE;
         pte_slot_t *pte = pt_find(f->addr);
 
@@ -162,10 +176,10 @@ static uint64_t file_run(const struct fault *f, uint32_t *npages)
                 lo = f->vma.start;
         if (hi > f->vma.end)
                 hi = f->vma.end;
-        bool plenty = atomic_load_explicit(&pager.nfree, memory_order_relaxed) > pager.high + AROUND;
-        while (plenty && start > lo && pte[-(int64_t)((f->addr - start) / PAGE_SIZE) - 1] == 0)
+        bool plenty = pte && atomic_load_explicit(&pager.nfree, memory_order_relaxed) > pager.high + FAULT_AROUND;
+        while (plenty && start > lo && untouched(pte - (f->addr - start) / PAGE_SIZE - 1))
                 start -= PAGE_SIZE;
-        while (plenty && end < hi && pte[(end - f->addr) / PAGE_SIZE] == 0)
+        while (plenty && end < hi && untouched(pte + (end - f->addr) / PAGE_SIZE))
                 end += PAGE_SIZE;
         *npages = (uint32_t)((end - start) / PAGE_SIZE);
         return start;
@@ -175,7 +189,7 @@ static uint64_t file_run(const struct fault *f, uint32_t *npages)
 static enum outcome file_fill(struct fault *f)
 {
         uint32_t *frames = (uint32_t *)vcpu_self_xfer, npages, have = 0;
-        frame_t taken[AROUND];
+        frame_t taken[FAULT_AROUND];
         uint64_t start = file_run(f, &npages);
         uint64_t off = start - f->vma.start + f->vma.off;
         enum outcome result = RETRY;
@@ -204,11 +218,13 @@ static enum outcome file_fill(struct fault *f)
         pte_t keep = vma_keep(&f->vma);
         bool charge = f->vma.flags & VMA_TOUCH;
         for (uint32_t i = 0; i < have; i++) {
-                pte_slot_t *pte = mapped && (int64_t)i < got ? pt_find(start + i * PAGE_SIZE) : NULL;
+                uint64_t a = start + i * PAGE_SIZE;
+                pte_slot_t *pte = mapped && (int64_t)i < got && in_vma(&f->vma, a) ? pt_find(a) : NULL;
                 bool charged = pte && charge && mm_charge_page() == 0;
                 /* Pages nobody asked for enter with A=0, as prefetched ones do. */
                 if (pte && charged == charge &&
                     page_install(&pager, pte, taken[i], keep | (charged ? PTE_CHARGED : 0), i == wanted ? PTE_A : 0) == 0) {
+                        touched(f, pte);
                         if (i == wanted)
                                 result = DONE;
                         continue;
@@ -228,21 +244,21 @@ static enum outcome file_fill(struct fault *f)
 /* Maps pages of the arena, as far as the object behind it reaches.  Not published on entry. */
 static enum outcome shared_map(struct fault *f)
 {
-        uint64_t delta = f->addr - f->vma.start;
-        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + delta, 0);
+        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
         if (left <= 0)
                 return BEYOND_END;
 
         publish(f->addr);
         pte_slot_t *pte = still_mapped(f) ? pt_find(f->addr) : NULL;
-        uint64_t table_end = (f->addr | ((1 << 21) - 1)) + 1;
-        for (uint64_t i = 0; pte && i < AROUND && (int64_t)i < left; i++) {
+        uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
+        for (uint64_t i = 0; pte && (int64_t)i < left; i++) {
                 uint64_t a = f->addr + i * PAGE_SIZE;
-                pte_t none = 0;
-                if (a >= f->vma.end || a >= table_end)
+                if (a >= f->vma.end || a >= run_end)
                         break;
-                atomic_compare_exchange_strong(pte + i, &none,
-                        pte_make_arena((f->vma.gpa + delta) / PAGE_SIZE + i, vma_keep(&f->vma)));
+                pte_t p = atomic_load(pte + i);         /* NONE may carry a stray A or D (pte.h) */
+                if (pte_kind(p) == PTE_NONE)
+                        atomic_compare_exchange_strong(pte + i, &p,
+                                pte_make_arena((f->vma.gpa + (a - f->vma.start)) / PAGE_SIZE, vma_keep(&f->vma)));
         }
         unpublish();
         f->kind = FAULT_SHARED;

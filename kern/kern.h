@@ -11,11 +11,14 @@
 #include "abi.h"
 #include "pager/pager.h"
 
+/* All of kern is one image: data of other files is reached directly, not through a table of addresses. */
+#pragma GCC visibility push(hidden)
+
 /* This vCPU's block, at the same address on each vCPU, and the page all share with the host (kern.ld). */
-extern struct vcpu vcpu_self __attribute__((visibility("hidden")));
-extern struct vcpu_stats vcpu_self_stats __attribute__((visibility("hidden")));
-extern uint64_t vcpu_self_xfer[PAGE_SIZE / 8] __attribute__((visibility("hidden")));
-extern struct control control __attribute__((visibility("hidden")));
+extern struct vcpu vcpu_self;
+extern struct vcpu_stats vcpu_self_stats;
+extern uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
+extern struct control control;
 
 extern struct pager pager;              /* the cache (boot.c) */
 
@@ -66,6 +69,8 @@ int frames_wait(void);
 long sys_clock_gettime(const uint64_t a[6]);
 long sys_gettimeofday(const uint64_t a[6]);
 long sys_time(const uint64_t a[6]);
+
+#pragma GCC visibility pop
 
 static inline struct vcpu_stats *stats(void) { return &vcpu_self_stats; }
 static inline uint64_t *counters(void) { return stats()->counter; }

@@ -34,7 +34,8 @@ struct vma {
 };
 
 /* Copies the VMA that holds addr.  Lock-free.  0, or -EFAULT if there is none, or if a range operation is under way there: so
- * -EFAULT is final only when mm_grow_stack, which waits for that operation, says the same. */
+ * -EFAULT is final only when mm_grow_stack, which waits for that operation, says the same.  Where one is under way
+ * elsewhere in the VMA, the copy is only the part on this side of it. */
 int mm_lookup(uint64_t addr, struct vma *out);
 
 /* Grows a MAP_GROWSDOWN VMA (or the stack) down to addr, under Linux's rules (rlimit_stack, guard gap of 256 pages, commit

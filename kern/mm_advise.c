@@ -111,7 +111,7 @@ static int populate(uint64_t start, uint64_t end, bool write)
 {
         uint32_t need = write ? PROT_WRITE : PROT_READ;
         struct vma v;
-        bool hidden;
+        struct vma_hidden hidden;
         for (; start < end; start = v.end) {
                 if (!vma_read(start, &v, &hidden) || v.start > start)
                         return -ENOMEM;
@@ -142,7 +142,7 @@ static int willneed(uint64_t start, uint64_t end)
         uint64_t budget = control.nframes / 4;
         int hole = 0;
         struct vma v;
-        bool hidden;
+        struct vma_hidden hidden;
         for (; start < end; start = v.end) {
                 bool found = vma_read(start, &v, &hidden);
                 if (!found || v.start > start)

@@ -46,7 +46,7 @@ long sys_brk(const uint64_t a[6])
         lock_drop(&mm_lock);
 
         if (populate)
-                mm_populate(from, to, ~0ull);
+                mm_populate_locked(from, to);
         return (long)result;
 }
 

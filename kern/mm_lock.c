@@ -7,6 +7,43 @@
 uint32_t mm_lock_future;
 bool mm_lock_onfault;
 
+/* For the frames that are there, as VMA_LOCKED says for those to come. */
+static void set_frames(uint64_t start, uint64_t end, bool lock)
+{
+        for (struct vma_node *n = vma_find(start); n && n->v.start < end; n = vma_next(n)) {
+                uint64_t from = higher(start, n->v.start), to = lower(n->v.end, end);
+                if (!!(n->v.flags & VMA_LOCKED) != lock || (n->v.flags & MAP_SHARED))
+                        continue;
+                for (uint64_t e; mm_part(&from, to, &e); from = e)
+                        pt_set_locked(from, e, lock);
+        }
+}
+
+#define CHUNK (256 * PAGE_SIZE)         /* little enough that few pages go again before they are locked */
+
+int mm_populate_locked(uint64_t start, uint64_t end)
+{
+        struct vma v;
+        struct vma_hidden hidden;
+        int first = 0;
+        while (start < end && first != -ENOMEM && vma_read(start, &v, &hidden) && v.start < end) {
+                start = higher(start, v.start);
+                uint64_t stop = lower(lower(v.end, end), start + CHUNK);
+                int err = v.flags & VMA_LOCKED ? mm_populate(start, stop, ~0ull) : 0;
+                if (err || !(v.flags & VMA_LOCKED))
+                        stop = lower(v.end, end);
+                if (!first)
+                        first = err;
+                /* A page that came from the far tiers came without a look at its VMA. */
+                lock_take(&mm_lock);
+                pt_wait_faults(start, stop);
+                set_frames(start, stop, true);
+                lock_drop(&mm_lock);
+                start = stop;
+        }
+        return first;
+}
+
 /* Sets or clears VMA_LOCKED in [start, end), up to the first hole (-ENOMEM) unless holes are allowed. */
 static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
 {
@@ -32,13 +69,8 @@ static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
                 vma_change(n, &v);
                 vma_end();
         }
-        /* Frames that come from now on follow the VMA; those that are there, here. */
         pt_wait_faults(start, at);
-        for (struct vma_node *n = vma_find(start); n && n->v.start < at; n = vma_next(n)) {
-                uint64_t from = higher(start, n->v.start), to = lower(n->v.end, at);
-                for (uint64_t e; !(n->v.flags & MAP_SHARED) && mm_part(&from, to, &e); from = e)
-                        pt_set_locked(from, e, lock);
-        }
+        set_frames(start, at, lock);
         mm_merge(start, end);
         return err;
 }
@@ -79,7 +111,7 @@ static long lock_range(const uint64_t a[6], bool populate)
 
         if (err || !populate)
                 return err;
-        err = mm_populate(start, end, ~0ull);
+        err = mm_populate_locked(start, end);
         return err == -EFAULT ? -ENOMEM : err == -ENOMEM ? -EAGAIN : err;      /* as POSIX names them */
 }
 
@@ -128,7 +160,7 @@ long sys_mlockall(const uint64_t a[6])
         lock_drop(&mm_lock);
 
         if (!err && (flags & MCL_CURRENT) && !(flags & MCL_ONFAULT))
-                mm_populate(0, TASK_SIZE, ~0ull);
+                mm_populate_locked(0, TASK_SIZE);
         return err;
 }
 

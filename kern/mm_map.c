@@ -142,7 +142,7 @@ static long map(struct request *r)
         }
         /* Errors of population are not reported, and beyond half of the cache it would only evict what it brought. */
         if ((r->v.flags & VMA_LOCKED) && !mm_lock_onfault)
-                mm_populate((uint64_t)at, (uint64_t)at + r->len, ~0ull);
+                mm_populate_locked((uint64_t)at, (uint64_t)at + r->len);
         else if ((r->flags & (MAP_POPULATE | MAP_NONBLOCK)) == MAP_POPULATE)
                 mm_populate((uint64_t)at, (uint64_t)at + r->len, control.nframes / 2);
         return at;
@@ -225,7 +225,7 @@ uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max)
 {
         uint32_t n = 0;
         struct vma v;
-        bool hidden;
+        struct vma_hidden hidden;
         for (; n < max && vma_read(above, &v, &hidden); above = v.end)
                 out[n++] = (struct map_entry){ .start = v.start, .end = v.end, .off = v.off, .prot = v.prot, .file = v.file,
                                                .flags = v.flags & (MAP_SHARED | MAP_PRIVATE | VMA_STACK | VMA_HEAP) };

@@ -108,6 +108,6 @@ long sys_mprotect(const uint64_t a[6])
         lock_drop(&mm_lock);
 
         if (locked)
-                mm_populate(start, end, ~0ull);
+                mm_populate_locked(start, end);
         return err;
 }

@@ -55,7 +55,7 @@ long sys_msync(const uint64_t a[6])
 {
         uint64_t start = a[0], len = page_align(a[1]), end = start + len, flags = a[2];
         struct vma v;
-        bool hidden;
+        struct vma_hidden hidden;
         int hole = 0;
 
         if ((flags & ~(uint64_t)(MS_ASYNC | MS_INVALIDATE | MS_SYNC)) || page_off(start) || (flags & MS_ASYNC && flags & MS_SYNC))

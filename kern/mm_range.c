@@ -23,8 +23,15 @@ void mm_show(void)
 
 int mm_lookup(uint64_t addr, struct vma *out)
 {
-        bool hidden;
-        return vma_read(addr, out, &hidden) && !hidden && out->start <= addr ? 0 : -EFAULT;
+        struct vma_hidden h;
+        if (!vma_read(addr, out, &h) || out->start > addr || (h.start <= addr && addr < h.end))
+                return -EFAULT;
+        /* What is hidden is no part of it either: a fault that also brings its neighbours goes by these bounds. */
+        if (h.start < h.end && h.start > addr)
+                *out = vma_part(*out, out->start, lower(out->end, h.start));
+        else if (h.start < h.end)
+                *out = vma_part(*out, higher(out->start, h.end), out->end);
+        return 0;
 }
 
 /* --- split and merge --- */
@@ -197,7 +204,7 @@ long mm_find_area(uint64_t hint, uint64_t len, uint32_t flags)
 int mm_populate(uint64_t start, uint64_t end, uint64_t max)
 {
         struct vma v;
-        bool hidden;
+        struct vma_hidden hidden;
         for (; start < end && max && vma_read(start, &v, &hidden) && v.start < end; start = v.end) {
                 start = higher(start, v.start);
                 if (!vma_accessible(&v))

@@ -87,9 +87,12 @@ bool mm_is_free(uint64_t start, uint64_t end);
  * first error of fault_in(), -EFAULT for PROT_NONE.  Holes are skipped. */
 int mm_populate(uint64_t start, uint64_t end, uint64_t max);
 
+/* The same for what is VMA_LOCKED there, and what came stays; PROT_NONE does not keep it from the rest. (mm_lock.c) */
+int mm_populate_locked(uint64_t start, uint64_t end);
+
 /* mlockall(MCL_FUTURE): VMA_LOCKED for whatever is mapped from now on, else 0. (mm_lock.c) */
-extern uint32_t mm_lock_future;
-extern bool mm_lock_onfault;            /* but do not populate it */
+extern uint32_t mm_lock_future __attribute__((visibility("hidden")));
+extern bool mm_lock_onfault __attribute__((visibility("hidden")));            /* but do not populate it */
 void mm_brk_init(void);                 /* mm_brk.c */
 void mm_set_brk(uint64_t start);
 

@@ -217,6 +217,6 @@ long sys_mremap(const uint64_t a[6])
         lock_drop(&mm_lock);
 
         if (populate)
-                mm_populate((uint64_t)at + r.old_len, (uint64_t)at + r.new_len, ~0ull);
+                mm_populate_locked((uint64_t)at + r.old_len, (uint64_t)at + r.new_len);
         return at;
 }

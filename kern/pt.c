@@ -78,6 +78,9 @@ void pt_wait_faults(uint64_t start, uint64_t end)
          * both sides: one of the two sees the other.  [I] */
         atomic_thread_fence(memory_order_seq_cst);
         uint32_t n = atomic_load_explicit(&control.nvcpus, memory_order_acquire);
+        const uint64_t run = FAULT_AROUND * PAGE_SIZE;
+        start &= ~(run - 1);
+        end = (end + run - 1) & ~(run - 1);
         for (uint32_t i = 0; i < n; i++) {
                 struct vcpu *v = vcpu_block(i);
                 for (unsigned spins = 0;; spins++) {    /* bounded: a published fault does not sleep */
@@ -227,14 +230,7 @@ uint64_t pt_set_locked(uint64_t start, uint64_t end, bool locked)
 {
         uint64_t changed = 0;
 
-        for_each_entry(pte, addr, start, end) {
-                frame_t n = frame_pin(pager.frames, pager.pfn0, pte, false);
-                if (n == FRAME_NONE)
-                        continue;
-                _Atomic uint64_t *w = &pager.frames[n].word;
-                uint64_t before = locked ? atomic_fetch_or(w, FRAME_LOCKED) : atomic_fetch_and(w, ~FRAME_LOCKED);
-                changed += !(before & FRAME_LOCKED) == locked;
-                frame_unpin(&pager.frames[n], false);
-        }
+        for_each_entry(pte, addr, start, end)
+                changed += page_set_locked(&pager, pte, locked);
         return changed;
 }

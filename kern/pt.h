@@ -17,7 +17,10 @@ pte_slot_t *pt_make(uint64_t addr);
 /* Maps 2 MiB-aligned guest-physical memory at a window address (a slab of a memory tier).  False: the pool is used up. */
 bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len);
 
-/* Waits until no vCPU has a fault published in [start, end). */
+/* A fault may install pages it was not asked for, but only in the aligned run of this many pages around its own. */
+#define FAULT_AROUND 16
+
+/* Waits until no vCPU has a fault published whose aligned run meets [start, end). */
 void pt_wait_faults(uint64_t start, uint64_t end);
 
 /* Drops every page (frames, slots, arena entries) and frees empty tables.  After it returns no TLB holds any of them.

@@ -35,7 +35,7 @@ void trap(uint64_t vector)
         }
 }
 
-extern char syscall_jump[], iret_jump[], look_iret[], look_iret_end[];
+extern char syscall_jump[] __attribute__((visibility("hidden"))), iret_jump[] __attribute__((visibility("hidden")));
 
 struct trap_frame { uint64_t vector, err, rip, cs, rflags, rsp, ss; };
 

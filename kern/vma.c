@@ -302,7 +302,7 @@ static const struct vma_node *walk(uint64_t addr)
         return best;
 }
 
-bool vma_read(uint64_t addr, struct vma *out, bool *hidden)
+bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden)
 {
         union { struct vma v; uint64_t word[sizeof *out / 8]; } u;
         for (unsigned spins = 0;; env_relax(spins++)) {
@@ -313,7 +313,8 @@ bool vma_read(uint64_t addr, struct vma *out, bool *hidden)
                 const struct vma_node *n = walk(addr);
                 for (unsigned i = 0; n && i < sizeof *out / 8; i++)
                         u.word[i] = observe(&n->pub[i]);
-                *hidden = observe(&hidden_start) <= addr && addr < observe(&hidden_end);
+                hidden->start = observe(&hidden_start);
+                hidden->end = observe(&hidden_end);
                 /* Relaxed: the acquires above keep it behind them. */
                 if (atomic_load_explicit(&seq, memory_order_relaxed) != s)
                         continue;

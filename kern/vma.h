@@ -29,7 +29,7 @@ struct vma_node {
 
 /* In pages; nodes: how many VMAs.  Kept by insert, remove and change. */
 struct vma_counts { uint64_t total, data, locked; uint32_t nodes; };
-extern struct vma_counts vma_counts;
+extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 
 void vma_begin(void);
 void vma_end(void);
@@ -43,7 +43,8 @@ void vma_free(struct vma_node *n);
 /* New content for n, which keeps its place among its neighbours. */
 void vma_change(struct vma_node *n, const struct vma *v);
 
-/* vma_read() says "hidden" for [start, end) until the next call; an empty range hides nothing. */
+/* Until the next call readers are told that [start, end) is hidden; an empty range hides nothing. */
+struct vma_hidden { uint64_t start, end; };
 void vma_hide(uint64_t start, uint64_t end);
 
 /* First VMA that ends above addr; last one that starts below it; the one after n. */
@@ -55,8 +56,8 @@ uint64_t vma_gap(uint64_t low, uint64_t high, uint64_t len);
 /* Where free space below v ends. */
 uint64_t vma_floor(const struct vma *v);
 
-/* Lock-free: copies the first VMA that ends above addr; false if there is none.  *hidden: addr lies in the hidden range. */
-bool vma_read(uint64_t addr, struct vma *out, bool *hidden);
+/* Lock-free: copies the first VMA that ends above addr, hidden or not, and the hidden range; false if there is no VMA. */
+bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden);
 
 /* Order, balance, gaps and counts: NULL, or what is wrong.  For tests and the leak check. */
 const char *vma_check(void);

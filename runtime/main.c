@@ -2,6 +2,7 @@
  * vmrun: from the command line to the program's first instruction, in order.
  */
 #include <errno.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "files.h"
 #include "image.h"
 #include "procfs.h"
+#include "states.h"
 #include "stats.h"
 #include "vm.h"
 #include "vmrun.h"
@@ -62,7 +64,7 @@ static void fill_control(uint64_t far_pages)
         c->rlimit_as = soft_limit(RLIMIT_AS);
         c->rlimit_data = soft_limit(RLIMIT_DATA);
         c->rlimit_stack = soft_limit(RLIMIT_STACK);
-        c->rlimit_memlock = soft_limit(RLIMIT_MEMLOCK);
+        c->rlimit_memlock = has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
         c->mmap_top = mmap_top(c->rlimit_stack);
         c->mmap_min = mmap_min();
         c->pid = (uint32_t)getpid();
@@ -143,6 +145,8 @@ int main(int argc, char **argv)
         options_parse(argc, argv);
         if (opt.command == CMD_CHECK)
                 return check_report();
+        if (opt.command == CMD_STATES)
+                return states_print(opt.states_pid);
         stats_init();
         kick_init();
         make_vm();

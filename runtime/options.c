@@ -22,7 +22,7 @@
 
 struct options opt;
 
-enum { OPT_CACHE = 256, OPT_NODE, OPT_STATS, OPT_CHECK, OPT_OVERCOMMIT, OPT_DEBUG, OPT_VERSION, OPT_HELP };
+enum { OPT_CACHE = 256, OPT_NODE, OPT_STATS, OPT_CHECK, OPT_STATES, OPT_OVERCOMMIT, OPT_DEBUG, OPT_VERSION, OPT_HELP };
 
 static const struct option long_options[] = {
         { "cache",      required_argument, NULL, OPT_CACHE },
@@ -30,6 +30,7 @@ static const struct option long_options[] = {
         { "stats",      optional_argument, NULL, OPT_STATS },
         { "verbose",    no_argument,       NULL, 'v' },
         { "check",      no_argument,       NULL, OPT_CHECK },
+        { "states",     required_argument, NULL, OPT_STATES },
         { "overcommit", no_argument,       NULL, OPT_OVERCOMMIT },
         { "debug",      no_argument,       NULL, OPT_DEBUG },
         { "version",    no_argument,       NULL, OPT_VERSION },
@@ -40,6 +41,7 @@ static const struct option long_options[] = {
 static const char help_text[] =
         "Usage: vmrun [OPTION...] [--] PROGRAM [ARG...]\n"
         "       vmrun --check\n"
+        "       vmrun --states PID\n"
         "Run an unmodified Linux x86-64 program in a virtual machine of its own, with more memory than its local cache.\n"
         "\n"
         "      --cache SIZE    keep at most SIZE of the program's memory here (K, M, G, T; default: a quarter of\n"
@@ -52,6 +54,7 @@ static const char help_text[] =
         "      --debug         check at the end that no frame, slot or pin was leaked (also: VMRUN_DEBUG=1)\n"
         "  -v, --verbose       say what is going on\n"
         "      --check         tell what this host offers, and whether programs can run\n"
+        "      --states PID    tell what the vCPUs of a running vmrun are doing\n"
         "      --version       print the version\n"
         "      --help          print this text\n"
         "\n"
@@ -179,6 +182,10 @@ void options_parse(int argc, char **argv)
                 case OPT_CHECK:
                         opt.command = CMD_CHECK;
                         break;
+                case OPT_STATES:
+                        opt.command = CMD_STATES;
+                        opt.states_pid = optarg;
+                        break;
                 case OPT_OVERCOMMIT:
                         opt.overcommit = true;
                         break;
@@ -198,9 +205,9 @@ void options_parse(int argc, char **argv)
         if (cache)
                 take_cache(cache);
         opt.argv = argv + optind;
-        if (opt.command == CMD_CHECK) {
+        if (opt.command != CMD_RUN) {
                 if (*opt.argv)
-                        die_(EXIT_VMRUN_FAILED, "%s: --check runs no program: leave it out", *opt.argv);
+                        die_(EXIT_VMRUN_FAILED, "%s: --check and --states run no program: leave it out", *opt.argv);
                 return;
         }
         if (!*opt.argv || !**opt.argv)

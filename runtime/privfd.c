@@ -32,11 +32,11 @@ static uint64_t seen_soft, seen_hard;   /* what the program sees as RLIMIT_NOFIL
 static uint64_t base;                   /* where ours begin */
 static struct rlimit host;              /* what the host kernel keeps */
 
-static bool may_raise_limits(void)
+bool has_capability(int cap)
 {
         struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct data[2] = { { 0 } };
-        return syscall(SYS_capget, &head, data) == 0 && (data[0].effective >> CAP_SYS_RESOURCE & 1);
+        return syscall(SYS_capget, &head, data) == 0 && (data[cap / 32].effective >> cap % 32 & 1);
 }
 
 static bool set_host(uint64_t hard)
@@ -139,7 +139,7 @@ int privfd_set_nofile(uint64_t soft, uint64_t hard)
         if (soft > hard)
                 return -EINVAL;
         if (hard > seen_hard) {
-                if (!may_raise_limits())
+                if (!has_capability(CAP_SYS_RESOURCE))
                         return -EPERM;
                 uint64_t want = hard + reserve_of(hard);
                 if (hard == RLIM_INFINITY || (want > host.rlim_max && !set_host(want) && hard > host.rlim_max && !set_host(hard)))

@@ -36,8 +36,13 @@ static const char *const exit_names[EXIT_OPS] = {
         [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_GROW_POOL] = "grow_pool",
         [EXIT_LEASE] = "lease", [EXIT_WAIT_FRAMES] = "wait_frames", [EXIT_WAKE_FRAMES] = "wake_frames",
         [EXIT_SERVICE_SLEEP] = "service_sleep", [EXIT_SERVICE_WAKE] = "service_wake", [EXIT_WAIT_PTE] = "wait_pte",
-        [EXIT_WAKE_PTE] = "wake_pte", [EXIT_KICK] = "kick", [EXIT_YIELD] = "yield", [EXIT_TIME] = "time",
+        [EXIT_WAKE_PTE] = "wake_pte", [EXIT_KICK] = "kick", [EXIT_YIELD] = "yield", [EXIT_TIME] = "time", [EXIT_EVENT] = "event",
 };
+
+const char *stats_exit_name(unsigned op)
+{
+        return op < EXIT_OPS && exit_names[op] ? exit_names[op] : "none";
+}
 
 /* Where the report goes: a private fd of the directory and a name in it, or of a file that is not replaced (a terminal, a pipe). */
 static int dir_fd = -1, direct_fd = -1;

@@ -13,6 +13,9 @@ void stats_init(void);
  * tsc_khz: of the guest's TSC; 0: unknown, then latencies are left out. */
 void stats_report(uint64_t tsc_khz);
 
+/* The name of an enum exit_op. */
+const char *stats_exit_name(unsigned op);
+
 /* The text itself. */
 void stats_print(FILE *f, uint64_t tsc_khz);
 /* Upper end, in ticks, of the histogram bucket in which the part-th of a million (500000: the median) lies; 0: no samples. */

@@ -38,6 +38,8 @@ static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint6
         n = a[d->len];
         if (d->flags & AF_INT)
                 n = (int32_t)n > 0 ? (uint32_t)n : 0;
+        else if (d->flags & AF_UINT)
+                n = (uint32_t)n;
         if (n > SIZE_MAX / 16)
                 return SIZE_MAX / 2;
         return n * d->size + d->add;
@@ -74,7 +76,7 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
                 else
                         h[d->len] = (SYS_ARG_MAX - d->add) / d->size;
         }
-        p = sys_scratch(n ? n : 1);
+        p = sys_scratch(n < 64 ? 64 : n);
         if (!p || (check && gmem_check(t, a[i], check, true)))
                 return P(sys_bad());
         if (d->kind == K_PRE && n && gmem_read(t, p, a[i], n))

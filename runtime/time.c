@@ -83,7 +83,8 @@ static bool close_to(int64_t a, int64_t b) { return llabs(a - b) < (int64_t)(tsc
 
 void time_init(struct thread *t)
 {
-        struct { struct kvm_msrs head; struct kvm_msr_entry e; } m = { .head.nmsrs = 1, .e.index = MSR_TSC };
+        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)]; } u = { .m.nmsrs = 1 };
+        u.m.entries[0].index = MSR_TSC;
         int khz = ioctl(t->vcpu_fd, KVM_GET_TSC_KHZ, 0);
         int64_t guest = (int64_t)t->v->exit.a[0], host = (int64_t)__rdtsc();    /* EXIT_READY carries kern's TSC */
 
@@ -92,7 +93,7 @@ void time_init(struct thread *t)
         tsc_hz = (uint64_t)khz * 1000;
         CONTROL->tsc_khz = (uint64_t)khz;
         int64_t before = (int64_t)__rdtsc();
-        int64_t by_kvm = ioctl(t->vcpu_fd, KVM_GET_MSRS, &m) == 1 ? (int64_t)m.e.data - before : 0;
+        int64_t by_kvm = ioctl(t->vcpu_fd, KVM_GET_MSRS, &u.m) == 1 ? (int64_t)u.m.entries[0].data - before : 0;
         /* Where KVM does not virtualise RDTSC (p = 3) its MSR says nothing. */
         if (close_to(guest, host + by_kvm))
                 tsc_offset = by_kvm;

@@ -47,11 +47,13 @@ void vcpu_kick(struct thread *t)
 /* Inside KVM_RUN this thread's mask is the program's, with the kick signal open. */
 static void set_run_mask(struct thread *t)
 {
-        struct { struct kvm_signal_mask head; uint64_t set; } __attribute__((packed)) m = { .head.len = sizeof m.set };
+        uint64_t set;
+        union { struct kvm_signal_mask m; char room[sizeof(struct kvm_signal_mask) + sizeof set]; } u = { .m.len = sizeof set };
 
-        syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &m.set, sizeof m.set);
-        m.set &= ~kick_mask();
-        if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &m) < 0)
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof set);
+        set &= ~kick_mask();
+        memcpy(u.m.sigset, &set, sizeof set);
+        if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
         t->sigmask_dirty = false;
 }

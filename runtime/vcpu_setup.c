@@ -155,13 +155,15 @@ static int set_sregs(struct thread *t)
 
 static int set_msrs(struct thread *t)
 {
-        struct { struct kvm_msrs head; struct kvm_msr_entry e[3]; } m = {
-                .head.nmsrs = 3,
-                .e = { { .index = MSR_STAR, .data = (uint64_t)SEL_KERN_CS << 32 | (uint64_t)SEL_USER_CS32 << 48 },
-                       { .index = MSR_LSTAR, .data = kern()->syscall },
-                       { .index = MSR_SFMASK, .data = 0x54700 } },      /* AC NT RF DF IF TF */
+        const struct kvm_msr_entry e[3] = {
+                { .index = MSR_STAR, .data = (uint64_t)SEL_KERN_CS << 32 | (uint64_t)SEL_USER_CS32 << 48 },
+                { .index = MSR_LSTAR, .data = kern()->syscall },
+                { .index = MSR_SFMASK, .data = 0x54700 },       /* AC NT RF DF IF TF */
         };
-        return ioctl(t->vcpu_fd, KVM_SET_MSRS, &m) == 3 ? 0 : -EINVAL;
+        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof e]; } u = { .m.nmsrs = 3 };
+
+        memcpy(u.m.entries, e, sizeof e);
+        return ioctl(t->vcpu_fd, KVM_SET_MSRS, &u.m) == 3 ? 0 : -EINVAL;
 }
 
 static int set_start(struct thread *t)

@@ -21,7 +21,8 @@ struct options {
         bool verbose, overcommit, debug;
         bool stats;
         const char *stats_file;         /* NULL: stderr */
-        enum { CMD_RUN, CMD_CHECK } command;
+        enum { CMD_RUN, CMD_CHECK, CMD_STATES } command;
+        const char *states_pid;
         char **argv;                    /* PROGRAM [ARG...] */
 };
 extern struct options opt;
@@ -50,6 +51,7 @@ int privfd_next(int from);              /* the lowest private fd at or above fro
 /* close_range that passes over the private ones, which are a set and not a range: the program may have raised its limit beyond them. */
 int privfd_close_range(unsigned first, unsigned last, unsigned flags);
 uint64_t privfd_nofile_soft(void), privfd_nofile_hard(void);     /* what the program sees as RLIMIT_NOFILE */
+bool has_capability(int cap);           /* CAP_* effective in this process? */
 int privfd_set_nofile(uint64_t soft, uint64_t hard);
 
 #endif

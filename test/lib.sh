@@ -37,9 +37,10 @@ totals() {
     [ "$failed" -eq 0 ]
 }
 
-# What process PID is doing, thread by thread: for a command that hangs. The one place to extend when vmrun can tell more.
+# What process PID is doing, for a command that hangs: its vCPUs, if it is a vmrun, and its threads.
 dump_states() {
     local task file
+    "${vmrun:-false}" --states "$1" 2>/dev/null || true
     printf 'state of process %d (%s):\n' "$1" "$(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-200)"
     for task in "/proc/$1"/task/*; do
         for file in stat wchan syscall stack; do

@@ -74,6 +74,8 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
 bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
 /* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old place. */
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
+/* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it. */
+bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
 /* Forgets that the page was used: the hand may take it when it next comes by. */
 void page_cool(struct pager *pg, pte_slot_t *pte);
 

@@ -97,8 +97,8 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         }
 }
 
-/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which is short, and a full count.  False: the frame
- * went free meanwhile, so the entry has changed too. */
+/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which is short, and a full count of
+ * pins.  False: the frame went free meanwhile, so the entry has changed too. */
 static bool hold(struct frame *f)
 {
         uint64_t w = atomic_load(&f->word);
@@ -201,6 +201,29 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
                 atomic_store(&pg->frames[frame_of(pg, p)].pte, to);
         atomic_store(to, p);
         return p & PTE_P;
+}
+
+bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
+{
+        for (;;) {
+                pte_t p = atomic_load(pte);
+                if (pte_kind(p) != PTE_PRESENT && pte_kind(p) != PTE_HELD)
+                        return false;
+                struct frame *f = &pg->frames[frame_of(pg, p)];
+                if (!hold(f))
+                        continue;
+                /* Held, the frame stays behind its entry if it still is. */
+                pte_t now = atomic_load(pte);
+                bool same = (pte_kind(now) == PTE_PRESENT || pte_kind(now) == PTE_HELD) && pte_num(now) == pte_num(p);
+                bool was = false;
+                if (same && locked)
+                        was = atomic_fetch_or(&f->word, FRAME_LOCKED) & FRAME_LOCKED;
+                else if (same)
+                        was = atomic_fetch_and(&f->word, ~FRAME_LOCKED) & FRAME_LOCKED;
+                frame_unpin(f, false);
+                if (same)
+                        return was != locked;
+        }
 }
 
 void page_cool(struct pager *pg, pte_slot_t *pte)

@@ -35,7 +35,8 @@ enum sys_kind {
 };
 /* Argument flags. */
 #define AF_NULL  1      /* NULL has a meaning of its own */
-#define AF_INT   2      /* the length argument is an int: its upper half does not count */
+#define AF_INT   2      /* the length argument is an int, and the kernel refuses a negative one */
+#define AF_UINT  16     /* the length argument is an unsigned int */
 #define AF_RET   4      /* bytes to copy out: result * size + add, not the whole buffer */
 #define AF_CHG   8      /* K_PRE: copied out whatever the result, if the kernel changed it */
 
@@ -155,6 +156,6 @@ sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_sigaltstack,
 sys_fn sys_exit, sys_prctl, sys_futex, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
        sys_unshare, sys_capability, sys_sched_attr, sys_nothing_yet;                                    /* process.c */
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
-sys_fn sys_semctl, sys_msgctl, sys_shmctl;                                                              /* sysv.c */
+sys_fn sys_semctl, sys_msgctl, sys_shmctl, sys_msgrcv;                                                        /* sysv.c */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * semctl, msgctl, shmctl: what the last argument is depends on the command.
+ * semctl, msgctl, shmctl: what the last argument is depends on the command.  And msgrcv.
  */
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -77,4 +77,10 @@ long sys_shmctl(struct thread *t, long nr, const uint64_t a[6])
         else if (cmd == SHM_INFO)
                 n = sizeof(struct shm_info);
         return control(t, nr, a, cmd, 2, n, cmd != IPC_SET);
+}
+
+/* A length too big for the marshaller is shortened there, but a negative one must be refused. */
+long sys_msgrcv(struct thread *t, long nr, const uint64_t a[6])
+{
+        return (int64_t)a[2] < 0 ? -EINVAL : sys_generic(t, nr, a);
 }

@@ -22,6 +22,7 @@
 #define OUTN(n)         { K_OUT, AF_NULL, -1, 0, n }
 #define OUTR(k)         { K_OUT, AF_NULL | AF_RET, k, 0, 1 }    /* room for argument k bytes, result says how many came */
 #define OUTRI(k)        { K_OUT, AF_NULL | AF_RET | AF_INT, k, 0, 1 }
+#define OUTRU(k)        { K_OUT, AF_NULL | AF_RET | AF_UINT, k, 0, 1 }
 #define OUTRX(k, n, x)  { K_OUT, AF_RET | AF_INT, k, x, n }
 #define PRE(n)          { K_PRE, 0, -1, 0, n }
 #define PREN(n)         { K_PRE, AF_NULL, -1, 0, n }
@@ -109,13 +110,13 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         NOT(shmdt, ENOSYS),
         ROW(msgget, V, V),
         ROWF(msgsnd, B, V, INX(2, 1, 8), V, V),
-        ROWF(msgrcv, B, V, OUTRX(2, 1, 8), V, V, V),
+        HROW(msgrcv, B, sys_msgrcv, V, { K_OUT, AF_RET, 2, 8, 1 }, V, V, V),
         HAND(msgctl, 0, sys_msgctl),
         HAND(fcntl, B, sys_fcntl),
         ROWF(flock, B, FD, V),
         ROW(fsync, FD), ROW(fdatasync, FD),
         ROW(truncate, PATH, V), ROW(ftruncate, FD, V),
-        HROW(getdents, 0, sys_getdents, FD, OUTRI(2), V),
+        HROW(getdents, 0, sys_getdents, FD, OUTRU(2), V),
         ROW(getcwd, OUTR(1), V),
         ROW(chdir, PATH), ROW(fchdir, FD),
         ROW(rename, LINK, LINK), ROW(mkdir, LINK, V), ROW(rmdir, LINK),
@@ -191,8 +192,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(tkill, V, V),
         ROW(time, OUTN(8)),
         HAND(futex, B, sys_futex),
-        ROW(sched_setaffinity, V, V, { K_IN, AF_INT, 1, 0, 1 }),
-        ROW(sched_getaffinity, V, V, { K_OUT, AF_RET | AF_INT, 1, 0, 1 }),
+        ROW(sched_setaffinity, V, V, { K_IN, AF_UINT, 1, 0, 1 }),
+        ROW(sched_getaffinity, V, V, { K_OUT, AF_RET | AF_UINT, 1, 0, 1 }),
         NOT(set_thread_area, ENOSYS),
         NOT(io_setup, ENOSYS), NOT(io_destroy, ENOSYS), NOT(io_getevents, ENOSYS), NOT(io_submit, ENOSYS),
         NOT(io_cancel, ENOSYS),
@@ -201,7 +202,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROWF(epoll_create, NEW, V),
         NOT(epoll_ctl_old, ENOSYS), NOT(epoll_wait_old, ENOSYS),
         NOT(remap_file_pages, ENOSYS),
-        HROW(getdents64, 0, sys_getdents, FD, OUTRI(2), V),
+        HROW(getdents64, 0, sys_getdents, FD, OUTRU(2), V),
         HAND(set_tid_address, 0, sys_set_tid_address),
         NOT(restart_syscall, EINTR),
         ROWF(semtimedop, B, V, INX(2, 6, 0), V, INN(TIMESPEC)),

@@ -124,7 +124,7 @@ refusals() {
         misaligned script-empty script-of-itself; do
         refuse "bad file: $file" 126 "$file" "$vmrun" -- "$bad/$file"
     done
-    refuse 'not executable' 126 'permission' "$vmrun" -- "$bad/not-executable"
+    refuse 'not executable' 126 'permission|executable' "$vmrun" -- "$bad/not-executable"
     refuse 'a folder' 126 'directory|folder|not.*file|permission' "$vmrun" -- "$bad"
     # Root may read anything, unless it gives that up.
     if [ "$(id -u)" -ne 0 ]; then
@@ -137,12 +137,12 @@ refusals() {
     # Not there: 127.
     refuse 'no such program' 127 'no-such-program' "$vmrun" -- no-such-program
     refuse 'no such path' 127 '/no/such/program' "$vmrun" -- /no/such/program
-    refuse 'an empty name' 127 '' "$vmrun" -- ''
     refuse 'no ELF interpreter' 127 '/no/ld.so' "$vmrun" -- "$bad/no-interpreter"
     refuse 'no interpreter of a script' 127 '/no/such/interpreter' "$vmrun" -- "$bad/script-no-interpreter"
 
     # What the user asked of vmrun itself: 125.
     refuse 'no program' 125 'program' "$vmrun"
+    refuse 'an empty name' 125 'program' "$vmrun" -- ''
     refuse 'an unknown option' 125 'no-such-option' "$vmrun" --no-such-option true
     refuse '--cache 0' 125 'cache' "$vmrun" --cache 0 true
     refuse '--cache 1K' 125 'cache.*([0-9]+ ?K|smallest|least)' "$vmrun" --cache 1K true
@@ -153,7 +153,6 @@ refusals() {
     refuse '--cache without a value' 125 'cache' "$vmrun" --cache
     refuse '--node of an unknown kind' 125 'bogus' "$vmrun" --node bogus://host true
     refuse '--node without a kind' 125 'node|host' "$vmrun" --node host true
-    refuse '--node mem: without a size' 125 'mem:' "$vmrun" --node mem: true
     refuse '--node mem:0' 125 'mem:0' "$vmrun" --node mem:0 true
     refuse '--node mem: with a bad size' 125 'mem:12x' "$vmrun" --node mem:12x true
     refuse '--stats into a missing folder' 125 '/no/such/folder' "$vmrun" --stats=/no/such/folder/file true

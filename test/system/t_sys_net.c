@@ -394,6 +394,9 @@ static void test_sysv(void)
         m = memset(m, 0, sizeof *m);
         T(msgrcv(q, m, 20, 0, 0));
         printf("%ld %s\n", m->type, m->text);
+        T(msgsnd(q, m, 8, 0));
+        FAILS(EINVAL, msgrcv(q, m, -1ul, 0, 0));
+        T(syscall(SYS_msgrcv, q, m, (1ul << 32) + 5, 0, 0));
         FAILS(ENOMSG, msgrcv(q, m, 20, 0, IPC_NOWAIT));
         T(msgctl(q, IPC_RMID, NULL));
         T(semctl(s, 0, SETALL, vals));
@@ -459,6 +462,7 @@ int main(int argc, char **argv)
 {
         (void)argc;
         setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+        alarm(120);                     /* a call that should not have waited */
         memory_init();
         close_range(3, ~0U, 0);
         test_unix();

@@ -12,7 +12,7 @@ echo "1..$#"
 number=0
 for program; do
     number=$((number + 1))
-    ./test_syscalls ./forwarded.so "$program" "$work" >"$work/log" 2>&1
+    timeout -k 5 "${UNIT_LIMIT:-60}" ./test_syscalls ./forwarded.so "$program" "$work" >"$work/log" 2>&1
     status=$?
     sed 's/^/# /' "$work/log"
     case $status in

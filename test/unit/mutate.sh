@@ -1,5 +1,6 @@
 #!/bin/sh
-# Plants one bug after another in a copy of the pager core and expects the model check to find each.
+# Plants one bug after another in a copy of the pager core and expects the model check to find each, or, where it is a matter of
+# memory order, the race test under ThreadSanitizer.
 # Usage: mutate.sh [NUMBER...]    CC, SEED and STEPS come from the environment.
 set -eu
 
@@ -13,6 +14,16 @@ export SEED STEPS
 count=0 survived=0
 wanted=" $* "
 
+tools=          # the race test's sanitizer, or empty for the model check
+sources()
+{
+        if [ -z "$tools" ]; then
+                echo "$here/test_pager_model.c $here/pager_sched.c"
+        else
+                echo "$here/test_pager_race.c $tmp/pager/frames.c $tmp/pager/transition.c $tmp/pager/clock.c"
+        fi
+}
+
 # mutant FILE WHAT SED-SCRIPT: the script must change the file.
 mutant() {
         count=$((count + 1))
@@ -24,15 +35,16 @@ mutant() {
                 echo "mutant $count ($2): the script changes nothing in $1" >&2
                 exit 2
         fi
-        $CC -std=gnu11 -O2 -w -D_GNU_SOURCE -iquote "$here" -iquote "$tmp" -I"$src/include" \
-                "$here/test_pager_model.c" "$here/pager_env.c" "$here/pager_sched.c" -lcmocka -o "$tmp/model"
+        $CC -std=gnu11 -O2 -w -D_GNU_SOURCE -pthread -iquote "$here" -iquote "$tmp" -I"$src/include" $tools \
+                $(sources) "$here/pager_env.c" -lcmocka -o "$tmp/test"
         status=0
-        timeout 20 "$tmp/model" >"$tmp/out" 2>&1 || status=$?
+        timeout 20 "$tmp/test" >"$tmp/out" 2>&1 || status=$?
         if [ $status -eq 0 ]; then
                 echo "SURVIVED $count: $2"
                 survived=$((survived + 1))
         else
-                printf 'caught %2d: %-62s %s\n' "$count" "$2" "$(grep -m1 '^step' "$tmp/out" || grep -m1 -i error "$tmp/out" || echo "status $status")"
+                printf 'caught %2d: %-62s %s\n' "$count" "$2" \
+                        "$(grep -m1 -E '^step|^WARNING|^thread' "$tmp/out" || grep -m1 -i error "$tmp/out" || echo "status $status")"
         fi
 }
 
@@ -85,6 +97,13 @@ mutant frame.h "a pin does not look at the entry again" '/^static inline frame_t
 mutant frame.h "a pin ignores the claim" '/^static inline frame_t frame_pin/,/^}/s/\(FRAME_CLAIMED \| FRAME_ORPHAN\)/FRAME_ORPHAN/'
 mutant frame.h "a claim ignores pins" '/^static inline bool frame_claim/,/^}/s/frame_word_held\(w\)/(w \& FRAME_CLAIMED)/'
 mutant pte.h "a stray A makes an entry unknown" 's/if \(\(p & ~\(PTE_A \| PTE_D\)\) == 0\)/if (p == 0)/'
+
+# Memory order
+tools=-fsanitize=thread
+export TSAN_OPTIONS=halt_on_error=1
+mutant frames.c "the pool has no lock" 's/^        for \(unsigned spins = 0; atomic_exchange_explicit\(&pg->lock.*$/        for (unsigned spins = 0; 0; spins++)/'
+mutant frames.c "the pool is unlocked without release" '/^static void pool_unlock/,/^}/s/memory_order_release/memory_order_relaxed/'
+mutant clock.c "eviction does not claim" '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 
 echo "$survived of the mutants survived"
 [ $survived -eq 0 ]

@@ -7,6 +7,13 @@
 #include <ucontext.h>
 #include "pager_sched.h"
 
+#if defined __has_feature               /* clang's way to say what gcc says by macros */
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#elif __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #if defined __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #elif defined __SANITIZE_ADDRESS__
@@ -132,7 +139,7 @@ static void actor_main(void)
         if (--nrunning == 0)
                 go(NULL);
         go(choose());
-        abort();
+        abort();                        /* nobody goes on here */
 }
 
 void sched_reset(uint32_t in, void (*tick)(void))

@@ -17,6 +17,17 @@
 #define ENV_END   (ENV_BASE + ENV_PAGES * PAGE_SIZE)
 #define ENV_ADDR(page) (ENV_BASE + (uint64_t)(page) * PAGE_SIZE)
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ENV_TSAN 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define ENV_TSAN 1
+#endif
+#ifndef ENV_TSAN
+#define ENV_TSAN 0
+#endif
+
 /* fds the fake host knows; file id = fd. */
 enum { FD_RW = 5, FD_RO = 6, FD_LAST };
 

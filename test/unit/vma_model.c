@@ -453,7 +453,7 @@ static void walk(uint64_t steps)
 void test_model(void **state)
 {
         const char *steps = getenv("STEPS");
-        uint64_t rounds = 20, each = (steps ? strtoull(steps, NULL, 0) : 200000) / rounds;
+        uint64_t rounds = 20, each = (steps ? strtoull(steps, NULL, 0) : ENV_TSAN ? 20000 : 200000) / rounds;
         (void)state;
         env_move_fails = true;
         for (uint64_t i = 0; i < rounds; i++) {

@@ -1,0 +1,362 @@
+/*
+ * The transitions of the pager core, one by one: each from each state, with what can fail in it.  Races are the subject of
+ * test_pager_model.c and test_pager_race.c; where one is played here, a hook plays the other side.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <errno.h>
+#include <cmocka.h>
+#include "pager_env.h"
+
+#define FRAMES 8
+#define SLOTS  6
+#define PAGES  8
+
+static struct frame_list list;
+static uint64_t cnt[CNT_COUNT];
+static pte_t rw, ro, no_access;
+static jmp_buf bug;
+static bool bug_expected;
+static const char *bug_text;
+
+static void on_bug(const char *what, uint64_t a, uint64_t b)
+{
+        if (!bug_expected)
+                fail_msg("env_bug: %s: %#lx %#lx", what, (unsigned long)a, (unsigned long)b);
+        bug_text = what;
+        longjmp(bug, 1);
+}
+
+static void begin(uint32_t nframes, uint32_t nslots, uint64_t first_epoch)
+{
+        env_setup(nframes, nslots, PAGES, first_epoch);
+        env.bug = on_bug;
+        list.n = 0;
+        memset(cnt, 0, sizeof cnt);
+        rw = pte_prot(true, true, false);
+        ro = pte_prot(true, false, false);
+        no_access = pte_prot(false, false, false);
+}
+
+static int setup(void **state)
+{
+        (void)state;
+        begin(FRAMES, SLOTS, 10);
+        return 0;
+}
+
+static void audit(void)
+{
+        struct frame_list *lists[] = { &list };
+        const char *bad = env_audit(lists, 1);
+        if (bad)
+                fail_msg("%s", bad);
+}
+
+/* Every test ends with everything given back. */
+static int teardown(void **state)
+{
+        pte_t old;
+
+        (void)state;
+        env.step = NULL;
+        env.io = NULL;
+        audit();
+        for (unsigned v = 0; v < PAGES; v++) {
+                frame_t f = page_detach(&env.pg, &env.pte[v], &old);
+                env.charged -= (old & PTE_CHARGED) != 0;
+                if (f != FRAME_NONE)
+                        frame_discard(&env.pg, &list, f);
+        }
+        clock_pass(&env.pg, env.nframes, cnt);
+        frame_list_drain(&env.pg, &list);
+        const char *bad = env_audit_empty();
+        env_teardown();
+        if (bad)
+                fail_msg("%s", bad);
+        return 0;
+}
+
+/* All vCPUs have flushed. */
+static void flushed(void) { env.flushed = env.flush_epoch; }
+
+static struct frame *frame_at(unsigned v) { return &env.frames[pte_num(env.pte[v]) - ENV_PFN0]; }
+static enum pte_kind kind(unsigned v) { return pte_kind(env.pte[v]); }
+static uint64_t flags(unsigned v) { return (uint32_t)frame_at(v)->word; }
+
+/* A resident page; ad as the CPU would have left it. */
+static frame_t make_present(unsigned v, pte_t keep, pte_t ad, uint64_t content)
+{
+        frame_t f = frame_take(&env.pg, &list, cnt);
+        assert_int_not_equal(f, FRAME_NONE);
+        env.content[f][0] = content;
+        env.charged += (keep & PTE_CHARGED) != 0;
+        assert_int_equal(page_install(&env.pg, &env.pte[v], f, keep, ad), 0);
+        return f;
+}
+
+/* A page in a slot of its own. */
+static uint64_t make_remote(unsigned v, pte_t keep, uint64_t content)
+{
+        uint64_t slot = env_slot_alloc();
+        assert_true(slot != SLOT_NONE);
+        env.far[slot][0] = content;
+        env.charged += (keep & PTE_CHARGED) != 0;
+        env.pte[v] = pte_make_remote(slot, keep);
+        return slot;
+}
+
+static frame_t fetch(unsigned v)
+{
+        frame_t f = frame_take(&env.pg, &list, cnt);
+        assert_int_equal(page_fetch(&env.pg, &env.pte[v], env.pte[v], f), 0);
+        return f;
+}
+
+/* Two turns of the hand with a flush between them: what is cold and may go, goes. */
+static uint32_t evict_all(void)
+{
+        uint32_t freed = clock_pass(&env.pg, env.nframes, cnt).freed;
+        env_flush_begin();
+        flushed();
+        return freed + clock_pass(&env.pg, env.nframes, cnt).freed;
+}
+
+/* --- frames --- */
+
+static void test_frame_counts(void **state)
+{
+        frame_t f[FRAMES];
+
+        (void)state;
+        for (unsigned i = 0; i < FRAMES; i++) {
+                f[i] = frame_take(&env.pg, &list, cnt);
+                assert_int_equal(env.frames[f[i]].word, FRAME_RESIDENT | FRAME_CLAIMED);
+                assert_int_equal(env.frames[f[i]].slot, SLOT_NONE);
+                assert_int_equal(env.pg.nfree + list.n, FRAMES - i - 1);
+        }
+        assert_int_equal(frame_take(&env.pg, &list, cnt), FRAME_NONE);
+        for (unsigned i = 0; i < FRAMES; i++) {
+                frame_free(&env.pg, i % 2 ? &list : NULL, f[i]);
+                assert_int_equal(env.pg.nfree + list.n, i + 1);
+                audit();
+        }
+        assert_true(list.n <= 4);               /* no vCPU hoards: it keeps two batches at most */
+        assert_true(cnt[CNT_REFILLS] >= FRAMES / 2);
+}
+
+static void test_free_gives_slot_back(void **state)
+{
+        (void)state;
+        frame_t f = frame_take(&env.pg, &list, cnt);
+        uint64_t slot = env_slot_alloc();
+        env.frames[f].slot = slot;
+        frame_free(&env.pg, &list, f);
+        assert_int_equal(env.slot_used[slot], 0);
+}
+
+static void test_list_overflow(void **state)
+{
+        (void)state;
+        env_teardown();
+        begin(2048, SLOTS, 0);
+        frame_t f[100];
+        for (unsigned i = 0; i < 100; i++)
+                f[i] = frame_take(&env.pg, &list, cnt);
+        for (unsigned i = 0; i < 100; i++) {
+                frame_free(&env.pg, &list, f[i]);
+                assert_true(list.n <= sizeof list.f / sizeof list.f[0]);
+        }
+        audit();
+}
+
+/* --- install, fetch, wait --- */
+
+static void test_install(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, rw | PTE_CHARGED, PTE_A, 1);
+        assert_int_equal(env.pte[0], pte_make_present(ENV_PFN0 + f, rw | PTE_CHARGED, PTE_A));
+        assert_int_equal(flags(0), FRAME_RESIDENT);
+        assert_ptr_equal(env.frames[f].pte, &env.pte[0]);
+
+        /* Any state but NONE: the frame stays the caller's. */
+        make_remote(1, rw, 1);
+        env.pte[2] = pte_make_arena(5, rw);
+        frame_t g = frame_take(&env.pg, &list, cnt);
+        for (unsigned v = 0; v < 3; v++) {
+                pte_t before = env.pte[v];
+                assert_int_equal(page_install(&env.pg, &env.pte[v], g, rw, PTE_A), -EAGAIN);
+                assert_int_equal(env.pte[v], before);
+                assert_true(env.frames[g].word & FRAME_CLAIMED);
+        }
+        frame_free(&env.pg, &list, g);
+}
+
+static void test_stray_bits(void **state)
+{
+        pte_t old;
+
+        (void)state;
+        env.pte[0] = PTE_A;                     /* left by a walk that began before the page went */
+        env.pte[1] = PTE_A | PTE_D;
+        assert_int_equal(kind(0), PTE_NONE);
+        assert_int_equal(kind(1), PTE_NONE);
+        make_present(0, rw, PTE_A, 1);
+        assert_int_equal(page_detach(&env.pg, &env.pte[1], &old), FRAME_NONE);
+        uint64_t slot = make_remote(2, rw, 7);
+        env.pte[2] |= PTE_A | PTE_D;
+        assert_int_equal(kind(2), PTE_REMOTE);
+        frame_t f = fetch(2);
+        assert_int_equal(env.pte[2], pte_make_present(ENV_PFN0 + f, rw, PTE_A));
+        assert_int_equal(env.frames[f].slot, slot);
+}
+
+static void test_fetch(void **state)
+{
+        (void)state;
+        uint64_t slot = make_remote(0, ro | PTE_CHARGED, 42);
+        pte_t seen = env.pte[0];
+        frame_t f = fetch(0);
+        assert_int_equal(env.content[f][0], 42);
+        assert_int_equal(env.pte[0], pte_make_present(ENV_PFN0 + f, ro | PTE_CHARGED, PTE_A));
+        assert_int_equal(flags(0), FRAME_RESIDENT);     /* clean: the slot stays its copy */
+        assert_int_equal(env.frames[f].slot, slot);
+        assert_int_equal(env.slot_used[slot], 1);
+        assert_int_equal(env.wakes, 0);
+
+        frame_t g = frame_take(&env.pg, &list, cnt);    /* the entry is not what was seen */
+        assert_int_equal(page_fetch(&env.pg, &env.pte[0], seen, g), -EAGAIN);
+        assert_int_equal(env.frames[g].slot, SLOT_NONE);
+        frame_free(&env.pg, &list, g);
+}
+
+static int fail_io(bool write, uint64_t slot)
+{
+        (void)write;
+        (void)slot;
+        return -EIO;
+}
+
+static void wait_while_busy(void)
+{
+        static bool inside;
+        if (inside || kind(0) != PTE_BUSY)
+                return;
+        inside = true;          /* a second vCPU finds the page BUSY: spins, sets WAITERS, sleeps */
+        page_wait(&env.pte[0], env.pte[0]);
+        assert_true(env.pte[0] & PTE_WAITERS);
+        inside = false;
+        env.step = NULL;
+}
+
+static void test_fetch_wakes(void **state)
+{
+        (void)state;
+        for (int failing = 0; failing < 2; failing++) {
+                uint64_t slot = make_remote(0, rw | PTE_CHARGED, 5);
+                pte_t seen = env.pte[0], old;
+                env.waits = env.wakes = 0;
+                env.step = wait_while_busy;
+                env.io = failing ? fail_io : NULL;
+                frame_t f = frame_take(&env.pg, &list, cnt);
+                assert_int_equal(page_fetch(&env.pg, &env.pte[0], seen, f), failing ? -EIO : 0);
+                assert_int_equal(env.waits, 1);
+                assert_int_equal(env.wakes, 1);
+                assert_false(env.pte[0] & PTE_WAITERS);
+                if (failing) {
+                        assert_int_equal(env.pte[0], pte_make_remote(slot, rw | PTE_CHARGED));
+                        assert_int_equal(env.frames[f].word, FRAME_RESIDENT | FRAME_CLAIMED);
+                        assert_int_equal(env.frames[f].slot, SLOT_NONE);
+                        frame_free(&env.pg, &list, f);
+                        break;
+                }
+                frame_discard(&env.pg, &list, page_detach(&env.pg, &env.pte[0], &old));
+                env.charged--;
+        }
+}
+
+static void test_wait_returns(void **state)
+{
+        (void)state;
+        pte_t busy = pte_make_busy(ENV_PFN0, rw);
+        env.pte[0] = pte_make_remote(0, rw);
+        page_wait(&env.pte[0], busy);                   /* changed already */
+        assert_int_equal(env.waits, 0);
+        env.pte[0] = busy | PTE_WAITERS;
+        page_wait(&env.pte[0], busy);                   /* somebody else waits: that is a change, too */
+        assert_int_equal(env.waits, 0);
+        page_wait(&env.pte[0], busy | PTE_WAITERS);
+        assert_int_equal(env.waits, 1);
+        env.pte[0] = 0;
+}
+
+/* --- pins --- */
+
+static void test_pin(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, ro, PTE_A, 1);
+        make_remote(1, rw, 1);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], true), FRAME_NONE);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[1], false), FRAME_NONE);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[2], false), FRAME_NONE);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], false), f);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], false), f);
+        assert_int_equal(flags(0) & FRAME_PINS, 2);
+        assert_false(frame_claim(&env.frames[f], env.frames[f].word));
+        frame_unpin(&env.frames[f], true);
+        frame_unpin(&env.frames[f], false);
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_DIRTY);
+        assert_true(frame_claim(&env.frames[f], env.frames[f].word));
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], false), FRAME_NONE);
+        atomic_fetch_and(&env.frames[f].word, ~FRAME_CLAIMED);
+        page_protect(&env.pg, &env.pte[0], no_access);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], false), FRAME_NONE);
+}
+
+static void unpin_once(void)
+{
+        env.step = NULL;
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_PINS);
+        frame_unpin(frame_at(0), false);
+}
+
+/* 65,535 pins are all there is room for: the next one must not spill into the flags. */
+static void test_pins_saturate(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A, 1);
+        atomic_fetch_or(&frame_at(0)->word, FRAME_PINS);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], false), FRAME_NONE);
+        env.step = unpin_once;
+        assert_true(page_protect(&env.pg, &env.pte[0], ro));
+        assert_int_equal(flags(0), FRAME_RESIDENT | (FRAME_PINS - 1));
+        env.step = NULL;
+        atomic_fetch_and(&frame_at(0)->word, ~FRAME_PINS);
+}
+
+#include "test_pager_range.h"
+#include "test_pager_clock.h"
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+                T(test_frame_counts), T(test_free_gives_slot_back), T(test_list_overflow),
+                T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes), T(test_wait_returns),
+                T(test_pin), T(test_pins_saturate),
+                T(test_detach), T(test_detach_waits_for_busy), T(test_detach_bad_entry), T(test_frame_outside),
+                T(test_discard_held), T(test_discard_claimed),
+                T(test_protect_not_resident), T(test_protect_present), T(test_protect_held), T(test_protect_arena),
+                T(test_protect_dirty), T(test_protect_waits), T(test_move), T(test_move_waits_for_busy), T(test_cool),
+                T(test_second_chance), T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
+                T(test_evict_software_dirty), T(test_evict_held), T(test_evict_prefetched), T(test_not_evicted),
+                T(test_locked_meanwhile), T(test_write_fails), T(test_written_meanwhile),
+                T(test_no_slot), T(test_slot_taken_back), T(test_take_clean),
+                T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

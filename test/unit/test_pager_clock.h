@@ -1,0 +1,301 @@
+/*
+ * Part of test_pager.c: eviction.
+ */
+
+static void test_second_chance(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A, 1);
+        make_present(1, rw, PTE_A, 1);
+        struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(r.cleared, 2);
+        assert_int_equal(r.freed, 0);
+        assert_int_equal(env.flush_epoch, 11);          /* one flush for all */
+        assert_int_equal(frame_word_epoch(frame_at(0)->word), 11);
+        r = clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(r.unflushed, 2);
+        assert_int_equal(r.freed, 0);
+        env.pte[1] |= PTE_A;                            /* used again */
+        flushed();
+        r = clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(r.freed, 1);
+        assert_int_equal(r.cleared, 1);
+        assert_int_equal(kind(0), PTE_NONE);
+        assert_int_equal(kind(1), PTE_PRESENT);
+        assert_int_equal(cnt[CNT_SCANNED], 3 * FRAMES);
+}
+
+/* Never written: back to its origin, no slot, no transfer, its charge undone. */
+static void test_evict_untouched(void **state)
+{
+        (void)state;
+        make_present(0, rw | PTE_CHARGED, PTE_A, 1);
+        make_present(1, rw, PTE_A, 1);
+        assert_int_equal(env.charged, 1);
+        assert_int_equal(evict_all(), 2);
+        assert_int_equal(env.pte[0], 0);
+        assert_int_equal(env.charged, 0);
+        assert_int_equal(env.uncharged, 1);
+        assert_int_equal(env.writes, 0);
+        assert_int_equal(cnt[CNT_EVICTED_CLEAN], 2);
+}
+
+static void test_evict_clean_copy(void **state)
+{
+        (void)state;
+        uint64_t slot = make_remote(0, ro | PTE_CHARGED, 9);
+        frame_t f = fetch(0);
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(env.pte[0], pte_make_remote(slot, ro | PTE_CHARGED));
+        assert_int_equal(env.writes, 0);
+        assert_int_equal(env.charged, 1);
+        assert_int_equal(env.frames[f].word, 0);
+        assert_int_equal(env.slot_used[slot], 1);
+}
+
+static void test_evict_dirty(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, rw | PTE_CHARGED, PTE_A | PTE_D, 77);
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(kind(0), PTE_REMOTE);
+        assert_int_equal(env.pte[0] & PTE_KEEP, rw | PTE_CHARGED);
+        assert_int_equal(env.far[pte_num(env.pte[0])][0], 77);
+        assert_int_equal(cnt[CNT_EVICTED_DIRTY], 1);
+        assert_int_equal(cnt[CNT_WRITEBACK], 1);
+        /* A dirty page that has a slot is written there. */
+        uint64_t slot = pte_num(env.pte[0]);
+        f = fetch(0);
+        env.content[f][0] = 78;
+        env.pte[0] |= PTE_D;
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(pte_num(env.pte[0]), slot);
+        assert_int_equal(env.far[slot][0], 78);
+}
+
+static void test_evict_software_dirty(void **state)
+{
+        (void)state;
+        make_remote(0, rw, 1);
+        fetch(0);
+        frame_t f = frame_pin(env.frames, ENV_PFN0, &env.pte[0], true);
+        env.content[f][0] = 2;
+        frame_unpin(&env.frames[f], true);
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(env.writes, 1);
+        assert_int_equal(env.far[pte_num(env.pte[0])][0], 2);
+}
+
+static void test_evict_held(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A | PTE_D, 5);
+        make_present(1, rw, PTE_A, 6);
+        page_protect(&env.pg, &env.pte[0], no_access);
+        page_protect(&env.pg, &env.pte[1], no_access);
+        struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(r.freed, 0);
+        assert_int_equal(r.unflushed, 2);               /* a TLB may still write there: the caller's flush has to come first */
+        env_flush_begin();
+        flushed();
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 2);
+        assert_int_equal(kind(0), PTE_REMOTE);
+        assert_int_equal(env.pte[0] & PTE_PROT, no_access);
+        assert_int_equal(env.far[pte_num(env.pte[0])][0], 5);
+        assert_int_equal(env.pte[1], 0);
+}
+
+/* Nobody used it, so no TLB holds it: no flush is needed. */
+static void test_evict_prefetched(void **state)
+{
+        (void)state;
+        make_present(0, ro, 0, 1);
+        make_present(1, ro, PTE_PREF, 1);
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 2);
+        assert_int_equal(env.flush_epoch, 10);
+        make_present(1, ro, PTE_PREF | PTE_A, 1);
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).cleared, 1);
+        assert_false(env.pte[1] & PTE_PREF);            /* it was a hit */
+}
+
+static void test_not_evicted(void **state)
+{
+        (void)state;
+        frame_t pinned = make_present(0, rw, 0, 1), locked = make_present(1, rw, 0, 1), claimed = make_present(2, rw, 0, 1);
+        frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
+        atomic_fetch_or(&env.frames[locked].word, FRAME_LOCKED);
+        frame_claim(&env.frames[claimed], env.frames[claimed].word);
+        env.pte[3] = pte_make_arena(3, rw);
+        assert_int_equal(evict_all(), 0);
+        for (frame_t f = 0; f < FRAMES; f++)
+                assert_false(clock_take_clean(&env.pg, f));
+        frame_unpin(&env.frames[pinned], false);
+        atomic_fetch_and(&env.frames[locked].word, ~FRAME_LOCKED);
+        atomic_fetch_and(&env.frames[claimed].word, ~FRAME_CLAIMED);
+        assert_int_equal(evict_all(), 3);
+}
+
+static void lock_now(void)
+{
+        env.step = NULL;
+        atomic_fetch_or(&frame_at(0)->word, FRAME_LOCKED);
+}
+
+/* mlock between the hand's look at the frame and its claim. */
+static void test_locked_meanwhile(void **state)
+{
+        (void)state;
+        make_present(0, rw, 0, 1);
+        env.step = lock_now;
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 0);
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_LOCKED);
+        atomic_fetch_and(&frame_at(0)->word, ~FRAME_LOCKED);
+}
+
+static void test_write_fails(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, rw, PTE_A | PTE_D, 33);
+        env.io = fail_io;
+        assert_int_equal(evict_all(), 0);
+        assert_int_equal(kind(0), PTE_PRESENT);
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_DIRTY);       /* D or this: it is not clean */
+        assert_int_not_equal(env.frames[f].slot, SLOT_NONE);            /* keeps its slot for the next try */
+        audit();
+        assert_int_equal(evict_all(), 0);
+        assert_false(clock_take_clean(&env.pg, f));
+        env.io = NULL;
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(env.far[pte_num(env.pte[0])][0], 33);
+}
+
+static int write_during_io(bool write, uint64_t slot)
+{
+        (void)slot;
+        env.io = NULL;
+        assert_true(write);
+        assert_false(env.pte[0] & PTE_D);
+        env.content[pte_num(env.pte[0]) - ENV_PFN0][0] = 2;
+        env.pte[0] |= PTE_A | PTE_D;
+        return 0;
+}
+
+static void test_written_meanwhile(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A | PTE_D, 1);
+        env.io = write_during_io;
+        assert_int_equal(evict_all(), 0);
+        assert_int_equal(kind(0), PTE_PRESENT);
+        assert_true(env.pte[0] & PTE_D);
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(env.far[pte_num(env.pte[0])][0], 2);
+}
+
+static void test_no_slot(void **state)
+{
+        (void)state;
+        for (unsigned v = 0; v < SLOTS; v++)
+                make_remote(v, rw, v);
+        frame_t f = make_present(6, rw, PTE_A | PTE_D, 1);
+        assert_int_equal(evict_all(), 0);               /* nowhere to put it */
+        assert_int_equal(env.pte[6], pte_make_present(ENV_PFN0 + f, rw, PTE_D));
+        assert_int_equal(env.frames[f].slot, SLOT_NONE);
+        assert_int_equal(flags(6), FRAME_RESIDENT);
+}
+
+/* The far tier is full, but a resident page keeps a second copy there: its slot is taken, and it is dirty from then on. */
+static void test_slot_taken_back(void **state)
+{
+        (void)state;
+        for (unsigned v = 0; v < SLOTS; v++)
+                make_remote(v, rw, 100 + v);
+        uint64_t slot = pte_num(env.pte[0]);
+        frame_t owner = fetch(0);
+        atomic_fetch_or(&env.frames[owner].word, FRAME_LOCKED);         /* so that it does not simply go */
+        make_present(6, rw, PTE_A | PTE_D, 7);
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(env.pte[6], pte_make_remote(slot, rw));
+        assert_int_equal(env.far[slot][0], 7);
+        assert_int_equal(env.frames[owner].slot, SLOT_NONE);
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_LOCKED | FRAME_DIRTY);
+        atomic_fetch_and(&env.frames[owner].word, ~FRAME_LOCKED);
+        assert_int_equal(evict_all(), 0);
+        assert_int_equal(kind(0), PTE_PRESENT);
+        assert_int_equal(env.content[owner][0], 100);
+}
+
+static void test_take_clean(void **state)
+{
+        (void)state;
+        uint64_t slot = make_remote(0, rw, 1);
+        frame_t f = fetch(0);
+        assert_false(clock_take_clean(&env.pg, f));     /* hot */
+        page_cool(&env.pg, &env.pte[0]);
+        assert_false(clock_take_clean(&env.pg, f));     /* not flushed */
+        env_flush_begin();
+        assert_false(clock_take_clean(&env.pg, f));     /* flush not complete */
+        flushed();
+        env.pte[0] |= PTE_D;
+        assert_false(clock_take_clean(&env.pg, f));     /* dirty */
+        env.pte[0] &= ~PTE_D;
+        assert_true(clock_take_clean(&env.pg, f));
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_CLAIMED);
+        assert_int_equal(env.pte[0], pte_make_remote(slot, rw));
+        assert_int_equal(env.frames[f].slot, SLOT_NONE);
+        assert_int_equal(page_install(&env.pg, &env.pte[1], f, rw, PTE_A), 0);  /* it may be used at once */
+        assert_false(clock_take_clean(&env.pg, FRAMES - 1));                    /* free frames are not taken */
+}
+
+/* A stamp is believed only when its flush is complete, wherever the counter stands. */
+static void check_epochs(uint64_t first)
+{
+        env_teardown();
+        begin(FRAMES, SLOTS, first);
+        frame_t f = make_present(0, rw, PTE_A, 1);
+        page_cool(&env.pg, &env.pte[0]);
+        assert_int_equal(frame_word_epoch(env.frames[f].word), (uint32_t)(first + 1));
+        for (unsigned i = 0; i < 20; i++) {             /* many begin, none completes */
+                assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).unflushed, 1);
+                assert_false(clock_take_clean(&env.pg, f));
+                env_flush_begin();
+        }
+        env.flushed = first + 1;
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+}
+
+static const uint64_t turns[] = { 0, 1, 0x7ffffff5, 0x7fffffff, 0x80000000, 0xfffffff5, 0xfffffffe, 0xffffffff, 0x100000000, 0x17ffffffa,
+                                  0xfffffffffa };
+
+static void test_epochs(void **state)
+{
+        (void)state;
+        for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++)
+                check_epochs(turns[i]);
+}
+
+/* A page nobody ever used has stamp 0.  Wherever the counter stands, it goes after at most one more flush. */
+static void test_epoch_wrap(void **state)
+{
+        (void)state;
+        for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++) {
+                for (uint64_t later = 0; later < 1ull << 34; later = later ? later * 2 : 1) {
+                        env_teardown();
+                        begin(FRAMES, SLOTS, turns[i]);
+                        make_present(0, rw, 0, 1);
+                        frame_t f = make_present(1, rw, PTE_A, 1);
+                        page_cool(&env.pg, &env.pte[1]);
+                        env.flush_epoch += later;
+                        flushed();
+                        uint32_t freed = clock_pass(&env.pg, FRAMES, cnt).freed;
+                        if (later == 0)
+                                assert_true(env.frames[f].word & FRAME_RESIDENT);
+                        if (freed < 2) {
+                                env_flush_begin();
+                                flushed();
+                                freed += clock_pass(&env.pg, FRAMES, cnt).freed;
+                        }
+                        assert_int_equal(freed, 2);
+                }
+        }
+}
