@@ -33,7 +33,7 @@ shares() { echo "25% $((mib * 64)) 12.5% $((mib * 32))"; }
 touch_under_vmrun() {
     local share=$1 pages=$2 access=$3
     shift 3
-    ran "$VMRUN" --stats=$work/stats --cache $((pages * 4))K --node mem:256M "$BENCH_BIN/touch" --mib $mib --passes $passes "$@" >$work/out
+    ran "$VMRUN" --stats=$work/stats --cache $((pages * 4))K --node mem:256M "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
     results vmrun "$share" "$access" $work/out $work/stats
 }
 
@@ -44,7 +44,7 @@ touch_under_swap() {
     mkdir $group
     echo $((pages * 4096)) >$group/memory.max
     # shellcheck disable=SC2016 # for the inner shell
-    ran sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$BENCH_BIN/touch" --mib $mib --passes $passes "$@" >$work/out
+    ran sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
     rmdir $group
     results "$system" "$share" "$access" $work/out
 }
@@ -52,7 +52,7 @@ touch_under_swap() {
 touch_under_uffd() {
     local system=$1 share=$2 pages=$3 access=$4
     shift 4
-    ran "$BENCH_BIN/uffd" --mib $mib --passes $passes --local "$pages" "$@" >$work/out
+    ran "$BENCH_BIN/uffd" --mib "$mib" --passes $passes --local "$pages" "$@" >$work/out
     results "$system" "$share" "$access" $work/out
 }
 
@@ -105,6 +105,12 @@ inside_doorbells() {
 
 # --- outside ---
 
+# What exits of the whole run could be the others: `op count` for each kind that no fault should need.
+suspects() {
+    awk -v h="$2" -v a="$3" '$1 == "result" && $2 == "vmrun" && $3 == h && $4 == a && $6 > 0 &&
+        $5 ~ /^exits\.(yield|kick|wait_pte|wake_pte|time|shared_check)$/ { printf " %s %d", $5, $6 }' "$1"
+}
+
 # get FILE SYSTEM SHARE ACCESS KEY
 get() {
     awk -v s="$2" -v h="$3" -v a="$4" -v k="$5" \
@@ -150,8 +156,9 @@ report() {
     echo
     echo "The bare copy of a page (rep movsq, 512 words) counts $copy instructions here; vmrun's fault holds one, and so do the others'."
     echo
-    echo "vmrun beside the fault: exits and the cleaner.  The single CPU makes the cleaner compete with the program: it runs only when"
-    echo "the program waits for it or its time slice ends, so there are frame waits, which with a CPU of its own there are not."
+    echo "vmrun beside the fault: exits and the cleaner.  With one CPU the cleaner competes with the program: it runs only when the"
+    echo "program sleeps or its time slice ends, so a doorbell is answered late and frame waits follow.  With two it has its own; what"
+    echo "waits are left come from an emulated wake-up, which takes longer than the program needs for the few hundred frames in stock."
     echo
     row='%-8s %6s %-6s %9s %11s %10s %10s %11s %13s %14s\n'
     # shellcheck disable=SC2059
@@ -169,6 +176,7 @@ report() {
                 # shellcheck disable=SC2059
                 printf "$row" $cpus $share $access "$(g faults.fetch)" "$p50" "$(g evicted)" "$(g count.doorbells)" "$per64" \
                     "$(g count.frame_waits)" "$other"
+                [ "$other" = 0 ] || echo "         other exits: candidates in this run, all vCPUs:$(suspects "$file" $share $access)"
                 record bench=fault-exits cpus=$cpus local=$share access=$access fetches="$(g faults.fetch)" evicted="$(g evicted)" \
                     doorbells="$(g count.doorbells)" doorbells_per_64="$per64" frame_waits="$(g count.frame_waits)" other_exits="$other"
             done

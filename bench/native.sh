@@ -3,8 +3,8 @@
 #
 #   bench/native.sh [--runs N] [--json FILE]
 #
-# In the lab by wall clock (median of N interleaved runs, default 7) and by instruction count (--icount); then on this machine,
-# if programs can run here.  What is compared is the section a program measures in itself, after its pages are
+# In the lab by wall clock (median of N interleaved runs, default 7) and by instruction count (--icount); then on this machine
+# (2 N runs), if programs can run here.  What is compared is the section a program measures in itself, after its pages are
 # mapped; the whole process is shown beside it.  lib.sh has the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
@@ -28,15 +28,15 @@ one() {
 pairs() {
     local place=$1 n=$2 scale=$3 i
     local compute=("$BENCH_BIN/compute" $((20 * scale))) stream=("$BENCH_BIN/stream" $((scale < 4 ? 1 : scale / 4)))
-    local vm=("$VMRUN" --cache 128M)
-    printf '+ %d times: %s\n' "$n" "${compute[*]}; ${vm[*]} ${compute[*]}; ${stream[*]}; ${vm[*]} ${stream[*]}" >&2
+    local under=("$VMRUN" --cache 128M)
+    printf '+ %d times: %s\n' "$n" "${compute[*]}; ${under[*]} ${compute[*]}; ${stream[*]}; ${under[*]} ${stream[*]}" >&2
     # Once for nothing: files come into the page cache.
-    one "$place" warm compute "${vm[@]}" "${compute[@]}" >/dev/null
+    one "$place" warm compute "${under[@]}" "${compute[@]}" >/dev/null
     for ((i = 0; i < n; i++)); do
         one "$place" native compute "${compute[@]}"
-        one "$place" vmrun compute "${vm[@]}" "${compute[@]}"
+        one "$place" vmrun compute "${under[@]}" "${compute[@]}"
         one "$place" native stream "${stream[@]}"
-        one "$place" vmrun stream "${vm[@]}" "${stream[@]}"
+        one "$place" vmrun stream "${under[@]}" "${stream[@]}"
     done
 }
 
@@ -64,33 +64,47 @@ in_lab --timeout 300 -- bench/native.sh --runs "$runs" --inside wall >"$scratch/
 in_lab --timeout 300 --icount -- bench/native.sh --inside icount >>"$scratch/out"
 places=(lab-wall lab-icount)
 if "$VMRUN" --check >"$scratch/check" 2>&1; then
-    pairs here "$runs" 40 >>"$scratch/out"
+    pairs here $((runs * 2)) 40 >>"$scratch/out"
     places+=(here)
 else
     echo "on this machine: skipped, for vmrun --check says that programs cannot run here" >&2
 fi
 
-# figure PLACE HOW NAME KEY: the median.
-figure() { awk -v p="$1" -v h="$2" -v n="$3" -v k="$4" '$1 == p && $2 == h && $3 == n && $4 == k { print $5 }' "$scratch/out" | median; }
+# figures PLACE HOW NAME KEY: one a run.
+figures() { awk -v p="$1" -v h="$2" -v n="$3" -v k="$4" '$1 == p && $2 == h && $3 == n && $4 == k { print $5 }' "$scratch/out" | sort -g; }
 
+limits=()
 sums=$(awk '$4 == "sum" { print $1 != "here", $3, $5 }' "$scratch/out" | sort -u | wc -l)
 echo
-echo "Medians.  lab-wall: milliseconds of an emulated machine, $runs interleaved runs; lab-icount: millions of instructions, one run;"
-echo "here: milliseconds of this machine, $runs interleaved runs.  ratio: vmrun / native."
+echo "Medians.  lab-wall: milliseconds of an emulated machine, $runs interleaved runs; lab-icount: millions of instructions, one run (whole: processor time);"
+echo "here: milliseconds of this machine, $((runs * 2)) interleaved runs.  ratio: vmrun / native.  best: the same of the fastest run of each,"
+echo "and spread: slowest / fastest native run.  A large spread says that others were using the machine: no verdict by the clock then holds."
+echo "load average: $(cut -d' ' -f1-3 /proc/loadavg)"
 echo
-row='%-11s %-8s %-9s %12s %12s %8s\n'
+row='%-11s %-8s %-9s %12s %12s %9s %9s %8s\n'
 # shellcheck disable=SC2059 # a format
-printf "$row" place program what native vmrun ratio
+printf "$row" place program what native vmrun ratio best spread
 for place in "${places[@]}"; do
     for what in compute/compute_ns stream/chase_ns stream/stream_ns compute/wall_ns stream/wall_ns; do
-        native=$(figure "$place" native "${what%/*}" "${what#*/}")
-        vm=$(figure "$place" vmrun "${what%/*}" "${what#*/}")
+        # The clock of --icount jumps while a file is read from the host; processor time does not.
+        if [ "$place/$what" = "lab-icount/${what%/*}/wall_ns" ]; then
+            what=${what%/*}/cpu_us
+        fi
+        mapfile -t natives < <(figures "$place" native "${what%/*}" "${what#*/}")
+        mapfile -t vms < <(figures "$place" vmrun "${what%/*}" "${what#*/}")
+        native=$(printf '%s\n' "${natives[@]}" | median)
+        vm=$(printf '%s\n' "${vms[@]}" | median)
         ratio=$(calc "$vm / $native")
-        label=${what#*/}
-        [ "$label" != wall_ns ] || label=whole
+        best=$(calc "${vms[0]} / ${natives[0]}")
+        spread=$(calc "${natives[-1]} / ${natives[0]}")
+        label=${what#*/} unit=1e6
+        case $label in
+        wall_ns) label=whole ;;
+        cpu_us) label=whole unit=1e3 ;;
+        esac
         # shellcheck disable=SC2059
-        printf "$row" "$place" "${what%/*}" "${label%_ns}" "$(calc "$native / 1e6")" "$(calc "$vm / 1e6")" "$ratio"
-        record bench=native place="$place" program="${what%/*}" what="${label%_ns}" native_ns="$native" vmrun_ns="$vm" ratio="$ratio"
+        printf "$row" "$place" "${what%/*}" "${label%_ns}" "$(calc "$native / $unit")" "$(calc "$vm / $unit")" "$ratio" "$best" "$spread"
+        record bench=native place="$place" program="${what%/*}" what="${label%_ns}" unit="$unit" native="$native" vmrun="$vm" ratio="$ratio" best="$best" spread="$spread"
         case $place/$label in
         lab-wall/compute_ns) limits+=("compute-bound in the lab, wall clock: $ratio 1.05") ;;
         lab-icount/compute_ns) limits+=("compute-bound in the lab, instructions: $ratio 1.05") ;;

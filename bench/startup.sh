@@ -162,6 +162,8 @@ sed -n 's/^text //p' "$scratch/out"
 echo
 for program in true python; do
     ratio=$(calc "$(figure lab-icount $program-1T cpu_us) / $(figure lab-icount $program-1G cpu_us)")
-    verdict "$program: instructions with a far tier of 1 TiB / with 1 GiB" "$ratio" '<=' 1.02
+    # A huge page more or less to clear is 2 million instructions here, and a matter of luck; what grew with the tier would
+    # be a thousand times as much.
+    verdict "$program: instructions with a far tier of 1 TiB / with 1 GiB" "$ratio" '<=' 1.2
 done
 finish

@@ -60,7 +60,8 @@ enum exit_op {
         EXIT_READY,             /* a program vCPU is up, its TSC is a[0]; the host loads the program by upcalls and sets regs.rip, regs.rsp */
         EXIT_SYSCALL,           /* forward: number and arguments are in regs (rax rdi rsi rdx r10 r8 r9); ret -> rax */
         EXIT_UPCALL_DONE,       /* the answer to an upcall is in upcall.ret */
-        EXIT_FATAL_SIGNAL,      /* a[0] signo, a[1] si_code, a[2] si_addr: the program dies as on Linux.  Does not return */
+        EXIT_SIGNAL,            /* an exception of the program's: a[0] signo, a[1] si_code, a[2] si_addr, a[3] vector.  Changes regs so
+                                   that the program's handler runs next; does not return if it dies of it */
         EXIT_BUG,               /* kern met a state that makes no sense; a[0] address of a text in the window.  Does not return */
         EXIT_LOG,               /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v */
         EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n;
@@ -167,6 +168,7 @@ struct vcpu {
         uint32_t reclaim_hand;          /* where its direct reclaim looks next */
 };
 #define EVENT_HOST 1u                   /* the host has something to do: EXIT_EVENT before the program goes on */
+#define EVENT_IRET 2u                   /* the host changed regs beyond what a system call returns: go back by iretq */
 
 /* Fault kinds, as the statistics count them. */
 enum fault_kind { FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_SPURIOUS, FAULT_KINDS };
@@ -232,7 +234,8 @@ struct control {
         _Atomic uint32_t nvcpus;        /* vCPU blocks in use: [0, nvcpus) */
         _Atomic uint32_t frames_seq;    /* futex: bumped when frames become free and somebody waits */
         _Atomic uint32_t frames_waiters;
-        _Atomic uint32_t starved;       /* the cleaner cannot free anything: far tiers full, or all pinned */
+        _Atomic uint32_t starved;       /* frames_seq when the cleaner found that it cannot free anything: far tiers full, or all
+                                           pinned; 0 once it freed a frame again */
         _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
         _Atomic uint32_t service_asleep;
         _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */

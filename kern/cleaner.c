@@ -57,34 +57,60 @@ static bool reclaim_directly(void)
 int frames_wait(void)
 {
         uint32_t seq = atomic_load(&control.frames_seq);
+        bool starved = false;
 
         if (reclaim_directly())
                 return 0;
-        if (atomic_load(&control.starved))
-                return -ENOMEM;
         count(CNT_FRAME_WAITS);
-        cleaner_poke();
-        /* Counted as a waiter (full barrier), then look once more: the cleaner frees, bumps the sequence, then looks for waiters. */
+        /* Counted as a waiter (full barrier), then look once more: the cleaner frees, bumps the sequence, then looks for waiters; and
+         * before it sleeps it says so (full barrier), then looks for waiters. */
         atomic_fetch_add(&control.frames_waiters, 1);
-        if (atomic_load(&pager.nfree) == 0 && !atomic_load(&control.starved))
+        cleaner_poke();
+        if (atomic_load(&pager.nfree) == 0) {
                 vmexit(EXIT_WAIT_FRAMES, seq, 0, 0);
+                /* Only what was found out since we asked: an older finding is about pages that were in use then. */
+                uint32_t found = atomic_load(&control.starved);
+                starved = found != 0 && (int32_t)(found - seq) > 0 && atomic_load(&pager.nfree) == 0;
+        }
         atomic_fetch_sub(&control.frames_waiters, 1);
-        return 0;
+        return starved ? -ENOMEM : 0;
 }
 
-/* Turns of the hand without a single free frame, with flushes complete, after which waiting has no point. */
+/* Turns of the hand without a single free frame, with flushes complete, after which going on has no point. */
 #define FRUITLESS_TURNS 4
 
-static void stock_up(void)
+struct turn { uint32_t passed, cleared, fruitless; uint64_t unwritable; bool waited_for; };
+
+/* Counts a pass that freed nothing.  True: give up.  Pages that are only hot are no reason to let a waiter down: whoever keeps
+ * them hot goes on.  Nor do turns count for a waiter that was not there yet, and may have been who kept them hot. */
+static bool fruitless(struct turn *t, uint32_t n, uint32_t cleared)
 {
-        uint64_t passed = 0;
+        bool waited_for = atomic_load(&control.frames_waiters) > 0;
+        if (waited_for && !t->waited_for)
+                *t = (struct turn){ .unwritable = pager.unwritable };
+        t->waited_for = waited_for;
+        t->passed += n;
+        t->cleared += cleared;
+        if (t->passed < pager.nframes)
+                return false;
+        bool only_hot = t->cleared > 0 && t->unwritable == pager.unwritable;
+        t->fruitless = waited_for && only_hot ? 0 : t->fruitless + 1;
+        t->passed = t->cleared = 0;
+        t->unwritable = pager.unwritable;
+        return t->fruitless >= FRUITLESS_TURNS;
+}
+
+/* False: it gave up. */
+static bool stock_up(void)
+{
+        struct turn turn = { .unwritable = pager.unwritable };
 
         while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high) {
                 uint32_t n = pass_size();
                 struct clock_result r = clock_pass(&pager, n, counters());
 
                 if (r.freed) {
-                        passed = 0;
+                        turn = (struct turn){ .unwritable = pager.unwritable };
                         atomic_store(&control.starved, 0);
                         wake_waiters();
                         slots_lease_ahead();
@@ -92,23 +118,25 @@ static void stock_up(void)
                 }
                 if (r.unflushed)
                         flush_wait(atomic_load(&control.flush_epoch));
-                passed += n;
-                if (passed > (uint64_t)pager.nframes * FRUITLESS_TURNS) {
-                        atomic_store(&control.starved, 1);
+                if (fruitless(&turn, n, r.cleared)) {
+                        if (turn.waited_for)
+                                atomic_store(&control.starved, atomic_load(&control.frames_seq) + 1);
                         wake_waiters();
-                        return;
+                        return false;
                 }
         }
+        wake_waiters();                 /* others freed frames */
+        return true;
 }
 
 _Noreturn void cleaner_main(void)
 {
         for (;;) {
                 uint32_t seq = atomic_load(&control.service_seq);
-                stock_up();
-                /* Asleep (full barrier), then look once more: a poker takes a frame, then looks at asleep. */
+                bool stocked = stock_up();
+                /* Asleep (full barrier), then look once more: a poker takes a frame, or becomes a waiter, then looks at asleep. */
                 atomic_exchange(&control.service_asleep, 1);
-                if (atomic_load(&pager.nfree) >= pager.low || atomic_load(&control.starved))
+                if (atomic_load(&pager.nfree) >= pager.low || (!stocked && atomic_load(&control.frames_waiters) == 0))
                         vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
                 atomic_store(&control.service_asleep, 0);
         }

@@ -6,6 +6,9 @@
  *   system call   syscall_entry -> syscall_dispatch() (syscall.c) -> return_syscall
  *   kick          the host points RIP at event_entry -> return_iret
  *
+ * A system call's return leaves rcx and r11 as the instruction does.  Where the host has set more than rax (a signal's frame, rt_sigreturn,
+ * a call to be made again) it sets an event too, and events end in return_iret, which restores all registers.
+ *
  * While its vCPU is in kern the program's registers are in vcpu.regs, complete.  IST 1 ends at the end of vcpu.regs, so for a
  * page fault the CPU itself stores err..ss in place.  Program and kern run at one privilege level: at p = 0 a stub just goes on; at
  * p = 3 it is the only ring-0 code there is and continues at CPL 3 by an IRET frame made beforehand.  From pf_common,
@@ -254,6 +257,12 @@ look_iret_end:
 9:      movl $MODE_KERN_, V(V_MODE)
         movq V(V_KSTACK), %rsp
         call events
+        jmp return_iret
+
+/* From C that does not return to its callers: the host changed vcpu.regs so that a signal handler runs (trap.c). */
+        .globl program_resume
+program_resume:
+        movq V(V_KSTACK), %rsp
         jmp return_iret
 
         .globl syscall_jump, iret_jump, look_iret, look_iret_end

@@ -18,11 +18,21 @@ static void out(void)
         atomic_store_explicit(&v->mode, MODE_KERN, memory_order_relaxed);
 }
 
+/* A system call cannot say why it fails, which the program's own access would (fault.c). */
+static int64_t populate(uint64_t start, uint64_t end, bool write)
+{
+        int err = fault_in(start, end, write);
+        if (err == -ENOMEM)
+                kern_log(0, "a system call on address 0x%lx fails, because cache and far memory are full (%lu of %lu pages charged): "
+                         "give it a larger --cache or a larger --node", start, mm_charged(), mm_limit());
+        return err;
+}
+
 static int64_t upcall_serve(const struct upcall *u)
 {
         switch (u->op) {
         case UPCALL_POPULATE:
-                return fault_in(u->a[0], u->a[0] + u->a[1], u->a[2]);
+                return populate(u->a[0], u->a[0] + u->a[1], u->a[2]);
         case UPCALL_MM:
                 return mm_batch((struct mm_op *)vcpu_self_xfer, u->a[0]);
         case UPCALL_MAPS:

@@ -30,6 +30,18 @@ struct fault {
         pte_t seen;
 };
 
+/* Error code of #PF (Intel SDM vol. 3A 4.7). */
+enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };
+
+/* Leaves vma, pte and seen unset: clearing them would cost more than the rest of the way in. */
+static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool exec)
+{
+        f->addr = addr & ~(uint64_t)(PAGE_SIZE - 1);
+        f->write = write;
+        f->exec = exec;
+        f->kind = FAULT_SPURIOUS;
+}
+
 /* What an attempt comes to. */
 enum outcome {
         DONE,
@@ -317,7 +329,7 @@ static void record(const struct fault *f, uint64_t tsc, uint64_t exits)
                 s->hist[f->kind][hist_bucket(cpu_tsc() - tsc)]++;
 }
 
-static _Noreturn void fail(const struct fault *f, uint64_t addr, enum outcome o)
+static _Noreturn __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t addr, enum outcome o)
 {
         switch (o) {
         case BEYOND_END:
@@ -341,14 +353,13 @@ void page_fault(void)
 {
         struct vcpu *v = &vcpu_self;
         uint64_t err = v->regs.err, addr = v->cr2;
-        struct fault f = {
-                .addr = addr & ~(uint64_t)(PAGE_SIZE - 1), .write = err & 2, .exec = err & 16, .kind = FAULT_SPURIOUS,
-        };
+        struct fault f;
 
+        fault_begin(&f, addr, err & PF_WRITE, err & PF_EXEC);
         v->entry_tsc = control.stats_on ? cpu_tsc() : 0;
         if (v->regs.rip - WINDOW < CONTROL_OFF)
                 kern_bug("page fault in kern", addr, v->regs.rip);
-        if (err & 8)
+        if (err & PF_RESERVED)
                 kern_bug("a page-table entry has reserved bits set", addr, f.addr < TASK_SIZE && pt_find(addr) ? *pt_find(addr) : 0);
 
         uint64_t exits = counters()[CNT_EXITS];
@@ -361,7 +372,8 @@ void page_fault(void)
 int fault_in(uint64_t start, uint64_t end, bool write)
 {
         for (uint64_t a = start & ~(uint64_t)(PAGE_SIZE - 1); a < end; a += PAGE_SIZE) {
-                struct fault f = { .addr = a, .write = write, .kind = FAULT_SPURIOUS };
+                struct fault f;
+                fault_begin(&f, a, write, false);
                 uint64_t tsc = control.stats_on ? cpu_tsc() : 0, exits = counters()[CNT_EXITS];
 
                 switch (resolve(&f)) {

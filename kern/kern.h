@@ -31,7 +31,7 @@ _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b);
 /* level 0: always shown; 1: with -v.  fmt knows %s %u %lu %lx %d %ld. (print.c) */
 void kern_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ends the program as an unhandled signal does. (trap.c) */
+/* A page fault is the program's fault: its handler runs next, or it dies.  Kern's stack is dropped. (trap.c) */
 _Noreturn void program_signal(int signo, int code, uint64_t addr);
 
 /* A spin lock with a patient taker: after a while it asks the host to run somebody else, since the holder may be a thread that

@@ -1,9 +1,8 @@
 /*
- * The leak check at exit: frames, slots and pins against the page tables.  Runs while nothing else does.
+ * The leak check at exit: frames, slots, pins and charges against the page tables and the VMAs.  Runs while nothing else does.
  */
 #include "kern.h"
-#include "mm.h"
-#include "pt.h"
+#include "mm_range.h"
 
 /* Adds up what the page tables of the program's mappings name. */
 struct tally { uint64_t frames, remote, charged, busy; };
@@ -35,17 +34,18 @@ static int64_t expect(const char *what, uint64_t have, uint64_t want)
 
 int64_t leak_check(void)
 {
-        struct map_entry m[8];
+        struct vma v;
+        struct vma_hidden hidden;
         struct tally t = { 0 };
-        uint64_t above = 0, resident = 0, orphans = 0, held = 0, frame_slots = 0, listed = 0;
-        uint32_t n;
+        uint64_t resident = 0, orphans = 0, held = 0, frame_slots = 0, listed = 0;
         int64_t bad = 0;
 
-        while ((n = mm_maps(above, m, 8)) > 0)
-                for (uint32_t i = 0; i < n; i++) {
-                        tally_range(&t, m[i].start, m[i].end);
-                        above = m[i].end;
-                }
+        for (uint64_t above = 0; vma_read(above, &v, &hidden); above = v.end) {
+                for (uint64_t s = v.start, e; mm_part(&s, v.end, &e); s = e)
+                        tally_range(&t, s, e);
+                if (v.flags & VMA_CHARGED)
+                        t.charged += page_count(v.end - v.start);
+        }
         for (uint32_t i = 0; i < pager.fresh; i++) {
                 uint64_t w = pager.frames[i].word;
                 resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);
@@ -60,5 +60,6 @@ int64_t leak_check(void)
         bad += expect("busy pages", t.busy, 0);
         bad += expect("free, resident and orphaned frames", pager.nfree + listed + resident + orphans, pager.nframes);
         bad += expect("slots in use", slots_in_use(), t.remote + frame_slots);
+        bad += expect("charged pages", mm_charged(), t.charged);
         return bad;
 }

@@ -20,6 +20,34 @@ static void set_frames(uint64_t start, uint64_t end, bool lock)
 }
 
 #define CHUNK (256 * PAGE_SIZE)         /* little enough that few pages go again before they are locked */
+#define LOCK_TRIES 64                   /* those that did go are brought again; each time more are locked */
+
+static bool all_resident(uint64_t start, uint64_t end)
+{
+        uint8_t vec[CHUNK / PAGE_SIZE];
+        pt_resident(start, end, vec);
+        for (uint64_t i = 0; i < page_count(end - start); i++)
+                if (!vec[i])
+                        return false;
+        return true;
+}
+
+/* Brings pages of v, which is locked, and locks their frames. */
+static int populate_and_lock(const struct vma *v, uint64_t start, uint64_t end)
+{
+        int err = 0;
+        bool done = false;
+        for (int tries = 0; !done && !err && tries < LOCK_TRIES; tries++) {
+                err = mm_populate(start, end, ~0ull);
+                /* A page that came from the far tiers came without a look at its VMA, and may have gone since. */
+                lock_take(&mm_lock);
+                pt_wait_faults(start, end);
+                set_frames(start, end, true);
+                done = (v->flags & MAP_SHARED) || all_resident(start, end);
+                lock_drop(&mm_lock);
+        }
+        return err;
+}
 
 int mm_populate_locked(uint64_t start, uint64_t end)
 {
@@ -29,16 +57,11 @@ int mm_populate_locked(uint64_t start, uint64_t end)
         while (start < end && first != -ENOMEM && vma_read(start, &v, &hidden) && v.start < end) {
                 start = higher(start, v.start);
                 uint64_t stop = lower(lower(v.end, end), start + CHUNK);
-                int err = v.flags & VMA_LOCKED ? mm_populate(start, stop, ~0ull) : 0;
+                int err = v.flags & VMA_LOCKED ? populate_and_lock(&v, start, stop) : 0;
                 if (err || !(v.flags & VMA_LOCKED))
                         stop = lower(v.end, end);
                 if (!first)
                         first = err;
-                /* A page that came from the far tiers came without a look at its VMA. */
-                lock_take(&mm_lock);
-                pt_wait_faults(start, stop);
-                set_frames(start, stop, true);
-                lock_drop(&mm_lock);
                 start = stop;
         }
         return first;

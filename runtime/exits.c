@@ -17,6 +17,7 @@
 #include "exits.h"
 #include "far/far.h"
 #include "files.h"
+#include "signals.h"
 #include "stats.h"
 #include "syscall.h"
 #include "vm.h"
@@ -49,11 +50,18 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen)
         return 0;
 }
 
+#define SYSCALL_LEN 2                   /* bytes of the instruction */
+
 static int64_t forward(struct thread *t)
 {
-        const struct regs *r = &t->v->regs;
+        struct regs *r = &t->v->regs;
         const uint64_t args[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
-        return syscall_forward(t, (long)r->rax, args);
+        long nr = (long)r->rax, ret = syscall_forward(t, nr, args);
+
+        if (ret != -SYS_PUT_OFF)
+                return ret;
+        r->rip -= SYSCALL_LEN;          /* after the signal's handler the program makes the call (again) */
+        return nr;
 }
 
 /* KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then drops the entries past its
@@ -73,6 +81,23 @@ static void arena_check(struct thread *t)
         }
 }
 
+#define VECTOR_GP 13
+
+/* Why the host had kern exit before it returned to the program. */
+static void event(struct thread *t)
+{
+        if (t->arena_fault) {
+                t->arena_fault = false;
+                arena_check(t);
+        }
+        if (t->privileged) {
+                t->privileged = false;
+                t->v->regs.err = 0;
+                signals_fault(t, SIGSEGV, SI_KERNEL, 0, VECTOR_GP);
+        }
+        signals_deliver(t);
+}
+
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
 {
         warnx_("kern: %s (0x%llx, 0x%llx); this is a bug in vmrun", kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
@@ -87,7 +112,7 @@ int64_t exit_serve(struct thread *t)
 
         switch (rq->op) {
         case EXIT_SYSCALL:        return forward(t);
-        case EXIT_FATAL_SIGNAL:   program_killed(t, (int)rq->a[0], (int)rq->a[1], rq->a[2]);
+        case EXIT_SIGNAL:         signals_fault(t, (int)rq->a[0], (int)rq->a[1], rq->a[2], (int)rq->a[3]); return 0;
         case EXIT_BUG:            bug(t, rq);
         case EXIT_LOG:
                 if (rq->a[1] == 0)
@@ -120,7 +145,7 @@ int64_t exit_serve(struct thread *t)
                 return 0;
         case EXIT_YIELD:          sched_yield(); return 0;
         case EXIT_TIME:           time_refresh(); return 0;
-        case EXIT_EVENT:          arena_check(t); return 0;
+        case EXIT_EVENT:          event(t); return 0;
         default:
                 vcpu_dump(t);
                 die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); this is a bug in vmrun", rq->op);
@@ -137,11 +162,11 @@ static void quiesce(void)
                 nanosleep(&ms, NULL);
 }
 
-static int64_t end_of_program(struct thread *t, bool in_kern)
+static int64_t end_of_program(struct thread *t)
 {
         int64_t leaks = 0;
 
-        if (opt.debug && in_kern) {
+        if (opt.debug) {
                 quiesce();
                 leaks = thread_upcall(t, UPCALL_LEAKCHECK, 0, 0, 0);
         }
@@ -152,7 +177,7 @@ static int64_t end_of_program(struct thread *t, bool in_kern)
 
 _Noreturn void program_exit(struct thread *t, int status)
 {
-        int64_t leaks = end_of_program(t, true);
+        int64_t leaks = end_of_program(t);
         if (leaks > 0)
                 die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
         _exit(status);
@@ -165,7 +190,7 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
 
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
-        end_of_program(t, t->v->exit.op == EXIT_FATAL_SIGNAL);
+        end_of_program(t);
         sigaction(signo, &dfl, NULL);
         sigemptyset(&set);
         sigaddset(&set, signo);

@@ -9,7 +9,7 @@
 
 /* Ends vmrun as the program ends: statistics, leak check, exit status. */
 _Noreturn void program_exit(struct thread *t, int status);
-/* Ends vmrun by the signal that ends the program. */
+/* Ends vmrun by the signal that ends the program.  Only from within an exit of kern, like the above. */
 _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr);
 
 #endif

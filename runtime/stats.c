@@ -30,7 +30,7 @@ static const char *const counter_names[CNT_COUNT] = {
         [CNT_EXITS] = "exits",
 };
 static const char *const exit_names[EXIT_OPS] = {
-        [EXIT_READY] = "ready", [EXIT_SYSCALL] = "syscall", [EXIT_UPCALL_DONE] = "upcall_done", [EXIT_FATAL_SIGNAL] = "fatal_signal",
+        [EXIT_READY] = "ready", [EXIT_SYSCALL] = "syscall", [EXIT_UPCALL_DONE] = "upcall_done", [EXIT_SIGNAL] = "signal",
         [EXIT_BUG] = "bug", [EXIT_LOG] = "log", [EXIT_FILE_READ] = "file_read", [EXIT_FILE_MAP] = "file_map",
         [EXIT_ANON_SHARED] = "anon_shared", [EXIT_FILE_REF] = "file_ref", [EXIT_SHARED_UNMAP] = "shared_unmap",
         [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_GROW_POOL] = "grow_pool",

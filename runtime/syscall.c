@@ -51,10 +51,12 @@ static uint64_t collect_mask(struct thread *t, const struct sys_arg *d, uint64_t
 
         if ((void *)mask == sys_bad())
                 return P(mask);
-        if (d->kind == K_BLOCKED)
+        if (d->kind == K_BLOCKED) {
                 *mask |= SYS_KICKBIT;
-        else
+                sys_waits_with(t, *mask);
+        } else {
                 *mask &= ~SYS_KICKBIT;
+        }
         return P(mask);
 }
 
@@ -192,8 +194,8 @@ static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret
 
                 memcpy(fd, (void *)(uintptr_t)h[row->arg[0].kind == K_OUT ? 0 : 3], sizeof fd);
                 if ((uint64_t)fd[0] >= privfd_nofile_soft() || (uint64_t)fd[1] >= privfd_nofile_soft()) {
-                        sys_raw(__NR_close, (uint64_t)fd[0], 0, 0, 0, 0, 0);
-                        sys_raw(__NR_close, (uint64_t)fd[1], 0, 0, 0, 0, 0);
+                        sys_own(__NR_close, (uint64_t)fd[0], 0, 0, 0, 0, 0);
+                        sys_own(__NR_close, (uint64_t)fd[1], 0, 0, 0, 0, 0);
                         return -EMFILE;
                 }
         }
@@ -216,7 +218,7 @@ long sys_generic(struct thread *t, long nr, const uint64_t a[6])
         ret = check_newfd(row, h, ret);
         long said = deliver(t, row, a, h, &b, ret);
         if (said < 0 && ret >= 0 && (row->flags & RF_NEWFD))
-                sys_raw(__NR_close, (uint64_t)ret, 0, 0, 0, 0, 0);
+                sys_own(__NR_close, (uint64_t)ret, 0, 0, 0, 0, 0);
         return said;
 }
 
@@ -237,7 +239,10 @@ long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
                              row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS");
                 return -row->refuse;
         }
+        t->signal.waits = false;
         ret = row->fn ? row->fn(t, nr, args) : sys_generic(t, nr, args);
+        if (ret != -EINTR || !sys_put_off)
+                t->signal.waits = false;
         sys_scratch_reset();
         return ret;
 }

@@ -14,7 +14,9 @@
 
 #define SYSCALL_COUNTS 512
 
-/* args: rdi rsi rdx r10 r8 r9.  Returns the value for rax: a result or -errno.  Only from within EXIT_SYSCALL. */
+/* args: rdi rsi rdx r10 r8 r9.  Returns the value for rax: a result or -errno.  Only from within EXIT_SYSCALL.
+ * -SYS_PUT_OFF: a signal came first and the call had no effect; the program makes it (again) after its handler. */
+#define SYS_PUT_OFF 512                 /* no errno that a program can see */
 long syscall_forward(struct thread *t, long nr, const uint64_t args[6]);
 
 /* Calls made, by number, of all threads.  The last element counts numbers beyond the array. */

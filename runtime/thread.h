@@ -4,6 +4,8 @@
 #ifndef VMRUN_THREAD_H
 #define VMRUN_THREAD_H
 
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -12,13 +14,29 @@
 struct kvm_run;
 struct vm;
 
+/* An alternate signal stack, as sigaltstack() has it. */
+struct altstack { uint64_t sp; int32_t flags, pad; uint64_t size; };
+
+/* What a thread knows of its signals (signals.c, sigframe.c). */
+struct thread_signals {
+        siginfo_t info;                 /* the signal that the host handler took, while sys_put_off is set, */
+        uint64_t mask;                  /* and the program's mask then; the host thread itself blocks all */
+        bool waits;                     /* the call under way waits with a mask of its own: */
+        uint64_t wait_mask;
+        struct altstack alt;
+        uint64_t trapno, err, cr2;      /* of the last exception that became a signal: signal frames show them */
+};
+
 struct thread {
         struct vm *vm;
         struct vcpu *v;                 /* this vCPU's block, in the window */
         struct kvm_run *run;
         int vcpu_fd;                    /* private fd */
         pid_t tid;
-        bool sigmask_dirty;             /* the program changed its mask: tell KVM before the next run */
+        _Atomic bool sigmask_dirty;     /* the thread's mask changed: tell KVM before the next run */
+        bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
+        bool privileged;                /* the program executed an instruction that only a kernel may */
+        struct thread_signals signal;
 };
 
 /* Runs kern for one upcall inside the pending exit; returns upcall.ret.  Only from within an exit of kern. (vcpu.c) */

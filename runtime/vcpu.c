@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "exits.h"
+#include "signals.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -50,12 +51,12 @@ static void set_run_mask(struct thread *t)
         uint64_t set;
         union { struct kvm_signal_mask m; char room[sizeof(struct kvm_signal_mask) + sizeof set]; } u = { .m.len = sizeof set };
 
+        t->sigmask_dirty = false;       /* first: a signal taken from here on sets it again (signals.c) */
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof set);
         set &= ~kick_mask();
         memcpy(u.m.sigset, &set, sizeof set);
         if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
-        t->sigmask_dirty = false;
 }
 
 /* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which looks at the kick by itself. */
@@ -105,6 +106,27 @@ static bool program_misbehaved(struct thread *t)
         }
 }
 
+/* On Linux it is a fault, RIP being at the instruction.  Here it takes the way of a kick, so that its signal finds the
+ * registers in v->regs.  (Where KVM emulates I/O, RIP is behind it: seen at p = 3, for EXIT_PORT, the one port that is open there.) */
+static void privileged_instruction(struct thread *t)
+{
+        struct kvm_regs at, r;
+        bool halted = t->run->exit_reason == KVM_EXIT_HLT;      /* KVM has stepped over it */
+
+        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &at) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_GET_REGS: %s", strerror(errno));
+        t->run->immediate_exit = 1;     /* KVM finishes an I/O instruction before it lets registers be changed */
+        ioctl(t->vcpu_fd, KVM_RUN, 0);
+        t->run->immediate_exit = 0;
+        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &r) == 0) {
+                r.rip = at.rip - halted;
+                ioctl(t->vcpu_fd, KVM_SET_REGS, &r);
+        }
+        t->privileged = true;
+        atomic_fetch_or(&t->v->event, EVENT_HOST);
+        redirect_to_kern(t);
+}
+
 static const char *exit_reason_text(const struct kvm_run *run)
 {
         switch (run->exit_reason) {
@@ -143,10 +165,12 @@ void vcpu_run(struct thread *t)
                         set_run_mask(t);
                 if (ioctl(t->vcpu_fd, KVM_RUN, 0) < 0) {
                         if (errno == EINTR) {
+                                t->run->immediate_exit = 0;     /* before we look at the mode: a signal taken later sets it again */
                                 kick_drain();
                                 redirect_to_kern(t);
                         } else if (errno == EFAULT && atomic_load(&t->v->mode) == MODE_PROGRAM) {
-                                atomic_fetch_or(&t->v->event, EVENT_HOST);      /* see arena_check in exits.c */
+                                t->arena_fault = true;
+                                atomic_fetch_or(&t->v->event, EVENT_HOST);
                                 redirect_to_kern(t);
                         } else if (errno != EAGAIN) {
                                 vcpu_dump(t);
@@ -159,10 +183,7 @@ void vcpu_run(struct thread *t)
                         return;
                 if (!program_misbehaved(t))
                         state_makes_no_sense(t);
-                struct kvm_regs r = { 0 };
-                ioctl(t->vcpu_fd, KVM_GET_REGS, &r);
-                t->v->regs.rip = r.rip;
-                program_killed(t, SIGSEGV, SI_KERNEL, 0);
+                privileged_instruction(t);
         }
 }
 
@@ -179,6 +200,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
 
 _Noreturn void thread_loop(struct thread *t)
 {
+        signals_thread_start(t);
         for (;;) {
                 vcpu_run(t);
                 t->v->exit.ret = exit_serve(t);

@@ -49,8 +49,10 @@ static bool write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t *p, u
                 f->slot = env_slot_alloc();
                 if (f->slot == SLOT_NONE)
                         f->slot = slot_take_back(pg);
-                if (f->slot == SLOT_NONE)
+                if (f->slot == SLOT_NONE) {
+                        pg->unwritable++;
                         return false;
+                }
         }
         pte_t expect = *p;
         if ((expect & PTE_D) && !atomic_compare_exchange_strong(pte, &expect, *p & ~PTE_D)) {
@@ -60,6 +62,7 @@ static bool write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t *p, u
         *p &= ~PTE_D;
         atomic_fetch_and(&f->word, ~FRAME_DIRTY);       /* no pin can set it again while we hold the claim */
         if (env_slot_write(f->slot, n) != 0) {
+                pg->unwritable++;
                 atomic_fetch_or(&f->word, FRAME_DIRTY);
                 return false;
         }

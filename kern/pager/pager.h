@@ -29,6 +29,7 @@ struct pager {
         frame_t free_head;              /* linked through frame.slot */
 
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back; cleaner only */
+        uint64_t unwritable;            /* evictions given up for want of a slot, or by a failure of the far tier; cleaner only */
 };
 
 /* --- environment: provided by kern/, or by the test --- */

@@ -164,7 +164,7 @@ enum sys_file sys_file_kind(int fd)
         int type;
         socklen_t n = sizeof type;
 
-        if (sys_raw(__NR_fstat, (uint64_t)fd, P(&st), 0, 0, 0, 0))
+        if (sys_own(__NR_fstat, (uint64_t)fd, P(&st), 0, 0, 0, 0))
                 return FILE_OTHER;
         switch (st.st_mode & S_IFMT) {
         case S_IFREG: case S_IFBLK:

@@ -27,7 +27,7 @@ static uint64_t *kept(int res)
 
 static long host_limit(int pid, int res, const uint64_t *new, uint64_t *old)
 {
-        return sys_raw(__NR_prlimit64, (uint64_t)pid, (uint64_t)res, P(new), P(old), 0, 0);
+        return sys_own(__NR_prlimit64, (uint64_t)pid, (uint64_t)res, P(new), P(old), 0, 0);
 }
 
 static bool may_raise(void)
@@ -35,7 +35,7 @@ static bool may_raise(void)
         struct { uint32_t version; int pid; } head = { 0x20080522, 0 };
         struct { uint32_t effective, permitted, inheritable; } data[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
 
-        return !sys_raw(__NR_capget, P(&head), P(data), 0, 0, 0, 0) && (data[0].effective & 1u << 24 /* CAP_SYS_RESOURCE */);
+        return !sys_own(__NR_capget, P(&head), P(data), 0, 0, 0, 0) && (data[0].effective & 1u << 24 /* CAP_SYS_RESOURCE */);
 }
 
 /* Own limits, { soft, hard } each; new or old may be NULL. */
@@ -117,7 +117,7 @@ long sys_prlimit64(struct thread *t, long nr, const uint64_t a[6])
                 return -EINVAL;
         if (a[2] && gmem_read(t, new, a[2], 16))
                 return -EFAULT;
-        if (pid == 0 || pid == sys_raw(__NR_getpid, 0, 0, 0, 0, 0, 0) || pid == sys_raw(__NR_gettid, 0, 0, 0, 0, 0, 0))
+        if (pid == 0 || pid == sys_own(__NR_getpid, 0, 0, 0, 0, 0, 0) || pid == sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0))
                 ret = own_limit(res, a[2] ? new : NULL, old);
         else
                 ret = host_limit(pid, res, a[2] ? new : NULL, old);

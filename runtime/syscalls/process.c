@@ -30,7 +30,7 @@ long sys_set_tid_address(struct thread *t, long nr, const uint64_t a[6])
         (void)t;
         (void)nr;
         clear_tid = a[0];
-        return sys_raw(__NR_gettid, 0, 0, 0, 0, 0, 0);
+        return sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0);
 }
 
 long sys_set_robust_list(struct thread *t, long nr, const uint64_t a[6])
@@ -49,7 +49,7 @@ long sys_get_robust_list(struct thread *t, long nr, const uint64_t a[6])
         uint64_t len = 24;
 
         (void)nr;
-        if ((int)a[0] != 0 && (long)(int)a[0] != sys_raw(__NR_gettid, 0, 0, 0, 0, 0, 0))
+        if ((int)a[0] != 0 && (long)(int)a[0] != sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0))
                 return -EPERM;
         if (gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &robust_head, 8))
                 return -EFAULT;

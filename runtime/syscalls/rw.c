@@ -101,7 +101,7 @@ static long store(struct thread *t, const struct io *io, const struct sys_iov *v
                 return ret;
         put = sys_iov_store(t, v, (size_t)ret);
         if (put < (size_t)ret && (!io->at || io->pos == -1))
-                sys_raw(__NR_lseek, (uint64_t)io->fd, put - (size_t)ret, 1, 0, 0, 0);
+                sys_own(__NR_lseek, (uint64_t)io->fd, put - (size_t)ret, 1, 0, 0, 0);
         return put ? (long)put : -EFAULT;
 }
 

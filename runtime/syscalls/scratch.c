@@ -153,7 +153,7 @@ long sys_deliver(struct thread *t, uint64_t addr, const void *host, size_t n, lo
 long sys_newfd(long ret)
 {
         if (ret >= 0 && (uint64_t)ret >= privfd_nofile_soft()) {
-                sys_raw(__NR_close, (uint64_t)ret, 0, 0, 0, 0, 0);
+                sys_own(__NR_close, (uint64_t)ret, 0, 0, 0, 0, 0);
                 return -EMFILE;
         }
         return ret;

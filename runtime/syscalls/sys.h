@@ -63,11 +63,18 @@ struct sys_row {
 #define SYS_ROWS 451
 extern const struct sys_row sys_rows[SYS_ROWS];
 
+/* The call waits with this mask in place of the thread's: if a signal ends it, the handler runs under that mask. */
+static inline void sys_waits_with(struct thread *t, uint64_t mask)
+{
+        t->signal.waits = true;
+        t->signal.wait_mask = mask;
+}
+
 /* The marshaller, for handlers that have only one thing to add. */
 long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
 
-/* The call itself: value or -errno. */
-static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+/* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno. */
+static inline long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {
         long ret;
         register uint64_t r10 __asm__("r10") = a3;
@@ -79,6 +86,21 @@ static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint6
                          : "0"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
                          : "rcx", "r11", "memory");
         return ret;
+}
+
+/*
+ * The program's call: value or -errno, or -SYS_PUT_OFF where a signal came before it had any effect.  That goes
+ * through to syscall_forward's caller like an error: the program makes the call again after its handler ran.  (call.c)
+ */
+extern _Thread_local _Atomic uint32_t sys_put_off;      /* set by the host's signal handler, read by sys_enter */
+long sys_enter(const _Atomic uint32_t *word, long nr, const uint64_t a[6]) __attribute__((visibility("hidden")));
+/* Where a signal handler's frame that was interrupted at rip has to go on. */
+uint64_t sys_interrupted(uint64_t rip);
+
+static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+{
+        const uint64_t a[6] = { a0, a1, a2, a3, a4, a5 };
+        return sys_enter(&sys_put_off, nr, a);
 }
 static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
 
@@ -152,7 +174,7 @@ sys_fn sys_ioctl;                                                               
 sys_fn sys_fcntl, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
        sys_open_by_handle;                                                                              /* file.c */
 sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
-sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_sigaltstack, sys_mq_notify;         /* signal.c */
+sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
 sys_fn sys_exit, sys_prctl, sys_futex, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
        sys_unshare, sys_capability, sys_sched_attr, sys_nothing_yet;                                    /* process.c */
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */

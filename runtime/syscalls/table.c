@@ -61,7 +61,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         KERN(mmap), KERN(mprotect), KERN(munmap), KERN(brk),
         HAND(rt_sigaction, 0, sys_rt_sigaction),
         HAND(rt_sigprocmask, 0, sys_rt_sigprocmask),
-        NOT(rt_sigreturn, ENOSYS),              /* no handler runs, so nothing to return from */
+        HAND(rt_sigreturn, 0, sys_rt_sigreturn),
         HAND(ioctl, B, sys_ioctl),
         HAND(pread64, B, sys_read),
         HAND(pwrite64, B, sys_write),

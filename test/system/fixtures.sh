@@ -11,7 +11,7 @@ r = random.Random(42)
 syllables = [a + b for a in "bcdfghklmnprstvz" for b in "aeiou"]
 words = ["".join(r.choices(syllables, k=r.randint(1, 4))) for _ in range(20000)]
 with open("text", "w") as f:
-    for n in range(40000):
+    for n in range(12000):
         f.write(" ".join(r.choices(words, k=r.randint(1, 12))) + "\n")
 with open("numbers", "w") as f:
     for n in range(20000):

@@ -1,11 +1,17 @@
-# --cache is a hard limit: what the vmrun process holds in anonymous memory while a program uses eight times as much; and --stats.
-# shellcheck shell=bash disable=SC2034,SC2154
+# What vmrun promises about memory: --cache is a hard limit on what it holds locally, cache and far tier together are all that a program
+# gets, and nothing is lost when they are full. And --stats.
+# shellcheck shell=bash disable=SC2034,SC2053,SC2154
 
 # Beside the cache: page tables, the frame table, kern, vmrun's own heap.
 overhead_kb=16384
 
 limits() {
     hard_limit
+    full_memory 'all memory taken and given back' 0 'limits: ok' --limits 8192
+    full_memory 'all memory in use' 0 'full: ok' --full 500
+    full_memory 'hot pages and a burst of others' 0 'hot: ok' --hot 2
+    full_memory 'memory operations at random' 0 '*: ok' --random 1 4000 512
+    full_memory 'more memory than there is' 135 'exhausting' --exhaust
     statistics
 }
 
@@ -36,6 +42,27 @@ hard_limit() {
     else
         ok "$name"
     fi
+}
+
+# full_memory NAME STATUS PATTERN ARGUMENT...: t_memory with 4 MiB of cache and 28 MiB of far memory, 8192 pages in all.
+full_memory() {
+    local name=$1 wanted=$2 pattern=$3 LIMIT=$limit
+    shift 3
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    cd "$WORK" || exit 1
+    run_limited "$vmrun" --cache 4M --node mem:28M "${vmrun_flags[@]}" -- "$build/test/system/t_memory" "$@"
+    if [ "$status" != "$wanted" ]; then
+        not_ok "$name" "exit status $status, not $wanted"
+    elif [[ $(cat "$OUT") != $pattern ]]; then
+        not_ok "$name" "says '$(head -n 1 "$OUT")', not '$pattern'"
+    elif [ "$wanted" != 0 ] && ! grep -q '^vmrun: .*full' "$ERR"; then
+        not_ok "$name" 'does not say that memory is full'
+    else
+        ok "$name"
+        return
+    fi
+    show "$ERR"
 }
 
 statistics() {

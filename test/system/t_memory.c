@@ -3,7 +3,7 @@
  *
  * usage: t_memory [--size MB]                  each test, over a working set of that size (32)
  *        t_memory --random SEED STEPS [PAGES]  random operations against a model (t_memory_random.c)
- *        t_memory --limits PAGES, --full N, --exhaust, --exhaust-read   (t_memory_limits.c)
+ *        t_memory --limits PAGES, --full N, --hot N, --exhaust, --exhaust-read   (t_memory_limits.c)
  * Writes files into the current folder, and removes them.
  */
 #include <sys/random.h>
@@ -84,7 +84,7 @@ static void test_churn(void)
 {
         struct { char *p; uint64_t n, v; } c[64] = { 0 };
         uint64_t x = 1, total = 0;
-        for (uint64_t v = 1; v <= 4000; v++) {
+        for (uint64_t v = 1; v <= 1000; v++) {
                 x = x * 6364136223846793005ull + 1442695040888963407ull;
                 unsigned i = x >> 58;
                 if (c[i].p) {
@@ -109,21 +109,21 @@ static void test_churn(void)
 
 static void test_malloc(void)
 {
-        static struct { unsigned char *p; size_t n; unsigned char v; } c[4096];
+        static struct { unsigned char *p; size_t n; unsigned char v; } c[1024];
         uint64_t x = 7, sum = 0;
-        for (unsigned turn = 0; turn < 30000; turn++) {
+        for (unsigned turn = 0; turn < 6000; turn++) {
                 x = x * 6364136223846793005ull + 1442695040888963407ull;
-                unsigned i = x >> 52;
+                unsigned i = x >> 54;
                 for (size_t k = 0; k < c[i].n; k++)
                         CHECK(c[i].p[k] == (unsigned char)(c[i].v + k));
-                c[i].n = (x >> 20 & 31) ? x >> 24 & 0x7ff : x >> 24 & 0x7ffff;
+                c[i].n = (x >> 20 & 31) ? x >> 24 & 0x7ff : x >> 24 & 0x3ffff;
                 CHECK((c[i].p = realloc(c[i].p, c[i].n + 1)));
                 c[i].v = (unsigned char)turn;
                 for (size_t k = 0; k < c[i].n; k++)
                         c[i].p[k] = (unsigned char)(c[i].v + k);
                 sum += c[i].n;
         }
-        for (unsigned i = 0; i < 4096; i++) {
+        for (unsigned i = 0; i < 1024; i++) {
                 for (size_t k = 0; k < c[i].n; k++)
                         CHECK(c[i].p[k] == (unsigned char)(c[i].v + k));
                 free(c[i].p);
@@ -442,13 +442,15 @@ int main(int argc, char **argv)
                 return limits_test(strtoul(argv[2], NULL, 0));
         if (!strcmp(mode, "--full") && argc > 2)
                 return full_test(strtoul(argv[2], NULL, 0));
+        if (!strcmp(mode, "--hot") && argc > 2)
+                return hot_test(strtoul(argv[2], NULL, 0));
         if (!strcmp(mode, "--exhaust") || !strcmp(mode, "--exhaust-read"))
                 return exhaust_test(mode[9]);
         if (!strcmp(mode, "--size") && argc > 2) {
                 mb = strtoul(argv[2], NULL, 0);
                 only = argc > 3 ? argv[3] : NULL;
         } else if (argc > 1) {
-                fprintf(stderr, "usage: t_memory [--size MB [TEST]] | --random SEED STEPS [PAGES] | --limits PAGES | --full N | --exhaust\n");
+                fprintf(stderr, "usage: t_memory [--size MB [TEST]] | --random SEED STEPS [PAGES] | --limits PAGES | --full N | --hot N | --exhaust\n");
                 return 2;
         }
         pages = mb * MiB / PG;

@@ -33,8 +33,8 @@ static void test_private(void)
         CHECK(mprotect(p, 32 * PG, RW) == 0);
         verify("private after mprotect", p + 8 * PG, 8, 24, 1);
         verify("private after mprotect", p, 0, 8, 3);
-        char *q = remap(p, n * PG, n / 2 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, p + 2 * n * PG);
-        CHECK(q == p + 2 * n * PG);
+        char *q = map_pages(n / 2, PROT_NONE, MAP_PRIVATE);
+        CHECK(remap(p, n * PG, n / 2 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, q) == q);
         verify("private, moved", q, 0, 8, 3);
         verify("private, moved", q + 8 * PG, 8, n / 2 - 8, 1);
         CHECK(munmap(q, n / 2 * PG) == 0);
@@ -108,8 +108,8 @@ static void test_shared(void)
         CHECK(pwrite(scratch, p + 7 * PG, 9 * PG, 0) == (ssize_t)(9 * PG));
         CHECK(pread(scratch, p + 107 * PG, 9 * PG, 0) == (ssize_t)(9 * PG));
         verify("shared, by system calls", q + 107 * PG, 7, 9, 4);
-        char *r = remap(p, 16 * PG, 16 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, p + 2 * n * PG);
-        CHECK(r == p + 2 * n * PG);
+        char *r = map_pages(16, PROT_NONE, MAP_PRIVATE);
+        CHECK(remap(p, 16 * PG, 16 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, r) == r);
         fill(r, 0, 1, 6);
         verify("shared, moved", q, 0, 1, 6);
         verify("shared, moved", r + 7 * PG, 7, 9, 4);

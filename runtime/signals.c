@@ -1,0 +1,232 @@
+/*
+ * Signals: dispositions, the host's handler, delivery.  signals.h has the idea, sigframe.c the frames, syscalls/call.c how a signal
+ * and a system call meet.
+ */
+#include <errno.h>
+#include <linux/kvm.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <ucontext.h>
+#include "exits.h"
+#include "signals.h"
+#include "syscalls/sys.h"
+#include "vm.h"
+
+static uint64_t bit(int sig) { return 1ull << (sig - 1); }
+
+/* ---- the host's handler ---- */
+
+static _Thread_local struct thread *self;
+
+void signals_thread_start(struct thread *t)
+{
+        self = t;
+        t->signal.alt.flags = SS_DISABLE;
+}
+
+/* Runs on the thread that is to get the signal, whose vCPU does not run now; the kernel holds back all other signals (sa_mask).
+ * All it stores is for this very thread, so no barrier is needed.  A fault of vmrun's own ends here too: it repeats
+ * with its signal blocked, and so ends vmrun. */
+static void take(int sig, siginfo_t *info, void *context)
+{
+        ucontext_t *uc = context;
+        greg_t *rip = &uc->uc_mcontext.gregs[REG_RIP];
+        uint64_t mask, all = ~0ull;
+        struct thread *t = self;
+
+        (void)sig;
+        if (!t)
+                return;                 /* not a program thread; those block everything */
+        memcpy(&t->signal.info, info, sizeof *info);
+        /* The kernel's set is 8 bytes; glibc's would reach into what follows it in the frame. */
+        memcpy(&mask, &uc->uc_sigmask, sizeof mask);
+        memcpy(&uc->uc_sigmask, &all, sizeof all);
+        t->signal.mask = mask & ~SYS_KICKBIT;
+        sys_put_off = 1;
+        t->sigmask_dirty = true;
+        atomic_fetch_or(&t->v->event, EVENT_HOST);
+        t->run->immediate_exit = 1;     /* if this comes between vcpu_run's last look and KVM_RUN */
+        *rip = (greg_t)sys_interrupted((uint64_t)*rip);
+}
+
+/* ---- dispositions ---- */
+
+#define SA_RESTORER_   0x04000000ull
+#define FLAGS_KNOWN    0xdc000807ull    /* Linux forgets the others: NOCLDSTOP NOCLDWAIT SIGINFO EXPOSE_TAGBITS RESTORER ONSTACK RESTART NODEFER RESETHAND */
+#define FLAGS_MIRRORED ((uint64_t)(SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT))    /* those that the host kernel must know */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ksigaction action[SIGNALS_MAX + 1];       /* the program's; under lock, as is the next */
+static bool known[SIGNALS_MAX + 1];
+
+void signals_restorer(void);
+__asm__(".pushsection .text\n"
+        ".globl signals_restorer\n"
+        ".hidden signals_restorer\n"
+        "       nop\n"                  /* unwinders look for the instruction before */
+        "signals_restorer:\n"
+        "       movq $15, %rax\n"       /* rt_sigreturn; unwinders know these bytes */
+        "       syscall\n"
+        ".popsection\n");
+
+static bool has_handler(const struct ksigaction *k) { return k->handler > (uint64_t)(uintptr_t)SIG_IGN; }
+
+/* On first sight it is what vmrun was started with, if that can be the program's. */
+static struct ksigaction *lookup(int sig)
+{
+        struct ksigaction *k = &action[sig];
+
+        if (!known[sig]) {
+                known[sig] = true;
+                if (sig == SYS_SIGKICK || sys_own(__NR_rt_sigaction, (uint64_t)sig, 0, P(k), 8, 0, 0) || has_handler(k))
+                        memset(k, 0, sizeof *k);
+        }
+        return k;
+}
+
+/* What the host has for a disposition of the program's.  Handlers take all signals' turns (sa_mask), by the rules of SA_RESTART. */
+static struct ksigaction host_action(const struct ksigaction *k)
+{
+        if (!has_handler(k))
+                return (struct ksigaction){ .handler = k->handler, .flags = k->flags & FLAGS_MIRRORED };
+        return (struct ksigaction){ .handler = (uint64_t)(uintptr_t)take, .restorer = (uint64_t)(uintptr_t)signals_restorer,
+                                    .flags = SA_SIGINFO | SA_RESTORER_ | (k->flags & FLAGS_MIRRORED), .mask = ~0ull };
+}
+
+long signals_action(int sig, const struct ksigaction *new, struct ksigaction *old)
+{
+        long ret = 0;
+
+        pthread_mutex_lock(&lock);
+        struct ksigaction *k = lookup(sig);
+        if (old)
+                *old = *k;
+        if (new) {
+                const struct ksigaction host = host_action(new);
+                if (sig != SYS_SIGKICK)         /* hidden: only recorded */
+                        ret = sys_raw(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
+                if (ret == 0) {
+                        *k = *new;
+                        k->flags &= FLAGS_KNOWN;
+                        k->mask &= ~(bit(SIGKILL) | bit(SIGSTOP));
+                }
+        }
+        pthread_mutex_unlock(&lock);
+        return ret;
+}
+
+/* The disposition for a signal that is delivered now; SA_RESETHAND has its effect. */
+static struct ksigaction action_for_delivery(int sig)
+{
+        pthread_mutex_lock(&lock);
+        struct ksigaction *k = lookup(sig), now = *k;
+        if (has_handler(k) && (k->flags & SA_RESETHAND)) {
+                k->handler = 0;
+                const struct ksigaction host = host_action(k);
+                sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
+        }
+        pthread_mutex_unlock(&lock);
+        return now;
+}
+
+/* ---- delivery ---- */
+
+uint64_t signals_hold(struct thread *t)
+{
+        uint64_t mask, all = ~0ull;
+
+        sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
+        /* From here on nothing comes; if one was taken before, the host's mask was all even then. */
+        return sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
+}
+
+void signals_release(struct thread *t, uint64_t mask)
+{
+        mask &= ~(bit(SIGKILL) | bit(SIGSTOP) | SYS_KICKBIT);
+        if (sys_put_off) {              /* a signal still waits for its frame: all stay blocked until then */
+                t->signal.mask = mask;
+                return;
+        }
+        mask |= SYS_KICKBIT;
+        t->sigmask_dirty = true;
+        sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
+}
+
+/* Points the program at its handler.  Its mask is `mask`, rt_sigreturn will set `saved`.  Signals are held, and released here. */
+static void run_handler(struct thread *t, const struct ksigaction *k, const siginfo_t *info, uint64_t mask, uint64_t saved)
+{
+        int sig = info->si_signo;
+
+        if (sigframe_push(t, k, info, saved) == 0) {
+                signals_release(t, mask | k->mask | (k->flags & SA_NODEFER ? 0 : bit(sig)));
+                return;
+        }
+        /* No room for the frame is a SIGSEGV, on Linux too; a second time it is the end. */
+        const siginfo_t segv = { .si_signo = SIGSEGV, .si_code = SI_KERNEL };
+        const struct ksigaction s = sig == SIGSEGV ? (struct ksigaction){ 0 } : action_for_delivery(SIGSEGV);
+        if (!has_handler(&s) || (mask & bit(SIGSEGV)))
+                program_killed(t, SIGSEGV, SI_KERNEL, 0);
+        run_handler(t, &s, &segv, mask, saved);
+}
+
+/* Gives a signal back to the kernel: to be delivered later, or to have its default effect. */
+static void send_again(struct thread *t, siginfo_t *info)
+{
+        sys_own(__NR_rt_tgsigqueueinfo, CONTROL->pid, (uint64_t)t->tid, (uint64_t)info->si_signo, P(info), 0, 0);
+}
+
+void signals_deliver(struct thread *t)
+{
+        struct thread_signals *s = &t->signal;
+        siginfo_t info = s->info;
+        uint64_t mask = s->waits ? s->wait_mask & ~SYS_KICKBIT : s->mask;
+
+        if (!sys_put_off)
+                return;
+        sys_put_off = 0;                /* the host thread's mask is still all */
+        s->waits = false;
+        if (mask & bit(info.si_signo)) {
+                send_again(t, &info);   /* the mask changed since: an exception's handler or rt_sigreturn came first */
+                signals_release(t, s->mask);
+                return;
+        }
+        const struct ksigaction k = action_for_delivery(info.si_signo);
+        if (has_handler(&k)) {
+                run_handler(t, &k, &info, mask, s->mask);
+                return;
+        }
+        if (k.handler == (uint64_t)(uintptr_t)SIG_DFL)
+                send_again(t, &info);   /* the handler went since: now it has its default effect */
+        signals_release(t, s->mask);
+}
+
+static void note_exception(struct thread *t, int vector)
+{
+        struct thread_signals *s = &t->signal;
+
+        if (vector == SIGNALS_NO_VECTOR)
+                return;
+        s->trapno = (uint64_t)vector;
+        s->err = t->v->regs.err;
+        if (vector == 14) {
+                s->err |= 4;            /* "from user mode", which a program in ring 0 does not say by itself */
+                s->cr2 = t->v->cr2;
+                if (s->cr2 >= TASK_SIZE)
+                        s->err |= 1;    /* Linux does not tell if anything is mapped up there */
+        }
+}
+
+void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector)
+{
+        siginfo_t info = { .si_signo = signo, .si_code = code, .si_addr = (void *)(uintptr_t)addr };
+
+        note_exception(t, vector);
+        if (vector == 16 || vector == 19)
+                info.si_code = sigframe_fpe_code(t, (unsigned)vector);
+        uint64_t mask = signals_hold(t);
+        const struct ksigaction k = action_for_delivery(signo);
+        if (!has_handler(&k) || (mask & bit(signo)))
+                program_killed(t, signo, info.si_code, addr);
+        run_handler(t, &k, &info, mask, mask);
+}

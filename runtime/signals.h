@@ -1,0 +1,36 @@
+/*
+ * Signals with handlers of the program's: taken on the host, delivered in the guest.
+ *
+ * A program thread's mask, its pending signals, signalfd and waits are the host thread's own, and so are the dispositions
+ * SIG_DFL and SIG_IGN.  Only where the program has a handler does vmrun have one: it takes one signal, notes its siginfo and leaves all
+ * signals blocked.  kern is then made to look (EVENT_HOST), and within EXIT_EVENT the frame is built, upon which the mask becomes what
+ * Linux would have set.
+ */
+#ifndef VMRUN_SIGNALS_H
+#define VMRUN_SIGNALS_H
+
+#include <stdint.h>
+#include "sigframe.h"
+#include "thread.h"
+
+#define SIGNALS_MAX 64
+
+/* This host thread runs t from now on. */
+void signals_thread_start(struct thread *t);
+
+/* rt_sigaction once its arguments are read; new or old may be NULL.  0, -errno or -SYS_PUT_OFF. */
+long signals_action(int sig, const struct ksigaction *new, struct ksigaction *old);
+
+/* Holds back all signals of this thread, and tells the program's mask; signals_release sets that again, or another. */
+uint64_t signals_hold(struct thread *t);
+void signals_release(struct thread *t, uint64_t mask);
+
+/* EXIT_EVENT: makes the frame of the signal that was taken, if any. */
+void signals_deliver(struct thread *t);
+
+/* An exception of the program's, described in v->regs: its handler will run next, or it dies here.  vector: the CPU's number
+ * of the exception, or SIGNALS_NO_VECTOR. */
+#define SIGNALS_NO_VECTOR (-1)
+void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector);
+
+#endif
