@@ -90,16 +90,18 @@ frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt)
 void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
 {
         struct frame *f = &pg->frames[n];
-        struct frame_list one = { 0 };
+        struct frame_list one;          /* unset but for n: it is large, and seldom used */
 
         if (f->slot != SLOT_NONE)
                 env_slot_free(f->slot);
         f->slot = SLOT_NONE;
         atomic_store_explicit(&f->word, 0, memory_order_release);
-        if (!l)
+        if (!l) {
                 l = &one;
-        else if (l->n == sizeof l->f / sizeof l->f[0] || l->n >= 2 * batch_size(pg))
+                one.n = 0;
+        } else if (l->n == sizeof l->f / sizeof l->f[0] || l->n >= 2 * batch_size(pg)) {
                 spill(pg, l, batch_size(pg));
+        }
         l->f[l->n++] = n;
         if (l == &one)
                 spill(pg, l, 0);
