@@ -203,5 +203,10 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     # Programs of our own that look into corners.
     compare --quick --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"
     compare --quick --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
+    compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
+    local way
+    for way in {1..11}; do
+        compare --cache 64M --no-stderr "t_signals, death $way" "$build/test/system/t_signals" die "$way"
+    done
     compare --quick --cache 512K 't_memory, 8 times its cache' "$build/test/system/t_memory" --size 4
 }

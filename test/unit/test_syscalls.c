@@ -161,6 +161,13 @@ _Noreturn void program_exit(struct thread *t, int status)
                 sys_raw(__NR_exit_group, (uint64_t)status, 0, 0, 0, 0, 0);
 }
 
+/* Handlers are set but never run here: rt_sigreturn is the kernel's. */
+_Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr)
+{
+        (void)signo, (void)code, (void)addr;
+        program_exit(t, 125);
+}
+
 static bool of_kern(long nr)
 {
         switch (nr) {
