@@ -119,13 +119,12 @@ static void *service_main(void *arg)
 static void service_start(void)
 {
         pthread_t id;
-        sigset_t all, old;
+        uint64_t all = ~0ull, old;
 
-        /* Signals are the program's: this thread takes none. */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
+        /* Signals are the program's: this thread takes none, not even the two that libc would leave open. */
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
         int err = pthread_create(&id, NULL, service_main, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
         if (err)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
 }
@@ -157,6 +156,7 @@ int main(int argc, char **argv)
         if (image_load(&first, &image) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", image.why.text);
         image_close(&image);
+        procfs_set_strings(image.stack.arg_start, image.stack.arg_end, image.stack.env_start, image.stack.env_end);
         files_program_starts();
         first.v->exit.ret = 0;
         thread_loop(&first);

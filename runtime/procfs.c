@@ -1,8 +1,8 @@
 /*
  * Paths into /proc that must lead to the program.
  *
- * Native and right, since vmrun's process is the program's as far as the kernel knows: comm, cmdline and environ (the
- * loader sets them), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo.  Not there: what tells of
+ * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
+ * loader sets them), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo, cmdline, environ.  Not there: what tells of
  * vmrun's memory page by page (smaps, pagemap and their like), as in a kernel built without it; mem cannot be opened.
  * Left as the host has them: stat, statm, status (their sizes and thread count are vmrun's), auxv.
  *
@@ -23,12 +23,21 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "files.h"
+#include "gmem.h"
 #include "procfs.h"
 #include "vmrun.h"
 
 #define PROC_MAGIC 0x9fa0
 
 static char exe[PATH_MAX];
+
+static struct range { uint64_t start, end; } args, environment;
+
+void procfs_set_strings(uint64_t arg_start, uint64_t arg_end, uint64_t env_start, uint64_t env_end)
+{
+        args = (struct range){ arg_start, arg_end };
+        environment = (struct range){ env_start, env_end };
+}
 
 void procfs_set_exe(const char *path) { snprintf(exe, sizeof exe, "%s", path); }
 const char *procfs_exe(void) { return exe; }
@@ -56,7 +65,7 @@ static void tidy(char *s)
 /* Could the last component be of interest at all?  Spares relative paths the look at their directory. */
 static bool name_matters(const char *path)
 {
-        static const char *const names[] = { "exe", "maps", "mem", "meminfo", "smaps", "smaps_rollup", "pagemap", "numa_maps" };
+        static const char *const names[] = { "exe", "maps", "mem", "meminfo", "cmdline", "environ", "smaps", "smaps_rollup", "pagemap", "numa_maps" };
         const char *last = strrchr(path, '/');
 
         last = last ? last + 1 : path;
@@ -284,6 +293,13 @@ static void meminfo(struct thread *t, struct text *x)
                 fclose(f);
 }
 
+/* Strings of the program's, from its own memory, as it may have changed them. */
+static void strings(struct thread *t, const struct range *r, struct text *x)
+{
+        x->p = malloc(r->end - r->start);
+        x->n = x->p && gmem_read(t, x->p, r->start, r->end - r->start) == 0 ? r->end - r->start : 0;
+}
+
 /* An fd, read-only, whose content is x: the lowest free one, as open would give. */
 static long serve(struct text *x, const char *name, int flags)
 {
@@ -316,7 +332,7 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
         static const char *const absent[] = { "smaps", "smaps_rollup", "pagemap", "numa_maps", "map_files" };
         char rest[PATH_MAX];
         struct text x = { 0 };
-        bool maps, info;
+        bool maps, info, cmdline, environ;
 
         if (!own_path(dirfd, path, rest))
                 return false;
@@ -331,7 +347,9 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                 return *ret = -ENOENT, true;
         maps = !strcmp(rest, "maps");
         info = !strcmp(rest, "/meminfo");
-        if ((!maps && !info) || (flags & O_PATH))
+        cmdline = !strcmp(rest, "cmdline") && args.end > args.start;
+        environ = !strcmp(rest, "environ") && environment.end > environment.start;
+        if ((!maps && !info && !cmdline && !environ) || (flags & O_PATH))
                 return false;
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return *ret = -EACCES, true;
@@ -339,9 +357,11 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                 return *ret = -ENOTDIR, true;
         if (maps)
                 each_map(t, map_line, &x);
-        else
+        else if (info)
                 meminfo(t, &x);
-        *ret = serve(&x, maps ? "maps" : "meminfo", flags);
+        else
+                strings(t, cmdline ? &args : &environment, &x);
+        *ret = serve(&x, maps ? "maps" : info ? "meminfo" : cmdline ? "cmdline" : "environ", flags);
         free(x.p);
         return true;
 }

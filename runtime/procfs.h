@@ -12,6 +12,8 @@
 /* The absolute real path of the program; set before it starts and at exec. Copied. */
 void procfs_set_exe(const char *path);
 const char *procfs_exe(void);
+/* Where in the program's memory its argument and environment strings are: the content of cmdline and environ. */
+void procfs_set_strings(uint64_t arg_start, uint64_t arg_end, uint64_t env_start, uint64_t env_end);
 
 /* The path a call that follows links shall use: path itself, or the program's file for /proc/self/exe. */
 const char *procfs_follow(int dirfd, const char *path);

@@ -99,8 +99,11 @@ void time_init(struct thread *t)
                 tsc_offset = by_kvm;
         else if (close_to(guest, host))
                 tsc_offset = 0;
-        else
+        else {
+                info_("clocks: the guest's TSC is not the host's nor what KVM says (%lld, %lld, %lld): reading the time exits",
+                      (long long)guest, (long long)host, (long long)by_kvm);
                 return;
+        }
         CONTROL->time.valid = 1;
         time_refresh();
 }
