@@ -134,7 +134,7 @@ static struct ksigaction action_for_delivery(int sig)
 
 uint64_t signals_hold(struct thread *t)
 {
-        uint64_t mask, all = ~0ull;
+        uint64_t mask = 0, all = ~0ull;
 
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
         /* From here on nothing comes; if one was taken before, the host's mask was all even then. */

@@ -132,7 +132,7 @@ programs() {
     compare --quick gzip gzip -9nc $in/text
     compare --copy text 'gzip in place' gzip -n text
     compare --copy binary.gz 'gzip, unpacking' gzip -d binary.gz
-    compare xz xz -T1 -1 -c $in/text
+    compare --cache 4M,16M,256M xz xz -T1 -1 -c $in/text
     compare --cache 8M,64M 'xz, all it can' xz -T1 -9 -c $in/numbers
     compare --quick --cache 2M,8M,256M gawk gawk '{ for (i = 1; i <= NF; i++) n[$i]++ } END { for (w in n) if (n[w] > 8) print w, n[w] }' $in/text
     compare mawk mawk '{ s += $1; t[$3] = t[$3] $2 } END { printf "%.3f\n", s; for (w in t) c += length(t[w]); print c }' $in/numbers
