@@ -864,7 +864,7 @@ static void die(int way)
         case 3: on(SIGSEGV, count_call, SA_RESETHAND, 0); *low = 1; break;      /* a second time */
         case 4: sigaltstack(&ss, NULL); on(SIGSEGV, count_call, SA_ONSTACK, 0); *low = 1; break;   /* no frame */
         case 5: on(SIGTERM, count_call, SA_RESETHAND, 0); raise(SIGTERM); raise(SIGTERM); break;
-        case 6: alarm(1); for (;;) ; break;
+        case 6: alarm(1); while (1) { } break;
         case 7: signal(SIGSEGV, SIG_DFL); on(SIGUSR1, changes, 0, 0); change = 15; raise(SIGUSR1); break;
         case 8: on(SIGABRT, count_call, 0, 0); abort(); break;
         case 9: alarm(1); pause(); break;
