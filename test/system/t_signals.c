@@ -815,6 +815,7 @@ static void storm(int ms)
 {
         struct timespec start, now;
         double d = 1;
+        long elapsed;
         uint64_t x = 1, turns = 0, bad = 0;
         char buf[64];
         int fd = open("/dev/zero", 0);
@@ -822,8 +823,9 @@ static void storm(int ms)
         calls = 0;
         on(SIGALRM, clobber, SA_RESTART, 0);
         on(SIGVTALRM, count_call, 0, 0);
-        every(700);
-        const struct itimerval v = { .it_interval.tv_usec = 1300, .it_value.tv_usec = 1300 };
+        /* Far apart enough that the program gets on where a signal takes milliseconds (the lab with shadow paging). */
+        every(10000);
+        const struct itimerval v = { .it_interval.tv_usec = 13000, .it_value.tv_usec = 13000 };
         setitimer(ITIMER_VIRTUAL, &v, NULL);
         clock_gettime(CLOCK_MONOTONIC, &start);
         do {
@@ -842,7 +844,8 @@ static void storm(int ms)
                 x = y;
                 turns++;
                 clock_gettime(CLOCK_MONOTONIC, &now);
-        } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < ms);
+                elapsed = (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000;
+        } while (elapsed < ms || (elapsed < 40 * ms && (turns <= 3 || calls <= 3)));
         every(0);
         setitimer(ITIMER_VIRTUAL, &(struct itimerval){ 0 }, NULL);
         close(fd);
