@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 1
+#define ABI_VERSION 2
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -173,7 +173,7 @@ struct vcpu {
 /* Fault kinds, as the statistics count them. */
 enum fault_kind { FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_SPURIOUS, FAULT_KINDS };
 enum vcpu_counter {
-        CNT_FETCHED, CNT_PREFETCHED, CNT_PREFETCH_HIT, CNT_EVICTED_CLEAN, CNT_EVICTED_DIRTY, CNT_WRITEBACK, CNT_REFILLS,
+        CNT_FETCHED, CNT_EVICTED_CLEAN, CNT_EVICTED_DIRTY, CNT_WRITEBACK, CNT_REFILLS,
         CNT_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES, CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
         CNT_COUNT
 };
@@ -217,7 +217,7 @@ struct control {
         uint32_t stats_on;
         uint32_t debug;                 /* leak check at exit, extra asserts */
         uint32_t overcommit;
-        uint32_t prefetch;
+        uint32_t control_pad;
 
         uint64_t nframes;               /* cache size in pages */
         uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */

@@ -10,8 +10,8 @@
  *
  * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and takes it back after its last change of an
  * entry; it changes entries only in the aligned run around that address (FAULT_AROUND).  A range operation changes the tree, waits until nobody is published inside its range, then edits entries
- * (pt_wait_faults): so what a fault installs always agrees with the tree.  A published fault neither sleeps nor exits (but to let
- * the holder of a lock run).
+ * (pt_wait_faults): so what a fault installs always agrees with the tree.  A published fault does not sleep, and exits only to
+ * let the holder of a lock run or to wake who waits for its page: neither makes an upcall.
  */
 #include <asm-generic/errno-base.h>
 #include <asm-generic/mman-common.h>
@@ -86,7 +86,6 @@ static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
         }
         f->kind = FAULT_FETCH;
         count(CNT_FETCHED);
-        cleaner_poke();
         return DONE;
 }
 
@@ -118,7 +117,6 @@ static enum outcome zero_fill(struct fault *f, pte_slot_t *pte)
         }
         touched(f, pte);
         f->kind = FAULT_ZERO;
-        cleaner_poke();
         return DONE;
 }
 
@@ -249,7 +247,6 @@ static enum outcome file_fill(struct fault *f)
         }
         unpublish();
         f->kind = FAULT_FILE;
-        cleaner_poke();
         return result;
 }
 
@@ -316,6 +313,7 @@ static enum outcome resolve(struct fault *f)
                 if (o != DONE)
                         o = settle(f, o);
         } while (o == RETRY);
+        cleaner_poke();                 /* here, for it may exit */
         return o;
 }
 

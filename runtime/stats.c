@@ -22,7 +22,7 @@ static const char *const fault_names[FAULT_KINDS] = {
         [FAULT_SPURIOUS] = "spurious",
 };
 static const char *const counter_names[CNT_COUNT] = {
-        [CNT_FETCHED] = "fetched", [CNT_PREFETCHED] = "prefetched", [CNT_PREFETCH_HIT] = "prefetch_hit",
+        [CNT_FETCHED] = "fetched",
         [CNT_EVICTED_CLEAN] = "evicted_clean", [CNT_EVICTED_DIRTY] = "evicted_dirty", [CNT_WRITEBACK] = "writeback",
         [CNT_REFILLS] = "refills", [CNT_DOORBELLS] = "doorbells", [CNT_FRAME_WAITS] = "frame_waits",
         [CNT_DIRECT_RECLAIM] = "direct_reclaim", [CNT_FLUSHES] = "flushes", [CNT_KICKS] = "kicks",
