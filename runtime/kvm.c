@@ -143,8 +143,8 @@ uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes)
         return ram + 4 * GiB < top ? (top - ram - 4 * GiB) / 65 * 64 : 0;
 }
 
-/* Anonymous memory at a fixed address of the window, and its KVM memory slot. */
-static int add_ram(struct vm *vm, uint64_t off, uint64_t size, bool huge)
+/* Anonymous memory at a fixed address of the window, and its KVM memory slot.  advice: MADV_HUGEPAGE or MADV_NOHUGEPAGE. */
+static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)
 {
         void *at = (void *)(WINDOW + off);
         void *p = mmap(at, size, PROT_READ | PROT_WRITE,
@@ -158,8 +158,7 @@ static int add_ram(struct vm *vm, uint64_t off, uint64_t size, bool huge)
         }
         madvise(p, size, MADV_DONTDUMP);
         madvise(p, size, MADV_DONTFORK);
-        if (huge)
-                madvise(p, size, MADV_HUGEPAGE);
+        madvise(p, size, advice);
         return vm_add_memory(vm, RAM_GPA + off, p, size);
 }
 
@@ -167,7 +166,7 @@ int64_t vm_grow_pool(struct vm *vm, uint64_t size)
 {
         if (size % LARGE != 0 || size > CONTROL->pool_max - CONTROL->pool_end)
                 return -EINVAL;
-        return add_ram(vm, CONTROL->pool_end, size, false);
+        return add_ram(vm, CONTROL->pool_end, size, MADV_HUGEPAGE);
 }
 
 /* Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that only its text is executable. */
@@ -216,7 +215,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
                          (unsigned long long)(c->nframes * PAGE_SIZE / MiB), vm->phys_bits);
                 return -E2BIG;
         }
-        if ((err = add_ram(vm, 0, pool_end, false)) != 0 || (err = add_ram(vm, pool_max, frames_size, true)) != 0) {
+        /* A program's start touches some seventy pages here and there in what comes first: clearing huge pages for them took two
+         * thirds of the instructions of `vmrun /bin/true` (bench/startup.sh). */
+        if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 || (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0) {
                 snprintf(why, n, "guest memory cannot be had at its place (%s): %s", err == -EEXIST ? "address in use" : "KVM or mmap",
                          strerror(-err));
                 return err;

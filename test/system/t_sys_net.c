@@ -138,7 +138,12 @@ static void test_inet(void)
         FAILS(EINVAL, getsockname(l, (void *)&b, (n = (socklen_t)-1, &n)));
         c = T(socket(AF_INET, SOCK_STREAM, 0));
         FAILS(EFAULT, connect(c, (void *)nothing, sizeof b));
-        T(connect(c, (void *)&b, sizeof b));
+        if (T(connect(c, (void *)&b, sizeof b)) < 0) {
+                printf("no loopback interface\n");
+                close(l);
+                close(c);
+                return;
+        }
         n = sizeof *a;
         a = across(sizeof *a);
         s = T(accept4(l, (void *)a, &n, SOCK_CLOEXEC));
@@ -365,7 +370,8 @@ static void test_process(void)
         uid_t r, e, s;
         T(getresuid(&r, &e, &s));
         FAILS(EFAULT, syscall(SYS_getresuid, &r, nothing, &s));
-        CHECK(getpgid(0) == getpgrp() && getsid(0) > 0);
+        /* In a PID namespace, the leader of the session may be outside: 0. */
+        CHECK(getpgid(0) == getpgrp() && getsid(0) >= 0);
         uint32_t head[2] = { 0x20080522, 0 }, data[6];
         T(syscall(SYS_capget, head, data));
         head[0] = 1;
