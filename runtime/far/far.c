@@ -1,11 +1,15 @@
 /*
  * See far.h: URLs, the list of nodes, and the sequence of slabs.  What a node is made of is its driver's business.
  */
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "../check.h"
 #include "../vmrun.h"
 #include "far.h"
@@ -14,12 +18,58 @@
 #define SLAB_LAST  ((uint64_t)PAGE_SIZE << SLAB_SHIFT)
 
 static const struct far_driver *const drivers[] = { &far_mem };
-/* Known to the design, not to this version: a better answer than "unknown". */
-static const char *const planned[] = { "rdma", "nbd", "nbd+unix", "dax" };
+/* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared object): a program without such a node
+ * starts without those libraries. */
+static const struct { const char *scheme, *file; } modules[] = {
+        { "rdma", "far-rdma.so" }, { "nbd", "far-nbd.so" }, { "nbd+unix", "far-nbd.so" },
+};
 
+static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *nodes[sizeof(opt.nodes) / sizeof(opt.nodes[0])];
 static unsigned nnodes;
 static pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;  /* guards CONTROL->slabs, nslabs and every node's leased */
+
+/* Modules are installed in a folder of their own; in the build tree they lie beside vmrun. */
+static void *load_module(const char *file, char why[FAR_WHY])
+{
+        char path[PATH_MAX], *slash;
+        ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
+
+        path[n > 0 ? n : 0] = '\0';
+        if ((slash = strrchr(path, '/')) != NULL) {
+                strcpy(slash + 1, file);
+                if (access(path, F_OK) == 0)
+                        goto open;
+        }
+        snprintf(path, sizeof(path), "%s/%s", MODULE_DIR, file);
+open:;
+        void *m = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!m)
+                snprintf(why, FAR_WHY, "its driver cannot be loaded: %.180s: install vmrun again", dlerror());
+        return m;
+}
+
+/* The driver of a scheme; NULL with why. */
+static const struct far_driver *find_driver(const char *scheme, char why[FAR_WHY])
+{
+        for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+                if (strcmp(drivers[i]->scheme, scheme) == 0)
+                        return drivers[i];
+        for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+                if (strcmp(modules[i].scheme, scheme) != 0)
+                        continue;
+                void *m = load_module(modules[i].file, why);
+                const struct far_driver *const *list = m ? dlsym(m, "far_module") : NULL;
+                for (; list && *list; list++)
+                        if (strcmp((*list)->scheme, scheme) == 0)
+                                return *list;
+                if (m)
+                        snprintf(why, FAR_WHY, "%s is of another version of vmrun: install vmrun again", modules[i].file);
+                return NULL;
+        }
+        snprintf(why, FAR_WHY, "unknown scheme '%s': give rdma://HOST, nbd://HOST, nbd+unix:///SOCKET or mem:SIZE, as in mem:8G", scheme);
+        return NULL;
+}
 
 struct far_node *far_node_open(const char *url, char why[FAR_WHY])
 {
@@ -30,28 +80,22 @@ struct far_node *far_node_open(const char *url, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "a far-memory node is named by a URL: give mem:SIZE, as in mem:8G");
                 return NULL;
         }
-        for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++)
-                if (strlen(planned[i]) == n && strncmp(url, planned[i], n) == 0) {
-                        snprintf(why, FAR_WHY, "%s: is not built into this version of vmrun: give mem:SIZE, as in mem:8G", planned[i]);
-                        return NULL;
-                }
-        for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++) {
-                const struct far_driver *d = drivers[i];
-                if (strlen(d->scheme) != n || strncmp(url, d->scheme, n) != 0)
-                        continue;
-                struct far_node *node = calloc(1, sizeof(*node));
-                if (!node) {
-                        snprintf(why, FAR_WHY, "out of memory: free some on this host");
-                        return NULL;
-                }
-                node->driver = d;
-                node->url = url;
-                if (d->open(node, colon + 1, why) == 0)
-                        return node;
-                free(node);
+        char scheme[16] = "";
+        if (n < sizeof(scheme))
+                memcpy(scheme, url, n);
+        const struct far_driver *d = find_driver(scheme, why);
+        if (!d)
+                return NULL;
+        struct far_node *node = calloc(1, sizeof(*node));
+        if (!node) {
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 return NULL;
         }
-        snprintf(why, FAR_WHY, "unknown scheme '%.*s': give mem:SIZE, as in mem:8G", (int)(n < 64 ? n : 64), url);
+        node->driver = d;
+        node->url = url;
+        if (d->open(node, colon + 1, why) == 0)
+                return node;
+        free(node);
         return NULL;
 }
 
@@ -152,7 +196,9 @@ static int64_t lease_locked(struct vm *vm)
                 if (!left)
                         continue;
                 struct slab s = { .kind = n->driver->kind, .node = k, .pages = (uint32_t)(want < left ? want : left) };
-                int err = n->driver->lease(n, vm, n->leased, s.pages, &s);
+                struct far_place *place = &slabs[i].place[0];
+                *place = (struct far_place){ .node = n, .first = n->leased };
+                int err = n->driver->lease(n, vm, n->leased, s.pages, &s, place);
                 if (err) {
                         warnx_("--node %s: no more space can be leased after %llu MiB (%s): the program has %llu MiB less than it was told",
                                n->url, (unsigned long long)(n->leased * PAGE_SIZE >> 20), strerror(-err),
@@ -167,6 +213,19 @@ static int64_t lease_locked(struct vm *vm)
                 return i;
         }
         return -ENOSPC;
+}
+
+const struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
+
+void far_lost(const struct far_node *n, const char *fmt, ...)
+{
+        char text[512];
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        die_(EXIT_VMRUN_FAILED, "--node %s: %s; pages of the program are lost with it, so the program ends", n->url, text);
 }
 
 int64_t far_lease(struct vm *vm)

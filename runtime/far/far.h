@@ -11,6 +11,7 @@
 #ifndef VMRUN_FAR_H
 #define VMRUN_FAR_H
 
+#include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "../thread.h"
@@ -26,19 +27,57 @@ struct far_node {
         void *data;                     /* the driver's own */
 };
 
+/* Where a slab is: one place today, more with replication. */
+struct far_place {
+        struct far_node *node;
+        uint64_t first;                 /* its first page, as the node counts what was leased from it */
+        void *data;                     /* the driver's own, from lease() */
+};
+#define FAR_PLACES 1
+struct far_slab { struct far_place place[FAR_PLACES]; };
+
+/* One page on its way between a frame and a node.  Made by io.c, which gives it to the driver of its node; the driver gives it back by
+ * far_done() when the transfer is over, or never if the node is lost. */
+struct far_request {
+        enum far_op { FAR_READ, FAR_PREFETCH, FAR_WRITE } op;   /* in this order of urgency */
+        uint32_t page;                  /* in its slab */
+        const struct far_place *place;
+        char *frame;                    /* PAGE_SIZE bytes inside what attach() registered */
+        struct far_request *next;       /* for lists of the driver's */
+        uint64_t cookie[2];             /* the driver's own */
+};
+
+/* A driver of remote memory (kind == SLAB_REMOTE) also has the functions from attach on.  post, poll and arm are called by one thread
+ * at a time, the I/O thread as a rule, and never wait; lease may wait, and may run beside them. */
 struct far_driver {
         const char *scheme;             /* "mem" for mem:... */
         enum slab_kind kind;
-        /* rest: what follows the scheme and its colon.  Sets pages and data. */
+        /* rest: what follows the scheme and its colon.  Sets pages and data.  A remote node is connected here, within opt.connect_timeout. */
         int (*open)(struct far_node *n, const char *rest, char why[FAR_WHY]);
         /* One more slab of `pages` pages (at most SLAB_SHIFT's worth, and within n->pages), which begins at page `first` of the node.
-         * Fills s.  Called by one thread at a time. */
-        int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s);
+         * SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill place->data.  Called by one thread at a time. */
+        int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place);
         void (*close)(struct far_node *n);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
+
+        /* Makes the frames, [base, base+len), ready for transfers; once, before the first post. */
+        int (*attach)(struct far_node *n, char *base, size_t len, char why[FAR_WHY]);
+        /* Starts transfers: of the first of r[], as many as there is room for now, and returns how many it took. */
+        unsigned (*post)(struct far_node *n, struct far_request **r, unsigned count);
+        /* Calls far_done() for each transfer that is over; returns how many.  Also looks at the clock: time-outs, reconnection. */
+        unsigned (*poll)(struct far_node *n);
+        /* Before the I/O thread sleeps: fills in what to poll(2) for so that it wakes at the next completion, at most max entries, and
+         * lowers *timeout_ms if the driver wants to look at the clock sooner.  Returns how many, or -EAGAIN: poll() has work now. */
+        int (*arm)(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
 };
+/* The transfer is over, and whoever waits for it may go on. */
+void far_done(struct far_request *r);
+/* The node is lost, and with it pages of the program: ends vmrun with this sentence. */
+_Noreturn void far_lost(const struct far_node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 extern const struct far_driver far_mem;
+/* A module defines `const struct far_driver *const far_module[]`, which ends with NULL. */
 
 /* Opens the node of a URL; NULL with why. */
 struct far_node *far_node_open(const char *url, char why[FAR_WHY]);
@@ -52,6 +91,9 @@ uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
 const struct far_node *far_node(unsigned i);
+
+/* Slab number i of CONTROL->slabs, as this side knows it. */
+const struct far_slab *far_slab(uint32_t i);
 
 /* The next slab in CONTROL->slabs: its index, -ENOSPC when every node is used up. */
 int64_t far_lease(struct vm *vm);

@@ -96,8 +96,9 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         return 0;
 }
 
-static int mem_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s)
+static int mem_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place)
 {
+        (void)place;
         struct mem_node *m = n->data;
         uint64_t bytes = (uint64_t)pages * PAGE_SIZE, room = (bytes + SLAB_ALIGN - 1) & ~(SLAB_ALIGN - 1);
 

@@ -1,0 +1,125 @@
+/*
+ * What vmrun and memnode say to each other over RDMA.
+ *
+ * A client makes one control connection and any number of data connections to the same port, each an RC queue pair set up by
+ * rdma_cm.  The private data of a connection request says which it is.  On the control connection both sides SEND messages of the
+ * form below; a data connection carries one-sided READs and WRITEs only.
+ *
+ *   client                                      memnode
+ *   connect, private data CONTROL, no id   ->
+ *                                          <-   accept
+ *   HELLO token, name                      ->
+ *                                          <-   WELCOME id, secret, limits           or REFUSED, and the connection ends
+ *   connect, private data DATA, id, secret ->                                        once a data connection
+ *                                          <-   accept
+ *   LEASE bytes                            ->
+ *                                          <-   GRANT address, rkey                  or REFUSED
+ *   RELEASE slab                           ->
+ *                                          <-   DONE                                 or REFUSED
+ *   GOODBYE                                ->                                        all its leases are free from here on
+ *
+ * After a broken connection: connect again with private data CONTROL and the id and secret of WELCOME.  If memnode still knows them
+ * (it keeps a client for a grace time), it accepts, and all grants stay as they were; the data connections are made anew.  HELLO is not
+ * repeated.  A new control connection of a client ends its older one.
+ *
+ * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is about to end.  A request that cannot be
+ * accepted is rejected by rdma_cm with private data as well, for what rdma_cm itself tells is only a number.
+ *
+ * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more bytes than were sent: only `length`
+ * says how much there is.
+ */
+#ifndef VMRUN_NODEPROTO_H
+#define VMRUN_NODEPROTO_H
+
+#include <stdint.h>
+
+#define NODE_MAGIC      0x4e4d4d56u     /* "VMMN" */
+#define NODE_VERSION    1
+#define NODE_PORT       7471
+#define NODE_SECRET     16
+#define NODE_TOKEN_MAX  64
+#define NODE_NAME_MAX   64
+#define NODE_TEXT_MAX   160
+#define NODE_MESSAGE_MAX 512            /* receive buffers are that large */
+
+/* Private data of a connection request, its acceptance or its rejection: at most 56 bytes. */
+struct node_private {
+        uint32_t magic;
+        uint16_t version;
+        uint16_t length;                /* sizeof(struct node_private) */
+        uint16_t kind;                  /* enum node_kind; in a rejection enum node_error */
+        uint16_t depth;                 /* DATA: transfers the client keeps in flight at most; in the acceptance: that memnode allows */
+        uint32_t pad;
+        uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
+        uint8_t  secret[NODE_SECRET];
+};
+enum node_kind { NODE_CONTROL = 1, NODE_DATA = 2 };
+
+/* What every message begins with. */
+struct node_header {
+        uint32_t magic;
+        uint16_t version;
+        uint16_t type;                  /* enum node_type */
+        uint32_t length;                /* of the whole message, header included: exactly the size of its struct */
+        uint32_t pad;
+};
+enum node_type {
+        NODE_HELLO = 1, NODE_WELCOME, NODE_REFUSED, NODE_LEASE, NODE_GRANT, NODE_RELEASE, NODE_DONE, NODE_GOODBYE,
+};
+
+/* Why not: the text says it for people. */
+enum node_error {
+        NODE_EPROTO = 1,                /* a message that makes no sense; the connection ends */
+        NODE_EVERSION,                  /* another version of this protocol */
+        NODE_ETOKEN,                    /* wrong token, or none */
+        NODE_ENOSPC,                    /* more than is free */
+        NODE_ELIMIT,                    /* more than one client may have */
+        NODE_EUNKNOWN,                  /* no such client (any more), or not its secret; no such slab */
+        NODE_EBUSY,                     /* too many clients or connections */
+        NODE_EINTERNAL,                 /* memnode's own trouble, as a memory registration that failed */
+        NODE_ECLOSING,                  /* memnode is about to end */
+};
+
+struct node_hello {
+        struct node_header h;
+        uint64_t want;                  /* bytes the client would like to lease in all, 0: as much as there is; not a promise */
+        uint8_t  token[NODE_TOKEN_MAX]; /* padded with zeros; all zero: none */
+        char     name[NODE_NAME_MAX];   /* host and program, for memnode's log; NUL-terminated */
+};
+struct node_welcome {
+        struct node_header h;
+        uint64_t id;
+        uint8_t  secret[NODE_SECRET];
+        uint64_t limit;                 /* bytes this client may lease in all, as things stand */
+        uint64_t free;                  /* bytes nobody has leased */
+        uint32_t grace_ms;              /* how long a client that vanished keeps its leases */
+        uint32_t depth;                 /* transfers in flight that a data connection may have at most */
+        char     name[NODE_NAME_MAX];   /* of this node */
+};
+struct node_refused {
+        struct node_header h;
+        uint32_t error, pad;            /* enum node_error */
+        char     text[NODE_TEXT_MAX];
+};
+struct node_lease {
+        struct node_header h;
+        uint64_t bytes;                 /* a multiple of 4 KiB, at most 1 GiB */
+};
+struct node_grant {
+        struct node_header h;
+        uint64_t slab;                  /* its name in RELEASE */
+        uint64_t address;               /* for READ and WRITE */
+        uint64_t bytes;
+        uint32_t rkey, pad;
+};
+struct node_release {
+        struct node_header h;
+        uint64_t slab;
+};
+struct node_plain { struct node_header h; };    /* DONE, GOODBYE */
+
+_Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");
+_Static_assert(sizeof(struct node_refused) <= NODE_MESSAGE_MAX && sizeof(struct node_hello) <= NODE_MESSAGE_MAX &&
+               sizeof(struct node_welcome) <= NODE_MESSAGE_MAX, "every message fits a receive buffer");
+
+#endif

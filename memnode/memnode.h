@@ -1,0 +1,50 @@
+/*
+ * What the parts of memnode share: settings, words, the account of who has how much.
+ */
+#ifndef MEMNODE_MEMNODE_H
+#define MEMNODE_MEMNODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Settings, from the command line and the configuration file (options.c). */
+struct memnode_options {
+        uint64_t size;                  /* bytes to serve */
+        uint64_t max_per_client;        /* bytes one client may have */
+        uint64_t hugepage;              /* bytes of a page of the pool */
+        const char *listen[16];         /* --listen URLs in order */
+        unsigned nlisten;
+        struct { const char *name; uint64_t size; } export[64];         /* named NBD exports */
+        unsigned nexports;
+        uint8_t token[64];              /* padded with zeros, as nodeproto.h has it */
+        bool have_token, verbose;
+        uint32_t grace_ms;              /* how long a client that vanished keeps what it has */
+};
+extern struct memnode_options opt;
+
+/* One line on standard error with the prefix "memnode: ".  (log.c) */
+void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));        /* only with -v */
+_Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Clients of both protocols have an account: what they hold, and the memory itself.  (account.c)  Any thread. */
+struct account;
+struct account *account_open(const char *name);         /* name: for the log and the statistics; NULL if there are too many */
+void account_close(struct account *a);                  /* what it still holds goes back to the pool, zeroed */
+/* Zeroed memory for a client: 0; -ENOSPC: not free; -EDQUOT: more than a client may have. */
+int account_take(struct account *a, uint64_t bytes, char **at);
+void account_give(struct account *a, char *at, uint64_t bytes);
+uint64_t account_limit(const struct account *a);        /* bytes it may hold in all, as things stand */
+/* For the statistics. */
+void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes, uint64_t written_bytes);
+
+/* Listeners.  url: what follows rdma:// or nbd:// (nbd+unix://).  Each has threads of its own from here on; 0, or -errno with a sentence
+ * in why that names the thing, the cause and the cure, without the URL. */
+int rdma_listen(const char *url, char *why, size_t n);
+int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
+/* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or after timeout_ms. */
+void rdma_stop(unsigned timeout_ms);
+void nbd_stop(unsigned timeout_ms);
+
+#endif

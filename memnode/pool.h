@@ -1,0 +1,20 @@
+/*
+ * The memory that memnode serves: one range, taken at start, out of which leases and exports get their parts.
+ */
+#ifndef MEMNODE_POOL_H
+#define MEMNODE_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Takes `size` bytes in pages of hugepage bytes (1 GiB, 2 MiB or 4 KiB).  0, or -errno with one sentence in why. */
+int pool_open(uint64_t size, uint64_t hugepage, char *why, size_t n);
+void pool_close(void);
+/* `bytes` in one piece, page-aligned, all zero; NULL if there is no such piece.  Any thread, like all that follow. */
+char *pool_alloc(uint64_t bytes);
+/* Gives it back.  Nobody can reach it any more; it is zeroed before it is given to another. */
+void pool_free(char *at, uint64_t bytes);
+uint64_t pool_size(void);
+uint64_t pool_left(void);               /* bytes not given out */
+
+#endif
