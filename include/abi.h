@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 2
+#define ABI_VERSION 3
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -84,7 +84,8 @@ enum exit_op {
         EXIT_WAKE_FRAMES,       /* wake all that sleep in EXIT_WAIT_FRAMES */
         EXIT_SERVICE_SLEEP,     /* service vCPU: sleep until control.service_seq differs from a[0] */
         EXIT_SERVICE_WAKE,      /* doorbell: wake the service vCPU */
-        EXIT_WAIT_PTE,          /* sleep until the 8 bytes at a[0] (in the window) differ from a[1], at most 100 ms; spurious returns allowed */
+        EXIT_WAIT_PTE,          /* sleep until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of a[1], at most 100 ms;
+                                   spurious returns allowed.  Where there is no I/O thread: does its work meanwhile */
         EXIT_WAKE_PTE,          /* wake those that sleep on a[0] */
         EXIT_KICK,              /* a[0] vCPU number: send it the kick signal */
         EXIT_YIELD,             /* let another thread run: a lock holder is not running */
@@ -174,7 +175,7 @@ struct vcpu {
 enum fault_kind { FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_SPURIOUS, FAULT_KINDS };
 enum vcpu_counter {
         CNT_FETCHED, CNT_EVICTED_CLEAN, CNT_EVICTED_DIRTY, CNT_WRITEBACK, CNT_REFILLS,
-        CNT_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES, CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
+        CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES, CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
         CNT_COUNT
 };
 /* Latency histogram: 8 buckets an octave of TSC ticks. */
@@ -200,6 +201,31 @@ struct slab {
         uint64_t gpa;
         uint32_t node, pad;
 };
+
+/* Rings of far memory: what a vCPU asks of the nodes behind SLAB_REMOTE slabs.  They are the guest's NIC: the I/O thread of the host
+ * (runtime/far/io.c) takes entries off and moves the data.
+ *
+ * A read is over when the host has made the BUSY entry PRESENT (frame.h, page_fetched).  A write is over when `state` says so; its
+ * frame is claimed by the service vCPU until that one has seen it.
+ *
+ * tail is written by the vCPU (release: the entry is there), head by the host (release: the entry was copied and may be used
+ * again; that of a write only after its state is IO_OVER too).  Both only grow, modulo 2^32. */
+enum io_op { IO_READ, IO_PREFETCH, IO_WRITE };
+enum io_state { IO_ASKED, IO_AWAITED, IO_OVER };        /* AWAITED: the vCPU sleeps on it, so wake it */
+struct io_entry {
+        _Atomic uint32_t state;         /* enum io_state; writes only */
+        uint32_t op, frame, pad;
+        uint64_t slot;
+        uint64_t pte;                   /* address of the BUSY entry; reads only */
+};
+#define IO_RING 128
+struct io_ring {
+        _Atomic uint32_t tail __attribute__((aligned(64)));
+        _Atomic uint32_t head __attribute__((aligned(64)));
+        struct io_entry entry[IO_RING] __attribute__((aligned(64)));
+};
+/* Apart, so that a read the program waits for is never behind anything else. */
+struct io_rings { struct io_ring demand, bulk; };
 
 /* Clocks without an exit: ns = base + ((tsc - tsc0) * mult >> 32).  Seqlock: odd while the host writes. */
 struct time_page {
@@ -238,6 +264,8 @@ struct control {
                                            pinned; 0 once it freed a frame again */
         _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
         _Atomic uint32_t service_asleep;
+        _Atomic uint32_t io_asleep;     /* the I/O thread sleeps: whoever takes this down rings DOORBELL_PORT */
+        uint32_t wait_spins;            /* looks at an entry under way before a vCPU sleeps */
         _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */
 
         struct time_page time __attribute__((aligned(64)));
@@ -262,6 +290,10 @@ static inline struct vcpu_stats *vcpu_stats(struct vcpu *v)
         return (struct vcpu_stats *)((char *)v + VCPU_STATS_OFF);
 }
 static inline void *vcpu_xfer(struct vcpu *v) { return (char *)v + VCPU_XFER_OFF; }
+static inline struct io_rings *vcpu_rings(unsigned n)
+{
+        return (struct io_rings *)(WINDOW + RINGS_OFF + (uint64_t)n * RINGS_SIZE);
+}
 #define CONTROL ((struct control *)(WINDOW + CONTROL_OFF))
 
 /* Histogram bucket of a latency in TSC ticks, and the smallest latency of a bucket. */
@@ -284,6 +316,8 @@ static inline uint64_t hist_low(unsigned b)
 _Static_assert(sizeof(struct vcpu) <= 0x1000, "struct vcpu fits its page");
 _Static_assert(sizeof(struct vcpu_stats) <= 0x2000, "struct vcpu_stats fits its two pages");
 _Static_assert(CONTROL_OFF + sizeof(struct control) <= VCPUS_OFF, "struct control fits its room");
-_Static_assert(VCPUS_OFF + (uint64_t)VCPUS_MAX * VCPU_BLOCK <= POOL_OFF, "vCPU blocks fit below the pool");
+_Static_assert(VCPUS_OFF + (uint64_t)VCPUS_MAX * VCPU_BLOCK <= RINGS_OFF, "vCPU blocks fit below the rings");
+_Static_assert(sizeof(struct io_rings) <= RINGS_SIZE, "a vCPU's rings fit their room");
+_Static_assert(RINGS_OFF + (uint64_t)VCPUS_MAX * RINGS_SIZE <= POOL_OFF, "the rings fit below the pool");
 
 #endif

@@ -18,6 +18,7 @@
  *   0                              kern image (header first, see abi.h)
  *   CONTROL_OFF                    struct control
  *   VCPUS_OFF                      vCPU blocks, VCPU_BLOCK bytes each
+ *   RINGS_OFF                      rings of far memory, one struct io_rings a vCPU, RINGS_SIZE bytes apart
  *   POOL_OFF                       page-table pages, VMAs, frame table: grows up to control.pool_max
  *   control.frames_off             the cache frames
  */
@@ -41,6 +42,8 @@
 
 #define CONTROL_OFF     0x100000
 #define VCPUS_OFF       0x200000
+#define RINGS_OFF       0x5000000
+#define RINGS_SIZE      0x4000
 #define POOL_OFF        0x8000000
 #define VCPUS_MAX       1024            /* KVM's usual limit; fits below POOL_OFF */
 
@@ -66,6 +69,8 @@
 
 /* The port whose OUT is an exit; honoured only with RIP in kern's image. */
 #define EXIT_PORT       0x10
+/* The port whose OUTB wakes the I/O thread, inside KVM (an ioeventfd): no exit to vmrun.  From a program it does no more than that. */
+#define DOORBELL_PORT   0x14
 
 /* Selectors: Linux's own layout.  Program and kern share a level: the KERN pair at p = 0, the USER pair at p = 3. */
 #define SEL_KERN_CS     0x10

@@ -107,6 +107,9 @@ static bool stock_up(void)
 
         while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high) {
                 uint32_t n = pass_size();
+                /* Enough is on its way out: see how it goes first. */
+                if (!env_slot_write_room() || pager.writing >= pager.high)
+                        ring_write_wait();
                 struct clock_result r = clock_pass(&pager, n, counters());
 
                 if (r.freed) {
@@ -118,12 +121,21 @@ static bool stock_up(void)
                 }
                 if (r.unflushed)
                         flush_wait(atomic_load(&control.flush_epoch));
+                if (pager.writing > 0) {
+                        ring_write_wait();
+                        continue;
+                }
                 if (fruitless(&turn, n, r.cleared)) {
                         if (turn.waited_for)
                                 atomic_store(&control.starved, atomic_load(&control.frames_seq) + 1);
                         wake_waiters();
                         return false;
                 }
+        }
+        /* Frames stay claimed until their writes are over, so none is left behind when this vCPU sleeps. */
+        while (pager.writing > 0) {
+                ring_write_wait();
+                clock_pass(&pager, 0, counters());
         }
         wake_waiters();                 /* others freed frames */
         return true;

@@ -12,6 +12,12 @@ static inline void cpu_exit(void)
         __asm__ volatile("outl %%eax, %0" :: "i"(EXIT_PORT), "a"(0) : "memory");
 }
 
+/* Answered inside KVM (an ioeventfd). */
+static inline void cpu_ring_doorbell(void)
+{
+        __asm__ volatile("outb %%al, %0" :: "i"(DOORBELL_PORT), "a"(0) : "memory");
+}
+
 static inline void cpu_relax(void) { __asm__ volatile("pause"); }
 
 static inline uint64_t cpu_tsc(void)

@@ -7,6 +7,7 @@
  *         REMOTE            fetch(): a frame from this vCPU's stock, then page_fetch() (pager/transition.c)
  *         NONE              first_touch(): the VMA decides: a zeroed frame, a page of a file, a page of the arena
  *       settle()            what an attempt may not do while published: wait, sleep, exit
+ *         FETCHING          fetch_wait(): the page is on its way from a node (rings.c); the host ends it by page_fetched()
  *
  * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and takes it back after its last change of an
  * entry; it changes entries only in the aligned run around that address (FAULT_AROUND).  A range operation changes the tree, waits until nobody is published inside its range, then edits entries
@@ -47,6 +48,7 @@ enum outcome {
         DONE,
         RETRY,                          /* the entry changed under us */
         WAIT_PTE,                       /* BUSY: another vCPU fetches it */
+        FETCHING,                       /* BUSY: this one does */
         NEED_FRAME, NEED_TABLE, NEED_CHARGE, NEED_VMA, NEED_FILE, NEED_SHARED,
         DENIED,                         /* SIGSEGV: a page is mapped, but not for this access */
         UNMAPPED,                       /* SIGSEGV: nothing is mapped */
@@ -80,13 +82,17 @@ static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
         if (n == FRAME_NONE)
                 return NEED_FRAME;
         int err = page_fetch(&pager, pte, p, n);
-        if (err) {
+        if (err < 0) {
                 frame_free(&pager, &vcpu_self.frames, n);
                 return err == -EAGAIN ? RETRY : FAR_FAILED;
         }
         f->kind = FAULT_FETCH;
         count(CNT_FETCHED);
-        return DONE;
+        if (err == 0)
+                return DONE;
+        f->pte = pte;
+        f->seen = pte_make_busy(pager.pfn0 + n, p & PTE_KEEP);
+        return FETCHING;
 }
 
 /* What every first touch ends with: a page of a locked VMA stays. */
@@ -274,6 +280,18 @@ static enum outcome shared_map(struct fault *f)
         return pte ? DONE : RETRY;
 }
 
+/* Waits for the page that we asked for.  Nothing is published: a range operation waits itself for an entry that is BUSY, and nobody but
+ * the end of the fetch changes it.  If the page is gone again before we look, the program's access faults anew. */
+static void fetch_wait(const struct fault *f)
+{
+        pte_t now = f->seen;
+
+        do {
+                page_wait(f->pte, now);
+                now = atomic_load_explicit(f->pte, memory_order_acquire);
+        } while ((now & ~PTE_WAITERS) == f->seen);
+}
+
 /* Does what an attempt asked for; nothing is published.  RETRY: attempt again. */
 static enum outcome settle(struct fault *f, enum outcome o)
 {
@@ -284,6 +302,9 @@ static enum outcome settle(struct fault *f, enum outcome o)
                 page_wait(f->pte, f->seen);
                 f->kind = FAULT_WAIT;
                 return RETRY;
+        case FETCHING:
+                fetch_wait(f);
+                return DONE;
         case NEED_FRAME:
                 return frames_wait() == 0 ? RETRY : NO_MEMORY;
         case NEED_TABLE:

@@ -59,6 +59,11 @@ int kern_copy_out(uint64_t dst, const void *src, size_t len);
 uint64_t slots_in_use(void);
 void slots_lease_ahead(void);           /* service vCPU: lease the next slab before the last one is used up */
 
+/* The rings to the nodes (rings.c).  A read is over when the entry is no longer BUSY; of a write env_slot_written() tells. */
+void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
+void ring_write(uint64_t slot, frame_t f);      /* service vCPU, with env_slot_write_room() */
+void ring_write_wait(void);             /* service vCPU: waits, bounded, for the oldest write under way */
+
 /* The service vCPU (cleaner.c). */
 _Noreturn void cleaner_main(void);
 void cleaner_poke(void);                /* wakes it if it sleeps and free frames are short */

@@ -33,12 +33,12 @@ static bool lease(void)
         }
         uint32_t i = (uint32_t)vcpu_self.exit.out[0];
         struct slab *s = &control.slabs[i];
-        if (i != nmaps || s->pages == 0 || s->pages > SLAB_PAGES || s->kind != SLAB_MEMORY)
+        if (i != nmaps || s->pages == 0 || s->pages > SLAB_PAGES || (s->kind != SLAB_MEMORY && s->kind != SLAB_REMOTE))
                 kern_bug("the host leased a slab that makes no sense", i, s->pages);
         for (uint32_t b = 0; b * BITS_A_PAGE < s->pages; b++)
                 if (!(maps[i].bits[b] = pool_page(POOL_SLOTS)))
                         return false;
-        if (!pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE))
+        if (s->kind == SLAB_MEMORY && !pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE))
                 return false;
         nmaps++;
         capacity += s->pages;
@@ -99,19 +99,29 @@ void env_slot_free(uint64_t slot)
         atomic_fetch_sub_explicit(&used, 1, memory_order_relaxed);
 }
 
-static void *slot_va(uint64_t slot)
-{
-        return (void *)(control.slabs[slot >> SLAB_SHIFT].va + (slot & (SLAB_PAGES - 1)) * PAGE_SIZE);
-}
+static const struct slab *slab_of(uint64_t slot) { return &control.slabs[slot >> SLAB_SHIFT]; }
+static void *slot_va(const struct slab *s, uint64_t slot) { return (void *)(s->va + (slot & (SLAB_PAGES - 1)) * PAGE_SIZE); }
 
-int env_slot_read(uint64_t slot, frame_t f)
+int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte)
 {
-        copy_page(env_frame_va(f), slot_va(slot));
+        const struct slab *s = slab_of(slot);
+
+        if (s->kind != SLAB_MEMORY) {
+                ring_read(slot, f, pte);
+                return ENV_POSTED;
+        }
+        copy_page(env_frame_va(f), slot_va(s, slot));
         return 0;
 }
 
 int env_slot_write(uint64_t slot, frame_t f)
 {
-        copy_page(slot_va(slot), env_frame_va(f));
+        const struct slab *s = slab_of(slot);
+
+        if (s->kind != SLAB_MEMORY) {
+                ring_write(slot, f);
+                return ENV_POSTED;
+        }
+        copy_page(slot_va(s, slot), env_frame_va(f));
         return 0;
 }

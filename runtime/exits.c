@@ -16,6 +16,7 @@
 #include "arena.h"
 #include "exits.h"
 #include "far/far.h"
+#include "far/io.h"
 #include "files.h"
 #include "signals.h"
 #include "stats.h"
@@ -45,7 +46,9 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen)
 {
         const struct timespec limit = { .tv_nsec = 100000000 };
         const void *word = kern_pointer(t, at, 8);
-        if (word)
+        if (word && opt.io == IO_INLINE)
+                io_wait(word, seen);
+        else if (word)
                 futex(word, FUTEX_WAIT, seen, &limit);
         return 0;
 }

@@ -24,7 +24,7 @@ static const char *const fault_names[FAULT_KINDS] = {
 static const char *const counter_names[CNT_COUNT] = {
         [CNT_FETCHED] = "fetched",
         [CNT_EVICTED_CLEAN] = "evicted_clean", [CNT_EVICTED_DIRTY] = "evicted_dirty", [CNT_WRITEBACK] = "writeback",
-        [CNT_REFILLS] = "refills", [CNT_DOORBELLS] = "doorbells", [CNT_FRAME_WAITS] = "frame_waits",
+        [CNT_REFILLS] = "refills", [CNT_DOORBELLS] = "doorbells", [CNT_IO_DOORBELLS] = "io_doorbells", [CNT_FRAME_WAITS] = "frame_waits",
         [CNT_DIRECT_RECLAIM] = "direct_reclaim", [CNT_FLUSHES] = "flushes", [CNT_KICKS] = "kicks",
         [CNT_SYSCALLS_LOCAL] = "syscalls_local", [CNT_SYSCALLS_FORWARDED] = "syscalls_forwarded", [CNT_SCANNED] = "scanned",
         [CNT_EXITS] = "exits",

@@ -19,6 +19,7 @@ struct options {
         const char *nodes[64];          /* --node URLs in order */
         unsigned nnodes;
         bool verbose, overcommit, debug;
+        enum { IO_THREAD, IO_INLINE } io;
         bool stats;
         const char *stats_file;         /* NULL: stderr */
         enum { CMD_RUN, CMD_CHECK, CMD_STATES } command;

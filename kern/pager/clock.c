@@ -9,6 +9,7 @@
  *
  * A prefetched page enters with A=0 and epoch 0: nobody has ever used its translation.
  */
+#include <asm-generic/errno-base.h>
 #include "pager.h"
 
 /* The epoch stamp is 32 bits of a counter.  One "after the next flush" is a leftover of the previous turn of the counter, long done. */
@@ -40,8 +41,8 @@ static uint64_t slot_take_back(struct pager *pg)
         return SLOT_NONE;
 }
 
-/* Makes a claimed, cold page clean: its content goes to its slot.  *p is the entry; D is clear in it on success. */
-static bool write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t *p, uint64_t *cnt)
+/* Makes a claimed, cold page clean: its content goes to its slot.  p: the entry.  0: done, ENV_POSTED: under way, else it failed. */
+static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
 
@@ -51,23 +52,22 @@ static bool write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t *p, u
                         f->slot = slot_take_back(pg);
                 if (f->slot == SLOT_NONE) {
                         pg->unwritable++;
-                        return false;
+                        return -ENOSPC;
                 }
         }
-        pte_t expect = *p;
-        if ((expect & PTE_D) && !atomic_compare_exchange_strong(pte, &expect, *p & ~PTE_D)) {
+        if ((p & PTE_D) && !atomic_compare_exchange_strong(pte, &p, p & ~PTE_D)) {
                 atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
-                return false;
+                return -EAGAIN;
         }
-        *p &= ~PTE_D;
         atomic_fetch_and(&f->word, ~FRAME_DIRTY);       /* no pin can set it again while we hold the claim */
-        if (env_slot_write(f->slot, n) != 0) {
+        int err = env_slot_write(f->slot, n);
+        if (err < 0) {
                 pg->unwritable++;
                 atomic_fetch_or(&f->word, FRAME_DIRTY);
-                return false;
+                return err;
         }
         cnt[CNT_WRITEBACK]++;
-        return true;
+        return err;
 }
 
 /* PRESENT or HELD -> REMOTE or NONE for a claimed, clean, cold page. */
@@ -83,6 +83,8 @@ static bool unmap_clean(struct frame *f, pte_slot_t *pte, pte_t p)
         f->slot = SLOT_NONE;            /* the entry owns it now */
         return true;
 }
+
+static void drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
 
 static bool is_cold(pte_t p) { return !(p & PTE_A); }   /* HELD has no A: nobody can use it */
 
@@ -113,27 +115,73 @@ static bool second_chance(struct pager *pg, frame_t n, uint64_t w)
         return cleared;
 }
 
+/* Takes a claimed page off its entry if it is (still) cold and clean; the frame stays claimed, to be freed.  Else lets go of it. */
+static bool take_off(struct pager *pg, frame_t n)
+{
+        struct frame *f = &pg->frames[n];
+        pte_t p;
+        /* Under the claim: entry, stamp and mlock (set under a pin) as they are now. */
+        pte_slot_t *pte = entry_of(pg, n, &p);
+        uint64_t w = atomic_load(&f->word);
+
+        if (pte && is_cold(p) && !(p & PTE_D) && !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
+                return true;
+        drop_claim(f);
+        return false;
+}
+
 /* Second visit: cold since a completed flush.  True if the frame was freed. */
 static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
+        enum vcpu_counter counter = CNT_EVICTED_CLEAN;
         pte_t p;
 
         if (!frame_claim(f, atomic_load(&f->word)))
                 return false;
-        /* Under the claim: entry, stamp and mlock (set under a pin) as they are now. */
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
-        if (pte && is_cold(p) && !(w & FRAME_LOCKED) && epoch_done(w)) {
-                bool dirty = (p & PTE_D) || (w & FRAME_DIRTY);
-                if ((!dirty || write_back(pg, n, pte, &p, cnt)) && unmap_clean(f, pte, p)) {
-                        cnt[dirty ? CNT_EVICTED_DIRTY : CNT_EVICTED_CLEAN]++;
+        if (pte && is_cold(p) && ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
+                int err = write_back(pg, n, pte, p, cnt);
+                if (err == ENV_POSTED) {
+                        pg->writing++;
+                        return false;   /* claimed until reap_writes() */
+                }
+                if (err < 0) {
+                        drop_claim(f);
+                        return false;
+                }
+                counter = CNT_EVICTED_DIRTY;
+        }
+        if (!take_off(pg, n))
+                return false;
+        cnt[counter]++;
+        frame_free(pg, NULL, n);
+        return true;
+}
+
+/* Takes note of writes that are over.  Meanwhile the program may have used the page, which stays then, or unmapped it: an orphan.
+ * Returns how many frames were freed. */
+static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
+{
+        uint32_t freed = 0;
+        frame_t n;
+        int err;
+
+        while (pg->writing > 0 && (n = env_slot_written(&err)) != FRAME_NONE) {
+                struct frame *f = &pg->frames[n];
+                pg->writing--;
+                if (err) {
+                        pg->unwritable++;
+                        atomic_fetch_or(&f->word, FRAME_DIRTY);
+                }
+                if (take_off(pg, n)) {
+                        cnt[CNT_EVICTED_DIRTY]++;
                         frame_free(pg, NULL, n);
-                        return true;
+                        freed++;
                 }
         }
-        atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
-        return false;
+        return freed;
 }
 
 /* An unmapped frame whose last holder has let go. */
@@ -148,9 +196,9 @@ static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w)
 
 struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
 {
-        struct clock_result r = { 0 };
+        struct clock_result r = { .freed = reap_writes(pg, cnt) };
 
-        for (; count > 0; count--) {
+        for (; count > 0 && env_slot_write_room(); count--) {
                 frame_t n = pg->hand;
                 pg->hand = n + 1 == pg->nframes ? 0 : n + 1;
                 struct frame *f = &pg->frames[n];
@@ -184,14 +232,6 @@ bool clock_take_clean(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
         uint64_t w = atomic_load(&f->word);
-        pte_t p;
 
-        if ((w & (FRAME_DIRTY | FRAME_LOCKED)) || !frame_claim(f, w))
-                return false;
-        pte_slot_t *pte = entry_of(pg, n, &p);
-        w = atomic_load(&f->word);
-        if (pte && is_cold(p) && !(p & PTE_D) && !(w & FRAME_DIRTY) && epoch_done(w) && unmap_clean(f, pte, p))
-                return true;
-        atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
-        return false;
+        return !(w & (FRAME_DIRTY | FRAME_LOCKED)) && frame_claim(f, w) && take_off(pg, n);
 }

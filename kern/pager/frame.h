@@ -85,6 +85,24 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         return FRAME_NONE;
 }
 
+/* Ends the fetch of frame f, CLAIMED, into the BUSY entry that it names: PRESENT, or REMOTE again if err.  ad: PTE_A for a page somebody
+ * waits for, else PTE_PREF.  True: somebody sleeps on the entry.  Called where the data arrived, kern or host: a CPU keeps nothing about
+ * an entry that is not present, so no TLB and no shadow page table has to hear of it. */
+static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err)
+{
+        pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
+        pte_t keep = atomic_load_explicit(pte, memory_order_relaxed) & PTE_KEEP;
+        pte_t next = err ? pte_make_remote(f->slot, keep) : pte_make_present(pfn, keep, ad);
+
+        if (err)
+                f->slot = SLOT_NONE;            /* the entry owns it again */
+        /* While the entry is BUSY, others may only set WAITERS.  Release: they find the content. */
+        bool awaited = atomic_exchange(pte, next) & PTE_WAITERS;
+        if (!err)
+                atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+        return awaited;
+}
+
 /* wrote: the content changed; [I] the dirty bit is set before the pin goes, so no evictor sees the page clean. */
 static inline void frame_unpin(struct frame *f, bool wrote)
 {

@@ -29,17 +29,24 @@ struct pager {
         frame_t free_head;              /* linked through frame.slot */
 
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back; cleaner only */
+        uint32_t writing;               /* frames claimed for a write that is under way; cleaner only */
         uint64_t unwritable;            /* evictions given up for want of a slot, or by a failure of the far tier; cleaner only */
 };
 
 /* --- environment: provided by kern/, or by the test --- */
 void *env_frame_va(frame_t f);                          /* content of a frame */
-void env_relax(unsigned spins);                         /* in a spin: pause, and now and then let others run */
+void env_relax(unsigned spins);                         /* in a spin: pause, and now and then (not at 0) let others run */
+unsigned env_wait_spins(void);                          /* looks at an entry under way before it is worth sleeping */
 uint64_t env_flush_begin(void);                         /* asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...) */
 uint64_t env_flush_next(void);                          /* the epoch that the next env_flush_begin will return */
 bool env_flush_done(uint64_t epoch);                    /* has every vCPU flushed since that begin? */
-int env_slot_read(uint64_t slot, frame_t f);            /* far tier -> frame; 0 or -errno */
-int env_slot_write(uint64_t slot, frame_t f);           /* frame -> far tier; 0 or -errno */
+/* far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is over. */
+int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
+/* frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() tells when it is over.  Cleaner only, as the next two. */
+int env_slot_write(uint64_t slot, frame_t f);
+bool env_slot_write_room(void);                         /* can another write be posted? */
+frame_t env_slot_written(int *err);                     /* a write that is over; FRAME_NONE if there is none (now) */
+#define ENV_POSTED 1
 uint64_t env_slot_alloc(void);                          /* a slot, or SLOT_NONE; cleaner only */
 void env_slot_free(uint64_t slot);
 void env_uncharge_page(void);                           /* a CHARGED page went back to NONE by eviction */
@@ -62,8 +69,8 @@ void frame_discard(struct pager *pg, struct frame_list *l, frame_t f);
 /* NONE -> PRESENT with the claimed frame f, whose content is ready.  ad: PTE_A for a page the program asked for, 0 for one it
  * did not.  0, or -EAGAIN: the entry changed, f is still the caller's. */
 int page_install(struct pager *pg, pte_slot_t *pte, frame_t f, pte_t keep, pte_t ad);
-/* REMOTE -> BUSY -> PRESENT.  p: the REMOTE value seen; f: a claimed frame.  0; -EAGAIN: the entry changed, f is still the
- * caller's; else the far tier failed: the entry is REMOTE again, f still the caller's. */
+/* REMOTE -> BUSY -> PRESENT.  p: the REMOTE value seen; f: a claimed frame.  0; ENV_POSTED: it is BUSY(f), and will be PRESENT; -EAGAIN:
+ * the entry changed, f is still the caller's; else the far tier failed: the entry is REMOTE again, f still the caller's. */
 int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
 /* Waits, bounded, for a BUSY entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
@@ -82,7 +89,7 @@ void page_cool(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
 struct clock_result { uint32_t freed, cleared, unflushed; };
-/* Moves the CLOCK hand over n frames.  cleared: A bits cleared, for which it began a flush; unflushed: cold frames passed
+/* Moves the CLOCK hand over n frames, fewer where no further write can be posted, and takes note of the writes that are over.  cleared: A bits cleared, for which it began a flush; unflushed: cold frames passed
  * over because no flush has covered them yet.  Cleaner only. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
 /* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.  True: CLAIMED and off its entry. */

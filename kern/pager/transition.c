@@ -30,36 +30,27 @@ int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t
 int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
 {
         struct frame *f = &pg->frames[n];
-        pte_t keep = p & PTE_KEEP;
 
-        if (!atomic_compare_exchange_strong(pte, &p, pte_make_busy(pg->pfn0 + n, keep)))
+        f->slot = pte_num(p);           /* the page is clean as long as D and DIRTY stay clear */
+        atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
+        /* Release: whoever ends the fetch finds the record. */
+        if (!atomic_compare_exchange_strong(pte, &p, pte_make_busy(pg->pfn0 + n, p & PTE_KEEP))) {
+                f->slot = SLOT_NONE;
                 return -EAGAIN;
-
-        int err = env_slot_read(pte_num(p), n);
-        pte_t next;
-        if (err == 0) {
-                f->slot = pte_num(p);           /* the page is clean as long as D and DIRTY stay clear */
-                atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
-                next = pte_make_present(pg->pfn0 + n, keep, PTE_A);
-        } else {
-                next = pte_make_remote(pte_num(p), keep);
         }
-        /* While the entry is BUSY, others may only set WAITERS.  Release: they find the content. */
-        if (atomic_exchange(pte, next) & PTE_WAITERS)
+        int err = env_slot_read(f->slot, n, pte);
+        if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_A, err))
                 env_wake_pte(pte);
-        if (err == 0)
-                drop_claim(f);
         return err;
 }
 
-#define WAIT_SPINS 200                  /* then sleep: the far tier is slow, or the fetcher does not run */
-
 void page_wait(pte_slot_t *pte, pte_t seen)
 {
-        for (unsigned spins = 0; spins < WAIT_SPINS; spins++) {
+        /* It is short unless the far tier is slow, or the fetcher does not run. */
+        for (unsigned spins = env_wait_spins(); spins > 0; spins--) {
                 if (atomic_load_explicit(pte, memory_order_acquire) != seen)
                         return;
-                env_relax(spins);
+                env_relax(0);
         }
         if (!(seen & PTE_WAITERS)) {
                 if (!atomic_compare_exchange_strong(pte, &seen, seen | PTE_WAITERS))

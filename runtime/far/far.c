@@ -13,6 +13,7 @@
 #include "../check.h"
 #include "../vmrun.h"
 #include "far.h"
+#include "io.h"
 
 #define SLAB_FIRST (16ull << 20)        /* bytes; each slab is twice the one before, up to 1 << SLAB_SHIFT pages */
 #define SLAB_LAST  ((uint64_t)PAGE_SIZE << SLAB_SHIFT)
@@ -158,7 +159,7 @@ void far_close(void)
 }
 
 unsigned far_nodes(void) { return nnodes; }
-const struct far_node *far_node(unsigned i) { return i < nnodes ? nodes[i] : NULL; }
+struct far_node *far_node_at(unsigned i) { return nodes[i]; }
 
 uint64_t far_total_pages(void)
 {
@@ -188,6 +189,7 @@ static uint64_t slab_pages(uint32_t i)
 static int64_t lease_locked(struct vm *vm)
 {
         uint32_t i = CONTROL->nslabs;
+
         if (i == SLABS_MAX)
                 return -ENOSPC;
         for (unsigned k = 0; k < nnodes; k++) {
@@ -196,6 +198,8 @@ static int64_t lease_locked(struct vm *vm)
                 if (!left)
                         continue;
                 struct slab s = { .kind = n->driver->kind, .node = k, .pages = (uint32_t)(want < left ? want : left) };
+                if (s.kind == SLAB_REMOTE)
+                        io_start(vm);
                 struct far_place *place = &slabs[i].place[0];
                 *place = (struct far_place){ .node = n, .first = n->leased };
                 int err = n->driver->lease(n, vm, n->leased, s.pages, &s, place);

@@ -17,6 +17,7 @@
 #include "../thread.h"
 
 #define FAR_WHY 256
+#define FAR_NODES_MAX 64
 
 struct far_node {
         const struct far_driver *driver;
@@ -63,7 +64,7 @@ struct far_driver {
 
         /* Makes the frames, [base, base+len), ready for transfers; once, before the first post. */
         int (*attach)(struct far_node *n, char *base, size_t len, char why[FAR_WHY]);
-        /* Starts transfers: of the first of r[], as many as there is room for now, and returns how many it took. */
+        /* Starts transfers, all of one kind: the first of r[], as many as there is room for now; returns how many it took. */
         unsigned (*post)(struct far_node *n, struct far_request **r, unsigned count);
         /* Calls far_done() for each transfer that is over; returns how many.  Also looks at the clock: time-outs, reconnection. */
         unsigned (*poll)(struct far_node *n);
@@ -90,7 +91,7 @@ void far_close(void);
 uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
-const struct far_node *far_node(unsigned i);
+struct far_node *far_node_at(unsigned i);
 
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);

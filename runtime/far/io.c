@@ -1,0 +1,294 @@
+/*
+ * The I/O thread: from the guest's rings (abi.h) to the drivers of the nodes, and back.
+ *
+ *   take()      entries off the rings of all vCPUs, as requests on the list of their node and kind
+ *   post()      as many of a list as its node's driver has room for; demand reads first
+ *   driver      moves the data, and calls far_done()
+ *   far_done()  a read: the entry becomes PRESENT; a write: its ring entry is over.  Whoever sleeps on it is woken
+ *
+ * It spins while work is in flight or was a moment ago, then sleeps in poll(2) on the drivers' completion channels and on the guest's
+ * doorbell (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPU's own host thread does the work while it waits
+ * (io_wait), one at a time.
+ *
+ * [I] A sleeping I/O thread misses nothing: it says that it sleeps (full barrier), then looks at the tails once more; a vCPU moves its tail
+ * (full barrier), then looks whether the I/O thread sleeps.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/kvm.h>
+#include <poll.h>
+#include <pthread.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <x86intrin.h>
+#include "../../kern/pager/frame.h"
+#include "../vm.h"
+#include "../vmrun.h"
+#include "far.h"
+#include "io.h"
+
+#define BATCH      64                   /* requests given to a driver at a time */
+#define FDS_MAX    256                  /* of all drivers together */
+#define SPIN_US    50                   /* without news, before it sleeps */
+
+struct io_request {
+        struct far_request r;           /* first: far_done() is given its address */
+        struct io_entry *entry;         /* of a write */
+        frame_t frame;
+};
+
+struct queue { struct far_request *head, **tail; };
+
+static struct vm *io_vm;
+static int doorbell = -1;               /* eventfd; private */
+static bool started;                    /* nodes are attached; written under far.c's lease lock, before the first slab exists */
+static uint64_t spin_ticks;
+
+/* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
+static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct queue queues[FAR_NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
+static struct far_request *unused;
+
+static void futex_wake(void *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
+
+static struct io_request *new_request(void)
+{
+        struct far_request *r = unused;
+
+        if (r) {
+                unused = r->next;
+                return (struct io_request *)r;
+        }
+        struct io_request *q = malloc(sizeof *q);
+        if (!q)
+                die_(EXIT_VMRUN_FAILED, "no memory for a request to a memory node: free some on this host");
+        return q;
+}
+
+static struct frame *frame_of(const struct io_request *q) { return &((struct frame *)CONTROL->frame_table)[q->frame]; }
+
+void far_done(struct far_request *r)
+{
+        struct io_request *q = (struct io_request *)r;
+
+        if (r->op == FAR_WRITE) {
+                /* Release: the data is at the node before the vCPU lets go of the frame. */
+                if (atomic_exchange(&q->entry->state, IO_OVER) == IO_AWAITED)
+                        futex_wake(&q->entry->state);
+        } else {
+                struct frame *f = frame_of(q);
+                pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
+                if (page_fetched(f, (RAM_GPA + CONTROL->frames_off) / PAGE_SIZE + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0))
+                        futex_wake(pte);
+        }
+        r->next = unused;
+        unused = r;
+}
+
+static void enqueue(struct io_entry *e)
+{
+        static const enum far_op ops[] = { [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE };
+        struct io_request *q = new_request();
+        const struct far_place *place = &far_slab((uint32_t)(e->slot >> SLAB_SHIFT))->place[0];
+
+        if (e->op > IO_WRITE || e->frame >= CONTROL->nframes || e->slot >> SLAB_SHIFT >= CONTROL->nslabs)
+                die_(EXIT_VMRUN_FAILED, "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, or the program wrote into kern",
+                     e->op, e->frame, (unsigned long long)e->slot);
+        q->entry = e;
+        q->frame = e->frame;
+        q->r.op = ops[e->op];
+        q->r.page = e->slot & ((1u << SLAB_SHIFT) - 1);
+        q->r.place = place;
+        q->r.frame = (char *)WINDOW + CONTROL->frames_off + (uint64_t)e->frame * PAGE_SIZE;
+        q->r.next = NULL;
+        struct queue *list = &queues[place->node->index][q->r.op];
+        if (!list->head)
+                list->tail = &list->head;
+        *list->tail = &q->r;
+        list->tail = &q->r.next;
+}
+
+static unsigned take_ring(struct io_ring *ring)
+{
+        uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+        /* Acquire: the entries before it are there. */
+        uint32_t n = atomic_load_explicit(&ring->tail, memory_order_acquire) - head;
+
+        if (n > IO_RING)
+                die_(EXIT_VMRUN_FAILED, "a ring holds %u entries, more than it has: a bug in vmrun, or the program wrote into kern", n);
+        for (uint32_t i = 0; i < n; i++)
+                enqueue(&ring->entry[(head + i) % IO_RING]);
+        if (n)
+                atomic_store_explicit(&ring->head, head + n, memory_order_release);
+        return n;
+}
+
+static unsigned take(void)
+{
+        unsigned n = 0, vcpus = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);
+
+        for (unsigned i = 0; i < vcpus; i++)
+                n += take_ring(&vcpu_rings(i)->demand);
+        for (unsigned i = 0; i < vcpus; i++)
+                n += take_ring(&vcpu_rings(i)->bulk);
+        return n;
+}
+
+static unsigned post_queue(struct far_node *node, struct queue *list)
+{
+        unsigned posted = 0;
+
+        while (list->head) {
+                struct far_request *batch[BATCH], *after[BATCH];
+                unsigned n = 0;
+                for (struct far_request *r = list->head; r && n < BATCH; r = r->next, n++) {
+                        batch[n] = r;
+                        after[n] = r->next;     /* once taken, next is the driver's */
+                }
+                unsigned took = node->driver->post(node, batch, n);
+                if (took) {
+                        list->head = after[took - 1];
+                        posted += took;
+                }
+                if (took < n)
+                        break;
+        }
+        return posted;
+}
+
+static bool is_remote(const struct far_node *n) { return n->driver->kind == SLAB_REMOTE; }
+
+/* One look at everything.  Returns how much there was to do. */
+static unsigned step(void)
+{
+        unsigned work = take();
+
+        for (unsigned op = FAR_READ; op <= FAR_WRITE; op++)
+                for (unsigned i = 0; i < far_nodes(); i++)
+                        if (queues[i][op].head)
+                                work += post_queue(far_node_at(i), &queues[i][op]);
+        for (unsigned i = 0; i < far_nodes(); i++)
+                if (is_remote(far_node_at(i)))
+                        work += far_node_at(i)->driver->poll(far_node_at(i));
+        return work;
+}
+
+static bool tails_moved(void)
+{
+        for (unsigned i = 0, n = atomic_load(&CONTROL->nvcpus); i < n; i++) {
+                struct io_rings *r = vcpu_rings(i);
+                if (atomic_load(&r->demand.tail) != atomic_load(&r->demand.head) || atomic_load(&r->bulk.tail) != atomic_load(&r->bulk.head))
+                        return true;
+        }
+        return false;
+}
+
+/* Sleeps until a driver or the doorbell has news, at most *limit_ms.  False: there was no need to. */
+static bool wait_for_news(int limit_ms)
+{
+        struct pollfd fds[FDS_MAX] = { { .fd = doorbell, .events = POLLIN } };
+        unsigned n = 1;
+
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct far_node *node = far_node_at(i);
+                int got = is_remote(node) ? node->driver->arm(node, fds + n, FDS_MAX - n, &limit_ms) : 0;
+                if (got < 0)
+                        return false;
+                n += (unsigned)got;
+        }
+        poll(fds, n, limit_ms);
+        if (fds[0].revents & POLLIN) {
+                uint64_t rings;
+                if (read(doorbell, &rings, sizeof rings) < 0 && errno != EAGAIN)
+                        die_(EXIT_VMRUN_FAILED, "the doorbell of the I/O thread cannot be read: %s", strerror(errno));
+        }
+        return true;
+}
+
+static _Noreturn void *io_main(void *arg)
+{
+        uint64_t idle_since = 0;
+
+        (void)arg;
+        prctl(PR_SET_NAME, "vmrun-io");
+        for (;;) {
+                if (step() > 0) {
+                        idle_since = 0;
+                        continue;
+                }
+                uint64_t now = __rdtsc();
+                if (!idle_since)
+                        idle_since = now;
+                if (now - idle_since < spin_ticks) {
+                        _mm_pause();
+                        continue;
+                }
+                atomic_exchange(&CONTROL->io_asleep, 1);        /* full barrier: before the look at the tails */
+                if (!tails_moved())
+                        wait_for_news(-1);
+                atomic_store(&CONTROL->io_asleep, 0);
+                idle_since = 0;
+        }
+}
+
+void io_wait(const void *word, uint32_t seen)
+{
+        const _Atomic uint32_t *w = word;
+
+        pthread_mutex_lock(&io_lock);
+        for (uint64_t since = __rdtsc(); atomic_load(w) == seen; ) {
+                if (step() > 0)
+                        since = __rdtsc();
+                else if (__rdtsc() - since > spin_ticks && wait_for_news(10))
+                        since = __rdtsc();
+        }
+        pthread_mutex_unlock(&io_lock);
+}
+
+/* KVM answers OUTB to DOORBELL_PORT by adding to the eventfd. */
+static int make_doorbell(void)
+{
+        doorbell = privfd_move(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        if (doorbell < 0)
+                return doorbell;
+        struct kvm_ioeventfd e = { .addr = DOORBELL_PORT, .len = 1, .fd = doorbell, .flags = KVM_IOEVENTFD_FLAG_PIO };
+        return ioctl(io_vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
+}
+
+int io_start(struct vm *vm)
+{
+        char why[FAR_WHY];
+        pthread_t id;
+        sigset_t all, old;
+
+        if (started)
+                return 0;
+        io_vm = vm;
+        spin_ticks = CONTROL->tsc_khz * SPIN_US / 1000;
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct far_node *n = far_node_at(i);
+                if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "--node %s: %s", n->url, why);
+        }
+        int err = make_doorbell();
+        if (err)
+                die_(EXIT_VMRUN_FAILED, "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline", strerror(-err));
+        if (opt.io == IO_THREAD) {
+                sigfillset(&all);       /* signals are the program's */
+                pthread_sigmask(SIG_SETMASK, &all, &old);
+                err = pthread_create(&id, NULL, (void *(*)(void *))io_main, NULL);
+                pthread_sigmask(SIG_SETMASK, &old, NULL);
+                if (err)
+                        die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline", strerror(err));
+        }
+        started = true;
+        return 0;
+}

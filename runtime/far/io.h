@@ -1,0 +1,16 @@
+/*
+ * The I/O thread (io.c).
+ */
+#ifndef VMRUN_FAR_IO_H
+#define VMRUN_FAR_IO_H
+
+#include <stdint.h>
+
+struct vm;
+
+/* Attaches the remote nodes and starts the thread, once: before the first slab of one of them exists. */
+int io_start(struct vm *vm);
+/* --io inline: does the I/O thread's work until the word is no longer `seen`.  Any thread. */
+void io_wait(const void *word, uint32_t seen);
+
+#endif
