@@ -34,7 +34,7 @@ static uint64_t slot_take_back(struct pager *pg)
                 f->slot = SLOT_NONE;
                 if (slot != SLOT_NONE)
                         atomic_fetch_or(&f->word, FRAME_DIRTY);
-                atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+                frame_drop_claim(f);
                 if (slot != SLOT_NONE)
                         return slot;
         }
@@ -84,8 +84,6 @@ static bool unmap_clean(struct frame *f, pte_slot_t *pte, pte_t p)
         return true;
 }
 
-static void drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
-
 static bool is_cold(pte_t p) { return !(p & PTE_A); }   /* HELD has no A: nobody can use it */
 
 /* The entry that names frame n, if it is in a state that can be evicted. */
@@ -111,7 +109,7 @@ static bool second_chance(struct pager *pg, frame_t n, uint64_t w)
         bool cleared = pte && !is_cold(p) && atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF));
         if (cleared)
                 frame_stamp(f, env_flush_next());
-        atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+        frame_drop_claim(f);
         return cleared;
 }
 
@@ -126,7 +124,7 @@ static bool take_off(struct pager *pg, frame_t n)
 
         if (pte && is_cold(p) && !(p & PTE_D) && !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
                 return true;
-        drop_claim(f);
+        frame_drop_claim(f);
         return false;
 }
 
@@ -148,7 +146,7 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
                         return false;   /* claimed until reap_writes() */
                 }
                 if (err < 0) {
-                        drop_claim(f);
+                        frame_drop_claim(f);
                         return false;
                 }
                 counter = CNT_EVICTED_DIRTY;

@@ -53,6 +53,8 @@ static inline bool frame_claim(struct frame *f, uint64_t w)
                                                        memory_order_acquire, memory_order_relaxed);
 }
 
+static inline void frame_drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
+
 /* Notes the flush after which no TLB can hold the translation.  The caller holds the frame (claim or pin) since before it
  * changed the entry, and read the epoch after it. */
 static inline void frame_stamp(struct frame *f, uint64_t epoch)
@@ -99,7 +101,7 @@ static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err
         /* While the entry is BUSY, others may only set WAITERS.  Release: they find the content. */
         bool awaited = atomic_exchange(pte, next) & PTE_WAITERS;
         if (!err)
-                atomic_fetch_and(&f->word, ~FRAME_CLAIMED);
+                frame_drop_claim(f);
         return awaited;
 }
 

@@ -12,8 +12,6 @@ static frame_t frame_of(const struct pager *pg, pte_t p)
         return (frame_t)n;
 }
 
-static inline void drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
-
 int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t ad)
 {
         struct frame *f = &pg->frames[n];
@@ -23,7 +21,7 @@ int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t
         /* Release: whoever finds the frame through the entry sees its content and its record. */
         if (!atomic_compare_exchange_strong(pte, &none, pte_make_present(pg->pfn0 + n, keep, ad)))
                 return -EAGAIN;
-        drop_claim(f);
+        frame_drop_claim(f);
         return 0;
 }
 

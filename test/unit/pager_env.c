@@ -51,6 +51,8 @@ void env_relax(unsigned spins)
         step();
 }
 
+unsigned env_wait_spins(void) { return 20; }
+
 uint64_t env_flush_begin(void)
 {
         step();
@@ -90,30 +92,102 @@ static void copy(env_page to, env_page from)
         step();
 }
 
-int env_slot_read(uint64_t slot, frame_t f)
+static bool own(struct env_transfer *t, uint32_t from)
 {
-        check_slot("read of a free slot", slot);
-        atomic_fetch_add(&env.reads, 1);
-        int err = env.io ? env.io(false, slot) : 0;
-        if (err)
+        return atomic_compare_exchange_strong(&t->state, &from, TRANSFER_OURS);
+}
+
+/* False: all are in use. */
+static bool post(enum env_transfer_state kind, uint64_t slot, frame_t f)
+{
+        for (unsigned i = 0; i < ENV_TRANSFERS; i++) {
+                struct env_transfer *t = &env.transfer[i];
+                if (own(t, TRANSFER_FREE)) {
+                        t->slot = slot;
+                        t->frame = f;
+                        atomic_store(&t->state, kind);
+                        return true;
+                }
+        }
+        return false;
+}
+
+static int move(bool write, uint64_t slot, frame_t f, bool may_fail)
+{
+        check_slot(write ? "write to a free slot" : "read of a free slot", slot);
+        atomic_fetch_add(write ? &env.writes : &env.reads, 1);
+        int err = env.io && may_fail ? env.io(write, slot) : 0;
+        if (err && write)       /* leaves rubbish, as a write that died half-way */
+                atomic_store(&env.far[slot][ENV_WORDS / 2], 0xdeadull);
+        else if (err)
                 step();         /* fails late, too */
+        else if (write)
+                copy(env.far[slot], env.content[f]);
         else
                 copy(env.content[f], env.far[slot]);
-        check_slot("a slot was freed while it was read", slot);
+        check_slot(write ? "a slot was freed while it was written" : "a slot was freed while it was read", slot);
         return err;
+}
+
+int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte)
+{
+        (void)pte;
+        if (env.post && env.post() && post(TRANSFER_READ, slot, f))
+                return ENV_POSTED;
+        return move(false, slot, f, true);
 }
 
 int env_slot_write(uint64_t slot, frame_t f)
 {
-        check_slot("write to a free slot", slot);
-        atomic_fetch_add(&env.writes, 1);
-        int err = env.io ? env.io(true, slot) : 0;
-        if (err)                /* leaves rubbish, as a write that died half-way */
-                atomic_store(&env.far[slot][ENV_WORDS / 2], 0xdeadull);
-        else
-                copy(env.far[slot], env.content[f]);
-        check_slot("a slot was freed while it was written", slot);
-        return err;
+        if (env.post && env.post() && post(TRANSFER_WRITE, slot, f))
+                return ENV_POSTED;
+        return move(true, slot, f, true);
+}
+
+bool env_slot_write_room(void)
+{
+        for (unsigned i = 0; i < ENV_TRANSFERS; i++)
+                if (atomic_load(&env.transfer[i].state) == TRANSFER_FREE)
+                        return true;
+        return !env.post;
+}
+
+frame_t env_slot_written(int *err)
+{
+        for (unsigned i = 0; i < ENV_TRANSFERS; i++) {
+                struct env_transfer *t = &env.transfer[i];
+                if (own(t, TRANSFER_OVER)) {
+                        frame_t f = t->frame;
+                        *err = t->err;
+                        atomic_store(&t->state, TRANSFER_FREE);
+                        return f;
+                }
+        }
+        return FRAME_NONE;
+}
+
+bool env_io_step(unsigned first)
+{
+        for (unsigned i = 0; i < ENV_TRANSFERS; i++) {
+                struct env_transfer *t = &env.transfer[(first + i) % ENV_TRANSFERS];
+                if (own(t, TRANSFER_READ)) {
+                        struct frame *f = &env.frames[t->frame];
+                        pte_slot_t *pte = atomic_load(&f->pte);
+                        move(false, t->slot, t->frame, false);
+                        step();
+                        if (page_fetched(f, ENV_PFN0 + t->frame, PTE_A, 0))
+                                env_wake_pte(pte);
+                        atomic_store(&t->state, TRANSFER_FREE);
+                        return true;
+                }
+                if (own(t, TRANSFER_WRITE)) {
+                        t->err = move(true, t->slot, t->frame, true);
+                        step();
+                        atomic_store(&t->state, TRANSFER_OVER);
+                        return true;
+                }
+        }
+        return false;
 }
 
 uint64_t env_slot_alloc(void)

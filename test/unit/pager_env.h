@@ -14,6 +14,16 @@
 
 typedef _Atomic uint64_t env_page[ENV_WORDS];
 
+/* A transfer that goes on while the pager does something else. */
+enum env_transfer_state { TRANSFER_FREE, TRANSFER_OURS, TRANSFER_READ, TRANSFER_WRITE, TRANSFER_OVER };
+struct env_transfer {
+        _Atomic uint32_t state;         /* enum env_transfer_state; who moves it to OURS owns the rest */
+        frame_t frame;
+        uint64_t slot;
+        int err;
+};
+#define ENV_TRANSFERS 4
+
 struct env {
         struct pager pg;
         struct frame *frames;
@@ -28,7 +38,10 @@ struct env {
         _Atomic int64_t charged;
         _Atomic uint64_t reads, writes, allocs, waits, wakes, uncharged;
 
+        struct env_transfer transfer[ENV_TRANSFERS];
+
         /* Hooks, all optional. */
+        bool (*post)(void);             /* shall this transfer go on by itself, until env_io_step() ends it? */
         void (*step)(void);             /* at every call from the pager, and between two words of a transfer */
         int (*io)(bool write, uint64_t slot);   /* before a transfer: 0, or the error it ends with */
         bool (*flush_done)(uint64_t epoch);
@@ -41,6 +54,9 @@ extern struct env env;
 /* Sets up env with all hooks and counters clear; first_epoch is the last epoch begun and completed. */
 void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch);
 void env_teardown(void);
+
+/* Ends one transfer that was posted, beginning the search at number `first`.  False: there was none.  A read that was posted does not fail. */
+bool env_io_step(unsigned first);
 
 /* When nothing runs: does each frame and each slot have exactly one owner, and do the counts agree?  lists: all stocks.
  * NULL, or what is wrong (a static text). */

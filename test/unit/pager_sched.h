@@ -22,6 +22,7 @@ bool spurious(void);
 /* Ends the run.  Prints why; outside actors it only does that. */
 void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool sched_failed(void);
+unsigned sched_running(void);                    /* actors that have not returned */
 
 extern uint64_t sched_steps;                    /* points passed since the program began */
 

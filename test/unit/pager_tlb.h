@@ -18,12 +18,12 @@
 enum seen {
         SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP, SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED,
         SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE, SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
-        SEEN_STRAY, SEEN_COUNT
+        SEEN_STRAY, SEEN_POSTED, SEEN_COUNT
 };
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page", "sleep for a busy page", "direct reclaim",
         "A cleared", "unflushed", "pin", "unmap", "protect", "move", "lock", "clean eviction", "dirty eviction", "read", "write",
-        "orphan", "stray A or D",
+        "orphan", "stray A or D", "posted fetch",
 };
 
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };
@@ -48,7 +48,7 @@ static struct {
         uint64_t want[OBJECTS], nobjects;
         int locked;                     /* the one page that is mlocked, or -1 */
         uint32_t io_errors;             /* one transfer in so many fails, 0: none */
-        uint32_t busy, cpu_pause, mm_pause;     /* steps from one act of the adversary, a vCPU, an mm actor to the next */
+        uint32_t busy, cpu_pause, mm_pause, io_pause;     /* steps from one act of the adversary, a vCPU, an mm actor, the far tier to the next */
         bool stop, stray;
         uint64_t until;
         uint64_t seen[SEEN_COUNT];

@@ -8,6 +8,7 @@
  *   cleaner   moves the CLOCK hand
  *   mm        unmap, discard, protect, move, cool and lock pages under mm_lock, as kern's range operations do
  *   gmem      pins pages, reads and writes them through the window
+ *   io        ends the transfers that were posted, in any order
  *
  * A page carries the number of the object it belongs to (a piece of program memory from its mapping to its unmapping; mremap moves it)
  * and a version.  want[] has the version each object must be at.  A translation stays bound to the object it was walked for.
@@ -106,6 +107,16 @@ static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
         if (n == FRAME_NONE)
                 return -ENOMEM;
         int err = page_fetch(&env.pg, &env.pte[v], p, n);
+        if (err == ENV_POSTED) {
+                pte_t busy = pte_make_busy(ENV_PFN0 + n, p & PTE_KEEP), now = busy;
+                c->published = 0;
+                do {
+                        page_wait(&env.pte[v], now);
+                        now = atomic_load(&env.pte[v]);
+                } while ((now & ~PTE_WAITERS) == busy);
+                m.seen[SEEN_POSTED]++;
+                return 0;
+        }
         if (err)
                 frame_free(&env.pg, &c->list, n);
         m.seen[err == 0 ? SEEN_FETCH : err == -EAGAIN ? SEEN_FETCH_RACE : SEEN_READ_ERROR]++;
@@ -189,11 +200,12 @@ static void vcpu_actor(void *arg)
         }
 }
 
+/* Goes on, with the far tier, until nobody else is left who could wait for a frame that is being written. */
 static void cleaner_actor(void *arg)
 {
         struct cpu *c = arg;
 
-        while (!m.stop) {
+        while (!m.stop || sched_running() > 2 || env.pg.writing > 0) {
                 struct clock_result r = clock_pass(&env.pg, 1 + rnd(env.nframes), c->cnt);
                 m.seen[SEEN_CLEARED] += r.cleared;
                 m.seen[SEEN_UNFLUSHED] += r.unflushed;
@@ -228,6 +240,20 @@ static void gmem_actor(void *arg)
                 }
                 page_check("pinned", n, obj);
                 frame_unpin(&env.frames[n], write);
+        }
+}
+
+static bool post_some(void) { return !chance(4); }
+
+/* The last to stop: others wait for what it ends. */
+static void io_actor(void *arg)
+{
+        (void)arg;
+        while (!m.stop || sched_running() > 1) {
+                if (!env_io_step(rnd(ENV_TRANSFERS)))
+                        point();
+                for (unsigned k = rnd(m.io_pause); k > 0; k--)
+                        point();
         }
 }
 
@@ -341,7 +367,7 @@ static void mm_actor(void *arg)
 
 /* --- episodes --- */
 
-static void (*const role[])(void *) = { vcpu_actor, vcpu_actor, vcpu_actor, cleaner_actor, mm_actor, mm_actor, gmem_actor };
+static void (*const role[])(void *) = { vcpu_actor, vcpu_actor, vcpu_actor, cleaner_actor, mm_actor, mm_actor, gmem_actor, io_actor };
 #define ROLES (sizeof role / sizeof role[0])
 
 static const uint64_t first_epochs[] = { 0, 3, 0x7ffffff0, 0xfffffff0, 0x17ffffff0, 0xfffffffff0 };
@@ -354,6 +380,9 @@ static void episode_begin(uint64_t seed)
         model_reset(3 + rnd(10), rnd(6) ? 4 + rnd(16) : 1, 6 + rnd(10), first_epochs[rnd(6)]);
         sched_reset(switch_in[rnd(5)], model_tick);
         m.io_errors = chance(2) ? 0 : 2 + rnd(30);
+        if (chance(2))
+                env.post = post_some;
+        m.io_pause = 1u << rnd(9);
         m.busy = 4u << 2 * rnd(5);
         m.cpu_pause = 1u << rnd(9);
         m.mm_pause = 1u << (3 + rnd(10));

@@ -2,7 +2,7 @@
  * The pager core under real threads, for the memory orders that the model check (test_pager_model.c) cannot see, and for TSan.
  *
  * Three vCPU threads have software TLBs; a cleaner moves the hand; one thread unmaps, protects and moves pages; one pins pages
- * and writes to them.  Each writer owns one word of every page and knows what it last wrote to which object (word 0 of a page; a
+ * and writes to them; one ends the transfers that go on by themselves.  Each writer owns one word of every page and knows what it last wrote to which object (word 0 of a page; a
  * page gets a new object at each first touch), so a lost write shows without a lock that would hide races.
  *
  * Environment: RACE_SECONDS (default 4).
@@ -45,7 +45,8 @@ struct cpu {
 static struct cpu cpus[THREADS];
 static _Atomic uint64_t vma[PAGES];     /* 0: not mapped, else PTE_PROT bits | 1 */
 static _Atomic uint64_t objects;
-static _Atomic bool stop;
+/* Raised one after the other: the cleaner and the far tier go on as long as somebody may wait for a frame or a page of theirs. */
+static _Atomic bool stop, stop_cleaner, stop_io;
 
 static uint32_t rnd(struct cpu *c, uint32_t n)
 {
@@ -164,8 +165,17 @@ static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
         frame_t f = frame_take(&env.pg, &c->list, c->cnt);
         if (f == FRAME_NONE)
                 return -ENOMEM;
-        if (page_fetch(&env.pg, &env.pte[v], p, f) != 0)
+        int err = page_fetch(&env.pg, &env.pte[v], p, f);
+        if (err == ENV_POSTED) {
+                pte_t busy = pte_make_busy(ENV_PFN0 + f, p & PTE_KEEP), now = busy;
+                atomic_store(&c->published, 0);
+                do {
+                        page_wait(&env.pte[v], now);
+                        now = atomic_load(&env.pte[v]);
+                } while ((now & ~PTE_WAITERS) == busy);
+        } else if (err) {
                 frame_free(&env.pg, &c->list, f);
+        }
         return 0;
 }
 
@@ -245,13 +255,22 @@ static void *cleaner_thread(void *arg)
 {
         struct cpu *c = arg;
 
-        while (!stop) {
+        while (!stop_cleaner || env.pg.writing > 0) {
                 struct clock_result r = clock_pass(&env.pg, FRAMES / 2, c->cnt);
                 if (r.unflushed && !r.freed) {
                         env_flush_begin();
                         sched_yield();
                 }
         }
+        return NULL;
+}
+
+static void *io_thread(void *arg)
+{
+        (void)arg;
+        while (!stop_io)
+                if (!env_io_step(0))
+                        sched_yield();
         return NULL;
 }
 
@@ -347,6 +366,12 @@ static int race_io(bool write, uint64_t slot)
         return k % 37 == 0 ? -EIO : 0;
 }
 
+static bool race_post(void)
+{
+        static _Atomic unsigned n;
+        return atomic_fetch_add_explicit(&n, 1, memory_order_relaxed) % 4 != 0;
+}
+
 static void race_wait(pte_slot_t *pte, pte_t seen)
 {
         for (unsigned i = 0; i < 100 && atomic_load(pte) == seen; i++)
@@ -370,12 +395,13 @@ static void test_race(void **state)
 {
         static void *(*const run[])(void *) = { vcpu_thread, vcpu_thread, vcpu_thread, cleaner_thread, mm_thread, gmem_thread };
         const char *seconds = getenv("RACE_SECONDS");
-        pthread_t thread[THREADS];
+        pthread_t thread[THREADS], io;
 
         (void)state;
         env_setup(FRAMES, SLOTS, PAGES, 0);
         env.step = race_step;
         env.io = race_io;
+        env.post = race_post;
         env.wait = race_wait;
         env.flush_done = flush_done;
         for (unsigned i = 0; i < THREADS; i++) {
@@ -384,10 +410,16 @@ static void test_race(void **state)
         }
         for (unsigned i = 0; i < THREADS; i++)
                 assert_int_equal(pthread_create(&thread[i], NULL, run[i], &cpus[i]), 0);
+        assert_int_equal(pthread_create(&io, NULL, io_thread, NULL), 0);
         usleep((useconds_t)((seconds ? atof(seconds) : 4) * 1e6));
         stop = true;
         for (unsigned i = 0; i < THREADS; i++)
-                pthread_join(thread[i], NULL);
+                if (run[i] != cleaner_thread)
+                        pthread_join(thread[i], NULL);
+        stop_cleaner = true;
+        pthread_join(thread[VCPUS], NULL);
+        stop_io = true;
+        pthread_join(io, NULL);
 
         uint64_t evicted = cpus[VCPUS].cnt[CNT_EVICTED_CLEAN] + cpus[VCPUS].cnt[CNT_EVICTED_DIRTY], accesses = 0;
         for (unsigned i = 0; i < THREADS; i++)
