@@ -24,6 +24,7 @@ static void print_statistics(FILE *to)
         char a[32], b[32], c[32];
 
         fprintf(to, "pool %s in pages of %s, %s left\n", size_text(pool_size(), a), size_text(opt.hugepage, b), size_text(pool_left(), c));
+        rdma_server_print(to);
         account_print(to);
 }
 
@@ -101,7 +102,7 @@ static void open_listeners(void)
                 int err;
 
                 if (!strncmp(url, "rdma://", 7))
-                        err = rdma_listen(url + 7, why, sizeof(why));
+                        err = rdma_server_listen(url + 7, why, sizeof(why));
                 else if (!strncmp(url, "nbd://", 6))
                         err = nbd_listen(url + 6, false, why, sizeof(why));
                 else
@@ -187,7 +188,7 @@ int main(int argc, char **argv)
         sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1");
         info_("ending");
-        rdma_stop(STOP_MS);
+        rdma_server_stop(STOP_MS);
         nbd_stop(STOP_MS);
         if (opt.control)
                 unlink(opt.control);

@@ -47,10 +47,11 @@ void account_print(FILE *to);
 
 /* Listeners.  url: what follows rdma:// or nbd:// (nbd+unix://).  Each has threads of its own from here on; 0, or -errno with a sentence
  * in why that names the thing, the cause and the cure, without the URL. */
-int rdma_listen(const char *url, char *why, size_t n);
+int rdma_server_listen(const char *url, char *why, size_t n);    /* librdmacm has an rdma_listen() */
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
 /* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or after timeout_ms. */
-void rdma_stop(unsigned timeout_ms);
+void rdma_server_stop(unsigned timeout_ms);
 void nbd_stop(unsigned timeout_ms);
+void rdma_server_print(FILE *to);        /* statistics */
 
 #endif
