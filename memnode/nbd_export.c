@@ -264,14 +264,15 @@ uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, const cha
 void nbd_export_detach(struct nbd_export *e)
 {
         struct lease *l = (struct lease *)e;
+        uint32_t grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);   /* SIGHUP may change it */
 
         if (e >= named && e < named + nnamed)
                 return;
         pthread_mutex_lock(&lock);
         if (--l->users == 0) {
                 clock_gettime(CLOCK_MONOTONIC, &l->until);
-                l->until.tv_sec += opt.grace_ms / 1000;
-                l->until.tv_nsec += opt.grace_ms % 1000 * 1000000l;
+                l->until.tv_sec += grace_ms / 1000;
+                l->until.tv_nsec += grace_ms % 1000 * 1000000l;
                 if (l->until.tv_nsec >= 1000000000l) {
                         l->until.tv_sec++;
                         l->until.tv_nsec -= 1000000000l;
@@ -318,7 +319,7 @@ static void *sweep(void *arg)
                         /* Out of the list nobody can find it, so it may be zeroed without the lock. */
                         unlink_lease(l);
                         pthread_mutex_unlock(&lock);
-                        info_("NBD lease %.*s... is over: nobody has used it for %u ms", MARK, l->hex, opt.grace_ms);
+                        info_("NBD lease %.*s... is over: nobody has used it for the grace time", MARK, l->hex);
                         account_close(l->e.account);
                         free(l);
                         pthread_mutex_lock(&lock);

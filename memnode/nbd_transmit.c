@@ -11,11 +11,14 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include "memnode.h"
 #include "nbd.h"
 
+#define PAGE            4096ul
+#define RETURNED        (1u << 20)              /* zeroed ranges that long go back to the host where that is possible */
 #define BATCH           64                      /* replies that leave together at most */
 #define BATCH_BYTES     (256u << 10)            /* more is not held back: the client has enough to do */
 #define DIRECT          (32u << 10)             /* after a WRITE that large only the next header is read ahead: the data behind it */
@@ -230,12 +233,28 @@ static int do_write(struct conn *c, const struct nbd_request *r, bool known_flag
         return simple(c, r->cookie, 0);
 }
 
+/*
+ * Zeroes.  Where the pool has small pages, long ranges are given back to the host, unless `keep`; huge pages would lose their reservation.
+ * MADV_REMOVE is a matter of the mapping's file and so shows at once to all who read it.
+ */
+static void zero(char *at, size_t len, bool keep)
+{
+        char *first = (char *)(((uintptr_t)at + PAGE - 1) & ~(uintptr_t)(PAGE - 1)), *last = (char *)((uintptr_t)(at + len) & ~(uintptr_t)(PAGE - 1));
+
+        if (keep || opt.hugepage != PAGE || len < RETURNED || madvise(first, (size_t)(last - first), MADV_REMOVE) != 0) {
+                memset(at, 0, len);
+                return;
+        }
+        memset(at, 0, (size_t)(first - at));
+        memset(last, 0, (size_t)(at + len - last));
+}
+
 /* TRIM may leave the bytes as they are; zeroes are what the other servers of memory show, and nothing of what was given up stays. */
 static int do_zero(struct conn *c, const struct nbd_request *r)
 {
         if (!inside(c, r))
                 return fail(c, r, r->type == NBD_CMD_TRIM ? NBD_EINVAL : NBD_ENOSPC, "beyond the end of the export");
-        memset(c->l->e->base + r->offset, 0, r->length);
+        zero(c->l->e->base + r->offset, r->length, r->flags & NBD_CMD_NO_HOLE);
         c->writes++;
         c->written_bytes += r->length;
         return simple(c, r->cookie, 0);
@@ -243,7 +262,7 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
 
 /*
  * The flags that a command may have.  FUA asks for no more than a reply already promises, for memory has no cache behind it;
- * it is taken wherever clients are known to set it.  NO_HOLE: there are no holes.  FAST_ZERO: always faster than sending zeroes.
+ * it is taken wherever clients are known to set it.  NO_HOLE: memory stays with the export.  FAST_ZERO: always faster than sending zeroes.
  */
 static uint16_t flags_of(uint16_t type)
 {
