@@ -1,0 +1,367 @@
+/*
+ * NBD exports and leases over accounts of the test's own: which names are leases, who gets in, that all who name a lease share it, and
+ * that it goes after its grace time and not before.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "../../memnode/memnode.h"
+#include "../../memnode/nbd.h"
+
+#define HEX     "00112233445566778899aabbccddeeff"
+#define OTHER   "00112233445566778899aabbccddeefe"
+
+struct memnode_options opt;
+
+/* ---- Accounts of the test's own ---- */
+
+struct account { char *at; char name[64]; };
+static pthread_mutex_t account_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned accounts, opened;       /* guarded by account_lock */
+static int take_error;                  /* what account_take() says; set while no other thread runs */
+static unsigned take_ms;                /* how long it takes */
+
+struct account *account_open(const char *name)
+{
+        struct account *a = calloc(1, sizeof(*a));
+        assert_non_null(a);
+        snprintf(a->name, sizeof a->name, "%s", name);
+        assert_null(strstr(name, HEX)); /* the secret is not for the log */
+        pthread_mutex_lock(&account_lock);
+        accounts++;
+        opened++;
+        pthread_mutex_unlock(&account_lock);
+        return a;
+}
+
+void account_close(struct account *a)
+{
+        pthread_mutex_lock(&account_lock);
+        accounts--;
+        pthread_mutex_unlock(&account_lock);
+        free(a->at);
+        free(a);
+}
+
+int account_take(struct account *a, uint64_t bytes, char **at)
+{
+        usleep(take_ms * 1000);
+        if (take_error)
+                return take_error;
+        assert_int_equal(bytes % 4096, 0);
+        *at = a->at = calloc(1, bytes);
+        assert_non_null(*at);
+        return 0;
+}
+
+static unsigned open_accounts(void)
+{
+        pthread_mutex_lock(&account_lock);
+        unsigned n = accounts;
+        pthread_mutex_unlock(&account_lock);
+        return n;
+}
+
+void info_(const char *fmt, ...) { assert_null(strstr(fmt, "%s")); }
+
+int nbd_thread(pthread_t *id, void *(*main_)(void *), void *arg, bool detached)
+{
+        assert_false(detached);
+        return -pthread_create(id, NULL, main_, arg);
+}
+
+/* ---- Helpers ---- */
+
+static uint32_t attach(const char *name, struct nbd_export **e)
+{
+        const char *text = NULL;
+        uint32_t error = nbd_export_attach(name, strlen(name), e, &text);
+        if (error)
+                assert_true(text && *text);
+        return error;
+}
+
+static uint32_t look(const char *name, uint64_t *size)
+{
+        const char *text = NULL;
+        return nbd_export_look(name, strlen(name), size, &text);
+}
+
+/* Until n accounts are open, 5 s at most. */
+static void wait_accounts(unsigned n)
+{
+        for (int i = 0; i < 500 && open_accounts() != n; i++)
+                usleep(10000);
+        assert_int_equal(open_accounts(), n);
+}
+
+static int open_exports(void **state)
+{
+        char why[200];
+        (void)state;
+        opt.grace_ms = 100;
+        return nbd_exports_open(why, sizeof why);
+}
+
+static int close_exports(void **state)
+{
+        (void)state;
+        take_error = 0;
+        take_ms = 0;
+        opt.have_token = false;
+        wait_accounts(0);
+        nbd_exports_close();
+        return 0;
+}
+
+/* ---- Tests ---- */
+
+static void names(void **state)
+{
+        (void)state;
+        static const struct { const char *name; int ret; uint64_t size; const char *token; } t[] = {
+                { "", -ENOENT, 0, NULL },
+                { "disk", -ENOENT, 0, NULL },
+                { "lease", -ENOENT, 0, NULL },
+                { "Lease-" HEX "-4096", -ENOENT, 0, NULL },
+                { "lease-", -EINVAL, 0, NULL },
+                { "lease-" HEX, -EINVAL, 0, NULL },
+                { "lease-" HEX "-", -EINVAL, 0, NULL },
+                { "lease-" HEX "4096", -EINVAL, 0, NULL },
+                { "lease-" HEX "-0", -EINVAL, 0, NULL },
+                { "lease-" HEX "-4095", -EINVAL, 0, NULL },
+                { "lease-" HEX "-04096", -EINVAL, 0, NULL },
+                { "lease-" HEX "-+4096", -EINVAL, 0, NULL },
+                { "lease-" HEX "-4096 ", -EINVAL, 0, NULL },
+                { "lease-" HEX "--4096", -EINVAL, 0, NULL },
+                { "lease-" HEX "-0x1000", -EINVAL, 0, NULL },
+                { "lease-" HEX "-4K", -EINVAL, 0, NULL },
+                { "lease-" HEX "-18446744073709551616", -EINVAL, 0, NULL },
+                { "lease-" HEX "-184467440737095516160", -EINVAL, 0, NULL },
+                { "lease-0011223344556677889-aabbccddeeff0-4096", -EINVAL, 0, NULL },
+                { "lease-00112233445566778899AABBCCDDEEFF-4096", -EINVAL, 0, NULL },
+                { "lease-" HEX "f-4096", -EINVAL, 0, NULL },
+                { "lease-" HEX "-4096", 0, 4096, NULL },
+                { "lease-" HEX "-4096-", 0, 4096, "" },
+                { "lease-" HEX "-1099511627776-secret-with-dashes", 0, 1ull << 40, "secret-with-dashes" },
+                { "lease-" HEX "-18446744073709547520", 0, 18446744073709547520ull, NULL },
+        };
+        for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
+                struct nbd_lease_name l;
+                size_t len = strlen(t[i].name);
+                char *exact = malloc(len + !len);       /* so that a sanitizer sees a read beyond the end */
+                assert_non_null(exact);
+                memcpy(exact, t[i].name, len);
+                int ret = nbd_lease_parse(exact, len, &l);
+                if (ret != t[i].ret)
+                        print_error("%s\n", t[i].name);
+                assert_int_equal(ret, t[i].ret);
+                if (ret == 0) {
+                        assert_memory_equal(l.hex, HEX, NBD_LEASE_HEX);
+                        assert_true(l.size == t[i].size);
+                        assert_int_equal(l.token != NULL, t[i].token != NULL);
+                        if (t[i].token) {
+                                assert_int_equal(l.token_len, strlen(t[i].token));
+                                assert_memory_equal(l.token, t[i].token, l.token_len);
+                        }
+                }
+                free(exact);
+        }
+}
+
+static void shared_and_freed(void **state)
+{
+        (void)state;
+        struct nbd_export *a, *b, *c;
+        uint64_t size;
+        unsigned before = opened;
+
+        assert_int_equal(look("lease-" HEX "-8192", &size), 0); /* takes nothing */
+        assert_int_equal(size, 8192);
+        assert_int_equal(opened, before);
+        assert_int_equal(attach("lease-" HEX "-8192", &a), 0);
+        assert_int_equal(a->size, 8192);
+        memset(a->base, 0x5a, a->size);
+        assert_int_equal(attach("lease-" HEX "-8192", &b), 0);
+        assert_ptr_equal(a, b);
+        assert_int_equal(attach("lease-" OTHER "-8192", &c), 0);
+        assert_ptr_not_equal(a, c);
+        assert_int_equal(c->base[0], 0);
+        assert_int_equal(attach("lease-" HEX "-4096", &c), NBD_REP_ERR_INVALID);
+        assert_int_equal(look("lease-" HEX "-4096", &size), NBD_REP_ERR_INVALID);
+        assert_null(nbd_export_listed(0));
+        assert_int_equal(attach("lease-" OTHER "-8192", &c), 0);
+        nbd_export_detach(c);
+        nbd_export_detach(c);
+
+        nbd_export_detach(a);
+        wait_accounts(1);               /* OTHER has gone; HEX is in use by b, however long */
+        usleep(200000);
+        assert_int_equal(open_accounts(), 1);
+        nbd_export_detach(b);
+        assert_int_equal(attach("lease-" HEX "-8192", &a), 0);  /* within the grace time: the same bytes */
+        assert_int_equal(a->base[8191], 0x5a);
+        usleep(200000);                 /* and the old time does not count any more */
+        assert_int_equal(open_accounts(), 1);
+        nbd_export_detach(a);
+        wait_accounts(0);
+        assert_int_equal(attach("lease-" HEX "-4096", &a), 0);  /* gone: any size */
+        assert_int_equal(a->base[0], 0);
+        nbd_export_detach(a);
+}
+
+/* Grace times that end in another order than they began. */
+static void earlier_one_later(void **state)
+{
+        (void)state;
+        struct nbd_export *a, *b;
+
+        assert_int_equal(attach("lease-" HEX "-4096", &a), 0);
+        assert_int_equal(attach("lease-" OTHER "-4096", &b), 0);
+        opt.grace_ms = 3000;
+        nbd_export_detach(a);
+        opt.grace_ms = 50;
+        nbd_export_detach(b);
+        wait_accounts(1);
+        assert_int_equal(attach("lease-" HEX "-4096", &a), 0);
+        nbd_export_detach(a);
+}
+
+static void limits(void **state)
+{
+        (void)state;
+        struct nbd_export *e;
+
+        take_error = -EDQUOT;
+        assert_int_equal(attach("lease-" HEX "-8192", &e), NBD_REP_ERR_POLICY);
+        take_error = -ENOSPC;
+        assert_int_equal(attach("lease-" HEX "-8192", &e), NBD_REP_ERR_POLICY);
+        assert_int_equal(open_accounts(), 0);
+        take_error = 0;                 /* nothing of it is left */
+        assert_int_equal(attach("lease-" HEX "-4096", &e), 0);
+        nbd_export_detach(e);
+}
+
+static void tokens(void **state)
+{
+        (void)state;
+        struct nbd_export *e;
+        char name[200];
+
+        assert_int_equal(attach("lease-" HEX "-4096-secret", &e), NBD_REP_ERR_POLICY);  /* there is none */
+        opt.have_token = true;
+        memset(opt.token, 0, sizeof opt.token);
+        memcpy(opt.token, "secret", 6);
+        assert_int_equal(attach("lease-" HEX "-4096", &e), NBD_REP_ERR_POLICY);
+        assert_int_equal(attach("lease-" HEX "-4096-", &e), NBD_REP_ERR_POLICY);
+        assert_int_equal(attach("lease-" HEX "-4096-secre", &e), NBD_REP_ERR_POLICY);
+        assert_int_equal(attach("lease-" HEX "-4096-secrets", &e), NBD_REP_ERR_POLICY);
+        assert_int_equal(attach("lease-" HEX "-4096-secret", &e), 0);
+        nbd_export_detach(e);
+        memset(opt.token, 'x', sizeof opt.token);
+        memset(name, 'x', sizeof name);
+        memcpy(name, "lease-" HEX "-4096-", 44);
+        name[44 + 64] = 0;
+        assert_int_equal(attach(name, &e), 0);
+        nbd_export_detach(e);
+        name[44 + 64] = 'x';            /* longer than any token, and alike as far as it goes */
+        name[44 + 65] = 0;
+        assert_int_equal(attach(name, &e), NBD_REP_ERR_POLICY);
+}
+
+/* Several connections come at once: one makes the lease, all get it or all are refused. */
+static void *attach_main(void *arg)
+{
+        struct nbd_export **e = arg;
+        return (void *)(uintptr_t)attach("lease-" HEX "-8192", e);
+}
+
+static void at_once(void **state)
+{
+        (void)state;
+        struct nbd_export *e[8];
+        pthread_t id[8];
+
+        take_ms = 50;
+        for (int round = 0; round < 2; round++) {
+                unsigned before = opened;
+                take_error = round ? -ENOSPC : 0;
+                for (int i = 0; i < 8; i++)
+                        assert_int_equal(pthread_create(&id[i], NULL, attach_main, &e[i]), 0);
+                for (int i = 0; i < 8; i++) {
+                        void *error;
+                        pthread_join(id[i], &error);
+                        assert_int_equal((uintptr_t)error, round ? NBD_REP_ERR_POLICY : 0);
+                        if (!round) {
+                                assert_ptr_equal(e[i], e[0]);
+                                nbd_export_detach(e[i]);
+                        }
+                }
+                if (!round)
+                        assert_int_equal(opened, before + 1);
+                wait_accounts(0);
+        }
+}
+
+static void named(void **state)
+{
+        (void)state;
+        struct nbd_export *e, *d;
+        uint64_t size;
+        char why[200];
+
+        assert_int_equal(attach("", &e), NBD_REP_ERR_UNKNOWN);
+        opt.export[0].name = "first";
+        opt.export[0].size = 10000;     /* not a whole number of pages */
+        opt.export[1].name = "second";
+        opt.export[1].size = 4096;
+        opt.nexports = 2;
+        take_error = -ENOSPC;
+        assert_int_equal(nbd_exports_open(why, sizeof why), -ENOSPC);
+        assert_non_null(strstr(why, "first"));
+        assert_int_equal(open_accounts(), 0);
+        take_error = 0;
+        assert_int_equal(nbd_exports_open(why, sizeof why), 0);
+        assert_int_equal(nbd_exports_open(why, sizeof why), 0);
+        assert_int_equal(open_accounts(), 2);
+        assert_string_equal(nbd_export_listed(0), "first");
+        assert_string_equal(nbd_export_listed(1), "second");
+        assert_null(nbd_export_listed(2));
+        assert_int_equal(attach("", &d), 0);
+        assert_int_equal(attach("first", &e), 0);
+        assert_ptr_equal(d, e);
+        assert_int_equal(e->size, 10000);
+        assert_int_equal(look("second", &size), 0);
+        assert_int_equal(size, 4096);
+        assert_int_equal(attach("secon", &e), NBD_REP_ERR_UNKNOWN);
+        assert_int_equal(attach("second2", &e), NBD_REP_ERR_UNKNOWN);
+        assert_int_equal(look("third", &size), NBD_REP_ERR_UNKNOWN);
+        nbd_export_detach(d);
+        nbd_export_detach(d);
+        usleep(200000);
+        assert_int_equal(open_accounts(), 2);   /* they stay */
+        nbd_exports_close();
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(names),
+                cmocka_unit_test_setup_teardown(shared_and_freed, open_exports, close_exports),
+                cmocka_unit_test_setup_teardown(earlier_one_later, open_exports, close_exports),
+                cmocka_unit_test_setup_teardown(limits, open_exports, close_exports),
+                cmocka_unit_test_setup_teardown(tokens, open_exports, close_exports),
+                cmocka_unit_test_setup_teardown(at_once, open_exports, close_exports),
+                cmocka_unit_test_setup(named, open_exports),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
