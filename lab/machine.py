@@ -39,7 +39,7 @@ class Plan:
     npt: str = ""  # 0 or 1, or empty: without KVM
     address: str = ""  # with an RDMA device at this one
     hosts: str = ""  # lines for /etc/hosts
-    held: bool = False  # its command waits for release()
+    held: bool = False  # its command waits for release(), and may ask for faults
     service: bool = False  # its command says by sd_notify when it is ready, and takes signals
     stdin: bool = False
     rw: list = dataclasses.field(default_factory=list)
@@ -116,7 +116,7 @@ def qemu_arguments(plan, kernel, initramfs, fds):
     arguments += ["-chardev", f"socket,id=console,fd={fds['console']}", "-serial", "chardev:console"]
     arguments += ["-chardev", f"socket,id=qmp,fd={fds['qmp']}", "-mon", "chardev=qmp,mode=control"]
     arguments += ["-device", "virtio-serial-pci"]
-    for number, name in enumerate(("control", "out", "err", "in"), 1):
+    for number, name in enumerate(("control", "out", "err", "in", "fault"), 1):
         arguments += ["-chardev", f"socket,id={name},fd={fds[name]}"]
         arguments += ["-device", f"virtserialport,chardev={name},name={name},nr={number}"]
     if "net" in fds:
@@ -172,7 +172,8 @@ class Machine:
         self.status = None
         self.gone = False  # QEMU has ended
         self.expected_end = False  # nobody need be told if it ends
-        self.lines = {"control": b"", "qmp": b""}
+        self.wishes = []  # for faults, lines VERB:NODE; the caller takes them
+        self.lines = {"control": b"", "fault": b"", "qmp": b""}
         self.end = b"\0" + secrets.token_hex(16).encode()
         self.outputs = {"out": Output(write_out, self.end), "err": Output(write_err, self.end)}
         self.sockets = {}
@@ -184,7 +185,7 @@ class Machine:
         with open(f"{kernel}/release") as release:
             text = job(self.plan, kernel, release.read().strip(), self.end[1:].decode())
         theirs = {"net": net} if net else {}
-        for name in "console", "control", "out", "err", "in", "qmp":
+        for name in "console", "control", "out", "err", "in", "fault", "qmp":
             self.sockets[name], theirs[name] = socket.socketpair()
         fds = {name: end.fileno() for name, end in theirs.items()}
         try:
@@ -232,7 +233,7 @@ class Machine:
         else:
             *lines, self.lines[port] = (self.lines[port] + data).split(b"\n")
             for line in lines:
-                {"control": self.obey, "qmp": self.check}[port](os.fsdecode(line))
+                {"control": self.obey, "fault": self.wishes.append, "qmp": self.check}[port](os.fsdecode(line))
 
     def obey(self, line):
         verb, _, rest = line.partition(" ")

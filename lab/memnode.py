@@ -4,6 +4,7 @@ import os
 import sys
 
 from machine import KEPT, Plan, address
+from options import fail
 
 MEMNODE_LIMIT = 120  # seconds for all nodes to be ready; a busy host needs a good part of it
 BESIDES = 400  # MiB of a node's machine for all but the memory it serves
@@ -29,7 +30,10 @@ class Log:
         self.begun = b""  # a line that has not ended
         self.file = None
         if prefix is not None:
-            self.file = open(prefix + name, "wb", buffering=0)
+            try:
+                self.file = open(prefix + name, "wb", buffering=0)
+            except OSError as error:
+                fail(f"--memnode-log {prefix}: {prefix}{name} cannot be written: {error.strerror}")
 
     def write(self, data):
         self.kept = (self.kept + data)[-KEPT:]
