@@ -9,6 +9,7 @@
  *   rdma_device.c     the device: its protection domain, channels, registered memory, hidden descriptors
  *   rdma_control.c    the control connection: messages of nodeproto.h, keeping it up
  *   rdma_data.c       the data connections: post, poll, arm
+ *   rdma_run.c        which requests go in one work request
  *   rdma_recover.c    the data connections when one breaks: silence, reconnection, what was under way posted again
  *
  * Two threads come here.  The data connections belong to the thread that calls post, poll and arm ("the I/O thread"), without a lock.

@@ -271,10 +271,12 @@ static int try_address(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]
                 return err;
         begin(rn, rdma_now());
         c->deadline = deadline;
-        while (c->state == CONTROL_CONNECTING) {
-                int64_t left = deadline - rdma_now();
-                wait_a_little(rn, left > 0 ? (int)left : 0);
-                rdma_control_step(rn, rdma_now());
+        for (;;) {
+                int64_t now = rdma_now();
+                rdma_control_step(rn, now);
+                if (c->state != CONTROL_CONNECTING)
+                        break;
+                wait_a_little(rn, deadline > now ? (int)(deadline - now) : 0);
         }
         if (c->state == CONTROL_UP)
                 return 0;

@@ -199,7 +199,7 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
         }
         d->silence += gap < GAP_MS ? gap : GAP_MS;
         if (d->silence > rn->set.timeout_ms && leased)
-                far_lost(rn->n, "no answer for %u.%u s (%s)", rn->set.timeout_ms / 1000, rn->set.timeout_ms % 1000 / 100, d->why);
+                far_lost(rn->n, "nothing came through for %u.%u s (%s)", rn->set.timeout_ms / 1000, rn->set.timeout_ms % 1000 / 100, d->why);
 }
 
 void rdma_data_attach(struct rdma_node *rn)

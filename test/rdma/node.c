@@ -168,7 +168,7 @@ static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
         struct node_private a = { .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(a), .kind = r.kind };
         a.depth = (uint16_t)(fault("shrink") && node.controls > 1 ? 8 : node.cfg->depth);
         struct rdma_conn_param accept = { .private_data = fault("stranger") ? NULL : &a, .private_data_len = fault("stranger") ? 0 : sizeof(a),
-                                          .responder_resources = p.initiator_depth < 16 ? p.initiator_depth : 16, .initiator_depth = 1,
+                                          .responder_resources = p.responder_resources < 16 ? p.responder_resources : 16, .initiator_depth = 1,
                                           .rnr_retry_count = 6 };
         if (rdma_accept(id, &accept) != 0)
                 fail("accept");
