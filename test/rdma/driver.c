@@ -1,0 +1,667 @@
+/*
+ * The rdma:// driver without vmrun: random reads and writes of pages, many in flight, verified, with and without faults.
+ *
+ * usage: driver ADDRESS [URL]
+ * Each case is two processes: a node of node.c at ADDRESS, and a client of the driver that makes the faults happen.  With a URL, the cases
+ * without faults also run against the memnode there.  Prints TAP.
+ *
+ * The client plays the guest: a page is one slot of the node, and while a request for it is under way nothing else uses it.  Each write
+ * of a slot has a version of its own in every word of the page, so a stale, mixed or misplaced page is seen.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "far/rdma.h"
+#include "node.h"
+#include "vmrun.h"
+
+#define SLOTS   4096u
+#define FRAMES  512u
+#define BATCH   96u
+#define WORDS   (PAGE_SIZE / sizeof(uint64_t))
+
+/* ---- what the driver expects around it ---- */
+
+struct options opt;
+static struct rdma_settings settings = { .timeout_ms = 3000, .connect_timeout_ms = 3000, .gid_index = -1, .program = "test" };
+static int result_fd = -1;              /* where a client tells how it ended */
+
+static void say(const char *fmt, va_list ap)
+{
+        char line[600];
+        vsnprintf(line, sizeof(line), fmt, ap);
+        printf("#   %s\n", line);
+        fflush(stdout);
+}
+
+void warnx_(const char *fmt, ...) { va_list ap; va_start(ap, fmt); say(fmt, ap); va_end(ap); }
+void info_(const char *fmt, ...) { va_list ap; va_start(ap, fmt); say(fmt, ap); va_end(ap); }
+
+const char *size_text(uint64_t bytes, char buf[32])
+{
+        snprintf(buf, 32, "%lluK", (unsigned long long)bytes >> 10);
+        return buf;
+}
+
+int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY])
+{
+        (void)n;
+        (void)why;
+        *s = settings;
+        return 0;
+}
+
+/* Private descriptors are those from 700 on. */
+int privfd_move(int fd)
+{
+        if (fd >= 700)
+                return fd;
+        int n = fcntl(fd, F_DUPFD_CLOEXEC, 700);
+        int err = n < 0 ? -errno : n;
+        close(fd);
+        return err;
+}
+void privfd_close(int fd) { close(fd); }
+
+/* How a client ended: a word, and a sentence.  The parent compares. */
+static _Noreturn void verdict(const char *word, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static _Noreturn void verdict(const char *word, const char *fmt, ...)
+{
+        char text[600];
+        int n = snprintf(text, sizeof(text), "%s ", word);
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+        va_end(ap);
+        if (write(result_fd, text, strlen(text)) < 0)
+                perror("driver");
+        fflush(stdout);
+        _exit(0);
+}
+
+void far_lost(const struct far_node *n, const char *fmt, ...)
+{
+        char text[512];
+        va_list ap;
+
+        (void)n;
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        verdict("lost", "%s", text);
+}
+
+extern const struct far_driver *const far_module[];
+
+/* ---- the guest ---- */
+
+static struct slot { uint32_t version; bool busy; } slots[SLOTS];
+static struct job { struct far_request r; uint32_t slot, version; bool mine; } jobs[FRAMES];  /* mine: the driver has it */
+static unsigned idle[FRAMES], nidle, done, in_flight;
+static char *frames;
+static struct far_place place;
+static uint64_t seed = 88172645463325252ull;
+
+static unsigned random_below(unsigned n)
+{
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        return (unsigned)(seed >> 16) % n;
+}
+
+static uint64_t word_of(uint32_t slot, uint32_t version, unsigned i)
+{
+        return version ? ((uint64_t)slot << 40 | (uint64_t)version << 16 | i) : 0;      /* a leased page is zeroed */
+}
+
+void far_done(struct far_request *r)
+{
+        struct job *j = (struct job *)r;
+        struct slot *s = &slots[j->slot];
+        const uint64_t *p = (const uint64_t *)r->frame;
+
+        if (!j->mine)
+                verdict("wrong", "a request is done twice");
+        j->mine = false;
+        if (r->op == FAR_WRITE) {
+                s->version = j->version;
+        } else {
+                for (unsigned i = 0; i < WORDS; i++)
+                        if (p[i] != word_of(j->slot, s->version, i))
+                                verdict("wrong", "word %u of slot %u is %016llx, must be %016llx", i, j->slot, (unsigned long long)p[i],
+                                        (unsigned long long)word_of(j->slot, s->version, i));
+        }
+        s->busy = false;
+        idle[nidle++] = (unsigned)(j - jobs);
+        done++;
+        in_flight--;
+}
+
+/* A request for a slot that is free; writes often go to neighbours. */
+static struct job *make_job(unsigned *next_slot)
+{
+        static uint32_t version;
+        unsigned k = random_below(4) ? *next_slot : random_below(SLOTS);
+        unsigned tries = 0;
+
+        while (slots[k].busy && tries++ < SLOTS)
+                k = (k + 1) % SLOTS;
+        *next_slot = (k + 1) % SLOTS;
+        struct job *j = &jobs[idle[--nidle]];
+        uint64_t *p = (uint64_t *)j->r.frame;
+        j->slot = k;
+        j->version = ++version;
+        j->r.op = slots[k].version == 0 || random_below(3) == 0 ? FAR_WRITE : random_below(2) ? FAR_READ : FAR_PREFETCH;
+        j->r.page = k;
+        j->r.place = &place;
+        for (unsigned i = 0; i < WORDS; i++)
+                p[i] = j->r.op == FAR_WRITE ? word_of(k, j->version, i) : 0xdeadull << 48 | i;
+        slots[k].busy = true;
+        return j;
+}
+
+static struct far_node node_ = { .url = "rdma://test" };
+static unsigned sleeps, most_in_flight;
+
+static void sleep_until_told(void)
+{
+        struct pollfd fds[8];
+        int timeout = 5000;
+        int n = node_.driver->arm(&node_, fds, 8, &timeout);
+
+        if (n == -EAGAIN)
+                return;
+        if (n < 0)
+                verdict("wrong", "arm: %d", n);
+        sleeps++;
+        if (poll(fds, (nfds_t)n, timeout) == 0 && timeout >= 5000)
+                verdict("wrong", "nothing was told in 5 s with %u in flight", in_flight);
+}
+
+/* Starts and ends `total` requests with at most `depth` in flight; at each of the counts in `at`, writes the command to the node. */
+struct fault { unsigned at; char command; };
+static void traffic(unsigned total, unsigned depth, const struct fault *f, int commands)
+{
+        struct far_request *batch[BATCH];
+        unsigned nbatch = 0, made = 0, next_slot = 0, goal = done + total;
+
+        while (done < goal) {
+                while (made < total && nbatch < BATCH && in_flight < depth && nidle) {
+                        struct job *j = make_job(&next_slot);
+                        j->mine = true;
+                        batch[nbatch++] = &j->r;
+                        in_flight++;
+                        made++;
+                }
+                if (in_flight > most_in_flight)
+                        most_in_flight = in_flight;
+                unsigned took = nbatch ? node_.driver->post(&node_, batch, nbatch) : 0;
+                memmove(batch, batch + took, (nbatch - took) * sizeof(batch[0]));
+                nbatch -= took;
+                for (; f && f->command && made >= f->at; f++)
+                        if (write(commands, &f->command, 1) != 1)
+                                verdict("wrong", "the node is gone");
+                if (node_.driver->poll(&node_) == 0 && !took && done < goal)
+                        sleep_until_told();
+        }
+}
+
+static void close_node(void)
+{
+        node_.driver->close(&node_);
+        for (int fd = 700; fd < 1024; fd++)
+                if (fcntl(fd, F_GETFD) >= 0) {
+                        char path[64], target[256];
+                        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+                        ssize_t n = readlink(path, target, sizeof(target) - 1);
+                        target[n > 0 ? n : 0] = '\0';
+                        /* The device's own two stay, with librdmacm. */
+                        if (!strstr(target, "uverbs") && !strstr(target, "infinibandevent"))
+                                verdict("wrong", "descriptor %d (%s) is left open", fd, target);
+                }
+}
+
+/* Descriptors that the program would see: none of RDMA. */
+static void look_for_descriptors(void)
+{
+        char path[64], target[256];
+
+        for (int fd = 3; fd < 700; fd++) {
+                snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+                ssize_t n = readlink(path, target, sizeof(target) - 1);
+                target[n > 0 ? n : 0] = '\0';
+                if (strstr(target, "infiniband") || strstr(target, "uverbs") || strstr(target, "rdma"))
+                        verdict("wrong", "descriptor %d is %s", fd, target);
+        }
+}
+
+static void lease_slots(void)
+{
+        struct slab s = { 0 };
+        place = (struct far_place){ .node = &node_ };
+        int err = node_.driver->lease(&node_, NULL, node_.leased, SLOTS, &s, &place);
+        if (err)
+                verdict("wrong", "lease: %s", strerror(-err));
+        node_.leased += SLOTS;
+}
+
+/* Opens the node, makes the frames known to it, leases the slots. */
+static void open_node(const char *url_rest)
+{
+        char why[FAR_WHY] = "?", text[256];
+
+        node_.driver = far_module[0];
+        int64_t before = rdma_now();
+        int err = node_.driver->open(&node_, url_rest, why);
+        if (err)
+                verdict("refused", "%s (after %lld ms)", why, (long long)(rdma_now() - before));
+        look_for_descriptors();
+        frames = mmap(NULL, FRAMES * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (unsigned i = 0; i < FRAMES; i++) {
+                jobs[i].r.frame = frames + i * PAGE_SIZE;
+                idle[nidle++] = i;
+        }
+        if (node_.driver->attach(&node_, frames, FRAMES * PAGE_SIZE, why) != 0)
+                verdict("wrong", "attach: %s", why);
+        node_.driver->describe(&node_, text, sizeof(text));
+        printf("#   %s\n", text);
+        lease_slots();
+}
+
+/* ---- the cases ---- */
+
+struct target { char rest[300]; int commands; pid_t node; };   /* of the URL, after rdma: */
+
+static void run_plain(const struct target *t, unsigned total, const struct fault *f)
+{
+        open_node(t->rest);
+        traffic(total, 96, f, t->commands);
+        if (most_in_flight < 64)
+                verdict("wrong", "only %u requests were ever in flight", most_in_flight);
+        close_node();
+        verdict("passed", "%u requests, up to %u in flight, %u sleeps", done, most_in_flight, sleeps);
+}
+
+static void case_plain(const struct target *t) { run_plain(t, 5000, NULL); }
+
+static void case_drop(const struct target *t)
+{
+        static const struct fault f[] = { { 500, NODE_CMD_DROP }, { 1500, NODE_CMD_DROP }, { 2500, NODE_CMD_CONTROL }, { 0 } };
+        run_plain(t, 4000, f);
+}
+
+static void case_hang(const struct target *t)
+{
+        static const struct fault f[] = { { 1000, NODE_CMD_HANG }, { 0 } };
+        run_plain(t, 3000, f);
+}
+
+static void case_hang_long(const struct target *t)
+{
+        static const struct fault f[] = { { 500, NODE_CMD_HANG_LONG }, { 0 } };
+        run_plain(t, 3000, f);
+}
+
+static void case_goodbye(const struct target *t)
+{
+        static const struct fault f[] = { { 500, NODE_CMD_GOODBYE }, { 0 } };
+        run_plain(t, 100000, f);
+}
+
+static void case_forget(const struct target *t)
+{
+        static const struct fault f[] = { { 500, NODE_CMD_FORGET }, { 0 } };
+        run_plain(t, 100000, f);
+}
+
+static void case_revoke(const struct target *t)
+{
+        static const struct fault f[] = { { 500, NODE_CMD_REVOKE }, { 0 } };
+        run_plain(t, 100000, f);
+}
+
+static void case_killed(const struct target *t)
+{
+        open_node(t->rest);
+        traffic(500, 96, NULL, -1);
+        kill(t->node, SIGKILL);
+        traffic(100000, 96, NULL, -1);
+        verdict("wrong", "all requests are done by a dead node");
+}
+
+/* Nothing is under way when it ends: the descriptors tell. */
+static void case_idle_goodbye(const struct target *t)
+{
+        open_node(t->rest);
+        traffic(100, 96, NULL, -1);
+        if (write(t->commands, &(char){ NODE_CMD_GOODBYE }, 1) != 1)
+                verdict("wrong", "the node is gone");
+        for (;;) {
+                sleep_until_told();
+                node_.driver->poll(&node_);
+        }
+}
+
+static void case_lease(const struct target *t)
+{
+        struct slab s = { 0 };
+        struct far_place p = { .node = &node_ };
+
+        open_node(t->rest);
+        if (node_.pages != 3 * SLOTS)
+                verdict("wrong", "the node has %llu pages, not %u", (unsigned long long)node_.pages, 3 * SLOTS);
+        lease_slots();
+        traffic(1000, 96, NULL, -1);
+        int err = node_.driver->lease(&node_, NULL, node_.leased, 2 * SLOTS, &s, &p);
+        if (err != -ENOSPC)
+                verdict("wrong", "a lease of more than there is: %d", err);
+        err = node_.driver->lease(&node_, NULL, node_.leased, SLOTS, &s, &p);
+        if (err)
+                verdict("wrong", "the last lease: %d", err);
+        close_node();
+        verdict("passed", "leases");
+}
+
+/* One thread leases while the other has traffic, and connections break. */
+static void *leaser(void *arg)
+{
+        int *result = arg;
+        for (unsigned i = 0; i < 64 && *result == 0; i++) {
+                struct slab s = { 0 };
+                struct far_place p = { .node = &node_ };
+                *result = node_.driver->lease(&node_, NULL, 0, 16, &s, &p);
+                poll(NULL, 0, 20);
+        }
+        return NULL;
+}
+
+static void case_lease_beside(const struct target *t)
+{
+        static const struct fault f[] = { { 500, NODE_CMD_DROP }, { 1000, NODE_CMD_CONTROL }, { 1500, NODE_CMD_HANG }, { 0 } };
+        static int result;
+        pthread_t thread;
+
+        open_node(t->rest);
+        pthread_create(&thread, NULL, leaser, &result);
+        traffic(4000, 96, f, t->commands);
+        /* Reconnections need no traffic, but somebody who polls. */
+        struct timespec end;
+        do {
+                node_.driver->poll(&node_);
+                clock_gettime(CLOCK_REALTIME, &end);
+                end.tv_nsec += 1000000;
+                end.tv_sec += end.tv_nsec / 1000000000;
+                end.tv_nsec %= 1000000000;
+        } while (pthread_timedjoin_np(thread, NULL, &end) == ETIMEDOUT);
+        if (result)
+                verdict("wrong", "lease: %s", strerror(-result));
+        close_node();
+        verdict("passed", "64 leases beside %u requests", done);
+}
+
+/* lease() alone, with nobody who polls, across a break. */
+static void case_lease_alone(const struct target *t)
+{
+        struct slab s = { 0 };
+        struct far_place p = { .node = &node_ };
+
+        open_node(t->rest);
+        if (write(t->commands, &(char){ NODE_CMD_CONTROL }, 1) != 1)
+                verdict("wrong", "the node is gone");
+        poll(NULL, 0, 300);
+        int err = node_.driver->lease(&node_, NULL, node_.leased, 16, &s, &p);
+        if (err)
+                verdict("wrong", "lease: %s", strerror(-err));
+        traffic(1000, 96, NULL, -1);
+        close_node();
+        verdict("passed", "lease and %u requests", done);
+}
+
+/* A process without the right to lock much memory. */
+static void limit_memlock(rlim_t bytes)
+{
+        struct rlimit r = { bytes, bytes };
+        if (setrlimit(RLIMIT_MEMLOCK, &r) != 0 || setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)
+                verdict("wrong", "cannot give up rights: %s", strerror(errno));
+}
+
+static void case_pool(const struct target *t)
+{
+        char text[256];
+
+        limit_memlock(RDMA_POOL_PAGES * PAGE_SIZE + 16 * PAGE_SIZE);
+        open_node(t->rest);
+        traffic(3000, 96, NULL, -1);
+        node_.driver->describe(&node_, text, sizeof(text));
+        if (!strstr(text, "3000 pages copied"))
+                verdict("wrong", "no word of the pool: %s", text);
+        close_node();
+        verdict("passed", "%s", text);
+}
+
+static void case_pool_drop(const struct target *t)
+{
+        static const struct fault f[] = { { 500, NODE_CMD_DROP }, { 1500, NODE_CMD_CONTROL }, { 0 } };
+        limit_memlock(RDMA_POOL_PAGES * PAGE_SIZE + 16 * PAGE_SIZE);
+        run_plain(t, 3000, f);
+}
+
+static void case_memlock(const struct target *t)
+{
+        limit_memlock(16 * PAGE_SIZE);
+        open_node(t->rest);
+        verdict("wrong", "registered without a right to");
+}
+
+static void case_open(const struct target *t)
+{
+        open_node(t->rest);
+        verdict("wrong", "the node could be opened");
+}
+
+static void case_host(const struct target *t)
+{
+        (void)t;
+        open_node("//no-such-host.invalid");
+}
+
+static void case_loopback(const struct target *t)
+{
+        (void)t;
+        open_node("//127.0.0.1");
+}
+
+static void case_no_route(const struct target *t)
+{
+        (void)t;
+        open_node("//198.51.100.1");
+}
+
+static void case_no_device(const struct target *t)
+{
+        (void)t;
+        open_node("//10.99.0.2");       /* driver.sh: reached over an interface without RDMA */
+}
+
+static void case_silent_host(const struct target *t)
+{
+        (void)t;
+        open_node("//10.98.0.77");      /* driver.sh: in the network of the RDMA device, but nobody is there */
+}
+
+static void case_deaf_port(const struct target *t)
+{
+        char *port = strrchr(t->rest, ':');
+        strcpy(port, ":7999");
+        open_node(t->rest);
+}
+
+static void case_device(const struct target *t)
+{
+        settings.device = "rxe0";
+        open_node(t->rest);
+        traffic(500, 64, NULL, -1);
+        close_node();
+        verdict("passed", "by rxe0");
+}
+
+static void case_no_such_device(const struct target *t)
+{
+        settings.device = "mlx9_9";
+        open_node(t->rest);
+}
+
+static const struct test {
+        const char *name, *fault;       /* fault: of the node; NULL: no node */
+        void (*client)(const struct target *t);
+        const char *word, *sentence;    /* the verdict: its word, and part of its sentence */
+        int max_ms;
+        unsigned depth;                 /* of the node; 0: 128 */
+} tests[] = {
+        { "reads and writes are verified, 96 in flight", "", case_plain, "passed", "", 60000, 0 },
+        { "a node with little depth", "", case_plain, "passed", "", 60000, 4 },
+        { "a node whose depth shrinks", "shrink", case_drop, "passed", "", 60000, 0 },
+        { "leases to the end of the node", "", case_lease, "passed", "", 30000, 0 },
+        { "connections that are dropped", "", case_drop, "passed", "", 60000, 0 },
+        { "a silence that ends in time", "", case_hang, "passed", "", 60000, 0 },
+        { "a silence that does not end", "", case_hang_long, "lost", "nothing came through for 3.0 s", 15000, 0 },
+        { "a goodbye ends at once", "", case_goodbye, "lost", "it said goodbye", 10000, 0 },
+        { "a goodbye while nothing is under way", "", case_idle_goodbye, "lost", "it said goodbye", 5000, 0 },
+        { "a node that forgot its client", "", case_forget, "lost", "does not know this program", 10000, 0 },
+        { "a node that is killed", "", case_killed, "lost", "nothing listens", 10000, 0 },
+        { "a node that withdraws its memory", "", case_revoke, "lost", "does not let us at", 15000, 0 },
+        { "leases beside traffic and breaks", "", case_lease_beside, "passed", "", 60000, 0 },
+        { "a lease across a break, with nobody who polls", "", case_lease_alone, "passed", "", 30000, 0 },
+        { "little memory may be locked: pages are copied", "", case_pool, "passed", "", 60000, 0 },
+        { "the same across breaks", "", case_pool_drop, "passed", "", 60000, 0 },
+        { "hardly any memory may be locked", "", case_memlock, "wrong", "ulimit -l", 10000, 0 },
+        { "a device by its name", "", case_device, "passed", "", 20000, 0 },
+        { "no such device", "", case_no_such_device, "refused", "no RDMA device mlx9_9", 2000, 0 },
+        { "another version", "version", case_open, "refused", "speaks version 2", 2000, 0 },
+        { "no memnode", "stranger", case_open, "refused", "no memnode", 2000, 0 },
+        { "a wrong token", "token", case_open, "refused", "the token is wrong", 2000, 0 },
+        { "garbage for an answer", "garbage", case_open, "refused", "not memnode's protocol", 2000, 0 },
+        { "a node that does not answer HELLO", "mute", case_open, "refused", "does not answer", 4000, 0 },
+        { "a node that does not answer at all", "deaf", case_open, "refused", "does not answer", 4000, 0 },
+        { "a node that takes no data connections", "nodata", case_open, "refused", "does not answer", 6000, 0 },
+        { "a port where nothing listens", "", case_deaf_port, "refused", "nothing listens", 2000, 0 },
+        { "an unknown host", NULL, case_host, "refused", "not known", 4000, 0 },
+        { "an address of no device", NULL, case_loopback, "refused", "RDMA device", 4000, 0 },
+        { "no route", NULL, case_no_route, "refused", "no route", 4000, 0 },
+        { "a route over no RDMA device", NULL, case_no_device, "refused", "no RDMA device", 4000, 0 },
+        { "an address where nobody is", NULL, case_silent_host, "refused", "does not answer", 4000, 0 },
+};
+
+static pid_t start_node(const struct test *t, const char *address, uint16_t port, int *commands)
+{
+        struct node_config c = { .address = address, .port = port, .bytes = 3ull * SLOTS * PAGE_SIZE, .depth = t->depth ? t->depth : 128,
+                                 .fault = t->fault };
+        int down[2], ready[2];
+        char byte;
+
+        if (pipe2(down, O_CLOEXEC) != 0 || pipe2(ready, O_CLOEXEC) != 0)
+                abort();
+        pid_t pid = fork();
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                close(down[1]);
+                node_run(&c, down[0], ready[1]);
+        }
+        close(down[0]);
+        close(ready[1]);
+        if (read(ready[0], &byte, 1) != 1)
+                printf("#   the node does not start\n");
+        close(ready[0]);
+        *commands = down[1];
+        return pid;
+}
+
+/* Runs the client of a case; text receives its verdict. */
+static void run_client(const struct test *t, const struct target *target, char *text, size_t size, int *ms)
+{
+        int back[2];
+        int64_t before = rdma_now();
+
+        if (pipe2(back, O_CLOEXEC) != 0)
+                abort();
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0) {
+                struct target mine = *target;
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                alarm(90);
+                result_fd = back[1];
+                t->client(&mine);
+                verdict("wrong", "no verdict");
+        }
+        close(back[1]);
+        ssize_t n = read(back[0], text, size - 1);
+        text[n > 0 ? n : 0] = '\0';
+        close(back[0]);
+        int status;
+        waitpid(pid, &status, 0);
+        if (n <= 0)
+                snprintf(text, size, "no verdict: status %#x", (unsigned)status);
+        *ms = (int)(rdma_now() - before);
+}
+
+static bool judge(unsigned number, const struct test *t, const char *where, const char *text, int ms)
+{
+        bool good = strncmp(text, t->word, strlen(t->word)) == 0 && strstr(text, t->sentence) && ms <= t->max_ms;
+        printf("%sok %u - %s%s\n#   %d ms: %s\n", good ? "" : "not ", number, t->name, where, ms, text);
+        return good;
+}
+
+int main(int argc, char **argv)
+{
+        unsigned number = 0, failed = 0;
+        char text[700];
+        int ms;
+
+        if (argc < 2 || argc > 4) {
+                fprintf(stderr, "usage: driver ADDRESS [URL|- [WORD]]\n");
+                return 2;
+        }
+        signal(SIGPIPE, SIG_IGN);
+        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+                const struct test *t = &tests[i];
+                struct target target = { .commands = -1 };
+                if (argc == 4 && !strstr(t->name, argv[3]))
+                        continue;
+                /* A port of its own: a late packet for a node that is gone must not reach the next. */
+                snprintf(target.rest, sizeof(target.rest), "//%s:%u", argv[1], 7500 + (unsigned)i);
+                if (t->fault)
+                        target.node = start_node(t, argv[1], (uint16_t)(7500 + i), &target.commands);
+                run_client(t, &target, text, sizeof(text), &ms);
+                if (t->fault) {
+                        close(target.commands);
+                        kill(target.node, SIGKILL);
+                        waitpid(target.node, NULL, 0);
+                }
+                failed += !judge(++number, t, "", text, ms);
+        }
+        if (argc > 2 && strncmp(argv[2], "rdma:", 5) == 0) {
+                static const struct test real = { "reads and writes with memnode", "", case_plain, "passed", "", 60000, 0 };
+                struct target target = { .commands = -1 };
+                snprintf(target.rest, sizeof(target.rest), "%s", argv[2] + 5);
+                run_client(&real, &target, text, sizeof(text), &ms);
+                failed += !judge(++number, &real, "", text, ms);
+        }
+        printf("1..%u\n", number);
+        return failed != 0;
+}

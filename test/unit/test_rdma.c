@@ -1,0 +1,139 @@
+/*
+ * What is pure in the rdma:// driver: URLs, and which requests go in one WRITE.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include "far/rdma.h"
+
+int64_t rdma_now(void) { return 0; }    /* for the parts that wait, which are not tested here */
+
+static void is_url(const char *rest, const char *host, uint16_t port)
+{
+        char h[RDMA_HOST_MAX] = "", why[FAR_WHY] = "";
+        uint16_t p = 0;
+
+        assert_int_equal(rdma_parse_url(rest, h, &p, why), 0);
+        assert_string_equal(h, host);
+        assert_int_equal(p, port);
+        assert_string_equal(why, "");
+}
+
+static void is_no_url(const char *rest)
+{
+        char h[RDMA_HOST_MAX], why[FAR_WHY] = "";
+        uint16_t p;
+
+        assert_true(rdma_parse_url(rest, h, &p, why) < 0);
+        assert_non_null(strstr(why, "rdma://HOST"));
+}
+
+static void urls(void **state)
+{
+        (void)state;
+        is_url("//m1", "m1", NODE_PORT);
+        is_url("//m1/", "m1", NODE_PORT);
+        is_url("//m1:1", "m1", 1);
+        is_url("//m1.example.org:65535/", "m1.example.org", 65535);
+        is_url("//10.0.0.1:7000", "10.0.0.1", 7000);
+        is_url("//[::1]", "::1", NODE_PORT);
+        is_url("//[fe80::1%eth0]:7472", "fe80::1%eth0", 7472);
+}
+
+static void no_urls(void **state)
+{
+        static const char *const bad[] = { "", "m1", "/m1", "//", "///", "//:7471", "//m1:", "//m1:0", "//m1:65536", "//m1:+1", "//m1: 1", "//m1:7x",
+                                           "//m1:18446744073709551617", "//m1/x", "//[::1", "//[]", "//[::1]x", "//::1", "//user@m1" };
+        char longest[RDMA_HOST_MAX + 8] = "//";
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+                is_no_url(bad[i]);
+        memset(longest + 2, 'a', RDMA_HOST_MAX);
+        is_no_url(longest);
+        longest[2 + RDMA_HOST_MAX - 1] = '\0';
+        is_url(longest, longest + 2, NODE_PORT);
+}
+
+#define PAGE 4096ull
+static struct far_place place, other;
+static struct far_request r[8];
+static struct ibv_sge sge[8];
+static int nsge;
+
+/* Requests for pages and memory as given, all of one place. */
+static void line(unsigned n, const uint32_t *page, const uint64_t *memory)
+{
+        memset(r, 0, sizeof(r));
+        for (unsigned i = 0; i < n; i++)
+                r[i] = (struct far_request){ .op = FAR_WRITE, .page = page[i], .place = &place, .next = i + 1 < n ? &r[i + 1] : NULL,
+                                             .cookie = { memory[i] * PAGE } };
+}
+
+static void run_of_one(void **state)
+{
+        (void)state;
+        line(1, (const uint32_t[]){ 7 }, (const uint64_t[]){ 3 });
+        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);
+        assert_int_equal(nsge, 1);
+        assert_int_equal(sge[0].addr, 3 * PAGE);
+        assert_int_equal(sge[0].length, PAGE);
+}
+
+static void run_in_pieces(void **state)
+{
+        (void)state;
+        line(5, (const uint32_t[]){ 7, 8, 9, 10, 12 }, (const uint64_t[]){ 3, 4, 9, 2, 3 });
+        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 4);    /* 12 is no neighbour of 10 */
+        assert_int_equal(nsge, 3);
+        assert_int_equal(sge[0].addr, 3 * PAGE);
+        assert_int_equal(sge[0].length, 2 * PAGE);
+        assert_int_equal(sge[1].addr, 9 * PAGE);
+        assert_int_equal(sge[1].length, PAGE);
+        assert_int_equal(sge[2].addr, 2 * PAGE);        /* before the last piece is not after it */
+        assert_int_equal(sge[2].length, PAGE);
+}
+
+static void run_has_limits(void **state)
+{
+        (void)state;
+        line(5, (const uint32_t[]){ 1, 2, 3, 4, 5 }, (const uint64_t[]){ 1, 2, 8, 6, 7 });
+        assert_int_equal(rdma_run(r, 1, 8, sge, &nsge), 1);
+        assert_int_equal(rdma_run(r, 4, 8, sge, &nsge), 4);
+        assert_int_equal(nsge, 3);
+        assert_int_equal(rdma_run(r, 16, 1, sge, &nsge), 2);
+        assert_int_equal(nsge, 1);
+        assert_int_equal(sge[0].length, 2 * PAGE);
+        assert_int_equal(rdma_run(r, 16, 2, sge, &nsge), 3);
+        assert_int_equal(nsge, 2);
+        assert_int_equal(rdma_run(&r[3], 16, 1, sge, &nsge), 2);
+}
+
+static void run_ends_with_the_slab(void **state)
+{
+        (void)state;
+        line(3, (const uint32_t[]){ 1, 2, 3 }, (const uint64_t[]){ 1, 2, 3 });
+        r[1].place = &other;
+        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);
+        assert_int_equal(sge[0].length, PAGE);
+        line(2, (const uint32_t[]){ 2, 1 }, (const uint64_t[]){ 1, 2 });
+        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);    /* neighbours, but downwards */
+        line(2, (const uint32_t[]){ 2, 2 }, (const uint64_t[]){ 1, 2 });
+        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(urls),
+                cmocka_unit_test(no_urls),
+                cmocka_unit_test(run_of_one),
+                cmocka_unit_test(run_in_pieces),
+                cmocka_unit_test(run_has_limits),
+                cmocka_unit_test(run_ends_with_the_slab),
+        };
+        return cmocka_run_group_tests_name("rdma", tests, NULL, NULL);
+}
