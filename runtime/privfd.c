@@ -96,9 +96,26 @@ int privfd_move(int fd)
 /* The mark goes first: once closed, the number may be the program's. */
 void privfd_close(int fd)
 {
+        privfd_forget(fd);
+        close(fd);
+}
+
+/* Takes the number for a moment, to see that nobody else has got it since: then the mark is that one's. */
+void privfd_closed(int fd)
+{
+        int any = open("/", O_PATH | O_CLOEXEC), n = any < 0 ? -1 : fcntl(any, F_DUPFD_CLOEXEC, fd);
+        if (n == fd)
+                privfd_close(n);
+        else if (n >= 0)
+                close(n);
+        if (any >= 0)
+                close(any);
+}
+
+void privfd_forget(int fd)
+{
         if (privfd_is(fd))
                 atomic_fetch_and(&private_set[fd / 64], ~(1ull << (fd % 64)));
-        close(fd);
 }
 
 bool privfd_is(int fd)

@@ -44,6 +44,8 @@ void privfd_init(void);                 /* fixes the border from the current lim
 int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
 int privfd_dup(int fd);                 /* same, but leaves fd open */
 void privfd_close(int fd);              /* never plain close() for a private one */
+void privfd_forget(int fd);             /* for a library that will close this one itself, right after */
+void privfd_closed(int fd);             /* a library has closed this one by plain close() */
 bool privfd_is(int fd);                 /* must the program not see this one? */
 int privfd_next(int from);              /* the lowest private fd at or above from, or -1 */
 /* close_range that passes over the private ones, which are a set and not a range: the program may have raised its limit beyond them. */

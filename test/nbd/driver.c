@@ -1,0 +1,380 @@
+/*
+ * Drives vmrun's NBD driver as its I/O thread does, without a guest: random writes, reads and prefetches of single pages, each read
+ * compared with what was written last, then everything once more.  At the end no descriptor may be left.
+ *
+ *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F] [--timeout MS] [--connect-timeout MS]
+ *          [--gap MS] [--open-only] URL
+ *
+ * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence on standard error.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "../../runtime/check.h"
+#include "../../runtime/far/nbd.h"
+#include "../../runtime/vmrun.h"
+
+#define SLAB_PAGES 1024u
+#define SLABS      256u
+
+extern const struct far_driver *const far_module[];
+
+static struct nbd_settings settings = { .connect_timeout_ms = 5000, .timeout_ms = 10000 };
+static unsigned depth = 64, gap_ms;
+static uint64_t count = 20000, seconds, pages = 4096;
+
+/* ---- What vmrun has ---- */
+
+struct options opt;
+struct nbd_settings nbd_settings(const struct far_node *n) { (void)n; return settings; }
+uint64_t host_memory_available(void) { return 64ull << 20; }
+
+const char *size_text(uint64_t bytes, char buf[32])
+{
+        snprintf(buf, 32, "%lluK", (unsigned long long)(bytes >> 10));
+        return buf;
+}
+
+static void say(const char *fmt, va_list ap)
+{
+        char line[1024];
+        vsnprintf(line, sizeof(line), fmt, ap);
+        fprintf(stderr, "driver: %s\n", line);
+}
+
+void warnx_(const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+}
+
+void info_(const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+}
+
+void die_(int status, const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+        _exit(status);
+}
+
+void far_lost(const struct far_node *n, const char *fmt, ...)
+{
+        va_list ap;
+        (void)n;
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+        _exit(125);
+}
+
+/* ---- Pages and frames ---- */
+
+struct job {                            /* one frame, and what is under way with it */
+        struct far_request r;
+        uint64_t page, posted_ns;
+        struct job *next;               /* while it is free */
+};
+static struct job *jobs, *idle;
+static uint32_t *version;               /* of each page as written last; 0: never */
+static bool *busy;                      /* a transfer of the page is under way */
+static struct far_place places[SLABS];
+static uint64_t in_flight, finished, wrong, *latency, latencies;
+
+static uint64_t now_ns(void)
+{
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t seed;
+static uint64_t rnd(void)
+{
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        return seed;
+}
+
+/* Each 8 bytes tell page, version and their own place, so that torn and shifted pages are seen. */
+static uint64_t pattern(uint64_t page, uint32_t v, unsigned i)
+{
+        return (page << 40 ^ (uint64_t)v << 12 ^ i) * 0x9e3779b97f4a7c15ull + i;
+}
+
+static void fill(char *frame, uint64_t page, uint32_t v)
+{
+        for (unsigned i = 0; i < PAGE_SIZE / 8; i++) {
+                uint64_t w = pattern(page, v, i);
+                memcpy(frame + 8 * i, &w, 8);
+        }
+}
+
+static bool matches(const char *frame, uint64_t page, uint32_t v)
+{
+        for (unsigned i = 0; i < PAGE_SIZE / 8; i++) {
+                uint64_t w = pattern(page, v, i);
+                if (memcmp(frame + 8 * i, &w, 8) != 0)
+                        return false;
+        }
+        return true;
+}
+
+void far_done(struct far_request *r)
+{
+        struct job *j = (struct job *)((char *)r - offsetof(struct job, r));
+
+        if (!busy[j->page]) {
+                fprintf(stderr, "driver: page %llu is done twice\n", (unsigned long long)j->page);
+                wrong++;
+                return;
+        }
+        if (r->op != FAR_WRITE && !matches(r->frame, j->page, version[j->page])) {
+                fprintf(stderr, "driver: page %llu, version %u: wrong data\n", (unsigned long long)j->page, version[j->page]);
+                wrong++;
+        }
+        if (latencies < 1000000)
+                latency[latencies++] = now_ns() - j->posted_ns;
+        busy[j->page] = false;
+        j->next = idle;
+        idle = j;
+        in_flight--;
+        finished++;
+}
+
+/* A transfer of page p in an idle frame; the driver may have no room for it. */
+static bool start(struct far_node *n, uint64_t p, enum far_op op)
+{
+        struct job *j = idle;
+        struct far_request *r = &j->r;
+
+        r->op = op;
+        r->place = &places[p / SLAB_PAGES];
+        r->page = (uint32_t)(p % SLAB_PAGES);
+        j->page = p;
+        j->posted_ns = now_ns();
+        if (op == FAR_WRITE)
+                fill(r->frame, p, version[p] + 1);
+        else
+                memset(r->frame, 0xee, PAGE_SIZE);
+        idle = j->next;
+        busy[p] = true;
+        in_flight++;
+        if (n->driver->post(n, &r, 1) == 1) {
+                version[p] += op == FAR_WRITE;
+                return true;
+        }
+        busy[p] = false;
+        in_flight--;
+        j->next = idle;
+        idle = j;
+        return false;
+}
+
+/* As the I/O thread: looks a few times, then sleeps until something comes. */
+static void wait_some(struct far_node *n)
+{
+        struct pollfd fds[8];
+        int ms = 1000;
+
+        for (unsigned i = 0; i < 50; i++)
+                if (n->driver->poll(n))
+                        return;
+        int k = n->driver->arm(n, fds, 8, &ms);
+        if (k >= 0)
+                poll(fds, (nfds_t)k, ms);
+        n->driver->poll(n);
+}
+
+static void work(struct far_node *n)
+{
+        uint64_t begin = now_ns(), posted = 0;
+
+        while (seconds ? now_ns() - begin < seconds * 1000000000u : posted < count) {
+                bool full = !idle;
+                while (idle && (seconds || posted < count)) {
+                        uint64_t p = rnd() % pages;
+                        enum far_op op = (enum far_op)(rnd() % 3);
+                        if (busy[p])
+                                break;          /* the guest, too, has one transfer of a page at a time */
+                        if (!start(n, p, version[p] ? op : FAR_WRITE)) {
+                                full = true;
+                                break;
+                        }
+                        posted++;
+                        if (gap_ms)
+                                break;
+                }
+                if (gap_ms) {
+                        struct pollfd fds[8];
+                        int ms = (int)gap_ms, k = n->driver->arm(n, fds, 8, &ms);
+                        poll(fds, (nfds_t)k, ms);
+                }
+                if (full || gap_ms || in_flight >= depth)
+                        wait_some(n);
+                else
+                        n->driver->poll(n);
+        }
+        while (in_flight)
+                wait_some(n);
+}
+
+static void read_all_back(struct far_node *n)
+{
+        for (uint64_t p = 0; p < pages; p++) {
+                if (!version[p])
+                        continue;
+                while (!idle || !start(n, p, FAR_READ))
+                        wait_some(n);
+        }
+        while (in_flight)
+                wait_some(n);
+}
+
+/* ---- The frame around it ---- */
+
+static unsigned open_files(void)
+{
+        unsigned n = 0;
+        DIR *d = opendir("/proc/self/fd");
+        while (d && readdir(d))
+                n++;
+        if (d)
+                closedir(d);
+        return n;
+}
+
+static int by_size(const void *a, const void *b)
+{
+        uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+        return x < y ? -1 : x > y;
+}
+
+static void lease_all(struct far_node *n)
+{
+        pages = pages < n->pages ? pages : n->pages;
+        pages = pages < (uint64_t)SLABS * SLAB_PAGES ? pages : (uint64_t)SLABS * SLAB_PAGES;
+        for (uint64_t first = 0; first < pages; first += SLAB_PAGES) {
+                struct far_place *at = &places[first / SLAB_PAGES];
+                struct slab s = { .kind = n->driver->kind };
+                uint32_t some = (uint32_t)(pages - first < SLAB_PAGES ? pages - first : SLAB_PAGES);
+                *at = (struct far_place){ .node = n, .first = first };
+                if (n->driver->lease(n, NULL, first, some, &s, at) != 0)
+                        die_(1, "no lease of %u pages at %llu", some, (unsigned long long)first);
+        }
+        struct slab s;
+        struct far_place beyond = { .node = n, .first = n->pages };
+        if (n->driver->lease(n, NULL, n->pages, 1, &s, &beyond) != -ENOSPC)
+                die_(1, "a page beyond the end was leased");
+}
+
+static void parse(int argc, char **argv, bool *open_only)
+{
+        static const struct option names[] = {
+                { "depth", 1, NULL, 'd' }, { "count", 1, NULL, 'c' }, { "seconds", 1, NULL, 's' }, { "pages", 1, NULL, 'p' },
+                { "size", 1, NULL, 'z' }, { "token-file", 1, NULL, 't' }, { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
+                { "gap", 1, NULL, 'g' }, { "open-only", 0, NULL, 'o' }, { NULL, 0, NULL, 0 }
+        };
+        for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
+                uint64_t v = optarg ? strtoull(optarg, NULL, 0) : 0;
+                switch (c) {
+                case 'd': depth = (unsigned)v; break;
+                case 'c': count = v; break;
+                case 's': seconds = v; break;
+                case 'p': pages = v; break;
+                case 'z': settings.size = v; break;
+                case 't': settings.token_file = optarg; break;
+                case 'T': settings.timeout_ms = (unsigned)v; break;
+                case 'C': settings.connect_timeout_ms = (unsigned)v; break;
+                case 'g': gap_ms = (unsigned)v; break;
+                case 'o': *open_only = true; break;
+                default: exit(2);
+                }
+        }
+        if (optind + 1 != argc || !depth)
+                die_(2, "give one URL");
+}
+
+int main(int argc, char **argv)
+{
+        bool open_only = false;
+        char why[FAR_WHY] = "", text[FAR_WHY];
+        struct far_node n = { 0 };
+
+        parse(argc, argv, &open_only);
+        n.url = argv[optind];
+        const char *colon = strchr(n.url, ':');
+        for (const struct far_driver *const *m = far_module; colon && *m; m++)
+                if (strlen((*m)->scheme) == (size_t)(colon - n.url) && strncmp((*m)->scheme, n.url, (size_t)(colon - n.url)) == 0)
+                        n.driver = *m;
+        if (!n.driver)
+                die_(2, "%s: unknown scheme", n.url);
+
+        unsigned files = open_files();
+        uint64_t begin = now_ns();
+        int err = n.driver->open(&n, colon + 1, why);
+        if (err) {
+                if (open_files() != files || privfd_next(0) >= 0 || err > 0 || !*why)
+                        die_(1, "open failed with %d (%s) and left descriptors, or gave no reason", err, why);
+                die_(125, "%s: %s (after %llu ms)", n.url, why, (unsigned long long)(now_ns() - begin) / 1000000);
+        }
+        n.driver->describe(&n, text, sizeof(text));
+        printf("%s (%llu pages)\n", text, (unsigned long long)n.pages);
+        fflush(stdout);
+        lease_all(&n);
+
+        char *frames = aligned_alloc(PAGE_SIZE, (size_t)depth * PAGE_SIZE);
+        jobs = calloc(depth, sizeof(*jobs));
+        version = calloc(pages, sizeof(*version));
+        busy = calloc(pages, sizeof(*busy));
+        latency = calloc(1000000, sizeof(*latency));
+        if (!frames || !jobs || !version || !busy || !latency)
+                die_(1, "out of memory");
+        seed = now_ns() | 1;
+        printf("seed %llu\n", (unsigned long long)seed);
+        for (unsigned i = 0; i < depth; i++) {
+                jobs[i].r.frame = frames + (size_t)i * PAGE_SIZE;
+                jobs[i].next = idle;
+                idle = &jobs[i];
+        }
+        if (n.driver->attach(&n, frames, (size_t)depth * PAGE_SIZE, why) != 0)
+                die_(1, "attach: %s", why);
+
+        begin = now_ns();
+        if (open_only)
+                count = seconds = 0;
+        work(&n);
+        double s = (double)(now_ns() - begin) / 1e9;
+        uint64_t some = finished;
+        qsort(latency, latencies, sizeof(*latency), by_size);
+        if (latencies)
+                printf("depth %u: %llu transfers in %.2f s, %.0f a second, latency p50 %.0f us, p99 %.0f us\n", depth, (unsigned long long)some, s,
+                       (double)some / s, (double)latency[latencies / 2] / 1e3, (double)latency[latencies * 99 / 100] / 1e3);
+        read_all_back(&n);
+        n.driver->close(&n);
+        if (open_files() != files || privfd_next(0) >= 0)
+                die_(1, "descriptors are left: %u, before there were %u; private: %d", open_files(), files, privfd_next(0));
+        printf("%llu wrong\n", (unsigned long long)wrong);
+        free(frames);
+        free(jobs);
+        free(version);
+        free(busy);
+        free(latency);
+        return wrong ? 1 : 0;
+}

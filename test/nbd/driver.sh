@@ -1,0 +1,351 @@
+#!/bin/bash
+# vmrun's NBD driver against nbdkit, qemu-nbd and memnode (as far as they are there): data, refusals, and what happens when a server goes.
+# The driver runs in ./driver, without a guest.  Every wait has a limit.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=../lib.sh
+. "$here/../lib.sh"
+driver=${DRIVER:-./driver}
+rude=${RUDE:-./rude}
+memnode=${MEMNODE:-../../memnode/memnode}
+LIMIT=60
+
+if [ ! -x "$driver" ] || [ ! -x "$rude" ]; then
+    echo "Bail out! $driver or $rude is missing: run make check"
+    exit 1
+fi
+make_work
+servers=
+# The end is awaited, so that what it held is free, and for the shell's remark about it to go nowhere.
+kill_server() {
+    kill -KILL "$1" 2>/dev/null
+    { wait "$1"; } 2>/dev/null
+}
+stop_servers() {
+    local pid
+    for pid in $servers; do
+        kill_server "$pid"
+    done
+    servers=
+}
+trap 'stop_servers; rm -rf "$WORK"' EXIT
+
+# wait_for COMMAND...: until it succeeds, 10 s at most.
+wait_for() {
+    local i
+    for ((i = 0; i < 200; i++)); do
+        "$@" 2>/dev/null && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+# serve SOCKET COMMAND...: starts a server in the background and waits for its socket. Sets $server.
+serve() {
+    local socket=$1
+    shift
+    rm -f "$socket"
+    "$@" >"$WORK/server.out" 2>&1 &
+    server=$!
+    servers="$servers $server"
+    wait_for test -S "$socket"
+}
+kit() { serve "$1" nbdkit --foreground --unix "$@"; }
+
+# A TCP port of the loopback interface that nobody listens on now.
+free_port() {
+    local port
+    for port in $(shuf -i 20000-32000 -n 50); do
+        if ! (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+            echo "$port"
+            return
+        fi
+    done
+}
+
+# good NAME ARG...: the driver must end with 0.
+good() {
+    local name=$1
+    shift
+    run_limited "$driver" "$@"
+    if [ "$status" = 0 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "status $status"
+        show "$OUT"
+        show "$ERR"
+        show "$WORK/server.out"
+    fi
+}
+
+# refused NAME PATTERN ARG...: must end with 125 and a sentence that matches.
+refused() {
+    local name=$1 pattern=$2
+    shift 2
+    run_limited "$driver" "$@"
+    check_refusal "$name" "$pattern"
+}
+check_refusal() {
+    if [ "$status" = 125 ] && grep -Eq -- "$2" "$ERR"; then
+        ok "$1"
+    else
+        not_ok "$1" "status $status, or not the words /$2/"
+        show "$ERR"
+    fi
+}
+
+# in_background ARG...: starts the driver, and waits until it is connected.  after_that: waits for its end, and sets $status, $OUT and $ERR
+# as run_limited does.  finish NAME [PATTERN]: the same, and it must be a good end.
+in_background() {
+    "$driver" "$@" >"$WORK/job.out" 2>"$WORK/job.err" &
+    job=$!
+    wait_for grep -q connection "$WORK/job.out" || show "$WORK/job.err"
+}
+after_that() {
+    local i
+    for ((i = 0; i < LIMIT * 20; i++)); do
+        kill -0 "$job" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -KILL "$job" 2>/dev/null
+    { wait "$job"; } 2>/dev/null
+    status=$?
+    cp "$WORK/job.out" "$OUT"
+    cp "$WORK/job.err" "$ERR"
+}
+finish() {
+    after_that
+    if [ "$status" = 0 ] && { [ -z "${2:-}" ] || grep -Eq -- "$2" "$ERR"; }; then
+        ok "$1"
+    else
+        not_ok "$1" "status $status${2:+, or not the words /$2/}"
+        show "$OUT"
+        show "$ERR"
+    fi
+}
+
+S=$WORK/s
+unix_url="nbd+unix:///x?socket=$S"
+
+# ---- What needs no server ----
+
+refused 'unknown host' "unknown host|name server" --connect-timeout 4000 nbd://no-such-host.invalid/x
+refused 'port that nobody listens on' 'refuses connections' "nbd://127.0.0.1:$(free_port)/x"
+refused 'socket that is not there' 'there is no socket' "nbd+unix:///x?socket=$WORK/nothing"
+refused 'no host' 'no host is named' nbd:///x
+refused 'no socket' 'no socket is named' nbd+unix:///x
+refused 'bad port' 'is no port' nbd://127.0.0.1:99999/x
+refused 'bad escape' 'two hexadecimal digits' nbd://127.0.0.1/%zz
+refused 'option that is none' 'is not understood' 'nbd://127.0.0.1/x?colour=red'
+refused 'socket path that is too long' 'longer than' "nbd+unix:///x?socket=/$(printf '%0120d' 0)"
+refused 'one slash' 'two slashes' nbd:/x
+refused 'token file that is not there' 'token file' --token-file "$WORK/nothing" nbd://127.0.0.1
+
+# ---- nbdkit ----
+
+if ! command -v nbdkit >/dev/null; then
+    skip 'nbdkit' 'nbdkit is not installed (Debian: nbdkit)'
+else
+    kit "$S" memory 64M
+    for depth in 1 64 128; do
+        good "nbdkit, unix socket, depth $depth" --depth "$depth" "$unix_url"
+    done
+    good 'nbdkit, few pages: the same ones again and again' --pages 40 --depth 32 "$unix_url"
+    LIBNBD_DEBUG=1 good 'LIBNBD_DEBUG of the program' --count 100 "$unix_url"
+    if grep -q 'libnbd: debug' "$ERR"; then
+        not_ok 'LIBNBD_DEBUG prints nothing' 'libnbd wrote to standard error'
+    else
+        ok 'LIBNBD_DEBUG prints nothing'
+    fi
+    refused 'a lease of a server that is no memnode' 'no memnode' "nbd+unix:///?socket=$S"
+    refused 'a token for an export' 'token-file=' --token-file /dev/null "$unix_url"
+
+    in_background --seconds 2 --gap 50 "$unix_url"
+    refused 'an export that is in use' 'a vmrun on this host uses this export' "$unix_url"
+    finish 'its first user goes on'
+    good 'and it is free again' --count 100 "$unix_url"
+
+    # Nothing is in flight when the server stops for a while; then much is.
+    in_background --seconds 4 "$unix_url"
+    sleep 1
+    kill -STOP "$server"
+    sleep 1.5
+    kill -CONT "$server"
+    finish 'a server that stands still for a while'
+
+    in_background --seconds 30 --timeout 1500 "$unix_url"
+    sleep 0.5
+    kill -STOP "$server"
+    after_that
+    check_refusal 'a server that stands still for too long' 'has not answered for 2 s while [0-9]+ transfers wait'
+    kill -CONT "$server"
+
+    in_background --seconds 30 --timeout 2000 "$unix_url"
+    sleep 0.5
+    kill_server "$server"
+    after_that
+    check_refusal 'a server that dies for good' 'could not be made again within 2 s: socket .* refuses connections'
+    stop_servers
+
+    kit "$S" memory 64M
+    in_background --seconds 30 "$unix_url"
+    sleep 0.5
+    kill_server "$server"
+    kit "$S" memory 64M
+    after_that
+    check_refusal 'a server that comes back empty' 'what vmrun had written there is gone'
+    stop_servers
+
+    truncate -s 64M "$WORK/disk"
+    kit "$S" file "$WORK/disk"
+    in_background --seconds 4 --timeout 5000 "$unix_url"
+    for _ in 1 2 3; do
+        sleep 0.5
+        kill_server "$server"
+        kit "$S" file "$WORK/disk"
+    done
+    finish 'a server that dies three times and keeps its data' 'connected again'
+    stop_servers
+
+    # Between the driver's posts nothing is in flight: the end of a connection is seen all the same, and costs no time.
+    kit "$S" file "$WORK/disk"
+    in_background --seconds 3 --gap 200 --timeout 5000 "$unix_url"
+    sleep 0.5
+    kill_server "$server"
+    kit "$S" file "$WORK/disk"
+    finish 'a server that dies while nothing is in flight' 'connected again'
+    stop_servers
+
+    kit "$S" --filter=error memory 64M error-rate=2% error=EIO
+    # The handshake's own transfer may be the one that fails: then vmrun says so.
+    run_limited "$driver" --timeout 20000 --count 3000 "$unix_url"
+    if [ "$status" = 0 ] || { [ "$status" = 125 ] && grep -q 'fails the first transfer' "$ERR"; }; then
+        ok 'a server that fails some transfers'
+    else
+        not_ok 'a server that fails some transfers' "status $status"
+        show "$ERR"
+    fi
+    stop_servers
+    kit "$S" --filter=error memory 64M error-rate=100% error-file="$WORK/fail" error=ENOSPC
+    in_background --seconds 30 --timeout 1500 "$unix_url"
+    sleep 0.3
+    : >"$WORK/fail"
+    after_that
+    check_refusal 'a server that fails all transfers' 'has failed a transfer again and again for 2 s \(No space left'
+    stop_servers
+
+    kit "$S" --readonly memory 64M
+    refused 'a read-only export' 'is read-only' "$unix_url"
+    stop_servers
+    kit "$S" memory 4096
+    refused 'an export that is too small' 'is too small' "$unix_url"
+    stop_servers
+    kit "$S" memory 8192
+    good 'the smallest export' --depth 1 --count 100 "$unix_url"
+    stop_servers
+    kit "$S" memory 1000003
+    good 'an export that ends within a page' "$unix_url"
+    stop_servers
+    kit "$S" --filter=multi-conn memory 64M multi-conn-mode=disable
+    good 'a server without multi-conn' --depth 128 "$unix_url"
+    if grep -q ' 1 connection ' "$OUT"; then
+        ok 'it has one connection'
+    else
+        not_ok 'it has one connection' "$(head -1 "$OUT")"
+    fi
+    stop_servers
+    kit "$S" --mask-handshake=0 memory 64M
+    good 'an old server without fixed newstyle' "$unix_url"
+    stop_servers
+    if nbdkit --dump-config | grep -q 'tls=yes'; then
+        mkdir "$WORK/tls"
+        echo 'test:0123456789abcdef0123456789abcdef' >"$WORK/tls/psk"
+        kit "$S" --tls=require --tls-psk="$WORK/tls/psk" memory 64M
+        refused 'a server that wants TLS' 'wants TLS' "$unix_url"
+        stop_servers
+    else
+        skip 'a server that wants TLS' 'this nbdkit has no TLS'
+    fi
+
+    port=$(free_port)
+    nbdkit --foreground --ipaddr 127.0.0.1 --port "$port" --pidfile "$WORK/pid" memory 64M 2>"$WORK/server.out" &
+    servers="$servers $!"
+    wait_for test -s "$WORK/pid"
+    for depth in 1 64 128; do
+        good "nbdkit, TCP, depth $depth" --depth "$depth" "nbd://localhost:$port/x"
+    done
+    stop_servers
+fi
+
+# ---- qemu-nbd ----
+
+if ! command -v qemu-nbd >/dev/null; then
+    skip 'qemu-nbd' 'qemu-nbd is not installed (Debian: qemu-utils)'
+else
+    truncate -s 64M "$WORK/raw"
+    serve "$S" qemu-nbd --persistent --socket "$S" --export-name disk --format raw --shared 4 "$WORK/raw"
+    for depth in 1 64 128; do
+        good "qemu-nbd, four clients, depth $depth" --depth "$depth" "nbd+unix:///disk?socket=$S"
+    done
+    refused 'no such export' "no export 'other'" "nbd+unix:///other?socket=$S"
+    refused 'no lease of qemu-nbd' 'no memnode' "nbd+unix:///?socket=$S"
+    stop_servers
+    serve "$S" qemu-nbd --persistent --socket "$S" --export-name 'a b' --format raw "$WORK/raw"
+    good 'qemu-nbd, one client, a name with a space' --depth 128 "nbd+unix:///a%20b?socket=$S"
+    stop_servers
+fi
+
+# ---- What is no NBD server ----
+
+for how in text zeros noise half; do
+    serve "$S" "$rude" "$how" "$S"
+    refused "a port that is no NBD server: $how" 'does not answer as an NBD server|broke|closed' --connect-timeout 2000 "$unix_url"
+    stop_servers
+done
+serve "$S" "$rude" silent "$S"
+refused 'a port that says nothing' 'says nothing \(1 s\)' --connect-timeout 1000 "$unix_url"
+stop_servers
+serve "$S" "$rude" deaf "$S"
+refused 'a port that nobody serves' 'says nothing \(1 s\)' --connect-timeout 1000 "$unix_url"
+stop_servers
+port=$(free_port)
+"$rude" full "$port" >"$WORK/server.out" 2>&1 &
+servers="$servers $!"
+wait_for grep -q ready "$WORK/server.out"
+refused 'a host that does not answer' 'does not answer \(1 s\)' --connect-timeout 1000 "nbd://127.0.0.1:$port/x"
+stop_servers
+serve "$S" "$rude" full "$S"
+refused 'a socket with too many clients' 'too many clients' --connect-timeout 1000 "$unix_url"
+stop_servers
+
+# ---- memnode ----
+
+if [ ! -x "$memnode" ] || ! "$memnode" --help 2>/dev/null | grep -q nbd; then
+    skip 'memnode' 'memnode is not built here, or without NBD'
+else
+    token=$WORK/token
+    echo 'sesame' >"$token"
+    serve "$S" "$memnode" --size 192M --max-per-client 128M --hugepages none --listen "nbd+unix://$S"
+    for depth in 1 64 128; do
+        good "memnode, a lease, depth $depth" --size $((64 << 20)) --depth "$depth" "nbd+unix:///?socket=$S"
+    done
+    in_background --size $((64 << 20)) --seconds 2 "nbd+unix:///?socket=$S"
+    good 'memnode, a second lease at the same time' --size $((64 << 20)) --count 20000 "nbd+unix:///?socket=$S"
+    finish 'and the first one is as it was'
+    refused 'memnode, more than a client may have' 'size=' --size $((160 << 20)) "nbd+unix:///?socket=$S"
+    in_background --size $((64 << 20)) --seconds 20 "nbd+unix:///?socket=$S"
+    sleep 0.5
+    kill_server "$server"
+    serve "$S" "$memnode" --size 192M --max-per-client 128M --hugepages none --listen "nbd+unix://$S"
+    after_that
+    check_refusal 'memnode that was started anew' 'memnode was started anew|refuses a lease'
+    stop_servers
+    serve "$S" "$memnode" --size 192M --hugepages none --token-file "$token" --listen "nbd+unix://$S"
+    good 'memnode, with its token' --size $((16 << 20)) --token-file "$token" "nbd+unix:///?socket=$S"
+    refused 'memnode, without its token' 'token' --size $((16 << 20)) "nbd+unix:///?socket=$S"
+    stop_servers
+fi
+
+printf '1..%d\n' "$number"
+totals
