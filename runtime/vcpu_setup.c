@@ -62,7 +62,8 @@ static void make_gdt(char *block)
         gdt[(SEL_TSS >> 3) + 1] = tss >> 32;
 }
 
-/* IST 1 for #PF ends at the end of vcpu.regs, IST 2 for all others is a page of its own.  The I/O bitmap opens EXIT_PORT alone. */
+/* IST 1 for #PF ends at the end of vcpu.regs, IST 2 for all others is a page of its own.  The I/O bitmap opens EXIT_PORT and
+ * DOORBELL_PORT. */
 static void make_tss(char *block)
 {
         char *tss = block + VCPU_TSS_OFF;
@@ -78,6 +79,7 @@ static void make_tss(char *block)
         memset(tss + iomap, 0xff, PAGE_SIZE - iomap);
         for (unsigned port = EXIT_PORT; port < EXIT_PORT + 4; port++)   /* OUTL touches four */
                 tss[iomap + port / 8] &= (char)~(1u << port % 8);
+        tss[iomap + DOORBELL_PORT / 8] &= (char)~(1u << DOORBELL_PORT % 8);
 }
 
 #define VCPU_IDT_OFF (VCPU_GDT_OFF + 0x100)
