@@ -229,8 +229,8 @@ static void test_wait(void)
         FD_SET(p[1], &w);
         T(select(p[1] + 1, r, &w, NULL, &tv));
         printf("%d %d\n", FD_ISSET(p[0], r), FD_ISSET(p[1], &w));
-        FD_SET(200, r);
-        FAILS(EBADF, select(201, r, NULL, NULL, &tv));
+        FD_SET(60, r);          /* Linux ignores what lies beyond the process's table, which has 64 places at least */
+        FAILS(EBADF, select(61, r, NULL, NULL, &tv));
         FAILS(EFAULT, select(5, (void *)nothing, NULL, NULL, NULL));
         FAILS(EINVAL, select(-1, NULL, NULL, NULL, NULL));
         tv = (struct timeval){ 0, 1000 };
