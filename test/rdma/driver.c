@@ -178,7 +178,8 @@ static struct job *make_job(unsigned *next_slot)
         return j;
 }
 
-static struct far_node node_ = { .url = "rdma://test" };
+static const struct node_option option = { .url = "rdma://test", .origin = "--node rdma://test", .gid_index = -1 };
+static struct far_node node_ = { .option = &option, .url = "rdma://test" };
 static unsigned sleeps, most_in_flight;
 
 static void sleep_until_told(void)
