@@ -1,1 +1,197 @@
-int main(void) { return 1; }
+/*
+ * memnode: starts what serves, and then does what signals and the control socket ask for.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+#include "../common/size.h"
+#include "check.h"
+#include "control.h"
+#include "options.h"
+#include "pool.h"
+
+#define STOP_MS 5000            /* what a clean end may take */
+
+struct memnode_options opt;
+
+static void print_statistics(FILE *to)
+{
+        char a[32], b[32], c[32];
+
+        fprintf(to, "pool %s in pages of %s, %s left\n", size_text(pool_size(), a), size_text(opt.hugepage, b), size_text(pool_left(), c));
+        rdma_server_print(to);
+        account_print(to);
+}
+
+static void statistics_to_stderr(void)
+{
+        char *text = NULL;
+        size_t n;
+        FILE *f = open_memstream(&text, &n);
+
+        if (!f)
+                return;
+        print_statistics(f);
+        if (fclose(f) == 0)
+                for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+                        warnx_("%s", line);
+        free(text);
+}
+
+/* SIGHUP: the limits anew, from the same command line and the file as it is now. */
+static void reload(int argc, char **argv)
+{
+        struct memnode_options fresh;
+        char why[WHY_MAX], a[32];
+
+        sd_notify(0, "RELOADING=1");
+        int err = options_parse(&fresh, argc, argv, why);
+        if (!err)
+                err = options_check(&fresh, why);
+        if (err) {
+                warnx_("%s; the limits stay as they were", why);
+        } else {
+                __atomic_store_n(&opt.max_per_client, fresh.max_per_client, __ATOMIC_RELAXED);
+                __atomic_store_n(&opt.grace_ms, fresh.grace_ms, __ATOMIC_RELAXED);
+                warnx_("limits read again: at most %s a client, %u s of grace", fresh.max_per_client == UINT64_MAX ? "all" :
+                       size_text(fresh.max_per_client, a), fresh.grace_ms / 1000);
+        }
+        options_free(&fresh);
+        sd_notify(0, "READY=1");
+}
+
+static void open_pool(void)
+{
+        char why[WHY_MAX], again[WHY_MAX], a[32];
+        uint64_t available = check_memory_available();
+        int err;
+
+        if (opt.hugepage) {
+                err = pool_open(opt.size, opt.hugepage, why, sizeof(why));
+        } else {
+                opt.hugepage = 2ull << 20;
+                err = pool_open(opt.size, opt.hugepage, why, sizeof(why));
+                if (err) {
+                        opt.hugepage = 4096;
+                        err = pool_open(opt.size, opt.hugepage, again, sizeof(again));
+                        if (!err)
+                                warnx_("--size %s: pages of 4K, which cost the network card more: %s", size_text(opt.size, a), why);
+                        else
+                                memcpy(why, again, sizeof(why));
+                }
+        }
+        if (err)
+                die_(1, "--size %s: %s", size_text(opt.size, a), why);
+        /* Huge pages are not counted as available; they are there or they are not. */
+        if (opt.hugepage == 4096 && available && opt.size > available)
+                warnx_("--size %s: only that much memory is available now: %s; this host may run out of it", size_text(opt.size, a),
+                       size_text(available, (char[32]){ 0 }));
+}
+
+static void open_listeners(void)
+{
+        char why[WHY_MAX];
+
+        for (unsigned i = 0; i < opt.nlisten; i++) {
+                const char *url = opt.listen[i];
+                int err;
+
+                if (!strncmp(url, "rdma://", 7))
+                        err = rdma_server_listen(url + 7, why, sizeof(why));
+                else if (!strncmp(url, "nbd://", 6))
+                        err = nbd_listen(url + 6, false, why, sizeof(why));
+                else
+                        err = nbd_listen(url + strlen("nbd+unix://"), true, why, sizeof(why));
+                if (err)
+                        die_(1, "%s: %s", url, why);
+        }
+}
+
+static void announce(void)
+{
+        char text[800], a[32];
+        size_t n = (size_t)snprintf(text, sizeof(text), "serving %s at ", size_text(pool_size(), a));
+
+        for (unsigned i = 0; i < opt.nlisten && n < sizeof(text); i++)
+                n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? ", " : "", opt.listen[i]);
+        warnx_("%s", text);
+        sd_notifyf(0, "READY=1\nSTATUS=%s", text);
+}
+
+/* Until a signal says that it is over. */
+static void serve(int signals, int control, int argc, char **argv)
+{
+        struct pollfd fds[2] = { { .fd = signals, .events = POLLIN }, { .fd = control, .events = POLLIN } };
+
+        for (;;) {
+                struct signalfd_siginfo info;
+
+                if (poll(fds, 2, -1) < 0)       /* no bound: it is what memnode does when nobody wants anything */
+                        continue;
+                if (fds[1].revents)
+                        control_answer(control, print_statistics);
+                if (read(signals, &info, sizeof(info)) != sizeof(info))
+                        continue;
+                switch (info.ssi_signo) {
+                case SIGHUP:
+                        reload(argc, argv);
+                        break;
+                case SIGUSR1:
+                        statistics_to_stderr();
+                        break;
+                default:
+                        return;
+                }
+        }
+}
+
+int main(int argc, char **argv)
+{
+        char why[WHY_MAX];
+        sigset_t signals;
+        int control = -1;
+
+        if (options_parse(&opt, argc, argv, why) || options_check(&opt, why))
+                die_(1, "%s", why);
+        check_raise_memlock();
+        if (opt.check)
+                return check_report();
+
+        /* Before the first thread, so that all have them blocked and only serve() sees them. */
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGHUP);
+        sigaddset(&signals, SIGINT);
+        sigaddset(&signals, SIGTERM);
+        sigaddset(&signals, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &signals, NULL);
+        signal(SIGPIPE, SIG_IGN);
+        int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (fd < 0)
+                die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`", strerror(errno));
+
+        open_pool();
+        if (opt.control) {
+                control = control_open(opt.control, why, sizeof(why));
+                if (control < 0)
+                        die_(1, "--control %s: %s", opt.control, why);
+        }
+        open_listeners();
+        announce();
+        serve(fd, control, argc, argv);
+
+        /* A second one ends it at once. */
+        sigprocmask(SIG_UNBLOCK, &signals, NULL);
+        sd_notify(0, "STOPPING=1");
+        info_("ending");
+        rdma_server_stop(STOP_MS);
+        nbd_stop(STOP_MS);
+        if (opt.control)
+                unlink(opt.control);
+        pool_close();
+        return 0;
+}

@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Settings, from the command line and the configuration file (options.c). */
 struct memnode_options {
         uint64_t size;                  /* bytes to serve */
         uint64_t max_per_client;        /* bytes one client may have */
-        uint64_t hugepage;              /* bytes of a page of the pool */
+        uint64_t hugepage;              /* bytes of a page of the pool; 0: 2 MiB if they can be had, else 4 KiB */
         const char *listen[16];         /* --listen URLs in order */
         unsigned nlisten;
         struct { const char *name; uint64_t size; } export[64];         /* named NBD exports */
@@ -20,7 +21,11 @@ struct memnode_options {
         uint8_t token[64];              /* padded with zeros, as nodeproto.h has it */
         bool have_token, verbose;
         uint32_t grace_ms;              /* how long a client that vanished keeps what it has */
+        const char *config;             /* the configuration file; NULL: none */
+        const char *control;            /* path of the control socket; NULL: none */
+        bool check;                     /* tell what this host offers, and end */
 };
+/* Fixed from the start on, but for max_per_client and grace_ms, which SIGHUP may change: other threads read them as relaxed atomics. */
 extern struct memnode_options opt;
 
 /* One line on standard error with the prefix "memnode: ".  (log.c) */
@@ -38,13 +43,15 @@ void account_give(struct account *a, char *at, uint64_t bytes);
 uint64_t account_limit(const struct account *a);        /* bytes it may hold in all, as things stand */
 /* For the statistics. */
 void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes, uint64_t written_bytes);
+void account_print(FILE *to);
 
 /* Listeners.  url: what follows rdma:// or nbd:// (nbd+unix://).  Each has threads of its own from here on; 0, or -errno with a sentence
  * in why that names the thing, the cause and the cure, without the URL. */
-int rdma_listen(const char *url, char *why, size_t n);
+int rdma_server_listen(const char *url, char *why, size_t n);    /* librdmacm has an rdma_listen() */
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
 /* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or after timeout_ms. */
-void rdma_stop(unsigned timeout_ms);
+void rdma_server_stop(unsigned timeout_ms);
 void nbd_stop(unsigned timeout_ms);
+void rdma_server_print(FILE *to);        /* statistics */
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "../common/size.h"
 #include "abi.h"
 
 #define EXIT_VMRUN_FAILED   125         /* vmrun itself failed */
@@ -49,10 +50,6 @@ struct options {
 extern struct options opt;
 /* Fills opt.  --help, --version and mistakes end the process here; afterwards opt.cache is chosen.  (options.c) */
 void options_parse(int argc, char **argv);
-/* "4G", "512M", "64KiB", plain bytes: 0, -EINVAL or -ERANGE (more than 2^63-1). */
-int size_parse(const char *text, uint64_t *bytes);
-/* For people: "4G", "1.5G", at most one decimal. */
-const char *size_text(uint64_t bytes, char buf[32]);
 
 /* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
 void message_init(void);                /* dups stderr above the program's fds */

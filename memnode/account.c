@@ -1,0 +1,165 @@
+/*
+ * Accounts: who holds how much of the pool, under which limit.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../common/size.h"
+#include "memnode.h"
+#include "pool.h"
+
+#define ACCOUNTS_MAX 1024
+#define NAME_MAX_BYTES 72
+
+struct piece { char *at; uint64_t bytes; struct piece *next; };
+
+struct account {
+        char name[NAME_MAX_BYTES];
+        /* guarded by lock */
+        struct piece *pieces;
+        uint64_t held;                  /* bytes of the pieces and of those that account_take() is fetching just now */
+        struct account *next;
+        /* Counts for the statistics; relaxed, for nothing depends on their order. */
+        _Atomic uint64_t reads, writes, read_bytes, written_bytes;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* guarded by lock */
+static struct account *accounts;
+static unsigned naccounts;
+
+struct account *account_open(const char *name)
+{
+        struct account *a = calloc(1, sizeof(*a));
+        if (!a)
+                return NULL;
+        snprintf(a->name, sizeof(a->name), "%s", name);
+        /* A client chose it, and it is shown on terminals. */
+        for (char *c = a->name; *c; c++)
+                if ((unsigned char)*c < ' ' || *c == 0x7f || *c == '"')
+                        *c = '?';
+        pthread_mutex_lock(&lock);
+        bool room = naccounts < ACCOUNTS_MAX;
+        if (room) {
+                naccounts++;
+                a->next = accounts;
+                accounts = a;
+        }
+        pthread_mutex_unlock(&lock);
+        if (!room) {
+                free(a);
+                return NULL;
+        }
+        return a;
+}
+
+void account_close(struct account *a)
+{
+        pthread_mutex_lock(&lock);
+        for (struct account **p = &accounts; *p; p = &(*p)->next) {
+                if (*p == a) {
+                        *p = a->next;
+                        naccounts--;
+                        break;
+                }
+        }
+        pthread_mutex_unlock(&lock);
+        for (struct piece *p = a->pieces, *next; p; p = next) {
+                next = p->next;
+                pool_free(p->at, p->bytes);
+                free(p);
+        }
+        free(a);
+}
+
+/* SIGHUP changes the limit while others read it; which of the two values they see does not matter. */
+static uint64_t limit_now(void) { return __atomic_load_n(&opt.max_per_client, __ATOMIC_RELAXED); }
+
+int account_take(struct account *a, uint64_t bytes, char **at)
+{
+        struct piece *p = malloc(sizeof(*p));
+        uint64_t limit = limit_now();
+
+        if (!p)
+                return -ENOMEM;
+        pthread_mutex_lock(&lock);
+        bool allowed = bytes <= limit && a->held <= limit - bytes;
+        if (allowed)
+                a->held += bytes;
+        pthread_mutex_unlock(&lock);
+        /* Without the lock: it may wait until memory is zeroed. */
+        char *got = allowed ? pool_alloc(bytes) : NULL;
+        if (!got) {
+                if (allowed) {
+                        pthread_mutex_lock(&lock);
+                        a->held -= bytes;
+                        pthread_mutex_unlock(&lock);
+                }
+                free(p);
+                return allowed ? -ENOSPC : -EDQUOT;
+        }
+        *p = (struct piece){ got, bytes, NULL };
+        pthread_mutex_lock(&lock);
+        p->next = a->pieces;
+        a->pieces = p;
+        pthread_mutex_unlock(&lock);
+        *at = got;
+        return 0;
+}
+
+void account_give(struct account *a, char *at, uint64_t bytes)
+{
+        struct piece *found = NULL;
+
+        pthread_mutex_lock(&lock);
+        for (struct piece **p = &a->pieces; *p; p = &(*p)->next) {
+                if ((*p)->at == at && (*p)->bytes == bytes) {
+                        found = *p;
+                        *p = found->next;
+                        a->held -= bytes;
+                        break;
+                }
+        }
+        pthread_mutex_unlock(&lock);
+        if (!found) {
+                warnx_("%s gave back memory that it does not hold: a bug, ignored", a->name);
+                return;
+        }
+        pool_free(at, bytes);
+        free(found);
+}
+
+uint64_t account_limit(const struct account *a)
+{
+        uint64_t limit = limit_now(), left = pool_left();
+
+        pthread_mutex_lock(&lock);
+        uint64_t most = a->held + left;
+        pthread_mutex_unlock(&lock);
+        return most < limit ? most : limit;
+}
+
+void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes, uint64_t written_bytes)
+{
+        atomic_fetch_add_explicit(&a->reads, reads, memory_order_relaxed);
+        atomic_fetch_add_explicit(&a->writes, writes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&a->read_bytes, read_bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&a->written_bytes, written_bytes, memory_order_relaxed);
+}
+
+void account_print(FILE *to)
+{
+        char a[32], b[32], c[32];
+
+        pthread_mutex_lock(&lock);
+        fprintf(to, "accounts %u, limit of each %s\n", naccounts, size_text(limit_now(), a));
+        for (struct account *i = accounts; i; i = i->next) {
+                fprintf(to, "account \"%s\": holds %s, %llu reads of %s, %llu writes of %s\n", i->name, size_text(i->held, a),
+                        (unsigned long long)i->reads, size_text(i->read_bytes, b),
+                        (unsigned long long)i->writes, size_text(i->written_bytes, c));
+        }
+        pthread_mutex_unlock(&lock);
+}

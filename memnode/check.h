@@ -1,0 +1,19 @@
+/*
+ * What this host offers: for memnode --check, and for clear words at start.
+ */
+#ifndef MEMNODE_CHECK_H
+#define MEMNODE_CHECK_H
+
+#include <stdint.h>
+#include <stddef.h>
+
+/* Bytes of MemAvailable; 0 if the kernel does not say. */
+uint64_t check_memory_available(void);
+/* The soft limit of locked memory becomes the hard one. */
+void check_raise_memlock(void);
+/* Whether `bytes` may be pinned by this process: 0, or -EPERM with a sentence that has the cure. */
+int check_memlock(uint64_t bytes, char *why, size_t n);
+/* memnode --check: prints the report; returns the exit status, 0 if memnode could serve. */
+int check_report(void);
+
+#endif

@@ -1,0 +1,15 @@
+/*
+ * The control socket: who connects gets the statistics as text, and the connection ends.
+ */
+#ifndef MEMNODE_CONTROL_H
+#define MEMNODE_CONTROL_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* A unix socket for this user only: its descriptor, or -errno with a sentence in why.  The caller removes the path at the end. */
+int control_open(const char *path, char *why, size_t n);
+/* Takes one connection and gives it what print() writes; a client that does not read is given up after a second. */
+void control_answer(int fd, void (*print)(FILE *to));
+
+#endif

@@ -1,0 +1,383 @@
+/*
+ * The command line of memnode: what it accepts, and what it says about mistakes.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "../common/size.h"
+#include "../include/nodeproto.h"
+#include "options.h"
+
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION "unknown"
+#endif
+
+#define SIZE_LARGEST  (1ull << 46)      /* 64 TiB: what a process can map */
+#define GRACE_DEFAULT 30000
+#define GRACE_MOST_S  86400
+
+static const char help_text[] =
+        "Usage: memnode --size SIZE --listen URL [OPTION...]\n"
+        "       memnode --check [OPTION...]\n"
+        "Serve this host's memory to programs on other hosts.\n"
+        "\n"
+        "      --size SIZE           serve SIZE bytes (K, M, G, T)\n"
+        "      --listen URL          may be given several times:\n"
+        "                              rdma://HOST[:PORT]      (0.0.0.0 and [::]: every address)\n"
+        "                              nbd://HOST[:PORT]\n"
+        "                              nbd+unix:///PATH\n"
+        "      --export NAME=SIZE    a named NBD export, which lasts as long as memnode runs; several times\n"
+        "      --max-per-client SIZE at most SIZE for one client (default: all)\n"
+        "      --token-file FILE     serve only clients that know the first line of FILE\n"
+        "      --hugepages 1G|2M|none  pages of the memory (default: 2M if there are enough, else none)\n"
+        "      --grace SECONDS       how long a client that vanished keeps its memory (default: 30)\n"
+        "      --config FILE         read settings from FILE; the command line wins\n"
+        "      --control PATH        a socket that gives the statistics to whoever connects\n"
+        "  -v, --verbose             say what is going on\n"
+        "      --check               tell what this host offers, and whether memnode could serve\n"
+        "      --version             print the version\n"
+        "      --help                print this text\n"
+        "\n"
+        "Signals: TERM and INT end it cleanly, HUP rereads the limits, USR1 prints statistics.  See memnode(8).\n";
+
+/* --- the settings --- */
+
+static int set_bytes(uint64_t *bytes, const char *value, char why[WHY_MAX])
+{
+        int err = size_parse(value, bytes);
+        if (err == -EINVAL)
+                snprintf(why, WHY_MAX, "this is no size: give a whole number with K, M, G or T, as in 4G");
+        else if (err || *bytes > SIZE_LARGEST)
+                snprintf(why, WHY_MAX, "larger than the address space: give at most 64T");
+        else if (*bytes < 4096)
+                snprintf(why, WHY_MAX, "too small: give at least one page of 4K");
+        else
+                return 0;
+        return -EINVAL;
+}
+
+/* A list of strings or one: a copy, so that o outlives the file it came from. */
+static int set_string(const char **to, const char *value, char why[WHY_MAX])
+{
+        char *copy = *value ? strdup(value) : NULL;
+        if (!copy) {
+                snprintf(why, WHY_MAX, *value ? "no memory is left" : "a value is missing");
+                return *value ? -ENOMEM : -EINVAL;
+        }
+        free((char *)*to);
+        *to = copy;
+        return 0;
+}
+
+static int set_size(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        int err = set_bytes(&o->size, value, why);
+        o->size = (o->size + 4095) & ~4095ull;
+        return err;
+}
+
+static int set_max_per_client(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_bytes(&o->max_per_client, value, why);
+}
+
+static int set_listen(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        static const char *const schemes[] = { "rdma://", "nbd://", "nbd+unix://" };
+        unsigned i = 0;
+
+        while (i < 3 && strncmp(value, schemes[i], strlen(schemes[i])) != 0)
+                i++;
+        if (i == 3) {
+                snprintf(why, WHY_MAX, "not an address to listen at: give rdma://HOST[:PORT], nbd://HOST[:PORT] or nbd+unix:///PATH");
+                return -EINVAL;
+        }
+        if (o->nlisten == sizeof(o->listen) / sizeof(o->listen[0])) {
+                snprintf(why, WHY_MAX, "more than %u addresses: give fewer", o->nlisten);
+                return -E2BIG;
+        }
+        int err = set_string(&o->listen[o->nlisten], value, why);
+        o->nlisten += !err;
+        return err;
+}
+
+int setting_export(struct memnode_options *o, const char *name, const char *size, char why[WHY_MAX])
+{
+        size_t len = strlen(name);
+        uint64_t bytes;
+
+        if (len == 0 || len > 255) {
+                snprintf(why, WHY_MAX, "the name of an export has 1 to 255 bytes");
+                return -EINVAL;
+        }
+        if (o->nexports == sizeof(o->export) / sizeof(o->export[0])) {
+                snprintf(why, WHY_MAX, "more than %u exports: give fewer", o->nexports);
+                return -E2BIG;
+        }
+        for (unsigned i = 0; i < o->nexports; i++) {
+                if (!strcmp(o->export[i].name, name)) {
+                        snprintf(why, WHY_MAX, "there is an export of this name already: give each a name of its own");
+                        return -EEXIST;
+                }
+        }
+        int err = set_bytes(&bytes, size, why);
+        if (err)
+                return err;
+        o->export[o->nexports].size = (bytes + 4095) & ~4095ull;
+        err = set_string(&o->export[o->nexports].name, name, why);
+        o->nexports += !err;
+        return err;
+}
+
+static int set_export(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        const char *equals = strrchr(value, '=');       /* a name may hold one, a size cannot */
+        char name[257];
+
+        if (!equals || equals - value > 256) {
+                snprintf(why, WHY_MAX, "not NAME=SIZE, as in disk=4G, with a name of at most 255 bytes");
+                return -EINVAL;
+        }
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - value), value);
+        return setting_export(o, name, equals + 1, why);
+}
+
+static int set_token_file(struct memnode_options *o, const char *path, char why[WHY_MAX])
+{
+        char line[NODE_TOKEN_MAX + 3];          /* a line end, a NUL, and one to see that it is too long */
+        struct stat st;
+        FILE *f = fopen(path, "re");
+
+        if (!f) {
+                snprintf(why, WHY_MAX, "cannot be opened: %s", strerror(errno));
+                return -errno;
+        }
+        bool read = fgets(line, sizeof(line), f);
+        bool open_to_all = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0007;
+        fclose(f);
+        size_t len = read ? strcspn(line, "\r\n") : 0;
+        if (len == 0 || len > NODE_TOKEN_MAX) {
+                snprintf(why, WHY_MAX, "its first line is the token and must have 1 to %d bytes, none of them zero", NODE_TOKEN_MAX);
+                return -EINVAL;
+        }
+        if (open_to_all)
+                warnx_("%s: every user of this host may read this token: `chmod o= %s`", path, path);
+        memset(o->token, 0, sizeof(o->token));
+        memcpy(o->token, line, len);
+        explicit_bzero(line, sizeof(line));
+        o->have_token = true;
+        return 0;
+}
+
+static int set_hugepages(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        uint64_t bytes = 4096;
+
+        if (strcmp(value, "none") != 0 && (size_parse(value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))) {
+                snprintf(why, WHY_MAX, "not a size that huge pages have: give 1G, 2M or none");
+                return -EINVAL;
+        }
+        o->hugepage = bytes;
+        return 0;
+}
+
+static int set_grace(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        char *end;
+        errno = 0;
+        unsigned long s = strtoul(value, &end, 10);
+        if (*value < '0' || *value > '9' || *end || errno || s > GRACE_MOST_S) {
+                snprintf(why, WHY_MAX, "give a whole number of seconds, 0 to %d", GRACE_MOST_S);
+                return -EINVAL;
+        }
+        o->grace_ms = (uint32_t)s * 1000;
+        return 0;
+}
+
+static int set_control(struct memnode_options *o, const char *value, char why[WHY_MAX]) { return set_string(&o->control, value, why); }
+static int set_config(struct memnode_options *o, const char *value, char why[WHY_MAX]) { return set_string(&o->config, value, why); }
+static int set_verbose(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        (void)value, (void)why;
+        o->verbose = true;
+        return 0;
+}
+static int set_check(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        (void)value, (void)why;
+        o->check = true;
+        return 0;
+}
+
+static const struct setting settings[] = {
+        { "size",           set_size,           .flag = false },
+        { "listen",         set_listen,         .list = true },
+        { "export",         set_export,         .list = true },
+        { "max-per-client", set_max_per_client, .flag = false },
+        { "token-file",     set_token_file,     .flag = false },
+        { "hugepages",      set_hugepages,      .flag = false },
+        { "grace",          set_grace,          .flag = false },
+        { "control",        set_control,        .flag = false },
+        { "config",         set_config,         .flag = false },
+        { "verbose",        set_verbose,        .flag = true },
+        { "check",          set_check,          .flag = true },
+};
+#define NSETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+const struct setting *setting_find(const char *name)
+{
+        for (unsigned i = 0; i < NSETTINGS; i++)
+                if (!strcmp(settings[i].name, name))
+                        return &settings[i];
+        return NULL;
+}
+
+void options_free(struct memnode_options *o)
+{
+        for (unsigned i = 0; i < o->nlisten; i++)
+                free((char *)o->listen[i]);
+        for (unsigned i = 0; i < o->nexports; i++)
+                free((char *)o->export[i].name);
+        free((char *)o->config);
+        free((char *)o->control);
+        memset(o, 0, sizeof(*o));
+}
+
+/* --- the command line --- */
+
+static _Noreturn void print_and_exit(const char *text)
+{
+        if (fputs(text, stdout) == EOF || fflush(stdout) == EOF)
+                die_(1, "cannot write to standard output: %s", strerror(errno));
+        exit(0);
+}
+
+struct given { const struct setting *setting; const char *value; };
+
+/* getopt has no words for it that name the cure. */
+static int bad_option(char **argv, bool missing_value, char why[WHY_MAX])
+{
+        const char *given = argv[optind - 1];
+
+        if (missing_value)
+                snprintf(why, WHY_MAX, "%.200s: a value is missing: see memnode --help", given);
+        else if (optopt && strncmp(given, "--", 2) == 0 && strchr(given, '='))
+                snprintf(why, WHY_MAX, "%.200s: this option takes no value: leave out what follows the =", given);
+        else if (optopt && strncmp(given, "--", 2) != 0)
+                snprintf(why, WHY_MAX, "-%c: no such option: see memnode --help", optopt);
+        else
+                snprintf(why, WHY_MAX, "%.200s: no such option, or an abbreviation of several: see memnode --help", given);
+        return -EINVAL;
+}
+
+/* All options into given[], which has room for argc of them. */
+static int collect(int argc, char **argv, struct given *given, int *count, char why[WHY_MAX])
+{
+        enum { OPT_FIRST = 1000, OPT_VERSION = OPT_FIRST + NSETTINGS, OPT_HELP };
+        struct option longs[NSETTINGS + 3] = { 0 };
+        int c;
+
+        for (unsigned i = 0; i < NSETTINGS; i++)
+                longs[i] = (struct option){ settings[i].name, settings[i].flag ? no_argument : required_argument, NULL, OPT_FIRST + (int)i };
+        longs[NSETTINGS] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
+        longs[NSETTINGS + 1] = (struct option){ "help", no_argument, NULL, OPT_HELP };
+
+        *count = 0;
+        opterr = 0;
+        optind = 0;
+        while ((c = getopt_long(argc, argv, ":v", longs, NULL)) != -1) {
+                if (c == OPT_VERSION)
+                        print_and_exit("memnode " PACKAGE_VERSION "\n");
+                else if (c == OPT_HELP)
+                        print_and_exit(help_text);
+                else if (c == 'v')
+                        given[(*count)++] = (struct given){ setting_find("verbose"), "" };
+                else if (c >= OPT_FIRST && c < OPT_FIRST + (int)NSETTINGS)
+                        given[(*count)++] = (struct given){ &settings[c - OPT_FIRST], optarg };
+                else
+                        return bad_option(argv, c == ':', why);
+        }
+        if (optind < argc) {
+                snprintf(why, WHY_MAX, "%.200s: this is no option, and memnode takes nothing else: see memnode --help", argv[optind]);
+                return -EINVAL;
+        }
+        return 0;
+}
+
+static void defaults(struct memnode_options *o)
+{
+        memset(o, 0, sizeof(*o));
+        o->grace_ms = GRACE_DEFAULT;
+        o->max_per_client = UINT64_MAX;
+}
+
+/* Lists of the command line replace those of the file. */
+static void forget_lists(struct memnode_options *o, const struct given *given, int count)
+{
+        for (int i = 0; i < count; i++) {
+                if (given[i].setting->set == set_listen)
+                        while (o->nlisten)
+                                free((char *)o->listen[--o->nlisten]), o->listen[o->nlisten] = NULL;
+                if (given[i].setting->set == set_export)
+                        while (o->nexports)
+                                free((char *)o->export[--o->nexports].name), o->export[o->nexports].name = NULL;
+        }
+}
+
+static int apply(struct memnode_options *o, const struct given *g, char why[WHY_MAX])
+{
+        char cause[WHY_MAX];
+        int err = g->setting->set(o, g->value, cause);
+        if (err)
+                snprintf(why, WHY_MAX, "--%s %.150s: %.300s", g->setting->name, g->value ? g->value : "", cause);
+        return err;
+}
+
+int options_parse(struct memnode_options *o, int argc, char **argv, char why[WHY_MAX])
+{
+        struct given *given = calloc((size_t)argc + 1, sizeof(*given));
+        int count, err;
+
+        defaults(o);
+        if (!given) {
+                snprintf(why, WHY_MAX, "no memory is left");
+                return -ENOMEM;
+        }
+        err = collect(argc, argv, given, &count, why);
+        for (int i = 0; i < count && !err; i++)
+                if (given[i].setting->set == set_config)
+                        err = apply(o, &given[i], why);
+        if (!err && o->config)
+                err = config_read(o, o->config, why);
+        if (!err)
+                forget_lists(o, given, count);
+        for (int i = 0; i < count && !err; i++)
+                if (given[i].setting->set != set_config)
+                        err = apply(o, &given[i], why);
+        free(given);
+        return err;
+}
+
+int options_check(const struct memnode_options *o, char why[WHY_MAX])
+{
+        uint64_t exports = 0;
+        char a[32], b[32];
+
+        for (unsigned i = 0; i < o->nexports; i++)
+                exports += o->export[i].size;
+        if (!o->size && !o->check)
+                snprintf(why, WHY_MAX, "--size: how much memory to serve is not said: give a size, as in --size 4G; see memnode --help");
+        else if (!o->nlisten && !o->check)
+                snprintf(why, WHY_MAX, "--listen: nothing to listen at is named: give an address, as in --listen rdma://0.0.0.0:%d", NODE_PORT);
+        else if (o->size && exports > o->size)
+                snprintf(why, WHY_MAX, "--export: the exports need %s in all, and --size is %s: raise it or make them smaller",
+                         size_text(exports, a), size_text(o->size, b));
+        else
+                return 0;
+        return -EINVAL;
+}

@@ -1,0 +1,300 @@
+/*
+ * The pool: one mapping of one memory file, taken at start, and who may use which part of it.
+ *
+ * Parts are extents of whole 4 KiB pages.  One is FREE and all zero; or TAKEN; or DIRTY, given back with the bytes of its last owner in
+ * it; or it is being SCRUBBED.  [I] Only zeroed memory is ever FREE, and only FREE memory is given out: the kernel's memory is zero at
+ * first, and from then on the one way back to FREE is the scrubber, a thread that zeroes 64 MiB at a time without holding the lock.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "../common/size.h"
+#include "pool.h"
+
+#define PAGE          4096ull
+#define SCRUB_BYTES   (64ull << 20)     /* zeroed in one go */
+#define SCRUB_WAIT_S  30                /* the most that pool_alloc() waits for the scrubber: at 1 GiB/s that is 30 GiB */
+
+struct extent {
+        uint64_t start, end;            /* bytes from base */
+        enum { FREE, TAKEN, DIRTY, SCRUBBED } state;
+        struct extent *next;
+};
+
+/* Set by pool_open, constant until pool_close. */
+static char *base;
+static uint64_t size, page;
+static int fd = -1;
+static pthread_t scrubber;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t dirtied = PTHREAD_COND_INITIALIZER;       /* to the scrubber: there is work, or the end */
+static pthread_cond_t scrubbed = PTHREAD_COND_INITIALIZER;      /* to pool_alloc: more is FREE */
+/* guarded by lock */
+static struct extent *extents;          /* sorted, covers [0, size) without a gap; no two neighbours are both FREE or both DIRTY */
+static uint64_t left;                   /* bytes FREE, DIRTY or SCRUBBED: what is or soon will be there */
+static bool ending;
+
+/* The extent that covers `at` in its middle becomes two.  -ENOMEM */
+static int split(uint64_t at)
+{
+        for (struct extent *e = extents; e && e->start < at; e = e->next) {
+                if (e->end <= at)
+                        continue;
+                struct extent *rest = malloc(sizeof(*rest));
+                if (!rest)
+                        return -ENOMEM;
+                *rest = (struct extent){ at, e->end, e->state, e->next };
+                e->end = at;
+                e->next = rest;
+        }
+        return 0;
+}
+
+static void merge(void)
+{
+        for (struct extent *e = extents; e && e->next; ) {
+                struct extent *n = e->next;
+                if (e->state == n->state && (e->state == FREE || e->state == DIRTY)) {
+                        e->end = n->end;
+                        e->next = n->next;
+                        free(n);
+                } else {
+                        e = n;
+                }
+        }
+}
+
+/* Zeroes what nobody else uses.  Small pages go back to the kernel, which also frees this host's memory; huge ones would lose their
+ * reservation by that, so they are kept and overwritten. */
+static void zero(uint64_t start, uint64_t bytes)
+{
+        if (page == PAGE) {
+                int r;
+                do
+                        r = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)bytes);
+                while (r != 0 && errno == EINTR);
+                if (r == 0)
+                        return;
+        }
+        memset(base + start, 0, bytes);
+}
+
+static struct extent *find(int state)
+{
+        struct extent *e = extents;
+        while (e && (int)e->state != state)
+                e = e->next;
+        return e;
+}
+
+static void *scrub(void *arg)
+{
+        (void)arg;
+        pthread_mutex_lock(&lock);
+        while (!ending) {
+                struct extent *e = find(DIRTY);
+                if (!e) {
+                        pthread_cond_wait(&dirtied, &lock);     /* no bound: there is nothing to do until somebody gives memory back */
+                        continue;
+                }
+                if (e->end - e->start > SCRUB_BYTES)
+                        split(e->start + SCRUB_BYTES);          /* without memory for that, all of it in one go */
+                e->state = SCRUBBED;    /* keeps e alive: only this thread changes or merges such an extent */
+                pthread_mutex_unlock(&lock);
+                zero(e->start, e->end - e->start);
+                pthread_mutex_lock(&lock);
+                e->state = FREE;
+                merge();
+                pthread_cond_broadcast(&scrubbed);
+        }
+        pthread_mutex_unlock(&lock);
+        return NULL;
+}
+
+/* Best fit, so that long pieces stay for those who need them. */
+static struct extent *fit(uint64_t bytes)
+{
+        struct extent *best = NULL;
+        for (struct extent *e = extents; e; e = e->next)
+                if (e->state == FREE && e->end - e->start >= bytes && (!best || e->end - e->start < best->end - best->start))
+                        best = e;
+        return best;
+}
+
+char *pool_alloc(uint64_t bytes)
+{
+        struct timespec until;
+        char *at = NULL;
+
+        if (!bytes || bytes % PAGE || bytes > size)
+                return NULL;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += SCRUB_WAIT_S;
+        pthread_mutex_lock(&lock);
+        for (;;) {
+                struct extent *e = fit(bytes);
+                if (e) {
+                        if (split(e->start + bytes) == 0) {
+                                e->state = TAKEN;
+                                left -= bytes;
+                                at = base + e->start;
+                        }
+                        break;
+                }
+                if (left < bytes || (!find(DIRTY) && !find(SCRUBBED)))
+                        break;
+                if (pthread_cond_timedwait(&scrubbed, &lock, &until) == ETIMEDOUT)
+                        break;
+        }
+        pthread_mutex_unlock(&lock);
+        return at;
+}
+
+void pool_free(char *at, uint64_t bytes)
+{
+        uint64_t start = (uint64_t)(at - base);
+        struct extent *e;
+
+        if (!bytes)
+                return;
+        pthread_mutex_lock(&lock);
+        for (e = extents; e && e->start != start; e = e->next)
+                ;
+        if (!e || e->state != TAKEN || e->end - e->start != bytes) {
+                fprintf(stderr, "memnode: pool_free of what was not given out: %#llx bytes at %#llx\n", (unsigned long long)bytes,
+                        (unsigned long long)start);
+                abort();                /* memory of two owners: to go on would show one's bytes to the other */
+        }
+        e->state = DIRTY;
+        left += bytes;
+        merge();
+        pthread_cond_signal(&dirtied);
+        pthread_mutex_unlock(&lock);
+}
+
+uint64_t pool_size(void) { return size; }
+
+uint64_t pool_left(void)
+{
+        pthread_mutex_lock(&lock);
+        uint64_t bytes = left;
+        pthread_mutex_unlock(&lock);
+        return bytes;
+}
+
+static int start_scrubber(void)
+{
+        sigset_t all, old;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &old);         /* signals are the main thread's */
+        int err = pthread_create(&scrubber, NULL, scrub, NULL);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        return -err;
+}
+
+/* Sentences for what goes wrong with the mapping. */
+static int explain(int err, uint64_t bytes, uint64_t hugepage, char *why, size_t n)
+{
+        char a[32], b[32], c[32];
+
+        if (hugepage != PAGE)
+                snprintf(why, n, "no %s in huge pages of %s can be had (%s): reserve %llu of them, "
+                         "`echo %llu >/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages`%s, or give --hugepages none",
+                         size_text(bytes, a), size_text(hugepage, b), strerror(-err), (unsigned long long)(bytes / hugepage),
+                         (unsigned long long)(bytes / hugepage), (unsigned long long)(hugepage >> 10),
+                         hugepage > 2 << 20 ? " (at boot: hugepagesz=1G hugepages=N)" : "");
+        else
+                snprintf(why, n, "no address space of %s can be had: %s: give a smaller --size, or raise `ulimit -v`", size_text(bytes, c),
+                         strerror(-err));
+        return err;
+}
+
+int pool_open(uint64_t bytes, uint64_t hugepage, char *why, size_t n)
+{
+        unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+        int err;
+
+        bytes = (bytes + hugepage - 1) & ~(hugepage - 1);
+        if (hugepage != PAGE)
+                flags |= MFD_HUGETLB | (unsigned)__builtin_ctzll(hugepage) << MFD_HUGE_SHIFT;
+        fd = memfd_create("memnode", flags);
+        if (fd < 0)
+                return explain(-errno, bytes, hugepage, why, n);
+        if (ftruncate(fd, (off_t)bytes) != 0) {
+                err = -errno;
+                if (err == -EFBIG)
+                        snprintf(why, n, "the limit of file sizes is below it: raise `ulimit -f`");
+                else
+                        explain(err, bytes, hugepage, why, n);
+                goto out_fd;
+        }
+        /* Nothing changes its size again: a page that vanished under a registered range would be lost silently. */
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        /* Huge pages are reserved by this, so that they cannot be missing later.  Small ones come when they are first used. */
+        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (base == MAP_FAILED) {
+                err = explain(-errno, bytes, hugepage, why, n);
+                goto out_fd;
+        }
+        madvise(base, bytes, MADV_DONTDUMP);    /* of no use in a core file, and not ours to show */
+        madvise(base, bytes, MADV_DONTFORK);
+        if (hugepage == PAGE)
+                madvise(base, bytes, MADV_HUGEPAGE);    /* where shmem_enabled says "advise"; no matter if it fails */
+
+        extents = malloc(sizeof(*extents));
+        if (!extents) {
+                err = -ENOMEM;
+                snprintf(why, n, "no memory for its bookkeeping is left");
+                goto out_map;
+        }
+        *extents = (struct extent){ 0, bytes, FREE, NULL };
+        size = left = bytes;
+        page = hugepage;
+        ending = false;
+        err = start_scrubber();
+        if (err) {
+                snprintf(why, n, "no thread can be started: %s: raise `ulimit -u`", strerror(-err));
+                free(extents);
+                extents = NULL;
+                size = left = 0;
+                goto out_map;
+        }
+        return 0;
+
+out_map:
+        munmap(base, bytes);
+out_fd:
+        close(fd);
+        fd = -1;
+        return err;
+}
+
+void pool_close(void)
+{
+        if (fd < 0)
+                return;
+        pthread_mutex_lock(&lock);
+        ending = true;
+        pthread_cond_signal(&dirtied);
+        pthread_mutex_unlock(&lock);
+        pthread_join(scrubber, NULL);
+        for (struct extent *e = extents, *next; e; e = next) {
+                next = e->next;
+                free(e);
+        }
+        extents = NULL;
+        munmap(base, size);
+        close(fd);
+        fd = -1;
+        size = left = 0;
+}

@@ -1,0 +1,558 @@
+/*
+ * A client of memnode over RDMA for tests: does what its arguments say, one after the other, and ends with status 1 and a sentence at
+ * the first thing that is not as it should be.
+ *
+ *      client ADDRESS[:PORT] VERB [ARGUMENT...]...
+ *
+ *      connect                 control connection; it must be accepted
+ *      hello [TOKEN|-]         HELLO; WELCOME must come                (-: without token)
+ *      data                    one more data connection
+ *      data-denied ERROR       one with a wrong secret must be rejected with ERROR
+ *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before
+ *      lease BYTES             GRANT must come; slabs are numbered from 0 in this order; prints slab, address, key
+ *      release N               DONE must come
+ *      refused ERROR VERB...   the reply to hello, lease or release (which follows) must be REFUSED with this number
+ *      fill N SEED             WRITEs a pattern over slab N
+ *      verify N SEED           READs it and compares; SEED 0: all zero
+ *      forged N DELTA KEYXOR   a READ and a WRITE outside the lease must fail; address + DELTA, rkey ^ KEYXOR.  Breaks the data connection
+ *      reach ADDRESS KEY       the same for an address and key as another client printed them
+ *      raw HEX                 SENDs these bytes
+ *      junk N SEED             SENDs N messages of random bytes, until the connection ends
+ *      flood N                 SENDs N LEASEs of too much without reading answers
+ *      ended                   memnode must end the control connection within 10 s
+ *      goodbye                 says so and waits for the end of the connection
+ *      byebye SECONDS          a GOODBYE of memnode must come in that time
+ *      drop                    ends all connections without a word
+ *      traffic SECONDS         READs and WRITEs of 4 KiB over slab 0, prints how many a second
+ *      say TEXT / wait         prints TEXT / waits for a line on standard input
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "nodeproto.h"
+
+#define WAIT_MS  10000
+#define CHUNK    (256ul << 10)
+#define SLABS    64
+#define RECEIVES 8
+
+static struct sockaddr_storage server;
+static struct rdma_event_channel *channel;
+
+struct link {
+        struct rdma_cm_id *id;
+        struct ibv_cq *cq;
+        bool up, ended;
+};
+static struct link control, data;
+static struct ibv_pd *pd;
+static struct ibv_mr *mr;
+static char *memory;                    /* RECEIVES + 1 messages, then CHUNK bytes for data */
+#define DATA_AT ((RECEIVES + 1) * NODE_MESSAGE_MAX)
+
+static struct node_welcome me;
+static struct node_grant slab[SLABS];
+static unsigned nslabs;
+static unsigned want_refused;           /* the next reply must be REFUSED with this */
+
+_Noreturn static void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn static void fail(const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        fputs("client: ", stderr);
+        vfprintf(stderr, fmt, ap);
+        fputc('\n', stderr);
+        va_end(ap);
+        exit(1);
+}
+
+static double now(void)
+{
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* --- connections --- */
+
+/* The next event within the time; its type, or -1.  Copies private data. */
+static int event(int timeout_ms, struct rdma_cm_id **id, struct node_private *p)
+{
+        struct pollfd f = { .fd = channel->fd, .events = POLLIN };
+        struct rdma_cm_event *e;
+
+        if (poll(&f, 1, timeout_ms) <= 0)
+                return -1;
+        if (rdma_get_cm_event(channel, &e) != 0)
+                fail("rdma_get_cm_event: %s", strerror(errno));
+        int type = e->event;
+        if (id)
+                *id = e->id;
+        memset(p, 0, sizeof(*p));
+        if ((type == RDMA_CM_EVENT_ESTABLISHED || type == RDMA_CM_EVENT_REJECTED) && e->param.conn.private_data &&
+            e->param.conn.private_data_len >= sizeof(*p))
+                memcpy(p, e->param.conn.private_data, sizeof(*p));
+        if (type == RDMA_CM_EVENT_DISCONNECTED) {
+                if (e->id == control.id)
+                        control.ended = true;
+                if (e->id == data.id)
+                        data.ended = true;
+        }
+        rdma_ack_cm_event(e);
+        return type;
+}
+
+static void expect_event(int type)
+{
+        struct node_private p;
+        int got = event(WAIT_MS, NULL, &p);
+        if (got != type)
+                fail("expected %s, got %s", rdma_event_str(type), got < 0 ? "nothing" : rdma_event_str(got));
+}
+
+static void make_memory(struct ibv_context *verbs)
+{
+        if (pd)
+                return;
+        pd = ibv_alloc_pd(verbs);
+        memory = aligned_alloc(4096, DATA_AT + CHUNK);
+        mr = pd && memory ? ibv_reg_mr(pd, memory, DATA_AT + CHUNK, IBV_ACCESS_LOCAL_WRITE) : NULL;
+        if (!mr)
+                fail("cannot register memory: %s", strerror(errno));
+}
+
+static void post_receive(unsigned i)
+{
+        struct ibv_sge sge = { (uintptr_t)memory + i * NODE_MESSAGE_MAX, NODE_MESSAGE_MAX, mr->lkey };
+        struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
+        if (ibv_post_recv(control.id->qp, &wr, &bad) != 0)
+                fail("ibv_post_recv: %s", strerror(errno));
+}
+
+/* 0, or the error of the rejection. */
+static unsigned try_link(struct link *l, const struct node_private *hello)
+{
+        struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC, .sq_sig_all = 1, .cap = { 64, RECEIVES, 1, 1, 0 } };
+        struct rdma_conn_param param = { .private_data = hello, .private_data_len = sizeof(*hello), .responder_resources = 16,
+                                         .initiator_depth = 16, .retry_count = 6, .rnr_retry_count = 7 };
+        struct node_private p;
+        uint8_t timeout = 14;
+
+        memset(l, 0, sizeof(*l));
+        if (rdma_create_id(channel, &l->id, NULL, RDMA_PS_TCP) != 0 || rdma_resolve_addr(l->id, NULL, (struct sockaddr *)&server, 2000) != 0)
+                fail("cannot resolve: %s", strerror(errno));
+        expect_event(RDMA_CM_EVENT_ADDR_RESOLVED);
+        if (rdma_resolve_route(l->id, 2000) != 0)
+                fail("cannot find a route: %s", strerror(errno));
+        expect_event(RDMA_CM_EVENT_ROUTE_RESOLVED);
+        make_memory(l->id->verbs);
+        rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1);
+        l->cq = ibv_create_cq(l->id->verbs, 256, NULL, NULL, 0);
+        qp.send_cq = qp.recv_cq = l->cq;
+        if (!l->cq || rdma_create_qp(l->id, pd, &qp) != 0)
+                fail("cannot make a queue pair: %s", strerror(errno));
+        if (l == &control)
+                for (unsigned i = 0; i < RECEIVES; i++)
+                        post_receive(i);
+        if (rdma_connect(l->id, &param) != 0)
+                fail("cannot connect: %s", strerror(errno));
+        int type;
+        do                              /* the end of older connections may come first */
+                type = event(WAIT_MS, NULL, &p);
+        while (type == RDMA_CM_EVENT_TIMEWAIT_EXIT || type == RDMA_CM_EVENT_DISCONNECTED);
+        if (type == RDMA_CM_EVENT_ESTABLISHED) {
+                if (p.magic != NODE_MAGIC || p.version != NODE_VERSION || p.kind != hello->kind || p.length != sizeof(p))
+                        fail("accepted with private data that is not of the protocol");
+                l->up = true;
+                return 0;
+        }
+        if (type != RDMA_CM_EVENT_REJECTED)
+                fail("no connection: %s", type < 0 ? "nothing came" : rdma_event_str(type));
+        return p.magic == NODE_MAGIC ? p.kind : 1000;
+}
+
+static void end_link(struct link *l)
+{
+        if (!l->id)
+                return;
+        if (l->up)
+                rdma_disconnect(l->id);
+        rdma_destroy_qp(l->id);
+        ibv_destroy_cq(l->cq);
+        rdma_destroy_id(l->id);
+        memset(l, 0, sizeof(*l));
+}
+
+static void connect_as(struct link *l, enum node_kind kind, bool known, bool wrong_secret, unsigned expected)
+{
+        struct node_private p = { .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(p), .kind = (uint16_t)kind, .depth = 64 };
+
+        if (known) {
+                p.id = me.id;
+                memcpy(p.secret, me.secret, sizeof(p.secret));
+                p.secret[3] ^= wrong_secret;
+        }
+        if (l->id)
+                end_link(l);
+        unsigned error = try_link(l, &p);
+        if (error != expected)
+                fail("connecting: error %u, expected %u", error, expected);
+        if (error)
+                end_link(l);
+}
+
+/* --- control messages --- */
+
+/* The next completion of a link within the time; false: none. */
+static bool completion(struct link *l, int timeout_ms, struct ibv_wc *wc)
+{
+        double end = now() + timeout_ms / 1e3;
+        int n;
+
+        while ((n = ibv_poll_cq(l->cq, 1, wc)) == 0 && now() < end)
+                poll(NULL, 0, 1);
+        return n == 1;
+}
+
+static void send_bytes(const void *bytes, size_t len)
+{
+        struct ibv_sge sge = { (uintptr_t)memory + RECEIVES * NODE_MESSAGE_MAX, (uint32_t)len, mr->lkey };
+        struct ibv_send_wr wr = { .wr_id = 1000, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+
+        memcpy(memory + RECEIVES * NODE_MESSAGE_MAX, bytes, len);
+        int err = ibv_post_send(control.id->qp, &wr, &bad);
+        if (err)
+                fail("cannot send: %s", strerror(err));
+}
+
+/* Waits for a message: its type. */
+static int receive(void *to, size_t size, int timeout_ms)
+{
+        struct ibv_wc wc;
+        double end = now() + timeout_ms / 1e3;
+
+        while (now() < end) {
+                if (!completion(&control, 100, &wc))
+                        continue;
+                if (wc.status != IBV_WC_SUCCESS)
+                        fail("the control connection broke: %s", ibv_wc_status_str(wc.status));
+                if (wc.wr_id >= RECEIVES)
+                        continue;
+                const struct node_header *h = (void *)(memory + wc.wr_id * NODE_MESSAGE_MAX);
+                if (h->magic != NODE_MAGIC || h->length != wc.byte_len)
+                        fail("a message of memnode that is none");
+                memset(to, 0, size);
+                memcpy(to, h, h->length < size ? h->length : size);
+                int type = h->type;
+                post_receive((unsigned)wc.wr_id);
+                return type;
+        }
+        return -1;
+}
+
+static void header(void *m, enum node_type type, size_t size)
+{
+        memset(m, 0, size);
+        *(struct node_header *)m = (struct node_header){ NODE_MAGIC, NODE_VERSION, (uint16_t)type, (uint32_t)size, 0 };
+}
+
+/* Sends and waits for the reply of this type, or for the refusal that was asked for: then false. */
+static bool ask(const void *m, size_t size, enum node_type reply, void *to, size_t to_size)
+{
+        union { struct node_refused refused; char room[NODE_MESSAGE_MAX]; } r;
+        unsigned expected = want_refused;
+
+        want_refused = 0;
+        send_bytes(m, size);
+        int type = receive(&r, sizeof(r), WAIT_MS);
+        if (type == NODE_REFUSED) {
+                if (r.refused.error != expected)
+                        fail("refused with %u, expected %u: %s", r.refused.error, expected, r.refused.text);
+                printf("refused %u: %s\n", r.refused.error, r.refused.text);
+                return false;
+        }
+        if (expected || type != (int)reply)
+                fail("a reply of type %d, expected %s %u", type, expected ? "refusal" : "type", expected ? expected : reply);
+        memcpy(to, &r, to_size);
+        return true;
+}
+
+static void hello(const char *token)
+{
+        struct node_hello m;
+        header(&m, NODE_HELLO, sizeof(m));
+        if (strcmp(token, "-") != 0)
+                memcpy(m.token, token, strnlen(token, sizeof(m.token)));
+        snprintf(m.name, sizeof(m.name), "test %d", (int)getpid());
+        if (ask(&m, sizeof(m), NODE_WELCOME, &me, sizeof(me)))
+                printf("welcome limit %llu free %llu grace %u depth %u\n", (unsigned long long)me.limit, (unsigned long long)me.free, me.grace_ms,
+                       me.depth);
+}
+
+static void lease(uint64_t bytes)
+{
+        struct node_lease m;
+        header(&m, NODE_LEASE, sizeof(m));
+        m.bytes = bytes;
+        if (nslabs == SLABS)
+                fail("too many slabs for this program");
+        if (ask(&m, sizeof(m), NODE_GRANT, &slab[nslabs], sizeof(slab[0]))) {
+                const struct node_grant *g = &slab[nslabs++];
+                printf("slab %u address %#llx key %#x\n", nslabs - 1, (unsigned long long)g->address, g->rkey);
+        }
+}
+
+static void release(unsigned i)
+{
+        struct node_release m;
+        struct node_plain done;
+        header(&m, NODE_RELEASE, sizeof(m));
+        m.slab = i < nslabs ? slab[i].slab : i;
+        ask(&m, sizeof(m), NODE_DONE, &done, sizeof(done));
+}
+
+static void flood(unsigned n)
+{
+        struct node_lease m;
+        struct ibv_wc wc;
+        unsigned sent = 0, done = 0;
+
+        header(&m, NODE_LEASE, sizeof(m));
+        m.bytes = 1 << 30;
+        while (done < n) {
+                for (; sent < n && sent - done < 32; sent++)
+                        send_bytes(&m, sizeof(m));
+                if (!completion(&control, 2000, &wc))
+                        return;         /* nobody takes them any more */
+                if (wc.status != IBV_WC_SUCCESS)
+                        return;         /* as it should be */
+                if (wc.wr_id < RECEIVES)
+                        post_receive((unsigned)wc.wr_id);
+                else
+                        done++;
+        }
+}
+
+static void junk(unsigned n, unsigned seed)
+{
+        unsigned char bytes[NODE_MESSAGE_MAX];
+        struct ibv_wc wc;
+
+        srand(seed);
+        for (unsigned i = 0; i < n; i++) {
+                size_t len = (size_t)rand() % sizeof(bytes) + 1;
+                for (size_t k = 0; k < len; k++)
+                        bytes[k] = (unsigned char)rand();
+                if (rand() % 2)
+                        header(bytes, (enum node_type)(rand() % 10), sizeof(struct node_header));
+                send_bytes(bytes, len);
+                do
+                        if (!completion(&control, WAIT_MS, &wc))
+                                fail("junk is neither taken nor refused");
+                while (wc.status == IBV_WC_SUCCESS && wc.wr_id < RECEIVES);
+                if (wc.status != IBV_WC_SUCCESS)
+                        return;
+        }
+}
+
+static void ended(int timeout_ms)
+{
+        struct node_private p;
+        double end = now() + timeout_ms / 1e3;
+
+        while (!control.ended && now() < end)
+                event(200, NULL, &p);
+        if (!control.ended)
+                fail("memnode does not end the connection");
+}
+
+/* --- data --- */
+
+/* One transfer of at most CHUNK bytes: how it ended. */
+static enum ibv_wc_status transfer(enum ibv_wr_opcode op, uint64_t address, uint32_t key, size_t len)
+{
+        struct ibv_sge sge = { (uintptr_t)memory + DATA_AT, (uint32_t)len, mr->lkey };
+        struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = op }, *bad;
+        struct ibv_wc wc;
+
+        wr.wr.rdma.remote_addr = address;
+        wr.wr.rdma.rkey = key;
+        int err = ibv_post_send(data.id->qp, &wr, &bad);
+        if (err)
+                fail("cannot post: %s", strerror(err));
+        double end = now() + WAIT_MS / 1e3;
+        while (ibv_poll_cq(data.cq, 1, &wc) == 0)
+                if (now() > end)
+                        fail("a transfer does not end");
+        return wc.status;
+}
+
+static uint64_t pattern(uint64_t seed, uint64_t at) { return seed ? (at + 1) * 0x9e3779b97f4a7c15ull ^ seed * 0xbf58476d1ce4e5b9ull : 0; }
+
+static void pass(unsigned i, uint64_t seed, bool fill)
+{
+        uint64_t *words = (uint64_t *)(memory + DATA_AT);
+
+        if (i >= nslabs)
+                fail("no slab %u", i);
+        for (uint64_t at = 0; at < slab[i].bytes; at += CHUNK) {
+                size_t len = slab[i].bytes - at < CHUNK ? slab[i].bytes - at : CHUNK;
+                for (size_t k = 0; k < len / 8; k++)
+                        words[k] = fill ? pattern(seed, at + k * 8) : 0x5555;
+                enum ibv_wc_status s = transfer(fill ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, slab[i].address + at, slab[i].rkey, len);
+                if (s != IBV_WC_SUCCESS)
+                        fail("%s at %#llx of slab %u: %s", fill ? "WRITE" : "READ", (unsigned long long)at, i, ibv_wc_status_str(s));
+                for (size_t k = 0; k < len / 8; k++)
+                        if (words[k] != pattern(seed, at + k * 8))
+                                fail("slab %u holds %#llx at %#llx, expected %#llx", i, (unsigned long long)words[k],
+                                     (unsigned long long)(at + k * 8), (unsigned long long)pattern(seed, at + k * 8));
+        }
+}
+
+static void must_not_reach(uint64_t address, uint32_t key)
+{
+        static const struct { enum ibv_wr_opcode op; const char *name; } ops[] = { { IBV_WR_RDMA_READ, "READ" }, { IBV_WR_RDMA_WRITE, "WRITE" } };
+
+        for (unsigned i = 0; i < 2; i++) {
+                enum ibv_wc_status s = transfer(ops[i].op, address, key, 4096);
+                if (s != IBV_WC_REM_ACCESS_ERR)
+                        fail("a forged %s: %s, expected %s", ops[i].name, ibv_wc_status_str(s), ibv_wc_status_str(IBV_WC_REM_ACCESS_ERR));
+                connect_as(&data, NODE_DATA, true, false, 0);   /* an error ends the connection */
+        }
+}
+
+static void traffic(double seconds)
+{
+        double start = now();
+        unsigned long n = 0;
+        uint64_t pages = slab[0].bytes / 4096;
+
+        for (; now() - start < seconds; n++) {
+                enum ibv_wc_status s = transfer(n % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, slab[0].address + n / 2 % pages * 4096,
+                                                slab[0].rkey, 4096);
+                if (s != IBV_WC_SUCCESS)
+                        fail("traffic: %s", ibv_wc_status_str(s));
+        }
+        printf("traffic %lu transfers in %.1f s\n", n, now() - start);
+}
+
+/* --- the verbs --- */
+
+static void raw(const char *hex)
+{
+        unsigned char bytes[NODE_MESSAGE_MAX];
+        size_t len = 0;
+        unsigned byte;
+
+        for (; len < sizeof(bytes) && sscanf(hex + 2 * len, "%2x", &byte) == 1; len++)
+                bytes[len] = (unsigned char)byte;
+        send_bytes(bytes, len);
+}
+
+static void goodbye(void)
+{
+        struct node_plain m;
+        header(&m, NODE_GOODBYE, sizeof(m));
+        send_bytes(&m, sizeof(m));
+        ended(WAIT_MS);
+}
+
+static char **next;                     /* arguments not used yet */
+
+static const char *word(void)
+{
+        if (!*next)
+                fail("an argument is missing");
+        return *next++;
+}
+
+static uint64_t number(void) { return strtoull(word(), NULL, 0); }
+
+static void run(const char *verb)
+{
+        struct node_refused r;
+        char line[80];
+        uint64_t a;
+
+        if (!strcmp(verb, "connect"))
+                connect_as(&control, NODE_CONTROL, false, false, 0);
+        else if (!strcmp(verb, "hello"))
+                hello(word());
+        else if (!strcmp(verb, "data"))
+                connect_as(&data, NODE_DATA, true, false, 0);
+        else if (!strcmp(verb, "data-denied"))
+                connect_as(&data, NODE_DATA, true, true, (unsigned)number());
+        else if (!strcmp(verb, "rejoin"))
+                connect_as(&control, NODE_CONTROL, true, false, 0);
+        else if (!strcmp(verb, "rejoin-denied"))
+                connect_as(&control, NODE_CONTROL, true, false, (unsigned)number());
+        else if (!strcmp(verb, "refused"))
+                want_refused = (unsigned)number();
+        else if (!strcmp(verb, "lease"))
+                lease(number());
+        else if (!strcmp(verb, "release"))
+                release((unsigned)number());
+        else if (!strcmp(verb, "fill"))
+                a = number(), pass((unsigned)a, number(), true);
+        else if (!strcmp(verb, "verify"))
+                a = number(), pass((unsigned)a, number(), false);
+        else if (!strcmp(verb, "forged"))
+                a = number(), (void)(a < nslabs || (fail("no slab"), 0)), must_not_reach(slab[a].address + strtoull(next[0], NULL, 0),
+                        slab[a].rkey ^ (uint32_t)strtoull(next[1], NULL, 0)), next += 2;
+        else if (!strcmp(verb, "reach"))
+                a = number(), must_not_reach(a, (uint32_t)number());
+        else if (!strcmp(verb, "raw"))
+                raw(word());
+        else if (!strcmp(verb, "junk"))
+                a = number(), junk((unsigned)a, (unsigned)number());
+        else if (!strcmp(verb, "flood"))
+                flood((unsigned)number());
+        else if (!strcmp(verb, "ended"))
+                ended(WAIT_MS);
+        else if (!strcmp(verb, "goodbye"))
+                goodbye();
+        else if (!strcmp(verb, "byebye")) {
+                if (receive(&r, sizeof(r), (int)number() * 1000) != NODE_GOODBYE)
+                        fail("no GOODBYE came");
+        } else if (!strcmp(verb, "drop"))
+                end_link(&data), end_link(&control);
+        else if (!strcmp(verb, "traffic"))
+                traffic((double)number());
+        else if (!strcmp(verb, "say"))
+                puts(word());
+        else if (!strcmp(verb, "wait")) {
+                if (!fgets(line, sizeof(line), stdin))
+                        fail("nobody says to go on");
+        } else
+                fail("%s: no such verb", verb);
+}
+
+int main(int argc, char **argv)
+{
+        struct addrinfo *found, hints = { .ai_socktype = SOCK_STREAM };
+        char host[256], port[8] = "7471";
+
+        if (argc < 3 || sscanf(argv[1], "%255[^:]:%7s", host, port) < 1 || getaddrinfo(host, port, &hints, &found))
+                fail("usage: client ADDRESS[:PORT] VERB...");
+        memcpy(&server, found->ai_addr, found->ai_addrlen);
+        freeaddrinfo(found);
+        channel = rdma_create_event_channel();
+        if (!channel)
+                fail("no RDMA here: %s", strerror(errno));
+        setlinebuf(stdout);
+        next = argv + 2;
+        while (*next)
+                run(*next++);
+        return 0;
+}
