@@ -2,7 +2,7 @@
 # The main job: the distribution's own sort over a text, natively and under vmrun with a cache of a quarter of what it needs; the two
 # results must be the same.
 #
-# usage: sort.sh VMRUN TEXT
+# usage: sort.sh VMRUN TEXT [OPTION-OF-VMRUN...]
 #
 # What it needs is measured: the peak resident set of the native run. --parallel=1 keeps sort from making threads, and the buffer
 # (-S) is large enough for all of the text, so that it sorts in memory instead of merging files.
@@ -10,6 +10,7 @@ set -euo pipefail
 
 vmrun=$1
 text=$2
+shift 2
 export LC_ALL=C
 sort=(sort --parallel=1 -S 512M)
 
@@ -31,7 +32,7 @@ printf '  natively:    %6.2f s, %d KiB of memory\n' "$seconds" "$footprint"
 
 cache=$((footprint / 4))
 status=0
-timed "$work/vmrun.time" "$vmrun" --cache "${cache}K" --stats="$work/stats" -- "${sort[@]}" -o "$work/vmrun" "$text" || status=$?
+timed "$work/vmrun.time" "$vmrun" --cache "${cache}K" --stats="$work/stats" "$@" -- "${sort[@]}" -o "$work/vmrun" "$text" || status=$?
 if [ $status -ne 0 ]; then
     echo "  under vmrun: failed with exit status $status" >&2
     exit 1

@@ -1,0 +1,147 @@
+"""The command line of the lab, checked."""
+
+import argparse
+import os
+import re
+import shlex
+import sys
+
+import faults
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+STATUS_LAB_FAILED = 125  # as env, timeout and chroot have it
+MEMNODES_MOST = 16
+
+
+def fail(message):
+    print(f"lab: {message}", file=sys.stderr)
+    sys.exit(STATUS_LAB_FAILED)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="lab",
+        allow_abbrev=False,
+        usage="lab [OPTION...] -- COMMAND [ARGUMENT...]\n       lab --prepare",
+        description="Run COMMAND in a fresh virtual machine with a hardware-style KVM inside.",
+    )
+    # argparse's own status, 2, could be COMMAND's.
+    parser.error = lambda message: fail(message + "; lab --help tells the options")
+    add_machine_options(parser)
+    add_memnode_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    options = parser.parse_args()
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command and not options.prepare:
+        parser.error("no COMMAND is given")
+    check_machine(parser, options)
+    check_memnodes(parser, options)
+    return options
+
+
+def add_machine_options(parser):
+    parser.add_argument("--icount", action="store_true", help="one vCPU whose clock advances 1 ns an instruction")
+    parser.add_argument("--mem", type=int, default=4096, metavar="MB", help="memory of the guest (default 4096)")
+    parser.add_argument("--cpus", type=int, metavar="N", help="vCPUs of the guest (default 2; 1 with --icount)")
+    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for all of it (default 600)")
+    parser.add_argument("--accel", choices=["tcg", "kvm"], help="default: kvm where the host's can nest, else tcg")
+    parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="COMMAND may write to DIR for good")
+    parser.add_argument("--one-thread", action="store_true",
+                        help="emulate the vCPUs in turns, so that races inside QEMU cannot happen")
+    parser.add_argument("--npt", choices=["0", "1"], default="1", help="nested paging in the guest's KVM (default 1)")
+    parser.add_argument("--rdma", action="store_true", help="with an RDMA device, rxe0, at 10.77.0.1")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for COMMAND")
+    parser.add_argument("--stdin", action="store_true", help="COMMAND reads our standard input, not /dev/null")
+    parser.add_argument("--console", metavar="FILE", help="write the guest's kernel log to FILE")
+    parser.add_argument("--qemu", action="append", default=[], metavar="ARG", help="one more argument for QEMU, as --qemu=ARG")
+    parser.add_argument("--verbose", action="store_true", help="tell on standard error what took how long, and what memory nodes say")
+    parser.add_argument("--prepare", action="store_true", help="only make the cache")
+
+
+def add_memnode_options(parser):
+    parser.add_argument("--memnodes", type=int, default=0, metavar="N",
+                        help="boot N memory nodes too, m1 to mN, reachable as rdma://m1 and nbd://m1; implies --rdma")
+    parser.add_argument("--memnode-size", default="1G", metavar="SIZE[,SIZE...]",
+                        help="what each serves, the last for all further ones (default 1G)")
+    parser.add_argument("--memnode-args", default="", metavar="WORDS", help="more arguments for memnode, as --memnode-args=WORDS")
+    parser.add_argument("--memnode", metavar="PATH", help="the server to run (default $MEMNODE, else build/memnode/memnode)")
+    parser.add_argument("--memnode-log", metavar="PREFIX", help="write what the nodes say to the files PREFIXm1, PREFIXm2, ...")
+    parser.add_argument("--at", action="append", default=[], metavar="SECONDS:VERB:NODE",
+                        help="a fault so long after COMMAND's start: " + ", ".join(faults.VERBS))
+
+
+def check_machine(parser, options):
+    if options.mem < 256:
+        parser.error(f"--mem {options.mem}: the guest needs 256 MB at least")
+    if options.timeout <= 0:
+        parser.error(f"--timeout {options.timeout:g}: must be above 0")
+    if options.cpus is None:
+        options.cpus = 1 if options.icount else 2
+    if options.cpus < 1 or (options.icount and options.cpus != 1):
+        parser.error(f"--cpus {options.cpus}: must be 1 with --icount, and at least 1 without")
+    if options.icount and options.accel == "kvm":
+        parser.error("--icount counts emulated instructions and cannot work with --accel kvm")
+    if options.icount:
+        options.accel = "tcg"
+    elif options.accel != "tcg":
+        why = why_no_host_kvm()
+        if why and options.accel == "kvm":
+            parser.error(f"--accel kvm: {why}, so the guest would have no KVM; use --accel tcg")
+        options.accel = "tcg" if why else "kvm"
+    for assignment in options.env:
+        if not re.match(r"[A-Za-z_][A-Za-z0-9_]*=", assignment):
+            parser.error(f"--env {assignment}: must be NAME=VALUE")
+    for i, path in enumerate(options.rw):
+        if not os.path.isdir(path):
+            parser.error(f"--rw {path}: not a folder")
+        options.rw[i] = os.path.realpath(path)
+        if options.rw[i] == "/":
+            parser.error("--rw /: the root itself stays read-only, name a folder below it")
+
+
+def check_memnodes(parser, options):
+    """Replace --memnode-size by a list of (text, MiB), one a node, --memnode-args by words, --at by faults."""
+    if not 0 <= options.memnodes <= MEMNODES_MOST:
+        parser.error(f"--memnodes {options.memnodes}: must be from 0 to {MEMNODES_MOST}")
+    sizes = []
+    for text in options.memnode_size.split(","):
+        match = re.fullmatch(r"([1-9][0-9]*)([MG])", text)
+        if not match:
+            parser.error(f"--memnode-size {text}: must be a number with M or G behind it")
+        sizes.append((text, int(match[1]) * {"M": 1, "G": 1024}[match[2]]))
+    sizes += sizes[-1:] * (options.memnodes - len(sizes))
+    options.memnode_size = sizes[: options.memnodes]
+    try:
+        options.memnode_args = shlex.split(options.memnode_args)
+    except ValueError as error:
+        parser.error(f"--memnode-args {options.memnode_args}: {error}")
+    names = [f"m{i}" for i in range(1, options.memnodes + 1)]
+    try:
+        options.at = [faults.parse(text, names) for text in options.at]
+    except ValueError as error:
+        parser.error(f"--at {error}")
+    if not options.memnodes:
+        return
+    options.rdma = True
+    path = options.memnode or os.environ.get("MEMNODE") or f"{HERE}/../build/memnode/memnode"
+    options.memnode = os.path.realpath(path)
+    if not os.access(options.memnode, os.X_OK) or os.path.isdir(options.memnode):
+        parser.error(f"{path} is no program to run on the memory nodes: build it, or name another with --memnode")
+
+
+def why_no_host_kvm():
+    """Why the host's KVM cannot give a guest VMX or SVM, or None if it can. (That of some clouds has neither.)"""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return "/dev/kvm is missing or not ours to open"
+    with open("/proc/cpuinfo") as cpuinfo:
+        flags = next((line.split() for line in cpuinfo if line.startswith("flags")), [])
+    for flag, module in ("vmx", "kvm_intel"), ("svm", "kvm_amd"):
+        if flag in flags:
+            name = f"/sys/module/{module}/parameters/nested"
+            try:
+                with open(name) as nested:
+                    return None if nested.read().strip() in ("1", "Y") else f"{name} is off"
+            except OSError:
+                return f"the module {module} is not loaded"
+    return "the CPU shows neither VMX nor SVM"

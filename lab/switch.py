@@ -1,0 +1,109 @@
+"""The network of the lab's machines: an Ethernet switch, in a thread of its own.
+
+Each machine has one port, a socket on which QEMU sends and takes frames, each behind its length. Nothing has a name on the host.
+"""
+
+import selectors
+import socket
+import struct
+import threading
+
+# Bytes waiting for a machine that does not take them, such as a stopped one; beyond that frames are dropped, as by any switch.
+# Enough for what RDMA has in flight, so that no frame is lost only because a machine is slow.
+QUEUE_MOST = 8 << 20
+
+
+def mac(number):
+    """The address of the machine with this number. The switch knows them beforehand, and need not learn."""
+    return bytes([0x52, 0x54, 0x00, 0x4C, 0x41, number])
+
+
+class Port:
+    def __init__(self, end):
+        self.end = end
+        self.muted = False  # set by the main thread, read by the switch's; no other state hangs on it
+        self.received = b""  # may end within a frame
+        self.waiting = bytearray()
+
+
+class Switch:
+    def __init__(self):
+        self.ports = {}  # by machine name
+        self.by_mac = {}
+
+    def add(self, name, number):
+        """A port for machine `name`: the socket to give to QEMU, the caller's to close. Only before start()."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.ports[name] = self.by_mac[mac(number)] = Port(ours)
+        return theirs
+
+    def mute(self, name, yes):
+        """From now on, lose all frames from and to a machine; or no longer."""
+        self.ports[name].muted = yes
+
+    def start(self):
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        with selectors.DefaultSelector() as selector:
+            for port in self.ports.values():
+                selector.register(port.end, selectors.EVENT_READ, port)
+            while selector.get_map():
+                touched = set()
+                for key, events in selector.select():
+                    port = key.data
+                    if events & selectors.EVENT_WRITE:
+                        touched.add(port)
+                    if events & selectors.EVENT_READ:
+                        if self.take(port):
+                            touched |= self.forward(port)
+                        else:
+                            selector.unregister(port.end)
+                            self.by_mac = {mac: other for mac, other in self.by_mac.items() if other is not port}
+                for port in touched & set(self.by_mac.values()):
+                    left = self.give(port)
+                    selector.modify(port.end, selectors.EVENT_READ | (selectors.EVENT_WRITE if left else 0), port)
+
+    @staticmethod
+    def take(port):
+        """Receive what there is; False if the machine is gone."""
+        try:
+            data = port.end.recv(1 << 18)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        port.received += data
+        return bool(data)
+
+    def forward(self, port):
+        """Queue a port's complete frames where they go to; return the ports that have got some."""
+        data, at, touched = port.received, 0, set()
+        while len(data) - at >= 4:
+            end = at + 4 + struct.unpack_from(">I", data, at)[0]
+            if len(data) < end:
+                break
+            destination = data[at + 4 : at + 10]
+            if len(destination) == 6 and destination[0] & 1:  # for a group or for all
+                targets = [other for other in self.by_mac.values() if other is not port]
+            else:
+                targets = [self.by_mac[destination]] if destination in self.by_mac else []
+            for target in targets:
+                if not port.muted and not target.muted and len(target.waiting) < QUEUE_MOST:
+                    target.waiting += data[at:end]
+                    touched.add(target)
+            at = end
+        port.received = data[at:]
+        return touched
+
+    @staticmethod
+    def give(port):
+        """Send what a port's machine takes now; True if some is left."""
+        try:
+            del port.waiting[: port.end.send(port.waiting)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            port.waiting.clear()  # gone: take() notices
+        return bool(port.waiting)
