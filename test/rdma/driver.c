@@ -376,7 +376,7 @@ static void case_stopped(const struct target *t)
 
 static void case_wrong_token(const struct target *t)
 {
-        memset(settings.token, 'x', 5);
+        memset(settings.token, 'x', sizeof(settings.token));
         open_node(t->rest);
 }
 
@@ -630,8 +630,21 @@ static const struct test real_tests[] = {
         { "memnode is killed", "", case_killed, "lost", "nothing listens", 10000, 0 },
 };
 
+#define TOKEN "open sesame"
+
+/* The name of a file with the token. */
+static const char *token_file(void)
+{
+        static char name[] = "/tmp/vmrun-test-token-XXXXXX";
+        int fd = mkstemp(name);
+        if (fd < 0 || write(fd, TOKEN "\n", sizeof(TOKEN)) != sizeof(TOKEN))
+                abort();
+        close(fd);
+        return name;
+}
+
 /* Starts memnode and waits for its READY=1. */
-static pid_t start_memnode(const char *path, const char *address, uint16_t port)
+static pid_t start_memnode(const char *path, const char *token, const char *address, uint16_t port)
 {
         struct sockaddr_un at = { .sun_family = AF_UNIX };
         struct timeval patience = { .tv_sec = 20 };
@@ -650,7 +663,7 @@ static pid_t start_memnode(const char *path, const char *address, uint16_t port)
         if (pid == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
                 setenv("NOTIFY_SOCKET", name, 1);
-                execl(path, path, "--size", size, "--listen", url, "--hugepages", "none", NULL);
+                execl(path, path, "--size", size, "--listen", url, "--hugepages", "none", "--token-file", token, NULL);
                 perror(path);
                 _exit(1);
         }
@@ -723,6 +736,7 @@ static bool judge(unsigned i, const struct test *t, const char *text, int ms)
 {
         bool good = strncmp(text, t->word, strlen(t->word)) == 0 && strstr(text, t->sentence) && ms <= t->max_ms;
         printf("%sok %u - %s\n#   %d ms: %s\n", good ? "" : "not ", i, t->name, ms, text);
+        fflush(stdout);
         return good;
 }
 
@@ -755,6 +769,7 @@ static void node_cases(const char *address, const char *word)
 static void memnode_cases(const char *path, const char *address, const char *word)
 {
         struct target target = { .commands = -1 };
+        const char *token = token_file();
         uint16_t port = 7600;
         char text[700];
         int ms;
@@ -763,19 +778,22 @@ static void memnode_cases(const char *path, const char *address, const char *wor
                 const struct test *t = &real_tests[i];
                 if (!strstr(t->name, word))
                         continue;
+                memcpy(settings.token, TOKEN, sizeof(TOKEN) - 1);
                 if (!target.node) {
-                        target.node = start_memnode(path, address, ++port);
+                        target.node = start_memnode(path, token, address, ++port);
                         snprintf(target.rest, sizeof(target.rest), "//%s:%u", address, port);
                 }
                 run_client(t, &target, text, sizeof(text), &ms);
                 failed += !judge(++number, t, text, ms);
                 if (strcmp(t->word, "lost") == 0) {
+                        kill(target.node, SIGKILL);     /* if the case has not */
                         waitpid(target.node, NULL, 0);
                         target.node = 0;
                 }
         }
         if (target.node)
                 kill(target.node, SIGKILL);
+        unlink(token);
 }
 
 static int run_url(const char *url, const char *time)
