@@ -804,6 +804,7 @@ static int run_url(const char *url, const char *time)
         int ms;
 
         seconds = (unsigned)atoi(time);
+        settings.timeout_ms = 10000;    /* as vmrun has it */
         snprintf(target.rest, sizeof(target.rest), "%s", url + strlen("rdma:"));
         run_client(&t, &target, text, sizeof(text), &ms);
         judge(1, &t, text, ms);
