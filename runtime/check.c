@@ -17,6 +17,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "check.h"
+#include "far/far.h"
+#include "settings.h"
 #include "vmrun.h"
 
 #define LAB "or try it in the lab, which needs none: lab/lab -- build/vmrun PROGRAM"
@@ -38,7 +40,7 @@ static bool read_line(const char *path, char *line, size_t n)
         return true;
 }
 
-static bool read_number(const char *path, uint64_t *v)
+bool host_number(const char *path, uint64_t *v)
 {
         char line[64];
         unsigned long long n;
@@ -59,9 +61,9 @@ static void cgroup_memory(uint64_t *limit, uint64_t *left)
                 return;
         for (char *group = text + 3; group; ) {
                 snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
-                if (read_number(path, &max)) {          /* "max" is no number */
+                if (host_number(path, &max)) {          /* "max" is no number */
                         snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.current", group);
-                        if (!read_number(path, &used) || used > max)
+                        if (!host_number(path, &used) || used > max)
                                 used = 0;
                         *limit = max < *limit ? max : *limit;
                         *left = max - used < *left ? max - used : *left;
@@ -345,7 +347,7 @@ static void report_huge_pages(void)
                         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
         for (size_t i = 0; i < 2; i++) {
                 snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%skB/nr_hugepages", sizes[i]);
-                if (read_number(path, &n) && n) {
+                if (host_number(path, &n) && n) {
                         fact("", "reserved: %llu of %s KiB", (unsigned long long)n, sizes[i]);
                         total += n;
                 }
@@ -379,8 +381,6 @@ static void report_rdma(void)
         fact("rdma devices", "%s", *names ? names : "none");
         if (!*names)
                 meaning("rdma:// nodes need one (soft-RoCE also does: rdma link add rxe0 type rxe netdev IF)");
-        fact("far tiers", "mem:SIZE");
-        meaning("rdma://, nbd:// and dax: are not built into this version");
 }
 
 static void report_memory(void)
@@ -388,7 +388,15 @@ static void report_memory(void)
         char a[32], b[32];
         uint64_t available = host_memory_available();
         fact("memory", "%s, %s available", size_text(host_memory_total(), a), size_text(available, b));
-        fact("defaults", "--cache %s --node mem:%s", size_text(available / 4, a), size_text(available, b));
+        fact("defaults", "--cache %s --node mem:%s", size_text(cache_default(), a), size_text(available, b));
+}
+
+/* What the user set up: the file, whose mistakes ended vmrun already, and whether each node can be had. */
+static int report_nodes(void)
+{
+        fact("settings", "%s", opt.config ? opt.config : "no configuration file");
+        fflush(stdout);                 /* a node that does not answer takes a while */
+        return far_check(stdout);
 }
 
 int check_report(void)
@@ -400,8 +408,10 @@ int check_report(void)
         report_huge_pages();
         report_limits();
         report_rdma();
-        fact("verdict", "%s", err ? "programs cannot run here" : "programs can run here");
+        int nodes = report_nodes();
+        fact("verdict", "%s%s", err ? "programs cannot run here" : "programs can run here", !nodes ? "" : err ? "; not all nodes work" :
+             ", but not all nodes work");
         if (fflush(stdout) != 0)
                 die_(EXIT_VMRUN_FAILED, "cannot write to standard output: %s", strerror(errno));
-        return err ? EXIT_VMRUN_FAILED : 0;
+        return err || nodes ? EXIT_VMRUN_FAILED : 0;
 }

@@ -4,6 +4,7 @@
 #ifndef VMRUN_CHECK_H
 #define VMRUN_CHECK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,8 @@ struct kvm_cpuid2;
 /* Bytes; the smaller of the machine's and the control group's.  0 if neither can be read. */
 uint64_t host_memory_total(void);
 uint64_t host_memory_available(void);
+/* The number that a small file holds, as those of sysfs do; false if it cannot be read or is none. */
+bool host_number(const char *path, uint64_t *v);
 
 /* Can /dev/kvm be used?  0, or -errno with *why a sentence that names cause and cure (static storage).  Cheap: what it leaves
  * out is check_phys_bits, since asking KVM for the CPUID of a guest takes longer than all the rest, and vm_open asks anyway. */
@@ -27,7 +30,7 @@ int check_phys_bits(unsigned host, unsigned guest, const char **why);
 /* The privilege level that programs run at here: 0, 3, or -errno with why.  (kvm.c) */
 int kvm_probe_level(char *why, size_t n);
 
-/* vmrun --check: prints the report; returns the exit status. */
+/* vmrun --check: prints the report, tries the nodes of opt; returns the exit status. */
 int check_report(void);
 
 #endif

@@ -1,44 +1,62 @@
 /*
- * The command line of vmrun: what it accepts, what it says about mistakes, and the defaults that depend on the host.
+ * The command line of vmrun: what it accepts, and how it goes together with the configuration file.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "check.h"
-#include "vmrun.h"
+#include "settings.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "unknown"
 #endif
 
-#define CACHE_MIN (64ull * PAGE_SIZE)   /* 64 frames a vCPU: below that a fault could need more frames than there are */
-
 struct options opt;
 
-enum { OPT_CACHE = 256, OPT_NODE, OPT_STATS, OPT_CHECK, OPT_STATES, OPT_OVERCOMMIT, OPT_DEBUG, OPT_VERSION, OPT_HELP };
+enum { OPT_SETTING = 256, OPT_YES, OPT_NO, OPT_STATS, OPT_NODE, OPT_CONFIG, OPT_NO_CONFIG, OPT_CHECK, OPT_STATES, OPT_DEBUG, OPT_VERSION, OPT_HELP };
 
 static const struct option long_options[] = {
-        { "cache",      required_argument, NULL, OPT_CACHE },
-        { "node",       required_argument, NULL, OPT_NODE },
-        { "stats",      optional_argument, NULL, OPT_STATS },
-        { "verbose",    no_argument,       NULL, 'v' },
-        { "check",      no_argument,       NULL, OPT_CHECK },
-        { "states",     required_argument, NULL, OPT_STATES },
-        { "overcommit", no_argument,       NULL, OPT_OVERCOMMIT },
-        { "debug",      no_argument,       NULL, OPT_DEBUG },
-        { "version",    no_argument,       NULL, OPT_VERSION },
-        { "help",       no_argument,       NULL, OPT_HELP },
+        /* Those with OPT_SETTING, OPT_YES and OPT_NO are settings of that name (settings.c), with the value given, "yes" or "no". */
+        { "cache",           required_argument, NULL, OPT_SETTING },
+        { "placement",       required_argument, NULL, OPT_SETTING },
+        { "prefetch",        required_argument, NULL, OPT_SETTING },
+        { "timeout",         required_argument, NULL, OPT_SETTING },
+        { "connect-timeout", required_argument, NULL, OPT_SETTING },
+        { "io",              required_argument, NULL, OPT_SETTING },
+        { "overcommit",      no_argument,       NULL, OPT_YES },
+        { "no-overcommit",   no_argument,       NULL, OPT_NO },
+        { "verbose",         no_argument,       NULL, OPT_YES },
+        { "no-verbose",      no_argument,       NULL, OPT_NO },
+        { "stats",           optional_argument, NULL, OPT_STATS },
+        { "no-stats",        no_argument,       NULL, OPT_NO },
+        { "node",            required_argument, NULL, OPT_NODE },
+        { "config",          required_argument, NULL, OPT_CONFIG },
+        { "no-config",       no_argument,       NULL, OPT_NO_CONFIG },
+        { "check",           no_argument,       NULL, OPT_CHECK },
+        { "states",          required_argument, NULL, OPT_STATES },
+        { "debug",           no_argument,       NULL, OPT_DEBUG },
+        { "version",         no_argument,       NULL, OPT_VERSION },
+        { "help",            no_argument,       NULL, OPT_HELP },
         { NULL, 0, NULL, 0 }
+};
+
+/* What the command line says, until the configuration file was read, over which it goes. */
+struct given {
+        const char *value[SETTINGS_MAX];        /* by number of the setting; NULL: not given */
+        const char *nodes[NODES_MAX];
+        unsigned nnodes;
+        const char *config;
+        bool no_config;
 };
 
 static const char help_text[] =
         "Usage: vmrun [OPTION...] [--] PROGRAM [ARG...]\n"
-        "       vmrun --check\n"
+        "       vmrun --check [OPTION...]\n"
         "       vmrun --states PID\n"
         "Run an unmodified Linux x86-64 program in a virtual machine of its own, with more memory than its local cache.\n"
         "\n"
@@ -46,18 +64,35 @@ static const char help_text[] =
         "                      the memory that is available)\n"
         "      --node URL      add a far-memory node; may be given several times (default: mem:, as large as\n"
         "                      the memory that is available)\n"
-        "                        mem:SIZE   memory of this host, outside the cache\n"
+        "                        mem:SIZE                      memory of this host, outside the cache\n"
+        "                        dax:PATH                      a DAX device, or a file that is mapped\n"
+        "                        rdma://HOST[:PORT]            memnode over RDMA\n"
+        "                        nbd://HOST[:PORT][/EXPORT]    memnode or another NBD server\n"
+        "                        nbd+unix:///EXPORT?socket=PATH\n"
+        "                      options of the node may follow, as in rdma://m1?size=4G&weight=2\n"
+        "      --placement HOW spread memory over nodes by weight (weighted, the default), fill one after\n"
+        "                      another (linear), or take the one with most free memory (free)\n"
+        "      --timeout S     end the program when a node was silent for S seconds (default: 10)\n"
+        "      --connect-timeout S\n"
+        "                      give up on a node that has not answered at start after S seconds (default: 5)\n"
+        "      --io WHO        move pages of remote nodes in a thread (default), or inline in the program's own\n"
+        "      --prefetch HOW  fetch pages before they are touched: none, the only one in this version\n"
         "      --overcommit    let the program map more than cache and nodes can hold\n"
         "      --stats[=FILE]  print statistics at the end, to standard error or FILE\n"
+        "      --config FILE   read settings from FILE (default: $XDG_CONFIG_HOME/vmrun.conf, which usually is\n"
+        "                      ~/.config/vmrun.conf, else /etc/vmrun.conf, if there is one)\n"
+        "      --no-config     read none\n"
+        "      --no-overcommit, --no-stats, --no-verbose\n"
+        "                      whatever the configuration file says\n"
         "      --debug         check at the end that no frame, slot or pin was leaked (also: VMRUN_DEBUG=1)\n"
         "  -v, --verbose       say what is going on\n"
-        "      --check         tell what this host offers, and whether programs can run\n"
+        "      --check         tell what this host offers, and whether programs can run; try each node\n"
         "      --states PID    tell what the vCPUs of a running vmrun are doing\n"
         "      --version       print the version\n"
         "      --help          print this text\n"
         "\n"
         "Exit status: the program's own; 125 if vmrun itself fails, 126 if PROGRAM cannot be executed, 127 if it is\n"
-        "not found.  See vmrun(1).\n";
+        "not found.  See vmrun(1), vmrun.conf(5).\n";
 
 static void print_and_exit(const char *text)
 {
@@ -66,31 +101,10 @@ static void print_and_exit(const char *text)
         exit(0);
 }
 
-static void take_cache(const char *text)
-{
-        uint64_t bytes, memory = host_memory_total();
-        char a[32], b[32];
-
-        int err = size_parse(text, &bytes);
-        if (err == -EINVAL)
-                die_(EXIT_VMRUN_FAILED, "--cache %s: this is no size: give a whole number with K, M, G or T, as in --cache 4G", text);
-        if (err == 0 && bytes < CACHE_MIN)
-                die_(EXIT_VMRUN_FAILED, "--cache %s: too small, a program needs at least 64 pages here: give 256K or more", text);
-        if (err == -ERANGE || (memory && bytes > memory))
-                die_(EXIT_VMRUN_FAILED, "--cache %s: larger than this host's memory of %s: give less, %s is available now; "
-                     "what does not fit goes to the far tier (--node)", text, size_text(memory, a),
-                     size_text(host_memory_available(), b));
-        if (bytes / PAGE_SIZE > UINT32_MAX)
-                die_(EXIT_VMRUN_FAILED, "--cache %s: more pages than vmrun can number: give less than 16T", text);
-        opt.cache = bytes & ~(uint64_t)(PAGE_SIZE - 1);
-}
-
 static void default_cache(void)
 {
         char a[32];
-        opt.cache = host_memory_available() / 4 & ~(uint64_t)(PAGE_SIZE - 1);
-        if (opt.cache < CACHE_MIN)
-                opt.cache = CACHE_MIN;
+        opt.cache = cache_default();
         info_("cache: %s, a quarter of the available memory (--cache SIZE sets it)", size_text(opt.cache, a));
 }
 
@@ -109,33 +123,43 @@ static _Noreturn void bad_option(char **argv, bool missing_value)
              "(the program's own options come after its name)", given);
 }
 
-void options_parse(int argc, char **argv)
+/* The command line as it stands.  --help, --version and options that do not exist end here. */
+static void take_line(int argc, char **argv, struct given *g)
 {
-        const char *cache = NULL;
-        int c;
+        int c, at;
 
-        const char *debug = getenv("VMRUN_DEBUG");
-        opt.debug = debug && strcmp(debug, "1") == 0;
-        opt.command = CMD_RUN;
         opterr = 0;
-        while ((c = getopt_long(argc, argv, "+:v", long_options, NULL)) != -1) {
+        while ((c = getopt_long(argc, argv, "+:v", long_options, &at)) != -1) {
                 switch (c) {
-                case OPT_CACHE:
-                        cache = optarg;
+                case OPT_SETTING:
+                        g->value[setting_find(long_options[at].name)] = optarg;
                         break;
-                case OPT_NODE:
-                        if (opt.nnodes == sizeof(opt.nodes) / sizeof(opt.nodes[0]))
-                                die_(EXIT_VMRUN_FAILED, "--node %s: more than %u nodes: give fewer", optarg, opt.nnodes);
-                        opt.nodes[opt.nnodes++] = optarg;
+                case OPT_YES:
+                        g->value[setting_find(long_options[at].name)] = "yes";
+                        break;
+                case OPT_NO:
+                        g->value[setting_find(long_options[at].name + strlen("no-"))] = "no";
+                        break;
+                case 'v':
+                        g->value[setting_find("verbose")] = "yes";
                         break;
                 case OPT_STATS:
                         if (optarg && !*optarg)
                                 die_(EXIT_VMRUN_FAILED, "--stats=: no file is named: give --stats=FILE, or --stats for standard error");
-                        opt.stats = true;
-                        opt.stats_file = optarg;
+                        g->value[setting_find("stats")] = optarg ? optarg : "yes";
                         break;
-                case 'v':
-                        opt.verbose = true;
+                case OPT_NODE:
+                        if (g->nnodes == NODES_MAX)
+                                die_(EXIT_VMRUN_FAILED, "--node %s: more than %u nodes: give fewer", optarg, NODES_MAX);
+                        g->nodes[g->nnodes++] = optarg;
+                        break;
+                case OPT_CONFIG:
+                        g->config = optarg;
+                        g->no_config = false;
+                        break;
+                case OPT_NO_CONFIG:
+                        g->config = NULL;
+                        g->no_config = true;
                         break;
                 case OPT_CHECK:
                         opt.command = CMD_CHECK;
@@ -143,9 +167,6 @@ void options_parse(int argc, char **argv)
                 case OPT_STATES:
                         opt.command = CMD_STATES;
                         opt.states_pid = optarg;
-                        break;
-                case OPT_OVERCOMMIT:
-                        opt.overcommit = true;
                         break;
                 case OPT_DEBUG:
                         opt.debug = true;
@@ -160,16 +181,65 @@ void options_parse(int argc, char **argv)
                         bad_option(argv, c == ':');
                 }
         }
-        if (cache)
-                take_cache(cache);
         opt.argv = argv + optind;
-        if (opt.command != CMD_RUN) {
-                if (*opt.argv)
-                        die_(EXIT_VMRUN_FAILED, "%s: --check and --states run no program: leave it out", *opt.argv);
-                return;
+}
+
+static void take_settings(const struct given *g)
+{
+        char why[SETTING_WHY];
+
+        for (size_t i = 0; i < sizeof(long_options) / sizeof(long_options[0]) - 1; i++) {
+                int n = setting_find(long_options[i].name);
+                if (n >= 0 && g->value[n] && setting_set(&opt, n, g->value[n], why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "--%s %s: %s", long_options[i].name, g->value[n], why);
         }
+}
+
+/* Those of the file, if there are any, do not count then. */
+static void take_nodes(const struct given *g)
+{
+        char why[SETTING_WHY], *origin;
+
+        if (g->nnodes)
+                opt.nnodes = 0;
+        for (unsigned i = 0; i < g->nnodes; i++) {
+                struct node_draft d;
+                node_draft_init(&d);
+                if (node_draft_set(&d, "url", g->nodes[i], why) != 0 || node_draft_check(&d, why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "--node %s: %s", g->nodes[i], why);
+                if (asprintf(&origin, "--node %s", g->nodes[i]) < 0)
+                        die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
+                d.node.origin = origin;
+                d.node.name = d.node.url;
+                opt.nodes[opt.nnodes++] = d.node;
+        }
+}
+
+void options_parse(int argc, char **argv)
+{
+        struct given g = { .nnodes = 0 };
+        const char *debug = getenv("VMRUN_DEBUG");
+        char why[PATH_MAX + 2 * SETTING_WHY];
+
+        opt.debug = debug && strcmp(debug, "1") == 0;
+        opt.command = CMD_RUN;
+        settings_default(&opt);
+        take_line(argc, argv, &g);
+        if (opt.command != CMD_RUN && *opt.argv)
+                die_(EXIT_VMRUN_FAILED, "%s: --check and --states run no program: leave it out", *opt.argv);
+        if (opt.command == CMD_STATES)
+                return;
+        opt.config = g.no_config ? NULL : g.config ? g.config : config_default();
+        if (opt.config && config_read(&opt, opt.config, why, sizeof(why)) != 0)
+                die_(EXIT_VMRUN_FAILED, "%s", why);
+        take_settings(&g);
+        take_nodes(&g);
+        if (opt.command == CMD_CHECK)
+                return;
         if (!*opt.argv || !**opt.argv)
                 die_(EXIT_VMRUN_FAILED, "no program is named: vmrun [OPTION...] [--] PROGRAM [ARG...], see vmrun --help");
-        if (!cache)
+        if (opt.config)
+                info_("settings: %s", opt.config);
+        if (!opt.cache)
                 default_cache();
 }

@@ -1,8 +1,8 @@
 /*
  * Far-memory nodes and their drivers.
  *
- * A node is one --node URL; a driver is what its scheme means.  Space is leased slab by slab when the cleaner asks (EXIT_LEASE), in the
- * order of the --node options, so nothing at start grows with a node's size.  A driver tells how the data of its slabs moves:
+ * A node is one --node URL or [node] section; a driver is what its scheme means.  Space is leased slab by slab when the cleaner asks
+ * (EXIT_LEASE), from the node that the placement chooses, so nothing at start grows with a node's size.  A driver tells how the data of its slabs moves:
  * SLAB_MEMORY is mapped at the same address in host and guest and kern copies; SLAB_REMOTE goes through the rings.
  *
  * Functions return 0 or -errno; where there is a `why`, it receives one sentence for the user that names the thing, the cause and the
@@ -14,17 +14,23 @@
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "../thread.h"
+#include "../vmrun.h"
 
 #define FAR_WHY 256
-#define FAR_NODES_MAX 64
 
 struct far_node {
         const struct far_driver *driver;
-        const char *url;                /* as given; lives as long as the node */
-        unsigned index;                 /* order of --node */
-        uint64_t pages;                 /* capacity: set by open, may be lowered before the first lease */
-        uint64_t leased;                /* pages in slabs so far; kept by far.c */
+        const struct node_option *option;       /* as given; lives as long as the node */
+        const char *url;                /* option->url */
+        unsigned index;                 /* order of the nodes as given */
+        uint64_t pages;                 /* capacity: set by open, may be lowered before the first lease; far.c lowers it to option->size */
+        uint32_t granule;               /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will do */
+        /* the next three are kept by slabs.c */
+        uint32_t slab_most;             /* pages of the largest slab to ask for */
+        uint32_t slabs;                 /* leased so far */
+        uint64_t leased;                /* pages in them */
         void *data;                     /* the driver's own */
 };
 
@@ -77,11 +83,11 @@ void far_done(struct far_request *r);
 /* The node is lost, and with it pages of the program: ends vmrun with this sentence. */
 _Noreturn void far_lost(const struct far_node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-extern const struct far_driver far_mem;
+extern const struct far_driver far_mem, far_dax;
 /* A module defines `const struct far_driver *const far_module[]`, which ends with NULL. */
 
-/* Opens the node of a URL; NULL with why. */
-struct far_node *far_node_open(const char *url, char why[FAR_WHY]);
+/* Opens one node; NULL with why.  o must outlive it. */
+struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY]);
 void far_node_close(struct far_node *n);
 
 /* Opens all nodes of opt, or the default one, and ends vmrun with a sentence when one cannot be had.  room: bytes of guest-physical
@@ -92,7 +98,13 @@ uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
 struct far_node *far_node_at(unsigned i);
+/* vmrun --check: tries each node of opt, all open at once as a program would have them; prints a line a node.  0, or the last error. */
+int far_check(FILE *f);
 
+/* --- the sequence of slabs (slabs.c) --- */
+
+/* Cuts memory nodes to `room` bytes of guest-physical space, and all of them to what the table of slabs can name. */
+void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
 

@@ -49,12 +49,12 @@ struct queue { struct far_request *head, **tail; };
 
 static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
-static bool started;                    /* nodes are attached; written under far.c's lease lock, before the first slab exists */
+static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static uint64_t spin_ticks;
 
 /* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct queue queues[FAR_NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
+static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
 
 static void futex_wake(void *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
@@ -276,7 +276,7 @@ int io_start(struct vm *vm)
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
-                        die_(EXIT_VMRUN_FAILED, "--node %s: %s", n->url, why);
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
         int err = make_doorbell();
         if (err)

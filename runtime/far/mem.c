@@ -15,15 +15,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "../check.h"
-#include "../vm.h"
-#include "../vmrun.h"
-#include "far.h"
-
-#define SLAB_ALIGN (2ull << 20)         /* nested page tables can then use 2 MiB entries */
+#include "window.h"
 
 struct mem_node { int fd; };
-
-static uint64_t window_used;            /* bytes of FAR_WINDOW handed out, by all mem: nodes; guarded by far.c's lease lock */
 
 /* The limit of file sizes is for the program's files, not for memory. */
 static int set_size(int fd, uint64_t bytes)
@@ -42,21 +36,24 @@ static int set_size(int fd, uint64_t bytes)
 
 static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
+        const uint64_t most = FAR_WINDOW_END - FAR_WINDOW;
         uint64_t bytes, available = host_memory_available();
         char a[32], b[32];
 
         if (!*rest) {
-                bytes = available;
+                bytes = n->option->size ? n->option->size : available < most ? available : most;
         } else {
                 int err = size_parse(rest, &bytes);
                 if (err == -EINVAL) {
                         snprintf(why, FAR_WHY, "'%.64s' is no size: give a whole number with K, M, G or T, as in mem:8G", rest);
                         return err;
                 }
-                if (err || bytes > FAR_WINDOW_END - FAR_WINDOW) {
-                        snprintf(why, FAR_WHY, "%.64s is too large: give at most 4T", rest);
-                        return -ERANGE;
-                }
+                if (err)
+                        bytes = UINT64_MAX;
+        }
+        if (bytes > most) {
+                snprintf(why, FAR_WHY, "%.64s is too large: give at most 4T", *rest ? rest : size_text(bytes, a));
+                return -ERANGE;
         }
         n->pages = bytes / PAGE_SIZE;
         if (!n->pages) {
@@ -64,7 +61,7 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 return -EINVAL;
         }
         if (bytes > available)
-                info_("--node mem:%s: only %s of %s is available now: this host may run out of memory", rest, size_text(available, a),
+                info_("%s: only %s of %s is available now: this host may run out of memory", n->option->origin, size_text(available, a),
                       size_text(bytes, b));
 
         struct mem_node *m = malloc(sizeof(*m));
@@ -100,32 +97,7 @@ static int mem_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t
 {
         (void)place;
         struct mem_node *m = n->data;
-        uint64_t bytes = (uint64_t)pages * PAGE_SIZE, room = (bytes + SLAB_ALIGN - 1) & ~(SLAB_ALIGN - 1);
-
-        if (window_used + room > FAR_WINDOW_END - FAR_WINDOW)
-                return -ENOSPC;
-        void *want = (char *)FAR_WINDOW + window_used;
-        void *p = mmap(want, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, m->fd, (off_t)(first * PAGE_SIZE));
-        if (p == MAP_FAILED)
-                return -errno;
-        if (p != want) {                /* a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint */
-                munmap(p, bytes);
-                return -EEXIST;
-        }
-        madvise(p, bytes, MADV_DONTDUMP);
-        madvise(p, bytes, MADV_DONTFORK);       /* a child gets at far pages through slots, not through a copy of this mapping */
-        madvise(p, bytes, MADV_HUGEPAGE);       /* where shmem_enabled says "advise"; no matter if it fails */
-
-        uint64_t gpa = vm_take_gpa(vm, room);
-        int err = gpa ? vm_add_memory(vm, gpa, p, bytes) : -ENOSPC;
-        if (err) {
-                munmap(p, bytes);
-                return err;
-        }
-        window_used += room;
-        s->va = (uint64_t)p;
-        s->gpa = gpa;
-        return 0;
+        return window_map(vm, m->fd, first, pages, 0, s);
 }
 
 /* Mapped slabs stay: the VM's memory slots name them, and they go with the process. */

@@ -74,7 +74,7 @@ static int rdma_attach(struct far_node *n, char *base, size_t len, char why[FAR_
                 return err;
         rdma_data_attach(rn);
         if (rn->mem.pool)
-                info_("--node %s: the frames cannot be registered, so pages are copied through %u KiB%s", n->url,
+                info_("%s: the frames cannot be registered, so pages are copied through %u KiB%s", n->option->origin,
                       RDMA_POOL_PAGES * PAGE_SIZE / 1024, rdma_words_memlock(text));
         return 0;
 }
@@ -83,7 +83,7 @@ static int rdma_attach(struct far_node *n, char *base, size_t len, char why[FAR_
 static int grant_of(const struct far_node *n, const union rdma_message *a, uint64_t bytes)
 {
         if (a->h.type == NODE_REFUSED) {
-                info_("--node %s: memnode refuses a lease: %.*s", n->url, NODE_TEXT_MAX, a->refused.text);
+                info_("%s: memnode refuses a lease: %.*s", n->option->origin, NODE_TEXT_MAX, a->refused.text);
                 return a->refused.error == NODE_ENOSPC ? -ENOSPC : a->refused.error == NODE_ELIMIT ? -EDQUOT : -EIO;
         }
         if (a->h.type != NODE_GRANT || a->grant.bytes < bytes || a->grant.address + a->grant.bytes < a->grant.address)

@@ -362,9 +362,13 @@ void rdma_control_close(struct rdma_node *rn)
 
         pthread_mutex_lock(&c->lock);
         if (c->state == CONTROL_UP && c->id && !c->sending && send_message(c, &m) == 0) {
+                /* memnode ends the connection when it has read it; if we did so first, it might take that for an accident. */
                 int64_t end_ms = rdma_now() + GOODBYE_MS;
-                for (; c->sending && c->link.state == LINK_UP && rdma_now() < end_ms; messages(rn))
-                        wait_a_little(rn, 10);
+                while (c->link.state == LINK_UP && rdma_now() < end_ms) {
+                        wait_a_little(rn, GOODBYE_MS);
+                        messages(rn);
+                        rdma_link_events(c->channel);
+                }
                 rdma_disconnect(c->link.id);
         }
         rdma_link_close(&c->link);

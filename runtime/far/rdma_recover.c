@@ -30,7 +30,7 @@ void rdma_data_broken(struct rdma_node *rn)
         struct rdma_data *d = &rn->data;
 
         if (d->state == DATA_UP)
-                info_("--node %s: %s; reconnecting", rn->n->url, d->why);
+                info_("%s: %s; reconnecting", rn->n->option->origin, d->why);
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_queue *q = &d->q[k];
                 rdma_link_close(&q->link);
@@ -80,7 +80,7 @@ static void made(struct rdma_node *rn, int64_t now)
         }
         if (again) {
                 __atomic_store_n(&d->reconnections, d->reconnections + 1, __ATOMIC_RELAXED);
-                info_("--node %s: connected again after %llu ms", rn->n->url, (unsigned long long)d->silence);
+                info_("%s: connected again after %llu ms", rn->n->option->origin, (unsigned long long)d->silence);
         }
         for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++)
                 rdma_data_send(rn, &d->q[k]);
@@ -185,7 +185,7 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
                 if (leased)
                         far_lost(rn->n, "%s", c->why);
                 d->told_lost = true;    /* nothing of the program is there: one place less to lease from */
-                warnx_("--node %s: %s: nothing was there yet, so the program goes on without it", rn->n->url, c->why);
+                warnx_("%s: %s: nothing was there yet, so the program goes on without it", rn->n->option->origin, c->why);
                 return;
         }
         rdma_link_events(d->channel);

@@ -1,9 +1,10 @@
 /*
  * The rdma:// driver without vmrun: random reads and writes of pages, many in flight, verified, with and without faults.
  *
- * usage: driver ADDRESS [URL]
- * Each case is two processes: a node of node.c at ADDRESS, and a client of the driver that makes the faults happen.  With a URL, the cases
- * without faults also run against the memnode there.  Prints TAP.
+ * usage: driver ADDRESS [MEMNODE [WORD]]      all cases, or those whose name has WORD
+ *        driver --url URL SECONDS              traffic with the node there, whatever happens to it
+ * Each case is two processes: a node of node.c at ADDRESS, and a client of the driver that makes the faults happen.  With MEMNODE, the path
+ * of that program, some cases also run against it.  Prints TAP.
  *
  * The client plays the guest: a page is one slot of the node, and while a request for it is under way nothing else uses it.  Each write
  * of a slot has a version of its own in every word of the page, so a stale, mixed or misplaced page is seen.
@@ -20,7 +21,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -166,7 +169,7 @@ static struct job *make_job(unsigned *next_slot)
         uint64_t *p = (uint64_t *)j->r.frame;
         j->slot = k;
         j->version = ++version;
-        j->r.op = slots[k].version == 0 || random_below(3) == 0 ? FAR_WRITE : random_below(2) ? FAR_READ : FAR_PREFETCH;
+        j->r.op = random_below(3) == 0 ? FAR_WRITE : random_below(2) ? FAR_READ : FAR_PREFETCH;
         j->r.page = k;
         j->r.place = &place;
         for (unsigned i = 0; i < WORDS; i++)
@@ -175,7 +178,8 @@ static struct job *make_job(unsigned *next_slot)
         return j;
 }
 
-static struct far_node node_ = { .url = "rdma://test" };
+static const struct node_option option = { .url = "rdma://test", .origin = "--node rdma://test", .gid_index = -1 };
+static struct far_node node_ = { .option = &option, .url = "rdma://test" };
 static unsigned sleeps, most_in_flight;
 
 static void sleep_until_told(void)
@@ -291,6 +295,11 @@ static void run_plain(const struct target *t, unsigned total, const struct fault
 {
         open_node(t->rest);
         traffic(total, 96, f, t->commands);
+        unsigned breaks = 0;
+        for (; f && f->command; f++)
+                breaks++;
+        if (breaks && !((struct rdma_node *)node_.data)->data.reconnections)
+                verdict("wrong", "no connection broke");
         if (most_in_flight < 64)
                 verdict("wrong", "only %u requests were ever in flight", most_in_flight);
         close_node();
@@ -342,6 +351,49 @@ static void case_killed(const struct target *t)
         kill(t->node, SIGKILL);
         traffic(100000, 96, NULL, -1);
         verdict("wrong", "all requests are done by a dead node");
+}
+
+/* A clean end of memnode itself. */
+static void case_term(const struct target *t)
+{
+        open_node(t->rest);
+        traffic(500, 96, NULL, -1);
+        kill(t->node, SIGTERM);
+        traffic(1000000, 96, NULL, -1);
+        verdict("wrong", "all requests are done by a node that ended");
+}
+
+/* A stopped memnode still serves: its CPU has no part in it. */
+static void case_stopped(const struct target *t)
+{
+        open_node(t->rest);
+        kill(t->node, SIGSTOP);
+        traffic(3000, 96, NULL, -1);
+        kill(t->node, SIGCONT);
+        close_node();
+        verdict("passed", "%u requests", done);
+}
+
+static void case_wrong_token(const struct target *t)
+{
+        memset(settings.token, 'x', sizeof(settings.token));
+        open_node(t->rest);
+}
+
+static unsigned seconds;                /* --url */
+
+static void case_url(const struct target *t)
+{
+        char text[256];
+        int64_t end;
+
+        open_node(t->rest);
+        for (end = rdma_now() + seconds * 1000; rdma_now() < end; poll(NULL, 0, 5))
+                traffic(200, 96, NULL, -1);
+        node_.driver->describe(&node_, text, sizeof(text));
+        printf("#   %s\n", text);
+        close_node();
+        verdict("passed", "%u requests, %u sleeps", done, sleeps);
 }
 
 /* Nothing is under way when it ends: the descriptors tell. */
@@ -567,6 +619,66 @@ static const struct test {
         { "an address where nobody is", NULL, case_silent_host, "refused", "does not answer", 4000, 0 },
 };
 
+/* The same against memnode itself; one after the other with one memnode, until it is ended. */
+static const struct test real_tests[] = {
+        { "reads and writes with memnode", "", case_plain, "passed", "", 60000, 0 },
+        { "the next client finds zeros", "", case_plain, "passed", "", 60000, 0 },
+        { "leases to the end of memnode", "", case_lease, "passed", "", 30000, 0 },
+        { "memnode is stopped", "", case_stopped, "passed", "", 30000, 0 },
+        { "memnode refuses a token", "", case_wrong_token, "refused", "token", 3000, 0 },
+        { "memnode ends", "", case_term, "lost", "it said goodbye", 10000, 0 },
+        { "memnode is killed", "", case_killed, "lost", "nothing listens", 10000, 0 },
+};
+
+#define TOKEN "open sesame"
+
+/* The name of a file with the token. */
+static const char *token_file(void)
+{
+        static char name[] = "/tmp/vmrun-test-token-XXXXXX";
+        int fd = mkstemp(name);
+        if (fd < 0 || write(fd, TOKEN "\n", sizeof(TOKEN)) != sizeof(TOKEN))
+                abort();
+        close(fd);
+        return name;
+}
+
+/* Starts memnode and waits for its READY=1. */
+static pid_t start_memnode(const char *path, const char *token, const char *address, uint16_t port)
+{
+        struct sockaddr_un at = { .sun_family = AF_UNIX };
+        struct timeval patience = { .tv_sec = 20 };
+        char name[64], url[128], size[32], text[256] = "";
+        int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        snprintf(name, sizeof(name), "@vmrun-test-%d-%u", (int)getpid(), port);
+        memcpy(at.sun_path + 1, name + 1, strlen(name) - 1);
+        if (s < 0 || bind(s, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) != 0)
+                abort();
+        setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+        snprintf(url, sizeof(url), "rdma://%s:%u", address, port);
+        snprintf(size, sizeof(size), "%llu", 3ull * SLOTS * PAGE_SIZE);
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                setenv("NOTIFY_SOCKET", name, 1);
+                execl(path, path, "--size", size, "--listen", url, "--hugepages", "none", "--token-file", token, NULL);
+                perror(path);
+                _exit(1);
+        }
+        while (!strstr(text, "READY=1")) {
+                ssize_t n = recv(s, text, sizeof(text) - 1, 0);
+                if (n < 0) {
+                        printf("#   memnode does not start\n");
+                        break;
+                }
+                text[n] = '\0';
+        }
+        close(s);
+        return pid;
+}
+
 static pid_t start_node(const struct test *t, const char *address, uint16_t port, int *commands)
 {
         struct node_config c = { .address = address, .port = port, .bytes = 3ull * SLOTS * PAGE_SIZE, .depth = t->depth ? t->depth : 128,
@@ -604,7 +716,7 @@ static void run_client(const struct test *t, const struct target *target, char *
         if (pid == 0) {
                 struct target mine = *target;
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                alarm(90);
+                alarm(90 + seconds);
                 result_fd = back[1];
                 t->client(&mine);
                 verdict("wrong", "no verdict");
@@ -620,48 +732,98 @@ static void run_client(const struct test *t, const struct target *target, char *
         *ms = (int)(rdma_now() - before);
 }
 
-static bool judge(unsigned number, const struct test *t, const char *where, const char *text, int ms)
+static bool judge(unsigned i, const struct test *t, const char *text, int ms)
 {
         bool good = strncmp(text, t->word, strlen(t->word)) == 0 && strstr(text, t->sentence) && ms <= t->max_ms;
-        printf("%sok %u - %s%s\n#   %d ms: %s\n", good ? "" : "not ", number, t->name, where, ms, text);
+        printf("%sok %u - %s\n#   %d ms: %s\n", good ? "" : "not ", i, t->name, ms, text);
+        fflush(stdout);
         return good;
 }
 
-int main(int argc, char **argv)
+static unsigned number, failed;
+
+static void node_cases(const char *address, const char *word)
 {
-        unsigned number = 0, failed = 0;
         char text[700];
         int ms;
 
-        if (argc < 2 || argc > 4) {
-                fprintf(stderr, "usage: driver ADDRESS [URL|- [WORD]]\n");
-                return 2;
-        }
-        signal(SIGPIPE, SIG_IGN);
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 const struct test *t = &tests[i];
                 struct target target = { .commands = -1 };
-                if (argc == 4 && !strstr(t->name, argv[3]))
+                uint16_t port = (uint16_t)(7500 + i);   /* of its own: a late packet for a node that is gone must not reach the next */
+                if (!strstr(t->name, word))
                         continue;
-                /* A port of its own: a late packet for a node that is gone must not reach the next. */
-                snprintf(target.rest, sizeof(target.rest), "//%s:%u", argv[1], 7500 + (unsigned)i);
+                snprintf(target.rest, sizeof(target.rest), "//%s:%u", address, port);
                 if (t->fault)
-                        target.node = start_node(t, argv[1], (uint16_t)(7500 + i), &target.commands);
+                        target.node = start_node(t, address, port, &target.commands);
                 run_client(t, &target, text, sizeof(text), &ms);
                 if (t->fault) {
                         close(target.commands);
                         kill(target.node, SIGKILL);
                         waitpid(target.node, NULL, 0);
                 }
-                failed += !judge(++number, t, "", text, ms);
+                failed += !judge(++number, t, text, ms);
         }
-        if (argc > 2 && strncmp(argv[2], "rdma:", 5) == 0) {
-                static const struct test real = { "reads and writes with memnode", "", case_plain, "passed", "", 60000, 0 };
-                struct target target = { .commands = -1 };
-                snprintf(target.rest, sizeof(target.rest), "%s", argv[2] + 5);
-                run_client(&real, &target, text, sizeof(text), &ms);
-                failed += !judge(++number, &real, "", text, ms);
+}
+
+static void memnode_cases(const char *path, const char *address, const char *word)
+{
+        struct target target = { .commands = -1 };
+        const char *token = token_file();
+        uint16_t port = 7600;
+        char text[700];
+        int ms;
+
+        for (size_t i = 0; i < sizeof(real_tests) / sizeof(real_tests[0]); i++) {
+                const struct test *t = &real_tests[i];
+                if (!strstr(t->name, word))
+                        continue;
+                memcpy(settings.token, TOKEN, sizeof(TOKEN) - 1);
+                if (!target.node) {
+                        target.node = start_memnode(path, token, address, ++port);
+                        snprintf(target.rest, sizeof(target.rest), "//%s:%u", address, port);
+                }
+                run_client(t, &target, text, sizeof(text), &ms);
+                failed += !judge(++number, t, text, ms);
+                if (strcmp(t->word, "lost") == 0) {
+                        kill(target.node, SIGKILL);     /* if the case has not */
+                        waitpid(target.node, NULL, 0);
+                        target.node = 0;
+                }
         }
+        if (target.node)
+                kill(target.node, SIGKILL);
+        unlink(token);
+}
+
+static int run_url(const char *url, const char *time)
+{
+        static const struct test t = { "traffic", NULL, case_url, "passed", "", 600000, 0 };
+        struct target target = { .commands = -1 };
+        char text[700];
+        int ms;
+
+        seconds = (unsigned)atoi(time);
+        settings.timeout_ms = 10000;    /* as vmrun has it */
+        snprintf(target.rest, sizeof(target.rest), "%s", url + strlen("rdma:"));
+        run_client(&t, &target, text, sizeof(text), &ms);
+        judge(1, &t, text, ms);
+        return strncmp(text, "passed", 6) != 0;
+}
+
+int main(int argc, char **argv)
+{
+        signal(SIGPIPE, SIG_IGN);
+        if (argc == 4 && strcmp(argv[1], "--url") == 0 && strncmp(argv[2], "rdma:", 5) == 0)
+                return run_url(argv[2], argv[3]);
+        if (argc < 2 || argc > 4 || argv[1][0] == '-') {
+                fprintf(stderr, "usage: driver ADDRESS [MEMNODE [WORD]] | --url URL SECONDS\n");
+                return 2;
+        }
+        const char *word = argc == 4 ? argv[3] : "";
+        node_cases(argv[1], word);
+        if (argc > 2 && *argv[2])
+                memnode_cases(argv[2], argv[1], word);
         printf("1..%u\n", number);
         return failed != 0;
 }

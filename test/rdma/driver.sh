@@ -3,7 +3,8 @@
 #
 #   lab/lab -- test/rdma/driver.sh [BUILD [WORD]]
 #
-# Sets up a soft-RoCE device and runs BUILD/test/rdma/driver (default: build), only the cases whose name has WORD. Speaks TAP.
+# Sets up a soft-RoCE device and runs BUILD/test/rdma/driver (default: build) against a node of its own and against BUILD's memnode;
+# only the cases whose name has WORD. Speaks TAP.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -27,4 +28,4 @@ ip neighbour add 10.99.0.2 lladdr 02:00:00:00:00:01 dev plain0
 # As udev's rules have it: some cases run as nobody.
 chmod 666 /dev/infiniband/*
 
-exec "$build/test/rdma/driver" 10.98.0.1 - ${2:+"$2"}
+exec "$build/test/rdma/driver" 10.98.0.1 "$build/memnode/memnode" "${2-}"

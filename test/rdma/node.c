@@ -233,14 +233,16 @@ static void message(struct conn *c, const char *m, uint32_t n)
 
         if (n < sizeof(*h) || h->magic != NODE_MAGIC || h->length != n)
                 fail("a bad message of %u bytes", n);
-        if (h->type == NODE_HELLO && n == sizeof(struct node_hello))
+        if (h->type == NODE_HELLO && n == sizeof(struct node_hello)) {
                 hello(c);
-        else if (h->type == NODE_LEASE && n == sizeof(struct node_lease))
+        } else if (h->type == NODE_LEASE && n == sizeof(struct node_lease)) {
                 lease(c, (const void *)m);
-        else if (h->type == NODE_GOODBYE)
+        } else if (h->type == NODE_GOODBYE) {
                 node.id = 0;
-        else
+                rdma_disconnect(c->id);
+        } else {
                 fail("message of type %u, %u bytes", h->type, n);
+        }
 }
 
 static void completions(void)
@@ -254,7 +256,7 @@ static void completions(void)
                 ibv_ack_cq_events(cq, 1);
                 ibv_req_notify_cq(cq, 0);
                 while (ibv_poll_cq(cq, 1, &wc) > 0)
-                        if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV) {
+                        if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && c->id) {
                                 message(c, node.messages[wc.wr_id], wc.byte_len);
                                 post_receive(c, wc.wr_id);
                         }

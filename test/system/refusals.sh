@@ -157,11 +157,136 @@ refusals() {
     refuse '--node mem: with a bad size' 125 'mem:12x' "$vmrun" --node mem:12x true
     refuse '--stats into a missing folder' 125 '/no/such/folder' "$vmrun" --stats=/no/such/folder/file true
 
+    bad_settings
+    bad_nodes
+    check_nodes
+
     no_kvm
 
     accept --help "$vmrun" --help
     accept --version "$vmrun" --version
     accept --check "$vmrun" --check
+}
+
+# settings NAME TEXT: a configuration file of that text (printf's), its path in $conf.
+settings() {
+    conf=$WORK/$1.conf
+    # shellcheck disable=SC2059 # a format it is
+    printf "$2" >"$conf"
+}
+
+bad_settings() {
+    local conf
+    refuse '--config of a missing file' 125 '/no/such/file' "$vmrun" --config /no/such/file true
+    refuse '--config of a folder' 125 'directory' "$vmrun" --config "$WORK" true
+    refuse '--config without a value' 125 'config' "$vmrun" --config
+    settings good '[vmrun]\ncache = 1M\n'
+    accept '--config' "$vmrun" --config "$conf" echo hello
+    settings key '[vmrun]\ncache = 1M\ncolour = red\n'
+    refuse 'an unknown key' 125 'key\.conf:3: colour = red: unknown key' "$vmrun" --config "$conf" true
+    accept '--no-config' "$vmrun" --no-config echo hello
+    settings section '[vmrun]\n\n[disk]\n'
+    refuse 'an unknown section' 125 'section\.conf:3: \[disk\]: unknown section' "$vmrun" --config "$conf" true
+    settings value '[vmrun]\ntimeout = 5m\n'
+    refuse 'a bad value' 125 'value\.conf:2: timeout = 5m: give seconds' "$vmrun" --config "$conf" true
+    settings twice '[vmrun]\nio = thread\nio = inline\n'
+    refuse 'a setting given twice' 125 'twice\.conf:3: .*twice' "$vmrun" --config "$conf" true
+    settings nodes '[node a]\nurl = mem:1M\n[node a]\nurl = mem:1M\n'
+    refuse 'a node given twice' 125 'nodes\.conf:3: \[node a\]: .*before' "$vmrun" --config "$conf" true
+    settings url '[node a]\nsize = 1M\n'
+    refuse 'a node without url' 125 'url\.conf:1: \[node a\]: .*no url' "$vmrun" --config "$conf" true
+    settings prefetch '[vmrun]\nprefetch = trend\n'
+    refuse 'a prefetch that does not exist' 125 'prefetch\.conf:2: prefetch = trend: .*none' "$vmrun" --config "$conf" true
+    settings bad-node '[vmrun]\n[node a]\nurl = mem:1M\n[node b]\nurl = bogus:1\n'
+    refuse 'a node of the file that does not work' 125 'bad-node\.conf:4: node b: unknown scheme' "$vmrun" --config "$conf" true
+    accept 'a node of the command line instead' "$vmrun" --config "$conf" --node mem:64M echo hello
+    refuse '--placement of no kind' 125 'placement.*linear' "$vmrun" --placement best true
+    refuse '--timeout 0' 125 'timeout 0: give seconds' "$vmrun" --timeout 0 true
+    refuse '--connect-timeout of no number' 125 'connect-timeout soon: give seconds' "$vmrun" --connect-timeout soon true
+    refuse '--io of no kind' 125 'io.*inline' "$vmrun" --io never true
+    refuse '--prefetch of no kind' 125 'prefetch all: .*none' "$vmrun" --prefetch all true
+}
+
+bad_nodes() {
+    local file=$WORK/dax
+    refuse 'an unknown option of a node' 125 "unknown option 'colour'" "$vmrun" --node 'mem:1M?colour=red' true
+    refuse 'a weight of 0' 125 'weight=0: .*1 to 1000' "$vmrun" --node 'mem:1M?weight=0' true
+    refuse 'more than the node has' 125 'has 1M, not the size=2M' "$vmrun" --node 'mem:1M?size=2M' true
+    refuse 'an RDMA device for memory' 125 'rdma:// only' "$vmrun" --node 'mem:1M?device=mlx5_0' true
+    refuse 'dax: without a path' 125 'dax:PATH' "$vmrun" --node dax: true
+    refuse 'dax: of a missing file' 125 '/no/such/file: there is no such file' "$vmrun" --node dax:/no/such/file true
+    refuse 'dax: of a folder' 125 'directory' "$vmrun" --node "dax:$WORK" true
+    refuse 'dax: of another device' 125 'no DAX device' "$vmrun" --node dax:/dev/zero true
+    : >"$file"
+    refuse 'dax: of an empty file' 125 'too small' "$vmrun" --node "dax:$file" true
+    truncate -s 10000 "$file"
+    refuse 'dax: of a file of odd size' 125 'multiple of 4K' "$vmrun" --node "dax:$file" true
+    truncate -s 64M "$file"
+    refuse 'dax: of a file that is too small' 125 'has 64M, not the size=65M' "$vmrun" --node "dax:$file?size=65M" true
+    refuse 'dax: of a file in use' 125 'locked' flock "$file" "$vmrun" --node "dax:$file" true
+    refuse 'dax: twice' 125 'locked' "$vmrun" --node "dax:$file" --node "dax:$file" true
+    chmod 400 "$file"
+    if [ "$(id -u)" -ne 0 ]; then
+        refuse 'dax: of a read-only file' 125 'cannot be written' "$vmrun" --node "dax:$file" true
+    else
+        refuse 'dax: of a read-only file' 125 'cannot be written' \
+            setpriv --bounding-set -dac_override,-dac_read_search --inh-caps -dac_override,-dac_read_search "$vmrun" --node "dax:$file" true
+    fi
+    chmod 600 "$file"
+    full_file
+}
+
+# A file system that is full before the file is: that node gives no more, the others go on, and nothing is lost.
+full_file() {
+    local name='a node that runs out' LIMIT=$limit
+    selected "$name" || return 0
+    OUT=$WORK/guest.out ERR=$WORK/guest.err
+    mkdir -p "$WORK/small"
+    if ! unshare -rm mount -t tmpfs none "$WORK/small" 2>/dev/null; then
+        skip "$name" 'unshare cannot make a mount namespace here'
+        return
+    fi
+    # shellcheck disable=SC2016 # for the inner shell
+    run_limited unshare -rm sh -c 'mount -t tmpfs -o size=24M none "$1" && truncate -s 128M "$1/file" && shift &&
+        exec "$@"' sh "$WORK/small" "$vmrun" --placement linear --cache 4M --node "dax:$WORK/small/file" --node mem:128M -- \
+        "$build/examples/randmem" --size 64M --accesses 5000
+    if [ "$status" = 0 ] && grep -q ' 0 errors$' "$OUT" && [ "$(wc -l <"$ERR")" = 1 ] && grep -q 'no more space can be leased after 16 MiB' "$ERR"; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, or wrong data, or not the one message"
+        show "$OUT" 5
+        show "$ERR"
+    fi
+}
+
+# tried NAME STATUS REGEX OPTION...: vmrun --check says this of the nodes.
+tried() {
+    local name=$1 wanted=$2 regex=$3 LIMIT=$limit
+    shift 3
+    selected "$name" || return 0
+    OUT=$WORK/guest.out ERR=$WORK/guest.err
+    run_limited "$vmrun" --check "$@"
+    if [ "$status" = "$wanted" ] && [ ! -s "$ERR" ] && sed -n '/^nodes/,$p' "$OUT" | tr '\n' '~' | grep -qE "$regex"; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, or not: $regex"
+        sed -n '/^nodes/,$p' "$OUT" >"$WORK/nodes"
+        show "$WORK/nodes"
+        show "$ERR"
+    fi
+}
+
+check_nodes() {
+    local conf file=$WORK/dax
+    truncate -s 64M "$file"
+    settings two "[node a]\nurl = mem:1M\n[node b]\nurl = dax:$file\nsize = 32M\n"
+    tried '--check --config' 0 '^nodes +a works: .*1M.*~ +b works: .*32M of a file.*~verdict +programs can run here~$' --config "$conf"
+    tried '--check --node' 0 '^nodes +mem:2M works: [^~]*~verdict' --config "$conf" --node mem:2M
+    settings bad "[node a]\nurl = bogus:1M\n[node b]\nurl = dax:$file\n[node c]\nurl = dax:$file\n"
+    tried '--check with nodes that fail' 125 \
+        '^nodes +a fails: unknown scheme.*~ +b works: .*~ +c fails: it is locked.*~verdict .*not all nodes work~$' --config "$conf"
+    settings wrong '[node a]\n'
+    refuse '--check of a bad file' 125 'wrong\.conf:1: \[node a\]' "$vmrun" --check --config "$conf"
 }
 
 # Without a usable /dev/kvm, in a mount namespace of our own.

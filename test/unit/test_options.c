@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -46,6 +47,9 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
 
 /* --- running the parser in a child --- */
 
+/* A folder with an empty vmrun.conf: whoever runs the tests may have one with something in it. */
+static char quiet[] = "/tmp/vmrun-test.XXXXXX";
+
 struct run { int status; char out[4096], err[4096]; };
 
 static void drain(int fd, char *text, size_t n)
@@ -75,9 +79,9 @@ static struct run vmrun(const char *const args[])
                 optind = 0;
                 options_parse(argc, argv);
                 far_init(1ull << 40);
-                printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
+                printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d timeout=%u connect=%u io=%d overcommit=%d", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
                        !opt.stats ? "no" : opt.stats_file ? opt.stats_file : "yes", opt.argv[0] ? opt.argv[0] : "-",
-                       (unsigned long long)far_total_pages());
+                       (unsigned long long)far_total_pages(), opt.placement, opt.timeout_ms, opt.connect_timeout_ms, opt.io, opt.overcommit);
                 for (char **a = opt.argv; *a; a++)
                         printf(" [%s]", *a);
                 fflush(stdout);
@@ -160,6 +164,7 @@ static void good_lines(void **state)
         assert_int_equal(r.status, 0);
         assert_non_null(strstr(r.out, "verbose=1"));
         assert_non_null(strstr(r.err, "vmrun: far tier 0: mem:"));
+        assert_non_null(strstr(r.err, "vmrun: settings: /tmp/vmrun-test."));
 }
 
 static void bad_lines(void **state)
@@ -170,8 +175,8 @@ static void bad_lines(void **state)
         refused(VMRUN("--cache", "262143", "ls"), "--cache 262143", "256K or more");
         refused(VMRUN("--cache", "1000T", "ls"), "--cache 1000T: larger than this host's memory", "give less");
         refused(VMRUN("--cache", "99999999999999999999", "ls"), "99999999999999999999: larger", "give less");
-        refused(VMRUN("--cache", "much", "ls"), "--cache much", "--cache 4G");
-        refused(VMRUN("--cache", "", "ls"), "--cache : this is no size", "--cache 4G");
+        refused(VMRUN("--cache", "much", "ls"), "--cache much", "as in 4G");
+        refused(VMRUN("--cache", "", "ls"), "--cache : this is no size", "as in 4G");
         refused(VMRUN("--cache"), "--cache: a value is missing", "--help");
         refused(VMRUN("--stats=", "ls"), "--stats=", "--stats=FILE");
         refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
@@ -186,23 +191,148 @@ static void bad_lines(void **state)
         assert_int_equal(vmrun(many).status, 125);
 }
 
+/* Settings that are also keys of the configuration file. */
+static void settings(void **state)
+{
+        (void)state;
+        accepted(VMRUN("--cache=1M", "ls"), "placement=0 timeout=10000 connect=5000 io=0 overcommit=0");
+        accepted(VMRUN("--cache=1M", "--placement=linear", "--timeout", "0.5", "--connect-timeout=12.25", "--io", "inline", "--overcommit", "ls"),
+                 "placement=1 timeout=500 connect=12250 io=1 overcommit=1");
+        accepted(VMRUN("--cache=1M", "--placement=free", "--io=thread", "--prefetch=none", "--timeout=3600", "ls"),
+                 "placement=2 timeout=3600000 connect=5000 io=0");
+        refused(VMRUN("--placement", "best", "ls"), "--placement best: give ", "weighted, linear or free");
+        refused(VMRUN("--io", "", "ls"), "--io : give ", "thread or inline");
+        refused(VMRUN("--prefetch", "trend", "ls"), "--prefetch trend: this version", "give none");
+        static const char *const bad[] = { "", "0", "0.09", "3601", "-1", "1s", "1.", ".5", "1.2345", "9999999999", "1e3", " 1" };
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                refused(VMRUN("--timeout", bad[i], "ls"), "--timeout ", "seconds from 0.1 to 3600");
+                refused(VMRUN("--connect-timeout", bad[i], "ls"), "--connect-timeout ", "seconds from 0.1 to 3600");
+        }
+}
+
+/* The configuration file is found, and the command line goes over it. */
+static void config_and_line(void **state)
+{
+        char folder[] = "/tmp/vmrun-test.XXXXXX", path[64], other[64];
+        FILE *f;
+
+        (void)state;
+        assert_non_null(mkdtemp(folder));
+        snprintf(path, sizeof(path), "%s/vmrun.conf", folder);
+        snprintf(other, sizeof(other), "%s/other", folder);
+        assert_non_null(f = fopen(path, "w"));
+        fputs("[vmrun]\ncache = 1M\nverbose = no\nstats = f\nplacement = free\novercommit = yes\n"
+              "[node a]\nurl = mem:1M\n[node b]\nurl = mem:2M\n", f);
+        fclose(f);
+        assert_non_null(f = fopen(other, "w"));
+        fputs("[vmrun]\ncache = 2M\n", f);
+        fclose(f);
+
+        setenv("XDG_CONFIG_HOME", folder, 1);
+        accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=f program=ls far=768 placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
+        accepted(VMRUN("--no-stats", "--no-overcommit", "--cache=3M", "ls"), "cache=3145728 nodes=2 verbose=0 stats=no ");
+        accepted(VMRUN("--no-overcommit", "ls"), "overcommit=0");
+        accepted(VMRUN("--stats", "ls"), "stats=yes ");
+        accepted(VMRUN("--placement=linear", "ls"), "placement=1");
+        accepted(VMRUN("--node", "mem:4M", "ls"), "nodes=1 verbose=0 stats=f program=ls far=1024");
+        accepted(VMRUN("--config", other, "ls"), "cache=2097152 nodes=0 verbose=0 stats=no ");
+        accepted(VMRUN("--config", other, "--no-config", "--cache=1M", "ls"), "nodes=0 ");
+        accepted(VMRUN("--no-config", "--config", other, "ls"), "cache=2097152 ");
+        unsetenv("XDG_CONFIG_HOME");
+        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file", "");
+        refused(VMRUN("--config", folder, "ls"), ": cannot be read: Is a directory", folder);
+
+        /* ~/.config, where there is no other word for it. */
+        char home[80];
+        const char *old = getenv("HOME");
+        snprintf(home, sizeof(home), "%s/.config", folder);
+        assert_int_equal(mkdir(home, 0700), 0);
+        snprintf(home, sizeof(home), "%s/.config/vmrun.conf", folder);
+        assert_int_equal(rename(other, home), 0);
+        setenv("HOME", folder, 1);
+        accepted(VMRUN("ls"), "cache=2097152 ");
+        old ? setenv("HOME", old, 1) : unsetenv("HOME");
+        setenv("XDG_CONFIG_HOME", folder, 1);
+        assert_non_null(f = fopen(path, "w"));
+        fputs("[vmrun]\ncache = 1K\n", f);
+        fclose(f);
+        refused(VMRUN("--cache=1M", "ls"), "/vmrun.conf:2: cache = 1K: too small", "give 256K");
+        accepted(VMRUN("--no-config", "--cache=1M", "ls"), "cache=1048576 ");
+        setenv("XDG_CONFIG_HOME", quiet, 1);
+
+        unlink(path);
+        unlink(home);
+        *strrchr(home, '/') = 0;
+        rmdir(home);
+        assert_int_equal(rmdir(folder), 0);
+}
+
 static void bad_urls(void **state)
 {
         (void)state;
-        refused(VMRUN("--cache=1M", "--node", "rdma://m1", "ls"), "--node rdma://m1: rdma", "not built into this version");
-        refused(VMRUN("--cache=1M", "--node", "nbd://m1/x", "ls"), "nbd", "mem:SIZE");
-        refused(VMRUN("--cache=1M", "--node", "dax:/dev/dax0.0", "ls"), "dax", "mem:SIZE");
         refused(VMRUN("--cache=1M", "--node", "ftp://x", "ls"), "unknown scheme 'ftp'", "mem:SIZE");
         refused(VMRUN("--cache=1M", "--node", "memory:1G", "ls"), "unknown scheme 'memory'", "mem:SIZE");
         refused(VMRUN("--cache=1M", "--node", "4G", "ls"), "--node 4G", "mem:SIZE");
-        refused(VMRUN("--cache=1M", "--node", "", "ls"), "URL", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "", "ls"), "--node : the value is missing", "give one");
         refused(VMRUN("--cache=1M", "--node", ":4G", "ls"), "URL", "mem:SIZE");
         refused(VMRUN("--cache=1M", "--node", "mem:lots", "ls"), "'lots' is no size", "mem:8G");
         refused(VMRUN("--cache=1M", "--node", "mem:0", "ls"), "0 is too small", "at least");
         refused(VMRUN("--cache=1M", "--node", "mem:4095", "ls"), "too small", "at least");
         refused(VMRUN("--cache=1M", "--node", "mem:5T", "ls"), "5T is too large", "at most 4T");
         refused(VMRUN("--cache=1M", "--node", "mem:99999999999999999999", "ls"), "too large", "at most 4T");
+        refused(VMRUN("--cache=1M", "--node", "mem:?size=5T", "ls"), "5T is too large", "at most 4T");
         refused(VMRUN("--cache=1M", "--node", "mem:1M", "--node", "mem:x", "ls"), "mem:x", "mem:8G");
+}
+
+/* Options of a node after its URL. */
+static void node_options(void **state)
+{
+        (void)state;
+        accepted(VMRUN("--cache=1M", "--node", "mem:4M?size=1M&weight=3", "ls"), "far=256 ");
+        accepted(VMRUN("--cache=1M", "--node", "mem:?size=2M", "ls"), "far=512 ");
+        accepted(VMRUN("--cache=1M", "--node", "mem:4M?size=%32M", "ls"), "far=512 ");
+        refused(VMRUN("--node", "mem:4M?size=5M", "ls"), "--node mem:4M?size=5M: it has 4M, not the size=5M", "give less");
+        refused(VMRUN("--node", "mem:4M?size=1K", "ls"), "size=1K: too small", "one page of 4K");
+        refused(VMRUN("--node", "mem:4M?size=", "ls"), "size=: this is no size", "as in 4G");
+        refused(VMRUN("--node", "mem:4M?weight=0", "ls"), "weight=0: ", "from 1 to 1000");
+        refused(VMRUN("--node", "mem:4M?weight=1001", "ls"), "weight=1001: ", "from 1 to 1000");
+        refused(VMRUN("--node", "mem:4M?weight=1&weight=1", "ls"), "weight=1: given twice", "leave one out");
+        refused(VMRUN("--node", "mem:4M?url=mem:1M", "ls"), "unknown option 'url'", "give size, weight");
+        refused(VMRUN("--node", "mem:4M?color=red", "ls"), "unknown option 'color'", "give size, weight");
+        refused(VMRUN("--node", "mem:4M?", "ls"), "'' after the ? has no value", "give size=");
+        refused(VMRUN("--node", "mem:4M?weight", "ls"), "'weight' after the ? has no value", "give size=");
+        refused(VMRUN("--node", "mem:4M?weight=1&", "ls"), "'' after the ? has no value", "give size=");
+        refused(VMRUN("--node", "mem:4M?weight=%3", "ls"), "two hexadecimal digits", "%25");
+        refused(VMRUN("--node", "mem:4M?weight=%00", "ls"), "two hexadecimal digits", "%25");
+        refused(VMRUN("--node", "mem:4M?token-file=/t", "ls"), "takes no token-file", "leave it out");
+        refused(VMRUN("--node", "mem:4M?device=mlx5_0", "ls"), "for rdma:// only", "leave them out");
+        refused(VMRUN("--node", "nbd://m1?gid-index=0", "ls"), "for rdma:// only", "leave them out");
+        refused(VMRUN("--node", "rdma://m1?gid-index=-1", "ls"), "gid-index=-1: ", "from 0 to 65535");
+        refused(VMRUN("--node", "mem:4M?socket=/s", "ls"), "unknown option 'socket'", "give size, weight");
+        refused(VMRUN("--node", "nbd://m1?socket=/s", "ls"), "unknown option 'socket'", "give size, weight");
+
+        memset(&opt, 0, sizeof(opt));
+        optind = 0;
+        char *line[] = { (char *)"vmrun", (char *)"--cache=1M", (char *)"--node",
+                         (char *)"rdma://m1:7471?size=4097K&weight=2&token-file=/etc/a%26b&gid-index=1&device=mlx5_0", (char *)"--node",
+                         (char *)"nbd+unix:///e?weight=7&socket=/run/s&size=8G", (char *)"ls", NULL };
+        options_parse(7, line);
+        const struct node_option *n = opt.nodes;
+        assert_int_equal(opt.nnodes, 2);
+        assert_string_equal(n->url, "rdma://m1:7471");
+        assert_string_equal(n->name, "rdma://m1:7471");
+        assert_string_equal(n->token_file, "/etc/a&b");
+        assert_string_equal(n->device, "mlx5_0");
+        assert_int_equal(n->size, 4097 << 10 & ~4095);
+        assert_int_equal(n->weight, 2);
+        assert_int_equal(n->gid_index, 1);
+        n++;
+        assert_string_equal(n->url, "nbd+unix:///e?socket=/run/s");
+        assert_string_equal(n->origin, "--node nbd+unix:///e?weight=7&socket=/run/s&size=8G");
+        assert_int_equal(n->weight, 7);
+        assert_int_equal(n->size, 8ull << 30);
+        assert_int_equal(n->gid_index, -1);
+        assert_null(n->token_file);
 }
 
 static void help_and_version(void **state)
@@ -217,17 +347,19 @@ static void help_and_version(void **state)
         assert_memory_equal(r.out, "vmrun ", 6);
 }
 
-/* Slabs double from 16 MiB to 1 GiB, follow the order of the nodes, do not overlap, and end with the nodes; a sparse 1 TiB costs nothing. */
+/* Two memory nodes filled in order: slabs double from 16 MiB to 1 GiB node by node, do not overlap, and end with the nodes; a sparse 1 TiB
+ * costs nothing. */
 static void leases(void **state)
 {
         (void)state;
         memset(&opt, 0, sizeof(opt));
-        opt.nodes[opt.nnodes++] = "mem:40M";
-        opt.nodes[opt.nnodes++] = "mem:1T";
+        opt.placement = PLACE_LINEAR;
+        opt.nodes[opt.nnodes++] = (struct node_option){ .url = "mem:40M", .origin = "--node mem:40M", .weight = 1 };
+        opt.nodes[opt.nnodes++] = (struct node_option){ .url = "mem:1T", .origin = "--node mem:1T", .weight = 1 };
         far_init(8ull << 40);
         assert_int_equal(far_total_pages(), (40ull << 20 | 1ull << 40) / PAGE_SIZE);
 
-        static const uint64_t mib[] = { 16, 24, 64, 128, 256, 512, 1024, 1024 };
+        static const uint64_t mib[] = { 16, 24, 16, 32, 64, 128, 256, 512, 1024, 1024 };
         for (size_t i = 0; i < sizeof(mib) / sizeof(mib[0]); i++) {
                 assert_int_equal(far_lease(NULL), i);
                 const struct slab *s = &CONTROL->slabs[i];
@@ -323,9 +455,19 @@ int main(void)
                 return 99;
         }
         unsetenv("VMRUN_DEBUG");
+        char empty[64];
+        if (!mkdtemp(quiet) || snprintf(empty, sizeof(empty), "%s/vmrun.conf", quiet) < 0 || close(creat(empty, 0600)) != 0) {
+                perror("no folder for an empty configuration file");
+                return 99;
+        }
+        setenv("XDG_CONFIG_HOME", quiet, 1);
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(sizes), cmocka_unit_test(good_lines), cmocka_unit_test(bad_lines), cmocka_unit_test(bad_urls),
+                cmocka_unit_test(settings), cmocka_unit_test(config_and_line), cmocka_unit_test(node_options),
                 cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds), cmocka_unit_test(leases),
         };
-        return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+        int failed = cmocka_run_group_tests_name("options", tests, NULL, NULL);
+        unlink(empty);
+        rmdir(quiet);
+        return failed;
 }

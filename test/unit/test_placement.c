@@ -1,0 +1,233 @@
+/*
+ * Which node gives the next slab, and how large: that leased bytes follow the weights, that full nodes are passed over, and that sizes
+ * spread the load.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include "far/placement.h"
+
+#define GIB (1ull << 30 >> 12)          /* pages */
+#define MIB (1ull << 20 >> 12)
+#define MAX 64
+
+static const struct far_driver memory = { .scheme = "mem", .kind = SLAB_MEMORY };
+static const struct far_driver remote = { .scheme = "rdma", .kind = SLAB_REMOTE };
+static struct node_option options[MAX];
+static struct far_node store[MAX], *nodes[MAX];
+
+static void make(unsigned n, const struct far_driver *driver, uint64_t pages)
+{
+        memset(store, 0, sizeof(store));
+        for (unsigned i = 0; i < n; i++) {
+                options[i] = (struct node_option){ .weight = 1 };
+                store[i] = (struct far_node){ .driver = driver, .option = &options[i], .pages = pages, .index = i };
+                nodes[i] = &store[i];
+        }
+}
+
+/* Leases one slab; its node, -1 at the end. */
+static int step(enum placement how, unsigned n)
+{
+        int k = placement_next(how, nodes, n);
+        if (k >= 0) {
+                uint32_t pages = placement_slab(nodes[k]);
+                assert_in_range(pages, 1, 1u << SLAB_SHIFT);
+                nodes[k]->leased += pages;
+                nodes[k]->slabs++;
+                assert_true(nodes[k]->leased <= nodes[k]->pages);
+        }
+        return k;
+}
+
+/* At every moment, no node is more than one slab ahead of another by weight. */
+static void assert_shares(unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                for (unsigned k = 0; k < n; k++) {
+                        const struct far_node *a = nodes[i], *b = nodes[k];
+                        uint64_t slack = b->slab_most > placement_slab(b) ? b->slab_most : placement_slab(b);
+                        assert_true(a->leased * b->option->weight <= (b->leased + slack) * a->option->weight);
+                }
+}
+
+static void weighted(void **state)
+{
+        static const unsigned weights[] = { 1, 2, 5, 1, 20 };
+        (void)state;
+        make(5, &remote, 20000 * GIB);
+        for (unsigned i = 0; i < 5; i++)
+                options[i].weight = weights[i];
+        placement_sizes(PLACE_WEIGHTED, nodes, 5);
+        for (unsigned i = 0; i < 20000; i++) {
+                assert_true(step(PLACE_WEIGHTED, 5) >= 0);
+                assert_shares(5);
+        }
+        double sum = 0, all = 0;
+        for (unsigned i = 0; i < 5; i++) {
+                sum += (double)nodes[i]->leased;
+                all += weights[i];
+        }
+        for (unsigned i = 0; i < 5; i++) {
+                double share = (double)nodes[i]->leased / sum / (weights[i] / all);
+                assert_true(share > 0.95 && share < 1.05);
+        }
+
+        /* Equal weights: in turn. */
+        make(3, &remote, 100 * GIB);
+        placement_sizes(PLACE_WEIGHTED, nodes, 3);
+        for (int i = 0; i < 30; i++)
+                assert_int_equal(step(PLACE_WEIGHTED, 3), i % 3);
+
+        /* The heavier one begins, and a mixture of slab sizes changes nothing of the shares. */
+        make(2, &remote, 400 * GIB);
+        nodes[0]->driver = &memory;
+        options[1].weight = 3;
+        placement_sizes(PLACE_WEIGHTED, nodes, 2);
+        assert_true(nodes[1]->slab_most < nodes[0]->slab_most);
+        assert_int_equal(step(PLACE_WEIGHTED, 2), 1);
+        while (nodes[1]->leased < 300 * GIB)
+                assert_true(step(PLACE_WEIGHTED, 2) >= 0);
+        assert_in_range(nodes[0]->leased, 99 * GIB, 101 * GIB);
+}
+
+/* Every page of every node is leased in the end, whatever the policy; also where a node gives less than it said. */
+static void to_the_end(void **state)
+{
+        static const enum placement policies[] = { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
+        (void)state;
+        for (unsigned p = 0; p < 3; p++) {
+                make(4, &remote, 7 * GIB);
+                nodes[1]->pages = 5;                                    /* less than the first slab */
+                nodes[2]->pages = 0;
+                nodes[3]->pages = 20 * GIB + 3;
+                options[3].weight = 9;
+                placement_sizes(policies[p], nodes, 4);
+                uint64_t sum = 0;
+                int k;
+                for (unsigned i = 0; (k = step(policies[p], 4)) >= 0; i++) {
+                        assert_int_not_equal(k, 2);
+                        if (i == 20)
+                                nodes[0]->pages = nodes[0]->leased;     /* what slabs.c does when a lease fails */
+                        if (i > 20)
+                                assert_int_not_equal(k, 0);
+                }
+                for (unsigned i = 0; i < 4; i++) {
+                        assert_int_equal(nodes[i]->leased, nodes[i]->pages);
+                        sum += nodes[i]->leased;
+                }
+                assert_true(sum >= 20 * GIB + 8);
+                assert_int_equal(placement_next(policies[p], nodes, 4), -1);
+        }
+        assert_int_equal(placement_next(PLACE_WEIGHTED, nodes, 0), -1);
+}
+
+static void linear(void **state)
+{
+        (void)state;
+        make(3, &remote, 3 * GIB);
+        options[2].weight = 100;
+        placement_sizes(PLACE_LINEAR, nodes, 3);
+        int last = 0, k;
+        while ((k = step(PLACE_LINEAR, 3)) >= 0) {
+                assert_in_range(k, last, last + 1);
+                if (k > last)
+                        assert_int_equal(nodes[last]->leased, nodes[last]->pages);
+                last = k;
+        }
+        assert_int_equal(last, 2);
+        assert_int_equal(nodes[0]->slabs, 6 + 3);                       /* 16M to 512M, two of 1G, the rest */
+}
+
+static void most_free(void **state)
+{
+        (void)state;
+        make(3, &remote, 4 * GIB);
+        nodes[1]->pages = 9 * GIB;
+        options[0].weight = 50;
+        placement_sizes(PLACE_FREE, nodes, 3);
+        while (nodes[1]->pages - nodes[1]->leased > 4 * GIB)
+                assert_int_equal(step(PLACE_FREE, 3), 1);
+        while (step(PLACE_FREE, 3) >= 0) {
+                uint64_t least = UINT64_MAX, most = 0;
+                for (unsigned i = 0; i < 3; i++) {
+                        uint64_t left = nodes[i]->pages - nodes[i]->leased;
+                        least = left < least ? left : least;
+                        most = left > most ? left : most;
+                }
+                assert_true(most - least <= nodes[0]->slab_most);
+        }
+}
+
+/* Slabs grow node by node; many remote nodes keep them small, as long as the table of slabs holds them all. */
+static void sizes(void **state)
+{
+        (void)state;
+        make(16, &remote, 64 * GIB);
+        placement_sizes(PLACE_WEIGHTED, nodes, 16);
+        for (int i = 0; i < 16; i++) {
+                assert_int_equal(step(PLACE_WEIGHTED, 16), i);
+                assert_int_equal(nodes[i]->leased, 16 * MIB);
+        }
+        uint32_t slabs = 0;
+        for (unsigned i = 0; i < 16; i++) {
+                assert_int_equal(nodes[i]->slab_most, 512 * MIB);       /* 1 TiB in all: 4096 of 256 MiB, but for the small ones */
+                nodes[i]->slabs = 0;
+                nodes[i]->leased = 0;
+                slabs += placement_count(nodes[i], nodes[i]->pages, SLABS_MAX);
+        }
+        assert_in_range(slabs, 1024, SLABS_MAX);
+
+        make(4, &remote, 8 * GIB);
+        placement_sizes(PLACE_WEIGHTED, nodes, 4);
+        assert_int_equal(nodes[0]->slab_most, 16 * MIB);
+        placement_sizes(PLACE_LINEAR, nodes, 4);
+        assert_int_equal(nodes[0]->slab_most, 1 * GIB);
+        placement_sizes(PLACE_FREE, nodes, 1);
+        assert_int_equal(nodes[0]->slab_most, 1 * GIB);                 /* nothing to spread */
+        make(4, &memory, 8 * GIB);
+        placement_sizes(PLACE_WEIGHTED, nodes, 4);
+        assert_int_equal(nodes[0]->slab_most, 1 * GIB);
+
+        for (uint64_t gib = 1; gib <= 4096; gib *= 2)
+                for (unsigned n = 1; n <= MAX; n *= 2) {
+                        make(n, &remote, gib * GIB / n);
+                        placement_sizes(PLACE_WEIGHTED, nodes, n);
+                        slabs = 0;
+                        for (unsigned i = 0; i < n; i++)
+                                slabs += placement_count(nodes[i], nodes[i]->pages, SLABS_MAX + 1);
+                        if (nodes[0]->slab_most < GIB)
+                                assert_in_range(slabs, 1, SLABS_MAX);
+                }
+}
+
+/* Huge pages: slabs begin and end at multiples of them. */
+static void granules(void **state)
+{
+        static const uint32_t granule[] = { 512, 1 << 18 };
+        (void)state;
+        for (unsigned g = 0; g < 2; g++) {
+                make(2, &memory, 5 * GIB + 700);
+                placement_sizes(PLACE_WEIGHTED, nodes, 2);
+                nodes[0]->granule = granule[g];
+                int k;
+                while ((k = step(PLACE_WEIGHTED, 2)) >= 0)
+                        if (k == 0)
+                                assert_int_equal(nodes[0]->leased % granule[g], 0);
+                assert_int_equal(nodes[0]->leased, (5 * GIB + 700) / granule[g] * granule[g]);
+                assert_int_equal(nodes[1]->leased, 5 * GIB + 700);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(weighted), cmocka_unit_test(to_the_end), cmocka_unit_test(linear), cmocka_unit_test(most_free),
+                cmocka_unit_test(sizes), cmocka_unit_test(granules),
+        };
+        return cmocka_run_group_tests_name("placement", tests, NULL, NULL);
+}
