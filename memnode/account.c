@@ -155,7 +155,7 @@ void account_print(FILE *to)
         char a[32], b[32], c[32];
 
         pthread_mutex_lock(&lock);
-        fprintf(to, "accounts %u, limit of each %s\n", naccounts, size_text(limit_now(), a));
+        fprintf(to, "accounts %u, limit of each %s\n", naccounts, limit_now() == UINT64_MAX ? "all" : size_text(limit_now(), a));
         for (struct account *i = accounts; i; i = i->next) {
                 fprintf(to, "account \"%s\": holds %s, %llu reads of %s, %llu writes of %s\n", i->name, size_text(i->held, a),
                         (unsigned long long)i->reads, size_text(i->read_bytes, b),

@@ -100,6 +100,7 @@ int control_setup(struct connection *c);        /* before accept: queue pair, bu
 void control_completions(struct device *d);     /* the device's channel has something */
 bool control_tick(struct connection *c, uint64_t now);
 bool control_goodbye(struct connection *c);     /* memnode ends */
+bool control_close(struct connection *c);       /* ends one that is closing, if all that was said has arrived */
 
 /* client.c */
 struct client *client_new(struct device *d, const char *name, char *why, size_t n, enum node_error *error);

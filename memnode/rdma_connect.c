@@ -245,6 +245,8 @@ void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int s
         switch (type) {
         case RDMA_CM_EVENT_ESTABLISHED:
                 c->established = true;
+                if (c->closing)
+                        control_close(c);
                 break;
         case RDMA_CM_EVENT_DISCONNECTED:
                 connection_lost(c, "it disconnected");

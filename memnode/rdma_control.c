@@ -78,15 +78,20 @@ static bool send_message(struct connection *c, void *message)
         return true;
 }
 
-/* Ends when what was said has arrived, or at the deadline. */
+bool control_close(struct connection *c)
+{
+        /* One that is ended before it is established is a rejection to the client, which by then thinks it has a connection. */
+        if (c->sends_busy || !c->established)
+                return true;
+        connection_lost(c, "memnode ended it");
+        return false;
+}
+
 static bool close_soon(struct connection *c)
 {
         c->closing = true;
         c->deadline = now_ms() + HELLO_MS;
-        if (c->sends_busy)
-                return true;
-        connection_lost(c, "memnode ended it");
-        return false;
+        return control_close(c);
 }
 
 static bool refuse(struct connection *c, int error, const char *why, bool end)
@@ -240,11 +245,7 @@ static bool completed(struct connection *c, const struct ibv_wc *wc)
                 return true;
         }
         c->sends_busy &= ~(1u << (wc->wr_id - RECEIVES));
-        if (c->closing && !c->sends_busy) {
-                connection_lost(c, "memnode ended it");
-                return false;
-        }
-        return true;
+        return !c->closing || control_close(c);
 }
 
 static bool drain(struct connection *c)
