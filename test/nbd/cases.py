@@ -260,8 +260,7 @@ def slow_reader(at, pid):
     with client(at, "disk") as c:
         c.read(0, MIB)
         before = resident()
-        for _ in range(100):
-            c.request(READ, 0, 32 * MIB)
+        c.flood(100, 32 * MIB)
         time.sleep(0.5)
         served(at)
         assert resident() - before < 8 * MIB, "it keeps replies"

@@ -120,6 +120,11 @@ class Client:
         self.send(struct.pack(">IHHQQI", magic, flags, kind, self.cookie, offset, length) + data)
         return self.cookie
 
+    def flood(self, count, length):
+        """That many READs from the beginning, in one send."""
+        self.send(b"".join(struct.pack(">IHHQQI", 0x25609513, 0, READ, self.cookie + i + 1, 0, length) for i in range(count)))
+        self.cookie += count
+
     def reply(self, lengths=None):
         """The next reply: (cookie, error, data).  lengths: cookie -> bytes of the READs, for simple replies."""
         (magic,) = self.unpack(">I")
