@@ -5,6 +5,7 @@
  *   nbd_serve.c      a thread for each connection, the end
  *   nbd_handshake.c  what comes before the first command: a state machine on bytes, without sockets
  *   nbd_export.c     named exports and leases: who uses which memory
+ *   nbd_name.c       the names of leases
  *   nbd_transmit.c   the commands
  *
  * All integers of the protocol are big-endian.
@@ -92,14 +93,7 @@ struct nbd_option_reply_header {
 _Static_assert(sizeof(struct nbd_request) == 28 && sizeof(struct nbd_simple_reply) == 16 && sizeof(struct nbd_chunk_header) == 20 &&
                sizeof(struct nbd_option_header) == 16 && sizeof(struct nbd_option_reply_header) == 20, "as they travel");
 
-/* ---- Exports (nbd_export.c).  Any thread. ---- */
-
-struct account;
-struct nbd_export {
-        char *base;                             /* constant while somebody is attached */
-        uint64_t size;
-        struct account *account;
-};
+/* ---- Names of leases (nbd_name.c) ---- */
 
 #define NBD_LEASE_HEX   32
 struct nbd_lease_name {
@@ -110,6 +104,15 @@ struct nbd_lease_name {
 };
 /* `lease-HEX-BYTES` or `lease-HEX-BYTES-TOKEN`.  0; -ENOENT: no lease name at all; -EINVAL: it begins as one, but is none. */
 int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l);
+
+/* ---- Exports (nbd_export.c).  Any thread. ---- */
+
+struct account;
+struct nbd_export {
+        char *base;                             /* constant while somebody is attached */
+        uint64_t size;
+        struct account *account;
+};
 
 /* Takes memory for the named exports and starts the thread that frees leases.  More than once is fine.  0, or -errno with a sentence. */
 int nbd_exports_open(char *why, size_t n);

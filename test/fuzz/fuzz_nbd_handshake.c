@@ -1,0 +1,161 @@
+/*
+ * Fuzzes the NBD handshake (memnode/nbd_handshake.c) with libFuzzer.  Built and run by ./run, never by make.
+ *
+ * Threat model.  Whoever can connect to memnode's NBD port controls every byte of the handshake, and how they are cut into
+ * receives; nothing is authenticated before it (the token is part of a lease's name, so it is checked within).  The machine it
+ * runs on is shared by all clients.  What must hold:
+ *   - no read or write outside the handshake's own memory (the sanitizers see to it; input and names are copied to exact sizes);
+ *   - bounded memory and bounded work: one answer for one option, and no byte taken after the end;
+ *   - the outcome depends on the bytes alone, not on how they were cut up: all at once, byte by byte, and at random give the same
+ *     answers and the same end;
+ *   - an export is attached at most once, and after any end but ATTACHED it is not attached: otherwise a client could keep a lease alive
+ *     without a connection;
+ *   - everything sent is a well-formed answer, so that a malicious client cannot make memnode say something to fool others.
+ * Out of scope: the contents of exports, the commands (test/nbd/cases.py throws garbage at them), denial of service by connecting often
+ * (bounded in nbd_serve.c by number and time), and reading along on the network, for which NBD has TLS and memnode has not.
+ *
+ * The first byte of an input is the seed of its cuts, and says whether sending fails somewhere; the rest is what the client sends.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "../../memnode/nbd.h"
+
+#define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
+
+struct world {
+        uint8_t *out;
+        size_t nout, room, fail_after;
+        unsigned attached, detached;
+};
+
+/* Copies the name, so that the address sanitizer knows its end; and gives it something to do. */
+static uint32_t find(const char *name, size_t len, uint64_t *size, const char **text)
+{
+        struct nbd_lease_name l;
+        char *copy = malloc(len ? len : 1);
+
+        if (!copy || len > NBD_NAME_MAX)
+                FAIL("a name longer than names may be");
+        memcpy(copy, name, len);
+        int err = nbd_lease_parse(copy, len, &l);
+        if (!err && (l.size == 0 || l.size % 4096 || (l.token && l.token + l.token_len != copy + len)))
+                FAIL("not the name of a lease, but taken for one");
+        uint32_t error = err == 0 || (len == 4 && memcmp(copy, "disk", 4) == 0) ? 0 : err == -22 ? NBD_REP_ERR_INVALID : NBD_REP_ERR_UNKNOWN;
+        free(copy);
+        *size = 1 << 20;
+        *text = "no";
+        return error;
+}
+
+static uint32_t on_attach(void *ctx, const char *name, size_t len, uint64_t *size, const char **text)
+{
+        struct world *w = ctx;
+        uint32_t error = find(name, len, size, text);
+        w->attached += !error;
+        return error;
+}
+
+static uint32_t on_look(void *ctx, const char *name, size_t len, uint64_t *size, const char **text)
+{
+        (void)ctx;
+        return find(name, len, size, text);
+}
+
+static void on_detach(void *ctx) { ((struct world *)ctx)->detached++; }
+static const char *on_listed(void *ctx, unsigned i) { (void)ctx; return i == 0 ? "disk" : NULL; }
+
+static int on_send(void *ctx, const void *data, size_t len)
+{
+        struct world *w = ctx;
+
+        if (w->nout + len > w->fail_after)
+                return -32;
+        if (w->nout + len > w->room) {
+                w->room = (w->nout + len) * 2;
+                w->out = realloc(w->out, w->room);
+                if (!w->out)
+                        FAIL("no memory");
+        }
+        memcpy(w->out + w->nout, data, len);
+        w->nout += len;
+        return 0;
+}
+
+static const struct nbd_handshake_ops ops = { on_attach, on_look, on_detach, on_listed, on_send };
+
+/* Cuts: 0: none; 1: every byte; else at random from that seed. */
+static size_t play(struct world *w, struct nbd_handshake *h, const uint8_t *in, size_t n, unsigned cuts)
+{
+        size_t taken = 0;
+        unsigned seed = cuts;
+
+        nbd_handshake_start(h, &ops, w);
+        while (taken < n && h->end == NBD_HS_GOING) {
+                seed = seed * 1103515245u + 12345u;
+                size_t part = cuts == 0 ? n : cuts == 1 ? 1 : 1 + (seed >> 16) % 64;
+                if (part > n - taken)
+                        part = n - taken;
+                uint8_t *copy = malloc(part);
+                if (!copy)
+                        FAIL("no memory");
+                memcpy(copy, in + taken, part);
+                size_t got = nbd_handshake_input(h, copy, part);
+                free(copy);
+                if (got > part || (got < part && h->end == NBD_HS_GOING))
+                        FAIL("it took more or less than there was");
+                taken += got;
+        }
+        if (h->end != NBD_HS_GOING && nbd_handshake_input(h, in, n) != 0)
+                FAIL("it took bytes after the end");
+        if (w->attached > 1 || w->detached > w->attached || (h->end == NBD_HS_ATTACHED) != (w->attached - w->detached == 1))
+                FAIL("attached too often, or not given back");
+        if ((h->end == NBD_HS_BROKEN) != (h->broken != NULL))
+                FAIL("broken without a reason");
+        return taken;
+}
+
+/* The greeting, then replies to options; what may follow them is the answer to EXPORT_NAME. */
+static void well_formed(const struct world *w, const struct nbd_handshake *h)
+{
+        size_t at = 18, replies = 0;
+
+        if (w->nout < 18)
+                FAIL("no greeting");
+        while (w->nout - at >= 20 && nbd_get64(w->out + at) == NBD_OPTION_REPLY_MAGIC) {
+                uint32_t type = nbd_get32(w->out + at + 12), len = nbd_get32(w->out + at + 16);
+                if (len > w->nout - at - 20)
+                        FAIL("an answer is longer than what was sent");
+                if ((type & 0x80000000) && len == 0)
+                        FAIL("a refusal without a sentence");
+                at += 20 + len;
+                replies++;
+        }
+        if (at != w->nout && !(h->end == NBD_HS_ATTACHED && (w->nout - at == 10 || w->nout - at == 134)))
+                FAIL("what was sent is no answer");
+        if (replies > 4u * h->options)
+                FAIL("more answers than questions");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        static struct nbd_handshake first, h;   /* static: what is left of another run must not matter */
+
+        if (size < 1)
+                return 0;
+        size_t fail_after = data[0] & 0x80 ? (size_t)(data[0] & 0x7f) * 4 : SIZE_MAX;
+        struct world w1 = { .fail_after = fail_after };
+        size_t taken = play(&w1, &first, data + 1, size - 1, 0);
+        if (fail_after == SIZE_MAX)
+                well_formed(&w1, &first);
+        for (unsigned cuts = 1; cuts <= 2; cuts++) {
+                struct world w = { .fail_after = fail_after };
+                size_t n = play(&w, &h, data + 1, size - 1, cuts == 1 ? 1 : 2u + data[0]);
+                if (n != taken || h.end != first.end || h.structured != first.structured || w.nout != w1.nout ||
+                    (w.nout && memcmp(w.out, w1.out, w.nout) != 0))
+                        FAIL("the cuts make a difference");
+                free(w.out);
+        }
+        free(w1.out);
+        return 0;
+}

@@ -1,0 +1,409 @@
+"""
+usage: cases.py SOCKET CASE [ARGUMENT...]
+
+Runs one case against the memnode at SOCKET, a path or HOST:PORT; fails with a traceback.  It has an export `disk` of 64 MiB, and `small` of
+10000 bytes rounded up to pages.
+"""
+import os
+import random
+import struct
+import sys
+import threading
+import time
+
+from client import *
+from client import client
+
+MIB = 1 << 20
+
+
+def expect(error, call, *args, **kw):
+    """call() is refused with that error of the handshake."""
+    try:
+        call(*args, **kw)
+    except Refused as e:
+        assert e.error == error, f"refused, but with {e}"
+        assert e.text, "refused without a word"
+        return e.text
+    raise AssertionError("not refused")
+
+
+def ended(c):
+    """The server has ended this connection, or does so now."""
+    try:
+        c.get(1)
+    except Closed:
+        return
+    raise AssertionError("the connection goes on")
+
+
+def served(at):
+    """Somebody else is still served."""
+    with client(at, "disk") as c:
+        assert c.call(FLUSH) == 0
+
+
+# --- handshake ---
+
+def options(at):
+    with Client(at).greet() as c:
+        for number, error in ((STARTTLS, POLICY), (LIST_META, UNSUP), (SET_META, UNSUP), (4, UNSUP), (11, UNSUP), (999, UNSUP)):
+            c.option(number)
+            expect(error, c.answers, number)
+        c.option(LIST, b"x")
+        expect(INVALID, c.answers, LIST)
+        c.option(GO, b"abc")
+        expect(INVALID, c.answers, GO)
+        c.option(INFO, b"\0" * (MIB + 1))
+        expect(TOO_BIG, c.answers, INFO)
+        expect(UNKNOWN, c.go, "no-such-disk")
+        expect(UNKNOWN, c.go, "no-such-disk", INFO)
+        assert c.go("disk", INFO) == 64 * MIB
+        assert c.go("") == 64 * MIB             # the first is the default
+        assert c.call(FLUSH) == 0
+
+
+def abort(at):
+    with Client(at).greet() as c:
+        c.option(ABORT)
+        assert c.answers(ABORT) == []
+        ended(c)
+
+
+def export_name(at):
+    """The old way in, without fixed newstyle, with and without the 124 zeroes."""
+    for flags in (0, 1, 2, 3):
+        with Client(at).greet(flags) as c:
+            c.option(EXPORT_NAME, b"disk")
+            size, _ = c.unpack(">QH")
+            assert size == 64 * MIB
+            if not flags & 2:
+                assert c.get(124) == b"\0" * 124
+            assert c.call(FLUSH) == 0
+    with Client(at).greet() as c:
+        c.option(EXPORT_NAME, b"no-such-disk")
+        ended(c)
+
+
+# --- commands ---
+
+def pipelined(at, structured):
+    """Many requests in one send, reads and writes of all sizes mixed; every reply must be the right one."""
+    rng = random.Random(7)
+    with client(at, "disk", structured == "structured") as c:
+        image = bytearray(rng.randbytes(4 * MIB))
+        c.write(0, bytes(image))
+        for _ in range(6):
+            batch, wanted = [], {}
+            # Places differ between writes and reads of a batch, since their order is nobody's promise.
+            for i in range(150):
+                length = rng.choice((1, 13, 512, 4096, 4096, 8192, 70000, 300000))
+                half = 2 * MIB
+                c.cookie += 1
+                if rng.random() < 0.4:
+                    offset = rng.randrange(half - length)
+                    data = rng.randbytes(length)
+                    image[offset:offset + length] = data
+                    batch.append(struct.pack(">IHHQQI", 0x25609513, 0, WRITE, c.cookie, offset, length) + data)
+                    wanted[c.cookie] = b""
+                else:
+                    offset = half + rng.randrange(half - length)
+                    batch.append(struct.pack(">IHHQQI", 0x25609513, 0, READ, c.cookie, offset, length))
+                    wanted[c.cookie] = bytes(image[offset:offset + length])
+            stream = b"".join(batch)
+
+            def talk():
+                at_ = 0
+                while at_ < len(stream):        # cut where it pleases
+                    n = rng.choice((1, 27, 28, 29, 5000, 65536, 1000000))
+                    c.send(stream[at_:at_ + n])
+                    at_ += n
+
+            talker = threading.Thread(target=talk)
+            talker.start()
+            lengths = {k: len(v) for k, v in wanted.items()}
+            while wanted:
+                cookie, error, data = c.reply(lengths)
+                assert error == 0 and data == wanted.pop(cookie), f"reply to {cookie}"
+            talker.join()
+        assert c.read(0, 4 * MIB) == image
+
+
+def wrong_requests(at, structured):
+    with client(at, "disk", structured == "structured") as c:
+        end = c.size
+        c.write(end - 4096, b"\x11" * 4096)
+        for offset, length in ((end, 1), (end - 1, 2), (end - 4096, 8192), (2**64 - 1, 1), (2**64 - 4096, 8192), (2**63, 4096)):
+            assert c.call(READ, offset, length) == EINVAL, (offset, length)
+            assert c.call(WRITE, offset, length, b"x" * length) == ENOSPC, (offset, length)
+            assert c.call(ZEROES, offset, length) == ENOSPC
+            assert c.call(TRIM, offset, length) == EINVAL
+            assert c.call(CACHE, offset, length) == EINVAL
+        # Oversized: READ and WRITE have a limit, what carries no data has not.
+        assert len(c.read(0, 32 * MIB)) == 32 * MIB
+        assert c.call(READ, 0, 32 * MIB + 1) == EINVAL
+        assert c.call(READ, 0, 2**32 - 1) == EINVAL
+        assert c.call(WRITE, 0, 33 * MIB, b"x" * (33 * MIB)) == EINVAL
+        assert c.call(ZEROES, 0, 2**32 - 1) == ENOSPC
+        assert c.call(CACHE, 0, end) == 0
+        # Flags and commands nobody knows.
+        for kind in (BLOCK_STATUS, 8, 77, 65535):
+            assert c.call(kind) == EINVAL, kind
+        assert c.call(WRITE, 0, 5, b"hello", flags=0x8000) == EINVAL
+        assert c.call(WRITE, 0, 5, b"hello", flags=FAST_ZERO) == EINVAL
+        assert c.call(READ, 0, 5, flags=NO_HOLE) == EINVAL
+        assert c.call(READ, 0, 5, flags=REQ_ONE) == EINVAL
+        # Nothing at all is something that can be asked for.
+        assert c.call(READ, 0, 0) in (0, b"")
+        assert c.call(WRITE, end, 0) == 0
+        assert c.call(READ, end, 0) in (0, b"")
+        # And the stream is still in step, with nothing changed.
+        assert c.read(end - 4096, 4096) == b"\x11" * 4096
+        assert c.call(FLUSH) == 0
+
+
+def wrong_magic(at):
+    with client(at, "disk") as c:
+        c.request(FLUSH)
+        c.request(FLUSH, magic=0x25609514)
+        assert c.reply()[1] == 0                # what came before is answered
+        ended(c)
+    served(at)
+
+
+def zeroes(at):
+    """WRITE_ZEROES and TRIM of all sizes, also those that are given back to the host: zero inside, untouched outside."""
+    with client(at, "disk") as c:
+        for kind, flags in ((ZEROES, 0), (ZEROES, NO_HOLE), (ZEROES, FAST_ZERO), (ZEROES, NO_HOLE | FAST_ZERO | FUA), (TRIM, 0), (TRIM, FUA)):
+            for offset, length in ((0, 1), (5, 4090), (4096, 4096), (4095, 4098), (1, MIB), (MIB, MIB), (100, 3 * MIB + 17), (0, 8 * MIB)):
+                c.write(0, b"\xa5" * (8 * MIB))
+                assert c.call(kind, offset, length, flags=flags) == 0, (kind, flags, offset, length)
+                got = c.read(0, 8 * MIB)
+                want = b"\xa5" * offset + b"\0" * length + b"\xa5" * (8 * MIB - offset - length)
+                assert got == want, (kind, flags, offset, length)
+        c.write(MIB, b"\x5a" * MIB, FUA)        # what was given back can be written again
+        assert c.read(MIB, MIB) == b"\x5a" * MIB
+
+
+def multi_conn(at):
+    """What one connection was told is written, all others see, also before a FLUSH of theirs."""
+    with client(at, "disk") as a, client(at, "disk", False) as b, client(at, "disk") as d:
+        assert a.flags & 0x100
+        for i in range(200):
+            data = struct.pack(">Q", i) * 512
+            (a, b, d)[i % 3].write(i * 4096, data)
+            assert (a, b, d)[(i + 1) % 3].read(i * 4096, 4096) == data
+
+
+def halves(at):
+    """Clients that vanish in the middle of anything."""
+    whole = struct.pack(">IHHQQI", 0x25609513, 0, WRITE, 1, 0, 100000) + b"y" * 100000
+    for n in (0, 1, 4, 5, 12, 20, 24, 30):
+        with Client(at) as c:
+            c.send((struct.pack(">IQII", 3, IHAVEOPT, GO, 10) + struct.pack(">I", 4) + b"disk\0\0")[:n])
+    with client(at, "disk") as c:
+        c.write(0, b"\x33" * 100000)
+    for n in (1, 27, 28, 29, 5000, 90000):
+        with client(at, "disk") as c:
+            c.send(whole[:n])
+    time.sleep(0.2)
+    with client(at, "disk") as c:               # a WRITE that broke off may have come in part, and no more than that
+        got = c.read(0, 100000)
+        assert got[90000:] == b"\x33" * 10000
+        assert set(got[:90000]) <= {0x33, ord("y")}
+
+
+def patience(at):
+    """A client that waits for an answer in the middle of its next WRITE gets it."""
+    with client(at, "disk") as c:
+        c.request(FLUSH)
+        c.send(struct.pack(">IHHQQI", 0x25609513, 0, WRITE, 99, 0, 100000) + b"z" * 50000)
+        assert c.reply()[:2] == (1, 0)
+        c.send(b"z" * 50000)
+        assert c.reply()[:2] == (99, 0)
+        c.send(struct.pack(">IHHQQI", 0x25609513, 0, FLUSH, 5, 0, 0) + b"\x25\x60")
+        assert c.reply()[:2] == (5, 0)
+
+
+def garbage(at, seconds):
+    """Random bytes in the place of each part of the conversation."""
+    rng = random.Random(1)
+    until = time.monotonic() + float(seconds)
+    count = 0
+    while time.monotonic() < until:
+        count += 1
+        try:
+            with Client(at) as c:
+                where = rng.randrange(4)
+                if where == 1:
+                    c.greet()
+                elif where == 2:
+                    c.greet()
+                    c.option(rng.randrange(12), rng.randbytes(rng.randrange(40)))
+                    c.send(struct.pack(">QII", IHAVEOPT, rng.randrange(12), rng.randrange(2**32)))
+                elif where == 3:
+                    c.greet().ask_structured().go("disk")
+                    c.request(rng.randrange(9), rng.randrange(2**64), rng.randrange(2**32), flags=rng.randrange(65536))
+                c.send(rng.randbytes(rng.choice((1, 4, 16, 100, 5000, 100000))))
+        except (Closed, Refused):
+            pass
+    assert count > 20
+    served(at)
+
+
+def slow_reader(at, pid):
+    """READs of 3 GiB in all whose replies nobody takes: memnode must not keep them, and others are served."""
+    def resident():
+        with open(f"/proc/{pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("RssAnon")) << 10
+
+    with client(at, "disk") as c:
+        c.read(0, MIB)
+        before = resident()
+        c.flood(100, 32 * MIB)
+        time.sleep(0.5)
+        served(at)
+        assert resident() - before < 8 * MIB, "it keeps replies"
+        for _ in range(2):
+            assert len(c.reply()[2]) == 32 * MIB
+
+
+def handshake_limit(at):
+    """Who asks for nothing is shown out after 10 s, also if he keeps talking; who uses an export may be silent for longer."""
+    with client(at, "disk") as user, Client(at) as silent, Client(at) as talker:
+        begin = time.monotonic()
+        talker.greet()
+        try:
+            while time.monotonic() - begin < 20:
+                talker.option(LIST)
+                talker.answers(LIST)
+                time.sleep(0.2)
+        except Closed:
+            pass
+        assert 8 < time.monotonic() - begin < 14, "the talker"
+        silent.get(18)
+        ended(silent)
+        assert 8 < time.monotonic() - begin < 14, "the silent one"
+        assert user.call(FLUSH) == 0
+
+
+def many(at, limit):
+    """As many connections as there may be, and one more."""
+    limit = int(limit)
+    clients = [client(at, "disk") for _ in range(limit)]
+    for _ in range(3):
+        with Client(at) as c:
+            ended(c)
+    assert clients[-1].call(FLUSH) == 0
+    for c in clients:
+        c.s.close()
+    for _ in range(50):
+        try:
+            return served(at)
+        except Closed:
+            time.sleep(0.1)
+    served(at)
+
+
+# --- leases ---
+
+def lease(digit, size):
+    return f"lease-{digit * 32}-{size}"
+
+
+def leases(at):
+    """Zero at first, one for all who name it, unlisted, of one size."""
+    name = lease("a", 8 * MIB)
+    with client(at, name) as a, client(at, name, False) as b, client(at, lease("b", MIB)) as other:
+        assert a.size == 8 * MIB and a.flags & 0x100
+        assert a.read(0, 8 * MIB) == b"\0" * (8 * MIB)
+        a.write(4096, b"mine" * 1024)
+        assert b.read(4096, 4096) == b"mine" * 1024
+        assert other.read(0, MIB) == b"\0" * MIB
+        with Client(at).greet() as c:
+            assert c.list() == ["disk", "small"]
+            expect(INVALID, c.go, lease("a", 4 * MIB))
+            expect(INVALID, c.go, lease("a", 4 * MIB), INFO)
+            expect(UNKNOWN, c.go, "a" * 32)
+            for bad in ("lease-", "lease-" + "a" * 31 + "-4096", "lease-" + "g" * 32 + "-4096", lease("c", 4095), lease("c", 0), lease("c", "1M")):
+                expect(INVALID, c.go, bad)
+
+
+def turnover(at, grace):
+    """The pool has room for one such lease only, so the second gets the bytes of the first: all zero."""
+    size = 40 * MIB
+    with client(at, lease("d", size)) as c:
+        for offset in range(0, size, 8 * MIB):
+            c.write(offset, b"secret!!" * MIB)
+    with client(at, lease("d", size)) as c:     # within the grace time: all there
+        assert c.read(8 * MIB, 8 * MIB) == b"secret!!" * MIB
+        with Client(at).greet() as d:
+            assert "left" in expect(POLICY, d.go, lease("e", size))
+    begin = time.monotonic()
+    while True:
+        try:
+            c = client(at, lease("e", size))
+            break
+        except Refused:
+            assert time.monotonic() - begin < float(grace) + 5, "never given back"
+            time.sleep(0.1)
+    assert time.monotonic() - begin > float(grace) * 0.9, "given back too early"
+    with c:
+        for offset in range(0, size, 8 * MIB):
+            assert c.read(offset, 8 * MIB) == b"\0" * (8 * MIB), "another's bytes"
+
+
+def too_much(at):
+    """More than one client may have, and more than there is."""
+    with Client(at).greet() as c:
+        assert "one client" in expect(POLICY, c.go, lease("1", 101 * MIB))
+
+
+def token(at, secret):
+    with Client(at).greet() as c:
+        expect(POLICY, c.go, lease("1", MIB))
+        expect(POLICY, c.go, lease("1", MIB) + "-")
+        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1])
+        expect(POLICY, c.go, lease("1", MIB) + "-" + secret + "x")
+        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1] + "#", INFO)
+        assert c.go(lease("1", MIB) + "-" + secret) == MIB
+        assert c.read(0, 4096) == b"\0" * 4096
+
+
+# --- the end ---
+
+def shutdown(at, pid):
+    """SIGTERM while requests are in flight: each is answered, new ones with ESHUTDOWN, and then the connection ends."""
+    with client(at, "disk") as c, client(at, "disk") as idle:
+        answers = {0: 0, ESHUTDOWN: 0}
+        began = 0
+        try:
+            while True:
+                for _ in range(16):
+                    c.request(READ, 0, 65536)
+                for _ in range(16):
+                    _, error, data = c.reply()
+                    answers[error] += 1
+                    if error == 0:
+                        assert len(data) == 65536
+                        assert not answers[ESHUTDOWN], "served after the end"
+                if answers[0] == 160 and not began:
+                    os.kill(int(pid), 15)
+                    began = time.monotonic()
+                assert not began or time.monotonic() - began < 10, "it never ends"
+        except Closed:
+            pass
+        assert began, "it ended before it was told to"
+        assert answers[ESHUTDOWN], "ended without a word"
+        ended(idle)
+
+
+def main():
+    at, case = sys.argv[1:3]
+    if not at.startswith("/"):
+        host, port = at.rsplit(":", 1)
+        at = (host.strip("[]"), int(port))
+    globals()[case](at, *sys.argv[3:])
+
+
+main()
