@@ -103,6 +103,10 @@ static void explain_connect(struct nbd_link *l, int err)
         case EAGAIN:
                 nbd_link_fail(l, -err, "%s has too many clients that wait: see why its server does not accept them", t->name);
                 break;
+        case ETIMEDOUT:
+                nbd_link_fail(l, -err, "%s does not answer (%llu s): check that the host is up and that its firewall lets the port through", t->name,
+                              (unsigned long long)(l->node->set.connect_timeout_ms + 999) / 1000);
+                break;
         default:
                 nbd_link_fail(l, -err, "cannot connect to %s: %s: check the host, its network and its firewall", t->name, strerror(err));
         }
@@ -114,8 +118,10 @@ static void connect_failed(struct nbd_link *l, int err)
         struct nbd_node *d = l->node;
 
         explain_connect(l, err);
-        if (!d->found && ++l->address < d->target.addresses)
+        if (!d->found && err != EAGAIN && l->address + 1 < d->target.addresses) {
+                l->address++;
                 l->until = d->clock;
+        }
 }
 
 static void link_connect(struct nbd_link *l)
