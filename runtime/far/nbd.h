@@ -73,6 +73,7 @@ struct nbd_link {
                 LINK_DOWN,              /* no socket; to be tried at `until` */
                 LINK_CONNECTING,        /* the socket waits for its peer */
                 LINK_GREETING,          /* libnbd's handshake, up to the choice of an export */
+                LINK_PROBING,           /* does the server refuse an export that cannot exist? */
                 LINK_CHOOSING,          /* the server looks for the export */
                 LINK_MARKING,           /* the mark is written (first link of a node) or read (all others) */
                 LINK_UP,
