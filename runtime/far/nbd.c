@@ -101,7 +101,7 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
 static void explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_WHY])
 {
         const char *name = l->node->target.name;
-        unsigned long long s = (ms + 999) / 1000;
+        unsigned long long s = (ms + 500) / 1000;
 
         if (l->state == LINK_CONNECTING)
                 snprintf(why, FAR_WHY, "%s does not answer (%llu s): check that the host is up and that its firewall lets the port through", name, s);

@@ -3,7 +3,8 @@
  *
  *   nbd.c          the driver: transfers, and what is done when a connection breaks
  *   nbd_link.c     one connection, from the socket to the first transfer, as a state machine that never waits
- *   nbd_target.c   what the URL names: host, port, socket, export, lease; and the lock of an export
+ *   nbd_target.c   what the URL names: host and its addresses, port, socket, export
+ *   nbd_claim.c    how an export becomes this vmrun's alone: the name of a lease, the lock of another
  *   nbd_settings.c the user's settings for a node
  */
 #ifndef VMRUN_FAR_NBD_H
@@ -72,6 +73,7 @@ struct nbd_link {
                 LINK_DOWN,              /* no socket; to be tried at `until` */
                 LINK_CONNECTING,        /* the socket waits for its peer */
                 LINK_GREETING,          /* libnbd's handshake, up to the choice of an export */
+                LINK_PROBING,           /* does the server refuse an export that cannot exist? */
                 LINK_CHOOSING,          /* the server looks for the export */
                 LINK_MARKING,           /* the mark is written (first link of a node) or read (all others) */
                 LINK_UP,

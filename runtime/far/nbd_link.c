@@ -19,8 +19,6 @@
 #include "../vmrun.h"
 #include "nbd.h"
 
-#define LEASE_SIGN "memnode lease"      /* what the description of a lease export begins with */
-
 uint64_t nbd_clock(struct nbd_node *d)
 {
         struct timespec t;
@@ -103,6 +101,10 @@ static void explain_connect(struct nbd_link *l, int err)
         case EAGAIN:
                 nbd_link_fail(l, -err, "%s has too many clients that wait: see why its server does not accept them", t->name);
                 break;
+        case ETIMEDOUT:
+                nbd_link_fail(l, -err, "%s does not answer (%llu s): check that the host is up and that its firewall lets the port through", t->name,
+                              (unsigned long long)(l->node->set.connect_timeout_ms + 999) / 1000);
+                break;
         default:
                 nbd_link_fail(l, -err, "cannot connect to %s: %s: check the host, its network and its firewall", t->name, strerror(err));
         }
@@ -114,8 +116,10 @@ static void connect_failed(struct nbd_link *l, int err)
         struct nbd_node *d = l->node;
 
         explain_connect(l, err);
-        if (!d->found && ++l->address < d->target.addresses)
+        if (!d->found && err != EAGAIN && l->address + 1 < d->target.addresses) {
+                l->address++;
                 l->until = d->clock;
+        }
 }
 
 static void link_connect(struct nbd_link *l)
@@ -178,8 +182,6 @@ static struct nbd_handle *create_silently(void)
 
 static void link_greet(struct nbd_link *l)
 {
-        struct nbd_node *d = l->node;
-
         l->h = create_silently();
         if (!l->h) {
                 nbd_link_fail(l, -ENOMEM, "libnbd: %.150s: free some memory on this host", nbd_says());
@@ -187,15 +189,14 @@ static void link_greet(struct nbd_link *l)
         }
         nbd_debug_callback cb = { .callback = hear, .user_data = l };
         bool set = nbd_set_debug_callback(l->h, cb) == 0 && nbd_set_debug(l->h, true) == 0 && nbd_set_opt_mode(l->h, true) == 0 &&
-                   nbd_set_full_info(l->h, true) == 0 && nbd_set_tls(l->h, LIBNBD_TLS_DISABLE) == 0 &&
+                   nbd_set_tls(l->h, LIBNBD_TLS_DISABLE) == 0 &&
                    /* Simple replies carry whole pages: shorter, and no reply can leave a part of a page unwritten. */
-                   nbd_set_request_structured_replies(l->h, false) == 0 && nbd_set_pread_initialize(l->h, false) == 0 &&
-                   nbd_set_export_name(l->h, d->export) == 0;
+                   nbd_set_request_structured_replies(l->h, false) == 0 && nbd_set_pread_initialize(l->h, false) == 0;
         if (!set) {
                 int err = nbd_get_errno();
                 privfd_close(l->fd);
                 l->fd = -1;
-                nbd_link_fail(l, err ? -err : -EINVAL, "libnbd: %.150s: check the name of the export", nbd_says());
+                nbd_link_fail(l, err ? -err : -EINVAL, "libnbd: %.150s: install vmrun for this version of it", nbd_says());
                 return;
         }
         l->state = LINK_GREETING;
@@ -249,6 +250,11 @@ static int answered(void *link, int *error)
         return 1;
 }
 
+static void fail_no_memnode(struct nbd_link *l)
+{
+        nbd_link_fail(l, -ENOENT, "the server is no memnode, so it gives no leases: name one of its exports, as in nbd://HOST/NAME");
+}
+
 static void explain_refusal(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
@@ -259,7 +265,7 @@ static void explain_refusal(struct nbd_link *l)
         else if (l->answer == ESHUTDOWN)
                 nbd_link_fail(l, -ESHUTDOWN, "the server is about to end: start it again");
         else if (d->lease && l->answer == ENOENT)
-                nbd_link_fail(l, -ENOENT, "the server gives no leases, so it is no memnode: name one of its exports, as in nbd://HOST/NAME");
+                fail_no_memnode(l);
         else if (d->lease)
                 nbd_link_fail(l, -ENOSPC, "the server refuses a lease of %s (%.120s): ask for less, as in ?size=1G, or check token-file=",
                               size_text(d->asked, size), l->words);
@@ -274,15 +280,10 @@ static void explain_refusal(struct nbd_link *l)
 static bool export_fits(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
-        char *text = d->lease ? nbd_get_export_description(l->h) : NULL, a[32], b[32];
-        bool leased = text && strncmp(text, LEASE_SIGN, strlen(LEASE_SIGN)) == 0;
         int64_t size = nbd_get_size(l->h), least = nbd_get_block_size(l->h, LIBNBD_SIZE_MINIMUM), most = nbd_get_block_size(l->h, LIBNBD_SIZE_MAXIMUM);
+        char a[32], b[32];
 
-        free(text);
-        if (d->lease && !leased) {
-                /* Some servers know every name, and would give the same memory to two clients. */
-                nbd_link_fail(l, -ENOENT, "the server is no memnode, so it gives no leases: name one of its exports, as in nbd://HOST/NAME");
-        } else if (nbd_is_read_only(l->h) != 0) {
+        if (nbd_is_read_only(l->h) != 0) {
                 nbd_link_fail(l, -EROFS, "export '%.64s' is read-only: let the server serve it for writing", d->export);
         } else if (least > PAGE_SIZE || (most > 0 && most < PAGE_SIZE)) {
                 nbd_link_fail(l, -ENOTSUP, "export '%.64s' cannot transfer blocks of 4K: let the server serve it with smaller blocks", d->export);
@@ -360,33 +361,74 @@ static void pump(struct nbd_link *l)
         }
 }
 
-static void step_libnbd(struct nbd_link *l)
+/*
+ * Some servers know every name: they would give one memory to all who ask for a lease.  So before the first lease, a server must refuse a
+ * name as random as the lease's which is none.
+ */
+static void begin_probing(struct nbd_link *l)
 {
         nbd_completion_callback cb = { .callback = answered, .user_data = l };
-        enum nbd_state before = l->state;
+        char name[64];
+
+        snprintf(name, sizeof(name), "no-%.38s", l->node->export);      /* up to the secret's end, which is another's that way */
+        l->state = LINK_PROBING;
+        l->answer = NBD_WAITING;
+        if (nbd_set_export_name(l->h, name) == -1 || nbd_aio_opt_info(l->h, cb) == -1)
+                nbd_link_fail(l, -EPROTO, "libnbd: %.150s", nbd_says());
+}
+
+static void begin_choosing(struct nbd_link *l)
+{
+        nbd_completion_callback cb = { .callback = answered, .user_data = l };
+
+        l->state = LINK_CHOOSING;
+        l->answer = NBD_WAITING;
+        l->words[0] = '\0';
+        if (nbd_set_export_name(l->h, l->node->export) == -1 || nbd_aio_opt_go(l->h, cb) == -1)
+                nbd_link_fail(l, -EPROTO, "libnbd: %.150s", nbd_says());
+}
+
+static void end_probing(struct nbd_link *l)
+{
+        if (l->answer == ENOTSUP)               /* it wants TLS, or is too old for the question */
+                explain_refusal(l);
+        else if (l->answer == 0)
+                fail_no_memnode(l);
+        else
+                begin_choosing(l);
+}
+
+static void explain_end(struct nbd_link *l)
+{
+        if (l->state == LINK_GREETING)
+                nbd_link_fail(l, -EPROTO, "%s does not answer as an NBD server does (%.100s): check the port and what listens there",
+                              l->node->target.name, nbd_aio_is_dead(l->h) ? nbd_says() : "it closed the connection");
+        else if (l->state == LINK_CHOOSING && l->answer > 0 && l->answer != ENOTCONN)
+                explain_refusal(l);
+        else
+                nbd_link_broken(l);
+}
+
+static void step_libnbd(struct nbd_link *l)
+{
+        struct nbd_node *d = l->node;
 
         pump(l);
-        if (nbd_aio_is_dead(l->h) || nbd_aio_is_closed(l->h)) {
-                if (before == LINK_GREETING)
-                        nbd_link_fail(l, -EPROTO, "%s does not answer as an NBD server does (%.100s): check the port and what listens there",
-                                      l->node->target.name, nbd_aio_is_dead(l->h) ? nbd_says() : "it closed the connection");
-                else if (before == LINK_CHOOSING && l->answer > 0 && l->answer != ENOTCONN)
-                        explain_refusal(l);
-                else
-                        nbd_link_broken(l);
-        } else if (before == LINK_GREETING && nbd_aio_is_negotiating(l->h)) {
-                l->state = LINK_CHOOSING;
-                l->answer = NBD_WAITING;
-                if (nbd_aio_opt_go(l->h, cb) == -1)
-                        nbd_link_fail(l, -EPROTO, "libnbd: %.150s", nbd_says());
-        } else if (before == LINK_CHOOSING && nbd_aio_is_negotiating(l->h) && l->answer != NBD_WAITING) {
+        bool negotiating = nbd_aio_is_negotiating(l->h), over = l->answer != NBD_WAITING;
+        if (nbd_aio_is_dead(l->h) || nbd_aio_is_closed(l->h))
+                explain_end(l);
+        else if (l->state == LINK_GREETING && negotiating)
+                d->lease && !d->marked ? begin_probing(l) : begin_choosing(l);
+        else if (l->state == LINK_PROBING && negotiating && over)
+                end_probing(l);
+        else if (l->state == LINK_CHOOSING && negotiating && over)
                 explain_refusal(l);
-        } else if (before <= LINK_CHOOSING && nbd_aio_is_ready(l->h)) {         /* from GREETING: an old server, which has one export */
-                if (export_fits(l))
-                        begin_marking(l);
-        } else if (before == LINK_MARKING && l->answer != NBD_WAITING) {
+        else if (l->state == LINK_GREETING && nbd_aio_is_ready(l->h) && d->lease)      /* an old server, which has one export */
+                fail_no_memnode(l);
+        else if (l->state <= LINK_CHOOSING && nbd_aio_is_ready(l->h) && export_fits(l))
+                begin_marking(l);
+        else if (l->state == LINK_MARKING && over)
                 end_marking(l);
-        }
 }
 
 void nbd_link_step(struct nbd_link *l)

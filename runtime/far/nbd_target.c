@@ -1,5 +1,5 @@
 /*
- * See nbd.h: URLs of NBD exports, as libnbd writes them, and leases of memnode.
+ * See nbd.h: URLs of NBD exports, as libnbd writes them, and the addresses of their hosts.
  *
  *   nbd://HOST[:PORT][/EXPORT]         nbd+unix:///[EXPORT]?socket=PATH
  *
@@ -8,22 +8,14 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
-#include "../vmrun.h"
 #include "nbd.h"
-#include "nodeproto.h"
 
 #define NBD_PORT "10809"
 
@@ -164,47 +156,102 @@ static int explain_gai(const struct nbd_target *t, int gai, char why[FAR_WHY])
         }
 }
 
-/* getaddrinfo() may take minutes where the name server is silent, so it runs in a thread of the C library's, which gets none of the
- * program's signals.  If it is not through in time, what it writes to must stay: it is left behind. */
-static int look_up(const struct nbd_target *t, unsigned timeout_ms, struct addrinfo **list, char why[FAR_WHY])
+/* A look-up, of the thread that does it and of the one that waits; the last of them frees it. */
+struct look_up {
+        char host[256];
+        pthread_mutex_t lock;           /* guards what follows */
+        pthread_cond_t changed;
+        bool done, abandoned;
+        int gai;
+        struct addrinfo *list;
+};
+
+static void free_look_up(struct look_up *j)
 {
-        struct job { struct gaicb cb; struct addrinfo hints; char host[256]; } *job = calloc(1, sizeof(*job));
-        struct gaicb *jobs[1] = { &job->cb };
-        struct timespec now, end, left;
+        pthread_cond_destroy(&j->changed);
+        pthread_mutex_destroy(&j->lock);
+        free(j);
+}
+
+static void *look_up_thread(void *job)
+{
+        const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
+        struct look_up *j = job;
+        struct addrinfo *list = NULL;
+        int gai = getaddrinfo(j->host, NULL, &hints, &list);
+
+        pthread_mutex_lock(&j->lock);
+        j->gai = gai;
+        j->list = list;
+        j->done = true;
+        bool abandoned = j->abandoned;
+        pthread_cond_signal(&j->changed);
+        pthread_mutex_unlock(&j->lock);
+        if (abandoned) {
+                if (gai == 0)
+                        freeaddrinfo(list);
+                free_look_up(j);
+        }
+        return NULL;
+}
+
+/* Signals are the program's: the new thread gets none of them. */
+static int start_look_up(struct look_up *j, pthread_t *thread)
+{
         sigset_t all, old;
 
-        if (!job) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        int err = -pthread_create(thread, NULL, look_up_thread, j);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        return err;
+}
+
+/* getaddrinfo() may take minutes where the name server is silent, and cannot be stopped: so in a thread that may be left behind. */
+static int look_up(const struct nbd_target *t, unsigned timeout_ms, struct addrinfo **list, char why[FAR_WHY])
+{
+        struct look_up *j = calloc(1, sizeof(*j));
+        pthread_condattr_t monotonic;
+        struct timespec end;
+        pthread_t thread;
+
+        if (!j) {
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 return -ENOMEM;
         }
-        snprintf(job->host, sizeof(job->host), "%s", t->host);
-        job->hints = (struct addrinfo){ .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
-        job->cb = (struct gaicb){ .ar_name = job->host, .ar_request = &job->hints };
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        int gai = getaddrinfo_a(GAI_NOWAIT, jobs, 1, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        snprintf(j->host, sizeof(j->host), "%s", t->host);
+        pthread_mutex_init(&j->lock, NULL);
+        pthread_condattr_init(&monotonic);
+        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+        pthread_cond_init(&j->changed, &monotonic);
+        pthread_condattr_destroy(&monotonic);
         clock_gettime(CLOCK_MONOTONIC, &end);
-        end.tv_sec += timeout_ms / 1000;
-        end.tv_nsec += timeout_ms % 1000 * 1000000l;
-        while (gai == 0 && (gai = gai_error(&job->cb)) == EAI_INPROGRESS) {
-                clock_gettime(CLOCK_MONOTONIC, &now);
-                int64_t ns = (end.tv_sec - now.tv_sec) * 1000000000ll + end.tv_nsec - now.tv_nsec;
-                if (ns <= 0) {
-                        bool ours = gai_cancel(&job->cb) == EAI_CANCELED;
-                        if (ours)
-                                free(job);
-                        snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' within %u s: check /etc/resolv.conf, or give the address",
-                                 t->host, (timeout_ms + 999) / 1000);
-                        return -ETIMEDOUT;
-                }
-                left = (struct timespec){ ns / 1000000000, ns % 1000000000 };
-                gai_suspend((const struct gaicb *const *)jobs, 1, &left);
-                gai = 0;
+        long ns = end.tv_nsec + timeout_ms % 1000 * 1000000l;
+        end = (struct timespec){ end.tv_sec + timeout_ms / 1000 + ns / 1000000000, ns % 1000000000 };
+
+        int err = start_look_up(j, &thread);
+        if (err) {
+                snprintf(why, FAR_WHY, "cannot start a thread that looks up '%.64s' (%s): raise `ulimit -u`, or give the address", t->host, strerror(-err));
+                free_look_up(j);
+                return err;
         }
-        *list = job->cb.ar_result;
-        free(job);
-        return gai ? explain_gai(t, gai, why) : 0;
+        pthread_mutex_lock(&j->lock);
+        while (!j->done && err != ETIMEDOUT)
+                err = pthread_cond_timedwait(&j->changed, &j->lock, &end);
+        bool done = j->done;
+        j->abandoned = !done;
+        pthread_mutex_unlock(&j->lock);
+        if (!done) {
+                pthread_detach(thread);
+                snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' (%u s): check /etc/resolv.conf, or give the address",
+                         t->host, (timeout_ms + 999) / 1000);
+                return -ETIMEDOUT;
+        }
+        pthread_join(thread, NULL);
+        err = j->gai ? explain_gai(t, j->gai, why) : 0;
+        *list = j->list;
+        free_look_up(j);
+        return err;
 }
 
 int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_WHY])
@@ -239,119 +286,4 @@ void nbd_target_free(struct nbd_target *t)
 {
         free(t->text);
         t->text = NULL;
-}
-
-/* The token is the file's first line.  It goes into a name, so only what can be printed. */
-static int read_token(const char *file, char token[NODE_TOKEN_MAX + 1], char why[FAR_WHY])
-{
-        char buf[NODE_TOKEN_MAX + 2];
-        int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-        ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
-        int err = n < 0 ? -errno : 0;
-
-        if (fd >= 0)
-                close(fd);
-        if (err) {
-                snprintf(why, FAR_WHY, "cannot read the token file %.100s: %s: make it readable, or name another by token-file=", file, strerror(-err));
-                return err;
-        }
-        size_t len = 0;
-        while (len < (size_t)n && isgraph((unsigned char)buf[len]))
-                len++;
-        if (len == 0 || len > NODE_TOKEN_MAX || (len < (size_t)n && buf[len] != '\n' && buf[len] != '\r')) {
-                snprintf(why, FAR_WHY, "the token file %.100s must begin with a line of 1 to %d printable characters without spaces", file, NODE_TOKEN_MAX);
-                return -EINVAL;
-        }
-        memcpy(token, buf, len);
-        token[len] = '\0';
-        return 0;
-}
-
-int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY])
-{
-        unsigned char secret[16];
-        char hex[33], token[NODE_TOKEN_MAX + 1] = "";
-        int err = token_file ? read_token(token_file, token, why) : 0;
-
-        if (err)
-                return err;
-        if (getrandom(secret, sizeof(secret), 0) != sizeof(secret)) {
-                err = -errno;
-                snprintf(why, FAR_WHY, "no random numbers for the name of a lease: %s", strerror(-err));
-                return err;
-        }
-        for (size_t i = 0; i < sizeof(secret); i++)
-                sprintf(hex + 2 * i, "%02x", secret[i]);
-        if (asprintf(name, "lease-%s-%llu%s%s", hex, (unsigned long long)bytes, *token ? "-" : "", token) < 0) {
-                *name = NULL;
-                snprintf(why, FAR_WHY, "out of memory: free some on this host");
-                return -ENOMEM;
-        }
-        return 0;
-}
-
-/* FNV-1a: the lock's name need only tell exports apart; two that collide cost a refusal that names the file. */
-static uint64_t hash(uint64_t h, const void *data, size_t n)
-{
-        for (const unsigned char *p = data; n; n--)
-                h = (h ^ *p++) * 0x100000001b3ull;
-        return h;
-}
-
-/* In a folder where anyone may make files: what is there already may be another user's, and only O_CREAT is refused for those
- * (fs.protected_regular). */
-static int open_lock(const char *path)
-{
-        const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-        struct stat st;
-
-        int fd = open(path, flags);
-        if (fd < 0 && errno == ENOENT)
-                fd = open(path, flags | O_CREAT | O_EXCL, 0644);
-        if (fd < 0 && errno == EEXIST)          /* another made it in between */
-                fd = open(path, flags);
-        if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
-                close(fd);
-                errno = EINVAL;
-                return -1;
-        }
-        return fd;
-}
-
-/*
- * Two vmruns on one export would destroy each other's pages.  The lock is one of this host: it sees neither other hosts nor other names of
- * the same server (another address, a symbolic link).  Its file stays: to remove it would race with the next who takes it.
- */
-int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY])
-{
-        const char *own = getenv("XDG_RUNTIME_DIR"), *folder = access("/run/lock", W_OK) == 0 ? "/run/lock" : own && *own ? own : "/tmp";
-        char path[PATH_MAX], real[PATH_MAX];
-        uint64_t h = 0xcbf29ce484222325ull;
-
-        if (t->socket && realpath(t->socket, real))
-                h = hash(h, real, strlen(real) + 1);
-        else
-                h = hash(h, &t->address[i], t->length[i]);
-        h = hash(h, t->export, strlen(t->export));
-        snprintf(path, sizeof(path), "%.4000s/vmrun-nbd-%016llx.lock", folder, (unsigned long long)h);
-
-        int n = open_lock(path);
-        if (n < 0) {
-                int err = -errno;
-                snprintf(why, FAR_WHY, "cannot open the lock file %.150s: %s: remove it, or make its folder writable", path, strerror(-err));
-                return err;
-        }
-        if (flock(n, LOCK_EX | LOCK_NB) != 0) {
-                int err = errno == EWOULDBLOCK ? -EBUSY : -errno;
-                close(n);
-                if (err == -EBUSY)
-                        snprintf(why, FAR_WHY, "a vmrun on this host uses this export (lock file %.80s): give each an export of its own", path);
-                else
-                        snprintf(why, FAR_WHY, "cannot lock %.150s: %s", path, strerror(-err));
-                return err;
-        }
-        *fd = privfd_move(n);
-        if (*fd < 0)
-                snprintf(why, FAR_WHY, "no file descriptor is left for it: raise `ulimit -n`");
-        return *fd < 0 ? *fd : 0;
 }

@@ -4,7 +4,7 @@
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=../lib.sh
+# shellcheck source=test/lib.sh
 . "$here/../lib.sh"
 driver=${DRIVER:-./driver}
 rude=${RUDE:-./rude}
@@ -179,8 +179,9 @@ else
     kill -STOP "$server"
     after_that
     check_refusal 'a server that stands still for too long' 'has not answered for 2 s while [0-9]+ transfers wait'
-    kill -CONT "$server"
+    stop_servers
 
+    kit "$S" memory 64M
     in_background --seconds 30 --timeout 2000 "$unix_url"
     sleep 0.5
     kill_server "$server"
