@@ -49,10 +49,13 @@ static void end_section(struct config *c)
 {
         char why[SETTING_WHY];
 
-        if (c->section != IN_NODE || c->err)
+        if (c->section != IN_NODE)
                 return;
-        if (node_draft_check(&c->node, why) != 0)
+        c->section = IN_NONE;
+        if (!c->err && node_draft_check(&c->node, why) != 0)
                 mistake(c, c->node_line, "[node %s]: %s", c->node.node.name, why);
+        if (c->err)
+                node_option_free(&c->node.node);
         else
                 c->o->nodes[c->o->nnodes++] = c->node.node;
 }
@@ -76,13 +79,12 @@ static void begin_node(struct config *c, const char *name)
         }
         node_draft_init(&c->node);
         c->node.node.name = strdup(name);
-        if (!c->node.node.name || asprintf(&origin, "%s:%u: node %s", c->path, c->line, name) < 0) {
-                mistake(c, c->line, "out of memory: free some on this host");
-                return;
-        }
-        c->node.node.origin = origin;
         c->node_line = c->line;
         c->section = IN_NODE;
+        if (c->node.node.name && asprintf(&origin, "%s:%u: node %s", c->path, c->line, name) >= 0)
+                c->node.node.origin = origin;
+        else
+                mistake(c, c->line, "out of memory: free some on this host");
 }
 
 /* The heading in `text`, which begins with '['; it is cut to its name in place. */
@@ -92,7 +94,6 @@ static void begin_section(struct config *c, char *text)
         char *name = text + 1 + strspn(text + 1, " \t"), *end = strchr(name, ']');
 
         end_section(c);
-        c->section = IN_NONE;
         if (!end) {
                 mistake(c, c->line, "the ] is missing after %.64s", text);
                 return;
@@ -198,11 +199,11 @@ int config_read(struct options *o, const char *path, char *why, size_t n)
                 return err;
         }
         int bad = ini_parse_stream(next_line, &c, take_key, &c);
-        end_section(&c);
         if (bad > 0)
                 mistake(&c, (unsigned)bad, "neither a section nor a setting: give KEY = VALUE");
         else if (bad < 0)
                 mistake(&c, c.line, "out of memory: free some on this host");
+        end_section(&c);
         fclose(c.f);
         return c.err;
 }

@@ -120,6 +120,7 @@ uint64_t cache_default(void)
 static int set_stats(struct options *o, const char *text, char why[SETTING_WHY])
 {
         o->stats = strcmp(text, "no") != 0;
+        free((void *)o->stats_file);
         o->stats_file = NULL;
         return !o->stats || strcmp(text, "yes") == 0 ? 0 : text_parse(text, &o->stats_file, why);
 }
@@ -369,4 +370,16 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
         else
                 return 0;
         return -EINVAL;
+}
+
+void node_option_free(struct node_option *n)
+{
+        /* The name is the url where the user gave it no other. */
+        if (n->name != n->url)
+                free((void *)n->name);
+        free((void *)n->url);
+        free((void *)n->origin);
+        free((void *)n->token_file);
+        free((void *)n->device);
+        *n = (struct node_option){ .weight = 1, .gid_index = -1 };
 }

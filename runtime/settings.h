@@ -2,7 +2,7 @@
  * Settings by name and value, as the command line and the configuration file both give them.
  *
  * Functions return 0 or -errno; where there is a `why`, it then receives the cause and the cure, without the name and the value,
- * which the caller knows how to show.  What they store in options is theirs for the life of the process.
+ * which the caller knows how to show.  Texts are copied, and the copies belong to the options or to the node.
  */
 #ifndef VMRUN_SETTINGS_H
 #define VMRUN_SETTINGS_H
@@ -30,6 +30,8 @@ void node_draft_init(struct node_draft *d);
 int node_draft_set(struct node_draft *d, const char *key, const char *value, char why[SETTING_WHY]);
 /* What only all keys together can tell. */
 int node_draft_check(const struct node_draft *d, char why[SETTING_WHY]);
+/* Frees what a node holds. */
+void node_option_free(struct node_option *n);
 
 /* Reads a configuration file into o: [vmrun] over what o holds, each [node NAME] as a node (o has none yet).  why: one sentence that begins with
  * file and line.  (config.c) */

@@ -25,13 +25,8 @@ static struct options o;
 
 static void forget(void)
 {
-        for (unsigned i = 0; i < o.nnodes; i++) {
-                free((void *)o.nodes[i].url);
-                free((void *)o.nodes[i].name);
-                free((void *)o.nodes[i].origin);
-                free((void *)o.nodes[i].token_file);
-                free((void *)o.nodes[i].device);
-        }
+        for (unsigned i = 0; i < o.nnodes; i++)
+                node_option_free(&o.nodes[i]);
         free((void *)o.stats_file);
         memset(&o, 0, sizeof(o));
         settings_default(&o);

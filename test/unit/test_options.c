@@ -20,6 +20,7 @@
 #include <cmocka.h>
 #include "check.h"
 #include "far/far.h"
+#include "settings.h"
 #include "vmrun.h"
 
 /* --- what the runtime's files need from elsewhere --- */
@@ -333,6 +334,8 @@ static void node_options(void **state)
         assert_int_equal(n->size, 8ull << 30);
         assert_int_equal(n->gid_index, -1);
         assert_null(n->token_file);
+        for (unsigned i = 0; i < opt.nnodes; i++)
+                node_option_free(&opt.nodes[i]);
 }
 
 static void help_and_version(void **state)
