@@ -57,7 +57,7 @@ static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
 
-static void futex_wake(void *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
+static void futex_wake(void *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
 
 static struct io_request *new_request(void)
 {
