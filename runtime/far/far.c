@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "far.h"
+#include "io.h"
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
 /* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared object): a program without such a node
@@ -79,12 +80,12 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
                          size_text((uint64_t)n->granule * PAGE_SIZE, b));
                 return -EINVAL;
         }
-        if (pages > n->pages) {
+        if (pages > n->pages + n->kept) {
                 snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less", size_text(n->pages * PAGE_SIZE, a),
                          size_text(n->option->size, b));
                 return -ENOSPC;
         }
-        n->pages = pages;
+        n->pages = pages < n->pages ? pages : n->pages;
         return 0;
 }
 
@@ -183,6 +184,15 @@ void far_close(void)
 {
         while (nnodes)
                 far_node_close(nodes[--nnodes]);
+}
+
+void far_leave(void)
+{
+        if (!slabs_stop() || !io_stop())
+                return;
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->driver->kind == SLAB_REMOTE)
+                        nodes[i]->driver->close(nodes[i]);
 }
 
 unsigned far_nodes(void) { return nnodes; }

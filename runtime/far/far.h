@@ -26,6 +26,7 @@ struct far_node {
         const char *url;                /* option->url */
         unsigned index;                 /* order of the nodes as given */
         uint64_t pages;                 /* capacity: set by open, may be lowered before the first lease; far.c lowers it to option->size */
+        uint32_t kept;                  /* pages beyond them that the driver keeps for itself, out of the size that the user asked for */
         uint32_t granule;               /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will do */
         /* the next three are kept by slabs.c */
         uint32_t slab_most;             /* pages of the largest slab to ask for */
@@ -94,6 +95,9 @@ void far_node_close(struct far_node *n);
  * space for nodes that are plain memory; they are cut to it with a notice.  Touches no VM, so it can come before it. */
 void far_init(uint64_t room);
 void far_close(void);
+/* The program is over: says goodbye to the remote nodes, so that their memory is free at once and not after a time of grace.  Takes a second
+ * or two at most where a node does not answer; the process must end then.  Any thread but the I/O thread. */
+void far_leave(void);
 uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
@@ -110,6 +114,9 @@ const struct far_slab *far_slab(uint32_t i);
 
 /* The next slab in CONTROL->slabs: its index, -ENOSPC when every node is used up. */
 int64_t far_lease(struct vm *vm);
+
+/* No slab is leased from now on.  False: one is being leased, and that takes more than a second. */
+bool slabs_stop(void);
 
 /* EXIT_LEASE */
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq);

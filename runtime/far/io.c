@@ -52,8 +52,10 @@ static int doorbell = -1;               /* eventfd; private */
 static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static uint64_t spin_ticks;
 
-/* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
+/* The rest, and the drivers' post, poll and arm, belong to who holds this lock: the I/O thread while it is awake or asleep, up to the end
+ * of the program; with --io inline whoever waits. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool stopping;           /* the I/O thread is to let go of it; sequentially consistent: before the doorbell's write */
 static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
 
@@ -213,13 +215,14 @@ static bool wait_for_news(int limit_ms)
         return true;
 }
 
-static _Noreturn void *io_main(void *arg)
+static void *io_main(void *arg)
 {
         uint64_t idle_since = 0;
 
         (void)arg;
         prctl(PR_SET_NAME, "vmrun-io");
-        for (;;) {
+        pthread_mutex_lock(&io_lock);
+        while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
                 if (step() > 0) {
                         idle_since = 0;
                         continue;
@@ -237,6 +240,23 @@ static _Noreturn void *io_main(void *arg)
                 atomic_store(&CONTROL->io_asleep, 0);
                 idle_since = 0;
         }
+        pthread_mutex_unlock(&io_lock);
+        return NULL;
+}
+
+bool io_stop(void)
+{
+        const uint64_t one = 1;
+        struct timespec until;
+
+        if (!started)
+                return true;
+        atomic_store(&stopping, true);
+        if (write(doorbell, &one, sizeof one) < 0 && errno != EAGAIN)
+                return false;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 1;
+        return pthread_mutex_timedlock(&io_lock, &until) == 0;
 }
 
 void io_wait(const void *word, uint32_t seen)
@@ -284,7 +304,7 @@ int io_start(struct vm *vm)
         if (opt.io == IO_THREAD) {
                 sigfillset(&all);       /* signals are the program's */
                 pthread_sigmask(SIG_SETMASK, &all, &old);
-                err = pthread_create(&id, NULL, (void *(*)(void *))io_main, NULL);
+                err = pthread_create(&id, NULL, io_main, NULL);
                 pthread_sigmask(SIG_SETMASK, &old, NULL);
                 if (err)
                         die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline", strerror(err));

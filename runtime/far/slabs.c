@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include "io.h"
 #include "placement.h"
 
@@ -105,6 +106,15 @@ int64_t far_lease(struct vm *vm)
         int64_t i = lease_locked(vm);
         pthread_mutex_unlock(&lease_lock);
         return i;
+}
+
+bool slabs_stop(void)
+{
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 1;
+        return pthread_mutex_timedlock(&lease_lock, &until) == 0;
 }
 
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
