@@ -76,11 +76,8 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
         static const char sign[] = "a page of vmrun's";
 
         d->lease = !d->target.export;
-        d->asked = (d->set.size ? d->set.size : host_memory_available()) & ~(uint64_t)(PAGE_SIZE - 1);
-        if (d->lease && d->asked < 2 * PAGE_SIZE) {
-                snprintf(why, FAR_WHY, "a lease has at least two pages: give size=8K or more");
-                return -EINVAL;
-        }
+        /* One page more than is to be used, for the mark. */
+        d->asked = (d->set.size ? d->set.size + PAGE_SIZE : host_memory_available()) & ~(uint64_t)(PAGE_SIZE - 1);
         strcpy(d->mark, sign);
         if (getrandom(d->mark + sizeof(sign), NBD_MARK - sizeof(sign), 0) != (ssize_t)(NBD_MARK - sizeof(sign))) {
                 snprintf(why, FAR_WHY, "no random numbers: %s", strerror(errno));

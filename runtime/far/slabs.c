@@ -107,6 +107,8 @@ int64_t far_lease(struct vm *vm)
         return i;
 }
 
+bool slabs_stop(unsigned limit_ms) { return far_lock_within(&lease_lock, limit_ms); }
+
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
 {
         int64_t i = far_lease(t->vm);
