@@ -175,7 +175,7 @@ static int64_t end_of_program(struct thread *t)
         }
         if (opt.stats)
                 stats_report(CONTROL->tsc_khz);
-        far_leave();
+        far_end();
         return leaks;
 }
 

@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "far.h"
 #include "io.h"
+
+#define END_MS 500                      /* to wait for others at the end of the program */
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
 /* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared object): a program without such a node
@@ -186,13 +190,35 @@ void far_close(void)
                 far_node_close(nodes[--nnodes]);
 }
 
-void far_leave(void)
+bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms)
 {
-        if (!slabs_stop() || !io_stop())
-                return;
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += limit_ms / 1000;
+        until.tv_nsec += (long)(limit_ms % 1000) * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+                until.tv_sec++;
+                until.tv_nsec -= 1000000000;
+        }
+        return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* Set by the first who ends the program: nobody else says goodbye, nor is the loss of a node of any interest. */
+static atomic_flag ending = ATOMIC_FLAG_INIT;
+
+/* But for one that is lost.  Nobody else is in a driver.  Nodes that are memory stay mapped: other vCPUs may still run on them. */
+static void say_goodbye(const struct far_node *lost)
+{
         for (unsigned i = 0; i < nnodes; i++)
-                if (nodes[i]->driver->kind == SLAB_REMOTE)
+                if (nodes[i] != lost && nodes[i]->driver->kind == SLAB_REMOTE)
                         nodes[i]->driver->close(nodes[i]);
+}
+
+void far_end(void)
+{
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && io_stop(END_MS))
+                say_goodbye(NULL);
 }
 
 unsigned far_nodes(void) { return nnodes; }
@@ -214,5 +240,11 @@ void far_lost(const struct far_node *n, const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
-        die_(EXIT_VMRUN_FAILED, "%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
+        while (atomic_flag_test_and_set(&ending))
+                pause();                /* the process is about to end */
+        warnx_("%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
+        /* We are the thread that calls drivers. */
+        if (slabs_stop(END_MS))
+                say_goodbye(n);
+        _exit(EXIT_VMRUN_FAILED);
 }

@@ -12,6 +12,8 @@
 #define VMRUN_FAR_H
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -95,9 +97,10 @@ void far_node_close(struct far_node *n);
  * space for nodes that are plain memory; they are cut to it with a notice.  Touches no VM, so it can come before it. */
 void far_init(uint64_t room);
 void far_close(void);
-/* The program is over: says goodbye to the remote nodes, so that their memory is free at once and not after a time of grace.  Takes a second
- * or two at most where a node does not answer; the process must end then.  Any thread but the I/O thread. */
-void far_leave(void);
+/* The program ends, for whatever reason: tells the remote nodes goodbye, so that what was leased from them is free at once and not after
+ * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
+void far_end(void);
+bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
 uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
@@ -112,11 +115,11 @@ void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
 
+/* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
+bool slabs_stop(unsigned limit_ms);
+
 /* The next slab in CONTROL->slabs: its index, -ENOSPC when every node is used up. */
 int64_t far_lease(struct vm *vm);
-
-/* No slab is leased from now on.  False: one is being leased, and that takes more than a second. */
-bool slabs_stop(void);
 
 /* EXIT_LEASE */
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq);

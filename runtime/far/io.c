@@ -27,6 +27,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
 #include "../../kern/pager/frame.h"
@@ -51,11 +52,11 @@ static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
 static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static uint64_t spin_ticks;
+/* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
+static atomic_bool stop_asked, stopped;
 
-/* The rest, and the drivers' post, poll and arm, belong to who holds this lock: the I/O thread while it is awake or asleep, up to the end
- * of the program; with --io inline whoever waits. */
+/* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool stopping;           /* the I/O thread is to let go of it; sequentially consistent: before the doorbell's write */
 static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
 
@@ -215,14 +216,23 @@ static bool wait_for_news(int limit_ms)
         return true;
 }
 
-static void *io_main(void *arg)
+/* The process ends; so does this thread with it. */
+static _Noreturn void stay_stopped(void)
+{
+        atomic_store_explicit(&stopped, true, memory_order_release);
+        for (;;)
+                pause();
+}
+
+static _Noreturn void *io_main(void *arg)
 {
         uint64_t idle_since = 0;
 
         (void)arg;
         prctl(PR_SET_NAME, "vmrun-io");
-        pthread_mutex_lock(&io_lock);
-        while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
+        for (;;) {
+                if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
+                        stay_stopped();
                 if (step() > 0) {
                         idle_since = 0;
                         continue;
@@ -240,23 +250,6 @@ static void *io_main(void *arg)
                 atomic_store(&CONTROL->io_asleep, 0);
                 idle_since = 0;
         }
-        pthread_mutex_unlock(&io_lock);
-        return NULL;
-}
-
-bool io_stop(void)
-{
-        const uint64_t one = 1;
-        struct timespec until;
-
-        if (!started)
-                return true;
-        atomic_store(&stopping, true);
-        if (write(doorbell, &one, sizeof one) < 0 && errno != EAGAIN)
-                return false;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += 1;
-        return pthread_mutex_timedlock(&io_lock, &until) == 0;
 }
 
 void io_wait(const void *word, uint32_t seen)
@@ -271,6 +264,23 @@ void io_wait(const void *word, uint32_t seen)
                         since = __rdtsc();
         }
         pthread_mutex_unlock(&io_lock);
+}
+
+bool io_stop(unsigned limit_ms)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+        const uint64_t ring = 1;
+
+        if (!started)
+                return true;
+        if (opt.io == IO_INLINE)
+                return far_lock_within(&io_lock, limit_ms);     /* for good */
+        atomic_store_explicit(&stop_asked, true, memory_order_relaxed);
+        if (write(doorbell, &ring, sizeof ring) < 0)
+                return false;
+        for (unsigned i = 0; i < limit_ms && !atomic_load_explicit(&stopped, memory_order_acquire); i++)
+                nanosleep(&ms, NULL);
+        return atomic_load_explicit(&stopped, memory_order_acquire);
 }
 
 /* KVM answers OUTB to DOORBELL_PORT by adding to the eventfd. */
@@ -304,7 +314,7 @@ int io_start(struct vm *vm)
         if (opt.io == IO_THREAD) {
                 sigfillset(&all);       /* signals are the program's */
                 pthread_sigmask(SIG_SETMASK, &all, &old);
-                err = pthread_create(&id, NULL, io_main, NULL);
+                err = pthread_create(&id, NULL, (void *(*)(void *))io_main, NULL);
                 pthread_sigmask(SIG_SETMASK, &old, NULL);
                 if (err)
                         die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline", strerror(err));

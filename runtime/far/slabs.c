@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 #include "io.h"
 #include "placement.h"
 
@@ -108,14 +107,7 @@ int64_t far_lease(struct vm *vm)
         return i;
 }
 
-bool slabs_stop(void)
-{
-        struct timespec until;
-
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += 1;
-        return pthread_mutex_timedlock(&lease_lock, &until) == 0;
-}
+bool slabs_stop(unsigned limit_ms) { return far_lock_within(&lease_lock, limit_ms); }
 
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
 {
