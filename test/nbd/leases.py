@@ -1,6 +1,7 @@
 """
 The cases of cases.py that are about leases: who has them, who does not, and what is in them.
 """
+import sys
 import time
 
 from client import *
@@ -104,6 +105,19 @@ def owner(at, digit, size, *steps):
                     c.write(offset, block(seed))
                 elif c.read(offset, MIB) != block(seed):
                     raise AssertionError(f"not the bytes of {seed} at {offset}")
+
+
+def beside(at, digit, size, seed):
+    """Fills a lease, says so, and finds its bytes when told to look."""
+    size = int(size)
+    with client(at, lease(digit, size)) as c:
+        for offset in range(0, size, MIB):
+            assert c.read(offset, MIB) == block(0), "another's bytes"
+            c.write(offset, block(seed))
+        print("full", flush=True)
+        assert sys.stdin.readline(), "nobody says to go on"
+        for offset in range(0, size, MIB):
+            assert c.read(offset, MIB) == block(seed), "another's writes"
 
 
 def too_much(at):
