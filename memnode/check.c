@@ -12,20 +12,22 @@
 #include "../common/size.h"
 #include "check.h"
 #include "memnode.h"
+#include "pool.h"
 
-uint64_t check_memory_available(void)
+uint64_t check_memory(uint64_t *available)
 {
         char line[256];
-        unsigned long long kib = 0;
+        unsigned long long total = 0, free = 0;
         FILE *f = fopen("/proc/meminfo", "re");
 
-        if (!f)
-                return 0;
-        while (fgets(line, sizeof(line), f))
-                if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-                        break;
-        fclose(f);
-        return (uint64_t)kib << 10;
+        while (f && fgets(line, sizeof(line), f)) {
+                sscanf(line, "MemTotal: %llu kB", &total);
+                sscanf(line, "MemAvailable: %llu kB", &free);
+        }
+        if (f)
+                fclose(f);
+        *available = (uint64_t)free << 10;
+        return (uint64_t)total << 10;
 }
 
 void check_raise_memlock(void)
@@ -128,24 +130,11 @@ static bool report_devices(void)
         return up;
 }
 
-static uint64_t number_in(const char *path)
-{
-        unsigned long long v = 0;
-        FILE *f = fopen(path, "re");
-        if (!f)
-                return 0;
-        if (fscanf(f, "%llu", &v) != 1)
-                v = 0;
-        fclose(f);
-        return v;
-}
-
 static uint64_t report_hugepages(unsigned kib)
 {
-        char path[128], a[32], b[32];
+        char a[32], b[32];
+        uint64_t bytes = pool_hugepages((uint64_t)kib << 10, "free_hugepages") * kib << 10;
 
-        snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%ukB/free_hugepages", kib);
-        uint64_t bytes = number_in(path) * kib << 10;
         fact("hugepages", "%s free in pages of %s", size_text(bytes, a), size_text((uint64_t)kib << 10, b));
         return bytes;
 }
@@ -165,7 +154,7 @@ static int verdict(const char *fmt, ...)
 
 int check_report(void)
 {
-        uint64_t available = check_memory_available();
+        uint64_t available, total = check_memory(&available);
         char why[512], a[32], b[32];
         bool rdma = !opt.nlisten;       /* nobody said what is wanted: RDMA */
 
@@ -185,8 +174,13 @@ int check_report(void)
         if (rdma && check_memlock(size, why, sizeof(why)))
                 return verdict("memnode cannot serve over RDMA: %s", why);
         uint64_t offered = opt.hugepage == 1 << 30 ? large : opt.hugepage == 2 << 20 ? medium : available;
-        if (size > offered && opt.hugepage > 4096)
-                return verdict("memnode cannot serve %s: not enough huge pages are free: reserve more, or give --hugepages none", size_text(size, a));
+        if (size > offered && opt.hugepage > 4096) {
+                pool_hugepages_cure(size, opt.hugepage, why, sizeof(why));
+                return verdict("memnode cannot serve %s: not enough huge pages of %s are free: %s", size_text(size, a),
+                               size_text(opt.hugepage, b), why);
+        }
+        if (total && size > total)
+                return verdict("memnode cannot serve %s: this host has %s of memory in all", size_text(size, a), size_text(total, b));
         if (size > offered)
                 return verdict("memnode should not serve %s: only %s is available", size_text(size, a), size_text(offered, b));
         printf("%-12s memnode can serve%s%s\n", "verdict", opt.size ? " " : "", opt.size ? size_text(opt.size, a) : "");

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stddef.h>
 
-/* Bytes of MemAvailable; 0 if the kernel does not say. */
-uint64_t check_memory_available(void);
+/* Bytes of MemTotal, and of MemAvailable in *available; 0 if the kernel does not say. */
+uint64_t check_memory(uint64_t *available);
 /* The soft limit of locked memory becomes the hard one. */
 void check_raise_memlock(void);
 /* Whether `bytes` may be pinned by this process: 0, or -EPERM with a sentence that has the cure. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 #include "../common/size.h"
 #include "check.h"
@@ -43,13 +44,18 @@ static void statistics_to_stderr(void)
         free(text);
 }
 
+static char serving[800];               /* what and where, in words */
+static void tell_ready(void) { sd_notifyf(0, "READY=1\nSTATUS=%s", serving); }
+
 /* SIGHUP: the limits anew, from the same command line and the file as it is now. */
 static void reload(int argc, char **argv)
 {
         struct memnode_options fresh;
         char why[WHY_MAX], a[32];
 
-        sd_notify(0, "RELOADING=1");
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld\nSTATUS=reading the limits again", (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
         int err = options_parse(&fresh, argc, argv, why);
         if (!err)
                 err = options_check(&fresh, why);
@@ -62,15 +68,18 @@ static void reload(int argc, char **argv)
                        size_text(fresh.max_per_client, a), fresh.grace_ms / 1000);
         }
         options_free(&fresh);
-        sd_notify(0, "READY=1");
+        tell_ready();
 }
 
 static void open_pool(void)
 {
-        char why[WHY_MAX], again[WHY_MAX], a[32];
-        uint64_t available = check_memory_available();
+        char why[WHY_MAX], again[WHY_MAX], a[32], b[32];
+        uint64_t available, total = check_memory(&available);
         int err;
 
+        /* What is only in use now may become free; what is not there at all will not. */
+        if (total && opt.size > total)
+                die_(1, "--size %s: this host has %s of memory in all: give a smaller size", size_text(opt.size, a), size_text(total, b));
         if (opt.hugepage) {
                 err = pool_open(opt.size, opt.hugepage, why, sizeof(why));
         } else {
@@ -90,7 +99,7 @@ static void open_pool(void)
         /* Huge pages are not counted as available; they are there or they are not. */
         if (opt.hugepage == 4096 && available && opt.size > available)
                 warnx_("--size %s: only that much memory is available now: %s; this host may run out of it", size_text(opt.size, a),
-                       size_text(available, (char[32]){ 0 }));
+                       size_text(available, b));
 }
 
 static void open_listeners(void)
@@ -114,13 +123,13 @@ static void open_listeners(void)
 
 static void announce(void)
 {
-        char text[800], a[32];
-        size_t n = (size_t)snprintf(text, sizeof(text), "serving %s at ", size_text(pool_size(), a));
+        char a[32];
+        size_t n = (size_t)snprintf(serving, sizeof(serving), "serving %s at ", size_text(pool_size(), a));
 
-        for (unsigned i = 0; i < opt.nlisten && n < sizeof(text); i++)
-                n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? ", " : "", opt.listen[i]);
-        warnx_("%s", text);
-        sd_notifyf(0, "READY=1\nSTATUS=%s", text);
+        for (unsigned i = 0; i < opt.nlisten && n < sizeof(serving); i++)
+                n += (size_t)snprintf(serving + n, sizeof(serving) - n, "%s%s", i ? ", " : "", opt.listen[i]);
+        warnx_("%s", serving);
+        tell_ready();
 }
 
 /* Until a signal says that it is over. */
@@ -186,7 +195,7 @@ int main(int argc, char **argv)
 
         /* A second one ends it at once. */
         sigprocmask(SIG_UNBLOCK, &signals, NULL);
-        sd_notify(0, "STOPPING=1");
+        sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         info_("ending");
         rdma_server_stop(STOP_MS);
         nbd_stop(STOP_MS);

@@ -199,12 +199,12 @@ static bool inside(const struct conn *c, const struct nbd_request *r)
 static int do_read(struct conn *c, const struct nbd_request *r)
 {
         uint8_t offset[8];
-        const char *at = c->l->e->base + r->offset;
 
         if (r->length > NBD_PAYLOAD_MAX)
                 return fail(c, r, NBD_EINVAL, "a READ of more than 32 MiB");
         if (!inside(c, r))
                 return fail(c, r, NBD_EINVAL, "a READ beyond the end of the export");
+        const char *at = c->l->e->base + r->offset;     /* not before it is known to be inside */
         c->reads++;
         c->read_bytes += r->length;
         if (c->l->structured) {

@@ -202,20 +202,46 @@ static int start_scrubber(void)
         return -err;
 }
 
+uint64_t pool_hugepages(uint64_t hugepage, const char *which)
+{
+        char path[128];
+        unsigned long long count = 0;
+
+        snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%llukB/%s", (unsigned long long)hugepage >> 10, which);
+        FILE *f = fopen(path, "re");
+        if (f && fscanf(f, "%llu", &count) != 1)
+                count = 0;
+        if (f)
+                fclose(f);
+        return count;
+}
+
+void pool_hugepages_cure(uint64_t bytes, uint64_t hugepage, char *cure, size_t n)
+{
+        uint64_t wanted = (bytes + hugepage - 1) / hugepage, unused = pool_hugepages(hugepage, "free_hugepages");
+        /* The kernel is told a total, of which others have some. */
+        uint64_t sum = pool_hugepages(hugepage, "nr_hugepages") + (wanted > unused ? wanted - unused : 0);
+
+        if (hugepage == 2ull << 20)
+                snprintf(cure, n, "reserve them, `sysctl vm.nr_hugepages=%llu`, or give --hugepages none", (unsigned long long)sum);
+        else
+                snprintf(cure, n, "reserve them, `echo %llu >/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages` or at boot hugepagesz=1G "
+                         "hugepages=%llu, or give --hugepages 2M or none", (unsigned long long)sum, (unsigned long long)hugepage >> 10,
+                         (unsigned long long)sum);
+}
+
 /* Sentences for what goes wrong with the mapping. */
 static int explain(int err, uint64_t bytes, uint64_t hugepage, char *why, size_t n)
 {
-        char a[32], b[32], c[32];
+        char a[32], b[32], cure[300];
 
-        if (hugepage != PAGE)
-                snprintf(why, n, "no %s in huge pages of %s can be had (%s): reserve %llu of them, "
-                         "`echo %llu >/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages`%s, or give --hugepages none",
-                         size_text(bytes, a), size_text(hugepage, b), strerror(-err), (unsigned long long)(bytes / hugepage),
-                         (unsigned long long)(bytes / hugepage), (unsigned long long)(hugepage >> 10),
-                         hugepage > 2 << 20 ? " (at boot: hugepagesz=1G hugepages=N)" : "");
-        else
-                snprintf(why, n, "no address space of %s can be had: %s: give a smaller --size, or raise `ulimit -v`", size_text(bytes, c),
+        if (hugepage != PAGE) {
+                pool_hugepages_cure(bytes, hugepage, cure, sizeof(cure));
+                snprintf(why, n, "no %s in huge pages of %s can be had (%s): %s", size_text(bytes, a), size_text(hugepage, b), strerror(-err), cure);
+        } else {
+                snprintf(why, n, "no address space of %s can be had: %s: give a smaller --size, or raise `ulimit -v`", size_text(bytes, a),
                          strerror(-err));
+        }
         return err;
 }
 

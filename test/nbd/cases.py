@@ -13,19 +13,7 @@ import time
 
 from client import *
 from client import client
-
-MIB = 1 << 20
-
-
-def expect(error, call, *args, **kw):
-    """call() is refused with that error of the handshake."""
-    try:
-        call(*args, **kw)
-    except Refused as e:
-        assert e.error == error, f"refused, but with {e}"
-        assert e.text, "refused without a word"
-        return e.text
-    raise AssertionError("not refused")
+from leases import *
 
 
 def ended(c):
@@ -303,71 +291,6 @@ def many(at, limit):
         except Closed:
             time.sleep(0.1)
     served(at)
-
-
-# --- leases ---
-
-def lease(digit, size):
-    return f"lease-{digit * 32}-{size}"
-
-
-def leases(at):
-    """Zero at first, one for all who name it, unlisted, of one size."""
-    name = lease("a", 8 * MIB)
-    with client(at, name) as a, client(at, name, False) as b, client(at, lease("b", MIB)) as other:
-        assert a.size == 8 * MIB and a.flags & 0x100
-        assert a.read(0, 8 * MIB) == b"\0" * (8 * MIB)
-        a.write(4096, b"mine" * 1024)
-        assert b.read(4096, 4096) == b"mine" * 1024
-        assert other.read(0, MIB) == b"\0" * MIB
-        with Client(at).greet() as c:
-            assert c.list() == ["disk", "small"]
-            expect(INVALID, c.go, lease("a", 4 * MIB))
-            expect(INVALID, c.go, lease("a", 4 * MIB), INFO)
-            expect(UNKNOWN, c.go, "a" * 32)
-            for bad in ("lease-", "lease-" + "a" * 31 + "-4096", "lease-" + "g" * 32 + "-4096", lease("c", 4095), lease("c", 0), lease("c", "1M")):
-                expect(INVALID, c.go, bad)
-
-
-def turnover(at, grace):
-    """The pool has room for one such lease only, so the second gets the bytes of the first: all zero."""
-    size = 40 * MIB
-    with client(at, lease("d", size)) as c:
-        for offset in range(0, size, 8 * MIB):
-            c.write(offset, b"secret!!" * MIB)
-    with client(at, lease("d", size)) as c:     # within the grace time: all there
-        assert c.read(8 * MIB, 8 * MIB) == b"secret!!" * MIB
-        with Client(at).greet() as d:
-            assert "left" in expect(POLICY, d.go, lease("e", size))
-    begin = time.monotonic()
-    while True:
-        try:
-            c = client(at, lease("e", size))
-            break
-        except Refused:
-            assert time.monotonic() - begin < float(grace) + 5, "never given back"
-            time.sleep(0.1)
-    assert time.monotonic() - begin > float(grace) * 0.9, "given back too early"
-    with c:
-        for offset in range(0, size, 8 * MIB):
-            assert c.read(offset, 8 * MIB) == b"\0" * (8 * MIB), "another's bytes"
-
-
-def too_much(at):
-    """More than one client may have, and more than there is."""
-    with Client(at).greet() as c:
-        assert "one client" in expect(POLICY, c.go, lease("1", 101 * MIB))
-
-
-def token(at, secret):
-    with Client(at).greet() as c:
-        expect(POLICY, c.go, lease("1", MIB))
-        expect(POLICY, c.go, lease("1", MIB) + "-")
-        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1])
-        expect(POLICY, c.go, lease("1", MIB) + "-" + secret + "x")
-        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1] + "#", INFO)
-        assert c.go(lease("1", MIB) + "-" + secret) == MIB
-        assert c.read(0, 4096) == b"\0" * 4096
 
 
 # --- the end ---

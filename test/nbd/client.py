@@ -13,6 +13,7 @@ UNSUP, POLICY, INVALID, UNKNOWN, SHUTDOWN, TOO_BIG = (0x80000000 + n for n in (1
 READ, WRITE, DISC, FLUSH, TRIM, CACHE, ZEROES, BLOCK_STATUS = range(8)
 FUA, NO_HOLE, DF, REQ_ONE, FAST_ZERO = 1, 2, 4, 8, 16
 EINVAL, ENOSPC, ESHUTDOWN = 22, 28, 108
+MIB = 1 << 20
 
 
 class Closed(Exception):
@@ -170,3 +171,14 @@ def client(address, name, structured=True):
         c.ask_structured()
     c.go(name)
     return c
+
+
+def expect(error, call, *args, **kw):
+    """call() is refused with that error of the handshake."""
+    try:
+        call(*args, **kw)
+    except Refused as e:
+        assert e.error == error, f"refused, but with {e}"
+        assert e.text, "refused without a word"
+        return e.text
+    raise AssertionError("not refused")

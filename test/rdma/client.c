@@ -16,9 +16,10 @@
  *      verify N SEED           READs it and compares; SEED 0: all zero
  *      forged N DELTA KEYXOR   a READ and a WRITE outside the lease must fail; address + DELTA, rkey ^ KEYXOR.  Breaks the data connection
  *      reach ADDRESS KEY       the same for an address and key as another client printed them
+ *      own-key N ADDRESS       the same for such an address with the key of slab N
  *      raw HEX                 SENDs these bytes
  *      junk N SEED             SENDs N messages of random bytes, until the connection ends
- *      flood N                 SENDs N LEASEs of too much without reading answers
+ *      flood N                 SENDs N LEASEs of too much without taking answers, until the connection ends
  *      ended                   memnode must end the control connection within 10 s
  *      goodbye                 says so and waits for the end of the connection
  *      byebye SECONDS          a GOODBYE of memnode must come in that time
@@ -337,10 +338,7 @@ static void flood(unsigned n)
                         return;         /* nobody takes them any more */
                 if (wc.status != IBV_WC_SUCCESS)
                         return;         /* as it should be */
-                if (wc.wr_id < RECEIVES)
-                        post_receive((unsigned)wc.wr_id);
-                else
-                        done++;
+                done += wc.wr_id >= RECEIVES;   /* an answer's buffer is not posted again: the next ones cannot arrive */
         }
 }
 
@@ -512,6 +510,8 @@ static void run(const char *verb)
                         slab[a].rkey ^ (uint32_t)strtoull(next[1], NULL, 0)), next += 2;
         else if (!strcmp(verb, "reach"))
                 a = number(), must_not_reach(a, (uint32_t)number());
+        else if (!strcmp(verb, "own-key"))
+                a = number(), must_not_reach(number(), slab[a % SLABS].rkey);
         else if (!strcmp(verb, "raw"))
                 raw(word());
         else if (!strcmp(verb, "junk"))

@@ -1,0 +1,547 @@
+/*
+ * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages (memnode/rdma_message.c, rdma_connect.c,
+ * rdma_control.c), and the clients and leases behind them (client.c, account.c, pool.c).  The network card is a fake, below.
+ * Built and run by ./run.
+ *
+ * Threat model.  Whoever reaches memnode's RDMA port chooses the private data of connection requests and the bytes and lengths of
+ * messages, may open and drop connections in any order, read no answers, and go silent.  All clients share one process and one pool.
+ * What must hold:
+ *   - no access outside the server's own memory, whatever a message says of its length;
+ *   - a lease is whole pages within the pool, all zero when it is granted, registered in its client's protection domain only, and no two
+ *     leases overlap; nothing in the domain of control connections may be reached from afar;
+ *   - memory that goes back is no longer registered; the domains, queues and registrations of a client that ended are gone;
+ *   - every answer is a whole message of the protocol with text that ends; who has not said HELLO gets no lease, and the wrong secret no
+ *     client; a client has no more than its limit;
+ *   - when all is over nothing is left behind, and the pool is whole.
+ * Out of scope: the card itself, its driver and rdma_cm, which reject packets that are none before memnode sees them; the data
+ * connections, on which the card checks addresses and keys (test/rdma/run); how fast somebody asks (the clock here is the input's).
+ *
+ * An input is a script of steps of one byte and what it needs: see step().
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "../../memnode/pool.h"
+#include "../../memnode/rdma.h"
+
+#define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
+#define POOL  (256ull << 10)
+#define LIMIT (128ull << 10)
+#define PEERS 6
+#define QUEUE 64
+
+struct memnode_options opt = { .hugepage = 4096, .max_per_client = LIMIT, .grace_ms = 3000, .verbose = true };
+bool rdma_ending;
+struct rdma_counts rdma_counts;
+static uint64_t clock_ms = 1;
+uint64_t now_ms(void) { return clock_ms; }
+
+/* Their arguments are read, so that the sanitizers see them. */
+static void format(const char *fmt, va_list ap)
+{
+        char line[1024];
+        vsnprintf(line, sizeof(line), fmt, ap);
+}
+void warnx_(const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        format(fmt, ap);
+        va_end(ap);
+}
+void info_(const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        format(fmt, ap);
+        va_end(ap);
+}
+
+/* The same names in each run of an input. */
+static uint64_t random_state;
+ssize_t fuzz_getrandom(void *buf, size_t n, unsigned flags)
+{
+        (void)flags;
+        for (size_t i = 0; i < n; i++) {
+                random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+                ((uint8_t *)buf)[i] = (uint8_t)(random_state >> 56);
+        }
+        return (ssize_t)n;
+}
+
+/* --- the card --- */
+
+static struct ibv_context verbs;
+static struct device device = { .verbs = &verbs, .attr = { .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16 } };
+static unsigned live_pds, live_cqs, live_mrs, live_qps, live_ids;
+static bool reg_fails, send_fails;
+
+struct device *device_get(struct ibv_context *v) { return v == &verbs ? &device : NULL; }
+const char *ibv_get_device_name(struct ibv_device *d) { return d ? "fake0" : "none"; }
+const char *ibv_wc_status_str(enum ibv_wc_status s) { return s ? "an error" : "success"; }
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
+{
+        struct ibv_pd *pd = calloc(1, sizeof(*pd));
+        pd->context = c;
+        live_pds++;
+        return pd;
+}
+
+/* Registrations, for the checks. */
+struct fake_mr { struct ibv_mr mr; int access; struct fake_mr *next; };
+static struct fake_mr *mrs;
+static unsigned next_key = 1;
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+        for (struct fake_mr *m = mrs; m; m = m->next)
+                if (m->mr.pd == pd)
+                        FAIL("a protection domain ends before its registrations");
+        live_pds--;
+        free(pd);
+        return 0;
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+        if (reg_fails) {
+                errno = ENOMEM;
+                return NULL;
+        }
+        struct fake_mr *m = calloc(1, sizeof(*m));
+        bool remote = access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+        m->mr = (struct ibv_mr){ &verbs, pd, addr, length, 0, next_key, next_key };
+        next_key++;
+        m->access = access;
+        if (remote && pd == device.pd)
+                FAIL("memory of control connections can be reached from afar");
+        for (struct fake_mr *o = mrs; remote && o; o = o->next)
+                if ((char *)o->mr.addr < (char *)addr + length && (char *)addr < (char *)o->mr.addr + o->mr.length)
+                        FAIL("two registrations overlap");
+        for (size_t i = 0; remote && i < length; i++)
+                if (((char *)addr)[i])
+                        FAIL("a lease that is not zero");
+        if (remote)
+                memset(addr, 0xa5, length);     /* what its client writes */
+        m->next = mrs;
+        mrs = m;
+        live_mrs++;
+        return &m->mr;
+}
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) { return reg_mr(pd, addr, length, access); }
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+{
+        (void)iova;
+        return reg_mr(pd, addr, length, (int)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+        struct fake_mr **p = &mrs;
+        while (*p && &(*p)->mr != mr)
+                p = &(*p)->next;
+        struct fake_mr *m = *p;
+        if (!m)
+                FAIL("a registration is ended twice");
+        *p = m->next;
+        live_mrs--;
+        free(m);
+        return 0;
+}
+
+/* What a queue pair was given, and what its completion queue has to tell. */
+struct fake_cq { struct ibv_cq cq; struct ibv_wc wc[QUEUE]; unsigned n; };
+struct peer {
+        struct rdma_cm_id id;           /* memnode's; its end is this side's too */
+        struct ibv_qp qp;
+        bool used, accepted, rejected, control;
+        struct { uint64_t wr; void *at; } receive[QUEUE];
+        unsigned nreceives;
+        uint64_t sent[QUEUE];           /* not completed yet */
+        unsigned nsent;
+        bool greeted;                   /* a WELCOME came */
+        uint64_t slab;                  /* of the last GRANT */
+};
+static struct peer *peers[PEERS];
+static struct { uint64_t id; uint8_t secret[NODE_SECRET]; } known[512];             /* of every WELCOME: a run has 300 steps */
+static unsigned nknown;
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int v)
+{
+        struct fake_cq *f = calloc(1, sizeof(*f));
+        (void)v;
+        f->cq.context = c;
+        f->cq.cq_context = context;
+        f->cq.channel = ch;
+        f->cq.cqe = cqe;
+        live_cqs++;
+        return &f->cq;
+}
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+        live_cqs--;
+        free(cq);
+        return 0;
+}
+
+static struct fake_cq *signalled;       /* what ibv_get_cq_event() gives next */
+int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **context)
+{
+        (void)ch;
+        if (!signalled) {
+                errno = EAGAIN;
+                return -1;
+        }
+        *cq = &signalled->cq;
+        *context = signalled->cq.cq_context;
+        signalled = NULL;
+        return 0;
+}
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n) { (void)cq, (void)n; }
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+        struct fake_cq *f = (struct fake_cq *)cq;
+        if (n < 1 || !f->n)
+                return 0;
+        *wc = f->wc[0];
+        memmove(f->wc, f->wc + 1, --f->n * sizeof(f->wc[0]));
+        return 1;
+}
+static int req_notify_cq(struct ibv_cq *cq, int solicited) { (void)cq, (void)solicited; return 0; }
+static void complete(struct ibv_cq *cq, uint64_t wr, enum ibv_wc_status status, size_t bytes)
+{
+        struct fake_cq *f = (struct fake_cq *)cq;
+        if (f->n == QUEUE)
+                FAIL("more completions than a queue can have");
+        f->wc[f->n++] = (struct ibv_wc){ .wr_id = wr, .status = status, .byte_len = (uint32_t)bytes };
+}
+
+static void registered(const struct ibv_sge *s, const struct ibv_pd *pd)
+{
+        for (struct fake_mr *m = mrs; m; m = m->next)
+                if (m->mr.lkey == s->lkey && m->mr.pd == pd && s->addr >= (uintptr_t)m->mr.addr &&
+                    s->addr + s->length <= (uintptr_t)m->mr.addr + m->mr.length)
+                        return;
+        FAIL("a buffer that is not registered");
+}
+
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+        struct peer *p = qp->qp_context;
+        (void)bad;
+        if (p->nreceives == RECEIVES || wr->num_sge != 1 || wr->sg_list->length > NODE_MESSAGE_MAX)
+                FAIL("more receives than the queue pair has room for");
+        registered(wr->sg_list, qp->pd);
+        p->receive[p->nreceives].wr = wr->wr_id;
+        p->receive[p->nreceives++].at = (void *)(uintptr_t)wr->sg_list->addr;
+        return 0;
+}
+
+/* What the client would read. */
+static void answer(struct peer *p, const struct node_header *h, size_t n)
+{
+        static const size_t size[] = { [NODE_WELCOME] = sizeof(struct node_welcome), [NODE_REFUSED] = sizeof(struct node_refused),
+                                       [NODE_GRANT] = sizeof(struct node_grant), [NODE_DONE] = sizeof(struct node_plain),
+                                       [NODE_GOODBYE] = sizeof(struct node_plain) };
+
+        if (h->magic != NODE_MAGIC || h->version != NODE_VERSION || h->type >= sizeof(size) / sizeof(size[0]) || !size[h->type] ||
+            n != size[h->type] || h->length != n)
+                FAIL("an answer that is no message");
+        const struct node_refused *r = (const void *)h;
+        if (h->type == NODE_REFUSED && (!r->error || r->error > NODE_ECLOSING || !r->text[0] || !memchr(r->text, 0, sizeof(r->text))))
+                FAIL("a refusal without a reason");
+        const struct node_welcome *w = (const void *)h;
+        if (h->type == NODE_WELCOME) {
+                if (p->greeted || !w->id || !memchr(w->name, 0, sizeof(w->name)) || w->limit > LIMIT)
+                        FAIL("not a WELCOME");
+                p->greeted = true;
+                known[nknown].id = w->id;
+                memcpy(known[nknown++].secret, w->secret, NODE_SECRET);
+        }
+        const struct node_grant *g = (const void *)h;
+        if (h->type == NODE_GRANT) {
+                bool found = false;
+                for (struct fake_mr *m = mrs; m; m = m->next)
+                        found |= m->mr.rkey == g->rkey && (uintptr_t)m->mr.addr == g->address && m->mr.length == g->bytes;
+                if (!p->greeted || !found || !g->bytes || g->bytes % 4096 || g->bytes > LIMIT)
+                        FAIL("a GRANT of what is not registered, or to a stranger");
+                p->slab = g->slab;
+        }
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+        struct peer *p = qp->qp_context;
+        (void)bad;
+        if (send_fails)
+                return ENOMEM;
+        if (p->nsent == SENDS + 1)
+                FAIL("more sends than the queue pair has room for");
+        p->sent[p->nsent++] = wr->wr_id;
+        if (wr->opcode == IBV_WR_SEND) {
+                registered(wr->sg_list, qp->pd);
+                answer(p, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+        } else if (wr->opcode != IBV_WR_RDMA_WRITE || wr->num_sge) {
+                FAIL("neither an answer nor a probe");
+        }
+        return 0;
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+{
+        struct peer *p = (struct peer *)id;
+        p->qp = (struct ibv_qp){ .context = &verbs, .qp_context = p, .pd = pd, .send_cq = a->send_cq, .recv_cq = a->recv_cq };
+        id->qp = &p->qp;
+        p->control = pd == device.pd;
+        live_qps++;
+        return 0;
+}
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+        id->qp = NULL;
+        live_qps--;
+}
+int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+        struct node_private a;
+        if (param->private_data_len != sizeof(a))
+                FAIL("accepted without private data");
+        memcpy(&a, param->private_data, sizeof(a));
+        if (a.magic != NODE_MAGIC || a.version != NODE_VERSION || a.length != sizeof(a) || a.depth > DEPTH_MAX)
+                FAIL("accepted with private data that is none");
+        for (unsigned i = 0; i < NODE_SECRET; i++)
+                if (a.secret[i])
+                        FAIL("a secret in an acceptance");
+        ((struct peer *)id)->accepted = true;
+        return 0;
+}
+int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
+{
+        struct node_private a;
+        if (len != sizeof(a))
+                FAIL("rejected without private data");
+        memcpy(&a, data, sizeof(a));
+        if (a.magic != NODE_MAGIC || !a.kind || a.kind > NODE_ECLOSING)
+                FAIL("rejected without a reason");
+        ((struct peer *)id)->rejected = true;
+        return 0;
+}
+int rdma_disconnect(struct rdma_cm_id *id) { (void)id; return 0; }
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+        struct peer *p = (struct peer *)id;
+        if (id->qp)
+                FAIL("an id ends before its queue pair");
+        for (unsigned i = 0; i < PEERS; i++)
+                if (peers[i] == p)
+                        peers[i] = NULL;
+        live_ids--;
+        free(p);
+        return 0;
+}
+int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n) { (void)id, (void)level, (void)name, (void)v, (void)n; return 0; }
+const char *rdma_event_str(enum rdma_cm_event_type e) { return e == RDMA_CM_EVENT_REJECTED ? "rejected" : "event"; }
+
+/* --- the script --- */
+
+struct reader { const uint8_t *p; size_t left; };
+static unsigned byte(struct reader *r) { return r->left ? r->left--, *r->p++ : 0; }
+static size_t bytes(struct reader *r, void *to, size_t n)
+{
+        n = n < r->left ? n : r->left;
+        memcpy(to, r->p, n);
+        r->p += n;
+        r->left -= n;
+        return n;
+}
+
+static void connect_peer(struct reader *r, unsigned i)
+{
+        struct node_private p = { NODE_MAGIC, NODE_VERSION, sizeof(p), NODE_CONTROL, 8, 0, 0, { 0 } };
+        uint8_t raw[255] = { 0 };
+        size_t len = 56;                /* as rdma_cm pads it */
+        unsigned how = byte(r);
+
+        if (peers[i])
+                return;
+        if (how & 1)
+                p.kind = NODE_DATA;
+        if (how & 2 && nknown) {
+                unsigned k = nknown - 1 - (how >> 4 & 7) % nknown;
+                p.id = known[k].id;
+                memcpy(p.secret, known[k].secret, NODE_SECRET);
+        }
+        memcpy(raw, &p, sizeof(p));
+        if (how & 4)                    /* one byte of it is another */
+                raw[byte(r) % sizeof(p)] ^= (uint8_t)byte(r);
+        if (how & 8)
+                len = bytes(r, raw, byte(r));
+        struct peer *peer = calloc(1, sizeof(*peer));
+        uint8_t *copy = malloc(len ? len : 1);
+        memcpy(copy, raw, len);
+        peer->id.verbs = &verbs;
+        peer->id.route.addr.dst_addr.sa_family = AF_INET;
+        peers[i] = peer;
+        live_ids++;
+        struct rdma_conn_param param = { .private_data = len ? copy : NULL, .private_data_len = (uint8_t)len, .responder_resources = (uint8_t)how,
+                                         .initiator_depth = 1 };
+        connection_event(&peer->id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &param);
+        free(copy);
+        if (peers[i] != peer)
+                return;
+        if (!peer->accepted)
+                FAIL("a request that is neither accepted nor rejected");
+        memcpy(&p, raw, sizeof(p));
+        bool secret = !p.id;
+        for (unsigned k = 0; k < nknown; k++)
+                secret |= p.id == known[k].id && memcmp(p.secret, known[k].secret, NODE_SECRET) == 0;
+        if (len < sizeof(p) || !secret || (p.kind == NODE_DATA && !p.id))
+                FAIL("accepted without the secret of a client");
+        peer->greeted = p.id;           /* it is one that has said HELLO before */
+}
+
+static void event(unsigned i, enum rdma_cm_event_type type)
+{
+        struct rdma_conn_param param = { 0 };
+        if (peers[i])
+                connection_event(&peers[i]->id, type, -1, &param);
+}
+
+/* Tells memnode that the completion queue of peer i has something. */
+static void wake(unsigned i)
+{
+        if (!peers[i] || !peers[i]->control)
+                return;
+        signalled = (struct fake_cq *)peers[i]->qp.recv_cq;
+        control_completions(&device);
+}
+
+static void send_to(struct reader *r, unsigned i, unsigned how)
+{
+        union { struct node_header h; struct node_hello hello; struct node_lease lease; struct node_release release; uint8_t raw[NODE_MESSAGE_MAX]; } m;
+        static const size_t size[] = { [NODE_HELLO] = sizeof(m.hello), [NODE_LEASE] = sizeof(m.lease), [NODE_RELEASE] = sizeof(m.release),
+                                       [NODE_GOODBYE] = sizeof(struct node_plain) };
+        static const uint8_t types[] = { NODE_HELLO, NODE_LEASE, NODE_RELEASE, NODE_GOODBYE };
+        struct peer *p = peers[i];
+        unsigned type = types[how >> 3 & 3], what = byte(r);
+        size_t len = size[type];
+
+        if (!p || !p->control || !p->nreceives)
+                return;                 /* the card would wait: nothing arrives */
+        memset(&m, 0, sizeof(m));
+        m.h = (struct node_header){ NODE_MAGIC, NODE_VERSION, (uint16_t)type, (uint32_t)len, 0 };
+        if (type == NODE_HELLO)
+                memset(m.hello.name, (int)(what | 1), what % 65);
+        if (type == NODE_LEASE)
+                m.lease.bytes = what < 200 ? (what % 40) * 4096ull : (uint64_t)what << (what & 63);
+        if (type == NODE_RELEASE)
+                m.release.slab = what < 128 ? p->slab : what;
+        if (how & 0x20)
+                m.raw[byte(r)] ^= (uint8_t)byte(r);
+        if (how & 0x40)
+                len = byte(r) * 2;
+        if (how & 0x80)
+                len = bytes(r, m.raw, len);
+        if (len > NODE_MESSAGE_MAX)
+                len = NODE_MESSAGE_MAX; /* the card ends a connection whose message does not fit */
+        memcpy(p->receive[0].at, &m, len);
+        complete(p->qp.recv_cq, p->receive[0].wr, IBV_WC_SUCCESS, len);
+        memmove(p->receive, p->receive + 1, --p->nreceives * sizeof(p->receive[0]));
+        wake(i);
+}
+
+/* The client's card has taken the oldest of what was sent, or has not. */
+static void take_sent(unsigned i, enum ibv_wc_status status)
+{
+        struct peer *p = peers[i];
+        if (!p || !p->control || !p->nsent)
+                return;
+        complete(p->qp.send_cq, p->sent[0], status, 0);
+        memmove(p->sent, p->sent + 1, --p->nsent * sizeof(p->sent[0]));
+        wake(i);
+}
+
+static void tick(uint64_t ms)
+{
+        clock_ms += ms;
+        for (struct connection *c = connections, *next; c; c = next) {
+                next = c->next;
+                if (c->kind == NODE_CONTROL)
+                        control_tick(c, clock_ms);
+        }
+        client_tick(clock_ms);
+}
+
+static void step(struct reader *r)
+{
+        unsigned what = byte(r), i = byte(r) % PEERS;
+
+        switch (what & 7) {
+        case 0: case 1: send_to(r, i, what); break;
+        case 2: connect_peer(r, i); break;
+        case 3: event(i, what & 8 ? RDMA_CM_EVENT_DISCONNECTED : what & 16 ? RDMA_CM_EVENT_UNREACHABLE : RDMA_CM_EVENT_ESTABLISHED); break;
+        case 4: take_sent(i, what & 0x80 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS); break;
+        case 5: tick((what >> 3) * 400u); break;
+        case 6: reg_fails = what & 8; break;
+        default: send_fails = what & 8; break;
+        }
+}
+
+/* What the server says of itself must be so, after every step. */
+static void check_all(void)
+{
+        unsigned nclients = 0, data = 0;
+
+        for (struct client *c = clients; c; c = c->next) {
+                nclients++;
+                data += c->ndata;
+                if (c->control && c->control->client != c)
+                        FAIL("a client and its connection disagree");
+        }
+        for (struct connection *c = connections; c; c = c->next)
+                data -= c->kind == NODE_DATA;
+        if (data || nclients != atomic_load(&rdma_counts.clients))
+                FAIL("the counts are wrong");
+        if (live_pds != nclients + 1)
+                FAIL("protection domains and clients are not as many");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        struct reader r = { data, size };
+        char why[512];
+
+        if (!device.pd) {
+                verbs.ops = (struct ibv_context_ops){ .poll_cq = poll_cq, .req_notify_cq = req_notify_cq, .post_send = post_send, .post_recv = post_recv };
+                device.pd = ibv_alloc_pd(&verbs);
+                device.idle = ibv_create_cq(&verbs, 1, NULL, NULL, 0);
+                if (pool_open(POOL, 4096, why, sizeof(why)) != 0)
+                        FAIL(why);
+        }
+        random_state = nknown = 0;
+        opt.have_token = size && data[size - 1] & 1;
+        memcpy(opt.token, opt.have_token ? "\1\1\1" : "\0\0\0", 3);
+        for (unsigned steps = 0; r.left && steps < 300; steps++) {
+                step(&r);
+                check_all();
+        }
+        reg_fails = send_fails = false;
+        signalled = NULL;
+        while (clients)
+                client_end(clients);
+        while (connections)
+                connection_end(connections);
+        check_all();
+        if (live_mrs || live_qps || live_ids || live_cqs != 1 || atomic_load(&rdma_counts.leases) || pool_left() != POOL)
+                FAIL("something is left behind");
+        return 0;
+}

@@ -1,0 +1,137 @@
+"""
+The cases of cases.py that are about leases: who has them, who does not, and what is in them.
+"""
+import sys
+import time
+
+from client import *
+from client import client
+
+
+def lease(digit, size):
+    return f"lease-{digit * 32}-{size}"
+
+
+def leases(at):
+    """Zero at first, one for all who name it, unlisted, of one size."""
+    name = lease("a", 8 * MIB)
+    with client(at, name) as a, client(at, name, False) as b, client(at, lease("b", MIB)) as other:
+        assert a.size == 8 * MIB and a.flags & 0x100
+        assert a.read(0, 8 * MIB) == b"\0" * (8 * MIB)
+        a.write(4096, b"mine" * 1024)
+        assert b.read(4096, 4096) == b"mine" * 1024
+        assert other.read(0, MIB) == b"\0" * MIB
+        with Client(at).greet() as c:
+            assert c.list() == ["disk", "small"]
+            expect(INVALID, c.go, lease("a", 4 * MIB))
+            expect(INVALID, c.go, lease("a", 4 * MIB), INFO)
+            expect(UNKNOWN, c.go, "a" * 32)
+            for bad in ("lease-", "lease-" + "a" * 31 + "-4096", "lease-" + "g" * 32 + "-4096", lease("c", 4095), lease("c", 0), lease("c", "1M")):
+                expect(INVALID, c.go, bad)
+
+
+def turnover(at, grace):
+    """The pool has room for one such lease only, so the second gets the bytes of the first: all zero."""
+    size = 40 * MIB
+    with client(at, lease("d", size)) as c:
+        for offset in range(0, size, 8 * MIB):
+            c.write(offset, b"secret!!" * MIB)
+    with client(at, lease("d", size)) as c:     # within the grace time: all there
+        assert c.read(8 * MIB, 8 * MIB) == b"secret!!" * MIB
+        with Client(at).greet() as d:
+            assert "left" in expect(POLICY, d.go, lease("e", size))
+    begin = time.monotonic()
+    while True:
+        try:
+            c = client(at, lease("e", size))
+            break
+        except Refused:
+            assert time.monotonic() - begin < float(grace) + 5, "never given back"
+            time.sleep(0.1)
+    assert time.monotonic() - begin > float(grace) * 0.9, "given back too early"
+    with c:
+        for offset in range(0, size, 8 * MIB):
+            assert c.read(offset, 8 * MIB) == b"\0" * (8 * MIB), "another's bytes"
+
+
+def guess(at, secret=""):
+    """A client that knows how leases are called, and the token, finds no other's: not in the list, nor by names that are almost it."""
+    end = f"-{secret}" if secret else ""
+    digits = "0123456789abcdef" * 2
+    mine = f"lease-{digits}-{MIB}{end}"
+    with client(at, mine) as owner:
+        owner.write(0, b"mine" * (MIB // 4))
+        with Client(at).greet() as c:
+            assert c.list() == ["disk"]
+            # INFO tells of a lease what its name says, whether it is there or not; GO makes one, and it is empty.
+            for i in (0, 1, 15, 16, 31):
+                other = digits[:i] + ("f" if digits[i] != "f" else "0") + digits[i + 1:]
+                assert c.go(f"lease-{other}-{MIB}{end}", INFO) == MIB
+            for bad in (digits[:31], digits + "0", digits.upper(), digits[:31] + "*", digits[:31] + "?", digits[:31] + "\0", " " * 32, ""):
+                expect(INVALID, c.go, f"lease-{bad}-{MIB}{end}")
+                expect(INVALID, c.go, f"lease-{bad}-{MIB}{end}", INFO)
+            for name in (digits, f"{digits}-{MIB}", f"LEASE-{digits}-{MIB}{end}", f"/{mine}", f"disk/{mine}", f"../{mine}", "*", "lease"):
+                expect(UNKNOWN, c.go, name)
+                expect(UNKNOWN, c.go, name, INFO)
+            assert c.list() == ["disk"]
+        for other in ("1" + digits[1:], digits[:31] + "e", "0" * 32):
+            with client(at, f"lease-{other}-{MIB}{end}") as stranger:
+                assert stranger.read(0, MIB) == b"\0" * MIB, "another's bytes"
+                stranger.write(0, b"evil" * (MIB // 4))
+        assert owner.read(0, MIB) == b"mine" * (MIB // 4), "another's writes"
+
+
+def limited(at, mebibytes):
+    """A client may have that much, and not a page more."""
+    most = int(mebibytes) * MIB
+    with client(at, lease(str(int(mebibytes)), most)) as c:
+        assert c.size == most
+    with Client(at).greet() as c:
+        assert "one client" in expect(POLICY, c.go, lease("9", most + 4096))
+
+
+def block(seed):
+    """A mebibyte that only this owner writes; 0: zeroes."""
+    return f"{int(seed):015d}\n".encode() * (MIB // 16) if int(seed) else b"\0" * MIB
+
+
+def owner(at, digit, size, *steps):
+    """A lease of that name; steps: `verify=SEED`, `fill=SEED`, in order."""
+    with client(at, lease(digit, int(size))) as c:
+        for step in steps:
+            verb, seed = step.split("=")
+            for offset in range(0, int(size), MIB):
+                if verb == "fill":
+                    c.write(offset, block(seed))
+                elif c.read(offset, MIB) != block(seed):
+                    raise AssertionError(f"not the bytes of {seed} at {offset}")
+
+
+def beside(at, digit, size, seed):
+    """Fills a lease, says so, and finds its bytes when told to look."""
+    size = int(size)
+    with client(at, lease(digit, size)) as c:
+        for offset in range(0, size, MIB):
+            assert c.read(offset, MIB) == block(0), "another's bytes"
+            c.write(offset, block(seed))
+        print("full", flush=True)
+        assert sys.stdin.readline(), "nobody says to go on"
+        for offset in range(0, size, MIB):
+            assert c.read(offset, MIB) == block(seed), "another's writes"
+
+
+def too_much(at):
+    """More than one client may have, and more than there is."""
+    with Client(at).greet() as c:
+        assert "one client" in expect(POLICY, c.go, lease("1", 101 * MIB))
+
+
+def token(at, secret):
+    with Client(at).greet() as c:
+        expect(POLICY, c.go, lease("1", MIB))
+        expect(POLICY, c.go, lease("1", MIB) + "-")
+        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1])
+        expect(POLICY, c.go, lease("1", MIB) + "-" + secret + "x")
+        expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1] + "#", INFO)
+        assert c.go(lease("1", MIB) + "-" + secret) == MIB
+        assert c.read(0, 4096) == b"\0" * 4096
