@@ -116,6 +116,7 @@ static void connect_failed(struct nbd_link *l, int err)
         struct nbd_node *d = l->node;
 
         explain_connect(l, err);
+        l->refused = err == ECONNREFUSED || err == ENOENT ? l->refused + 1 : 0;
         if (!d->found && err != EAGAIN && l->address + 1 < d->target.addresses) {
                 l->address++;
                 l->until = d->clock;
@@ -226,6 +227,7 @@ static void step_connecting(struct nbd_link *l)
                 connect_failed(l, err);
                 return;
         }
+        l->refused = 0;
         if (!d->lease && d->lock < 0) {
                 char why[FAR_WHY];
                 err = nbd_claim(&d->target, l->address, &d->lock, why);
