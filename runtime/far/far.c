@@ -84,12 +84,12 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
                          size_text((uint64_t)n->granule * PAGE_SIZE, b));
                 return -EINVAL;
         }
-        if (pages > n->pages) {
+        if (pages > n->pages + n->kept) {
                 snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less", size_text(n->pages * PAGE_SIZE, a),
                          size_text(n->option->size, b));
                 return -ENOSPC;
         }
-        n->pages = pages;
+        n->pages = pages < n->pages ? pages : n->pages;
         return 0;
 }
 

@@ -28,6 +28,7 @@ struct far_node {
         const char *url;                /* option->url */
         unsigned index;                 /* order of the nodes as given */
         uint64_t pages;                 /* capacity: set by open, may be lowered before the first lease; far.c lowers it to option->size */
+        uint32_t kept;                  /* pages beyond them that the driver keeps for itself, out of the size that the user asked for */
         uint32_t granule;               /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will do */
         /* the next three are kept by slabs.c */
         uint32_t slab_most;             /* pages of the largest slab to ask for */

@@ -24,6 +24,7 @@
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 #define NBD_PAUSE_MS  100       /* between two attempts to connect again, or to repeat a transfer that the server failed */
 #define NBD_REFUSALS  8         /* in a row: nobody listens any more, so memnode has ended, and its leases with it */
+#define NBD_GOODBYE_MS 500      /* the longest that the end of the program waits for the server to have read the goodbye */
 #define NBD_ADDRESSES 8         /* of one host name, that are tried */
 #define NBD_MARK      64        /* bytes of the mark that count */
 

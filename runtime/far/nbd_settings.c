@@ -1,5 +1,5 @@
 /*
- * See nbd.h: the settings of a node.  In a file of its own so that a test can have others.
+ * What vmrun's options say about an nbd:// node: the only place of the driver that knows them, so that a test can have others.
  */
 #include "../vmrun.h"
 #include "nbd.h"
