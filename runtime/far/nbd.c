@@ -14,6 +14,7 @@
  * has swallowed.  Whatever takes longer than `timeout_ms` ends vmrun.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,9 +216,14 @@ static void nbd_node_close(struct far_node *n)
 /* All of the export was taken at open. */
 static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place)
 {
+        struct nbd_node *d = n->data;
+
         (void)vm;
         (void)s;
         (void)place;
+        atomic_store(&d->leased, true);         /* then the look at lost: nbd_lost() does it the other way round */
+        if (atomic_load(&d->lost))
+                return -ENOLINK;
         return first <= n->pages && pages <= n->pages - first ? 0 : -ENOSPC;
 }
 
@@ -360,6 +366,27 @@ static uint64_t oldest(const struct nbd_link *l, int *error)
         return since;
 }
 
+/*
+ * The node will not come back.  That ends the program if it may have pages there, else it goes on with one node less.  [I] Of lease() and
+ * this, each says what it does before it looks at the other, so they cannot both miss the other.
+ */
+__attribute__((format(printf, 2, 3)))
+static void nbd_lost(struct nbd_node *d, const char *fmt, ...)
+{
+        char why[FAR_WHY];
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(why, sizeof(why), fmt, ap);
+        va_end(ap);
+        atomic_store(&d->lost, true);
+        if (atomic_load(&d->leased))
+                far_lost(d->far, "%s", why);
+        warnx_("%s: %s: nothing was there yet, so the program goes on without it", d->far->url, why);
+        for (unsigned i = 0; i < d->nlinks; i++)
+                nbd_link_close(&d->link[i]);
+}
+
 /* Looks at time-outs, and sends again what the server failed. */
 static void judge(struct nbd_link *l)
 {
@@ -369,18 +396,22 @@ static void judge(struct nbd_link *l)
         int error = 0;
 
         if (l->state == LINK_DOWN && l->err == -ESTALE)
-                far_lost(d->far, "%s", l->why);
+                return nbd_lost(d, "%s", l->why);
+        if (d->lease && l->refused >= NBD_REFUSALS)
+                return nbd_lost(d, "its memnode has ended: nothing listens there any more");
         uint64_t since = oldest(l, &error);
         bool late = since && d->clock - since > limit;
         if (l->state != LINK_UP && (late || d->clock - l->trouble > limit)) {
                 if (l->state != LINK_DOWN)
                         explain_silence(l, limit, l->why);
-                far_lost(d->far, "the connection broke and could not be made again within %llu s: %s", s, l->why);
+                return nbd_lost(d, "the connection broke and could not be made again within %llu s: %s", s, l->why);
         }
+        if (error == ESHUTDOWN && d->lease)
+                return nbd_lost(d, "its memnode was stopped (it said goodbye)");
         if (late && error)
-                far_lost(d->far, "the server has failed a transfer again and again for %llu s (%s): see its log", s, strerror(error));
+                return nbd_lost(d, "the server has failed a transfer again and again for %llu s (%s): see its log", s, strerror(error));
         if (late)
-                far_lost(d->far, "%s has not answered for %llu s while %u transfers wait: see whether host and network are up, or raise --timeout",
+                return nbd_lost(d, "%s has not answered for %llu s while %u transfers wait: see whether host and network are up, or raise --timeout",
                          d->target.name, s, l->used);
         if (l->state != LINK_UP || !l->failed)
                 return;
@@ -396,6 +427,8 @@ static unsigned nbd_poll_node(struct far_node *n)
         unsigned done = 0;
         bool all = d->armed;
 
+        if (atomic_load_explicit(&d->lost, memory_order_relaxed))       /* by this thread */
+                return 0;
         nbd_clock(d);
         d->armed = false;
         for (unsigned i = 0; i < d->nlinks; i++) {
@@ -411,7 +444,7 @@ static unsigned nbd_poll_node(struct far_node *n)
         }
         if (d->clock - d->judged >= NBD_TICK_MS / 2) {
                 d->judged = d->clock;
-                for (unsigned i = 0; i < d->nlinks; i++)
+                for (unsigned i = 0; i < d->nlinks && !atomic_load_explicit(&d->lost, memory_order_relaxed); i++)
                         judge(&d->link[i]);
         }
         return done;
@@ -422,6 +455,9 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
         struct nbd_node *d = n->data;
         unsigned used = 0;
         int ms = -1;
+
+        if (atomic_load_explicit(&d->lost, memory_order_relaxed))
+                return 0;
 
         for (unsigned i = 0; i < d->nlinks; i++) {
                 struct nbd_link *l = &d->link[i];

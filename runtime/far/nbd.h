@@ -12,6 +12,7 @@
 
 #include <libnbd.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -22,6 +23,7 @@
 #define NBD_BACKGROUND 16       /* of them prefetches and writes, where demand reads share the link and would wait behind them */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 #define NBD_PAUSE_MS  100       /* between two attempts to connect again, or to repeat a transfer that the server failed */
+#define NBD_REFUSALS  8         /* in a row: nobody listens any more, so memnode has ended, and its leases with it */
 #define NBD_GOODBYE_MS 500      /* the longest that the end of the program waits for the server to have read the goodbye */
 #define NBD_ADDRESSES 8         /* of one host name, that are tried */
 #define NBD_MARK      64        /* bytes of the mark that count */
@@ -85,6 +87,7 @@ struct nbd_link {
         uint64_t until;                 /* nbd_clock() */
         uint64_t trouble;               /* since when it has been of no use, by nbd_clock(); 0: it is fine */
         int err;                        /* why the last attempt failed, -errno */
+        unsigned refused;               /* attempts in a row that found nobody listening */
         char why[FAR_WHY];
         char words[128];                /* about a refusal: the server's own, else libnbd's */
         int answer;                     /* of the step under way: WAITING, 0 or an errno */
@@ -106,6 +109,7 @@ struct nbd_node {
         int lock;                       /* of an export that is no lease, or -1 */
         bool found;                     /* address[0] is the one that answers */
         bool marked;                    /* the mark has been written */
+        atomic_bool leased, lost;       /* see nbd_lost() */
         bool armed;                     /* arm() was called since the last poll() */
         char mark[NBD_MARK];
         uint64_t mark_at;               /* byte offset of its page; what is before it can be used */

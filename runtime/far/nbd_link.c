@@ -116,6 +116,7 @@ static void connect_failed(struct nbd_link *l, int err)
         struct nbd_node *d = l->node;
 
         explain_connect(l, err);
+        l->refused = err == ECONNREFUSED || err == ENOENT ? l->refused + 1 : 0;
         if (!d->found && err != EAGAIN && l->address + 1 < d->target.addresses) {
                 l->address++;
                 l->until = d->clock;
@@ -226,6 +227,7 @@ static void step_connecting(struct nbd_link *l)
                 connect_failed(l, err);
                 return;
         }
+        l->refused = 0;
         if (!d->lease && d->lock < 0) {
                 char why[FAR_WHY];
                 err = nbd_claim(&d->target, l->address, &d->lock, why);
@@ -268,7 +270,7 @@ static void explain_refusal(struct nbd_link *l)
                 fail_no_memnode(l);
         else if (d->lease)
                 nbd_link_fail(l, -ENOSPC, "the server refuses a lease of %s (%.120s): ask for less, as in ?size=1G, or check token-file=",
-                              size_text(d->set.size ? d->set.size : d->asked, size), l->words);
+                              size_text(d->asked, size), l->words);
         else if (l->answer == ENOENT)
                 nbd_link_fail(l, -ENOENT, "the server has no export '%.64s': choose one that nbdinfo --list shows, or name none for a lease of memnode",
                               d->export);

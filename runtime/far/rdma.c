@@ -106,15 +106,19 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
         /* Held while waiting: the I/O thread does without (rdma.h).  The bound is that for silence. */
         pthread_mutex_lock(&c->lock);
         int err = rdma_control_ask(rn, &m, rdma_now() + rn->set.timeout_ms, &a);
-        pthread_mutex_unlock(&c->lock);
         if (!err)
                 err = grant_of(n, &a, m.lease.bytes);
+        if (!err) {
+                *g = (struct rdma_grant){ a.grant.slab, a.grant.address, a.grant.bytes, a.grant.rkey,
+                                          atomic_load_explicit(&rn->grants, memory_order_relaxed) };
+                /* One lease at a time: no other writer.  Under the lock, so that who has it and finds the node lost knows of all grants. */
+                atomic_store_explicit(&rn->grants, g, memory_order_release);
+        }
+        pthread_mutex_unlock(&c->lock);
         if (err) {
                 free(g);
                 return err;
         }
-        *g = (struct rdma_grant){ a.grant.slab, a.grant.address, a.grant.bytes, a.grant.rkey, atomic_load_explicit(&rn->grants, memory_order_relaxed) };
-        atomic_store_explicit(&rn->grants, g, memory_order_release);    /* one lease at a time: no other writer */
         place->data = g;
         return 0;
 }

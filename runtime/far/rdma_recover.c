@@ -170,6 +170,22 @@ static bool step_control(struct rdma_node *rn, int64_t now)
         return true;
 }
 
+/* The control connection says that the node will not come back. */
+static void lost(struct rdma_node *rn)
+{
+        struct rdma_control *c = &rn->control;
+
+        /* A lease() that has the lock may just have got something; none that comes later gets anything. */
+        if (pthread_mutex_trylock(&c->lock) != 0)
+                return;                 /* the next step asks again */
+        bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
+        pthread_mutex_unlock(&c->lock);
+        if (leased)
+                far_lost(rn->n, "%s", c->why);
+        rn->data.told_lost = true;      /* nothing of the program is there: one place less to lease from */
+        warnx_("%s: %s: nothing was there yet, so the program goes on without it", rn->n->option->origin, c->why);
+}
+
 void rdma_data_step(struct rdma_node *rn, int64_t now)
 {
         struct rdma_data *d = &rn->data;
@@ -180,14 +196,11 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
                 return;
         d->looked = now;
         bool mine = step_control(rn, now);
-        bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
         if (atomic_load_explicit(&c->lost, memory_order_acquire)) {
-                if (leased)
-                        far_lost(rn->n, "%s", c->why);
-                d->told_lost = true;    /* nothing of the program is there: one place less to lease from */
-                warnx_("%s: %s: nothing was there yet, so the program goes on without it", rn->n->option->origin, c->why);
+                lost(rn);
                 return;
         }
+        bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
         rdma_link_events(d->channel);
         unsigned before = d->generation;
         advance(rn, now);
