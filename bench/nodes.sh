@@ -1,0 +1,261 @@
+#!/bin/bash
+# What memory nodes cost: the page fetch of vmrun beside a bare loop over the same RDMA device, and beside Linux's own remote swap.
+#
+#   bench/nodes.sh [--runs N] [--only WORD,...] [--one-thread] [--json FILE]
+#
+#   --runs N      interleaved runs, of which the median counts (default 5)
+#   --only WORDS  of: fetch swap nbd bandwidth demand cpu (default: all)
+#   --one-thread  emulate the two CPUs in turns on one thread of the host: for a host that has no two CPUs to spare
+#
+# One lab with two CPUs, soft-RoCE with itself (lab --rdma); memnode runs in it too.  The figures are by the clock: run it on an idle
+# machine.  On a busy one an emulated CPU that spins waits for another that does not run, and that is then what is measured.
+# lib.sh has the variables; MEMNODE: the server to measure (default build/memnode/memnode).
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+# shellcheck source=bench/lib.sh
+. bench/lib.sh
+
+MEMNODE=$(realpath "${MEMNODE:-build/memnode/memnode}")
+RANDMEM=$(realpath "$BENCH_BIN/../examples/randmem")
+runs=5
+lab=(--rdma --cpus 2)
+only=fetch,swap,nbd,bandwidth,demand,cpu
+
+usage() { die "usage: bench/nodes.sh [--runs N] [--only fetch,swap,nbd,bandwidth,demand,cpu] [--one-thread] [--json FILE]"; }
+wanted() { [[ ,$only, == *,$1,* ]]; }
+
+# --- inside the lab: one line `result WHAT VALUE` a figure ---
+
+work=/run/bench
+group=/sys/fs/cgroup/bench
+address=10.77.0.1
+cache=16M region=64M            # 25 % local
+accesses=8000
+
+result() { echo "result $1 $2"; }
+
+# results PREFIX KEY... <OUTPUT: of its lines `KEY VALUE`.
+results() {
+    local prefix=$1 key
+    cat >$work/keys
+    shift
+    for key in "$@"; do
+        result "$prefix.$key" "$(value "$key" $work/keys)"
+    done
+}
+
+in_group() { sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$@"; }
+
+# rate NAME COMMAND...: of randmem, accesses a second; it verifies all it reads.
+rate() {
+    local name=$1
+    shift
+    ran "$@" "$RANDMEM" --size $region --accesses $accesses --write-percent 0 --time >/dev/null 2>$work/time || { cat $work/time >&2; die "$name failed"; }
+    result "$name" "$(sed -n 's/^randmem: .*(\([0-9.]*\) ns each).*/\1/p' $work/time | awk '{ printf "%.1f", 1e9 / $1 }')"
+}
+
+# Processor time of memnode and of its threads so far, in clock ticks of 10 ms: user and system.
+ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+
+serve() {
+    ran "$MEMNODE" --size 512M --hugepages none --export swap=128M --listen rdma://$address --listen nbd://127.0.0.1 2>$work/memnode.log &
+    memnode=$!
+    for _ in {1..100}; do
+        grep -q serving $work/memnode.log && return
+        sleep 0.1
+    done
+    die "memnode does not serve: $(cat $work/memnode.log)"
+}
+
+# Waits until memnode has taken back, and cleared, what the last client had, which costs processor time.
+quiet() {
+    local before=-1 now
+    for _ in {1..100}; do
+        now=$(ticks "$memnode")
+        [ "$now" = "$before" ] && return
+        before=$now
+        sleep 0.2
+    done
+}
+
+setup_nvmf() {
+    local nvmet=/sys/kernel/config/nvmet
+    modprobe -a nvmet-rdma nvme-rdma && modprobe brd rd_nr=1 rd_size=131072
+    mkdir $nvmet/subsystems/bench
+    echo 1 >$nvmet/subsystems/bench/attr_allow_any_host
+    mkdir $nvmet/subsystems/bench/namespaces/1
+    echo /dev/ram0 >$nvmet/subsystems/bench/namespaces/1/device_path
+    echo 1 >$nvmet/subsystems/bench/namespaces/1/enable
+    mkdir $nvmet/ports/1
+    echo rdma >$nvmet/ports/1/addr_trtype
+    echo ipv4 >$nvmet/ports/1/addr_adrfam
+    echo $address >$nvmet/ports/1/addr_traddr
+    echo 4420 >$nvmet/ports/1/addr_trsvcid
+    ln -s $nvmet/subsystems/bench $nvmet/ports/1/subsystems/bench
+    ran nvme connect -t rdma -a $address -s 4420 -n bench >&2
+    for _ in {1..50}; do
+        [ -b /dev/nvme0n1 ] && break
+        sleep 0.1
+    done
+    ran mkswap /dev/nvme0n1 >/dev/null 2>&1
+}
+
+setup_nbd() {
+    modprobe nbd
+    # memnode's export, by the client that Linux has.
+    ran nbd-client -b 4096 -N swap 127.0.0.1 10809 /dev/nbd0 >&2
+    ran mkswap /dev/nbd0 >/dev/null
+}
+
+# under_swap DEVICE NAME
+under_swap() {
+    ran swapon "$1"
+    rate "$2" in_group
+    ran swapoff "$1"
+}
+
+one_fetch() {
+    ib_read_lat -d rxe0 -s 4096 -n 3000 -p 18600 >/dev/null 2>&1 &
+    sleep 1
+    result ib_read_lat "$(ran ib_read_lat -d rxe0 -s 4096 -n 3000 -p 18600 $address 2>/dev/null | awk '$1 == 4096 { print $5 * 1000 }')"
+    wait $!
+    ran "$BENCH_BIN/reference" --reads 3000 --threads 1 $address | results reference1 latency_p50 latency_p99
+    ran "$BENCH_BIN/reference" --reads 3000 --threads 2 $address | results reference2 latency_p50 latency_p99
+    local how
+    for how in thread inline; do
+        ran "$VMRUN" --stats=$work/stats --cache 4M --io $how --node rdma://$address "$BENCH_BIN/touch" --mib 16 --passes 1 >$work/touch
+        results "vmrun_$how" latency_ns.fetch.p50 latency_ns.fetch.p99 count.fetched count.io_doorbells exits.wait_pte <$work/stats
+        result "program_$how" "$(calc "$(value fault_p50 $work/touch) / $(value ticks_per_ns $work/touch)")"
+    done
+}
+
+one_swap() {
+    rate swap_vmrun_thread "$VMRUN" --io thread --cache $cache --node rdma://$address
+    rate swap_vmrun_inline "$VMRUN" --io inline --cache $cache --node rdma://$address
+    under_swap /dev/nvme0n1 swap_nvmf
+}
+
+one_nbd() {
+    rate nbd_vmrun_thread "$VMRUN" --io thread --cache $cache --node nbd://127.0.0.1
+    rate nbd_vmrun_inline "$VMRUN" --io inline --cache $cache --node nbd://127.0.0.1
+    under_swap /dev/nbd0 nbd_swap
+}
+
+one_bandwidth() {
+    ran "$BENCH_BIN/reference" --reads 10000 --depth 64 $address | results reference mb_per_s
+    ran "$BENCH_BIN/inflight" --reads 10000 --depth 64 bandwidth rdma://$address | results driver mb_per_s
+}
+
+one_demand() {
+    ran "$BENCH_BIN/inflight" --reads 500 --depth 64 demand rdma://$address |
+        results demand demand_idle_p50 demand_idle_p99 demand_busy_p50 demand_busy_p99 prefetch_mb_per_s
+}
+
+one_cpu() {
+    ran "$BENCH_BIN/inflight" --reads 20000 --watch "$memnode" bandwidth rdma://$address | results cpu watched_ms wall_ms
+}
+
+inside() {
+    local run what
+    mkdir -p $work
+    mount -t configfs none /sys/kernel/config 2>/dev/null || true
+    echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir $group
+    echo $cache >$group/memory.max
+    # No readahead: it would only cost on random accesses.
+    echo 0 >/proc/sys/vm/page-cluster
+    serve
+    if wanted swap; then
+        setup_nvmf
+    fi
+    if wanted nbd; then
+        setup_nbd
+    fi
+    for ((run = 0; run < runs; run++)); do
+        for what in ${only//,/ }; do
+            quiet
+            "one_$what"
+        done
+    done
+}
+
+# --- outside ---
+
+# med KEY: median over the runs.
+med() { awk -v k="$1" '$1 == "result" && $2 == k { print $3 }' "$scratch/results" | median; }
+
+# ratio WHAT KEY1 KEY2 OPERATOR LIMIT: the ratio of the medians.
+ratio() { verdict "$1" "$(calc "$(med "$2") / $(med "$3")" | awk '{ printf "%.2f", $1 }')" "$4" "$5"; }
+
+table() {
+    local key
+    printf '%-48s %12s %12s %12s\n' 'medians of '"$runs"' runs, host load '"$load" median least most
+    awk '$1 == "result" { print $2 }' "$scratch/results" | awk '!seen[$1]++' | while read -r key; do
+        awk -v k="$key" '$1 == "result" && $2 == k { print $3 }' "$scratch/results" | sort -g >"$scratch/one"
+        printf '%-48s %12s %12s %12s\n' "$key" "$(median <"$scratch/one")" "$(head -1 "$scratch/one")" "$(tail -1 "$scratch/one")"
+        record bench=nodes "what=$key" "median=$(median <"$scratch/one")" "least=$(head -1 "$scratch/one")" "most=$(tail -1 "$scratch/one")"
+    done
+}
+
+report() {
+    table
+    echo
+    echo "fetch: ns.  reference1 posts and polls itself, reference2 has a thread for it as vmrun has; vmrun: from kern's entry to its end, upper"
+    echo "end of the bucket of --stats (1/8 octave); program: as touch measures it.  swap, nbd: accesses a second of randmem."
+    echo
+    if wanted fetch; then
+        ratio "page fetch p50, vmrun / two-thread reference" vmrun_thread.latency_ns.fetch.p50 reference2.latency_p50 '<=' 1.3
+        ratio "page fetch p50, vmrun / ib_read_lat" vmrun_thread.latency_ns.fetch.p50 ib_read_lat '<=' 1.3
+    fi
+    if wanted swap; then
+        ratio "randmem, vmrun over rdma / swap on NVMe-oF RDMA" swap_vmrun_thread swap_nvmf '>=' 3
+    fi
+    if wanted nbd; then
+        ratio "randmem, vmrun over nbd / swap on nbd-client" nbd_vmrun_thread nbd_swap '>=' 2
+    fi
+    if wanted bandwidth; then
+        ratio "sequential reads, 64 in flight, driver / reference" driver.mb_per_s reference.mb_per_s '>=' 0.8
+    fi
+    if wanted demand; then
+        ratio "demand read p50, beside 64 prefetches / alone" demand.demand_busy_p50 demand.demand_idle_p50 '<=' 2
+    fi
+    if wanted cpu; then
+        ratio "processor time of memnode / time it was read from by RDMA" cpu.watched_ms cpu.wall_ms '<=' 0.01
+    fi
+}
+
+is_inside=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --runs) runs=${2:?} && shift ;;
+    --only) only=${2:?} && shift ;;
+    --json) json_file=$(realpath "${2:?}") && shift ;;
+    --one-thread) lab+=(--one-thread) ;;
+    --inside) is_inside=yes ;;
+    *) usage ;;
+    esac
+    shift
+done
+for word in ${only//,/ }; do
+    [[ ,fetch,swap,nbd,bandwidth,demand,cpu, == *,$word,* ]] || usage
+done
+if [ -n "$is_inside" ]; then
+    inside
+    exit
+fi
+for program in ib_read_lat nvme nbd-client; do
+    command -v $program >/dev/null || die "there is no $program: install it (Debian: perftest nvme-cli nbd-client)"
+done
+if [ -n "$json_file" ]; then
+    : >"$json_file"
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+read -r load _ </proc/loadavg
+if awk "BEGIN { exit !($load > 1) }"; then
+    echo "nodes.sh: this machine is busy (load average $load): two CPUs will not keep step, and figures by the clock will be wrong" >&2
+fi
+in_lab --timeout 1800 "${lab[@]}" --env MEMNODE="$MEMNODE" -- bench/nodes.sh --runs "$runs" --only "$only" --inside >"$scratch/results"
+report
+finish
