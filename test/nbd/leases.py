@@ -1,7 +1,6 @@
 """
 The cases of cases.py that are about leases: who has them, who does not, and what is in them.
 """
-import sys
 import time
 
 from client import *
@@ -88,36 +87,6 @@ def limited(at, mebibytes):
         assert c.size == most
     with Client(at).greet() as c:
         assert "one client" in expect(POLICY, c.go, lease("9", most + 4096))
-
-
-def block(seed):
-    """A mebibyte that only this owner writes; 0: zeroes."""
-    return f"{int(seed):015d}\n".encode() * (MIB // 16) if int(seed) else b"\0" * MIB
-
-
-def owner(at, digit, size, *steps):
-    """A lease of that name; steps: `verify=SEED`, `fill=SEED`, in order."""
-    with client(at, lease(digit, int(size))) as c:
-        for step in steps:
-            verb, seed = step.split("=")
-            for offset in range(0, int(size), MIB):
-                if verb == "fill":
-                    c.write(offset, block(seed))
-                elif c.read(offset, MIB) != block(seed):
-                    raise AssertionError(f"not the bytes of {seed} at {offset}")
-
-
-def beside(at, digit, size, seed):
-    """Fills a lease, says so, and finds its bytes when told to look."""
-    size = int(size)
-    with client(at, lease(digit, size)) as c:
-        for offset in range(0, size, MIB):
-            assert c.read(offset, MIB) == block(0), "another's bytes"
-            c.write(offset, block(seed))
-        print("full", flush=True)
-        assert sys.stdin.readline(), "nobody says to go on"
-        for offset in range(0, size, MIB):
-            assert c.read(offset, MIB) == block(seed), "another's writes"
 
 
 def too_much(at):
