@@ -248,8 +248,8 @@ silence() {
     filled rdma nbd ten || return
     at=$(now)
     fault "$verb:m2"
-    lost rdma "$at" 2900 7000 '--node rdma://m2.*: nothing came through for 3.0 s' && lost nbd "$at" 2900 7000 '--node nbd://m2.* 3 s' &&
-        lost ten "$at" 9900 14000 '--node rdma://m2.*: nothing came through for 10.0 s'
+    lost rdma "$at" 2900 9000 '--node rdma://m2.*: nothing came through for 3.0 s' && lost nbd "$at" 2900 9000 '--node nbd://m2.* 3 s' &&
+        lost ten "$at" 9900 16000 '--node rdma://m2.*: nothing came through for 10.0 s'
 }
 muted() { silence mute; }
 machine_dies() { silence kill; }
