@@ -159,7 +159,7 @@ stopped_node() {
 
 # It stands still while a program asks it for more.
 stopped_while_growing() {
-    serve m --size 256M && run_vm rdma 40M --node "$RDMA" && await 60 stat_has m 'leases [1-9]' || return
+    serve m --size 128M && run_vm rdma 20M --node "$RDMA" && await 60 stat_has m 'leases [1-9]' || return
     kill -STOP "${node[m]}"
     sleep 5
     running rdma || return
@@ -185,8 +185,8 @@ link_drops() {
 
 # The same in the middle of leases.
 drop_while_growing() {
-    run_vm rdma 40M --node 'rdma://m1?size=128M'
-    run_vm nbd 20M --node 'nbd://m1?size=32M'
+    run_vm rdma 20M --node 'rdma://m1?size=64M'
+    run_vm nbd 6M --node 'nbd://m1?size=32M'
     sleep 4
     fault mute:m1
     sleep 3
@@ -295,19 +295,18 @@ gives_back() {
 
 pair() { serve a --size 256M && serve b --size "$1" --listen "rdma://$here_address:7472" --listen nbd://127.0.0.1:10810; }
 
-# shares NAME WORD...: program NAME over nodes a and b; prints MiB that each gave.
+# shares NAME WORD...: a program that fills 94 MiB over nodes a and b; sets share_a and share_b to the MiB that each gave.
 shares() {
     local name=$1
     shift
-    run_vm "$name" 96M "$@"
-    await 60 enough 94 || return
+    "$vmrun" "${flags[@]}" "$@" -- perl -e 'my $all = "x" x (94 << 20); print STDERR "randmem: fill\n"; sleep 1000' >"$WORK/$name.out" 2>"$WORK/$name.err" &
+    program[$name]=$!
+    filled "$name" || return
     share_a=$(held a) share_b=$(held b)
     echo "measured $name: a $share_a MiB, b $share_b MiB"
     kill -KILL "${program[$name]}"
     { wait "${program[$name]}"; } 2>/dev/null
 }
-enough() { [ $(($(held a) + $(held b))) -ge "$1" ]; }
-
 weighted() {
     pair 256M && shares weighted --placement weighted --node "$RDMA?weight=1" --node "$RDMA:7472?weight=3" &&
         [ "$share_a" -gt 0 ] && [ "$share_b" -ge $((share_a * 2)) ] && [ "$share_b" -le $((share_a * 4)) ]
@@ -324,7 +323,7 @@ free() {
 
 mixed() {
     pair 256M && truncate -s 16M "$WORK/dax" || return
-    run_vm mixed 40M --node "$RDMA?size=16M" --node "$NBD:10810?size=16M" --node mem:16M --node "dax:$WORK/dax"
+    run_vm mixed 36M --node "$RDMA?size=16M" --node "$NBD:10810?size=16M" --node mem:16M --node "dax:$WORK/dax"
     filled mixed && stat_has a 'holds [1-9]' && stat_has b 'NBD lease.*, [1-9][0-9]* writes' && verified mixed && await 3 all_free a && all_free b
 }
 
