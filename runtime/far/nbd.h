@@ -22,6 +22,7 @@
 #define NBD_DEPTH     128       /* transfers in flight on a link */
 #define NBD_BACKGROUND 16       /* of them prefetches and writes, where demand reads share the link and would wait behind them */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
+#define NBD_GAP_MS    1000      /* between two looks at the clock; what is more was not silence but we */
 #define NBD_PAUSE_MS  100       /* between two attempts to connect again, or to repeat a transfer that the server failed */
 #define NBD_REFUSALS  8         /* in a row: nobody listens any more, so memnode has ended, and its leases with it */
 #define NBD_GOODBYE_MS 500      /* the longest that the end of the program waits for the server to have read the goodbye */
@@ -120,7 +121,7 @@ struct nbd_node {
         uint64_t judged;                /* clock of the last look at time-outs */
 };
 
-/* Milliseconds in which vmrun ran: at most NBD_TICK_MS pass between two calls.  So nobody is blamed for silence while vmrun was stopped
+/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls.  So nobody is blamed for silence while vmrun was stopped
  * (Ctrl-Z, a suspended machine), and after that the answers that wait in the sockets are read before the next look at time-outs. */
 uint64_t nbd_clock(struct nbd_node *d);
 

@@ -26,7 +26,7 @@ uint64_t nbd_clock(struct nbd_node *d)
         clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
         uint64_t ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000, passed = d->looked ? ms - d->looked : 0;
         d->looked = ms;
-        d->clock += passed < NBD_TICK_MS ? passed : NBD_TICK_MS;
+        d->clock += passed < NBD_GAP_MS ? passed : NBD_GAP_MS;
         return d->clock;
 }
 

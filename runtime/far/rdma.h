@@ -163,6 +163,8 @@ struct rdma_control {
         unsigned deaf;                  /* attempts in a row that found nobody listening */
         int64_t started, next, deadline;        /* ms: of the last attempt, of the next one, when this one is given up */
         bool sending;                   /* the send buffer is the device's */
+        bool probing;                   /* a WRITE of no bytes is under way */
+        int64_t probed;                 /* ms: when the last one began, or the connection came up */
         bool answered;                  /* answer is valid */
         union rdma_message answer;
         char why[FAR_WHY];              /* the last failure; with lost: the sentence to end with */
@@ -184,7 +186,7 @@ void rdma_control_step(struct rdma_node *rn, int64_t now);
 /* With the lock held: sends a request and waits for its answer, across reconnections, until deadline (ms).  0, or -errno. */
 int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline, union rdma_message *answer);
 /* Milliseconds until rdma_control_step has to be called if nothing happens; -1: none. */
-int rdma_control_patience(const struct rdma_control *c, int64_t now);
+int rdma_control_patience(const struct rdma_node *rn, int64_t now);
 
 /* ---- the data connections ---- */
 

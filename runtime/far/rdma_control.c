@@ -18,8 +18,9 @@
 #define DEAF_TRIES    4                 /* nobody listens so often in a row: memnode has ended, and its memory with it */
 #define SLICE_MS      50                /* a waiting lease() looks so often whether the I/O thread found the connection broken */
 #define GOODBYE_MS    200
+#define PROBE_MS      5000              /* the longest time between two looks whether memnode still knows an idle connection */
 
-enum { WR_SEND = CONTROL_RECEIVES };    /* wr_id; those below are receive buffers */
+enum { WR_SEND = CONTROL_RECEIVES, WR_PROBE };  /* wr_id; those below are receive buffers */
 
 static void lose(struct rdma_control *c, const char *why)
 {
@@ -60,7 +61,7 @@ static int ready(struct rdma_link *l)
                 if (!c->mr)
                         return -errno;
         }
-        c->sending = false;
+        c->sending = c->probing = false;
         int err = ibv_req_notify_cq(l->cq, 0);
         for (unsigned i = 0; !err && i < CONTROL_RECEIVES; i++)
                 err = post_receive(c, i);
@@ -77,6 +78,31 @@ static int send_message(struct rdma_control *c, const union rdma_message *m)
         int err = ibv_post_send(c->link.id->qp, &wr, &bad);
         c->sending = !err;
         return -err;
+}
+
+/*
+ * A program that touches no far memory for a while has nothing under way that could fail.  If the network was down meanwhile, memnode's
+ * own probes have told it that we are gone, and its grace time runs, but its word about that may have got lost as well.  So now and then
+ * a WRITE of no bytes, which needs neither memory nor memnode's CPU: it fails where memnode has ended the connection, and we rejoin.
+ */
+static int64_t probe_interval(const struct rdma_node *rn)
+{
+        int64_t ms = rn->grace_ms / 4;
+        return ms > PROBE_MS ? PROBE_MS : ms < RETRY_MS ? RETRY_MS : ms;
+}
+
+static void probe(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_control *c = &rn->control;
+        struct ibv_send_wr wr = { .wr_id = WR_PROBE, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+        if (c->probing || now - c->probed < probe_interval(rn))
+                return;
+        int err = ibv_post_send(c->link.id->qp, &wr, &bad);
+        if (err)
+                rdma_words_errno(&c->link, err, "send");
+        c->probing = true;
+        c->probed = now;
 }
 
 /* What memnode may send, and how long each is. */
@@ -117,6 +143,8 @@ static void completions(struct rdma_control *c)
         while (c->link.cq && ibv_poll_cq(c->link.cq, 1, &wc) > 0) {
                 if (wc.wr_id == WR_SEND)
                         c->sending = false;
+                if (wc.wr_id == WR_PROBE)
+                        c->probing = false;
                 if (wc.status != IBV_WC_SUCCESS) {
                         rdma_link_fail(&c->link, FAIL_SILENT, wc.status == IBV_WC_WR_FLUSH_ERR ? "the control connection broke" :
                                        "memnode does not answer on the control connection (%s)", ibv_wc_status_str(wc.status));
@@ -195,9 +223,12 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
         if (c->state == CONTROL_CONNECTING && l->state == LINK_UP) {
                 c->state = CONTROL_UP;
                 c->deaf = 0;
+                c->probed = now;
                 c->generation++;
                 atomic_store_explicit(&c->up, c->generation, memory_order_release);
         }
+        if (c->state == CONTROL_UP && l->state == LINK_UP && c->id)
+                probe(rn, now);
         if (c->state == CONTROL_CONNECTING && now >= c->deadline)
                 rdma_words_silent(l, (unsigned)(now - c->started));
         if (c->state != CONTROL_DOWN && l->state == LINK_FAILED)
@@ -208,9 +239,11 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
                 begin(rn, now);
 }
 
-int rdma_control_patience(const struct rdma_control *c, int64_t now)
+int rdma_control_patience(const struct rdma_node *rn, int64_t now)
 {
-        int64_t at = c->state == CONTROL_DOWN ? c->next : c->state == CONTROL_CONNECTING ? c->deadline : -1;
+        const struct rdma_control *c = &rn->control;
+        int64_t at = c->state == CONTROL_DOWN ? c->next : c->state == CONTROL_CONNECTING ? c->deadline :
+                     c->id && !c->probing ? c->probed + probe_interval(rn) : -1;
 
         if (at < 0 || atomic_load_explicit(&c->lost, memory_order_relaxed))
                 return -1;
@@ -256,7 +289,7 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                         sent = c->generation;
                         continue;
                 }
-                int left = deadline - now < SLICE_MS ? (int)(deadline - now) : SLICE_MS, patience = rdma_control_patience(c, now);
+                int left = deadline - now < SLICE_MS ? (int)(deadline - now) : SLICE_MS, patience = rdma_control_patience(rn, now);
                 wait_a_little(rn, patience >= 0 && patience < left ? patience : left);
         }
 }

@@ -256,7 +256,7 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
         unsigned want = 4;
         /* lease() reads its descriptors itself; we would wake for each of its messages and find the lock taken. */
         if (pthread_mutex_trylock(&c->lock) == 0) {
-                int patience = rdma_control_patience(c, rdma_now());
+                int patience = rdma_control_patience(rn, rdma_now());
                 if (patience >= 0)
                         lower(timeout_ms, patience);
                 pthread_mutex_unlock(&c->lock);

@@ -10,36 +10,38 @@ tokens() {
     printf 'sesame\n' >"$WORK/token"
     printf 'simsim\n' >"$WORK/wrong"
     chmod 600 "$WORK/token"
-    serve m --size 64M --token-file "$WORK/token" &&
-        refused 'rdma.*token' 4 --node "$RDMA" &&
-        refused 'rdma.*token' 4 --node "$RDMA?token-file=$WORK/wrong" &&
-        refused 'nbd.*token' 4 --node "$NBD?size=16M" &&
-        refused 'nbd.*token' 4 --node "$NBD?size=16M&token-file=$WORK/wrong" &&
-        refused 'nonesuch.*No such file' 4 --node "$RDMA?token-file=/nonesuch" || return
-    run_vm rdma 4M --node "$RDMA?token-file=$WORK/token"
-    run_vm nbd 4M --node "$NBD?size=16M&token-file=$WORK/token"
+    serve m --size 62M --token-file "$WORK/token" &&
+        refused 'rdma.*token' fast --node "$RDMA" &&
+        refused 'rdma.*token' fast --node "$RDMA?token-file=$WORK/wrong" &&
+        refused 'nbd.*token' fast --node "$NBD?size=16M" &&
+        refused 'nbd.*token' fast --node "$NBD?size=16M&token-file=$WORK/wrong" &&
+        refused 'nonesuch.*No such file' fast --node "$RDMA?token-file=/nonesuch" || return
+    run_vm rdma 2M --node "$RDMA?token-file=$WORK/token"
+    run_vm nbd 2M --node "$NBD?size=16M&token-file=$WORK/token"
     filled rdma nbd && verified rdma nbd
 }
 
 false_nodes() {
-    local fault seconds pattern
+    local fault seconds pattern short
     while read -r fault seconds pattern; do
-        false_node "$fault" && refused "$pattern" $((seconds + 3)) --connect-timeout "$seconds" --node "$RDMA:7473" && end_false_node || return
+        short=(--connect-timeout 2)
+        [ "$seconds" != fast ] || short=()
+        false_node "$fault" && refused "$pattern" "$seconds" "${short[@]}" --node "$RDMA:7473" && end_false_node || return
     done <<'END'
-version   9 speaks version 2 of the protocol, this vmrun version 1: install the same version on both
-stranger  9 no memnode: correct the address or the port
-garbage   9 not memnode's protocol: correct the address or the port
-token     9 refused: the token is wrong
-mute      2 accepted the connection but does not answer: see what it is doing there
-deaf      2 10.77.0.1:7473 does not answer the connection request within
-nodata    2 10.77.0.1:7473 does not answer the connection request within
+version   fast speaks version 2 of the protocol, this vmrun version 1: install the same version on both
+stranger  fast no memnode: correct the address or the port
+garbage   fast not memnode's protocol: correct the address or the port
+token     fast refused: the token is wrong
+mute      7 accepted the connection but does not answer: see what it is doing there
+deaf      7 10.77.0.1:7473 does not answer the connection request within
+nodata    7 10.77.0.1:7473 does not answer the connection request within|cannot be made in time
 END
 }
 
 beyond_capacity() {
     serve m --size 64M &&
-        refused 'it has 64M, not the size=128M asked for' 4 --node "$RDMA?size=128M" &&
-        refused 'refuses a lease of 128M' 4 --node "$NBD?size=128M"
+        refused 'it has 64M, not the size=128M asked for' fast --node "$RDMA?size=128M" &&
+        refused 'refuses a lease of 128M' fast --node "$NBD?size=128M"
 }
 
 # The first has leased most when the second comes.
@@ -47,9 +49,9 @@ second_client() {
     serve m --size 64M || return
     run_vm first 20M --node "$RDMA"
     await 60 stat_has m 'holds 4[0-9]' || return
-    refused 'it has 1[0-9][.0-9]*M, not the size=40M' 4 --node "$RDMA?size=40M" && refused 'refuses a lease' 4 --node "$NBD?size=40M" || return
-    run_vm second 4M --node "$RDMA?size=12M"
-    run_vm third 4M --node "$NBD?size=4M"
+    refused 'it has 1[0-9][.0-9]*M, not the size=40M' fast --node "$RDMA?size=40M" && refused 'refuses a lease' fast --node "$NBD?size=40M" || return
+    run_vm second 2M --node "$RDMA?size=12M"
+    run_vm third 2M --node "$NBD?size=4M"
     filled second third && verified second third && running first
 }
 
@@ -61,7 +63,7 @@ unreachable() {
     # All at once: each takes the default of 5 s.
     for url in rdma://m2 'nbd://m2?size=16M'; do
         (
-            refused "--node ${url%\?*}.*(does not answer|No route to host)" 8 --node "$url" >"$WORK/unreachable.${url%%:*}" 2>&1
+            refused "--node ${url%\?*}.*(does not answer|No route to host)" 10 --node "$url" >"$WORK/unreachable.${url%%:*}" 2>&1
             echo $? >"$WORK/unreachable.${url%%:*}.status"
         ) &
     done
@@ -69,26 +71,26 @@ unreachable() {
     fault unmute:m2
     cat "$WORK"/unreachable.{rdma,nbd}
     [ "$(cat "$WORK"/unreachable.{rdma,nbd}.status | sort -u)" = 0 ] || { echo 'see above'; return 1; }
-    refused 'rdma://10.77.0.99.*10.77.0.99:7471 does not answer' 5 --connect-timeout 2 --node rdma://10.77.0.99 &&
-        refused 'nbd://10.77.0.99.*' 5 --connect-timeout 2 --node nbd://10.77.0.99 &&
-        refused 'rdma://203.0.113.7.*no route' 3 --node rdma://203.0.113.7 &&
-        refused 'nbd://203.0.113.7.*Network is unreachable' 3 --node nbd://203.0.113.7 &&
-        refused 'rdma://nosuchhost.invalid.*nosuchhost.invalid' 6 --node rdma://nosuchhost.invalid &&
-        refused 'nbd://nosuchhost.invalid.*nosuchhost.invalid' 6 --node nbd://nosuchhost.invalid
+    refused 'rdma://10.77.0.99.*10.77.0.99:7471 does not answer' 10 --connect-timeout 2 --node rdma://10.77.0.99 &&
+        refused 'nbd://10.77.0.99.*(No route to host|does not answer)' 10 --connect-timeout 2 --node 'nbd://10.77.0.99?size=1M' &&
+        refused 'rdma://203.0.113.7.*no route' fast --node rdma://203.0.113.7 &&
+        refused 'nbd://203.0.113.7.*Network is unreachable' fast --node 'nbd://203.0.113.7?size=1M' &&
+        refused 'rdma://nosuchhost.invalid.*nosuchhost.invalid' fast --node rdma://nosuchhost.invalid &&
+        refused 'nbd://nosuchhost.invalid.*nosuchhost.invalid' fast --node 'nbd://nosuchhost.invalid?size=1M'
 }
 
 nobody_listens() {
-    refused 'nothing listens at 10.77.0.11:7999: start memnode there' 4 --node rdma://m1:7999 &&
-        refused 'm1 port 7999 refuses connections: is an NBD server running there' 4 --node nbd://m1:7999 &&
-        refused "nothing listens at $here_address:7471" 4 --node "$RDMA" &&
-        refused 'no /run/nonesuch|socket /run/nonesuch' 4 --node 'nbd+unix:///?socket=/run/nonesuch' &&
+    refused 'nothing listens at 10.77.0.11:7999: start memnode there' fast --node rdma://m1:7999 &&
+        refused 'm1 port 7999 refuses connections: is an NBD server running there' fast --node 'nbd://m1:7999?size=1M' &&
+        refused "nothing listens at $here_address:7471" fast --node "$RDMA" &&
+        refused 'no /run/nonesuch|socket /run/nonesuch' fast --node 'nbd+unix:///?socket=/run/nonesuch&size=1M' &&
         # The one protocol at the other's port.
-        refused 'rdma://m1:10809.*nothing listens' 4 --node rdma://m1:10809
+        refused 'rdma://m1:10809.*nothing listens' fast --node rdma://m1:10809
 }
 
 no_link() {
     ip link add cut0 type veth peer name cut1 && ip address add 10.98.7.1/24 dev cut0 && rdma link add rxe7 type rxe netdev cut0 || return
-    refused 'no link' 4 --node 'rdma://m1?device=rxe7' && refused 'no link' 4 --node rdma://10.98.7.2 && refused 'rxe9' 4 --node 'rdma://m1?device=rxe9'
+    refused 'no link' fast --node 'rdma://m1?device=rxe7' && refused 'no link' fast --node rdma://10.98.7.2 && refused 'rxe9' fast --node 'rdma://m1?device=rxe9'
     local status=$?
     rdma link delete rxe7
     ip link delete cut0
@@ -101,17 +103,17 @@ memlock() {
     serve m --size 64M || return
     chmod 666 /dev/kvm /dev/infiniband/*
     ulimit -S -l 64 && ulimit -H -l 2048 || return
-    refused 'limit of locked memory is 64K: raise it by .ulimit -l' 4 --node "$RDMA" || return
-    ulimit -S -l 2048 && run_vm pool 4M --node "$RDMA" && filled pool && verified pool && said pool 'the frames cannot be registered, so pages are copied through 1024 KiB'
+    refused 'limit of locked memory is 64K: raise it by .ulimit -l' fast --node "$RDMA" || return
+    ulimit -S -l 2048 && run_vm pool 8M --cache 4M --node "$RDMA" && filled pool && verified pool && said pool 'the frames cannot be registered, so pages are copied through 1024 KiB'
 }
 
 # --- while a program runs ---
 
 # Three kinds of client at a time, with data under way. memnode is told by its end alone: 30 s of silence would be borne.
 three() {
-    run_vm rdma 4M --timeout 30 --node "$RDMA?size=16M"
-    run_vm nbd 4M --timeout 30 --node "$NBD?size=16M"
-    run_vm inline 4M --timeout 30 --io inline --node "$RDMA?size=16M"
+    run_vm rdma 2M --timeout 30 --node "$RDMA?size=16M"
+    run_vm nbd 2M --timeout 30 --node "$NBD?size=16M"
+    run_vm inline 2M --timeout 30 --io inline --node "$RDMA?size=16M"
     filled rdma nbd inline && sleep 1
 }
 
@@ -136,11 +138,11 @@ killed_node() {
 # A new memnode at the same place is not the old one, even with the same export.
 replaced_node() {
     local at
-    serve m --size 64M --export disk=16M && run_vm rdma 4M --timeout 30 --node "$RDMA?size=16M" &&
-        run_vm nbd 4M --timeout 30 --node "$NBD?size=16M" && run_vm disk 4M --timeout 30 --node "$NBD/disk" && filled rdma nbd disk || return
+    serve m --size 62M --export disk=16M && run_vm rdma 2M --timeout 30 --node "$RDMA?size=16M" &&
+        run_vm nbd 2M --timeout 30 --node "$NBD?size=16M" && run_vm disk 2M --timeout 30 --node "$NBD/disk" && filled rdma nbd disk || return
     at=$(now)
     kill -KILL "${node[m]}"
-    serve m --size 64M --export disk=16M || return
+    serve m --size 62M --export disk=16M || return
     lost rdma "$at" 0 9000 "--node $RDMA.*: its memnode (has ended|does not know)" && lost nbd "$at" 0 9000 "--node $NBD.*(has ended|is gone)" &&
         lost disk "$at" 0 9000 "--node $NBD/disk.*is gone"
 }
@@ -157,7 +159,7 @@ stopped_node() {
 
 # It stands still while a program asks it for more.
 stopped_while_growing() {
-    serve m --size 256M && run_vm rdma 40M --node "$RDMA" && await 60 stat_has m 'leases 1,' || return
+    serve m --size 128M && run_vm rdma 20M --node "$RDMA" && await 60 stat_has m 'leases [1-9]' || return
     kill -STOP "${node[m]}"
     sleep 5
     running rdma || return
@@ -168,8 +170,8 @@ stopped_while_growing() {
 # A drop of the link that is shorter than --timeout, and then another, for both kinds of driver.
 link_drops() {
     local i
-    run_vm rdma 4M --node 'rdma://m1?size=16M'
-    run_vm nbd 4M --node 'nbd://m1?size=16M'
+    run_vm rdma 2M --node 'rdma://m1?size=16M'
+    run_vm nbd 2M --node 'nbd://m1?size=16M'
     filled rdma nbd || return
     for i in 1 2; do
         fault unplug:m1
@@ -183,8 +185,8 @@ link_drops() {
 
 # The same in the middle of leases.
 drop_while_growing() {
-    run_vm rdma 40M --node 'rdma://m1?size=128M'
-    run_vm nbd 20M --node 'nbd://m1?size=32M'
+    run_vm rdma 20M --node 'rdma://m1?size=64M'
+    run_vm nbd 6M --node 'nbd://m1?size=32M'
     sleep 4
     fault mute:m1
     sleep 3
@@ -196,8 +198,8 @@ drop_while_growing() {
 # Many short ones.
 link_shakes() {
     local i
-    run_vm rdma 4M --node 'rdma://m1?size=16M'
-    run_vm nbd 4M --node 'nbd://m1?size=16M'
+    run_vm rdma 2M --node 'rdma://m1?size=16M'
+    run_vm nbd 2M --node 'nbd://m1?size=16M'
     filled rdma nbd || return
     for i in 1 2 3 4 5 6 7 8; do
         fault mute:m1
@@ -208,10 +210,27 @@ link_shakes() {
     verified rdma nbd
 }
 
+# An idle program has nothing under way that could tell it that the link was down; still it must come back before its lease is over.
+idle() {
+    "$vmrun" "${flags[@]}" --node 'rdma://m1?size=16M' -- perl -e '
+        my $have = join "", map { pack "N", $_ * 2654435761 % 4294967296 } 0 .. 500000;
+        print STDERR "randmem: fill\n";
+        sleep 45;
+        for (0 .. 500000) { unpack("N", substr $have, 4 * $_, 4) == $_ * 2654435761 % 4294967296 or die "wrong at $_" }
+        print "perl: all there, 0 errors\n"' >"$WORK/idle.out" 2>"$WORK/idle.err" &
+    program[idle]=$!
+    filled idle || return
+    sleep 2
+    fault mute:m1
+    sleep 4
+    fault unmute:m1
+    wait_vm idle 90 && [ "${status_of[idle]}" -eq 0 ] && grep -q ', 0 errors$' "$WORK/idle.out" && said idle 'connected again'
+}
+
 # The machine of a node stands still for a moment.
 machine_stops() {
-    run_vm rdma 4M --node 'rdma://m1?size=16M'
-    run_vm nbd 4M --node 'nbd://m1?size=16M'
+    run_vm rdma 2M --node 'rdma://m1?size=16M'
+    run_vm nbd 2M --node 'nbd://m1?size=16M'
     filled rdma nbd || return
     fault stop:m1
     sleep 4
@@ -223,14 +242,14 @@ machine_stops() {
 # For longer than --timeout, which is 10 s for one of them.
 silence() {
     local at verb=$1
-    run_vm rdma 4M --timeout 3 --node 'rdma://m2?size=16M'
-    run_vm nbd 4M --timeout 3 --node 'nbd://m2?size=16M'
-    run_vm ten 4M --node 'rdma://m2?size=16M'
+    run_vm rdma 2M --timeout 3 --node 'rdma://m2?size=16M'
+    run_vm nbd 2M --timeout 3 --node 'nbd://m2?size=16M'
+    run_vm ten 2M --node 'rdma://m2?size=16M'
     filled rdma nbd ten || return
     at=$(now)
     fault "$verb:m2"
-    lost rdma "$at" 2900 7000 '--node rdma://m2.*: nothing came through for 3.0 s' && lost nbd "$at" 2900 7000 '--node nbd://m2.* 3 s' &&
-        lost ten "$at" 9900 14000 '--node rdma://m2.*: nothing came through for 10.0 s'
+    lost rdma "$at" 2900 9000 '--node rdma://m2.*: nothing came through for 3.0 s' && lost nbd "$at" 2900 9000 '--node nbd://m2.* 3 s' &&
+        lost ten "$at" 9900 16000 '--node rdma://m2.*: nothing came through for 10.0 s'
 }
 muted() { silence mute; }
 machine_dies() { silence kill; }
@@ -239,11 +258,11 @@ machine_dies() { silence kill; }
 
 grace() {
     local before after
-    serve m --size 64M --grace 8 || return
-    run_vm rdma 4M --node "$RDMA?size=16M"
-    run_vm nbd 4M --node "$NBD?size=16M"
-    run_vm still_rdma 4M --node "$RDMA?size=16M"
-    run_vm still_nbd 4M --node "$NBD?size=12M"
+    serve m --size 62M --grace 8 || return
+    run_vm rdma 2M --node "$RDMA?size=16M"
+    run_vm nbd 2M --node "$NBD?size=16M"
+    run_vm still_rdma 2M --node "$RDMA?size=16M"
+    run_vm still_nbd 2M --node "$NBD?size=12M"
     filled rdma nbd still_rdma still_nbd || return
     kill -STOP "${program[still_rdma]}" "${program[still_nbd]}"
     kill -KILL "${program[rdma]}" "${program[nbd]}"
@@ -260,14 +279,14 @@ grace() {
 
 # Who ends by itself gives back at once what it had.
 gives_back() {
-    serve m --size 64M --grace 60 || return
-    run_vm rdma 4M --node "$RDMA?size=16M"
-    run_vm inline 4M --io inline --node "$RDMA?size=16M"
-    run_vm nbd 4M --node "$NBD?size=16M"
+    serve m --size 62M --grace 60 || return
+    run_vm rdma 2M --node "$RDMA?size=16M"
+    run_vm inline 2M --io inline --node "$RDMA?size=16M"
+    run_vm nbd 2M --node "$NBD?size=16M"
     filled rdma inline nbd && verified rdma inline nbd && await 2 all_free m || return
     # Also one that ends because it lost another node.
-    serve other --size 64M --listen "rdma://$here_address:7472" || return
-    run_vm both 24M --timeout 30 --node "$RDMA" --node "$RDMA:7472"
+    serve other --size 62M --listen "rdma://$here_address:7472" || return
+    run_vm both 22M --timeout 30 --node "$RDMA" --node "$RDMA:7472"
     await 60 stat_has m 'leases 1,' && await 60 stat_has other 'leases 1,' && kill -KILL "${node[other]}" && lost both "$(now)" 0 9000 'has ended' &&
         await 3 all_free m && end_node m
 }
@@ -276,19 +295,18 @@ gives_back() {
 
 pair() { serve a --size 256M && serve b --size "$1" --listen "rdma://$here_address:7472" --listen nbd://127.0.0.1:10810; }
 
-# shares NAME WORD...: program NAME over nodes a and b; prints MiB that each gave.
+# shares NAME WORD...: a program that fills 94 MiB over nodes a and b; sets share_a and share_b to the MiB that each gave.
 shares() {
     local name=$1
     shift
-    run_vm "$name" 96M "$@"
-    await 60 enough 94 || return
+    "$vmrun" "${flags[@]}" "$@" -- perl -e 'my $all = "x" x (94 << 20); print STDERR "randmem: fill\n"; sleep 1000' >"$WORK/$name.out" 2>"$WORK/$name.err" &
+    program[$name]=$!
+    filled "$name" || return
     share_a=$(held a) share_b=$(held b)
     echo "measured $name: a $share_a MiB, b $share_b MiB"
     kill -KILL "${program[$name]}"
     { wait "${program[$name]}"; } 2>/dev/null
 }
-enough() { [ $(($(held a) + $(held b))) -ge "$1" ]; }
-
 weighted() {
     pair 256M && shares weighted --placement weighted --node "$RDMA?weight=1" --node "$RDMA:7472?weight=3" &&
         [ "$share_a" -gt 0 ] && [ "$share_b" -ge $((share_a * 2)) ] && [ "$share_b" -le $((share_a * 4)) ]
@@ -305,7 +323,7 @@ free() {
 
 mixed() {
     pair 256M && truncate -s 16M "$WORK/dax" || return
-    run_vm mixed 40M --node "$RDMA?size=16M" --node "$NBD:10810?size=16M" --node mem:16M --node "dax:$WORK/dax"
+    run_vm mixed 36M --node "$RDMA?size=16M" --node "$NBD:10810?size=16M" --node mem:16M --node "dax:$WORK/dax"
     filled mixed && stat_has a 'holds [1-9]' && stat_has b 'NBD lease.*, [1-9][0-9]* writes' && verified mixed && await 3 all_free a && all_free b
 }
 
@@ -331,6 +349,7 @@ try 'nodes of all kinds at once' mixed
 try 'the link drops for 3 s, twice' link_drops
 try_long 'the link drops while programs grow' drop_while_growing
 try_long 'the link drops for moments' link_shakes
+try_long 'the link drops while the program sleeps, for longer than the grace time' idle
 try_long 'the machine of a node stands still for 4 s' machine_stops
 try_long 'silence for longer than --timeout' muted
 try 'the machine of a node dies' machine_dies          # m2 is gone from here on
