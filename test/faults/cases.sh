@@ -1,5 +1,5 @@
 # The cases of run: each a function that is true or not, and prints why. Sourced by run.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 
 RDMA=rdma://$here_address
 NBD=nbd://127.0.0.1
@@ -338,14 +338,14 @@ try 'a device without link' no_link
 try 'hardly any memory may be locked' memlock
 try 'memnode ends: so does the program, at once' goodbye
 try 'memnode is killed' killed_node
-try 'memnode is killed and started anew' replaced_node
+try_long 'memnode is killed and started anew' replaced_node
 try 'memnode stands still for 3 s' stopped_node
-try 'memnode stands still while programs grow' stopped_while_growing
+try_long 'memnode stands still while programs grow' stopped_while_growing
 try 'a killed program loses its memory after the grace time, a stopped one keeps it' grace
 try 'a program that ends gives back its memory at once' gives_back
 try 'placement by weight' weighted
-try 'placement of one after the other' linear
-try 'placement by free memory' free
+try_long 'placement of one after the other' linear
+try_long 'placement by free memory' free
 try 'nodes of all kinds at once' mixed
 try 'the link drops for 3 s, twice' link_drops
 try_long 'the link drops while programs grow' drop_while_growing
