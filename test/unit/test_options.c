@@ -41,10 +41,15 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
         (void)vm, (void)gpa;
         if (slots_left-- <= 0)
                 return -EINVAL;
+        if ((uint64_t)host >= TREE_WINDOW && (uint64_t)host < TREE_WINDOW_END)
+                return 0;               /* which slots are whose: no far memory */
         slot_host[nslots % 64] = (uint64_t)host;
         slot_size[nslots++ % 64] = size;
         return 0;
 }
+
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len) { (void)t, (void)len; return (void *)va; }
+int io_start(struct vm *vm) { (void)vm; return 0; }
 
 /* --- running the parser in a child --- */
 
@@ -364,7 +369,8 @@ static void leases(void **state)
 
         static const uint64_t mib[] = { 16, 24, 16, 32, 64, 128, 256, 512, 1024, 1024 };
         for (size_t i = 0; i < sizeof(mib) / sizeof(mib[0]); i++) {
-                assert_int_equal(far_lease(NULL), i);
+                assert_int_equal(far_lease(NULL, (uint32_t)i), 0);
+                assert_int_equal(far_lease(NULL, (uint32_t)i), 0);              /* kern could not make use of it the first time */
                 const struct slab *s = &CONTROL->slabs[i];
                 assert_int_equal(CONTROL->nslabs, i + 1);
                 assert_int_equal(s->kind, SLAB_MEMORY);
@@ -382,9 +388,9 @@ static void leases(void **state)
 
         /* A VM without another memory slot: the node is used up, not the VM broken. */
         slots_left = 0;
-        assert_int_equal(far_lease(NULL), -ENOSPC);
+        assert_int_equal(far_lease(NULL, 10), -ENOSPC);
         slots_left = 1000;
-        assert_int_equal(far_lease(NULL), -ENOSPC);
+        assert_int_equal(far_lease(NULL, 10), -ENOSPC);
         assert_int_equal(far_total_pages(), far_leased_pages());
         far_close();
         assert_int_equal(privfd_next(0), -1);
