@@ -120,7 +120,8 @@ int nbd_exports_open(char *why, size_t n);
 void nbd_exports_close(void);
 /* The export of that name, attached: to be detached once.  0, or NBD_REP_ERR_... with a sentence in *text. */
 uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, const char **text);
-void nbd_export_detach(struct nbd_export *e);
+void nbd_export_detach(struct nbd_export *e);   /* after the last one, a lease stays for the grace time */
+void nbd_export_leave(struct nbd_export *e);    /* the same for a client that says goodbye: after the last one, a lease is over */
 /* Only its size; takes no memory and attaches nothing, so a GO may still fail. */
 uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, const char **text);
 /* The i-th name of the list; NULL: no more. */

@@ -245,6 +245,23 @@ void nbd_export_detach(struct nbd_export *e)
         pthread_mutex_unlock(&lock);
 }
 
+void nbd_export_leave(struct nbd_export *e)
+{
+        struct lease *l = (struct lease *)e;
+
+        if (e >= named && e < named + nnamed)
+                return;
+        pthread_mutex_lock(&lock);
+        bool last = --l->users == 0;
+        if (last)
+                unlink_lease(l);        /* from here on nobody can find it */
+        pthread_mutex_unlock(&lock);
+        if (last) {
+                account_close(l->e.account);
+                free(l);
+        }
+}
+
 /* ---- The end of leases ---- */
 
 static bool before(const struct timespec *a, const struct timespec *b)

@@ -169,6 +169,10 @@ static void serve(struct connection *c)
         err = nbd_transmit(&l, buf + from, to - from);
         info_("NBD client %s: %s", c->peer, err == 0 ? "said goodbye" : err == -EPROTO ? "closed: what it sent is no NBD request" :
               err == -EPIPE ? "went without goodbye" : strerror(-err));
+        if (err == 0) {
+                nbd_export_leave(c->e);
+                c->e = NULL;
+        }
 out:
         free(h);
         free(buf);

@@ -176,6 +176,7 @@ static int64_t end_of_program(struct thread *t)
         }
         if (opt.stats)
                 stats_report(CONTROL->tsc_khz);
+        far_end();
         return leaks;
 }
 

@@ -5,11 +5,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "far.h"
+#include "io.h"
+
+#define END_MS 500                      /* to wait for others at the end of the program */
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
 /* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared object): a program without such a node
@@ -79,12 +84,12 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
                          size_text((uint64_t)n->granule * PAGE_SIZE, b));
                 return -EINVAL;
         }
-        if (pages > n->pages) {
+        if (pages > n->pages + n->kept) {
                 snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less", size_text(n->pages * PAGE_SIZE, a),
                          size_text(n->option->size, b));
                 return -ENOSPC;
         }
-        n->pages = pages;
+        n->pages = pages < n->pages ? pages : n->pages;
         return 0;
 }
 
@@ -186,6 +191,37 @@ void far_close(void)
                 far_node_close(nodes[--nnodes]);
 }
 
+bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms)
+{
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += limit_ms / 1000;
+        until.tv_nsec += (long)(limit_ms % 1000) * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+                until.tv_sec++;
+                until.tv_nsec -= 1000000000;
+        }
+        return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* Set by the first who ends the program: nobody else says goodbye, nor is the loss of a node of any interest. */
+static atomic_flag ending = ATOMIC_FLAG_INIT;
+
+/* But for one that is lost.  Nobody else is in a driver.  Nodes that are memory stay mapped: other vCPUs may still run on them. */
+static void say_goodbye(const struct far_node *lost)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i] != lost && nodes[i]->driver->kind == SLAB_REMOTE)
+                        nodes[i]->driver->close(nodes[i]);
+}
+
+void far_end(void)
+{
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && io_stop(END_MS))
+                say_goodbye(NULL);
+}
+
 unsigned far_nodes(void) { return nnodes; }
 struct far_node *far_node_at(unsigned i) { return nodes[i]; }
 
@@ -205,5 +241,11 @@ void far_lost(const struct far_node *n, const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
-        die_(EXIT_VMRUN_FAILED, "%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
+        while (atomic_flag_test_and_set(&ending))
+                pause();                /* the process is about to end */
+        warnx_("%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
+        /* We are the thread that calls drivers. */
+        if (slabs_stop(END_MS))
+                say_goodbye(n);
+        _exit(EXIT_VMRUN_FAILED);
 }

@@ -12,6 +12,8 @@
 #define VMRUN_FAR_H
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +28,7 @@ struct far_node {
         const char *url;                /* option->url */
         unsigned index;                 /* order of the nodes as given */
         uint64_t pages;                 /* capacity: set by open, may be lowered before the first lease; far.c lowers it to option->size */
+        uint32_t kept;                  /* pages beyond them that the driver keeps for itself, out of the size that the user asked for */
         uint32_t granule;               /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will do */
         /* the next three are kept by slabs.c */
         uint32_t slab_most;             /* pages of the largest slab to ask for */
@@ -94,6 +97,10 @@ void far_node_close(struct far_node *n);
  * space for nodes that are plain memory; they are cut to it with a notice.  Touches no VM, so it can come before it. */
 void far_init(uint64_t room);
 void far_close(void);
+/* The program ends, for whatever reason: tells the remote nodes goodbye, so that what was leased from them is free at once and not after
+ * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
+void far_end(void);
+bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
 uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
@@ -108,6 +115,9 @@ void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
+
+/* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
+bool slabs_stop(unsigned limit_ms);
 
 /* kern uses `have` slabs: the next one is in CONTROL->slabs afterwards.  0, or an error as EXIT_LEASE has it (abi.h). */
 int far_lease(struct vm *vm, uint32_t have);

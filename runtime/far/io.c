@@ -27,6 +27,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
 #include "../../kern/pager/frame.h"
@@ -51,6 +52,8 @@ static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
 static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static uint64_t spin_ticks;
+/* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
+static atomic_bool stop_asked, stopped;
 
 /* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -213,6 +216,14 @@ static bool wait_for_news(int limit_ms)
         return true;
 }
 
+/* The process ends; so does this thread with it. */
+static _Noreturn void stay_stopped(void)
+{
+        atomic_store_explicit(&stopped, true, memory_order_release);
+        for (;;)
+                pause();
+}
+
 static _Noreturn void *io_main(void *arg)
 {
         uint64_t idle_since = 0;
@@ -220,6 +231,8 @@ static _Noreturn void *io_main(void *arg)
         (void)arg;
         prctl(PR_SET_NAME, "vmrun-io");
         for (;;) {
+                if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
+                        stay_stopped();
                 if (step() > 0) {
                         idle_since = 0;
                         continue;
@@ -251,6 +264,23 @@ void io_wait(const void *word, uint32_t seen)
                         since = __rdtsc();
         }
         pthread_mutex_unlock(&io_lock);
+}
+
+bool io_stop(unsigned limit_ms)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+        const uint64_t ring = 1;
+
+        if (!started)
+                return true;
+        if (opt.io == IO_INLINE)
+                return far_lock_within(&io_lock, limit_ms);     /* for good */
+        atomic_store_explicit(&stop_asked, true, memory_order_relaxed);
+        if (write(doorbell, &ring, sizeof ring) < 0)
+                return false;
+        for (unsigned i = 0; i < limit_ms && !atomic_load_explicit(&stopped, memory_order_acquire); i++)
+                nanosleep(&ms, NULL);
+        return atomic_load_explicit(&stopped, memory_order_acquire);
 }
 
 /* KVM answers OUTB to DOORBELL_PORT by adding to the eventfd. */

@@ -4,6 +4,7 @@
 #ifndef VMRUN_FAR_IO_H
 #define VMRUN_FAR_IO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct vm;
@@ -12,5 +13,8 @@ struct vm;
 int io_start(struct vm *vm);
 /* --io inline: does the I/O thread's work until the word is no longer `seen`.  Any thread. */
 void io_wait(const void *word, uint32_t seen);
+/* At the end of the program, with the sequence of slabs stopped: no thread calls a driver any more.  False: not within limit_ms.  Who
+ * waits for a page from here on waits for ever.  Not for the I/O thread itself. */
+bool io_stop(unsigned limit_ms);
 
 #endif

@@ -2,7 +2,7 @@
  * nbd://HOST[:PORT][/EXPORT] and nbd+unix:///[EXPORT]?socket=PATH: far memory on an NBD server, through libnbd.
  *
  * Without EXPORT the server is memnode, and is asked for a lease: an export that nobody else knows.  Its size is that of the option
- * size=, else the memory that is available on this host.  With EXPORT it is any server's, used from its first byte on and as a whole.
+ * size=.  With EXPORT it is any server's, used from its first byte on and as a whole.
  *
  * A server that says multi-conn gets three connections, one for each kind of transfer: a demand read then does not wait behind
  * write-backs.  That a page is written through one and read through another needs no FLUSH: the guest reads no slot before its write-back
@@ -26,12 +26,30 @@
 
 /* ---- Open and close ---- */
 
+/* A lease is free again when its server has read a goodbye on all connections: which is when it has closed them. */
+static void say_goodbye(struct nbd_node *d)
+{
+        int64_t end = (int64_t)nbd_clock(d) + NBD_GOODBYE_MS;
+
+        for (unsigned i = 0; i < NBD_LINKS; i++) {
+                if (d->link[i].state != LINK_UP)
+                        continue;
+                nbd_aio_disconnect(d->link[i].h, 0);
+                if (!nbd_aio_is_ready(d->link[i].h))    /* libnbd waits for an answer after a look that found none, and sends nothing */
+                        nbd_aio_notify_read(d->link[i].h);
+        }
+        for (unsigned i = 0; i < NBD_LINKS; i++)
+                while (d->link[i].state == LINK_UP && nbd_aio_is_closed(d->link[i].h) == 0 && nbd_aio_is_dead(d->link[i].h) == 0 &&
+                       (int64_t)nbd_clock(d) < end)
+                        if (nbd_poll(d->link[i].h, (int)(end - (int64_t)d->clock)) < 0)
+                                break;
+}
+
 static void nbd_node_free(struct nbd_node *d)
 {
+        say_goodbye(d);
         for (unsigned i = 0; i < NBD_LINKS; i++) {
                 struct nbd_link *l = &d->link[i];
-                if (l->state == LINK_UP)
-                        nbd_aio_disconnect(l->h, 0);    /* a goodbye: the lease is free at once.  It goes out now or never. */
                 nbd_link_close(l);
                 free(l->page);
         }
@@ -76,9 +94,9 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
         static const char sign[] = "a page of vmrun's";
 
         d->lease = !d->target.export;
-        d->asked = (d->set.size ? d->set.size : host_memory_available()) & ~(uint64_t)(PAGE_SIZE - 1);
+        d->asked = d->set.size & ~(uint64_t)(PAGE_SIZE - 1);
         if (d->lease && d->asked < 2 * PAGE_SIZE) {
-                snprintf(why, FAR_WHY, "a lease has at least two pages: give size=8K or more");
+                snprintf(why, FAR_WHY, "a lease over NBD is taken as a whole at start: say how much, two pages at least, as in ?size=4G");
                 return -EINVAL;
         }
         strcpy(d->mark, sign);
@@ -181,6 +199,7 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 }
         }
         n->pages = d->mark_at / PAGE_SIZE;
+        n->kept = 1;                    /* the mark's */
         if (d->set.size && d->set.size / PAGE_SIZE < n->pages)
                 n->pages = d->set.size / PAGE_SIZE;
         n->data = d;

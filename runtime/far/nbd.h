@@ -22,6 +22,7 @@
 #define NBD_BACKGROUND 16       /* of them prefetches and writes, where demand reads share the link and would wait behind them */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 #define NBD_PAUSE_MS  100       /* between two attempts to connect again, or to repeat a transfer that the server failed */
+#define NBD_GOODBYE_MS 500      /* the longest that the end of the program waits for the server to have read the goodbye */
 #define NBD_ADDRESSES 8         /* of one host name, that are tried */
 #define NBD_MARK      64        /* bytes of the mark that count */
 

@@ -1,7 +1,6 @@
 /*
  * See nbd.h: what makes an export this vmrun's alone.  A lease of memnode by a name that nobody can guess, any other export by a lock.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,44 +11,20 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../../common/token.h"
 #include "../vmrun.h"
 #include "nbd.h"
-#include "nodeproto.h"
-
-/* The token is the file's first line.  It goes into a name, so only what can be printed. */
-static int read_token(const char *file, char token[NODE_TOKEN_MAX + 1], char why[FAR_WHY])
-{
-        char buf[NODE_TOKEN_MAX + 2];
-        int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-        ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
-        int err = n < 0 ? -errno : 0;
-
-        if (fd >= 0)
-                close(fd);
-        if (err) {
-                snprintf(why, FAR_WHY, "cannot read the token file %.100s: %s: make it readable, or name another by token-file=", file, strerror(-err));
-                return err;
-        }
-        size_t len = 0;
-        while (len < (size_t)n && isgraph((unsigned char)buf[len]))
-                len++;
-        if (len == 0 || len > NODE_TOKEN_MAX || (len < (size_t)n && buf[len] != '\n' && buf[len] != '\r')) {
-                snprintf(why, FAR_WHY, "the token file %.100s must begin with a line of 1 to %d printable characters without spaces", file, NODE_TOKEN_MAX);
-                return -EINVAL;
-        }
-        memcpy(token, buf, len);
-        token[len] = '\0';
-        return 0;
-}
 
 int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY])
 {
         unsigned char secret[16];
-        char hex[33], token[NODE_TOKEN_MAX + 1] = "";
-        int err = token_file ? read_token(token_file, token, why) : 0;
+        char hex[33], token[NODE_TOKEN_MAX + 1] = "", text[FAR_WHY - 116];
+        int err = token_file ? token_read(token_file, token, text, sizeof(text)) : 0;
 
-        if (err)
+        if (err) {
+                snprintf(why, FAR_WHY, "token file %.100s: %s", token_file, text);
                 return err;
+        }
         if (getrandom(secret, sizeof(secret), 0) != sizeof(secret)) {
                 err = -errno;
                 snprintf(why, FAR_WHY, "no random numbers for the name of a lease: %s", strerror(-err));

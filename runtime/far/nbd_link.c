@@ -268,7 +268,7 @@ static void explain_refusal(struct nbd_link *l)
                 fail_no_memnode(l);
         else if (d->lease)
                 nbd_link_fail(l, -ENOSPC, "the server refuses a lease of %s (%.120s): ask for less, as in ?size=1G, or check token-file=",
-                              size_text(d->asked, size), l->words);
+                              size_text(d->set.size ? d->set.size : d->asked, size), l->words);
         else if (l->answer == ENOENT)
                 nbd_link_fail(l, -ENOENT, "the server has no export '%.64s': choose one that nbdinfo --list shows, or name none for a lease of memnode",
                               d->export);

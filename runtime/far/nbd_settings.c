@@ -1,10 +1,15 @@
 /*
- * See nbd.h: the settings of a node.  In a file of its own so that a test can have others.
+ * What vmrun's options say about an nbd:// node: the only place of the driver that knows them, so that a test can have others.
  */
+#include "../vmrun.h"
 #include "nbd.h"
 
 struct nbd_settings nbd_settings(const struct far_node *n)
 {
-        (void)n;
-        return (struct nbd_settings){ .connect_timeout_ms = 5000, .timeout_ms = 10000 };
+        return (struct nbd_settings){
+                .size = n->option->size,
+                .token_file = n->option->token_file,
+                .connect_timeout_ms = opt.connect_timeout_ms,
+                .timeout_ms = opt.timeout_ms,
+        };
 }

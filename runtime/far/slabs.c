@@ -228,6 +228,8 @@ int far_lease(struct vm *vm, uint32_t have)
         return err;
 }
 
+bool slabs_stop(unsigned limit_ms) { return far_lock_within(&lease_lock, limit_ms); }
+
 void slabs_close(void)
 {
         if (in_tree)

@@ -33,7 +33,6 @@ static uint64_t count = 20000, seconds, pages = 4096;
 
 struct options opt;
 struct nbd_settings nbd_settings(const struct far_node *n) { (void)n; return settings; }
-uint64_t host_memory_available(void) { return 64ull << 20; }
 
 const char *size_text(uint64_t bytes, char buf[32])
 {

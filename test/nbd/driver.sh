@@ -140,7 +140,7 @@ refused 'bad escape' 'two hexadecimal digits' nbd://127.0.0.1/%zz
 refused 'option that is none' 'is not understood' 'nbd://127.0.0.1/x?colour=red'
 refused 'socket path that is too long' 'longer than' "nbd+unix:///x?socket=/$(printf '%0120d' 0)"
 refused 'one slash' 'two slashes' nbd:/x
-refused 'token file that is not there' 'token file' --token-file "$WORK/nothing" nbd://127.0.0.1
+refused 'token file that is not there' 'token file' --token-file "$WORK/nothing" --size 67108864 nbd://127.0.0.1
 
 # ---- nbdkit ----
 
@@ -158,7 +158,7 @@ else
     else
         ok 'LIBNBD_DEBUG prints nothing'
     fi
-    refused 'a lease of a server that is no memnode' 'no memnode' "nbd+unix:///?socket=$S"
+    refused 'a lease of a server that is no memnode' 'no memnode' --size 67108864 "nbd+unix:///?socket=$S"
     refused 'a token for an export' 'token-file=' --token-file /dev/null "$unix_url"
 
     in_background --seconds 2 --gap 50 "$unix_url"
@@ -290,7 +290,7 @@ else
         good "qemu-nbd, four clients, depth $depth" --depth "$depth" "nbd+unix:///disk?socket=$S"
     done
     refused 'no such export' "no export 'other'" "nbd+unix:///other?socket=$S"
-    refused 'no lease of qemu-nbd' 'no memnode' "nbd+unix:///?socket=$S"
+    refused 'no lease of qemu-nbd' 'no memnode' --size 67108864 "nbd+unix:///?socket=$S"
     stop_servers
     serve "$S" qemu-nbd --persistent --socket "$S" --export-name 'a b' --format raw "$WORK/raw"
     good 'qemu-nbd, one client, a name with a space' --depth 128 "nbd+unix:///a%20b?socket=$S"
