@@ -66,7 +66,7 @@ static bool lease(void)
 {
         uint32_t i = slots.nslabs;
 
-        if (used_up || i == SLABS_MAX)
+        if (used_up)
                 return false;
         int64_t ret = vmexit(EXIT_LEASE, i, 0, 0);
         used_up = ret < 0 && ret != -EAGAIN && ret != -EBUSY;

@@ -113,6 +113,8 @@ int far_check(FILE *f);
 /* Cuts memory nodes to `room` bytes of guest-physical space, and all of them to what the table of slabs can name. */
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
+/* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message if it cannot be.  For fork. */
+struct tree *slabs_tree(void);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
 

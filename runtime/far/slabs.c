@@ -15,6 +15,7 @@
 static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *const *nodes;
 static unsigned nnodes;
+static uint32_t max_slabs;              /* that the nodes can come to in all */
 
 /* Guards what follows, CONTROL->slabs and nslabs, and what every node has leased; taken before the lock of the tree. */
 static pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,6 +58,7 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
                         node->pages = room > lost ? room - lost : 0;
                 node->pages = pages_of(node, names);
                 names -= placement_count(node, node->pages, names);
+                max_slabs = SLABS_MAX - names;
                 if (memory)
                         room -= room > node->pages + lost ? node->pages + lost : room;
                 if (node->pages < had)
@@ -93,14 +95,14 @@ static void push(void)
                 tree.head->node[i] = (struct tree_node){ nodes[i]->pages, nodes[i]->leased, nodes[i]->slabs, nodes[i]->slab_most };
 }
 
+/* With lease_lock held. */
 static int start_tree(void)
 {
         char why[256];
-        int err;
 
         if (in_tree)
                 return 0;
-        err = tree_make(&tree, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why));
+        int err = tree_make(&tree, max_slabs, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why));
         if (err) {
                 warnx_("far memory: %s", why);
                 return err;
@@ -123,8 +125,8 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
         unsigned step = unit < 16 ? 0 : 28 - (unsigned)__builtin_clz(unit);
         uint64_t first = step ? 8ull << step : 0, end = 16ull << step;
 
-        if (end > TREE_UNITS)
-                end = TREE_UNITS;
+        if (end > 1 + (uint64_t)max_slabs)
+                end = 1 + (uint64_t)max_slabs;
         if (!map_gpa[step]) {
                 uint64_t size = (end - first) * SLAB_MAP_SIZE, at = vm_take_gpa(vm, size);
                 int err = at ? vm_add_memory(vm, at, tree.units + first * SLAB_MAP_SIZE, size) : -ENOSPC;
@@ -145,6 +147,9 @@ static void publish(uint32_t i, const struct slab *s, const struct far_place *pl
         /* kern on other vCPUs reads the slab of a slot number; none of this slab exists before the count says so. */
         __atomic_store_n(&CONTROL->nslabs, i + 1, __ATOMIC_RELEASE);
 }
+
+/* Others in the tree may free slots, or die. */
+static int nothing_left(void) { return tree_alone_locked(&tree) ? -ENOSPC : -EBUSY; }
 
 /* One more slab for the tree, which is this process's next one as well. */
 static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
@@ -173,7 +178,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 publish(i, &s, &place);
                 return 0;
         }
-        return tree_alone_locked(&tree) ? -ENOSPC : -EBUSY;
+        return nothing_left();
 }
 
 /* A slab that another process leased.  For plain memory, leasing the same pages again maps them. */
@@ -199,10 +204,12 @@ static int lease_locked(struct vm *vm, uint32_t have)
 
         if (have < CONTROL->nslabs)
                 return 0;               /* it had no page tables for it the last time */
-        if (have > CONTROL->nslabs || have >= SLABS_MAX)
-                return -ENOSPC;
+        if (have > CONTROL->nslabs)
+                return -EINVAL;
         if (have >= tree.head->nslabs && tree_mend_locked(&tree) > 0)
                 return -EAGAIN;
+        if (have >= max_slabs)
+                return nothing_left();
         int err = map_unit(vm, 0, &CONTROL->tree_gpa);
         if (!err)
                 err = map_unit(vm, 1 + have, &gpa);
@@ -230,11 +237,20 @@ int far_lease(struct vm *vm, uint32_t have)
 
 bool slabs_stop(unsigned limit_ms) { return far_lock_within(&lease_lock, limit_ms); }
 
+struct tree *slabs_tree(void)
+{
+        pthread_mutex_lock(&lease_lock);
+        int err = start_tree();
+        pthread_mutex_unlock(&lease_lock);
+        return err ? NULL : &tree;
+}
+
 void slabs_close(void)
 {
         if (in_tree)
                 tree_close(&tree);
         in_tree = false;
+        memset(map_gpa, 0, sizeof(map_gpa));
 }
 
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq) { return far_lease(t->vm, (uint32_t)rq->a[0]); }

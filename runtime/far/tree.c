@@ -50,25 +50,29 @@ static void unmap(void *p, uint64_t size)
                 munmap(p, size);
 }
 
+static uint64_t bits_size(const struct tree *t) { return t->max_slabs * SLAB_BITS_SIZE; }
+
 /* t takes the descriptor over if all goes well. */
-static int map_all(struct tree *t, int fd, void *units, int64_t linger_ms, char *why, size_t n)
+static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, int64_t linger_ms, char *why, size_t n)
 {
-        *t = (struct tree){ .fd = fd, .linger_ms = linger_ms };
+        uint64_t units_size = tree_units_size(max_slabs);
+
+        *t = (struct tree){ .fd = fd, .max_slabs = max_slabs, .linger_ms = linger_ms };
         t->head = map(fd, NULL, 0, TREE_HEAD_SIZE);
         if (t->head)
-                t->units = map(fd, units, TREE_HEAD_SIZE, TREE_UNITS * SLAB_MAP_SIZE);
+                t->units = map(fd, units, TREE_HEAD_SIZE, units_size);
         if (t->units)
-                t->bits = map(fd, NULL, TREE_BITS_OFF, TREE_PROCESSES * TREE_BITS_SIZE);
+                t->bits = map(fd, NULL, TREE_HEAD_SIZE + units_size, bits_size(t));
         if (t->bits)
                 return 0;
         int err = -errno;
         snprintf(why, n, "the slots of the far tiers cannot be mapped: %s%s", strerror(-err), err == -ENOMEM ? ": raise `ulimit -v`" : "");
-        unmap(t->units, TREE_UNITS * SLAB_MAP_SIZE);
+        unmap(t->units, units_size);
         unmap(t->head, TREE_HEAD_SIZE);
         return err;
 }
 
-static void make_head(struct tree_head *h)
+static void make_head(struct tree_head *h, uint32_t max_slabs)
 {
         pthread_mutexattr_t a;
 
@@ -78,25 +82,27 @@ static void make_head(struct tree_head *h)
         pthread_mutex_init(&h->lock, &a);
         pthread_mutexattr_destroy(&a);
         h->version = ABI_VERSION;
+        h->max_slabs = max_slabs;
         h->magic = MAGIC;
 }
 
-int tree_make(struct tree *t, void *units, int64_t linger_ms, char *why, size_t n)
+int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms, char *why, size_t n)
 {
-        int fd = memfd_make("vmrun-slots", TREE_SIZE, why, n);
+        int fd = memfd_make("vmrun-slots", tree_size(max_slabs), why, n);
         if (fd < 0)
                 return fd;
-        int err = map_all(t, fd, units, linger_ms, why, n);
+        int err = map_all(t, fd, max_slabs, units, linger_ms, why, n);
         if (err)
                 privfd_close(fd);
         else
-                make_head(t->head);
+                make_head(t->head, max_slabs);
         return err;
 }
 
 int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *why, size_t n)
 {
         struct { uint64_t magic; uint32_t version; } is = { 0 };
+        uint32_t max_slabs = 0;
         struct stat st;
 
         if (fstat(fd, &st) != 0 || pread(fd, &is, sizeof(is), 0) != sizeof(is) || is.magic != MAGIC) {
@@ -104,17 +110,19 @@ int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *wh
                 return -EINVAL;
         }
         int seals = fcntl(fd, F_GET_SEALS);
-        if (is.version != ABI_VERSION || (uint64_t)st.st_size != TREE_SIZE || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+        bool known = is.version == ABI_VERSION &&
+                     pread(fd, &max_slabs, sizeof(max_slabs), offsetof(struct tree_head, max_slabs)) == sizeof(max_slabs);
+        if (!known || max_slabs > SLABS_MAX || (uint64_t)st.st_size != tree_size(max_slabs) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
                 snprintf(why, n, "the program was started by another version of vmrun: start it anew");
                 return -EPROTO;
         }
-        return map_all(t, fd, units, linger_ms, why, n);
+        return map_all(t, fd, max_slabs, units, linger_ms, why, n);
 }
 
 void tree_close(struct tree *t)
 {
-        unmap((void *)t->bits, TREE_PROCESSES * TREE_BITS_SIZE);
-        unmap(t->units, TREE_UNITS * SLAB_MAP_SIZE);
+        unmap((void *)t->bits, bits_size(t));
+        unmap(t->units, tree_units_size(t->max_slabs));
         unmap(t->head, TREE_HEAD_SIZE);
         privfd_close(t->fd);
 }

@@ -36,6 +36,7 @@ struct tree_head {
         uint32_t version;               /* ABI_VERSION, and with it the size of everything */
         uint32_t nnodes;
         pthread_mutex_t lock;           /* robust; guards all that follows.  Its owner may die: tree_lock() mends what it left */
+        uint32_t max_slabs;             /* what the file has room for; does not change */
         uint32_t nslabs;                /* slab entries below it do not change any more */
         uint64_t births;
         struct tree_node node[NODES_MAX];
@@ -43,12 +44,13 @@ struct tree_head {
         struct tree_slab slab[SLABS_MAX];
 };
 
-/* The file: head, units (include/tree.h), then the holder bits of each process: a bit a slot. */
+/* The file: head, units (include/tree.h), then the holder bits: of each slab, of each process, a bit a slot.  Its length follows from the
+ * number of slabs, since limits of file size and of address space (ulimit -f, -v) count what is not there, too. */
 #define TREE_HEAD_SIZE (1ull << 20)
-#define TREE_BITS_SIZE ((uint64_t)SLABS_MAX * SLAB_PAGES / 8)
-#define TREE_BITS_OFF  (TREE_HEAD_SIZE + TREE_UNITS * SLAB_MAP_SIZE)
-#define TREE_SIZE      (TREE_BITS_OFF + TREE_PROCESSES * TREE_BITS_SIZE)
+#define SLAB_BITS_SIZE ((uint64_t)TREE_PROCESSES * SLAB_PAGES / 8)
 _Static_assert(sizeof(struct tree_head) <= TREE_HEAD_SIZE, "struct tree_head fits its room");
+static inline uint64_t tree_units_size(uint32_t slabs) { return (1 + (uint64_t)slabs) * SLAB_MAP_SIZE; }
+static inline uint64_t tree_size(uint32_t slabs) { return TREE_HEAD_SIZE + tree_units_size(slabs) + slabs * SLAB_BITS_SIZE; }
 
 /* A process's view. */
 struct tree {
@@ -57,15 +59,16 @@ struct tree {
         struct tree_head *head;
         char *units;
         _Atomic uint64_t *bits;
+        uint32_t max_slabs;
         uint64_t keeping[TREE_PROCESSES / 64];  /* numbers kept alive by this process: its own, and those of children not up yet */
         int64_t linger_ms;              /* how long a write of a dead process may still be under way to a node */
 };
 
 /* --- tree.c --- */
 
-/* Makes the file, for the first process of a tree, and maps it; units: where struct tree_common shall be, NULL: anywhere.  linger_ms: see
- * tree_mend_locked(). */
-int tree_make(struct tree *t, void *units, int64_t linger_ms, char *why, size_t n);
+/* Makes the file, for the first process of a tree and at most so many slabs, and maps it; units: where struct tree_common shall be, NULL:
+ * anywhere.  linger_ms: see tree_mend_locked(). */
+int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms, char *why, size_t n);
 /* Maps a file inherited by exec, whose private descriptor becomes t's; refuses any other file.  A forked process has all mapped. */
 int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *why, size_t n);
 void tree_close(struct tree *t);

@@ -19,7 +19,7 @@ static struct tree_process *counts(struct tree *t, uint32_t p) { return &((struc
 
 static _Atomic uint64_t *bits_of(struct tree *t, uint32_t p, uint64_t slot)
 {
-        return t->bits + (p * TREE_BITS_SIZE / 8) + slot / 64;
+        return t->bits + ((uint64_t)slot_slab(slot) * TREE_PROCESSES + p) * (SLAB_PAGES / 64) + slot_page(slot) / 64;
 }
 static uint64_t bit_of(uint64_t slot) { return 1ull << (slot % 64); }
 

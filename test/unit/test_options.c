@@ -21,6 +21,7 @@
 #include "check.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/tree.h"
 #include "settings.h"
 #include "vmrun.h"
 
@@ -358,6 +359,51 @@ static void help_and_version(void **state)
         assert_memory_equal(r.out, "vmrun ", 6);
 }
 
+/* A child takes its parent's next slab before it leases one of its own; and both see what is in it. */
+static void leases_of_a_tree(void **state)
+{
+        struct tree_child c;
+        int status;
+
+        (void)state;
+        memset(&opt, 0, sizeof(opt));
+        opt.nodes[opt.nnodes++] = (struct node_option){ .url = "mem:64M", .origin = "--node mem:64M", .weight = 1 };
+        CONTROL->nslabs = 0;
+        far_init(8ull << 40);
+        assert_int_equal(far_lease(NULL, 0), 0);
+        struct tree *t = slabs_tree();
+        assert_int_equal(tree_child(t, &c), 0);
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                /* Its own CONTROL, as a process with a VM of its own has one. */
+                bool good = tree_be_child(t, &c) == 0;
+                mmap((void *)CONTROL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+                CONTROL->nslabs = 1;
+                while (t->head->nslabs < 2)
+                        usleep(1000);
+                good = good && far_lease(NULL, 1) == 0 && CONTROL->nslabs == 2 && t->head->nslabs == 2 && CONTROL->tree_number == c.number;
+                good = good && CONTROL->slabs[1].pages == 32 << 8 && ((volatile char *)CONTROL->slabs[1].va)[100] == 42;
+                /* The third is leased by the child, and the parent's as well. */
+                good = good && far_lease(NULL, 2) == 0 && t->head->nslabs == 3;
+                if (good)
+                        ((volatile char *)CONTROL->slabs[2].va)[200] = 43;
+                good = good && far_lease(NULL, 3) == -EBUSY;
+                _exit(good ? 0 : 1);
+        }
+        assert_int_equal(far_lease(NULL, 1), 0);
+        ((volatile char *)CONTROL->slabs[1].va)[100] = 42;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        tree_child_left(t, &c);
+        assert_int_equal(CONTROL->nslabs, 2);
+        assert_int_equal(far_lease(NULL, 2), 0);
+        assert_int_equal(((volatile char *)CONTROL->slabs[2].va)[200], 43);
+        assert_int_equal(far_lease(NULL, 3), -ENOSPC);
+        far_close();
+        assert_int_equal(privfd_next(0), -1);
+}
+
 /* Two memory nodes filled in order: slabs double from 16 MiB to 1 GiB node by node, do not overlap, and end with the nodes; a sparse 1 TiB
  * costs nothing. */
 static void leases(void **state)
@@ -476,7 +522,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(sizes), cmocka_unit_test(good_lines), cmocka_unit_test(bad_lines), cmocka_unit_test(bad_urls),
                 cmocka_unit_test(settings), cmocka_unit_test(config_and_line), cmocka_unit_test(node_options),
-                cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds), cmocka_unit_test(leases),
+                cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds), cmocka_unit_test(leases), cmocka_unit_test(leases_of_a_tree),
         };
         int failed = cmocka_run_group_tests_name("options", tests, NULL, NULL);
         unlink(empty);

@@ -271,7 +271,7 @@ static void clear(void)
         }
         for (uint32_t p = 0; p < SEATS; p++)
                 for (uint32_t i = 0; i < SLABS; i++)
-                        *(uint64_t *)&bits[p * TREE_BITS_SIZE / 8 + i * SLAB_PAGES / 64] = 0;
+                        *(uint64_t *)&bits[(i * TREE_PROCESSES + p) * (SLAB_PAGES / 64)] = 0;
         memset(units, 0, sizeof(struct tree_common));
         memset(seats, 0, sizeof(seats));
         memset(in_use, 0, sizeof(in_use));
@@ -347,7 +347,7 @@ static int setup(void **state)
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         head = calloc(1, sizeof(*head));
         units = mmap(NULL, (1 + SLABS) * SLAB_MAP_SIZE, PROT_READ | PROT_WRITE, flags, -1, 0);
-        bits = mmap(NULL, SEATS * TREE_BITS_SIZE, PROT_READ | PROT_WRITE, flags, -1, 0);
+        bits = mmap(NULL, SLABS * SLAB_BITS_SIZE, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (!head || units == MAP_FAILED || bits == MAP_FAILED)
                 return -1;
         head->nslabs = SLABS;

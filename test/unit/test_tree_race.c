@@ -231,7 +231,7 @@ static void begin(struct actor *a)
         char why[256];
 
         memset(world, 0, sizeof(*world));
-        if (tree_make(&a->tree, NULL, 0, why, sizeof(why)) != 0)
+        if (tree_make(&a->tree, SLABS, NULL, 0, why, sizeof(why)) != 0)
                 fail_msg("%s", why);
         a->tree.head->nnodes = 1;
         for (uint32_t i = 0; i < SLABS; i++) {
@@ -302,13 +302,17 @@ static void processes(void **state)
                 for (unsigned i = 0; i < 2000; i++)
                         step(&a);
                 usleep(1000 * rnd(&a, 20));
-                /* A whole family dies, or only its first, so that its children are left behind. */
-                unsigned i = rnd(&a, FAMILIES);
-                kill(rnd(&a, 2) ? family[i] : -family[i], SIGKILL);
-                kills++;
-                waitpid(family[i], NULL, 0);
-                kill(-family[i], SIGKILL);
-                family[i] = 0;
+                for (unsigned i = 0; i < FAMILIES; i++) {
+                        if (rnd(&a, 2))
+                                continue;
+                        /* Only its first, so that its children are left behind for a moment, or the whole family. */
+                        kill(rnd(&a, 2) ? family[i] : -family[i], SIGKILL);
+                        kills++;
+                        waitpid(family[i], NULL, 0);
+                        mend(&a.tree);
+                        kill(-family[i], SIGKILL);
+                        family[i] = 0;
+                }
                 mend(&a.tree);
         }
         for (unsigned i = 0; i < FAMILIES; i++)
