@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 3
+#define ABI_VERSION 4
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -78,8 +78,10 @@ enum exit_op {
         EXIT_ARENA_COPY,        /* store into the arena for kern: a[0] guest-physical address, a[1] source in the window, a[2] length */
         EXIT_MSYNC,             /* a[0] guest-physical address in the arena, a[1] length, a[2] flags */
         EXIT_GROW_POOL,         /* the pool is used up: add a[0] bytes (multiple of 2 MiB) after control.pool_end; ret 0 or -ENOMEM */
-        EXIT_LEASE,             /* service vCPU: lease another slab from the far tiers; ret 0, out[0] slab index (control.slabs) or
-                                   -ENOSPC when every tier is used up */
+        EXIT_LEASE,             /* service vCPU: slab number a[0], the first that kern does not use yet.  ret 0: it is in control.slabs; -EAGAIN:
+                                   slots of processes that died were freed instead; -EBUSY: every tier is used up, but other processes
+                                   may free slots; -ENOSPC: it is, for good */
+        EXIT_SLOTS_RELEASE,     /* lets go of shared slots: a[0] address of uint64_t[] in the window, a[1] how many */
         EXIT_WAIT_FRAMES,       /* sleep until control.frames_seq differs from a[0]; ret 0, spurious returns allowed */
         EXIT_WAKE_FRAMES,       /* wake all that sleep in EXIT_WAIT_FRAMES */
         EXIT_SERVICE_SLEEP,     /* service vCPU: sleep until control.service_seq differs from a[0] */
@@ -200,6 +202,7 @@ struct slab {
         uint64_t va;                    /* SLAB_MEMORY: address in FAR_WINDOW, same in guest and host */
         uint64_t gpa;
         uint32_t node, pad;
+        uint64_t map_gpa;               /* of its struct slab_map (tree.h) */
 };
 
 /* Rings of far memory: what a vCPU asks of the nodes behind SLAB_REMOTE slabs.  They are the guest's NIC: the I/O thread of the host
@@ -272,6 +275,9 @@ struct control {
         uint64_t tsc_khz;
         uint32_t nslabs;
         uint32_t pid;                   /* of the program, for getpid without an exit */
+        uint32_t tree_number;           /* this process's in the tree (tree.h); valid, as the next one, once there is a slab */
+        uint32_t tree_pad;
+        uint64_t tree_gpa;              /* of struct tree_common */
         struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
 };
 

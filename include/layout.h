@@ -11,6 +11,7 @@
  *   0x0000680000000000  WINDOW     guest RAM: kern image, control page, vCPU blocks, pool, cache frames
  *   0x00006a0000000000  FAR_WINDOW far tiers that are plain memory, mapped slab by slab
  *   0x00006e0000000000  ARENA      MAP_SHARED mappings, in the host only; programs see them at their own addresses
+ *   0x00006ff000000000 TREE_WINDOW which slots of the far tiers are whose (tree.h), mapped in doubling steps
  *   0x0000700000000000             end of what vmrun keeps for itself
  *   0x00007ffffffff000             top of the program's stack
  *
@@ -33,7 +34,9 @@
 #define FAR_WINDOW      0x6a0000000000
 #define FAR_WINDOW_END  0x6e0000000000
 #define ARENA           0x6e0000000000
-#define ARENA_END       0x700000000000
+#define ARENA_END       0x6ff000000000
+#define TREE_WINDOW     0x6ff000000000
+#define TREE_WINDOW_END 0x700000000000
 #define RESERVED_START  0x678000000000  /* PML4[207]: the private slot of each vCPU */
 #define RESERVED_END    0x700000000000
 #define TASK_SIZE       0x7ffffffff000

@@ -43,7 +43,7 @@ extern struct lock mm_lock;             /* guards the VMA tree against other wri
 
 /* The pool: zeroed 4 KiB pages outside the cache, for page tables and other metadata.  NULL when it cannot grow.
  * A page freed here is reused only for the same purpose (kind), which makes it type-stable. (pool.c) */
-enum pool_kind { POOL_PT, POOL_VMA, POOL_SLOTS, POOL_KINDS };
+enum pool_kind { POOL_PT, POOL_VMA, POOL_KINDS };
 void *pool_page(enum pool_kind kind);
 void pool_page_free(enum pool_kind kind, void *page);
 
@@ -56,7 +56,7 @@ void flush_wait(uint64_t epoch);
 int kern_copy_out(uint64_t dst, const void *src, size_t len);
 
 /* The far tiers' slots (slots.c). */
-uint64_t slots_in_use(void);
+uint64_t slots_in_use(void);            /* those that this process holds */
 void slots_lease_ahead(void);           /* service vCPU: lease the next slab before the last one is used up */
 
 /* The rings to the nodes (rings.c).  A read is over when the entry is no longer BUSY; of a write env_slot_written() tells. */

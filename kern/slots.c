@@ -1,103 +1,104 @@
 /*
- * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs); each has a bitmap here.
- *
- * The service vCPU allocates, in order, so that neighbours are written to neighbouring slots; any vCPU frees.
+ * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs); which slot is whose stands in memory that the process
+ * tree shares (pager/slotmap.c), so taking and freeing needs no exit.
  */
 #include <asm-generic/errno-base.h>
 #include "kern.h"
+#include "pager/slotmap.h"
 #include "pt.h"
 
-#define SLAB_PAGES   (1u << SLAB_SHIFT)
-#define BITS_A_PAGE  (PAGE_SIZE * 8)
-#define MAP_PAGES    (SLAB_PAGES / BITS_A_PAGE)
+static struct slotmap slots;
+static uint64_t capacity;                       /* slots in our slabs.  Service vCPU only, as the next two */
+static bool used_up;                            /* no slab is to be had any more, and no other process could free a slot */
+static bool mapped;                             /* the first unit of TREE_WINDOW */
 
-/* A slab's bitmap: bit set = in use.  Bits are set by the service vCPU alone and cleared by whoever frees. */
-struct slab_map { _Atomic uint64_t *bits[MAP_PAGES]; };
+/* Shared slots to let go of, which is the host's work: its turn comes when there are many. */
+#define LET_GO_BATCH 64
+static struct { struct lock lock; uint32_t n; uint64_t slot[LET_GO_BATCH]; } letting_go;        /* the lock guards the rest */
 
-static struct slab_map maps[SLABS_MAX];
-static uint32_t nmaps;                          /* slabs whose bitmap exists; service vCPU only, as all below but used */
-static uint64_t capacity;                       /* slots in all leased slabs */
-static uint64_t cursor;                         /* next slot number to try */
-static bool exhausted;                          /* the host has no more slabs */
-static _Atomic uint64_t used;
+static void let_go_now(void)
+{
+        if (letting_go.n > 0)
+                vmexit(EXIT_SLOTS_RELEASE, (uint64_t)letting_go.slot, letting_go.n, 0);
+        letting_go.n = 0;
+}
 
-uint64_t slots_in_use(void) { return atomic_load_explicit(&used, memory_order_relaxed); }
+static void let_go(uint64_t slot)
+{
+        lock_take(&letting_go.lock);
+        letting_go.slot[letting_go.n++] = slot;
+        if (letting_go.n == LET_GO_BATCH)
+                let_go_now();
+        lock_drop(&letting_go.lock);
+}
 
+uint64_t slots_in_use(void)
+{
+        lock_take(&letting_go.lock);
+        let_go_now();
+        lock_drop(&letting_go.lock);
+        return slotmap_held(&slots);
+}
+
+/* Makes slab i, which the host has leased, usable.  False: no page tables are left; the next lease() begins here again. */
+static bool add_slab(uint32_t i)
+{
+        const struct slab *s = &control.slabs[i];
+
+        if (i >= control.nslabs || s->pages == 0 || s->pages > SLAB_PAGES || (s->kind != SLAB_MEMORY && s->kind != SLAB_REMOTE))
+                kern_bug("the host leased a slab that makes no sense", i, s->pages);
+        if (!mapped) {
+                mapped = pt_map_window(TREE_WINDOW, control.tree_gpa, SLAB_MAP_SIZE);
+                if (!mapped)
+                        return false;
+                slotmap_init(&slots, (char *)TREE_WINDOW, control.slabs, control.tree_number);
+        }
+        if (!pt_map_window((uint64_t)tree_map(slots.units, i), s->map_gpa, SLAB_MAP_SIZE) ||
+            (s->kind == SLAB_MEMORY && !pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE)))
+                return false;
+        capacity += s->pages;
+        slots.nslabs = i + 1;
+        return true;
+}
+
+/* True: there may be free slots now. */
 static bool lease(void)
 {
-        if (exhausted || nmaps == SLABS_MAX)
+        uint32_t i = slots.nslabs;
+
+        if (used_up)
                 return false;
-        if (vmexit(EXIT_LEASE, 0, 0, 0) != 0) {
-                exhausted = true;
-                return false;
-        }
-        uint32_t i = (uint32_t)vcpu_self.exit.out[0];
-        struct slab *s = &control.slabs[i];
-        if (i != nmaps || s->pages == 0 || s->pages > SLAB_PAGES || (s->kind != SLAB_MEMORY && s->kind != SLAB_REMOTE))
-                kern_bug("the host leased a slab that makes no sense", i, s->pages);
-        for (uint32_t b = 0; b * BITS_A_PAGE < s->pages; b++)
-                if (!(maps[i].bits[b] = pool_page(POOL_SLOTS)))
-                        return false;
-        if (s->kind == SLAB_MEMORY && !pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE))
-                return false;
-        nmaps++;
-        capacity += s->pages;
-        return true;
+        int64_t ret = vmexit(EXIT_LEASE, i, 0, 0);
+        used_up = ret < 0 && ret != -EAGAIN && ret != -EBUSY;
+        return ret == -EAGAIN || (ret == 0 && add_slab(i));
 }
 
 void slots_lease_ahead(void)
 {
-        if (capacity - slots_in_use() < capacity / 4 || capacity == 0)
+        if (capacity != 0 && capacity < slotmap_in_use(&slots) + capacity / 4)
                 lease();
-}
-
-/* The first free slot of slab i at or after page `from`, marked used; SLOT_NONE if there is none. */
-static uint64_t search_slab(uint32_t i, uint32_t from)
-{
-        uint32_t pages = control.slabs[i].pages;
-
-        for (uint32_t at = from; at < pages; at = (at | 63) + 1) {
-                _Atomic uint64_t *word = &maps[i].bits[at / BITS_A_PAGE][at % BITS_A_PAGE / 64];
-                uint64_t w = atomic_load_explicit(word, memory_order_relaxed) | ((1ull << (at & 63)) - 1);
-                if (pages - (at & ~63u) < 64)
-                        w |= ~0ull << (pages & 63);
-                if (w == ~0ull)
-                        continue;
-                uint32_t bit = (uint32_t)__builtin_ctzll(~w);
-                /* Acquire: the slot's last owner has let go of its content (env_slot_free). */
-                atomic_fetch_or_explicit(word, 1ull << bit, memory_order_acquire);
-                return (uint64_t)i << SLAB_SHIFT | ((at & ~63u) + bit);
-        }
-        return SLOT_NONE;
 }
 
 uint64_t env_slot_alloc(void)
 {
-        if (slots_in_use() == capacity && !lease())
+        uint64_t slot;
+
+        /* Before a search that can only fail. */
+        if (used_up && slotmap_held(&slots) == capacity)
                 return SLOT_NONE;
-        for (uint32_t tries = 0; tries <= nmaps; tries++) {
-                uint32_t slab = (uint32_t)(cursor >> SLAB_SHIFT);
-                uint64_t s = slab < nmaps ? search_slab(slab, cursor & (SLAB_PAGES - 1)) : SLOT_NONE;
-                if (s != SLOT_NONE) {
-                        cursor = s + 1;
-                        atomic_fetch_add_explicit(&used, 1, memory_order_relaxed);
-                        return s;
-                }
-                cursor = slab + 1 < nmaps ? (uint64_t)(slab + 1) << SLAB_SHIFT : 0;
-        }
-        return SLOT_NONE;
+        while ((slot = slotmap_take(&slots, false)) == SLOT_NONE)
+                if (!lease())
+                        return slotmap_take(&slots, true);
+        return slot;
 }
 
 void env_slot_free(uint64_t slot)
 {
-        uint32_t i = (uint32_t)(slot >> SLAB_SHIFT), page = slot & (SLAB_PAGES - 1);
-        _Atomic uint64_t *word = &maps[i].bits[page / BITS_A_PAGE][page % BITS_A_PAGE / 64];
-        uint64_t bit = 1ull << (page & 63);
-
-        if (!(atomic_fetch_and_explicit(word, ~bit, memory_order_release) & bit))
-                kern_bug("a slot was freed twice", slot, 0);
-        atomic_fetch_sub_explicit(&used, 1, memory_order_relaxed);
+        if (!slotmap_put(&slots, slot))
+                let_go(slot);
 }
+
+bool env_slot_writable(uint64_t slot) { return slotmap_writable(&slots, slot); }
 
 static const struct slab *slab_of(uint64_t slot) { return &control.slabs[slot >> SLAB_SHIFT]; }
 static void *slot_va(const struct slab *s, uint64_t slot) { return (void *)(s->va + (slot & (SLAB_PAGES - 1)) * PAGE_SIZE); }

@@ -21,7 +21,7 @@ static bool epoch_done(uint64_t word)
 }
 
 /* Takes a slot away from a resident page, which is dirty from then on: when the far tiers are full, the second copies
- * of resident pages are what is left to use.  The caller holds another frame claimed. */
+ * of resident pages are what is left to use; not those that other processes read.  The caller holds another frame claimed. */
 static uint64_t slot_take_back(struct pager *pg)
 {
         for (uint32_t i = 0; i < pg->nframes; i++) {
@@ -31,7 +31,10 @@ static uint64_t slot_take_back(struct pager *pg)
                 if (!frame_claim(f, atomic_load(&f->word)))
                         continue;
                 uint64_t slot = f->slot;
-                f->slot = SLOT_NONE;
+                if (slot != SLOT_NONE && !env_slot_writable(slot))
+                        slot = SLOT_NONE;
+                else
+                        f->slot = SLOT_NONE;
                 if (slot != SLOT_NONE)
                         atomic_fetch_or(&f->word, FRAME_DIRTY);
                 frame_drop_claim(f);
@@ -46,14 +49,17 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, uin
 {
         struct frame *f = &pg->frames[n];
 
-        if (f->slot == SLOT_NONE) {
-                f->slot = env_slot_alloc();
-                if (f->slot == SLOT_NONE)
-                        f->slot = slot_take_back(pg);
-                if (f->slot == SLOT_NONE) {
+        if (f->slot == SLOT_NONE || !env_slot_writable(f->slot)) {
+                uint64_t old = f->slot, slot = env_slot_alloc();
+                if (slot == SLOT_NONE)
+                        slot = slot_take_back(pg);
+                if (slot == SLOT_NONE) {
                         pg->unwritable++;
                         return -ENOSPC;
                 }
+                f->slot = slot;
+                if (old != SLOT_NONE)   /* what it holds is others' from now on: see below */
+                        env_slot_free(old);
         }
         if ((p & PTE_D) && !atomic_compare_exchange_strong(pte, &p, p & ~PTE_D)) {
                 atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */

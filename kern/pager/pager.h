@@ -49,6 +49,7 @@ frame_t env_slot_written(int *err);                     /* a write that is over;
 #define ENV_POSTED 1
 uint64_t env_slot_alloc(void);                          /* a slot, or SLOT_NONE; cleaner only */
 void env_slot_free(uint64_t slot);
+bool env_slot_writable(uint64_t slot);                  /* false: other processes read it too, so it stays as it is */
 void env_uncharge_page(void);                           /* a CHARGED page went back to NONE by eviction */
 void env_wait_pte(pte_slot_t *pte, pte_t seen);         /* sleep, bounded, until the entry differs from seen */
 void env_wake_pte(pte_slot_t *pte);

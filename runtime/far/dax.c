@@ -18,6 +18,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "../check.h"
+#include "holder.h"
 #include "window.h"
 
 struct dax_node {
@@ -121,7 +122,7 @@ static int try_mapping(struct dax_node *d, uint64_t bytes, char why[FAR_WHY])
 static int take(struct far_node *n, struct dax_node *d, const char *path, char why[FAR_WHY])
 {
         uint64_t bytes, align;
-        char a[32], b[32];
+        char a[32], b[32], who[64];
 
         int err = measure(d, &bytes, &align, why);
         if (err)
@@ -129,7 +130,7 @@ static int take(struct far_node *n, struct dax_node *d, const char *path, char w
         if (flock(d->fd, LOCK_EX | LOCK_NB) != 0) {
                 err = -errno;
                 if (err == -EWOULDBLOCK)
-                        snprintf(why, FAR_WHY, "it is locked, so another program uses it: wait for its end or name another file");
+                        snprintf(why, FAR_WHY, "%s uses it: wait for its end or name another file", lock_holder(d->fd, who, sizeof(who)));
                 else
                         snprintf(why, FAR_WHY, "it cannot be locked: %s: name a file of another file system", strerror(-err));
                 return err;

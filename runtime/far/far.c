@@ -186,6 +186,7 @@ int far_check(FILE *f)
 
 void far_close(void)
 {
+        slabs_close();
         while (nnodes)
                 far_node_close(nodes[--nnodes]);
 }

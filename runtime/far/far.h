@@ -112,16 +112,20 @@ int far_check(FILE *f);
 
 /* Cuts memory nodes to `room` bytes of guest-physical space, and all of them to what the table of slabs can name. */
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
+void slabs_close(void);
+/* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message if it cannot be.  For fork. */
+struct tree *slabs_tree(void);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
 
 /* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
 bool slabs_stop(unsigned limit_ms);
 
-/* The next slab in CONTROL->slabs: its index, -ENOSPC when every node is used up. */
-int64_t far_lease(struct vm *vm);
+/* kern uses `have` slabs: the next one is in CONTROL->slabs afterwards.  0, or an error as EXIT_LEASE has it (abi.h). */
+int far_lease(struct vm *vm, uint32_t have);
 
-/* EXIT_LEASE */
+/* EXIT_LEASE, EXIT_SLOTS_RELEASE */
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq);
+int64_t far_exit_release(struct thread *t, struct exit_req *rq);
 
 #endif

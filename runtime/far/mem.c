@@ -7,32 +7,13 @@
  * SIGBUS on the host side of the window, and vmrun ends with the kernel's OOM killer or an error of KVM_RUN.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 #include "../check.h"
+#include "memfd.h"
 #include "window.h"
 
 struct mem_node { int fd; };
-
-/* The limit of file sizes is for the program's files, not for memory. */
-static int set_size(int fd, uint64_t bytes)
-{
-        struct rlimit old, most;
-        if (getrlimit(RLIMIT_FSIZE, &old) != 0 || old.rlim_cur == RLIM_INFINITY || old.rlim_cur >= bytes)
-                return ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
-        if (old.rlim_max < bytes)
-                return -EFBIG;          /* ftruncate would also raise SIGXFSZ */
-        most = (struct rlimit){ old.rlim_max, old.rlim_max };
-        setrlimit(RLIMIT_FSIZE, &most);
-        int err = ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
-        setrlimit(RLIMIT_FSIZE, &old);
-        return err;
-}
 
 static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
@@ -65,26 +46,10 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                       size_text(bytes, b));
 
         struct mem_node *m = malloc(sizeof(*m));
-        int fd = m ? memfd_create("vmrun-far", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+        int fd = m ? memfd_make("vmrun-far", n->pages * PAGE_SIZE, why, FAR_WHY) : -ENOMEM;
         if (fd < 0) {
-                int err = m ? -errno : -ENOMEM;
-                snprintf(why, FAR_WHY, "cannot make a memory file: %s", strerror(-err));
-                free(m);
-                return err;
-        }
-        int err = set_size(fd, n->pages * PAGE_SIZE);
-        if (err) {
-                snprintf(why, FAR_WHY, "cannot make a memory file of %s: %s%s", size_text(bytes, a), strerror(-err),
-                         err == -EFBIG ? ": raise `ulimit -f` or give a smaller size" : "");
-                close(fd);
-                free(m);
-                return err;
-        }
-        /* Nothing in vmrun changes its size again; a page that vanished under the guest would be lost silently. */
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-        fd = privfd_move(fd);
-        if (fd < 0) {
-                snprintf(why, FAR_WHY, "no file descriptor is left for it: raise `ulimit -n`");
+                if (!m)
+                        snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 free(m);
                 return fd;
         }

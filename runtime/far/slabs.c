@@ -1,16 +1,27 @@
 /*
  * The sequence of slabs: how each one is leased, and where it is.  Which node gives it is decided in placement.c.
+ *
+ * The sequence is the process tree's (tree.h): a slab that one process leased, the others use as well before they lease another.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include "../vm.h"
 #include "io.h"
 #include "placement.h"
+#include "tree.h"
 
 static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *const *nodes;
 static unsigned nnodes;
-static pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;  /* guards CONTROL->slabs, nslabs and what every node has leased */
+static uint32_t max_slabs;              /* that the nodes can come to in all */
+
+/* Guards what follows, CONTROL->slabs and nslabs, and what every node has leased; taken before the lock of the tree. */
+static pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tree tree;
+static bool in_tree;                    /* tree is there, made by the first lease: a program that fits its cache has none */
+static uint64_t map_gpa[16];            /* of each step of TREE_WINDOW that the VM knows: see map_unit() */
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
 static uint64_t pages_of(const struct far_node *n, uint32_t count)
@@ -47,6 +58,7 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
                         node->pages = room > lost ? room - lost : 0;
                 node->pages = pages_of(node, names);
                 names -= placement_count(node, node->pages, names);
+                max_slabs = SLABS_MAX - names;
                 if (memory)
                         room -= room > node->pages + lost ? node->pages + lost : room;
                 if (node->pages < had)
@@ -65,21 +77,92 @@ uint64_t far_leased_pages(void)
         return sum;
 }
 
-static int64_t lease_locked(struct vm *vm)
+/* What the nodes have given, from the tree and to it. */
+static void pull(void)
 {
-        uint32_t i = CONTROL->nslabs;
+        for (unsigned i = 0; i < nnodes; i++) {
+                const struct tree_node *n = &tree.head->node[i];
+                nodes[i]->pages = n->pages;
+                nodes[i]->leased = n->leased;
+                nodes[i]->slabs = n->slabs;
+                nodes[i]->slab_most = n->slab_most;
+        }
+}
+
+static void push(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                tree.head->node[i] = (struct tree_node){ nodes[i]->pages, nodes[i]->leased, nodes[i]->slabs, nodes[i]->slab_most };
+}
+
+/* With lease_lock held. */
+static int start_tree(void)
+{
+        char why[256];
+
+        if (in_tree)
+                return 0;
+        int err = tree_make(&tree, max_slabs, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why));
+        if (err) {
+                warnx_("far memory: %s", why);
+                return err;
+        }
+        err = tree_join(&tree);
+        if (err) {
+                warnx_("far memory: the slots cannot be locked: %s", strerror(-err));
+                tree_close(&tree);
+                return err;
+        }
+        tree.head->nnodes = nnodes;
+        push();
+        in_tree = true;
+        return 0;
+}
+
+/* Makes a unit of TREE_WINDOW known to the VM; *gpa: where.  Memory slots are dear, so by steps that double: 16 units, 16, 32, 64, ... */
+static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
+{
+        unsigned step = unit < 16 ? 0 : 28 - (unsigned)__builtin_clz(unit);
+        uint64_t first = step ? 8ull << step : 0, end = 16ull << step;
+
+        if (end > 1 + (uint64_t)max_slabs)
+                end = 1 + (uint64_t)max_slabs;
+        if (!map_gpa[step]) {
+                uint64_t size = (end - first) * SLAB_MAP_SIZE, at = vm_take_gpa(vm, size);
+                int err = at ? vm_add_memory(vm, at, tree.units + first * SLAB_MAP_SIZE, size) : -ENOSPC;
+                if (err)
+                        return err;
+                map_gpa[step] = at;
+        }
+        *gpa = map_gpa[step] + (unit - first) * SLAB_MAP_SIZE;
+        return 0;
+}
+
+/* Slab i as a slab of this process. */
+static void publish(uint32_t i, const struct slab *s, const struct far_place *place)
+{
+        slabs[i].place[0] = *place;
+        CONTROL->slabs[i] = *s;
+        CONTROL->tree_number = tree.self;
+        /* kern on other vCPUs reads the slab of a slot number; none of this slab exists before the count says so. */
+        __atomic_store_n(&CONTROL->nslabs, i + 1, __ATOMIC_RELEASE);
+}
+
+/* Others in the tree may free slots, or die. */
+static int nothing_left(void) { return tree_alone_locked(&tree) ? -ENOSPC : -EBUSY; }
+
+/* One more slab for the tree, which is this process's next one as well. */
+static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
+{
         int k;
 
-        if (i == SLABS_MAX)
-                return -ENOSPC;
         while ((k = placement_next(opt.placement, nodes, nnodes)) >= 0) {
                 struct far_node *n = nodes[k];
-                struct slab s = { .kind = n->driver->kind, .node = (uint32_t)k, .pages = placement_slab(n) };
-                struct far_place *place = &slabs[i].place[0];
+                struct slab s = { .kind = n->driver->kind, .node = (uint32_t)k, .pages = placement_slab(n), .map_gpa = gpa };
+                struct far_place place = { .node = n, .first = n->leased };
                 if (s.kind == SLAB_REMOTE)
                         io_start(vm);
-                *place = (struct far_place){ .node = n, .first = n->leased };
-                int err = n->driver->lease(n, vm, n->leased, s.pages, &s, place);
+                int err = n->driver->lease(n, vm, n->leased, s.pages, &s, &place);
                 if (err) {
                         warnx_("%s: no more space can be leased after %llu MiB (%s): the program has %llu MiB less than it was told",
                                n->option->origin, (unsigned long long)(n->leased * PAGE_SIZE >> 20), strerror(-err),
@@ -87,33 +170,96 @@ static int64_t lease_locked(struct vm *vm)
                         n->pages = n->leased;
                         continue;
                 }
+                tree.head->slab[i] = (struct tree_slab){ .kind = s.kind, .pages = s.pages, .node = s.node, .first = n->leased };
                 n->leased += s.pages;
                 n->slabs++;
-                CONTROL->slabs[i] = s;
-                /* kern on other vCPUs reads the slab of a slot number; none of this slab exists before the count says so. */
-                __atomic_store_n(&CONTROL->nslabs, i + 1, __ATOMIC_RELEASE);
-                return i;
+                /* The list counts, whoever dies now (tree.c, mend_head). */
+                __atomic_store_n(&tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
+                publish(i, &s, &place);
+                return 0;
         }
-        return -ENOSPC;
+        return nothing_left();
+}
+
+/* A slab that another process leased.  For plain memory, leasing the same pages again maps them. */
+static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
+{
+        const struct tree_slab *known = &tree.head->slab[i];
+        struct far_node *n = nodes[known->node];
+        struct slab s = { .kind = known->kind, .node = known->node, .pages = known->pages, .map_gpa = gpa };
+        struct far_place place = { .node = n, .first = known->first };
+
+        if (s.kind == SLAB_REMOTE)
+                return -EOPNOTSUPP;
+        int err = n->driver->lease(n, vm, known->first, known->pages, &s, &place);
+        if (!err)
+                publish(i, &s, &place);
+        return err;
+}
+
+/* kern uses `have` slabs and asks for the next one. */
+static int lease_locked(struct vm *vm, uint32_t have)
+{
+        uint64_t gpa;
+
+        if (have < CONTROL->nslabs)
+                return 0;               /* it had no page tables for it the last time */
+        if (have > CONTROL->nslabs)
+                return -EINVAL;
+        if (have >= tree.head->nslabs && tree_mend_locked(&tree) > 0)
+                return -EAGAIN;
+        if (have >= max_slabs)
+                return nothing_left();
+        int err = map_unit(vm, 0, &CONTROL->tree_gpa);
+        if (!err)
+                err = map_unit(vm, 1 + have, &gpa);
+        if (err)
+                return err;
+        return have < tree.head->nslabs ? use_existing(vm, have, gpa) : lease_new(vm, have, gpa);
 }
 
 const struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
 
-int64_t far_lease(struct vm *vm)
+int far_lease(struct vm *vm, uint32_t have)
 {
         pthread_mutex_lock(&lease_lock);
-        int64_t i = lease_locked(vm);
+        int err = start_tree();
+        if (!err) {
+                tree_lock(&tree);
+                pull();
+                err = lease_locked(vm, have);
+                push();
+                tree_unlock(&tree);
+        }
         pthread_mutex_unlock(&lease_lock);
-        return i;
+        return err;
 }
 
 bool slabs_stop(unsigned limit_ms) { return far_lock_within(&lease_lock, limit_ms); }
 
-int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
+struct tree *slabs_tree(void)
 {
-        int64_t i = far_lease(t->vm);
-        if (i < 0)
-                return i;
-        rq->out[0] = (uint64_t)i;
+        pthread_mutex_lock(&lease_lock);
+        int err = start_tree();
+        pthread_mutex_unlock(&lease_lock);
+        return err ? NULL : &tree;
+}
+
+void slabs_close(void)
+{
+        if (in_tree)
+                tree_close(&tree);
+        in_tree = false;
+        memset(map_gpa, 0, sizeof(map_gpa));
+}
+
+int64_t far_exit_lease(struct thread *t, struct exit_req *rq) { return far_lease(t->vm, (uint32_t)rq->a[0]); }
+
+int64_t far_exit_release(struct thread *t, struct exit_req *rq)
+{
+        const uint64_t *slots = rq->a[1] <= PAGE_SIZE / sizeof(*slots) ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots)) : NULL;
+
+        if (!in_tree || !slots || tree_release(&tree, slots, rq->a[1]) != 0)
+                die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in vmrun, or the program wrote into kern");
         return 0;
 }

@@ -284,7 +284,7 @@ check_nodes() {
     tried '--check --node' 0 '^nodes +mem:2M works: [^~]*~verdict' --config "$conf" --node mem:2M
     settings bad "[node a]\nurl = bogus:1M\n[node b]\nurl = dax:$file\n[node c]\nurl = dax:$file\n"
     tried '--check with nodes that fail' 125 \
-        '^nodes +a fails: unknown scheme.*~ +b works: .*~ +c fails: it is locked.*~verdict .*not all nodes work~$' --config "$conf"
+        '^nodes +a fails: unknown scheme.*~ +b works: .*~ +c fails: another (node of this vmrun|program) uses it.*~verdict .*not all nodes work~$' --config "$conf"
     settings wrong '[node a]\n'
     refuse '--check of a bad file' 125 'wrong\.conf:1: \[node a\]' "$vmrun" --check --config "$conf"
 }

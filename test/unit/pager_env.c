@@ -115,6 +115,8 @@ static bool post(enum env_transfer_state kind, uint64_t slot, frame_t f)
 static int move(bool write, uint64_t slot, frame_t f, bool may_fail)
 {
         check_slot(write ? "write to a free slot" : "read of a free slot", slot);
+        if (write && !env_slot_writable(slot))
+                env_bug("write to a slot that others read", slot, 0);
         atomic_fetch_add(write ? &env.writes : &env.reads, 1);
         int err = env.io && may_fail ? env.io(write, slot) : 0;
         if (err && write)       /* leaves rubbish, as a write that died half-way */
@@ -208,10 +210,12 @@ void env_slot_free(uint64_t slot)
         step();
         if (slot >= env.nslots || !atomic_load(&env.slot_used[slot]))
                 env_bug("a slot was freed twice", slot, 0);
-        for (unsigned i = 0; i < ENV_WORDS; i++)        /* nobody may need it any more */
+        for (unsigned i = 0; i < ENV_WORDS && env_slot_writable(slot); i++)     /* nobody may need it any more */
                 atomic_store_explicit(&env.far[slot][i], 0xf4eeull, memory_order_relaxed);
-        atomic_store(&env.slot_used[slot], 0);
+        atomic_fetch_sub(&env.slot_used[slot], 1);
 }
+
+bool env_slot_writable(uint64_t slot) { return atomic_load(&env.slot_used[slot]) == 1; }
 
 void env_uncharge_page(void)
 {

@@ -30,7 +30,7 @@ struct env {
         uint32_t nframes, nslots, npages;
         env_page *content;              /* of the frames */
         env_page *far;                  /* of the slots */
-        _Atomic uint32_t *slot_used;
+        _Atomic uint32_t *slot_used;    /* 0: free, 1: ours, more: other processes hold it too */
         pte_slot_t *pte;                /* npages entries */
 
         _Atomic uint64_t flush_epoch;   /* last one begun */

@@ -28,7 +28,9 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
 #undef atomic_compare_exchange_weak
 
 /* One thread runs everything: the memory order does not matter here (test_pager_race.c is for that). */
-#define PLAIN(p) _Generic((p), _Atomic uint64_t *: (uint64_t *)(p), _Atomic uint32_t *: (uint32_t *)(p), default: (pte_slot_t **)(p))
+#define PLAIN(p) _Generic((p), _Atomic uint64_t *: (uint64_t *)(p), _Atomic uint32_t *: (uint32_t *)(p), \
+                             const _Atomic uint32_t *: (uint32_t *)(p), _Atomic uint16_t *: (uint16_t *)(p), \
+                             const _Atomic uint16_t *: (uint16_t *)(p), default: (pte_slot_t **)(p))
 #define HOOKED(op) ({ point(); __auto_type result_ = (op); point(); result_; })
 #define atomic_load(p)             HOOKED(__atomic_load_n(PLAIN(p), __ATOMIC_SEQ_CST))
 #define atomic_load_explicit(p, o) atomic_load(p)

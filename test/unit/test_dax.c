@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "check.h"
@@ -83,7 +86,7 @@ static void files(void **state)
 
         /* Locked, also against this very process; free again when closed. */
         assert_int_equal(open_node(&second, path), -EWOULDBLOCK);
-        assert_non_null(strstr(why, "another program uses it"));
+        assert_non_null(strstr(why, "another node of this vmrun uses it"));
 
         /* The slabs are the file, page by page, and one behind the other. */
         const uint32_t pages[] = { 4096, 4096, 2048 };
@@ -121,6 +124,36 @@ static void files(void **state)
         munmap((void *)FAR_WINDOW, 64 << 20);
         assert_int_equal(open_node(&n, path), 0);
         far_dax.close(&n);
+}
+
+/* The message names who has it. */
+static void holder(void **state)
+{
+        struct far_node n;
+        char expect[64];
+        int ready[2];
+        char byte = 0;
+
+        (void)state;
+        make_file(1 << 20);
+        assert_int_equal(pipe(ready), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                prctl(PR_SET_NAME, "big-job");
+                if (open_node(&n, path) != 0 || write(ready[1], &byte, 1) != 1)
+                        _exit(1);
+                pause();
+        }
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        assert_int_equal(open_node(&n, path), -EWOULDBLOCK);
+        snprintf(expect, sizeof(expect), "process %d (big-job) uses it: wait for its end", pid);
+        assert_non_null(strstr(why, expect));
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        assert_int_equal(open_node(&n, path), 0);
+        far_dax.close(&n);
+        close(ready[0]);
+        close(ready[1]);
 }
 
 static void no_files(void **state)
@@ -186,7 +219,7 @@ int main(void)
         }
         snprintf(path, sizeof(path), "%s/file", folder);
         privfd_init();
-        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(no_files), cmocka_unit_test(alignment) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(holder), cmocka_unit_test(no_files), cmocka_unit_test(alignment) };
         int failed = cmocka_run_group_tests_name("dax", tests, NULL, NULL);
         unlink(path);
         rmdir(folder);

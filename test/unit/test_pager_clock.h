@@ -225,6 +225,50 @@ static void test_slot_taken_back(void **state)
         assert_int_equal(env.content[owner][0], 100);
 }
 
+/* Another process reads the slot too: a dirty page goes elsewhere, and this process lets go of it. */
+static void test_shared_slot(void **state)
+{
+        (void)state;
+        uint64_t slot = make_remote(0, rw, 5);
+        atomic_fetch_add(&env.slot_used[slot], 1);
+        frame_t f = fetch(0);
+        assert_int_equal(evict_all(), 1);               /* clean: it stays there */
+        assert_int_equal(env.pte[0], pte_make_remote(slot, rw));
+        f = fetch(0);
+        env.content[f][0] = 6;
+        env.pte[0] |= PTE_D;
+        assert_int_equal(evict_all(), 1);
+        uint64_t own = pte_num(env.pte[0]);
+        assert_int_not_equal(own, slot);
+        assert_int_equal(env.far[slot][0], 5);
+        assert_int_equal(env.far[own][0], 6);
+        assert_int_equal(env.slot_used[slot], 1);       /* the other's */
+        assert_int_equal(env.slot_used[own], 1);
+        env_slot_free(slot);
+}
+
+/* The same in full far tiers: a shared slot is not taken back from its page, and no page is written over it. */
+static void test_shared_slot_kept(void **state)
+{
+        (void)state;
+        for (unsigned v = 0; v < SLOTS; v++)
+                make_remote(v, rw, 100 + v);
+        uint64_t slot = pte_num(env.pte[0]);
+        atomic_fetch_add(&env.slot_used[slot], 1);
+        frame_t f = fetch(0);
+        env.content[f][0] = 6;
+        env.pte[0] |= PTE_D;
+        atomic_fetch_or(&env.frames[f].word, FRAME_LOCKED);
+        make_present(6, rw, PTE_A | PTE_D, 7);
+        assert_int_equal(evict_all(), 0);
+        assert_int_equal(kind(6), PTE_PRESENT);
+        atomic_fetch_and(&env.frames[f].word, ~FRAME_LOCKED);
+        assert_int_equal(evict_all(), 0);
+        assert_int_equal(env.frames[f].slot, slot);
+        assert_int_equal(env.far[slot][0], 100);
+        atomic_fetch_sub(&env.slot_used[slot], 1);
+}
+
 static void test_take_clean(void **state)
 {
         (void)state;

@@ -1,0 +1,52 @@
+/*
+ * See memfd.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "../vmrun.h"
+#include "memfd.h"
+
+/* The limit of file sizes is for the program's files, not for memory. */
+static int set_size(int fd, uint64_t bytes)
+{
+        struct rlimit old, most;
+        if (getrlimit(RLIMIT_FSIZE, &old) != 0 || old.rlim_cur == RLIM_INFINITY || old.rlim_cur >= bytes)
+                return ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
+        if (old.rlim_max < bytes)
+                return -EFBIG;          /* ftruncate would also raise SIGXFSZ */
+        most = (struct rlimit){ old.rlim_max, old.rlim_max };
+        setrlimit(RLIMIT_FSIZE, &most);
+        int err = ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
+        setrlimit(RLIMIT_FSIZE, &old);
+        return err;
+}
+
+int memfd_make(const char *name, uint64_t bytes, char *why, size_t n)
+{
+        char text[32];
+        int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+        if (fd < 0) {
+                int err = -errno;
+                snprintf(why, n, "cannot make a memory file: %s", strerror(-err));
+                return err;
+        }
+        int err = set_size(fd, bytes);
+        if (err) {
+                snprintf(why, n, "cannot make a memory file of %s: %s%s", size_text(bytes, text), strerror(-err),
+                         err == -EFBIG ? ": raise `ulimit -f` or give a smaller size" : "");
+                close(fd);
+                return err;
+        }
+        /* A page that vanished under the guest would be lost silently. */
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        fd = privfd_move(fd);
+        if (fd < 0)
+                snprintf(why, n, "no file descriptor is left for it: raise `ulimit -n`");
+        return fd;
+}

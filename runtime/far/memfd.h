@@ -1,0 +1,14 @@
+/*
+ * Memory files of vmrun's own.
+ */
+#ifndef VMRUN_FAR_MEMFD_H
+#define VMRUN_FAR_MEMFD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Makes a memory file of that many bytes, none of which exists before it is touched, whose size nobody can change any more.  Returns its
+ * descriptor, which is private (privfd), or -errno with a sentence in why. */
+int memfd_make(const char *name, uint64_t bytes, char *why, size_t n);
+
+#endif

@@ -1,0 +1,283 @@
+/*
+ * See tree.h: the memory file, and the lives of the processes that share it.
+ *
+ * A process is alive as long as somebody holds a lock on its byte of the file (fcntl, F_RDLCK: its own, and its parent's until it is up).
+ * The kernel drops such locks when the last thread of the process has gone, so none of its code runs any more when others notice.  They
+ * belong to the process, not to the descriptor: a child does not inherit them; and closing any descriptor of the file would drop them, so
+ * there is one only, out of the program's reach.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "memfd.h"
+#include "tree.h"
+
+#define MAGIC 0x736d656e72746d76ull
+
+static struct tree_common *common(const struct tree *t) { return (struct tree_common *)t->units; }
+
+static int64_t now_ms(void)
+{
+        struct timespec ts;
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
+}
+
+/* ---- the file ---- */
+
+static void *map(int fd, void *at, uint64_t off, uint64_t size)
+{
+        void *p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED_NOREPLACE : 0), fd, (off_t)off);
+        if (p != MAP_FAILED && at && p != at) { /* a kernel that takes the address for a hint */
+                munmap(p, size);
+                errno = EEXIST;
+                p = MAP_FAILED;
+        }
+        if (p == MAP_FAILED)
+                return NULL;
+        madvise(p, size, MADV_DONTDUMP);
+        return p;
+}
+
+static void unmap(void *p, uint64_t size)
+{
+        if (p)
+                munmap(p, size);
+}
+
+static uint64_t bits_size(const struct tree *t) { return t->max_slabs * SLAB_BITS_SIZE; }
+
+/* t takes the descriptor over if all goes well. */
+static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, int64_t linger_ms, char *why, size_t n)
+{
+        uint64_t units_size = tree_units_size(max_slabs);
+
+        *t = (struct tree){ .fd = fd, .max_slabs = max_slabs, .linger_ms = linger_ms };
+        t->head = map(fd, NULL, 0, TREE_HEAD_SIZE);
+        if (t->head)
+                t->units = map(fd, units, TREE_HEAD_SIZE, units_size);
+        if (t->units)
+                t->bits = map(fd, NULL, TREE_HEAD_SIZE + units_size, bits_size(t));
+        if (t->bits)
+                return 0;
+        int err = -errno;
+        snprintf(why, n, "the slots of the far tiers cannot be mapped: %s%s", strerror(-err), err == -ENOMEM ? ": raise `ulimit -v`" : "");
+        unmap(t->units, units_size);
+        unmap(t->head, TREE_HEAD_SIZE);
+        return err;
+}
+
+static void make_head(struct tree_head *h, uint32_t max_slabs)
+{
+        pthread_mutexattr_t a;
+
+        pthread_mutexattr_init(&a);
+        pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+        pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
+        pthread_mutex_init(&h->lock, &a);
+        pthread_mutexattr_destroy(&a);
+        h->version = ABI_VERSION;
+        h->max_slabs = max_slabs;
+        h->magic = MAGIC;
+}
+
+int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms, char *why, size_t n)
+{
+        int fd = memfd_make("vmrun-slots", tree_size(max_slabs), why, n);
+        if (fd < 0)
+                return fd;
+        int err = map_all(t, fd, max_slabs, units, linger_ms, why, n);
+        if (err)
+                privfd_close(fd);
+        else
+                make_head(t->head, max_slabs);
+        return err;
+}
+
+int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *why, size_t n)
+{
+        struct { uint64_t magic; uint32_t version; } is = { 0 };
+        uint32_t max_slabs = 0;
+        struct stat st;
+
+        if (fstat(fd, &st) != 0 || pread(fd, &is, sizeof(is), 0) != sizeof(is) || is.magic != MAGIC) {
+                snprintf(why, n, "descriptor %d is not the one of a process tree's slots: start the program anew", fd);
+                return -EINVAL;
+        }
+        int seals = fcntl(fd, F_GET_SEALS);
+        bool known = is.version == ABI_VERSION &&
+                     pread(fd, &max_slabs, sizeof(max_slabs), offsetof(struct tree_head, max_slabs)) == sizeof(max_slabs);
+        if (!known || max_slabs > SLABS_MAX || (uint64_t)st.st_size != tree_size(max_slabs) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+                snprintf(why, n, "the program was started by another version of vmrun: start it anew");
+                return -EPROTO;
+        }
+        return map_all(t, fd, max_slabs, units, linger_ms, why, n);
+}
+
+void tree_close(struct tree *t)
+{
+        unmap((void *)t->bits, bits_size(t));
+        unmap(t->units, tree_units_size(t->max_slabs));
+        unmap(t->head, TREE_HEAD_SIZE);
+        privfd_close(t->fd);
+}
+
+/* ---- the lock ---- */
+
+/* Somebody died while it changed what the lock guards.  Leases: what was published in the list of slabs counts.  Records: each change is
+ * one store, and burying can begin anew. */
+static void mend_head(struct tree_head *h)
+{
+        for (uint32_t i = 0; i < h->nnodes; i++)
+                h->node[i].leased = h->node[i].slabs = 0;
+        for (uint32_t i = 0; i < h->nslabs; i++) {
+                h->node[h->slab[i].node].leased += h->slab[i].pages;
+                h->node[h->slab[i].node].slabs++;
+        }
+}
+
+void tree_lock(struct tree *t)
+{
+        int err = pthread_mutex_lock(&t->head->lock);
+
+        if (err == EOWNERDEAD) {
+                mend_head(t->head);
+                pthread_mutex_consistent(&t->head->lock);
+        } else if (err) {
+                die_(EXIT_VMRUN_FAILED, "the list of slabs of this process tree cannot be locked: %s: a bug in vmrun", strerror(err));
+        }
+}
+
+void tree_unlock(struct tree *t) { pthread_mutex_unlock(&t->head->lock); }
+
+/* ---- lives ---- */
+
+static struct flock byte(short type, uint32_t p) { return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = p, .l_len = 1 }; }
+
+static int keep_alive(struct tree *t, uint32_t p)
+{
+        struct flock l = byte(F_RDLCK, p);
+        if (fcntl(t->fd, F_SETLK, &l) != 0)
+                return -errno;
+        t->keeping[p / 64] |= 1ull << p % 64;
+        return 0;
+}
+
+/* If the kernel does not tell, it is alive: that costs space, the other thing data. */
+static bool is_alive(const struct tree *t, uint32_t p)
+{
+        struct flock l = byte(F_WRLCK, p);
+        return (t->keeping[p / 64] >> p % 64 & 1) || fcntl(t->fd, F_GETLK, &l) != 0 || l.l_type != F_UNLCK;
+}
+
+static int take_number(struct tree *t)
+{
+        struct tree_head *h = t->head;
+        uint32_t p = 0;
+
+        tree_mend_locked(t);
+        while (p < TREE_PROCESSES && h->record[p].state != RECORD_FREE)
+                p++;
+        if (p == TREE_PROCESSES)
+                return -EAGAIN;
+        /* First the lock, then the record: a number in use whose byte is not locked is a dead process. */
+        int err = keep_alive(t, p);
+        if (err)
+                return err;
+        if (p >= atomic_load(&common(t)->numbers))
+                atomic_store(&common(t)->numbers, p + 1);
+        h->record[p] = (struct tree_record){ .state = RECORD_USED, .birth = ++h->births };
+        return (int)p;
+}
+
+int tree_join(struct tree *t)
+{
+        tree_lock(t);
+        int p = take_number(t);
+        if (p >= 0) {
+                t->self = (uint32_t)p;
+                t->head->record[p].pid = getpid();
+        }
+        tree_unlock(t);
+        return p < 0 ? p : 0;
+}
+
+int tree_child(struct tree *t, struct tree_child *c)
+{
+        tree_lock(t);
+        int p = take_number(t);
+        if (p >= 0)
+                *c = (struct tree_child){ (uint32_t)p, t->head->record[p].birth };
+        tree_unlock(t);
+        return p < 0 ? p : 0;
+}
+
+static void stop_keeping(struct tree *t, uint32_t p)
+{
+        struct flock l = byte(F_UNLCK, p);
+        fcntl(t->fd, F_SETLK, &l);
+        t->keeping[p / 64] &= ~(1ull << p % 64);
+}
+
+int tree_be_child(struct tree *t, const struct tree_child *c)
+{
+        struct tree_record *r = &t->head->record[c->number];
+
+        memset(t->keeping, 0, sizeof(t->keeping));
+        int err = keep_alive(t, c->number);
+        if (err)
+                return err;
+        t->self = c->number;
+        /* If the parent died before that, the number may have been buried, and be another's now. */
+        tree_lock(t);
+        if (r->state == RECORD_USED && r->birth == c->birth)
+                r->pid = getpid();
+        else
+                err = -ESRCH;
+        tree_unlock(t);
+        if (err)
+                stop_keeping(t, c->number);
+        return err;
+}
+
+void tree_child_left(struct tree *t, const struct tree_child *c) { stop_keeping(t, c->number); }
+
+static bool any_remote(const struct tree_head *h)
+{
+        for (uint32_t i = 0; i < h->nslabs; i++)
+                if (h->slab[i].kind == SLAB_REMOTE)
+                        return true;
+        return false;
+}
+
+uint64_t tree_mend_locked(struct tree *t)
+{
+        struct tree_head *h = t->head;
+        uint64_t freed = 0;
+
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++) {
+                struct tree_record *r = &h->record[p];
+                if (r->state == RECORD_USED && !is_alive(t, p)) {
+                        r->died = now_ms();
+                        r->state = RECORD_DEAD;
+                }
+                if (r->state != RECORD_DEAD || (any_remote(h) && now_ms() - r->died < t->linger_ms))
+                        continue;
+                freed += tree_bury(t, p);
+                r->state = RECORD_FREE;
+        }
+        return freed;
+}
+
+bool tree_alone_locked(const struct tree *t)
+{
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                if (p != t->self && t->head->record[p].state != RECORD_FREE)
+                        return false;
+        return true;
+}

@@ -1,0 +1,185 @@
+/*
+ * See tree.h: slots held by several processes.
+ *
+ * There is no count of holders that a kill could leave wrong.  Each process has a bit a slot, and who lets go clears his own and then finds
+ * out whether he was the last.  For that he takes the word from SHARED to CHECK, looks at everybody's bits, and takes it on to FREE or back.
+ *
+ * Two races decide the protocol:
+ *   Two let go at the same time.  Only one gets the word to CHECK; the other leaves AGAIN there after it cleared its bit, and the first one
+ *   looks again.
+ *   While q looks, p shares with c and then lets go, and q has looked at c's bit before and at p's after.  So p, too, leaves AGAIN, after it
+ *   set c's bit and before it clears its own.
+ *
+ * All accesses are sequentially consistent: each of these orders one process's store before its load of what another stores.
+ */
+#include <errno.h>
+#include "tree.h"
+
+static struct tree_process *counts(struct tree *t, uint32_t p) { return &((struct tree_common *)t->units)->process[p]; }
+
+static _Atomic uint64_t *bits_of(struct tree *t, uint32_t p, uint64_t slot)
+{
+        return t->bits + ((uint64_t)slot_slab(slot) * TREE_PROCESSES + p) * (SLAB_PAGES / 64) + slot_page(slot) / 64;
+}
+static uint64_t bit_of(uint64_t slot) { return 1ull << (slot % 64); }
+
+/* A process that never touched the chunk has no bits there: no need to make the page that would say so. */
+static bool anybody_holds(struct tree *t, uint64_t slot)
+{
+        struct slab_map *map = tree_map(t->units, slot_slab(slot));
+        uint32_t n = atomic_load(&((struct tree_common *)t->units)->numbers);
+
+        for (uint32_t p = 0; p < n; p++)
+                if (chunk_touched(map, p, slot_chunk(slot)) && (atomic_load(bits_of(t, p, slot)) & bit_of(slot)))
+                        return true;
+        return false;
+}
+
+/* The word is CHECK by us.  True: the slot is free now. */
+static bool finish_check(struct tree *t, uint64_t slot)
+{
+        struct slab_map *map = tree_map(t->units, slot_slab(slot));
+        slot_word_t *word = slot_word(t->units, slot);
+
+        for (;;) {
+                uint16_t mine = (uint16_t)(SLOT_CHECK | t->self);
+                bool held = anybody_holds(t, slot);
+                if (atomic_compare_exchange_strong(word, &mine, held ? SLOT_SHARED : SLOT_FREE)) {
+                        if (!held)
+                                chunk_reopen(map, slot_chunk(slot));
+                        return !held;
+                }
+                atomic_store(word, (uint16_t)(SLOT_CHECK | t->self));   /* AGAIN goes before the next look */
+        }
+}
+
+/* After a holder's bit was cleared.  True: it was the last, and the slot is free now. */
+static bool check(struct tree *t, uint64_t slot)
+{
+        slot_word_t *word = slot_word(t->units, slot);
+        uint16_t seen = atomic_load(word);
+
+        chunk_touch(tree_map(t->units, slot_slab(slot)), t->self, slot_chunk(slot));
+        for (;;) {
+                if (seen == SLOT_SHARED) {
+                        if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(SLOT_CHECK | t->self)))
+                                return finish_check(t, slot);
+                } else if ((seen & SLOT_STATE) == SLOT_CHECK && !(seen & SLOT_AGAIN)) {
+                        if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(seen | SLOT_AGAIN)))
+                                return false;
+                } else {
+                        return false;   /* freed by another, perhaps taken since; or somebody will look again anyway */
+                }
+        }
+}
+
+/* Someone who looks for holders right now must look again. */
+static void disturb_check(slot_word_t *word)
+{
+        uint16_t seen = atomic_load(word);
+        while ((seen & SLOT_STATE) == SLOT_CHECK && !(seen & SLOT_AGAIN) &&
+               !atomic_compare_exchange_strong(word, &seen, (uint16_t)(seen | SLOT_AGAIN)))
+                ;
+}
+
+static int share_one(struct tree *t, uint32_t child, uint64_t slot)
+{
+        struct slab_map *map = tree_map(t->units, slot_slab(slot));
+        slot_word_t *word = slot_word(t->units, slot);
+        uint16_t seen = atomic_load(word);
+        bool owned = seen == (SLOT_OWNED | t->self);
+
+        if (!owned && (!(seen & SLOT_SHARED) || !(atomic_load(bits_of(t, t->self, slot)) & bit_of(slot))))
+                return -EINVAL;
+        chunk_touch(map, child, slot_chunk(slot));
+        if (atomic_fetch_or(bits_of(t, child, slot), bit_of(slot)) & bit_of(slot))
+                return -EEXIST;
+        atomic_fetch_add(&counts(t, child)->shared, 1);
+        if (owned) {
+                atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot));
+                atomic_fetch_sub(&counts(t, t->self)->owned, 1);
+                atomic_fetch_add(&counts(t, t->self)->shared, 1);
+                atomic_store(word, SLOT_SHARED);
+        } else {
+                disturb_check(word);
+        }
+        return 0;
+}
+
+int tree_share(struct tree *t, uint32_t child, const uint64_t *slots, size_t n)
+{
+        int err = 0;
+
+        for (size_t i = 0; i < n && !err; i++)
+                err = slot_slab(slots[i]) < t->head->nslabs ? share_one(t, child, slots[i]) : -EINVAL;
+        return err;
+}
+
+int tree_release(struct tree *t, const uint64_t *slots, size_t n)
+{
+        int err = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                uint64_t s = slots[i];
+                if (slot_slab(s) >= t->head->nslabs || !(atomic_fetch_and(bits_of(t, t->self, s), ~bit_of(s)) & bit_of(s))) {
+                        err = -EINVAL;
+                        continue;
+                }
+                atomic_fetch_sub(&counts(t, t->self)->shared, 1);
+                check(t, s);
+        }
+        return err;
+}
+
+static uint64_t bury_word(struct tree *t, uint32_t p, uint64_t slot)
+{
+        slot_word_t *word = slot_word(t->units, slot);
+        uint16_t seen = atomic_load(word);
+
+        if (seen == (SLOT_OWNED | p)) {
+                atomic_store(word, SLOT_FREE);
+                return 1;
+        }
+        while ((seen & ~SLOT_AGAIN) == (SLOT_CHECK | p))        /* it died while it looked: look in its place */
+                if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(SLOT_CHECK | t->self)))
+                        return finish_check(t, slot);
+        /* It, or who buried it before us, may have died after it cleared its bit and before it looked for others. */
+        return seen == SLOT_SHARED && !anybody_holds(t, slot) && check(t, slot);
+}
+
+static uint64_t bury_chunk(struct tree *t, uint32_t p, uint32_t slab, uint32_t chunk)
+{
+        struct slab_map *map = tree_map(t->units, slab);
+        uint64_t first = (uint64_t)slab << SLAB_SHIFT | (uint64_t)chunk << CHUNK_SHIFT, freed = 0;
+        uint16_t claimed = (uint16_t)(CHUNK_CLAIMED | p);
+
+        chunk_touch(map, t->self, chunk);
+        for (uint64_t s = first; s < first + CHUNK_PAGES; s += 64)
+                for (uint64_t left = atomic_load(bits_of(t, p, s)); left; left &= left - 1) {
+                        uint64_t slot = s + (uint64_t)__builtin_ctzll(left);
+                        atomic_fetch_and(bits_of(t, p, slot), ~bit_of(slot));
+                        freed += check(t, slot);
+                }
+        for (uint64_t s = first; s < first + CHUNK_PAGES; s++)
+                freed += bury_word(t, p, s);
+        atomic_compare_exchange_strong(&map->chunk[chunk], &claimed, CHUNK_OPEN);
+        chunk_reopen(map, chunk);       /* for the slots above, and for the one that it freed last */
+        return freed;
+}
+
+uint64_t tree_bury(struct tree *t, uint32_t p)
+{
+        uint64_t freed = 0;
+
+        for (uint32_t slab = 0; slab < t->head->nslabs; slab++) {
+                _Atomic uint64_t *touched = tree_map(t->units, slab)->touched[p];
+                for (uint32_t i = 0; i < SLAB_CHUNKS / 64; i++) {
+                        for (uint64_t left = atomic_load(&touched[i]); left; left &= left - 1)
+                                freed += bury_chunk(t, p, slab, i * 64 + (uint32_t)__builtin_ctzll(left));
+                        atomic_store(&touched[i], 0);
+                }
+        }
+        atomic_store(&counts(t, p)->owned, 0);
+        atomic_store(&counts(t, p)->shared, 0);
+        return freed;
+}
