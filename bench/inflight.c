@@ -5,17 +5,15 @@
  *
  *   bandwidth   pages in their order, as prefetches, N in flight: mb_per_s; watched_ms: processor time of process PID meanwhile
  *   demand      one demand read at a time, first alone (demand_idle_p50, ...), then while N prefetches are kept in flight
- *               (demand_busy_p50, ..., and prefetch_mb_per_s meanwhile).  ns, as the asker sees it
+ *               (demand_busy_p50, ..., and prefetch_mb_per_s meanwhile), in ns.  A read counts from the moment it is wanted, which is
+ *               drawn beforehand, and not from when this thread gets round to it: a vCPU asks when it likes.
  *
- * Two threads, as under vmrun: the asker plays a vCPU, which wants a page at a moment of its own and spins until it is there; the I/O
- * thread (main) has the loop of runtime/far/io.c: take what is asked, post demand reads, post prefetches, poll.  Every page that arrives
- * is looked at: it must be zero, as what was leased and never written is, where its frame was not before.
+ * The loop is that of the I/O thread (runtime/far/io.c): take what is asked, post demand reads, post prefetches, poll.  Every page that
+ * arrives is looked at: it must be zero, as what was leased and never written is, where its frame was not before.
  */
 #include <errno.h>
 #include <getopt.h>
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +26,11 @@
 
 #define DEPTH_MAX 256u
 #define PAGES     16384u                /* of the slab */
-#define GAP       16                    /* prefetches that end between two demand reads, on average */
+#define GAP_US    1000                  /* between the end of a demand read and the moment of the next, on average */
 
 /* ---- what the driver expects around it ---- */
 
-struct options opt = { .timeout_ms = 10000, .connect_timeout_ms = 5000 };
+struct options opt = { .timeout_ms = 10000, .connect_timeout_ms = 60000 };
 
 static void say(const char *fmt, va_list ap)
 {
@@ -92,13 +90,10 @@ static struct far_place place = { .node = &node };
 static struct far_request prefetch[DEPTH_MAX], demand;
 static struct far_request *idle[DEPTH_MAX];
 static unsigned nidle, depth = 64;
-static uint64_t reads = 20000, *ticks;
+static uint64_t reads = 20000, prefetched;
 static pid_t watched;
-
-/* asked is the asker's, the others the I/O thread's; they are numbers of requests.  `answered` is stored with release and loaded with
- * acquire: the page is there.  The others carry nothing but themselves. */
-static _Atomic uint64_t asked __attribute__((aligned(64))), answered __attribute__((aligned(64))), prefetched;
-static uint64_t taken;
+static bool demand_posted;
+static uint64_t demand_over;            /* when; 0: not yet */
 
 void far_done(struct far_request *r)
 {
@@ -107,9 +102,9 @@ void far_done(struct far_request *r)
         if (*word != 0 || word[PAGE_SIZE / 8 - 1] != 0)
                 die("page %u arrived as something else", r->page);
         if (r->op == FAR_READ) {
-                atomic_store_explicit(&answered, taken, memory_order_release);
+                demand_over = __rdtsc();        /* the guest sees it now, whatever else is done in this turn */
         } else {
-                atomic_store_explicit(&prefetched, prefetched + 1, memory_order_relaxed);
+                prefetched++;
                 idle[nidle++] = r;
         }
 }
@@ -140,24 +135,13 @@ static void keep_prefetching(void)
         memmove(waiting, waiting + took, nwaiting * sizeof(*waiting));
 }
 
-static void take_demand(void)
+/* One turn of the I/O thread; wanted: there is a demand read to post. */
+static void turn(bool wanted, bool prefetching)
 {
-        static bool waiting;
         struct far_request *r = &demand;
 
-        if (!waiting && atomic_load_explicit(&asked, memory_order_relaxed) != taken) {
-                taken++;
-                aim(r, FAR_READ, (uint32_t)(taken * 7919 % PAGES));
-                waiting = true;
-        }
-        if (waiting)
-                waiting = node.driver->post(&node, &r, 1) == 0;
-}
-
-/* One turn of the I/O thread. */
-static void turn(bool prefetching)
-{
-        take_demand();
+        if (wanted && !demand_posted)
+                demand_posted = node.driver->post(&node, &r, 1) == 1;
         if (prefetching)
                 keep_prefetching();
         if (node.driver->poll(&node) == 0)
@@ -198,55 +182,46 @@ static void bandwidth(void)
         uint64_t cpu = watched ? cpu_ms(watched) : 0, first = prefetched, began = now_ns();
 
         while (prefetched - first < reads)
-                turn(true);
+                turn(false, true);
         uint64_t took = now_ns() - began;
         printf("mb_per_s %.2f\n", (double)(prefetched - first) * PAGE_SIZE * 1e3 / (double)took);
         if (watched)
                 printf("watched_ms %llu\nwall_ms %llu\n", (unsigned long long)(cpu_ms(watched) - cpu), (unsigned long long)(took / 1000000));
 }
 
-static void *asker_main(void *arg)
-{
-        bool busy = *(bool *)arg;
-        uint64_t random = 88172645463325252;
-
-        for (uint64_t i = 0; i < reads; i++) {
-                uint64_t n = asked + 1, since = prefetched;
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                /* At a moment of its own: a while after a random one of the completions, so that it keeps no step with the I/O thread. */
-                while (busy && atomic_load_explicit(&prefetched, memory_order_relaxed) - since < random % (2 * GAP))
-                        _mm_pause();
-                for (unsigned k = (random >> 16) % 256; k; k--)
-                        _mm_pause();
-                uint64_t t = __rdtsc();
-                atomic_store_explicit(&asked, n, memory_order_relaxed);
-                while (atomic_load_explicit(&answered, memory_order_acquire) != n)
-                        _mm_pause();
-                ticks[i] = __rdtsc() - t;
-        }
-        return NULL;
-}
-
 /* `reads` demand reads, with prefetches beside them or not. */
 static void demands(const char *name, bool busy)
 {
-        uint64_t first = prefetched, last = answered + reads, began = now_ns(), tsc = __rdtsc();
-        pthread_t asker;
+        uint64_t *ticks = calloc(reads, sizeof(*ticks)), random = 88172645463325252, first, began = now_ns(), tsc = __rdtsc();
 
-        if (pthread_create(&asker, NULL, asker_main, &busy) != 0)
-                die("no thread for the asker");
-        while (answered != last)
-                turn(busy);
-        pthread_join(asker, NULL);
+        if (!ticks)
+                die("no memory for %llu figures", (unsigned long long)reads);
+        while (now_ns() - began < 50000000)     /* let it become as it will be */
+                turn(false, busy);
+        uint64_t ticks_per_us = (__rdtsc() - tsc) / ((now_ns() - began) / 1000);
+        first = prefetched;
+        began = now_ns();
+        for (uint64_t i = 0; i < reads; i++) {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                uint64_t want = __rdtsc() + (random >> 16) % (2 * GAP_US * ticks_per_us);
+                aim(&demand, FAR_READ, (uint32_t)((random >> 40) % PAGES));
+                demand_posted = false;
+                demand_over = 0;
+                while (!demand_over)
+                        turn(__rdtsc() >= want, busy);
+                ticks[i] = demand_over - want;
+        }
         uint64_t took = now_ns() - began;
-        double ns = (double)took / (double)(__rdtsc() - tsc);
+        double ns = 1000.0 / (double)ticks_per_us;
         qsort(ticks, reads, sizeof(*ticks), by_size);
         printf("%s_min %.0f\n%s_p50 %.0f\n%s_p99 %.0f\n", name, (double)ticks[0] * ns, name, (double)ticks[reads / 2] * ns,
                name, (double)ticks[reads - reads / 100 - 1] * ns);
         if (busy)
-                printf("prefetch_mb_per_s %.2f\n", (double)(prefetched - first) * PAGE_SIZE * 1e3 / (double)took);
+                printf("prefetch_mb_per_s %.2f\nwindow %u\n", (double)(prefetched - first) * PAGE_SIZE * 1e3 / (double)took,
+                       ((struct rdma_node *)node.data)->data.pace.window);
+        free(ticks);
 }
 
 static void open_node(const char *url)
@@ -296,9 +271,6 @@ int main(int argc, char **argv)
         }
         open_node(argv[optind + 1]);
         if (is_demand) {
-                ticks = calloc(reads, sizeof(*ticks));
-                if (!ticks)
-                        die("no memory for %llu figures", (unsigned long long)reads);
                 demands("demand_idle", false);
                 demands("demand_busy", true);
         } else {

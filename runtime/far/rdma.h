@@ -10,6 +10,7 @@
  *   rdma_control.c    the control connection: messages of nodeproto.h, keeping it up
  *   rdma_data.c       the data connections: post, poll, arm
  *   rdma_run.c        which requests go in one work request
+ *   rdma_pace.c       how much of the background the device has at a time, so that a demand read need not wait for it
  *   rdma_recover.c    the data connections when one breaks: silence, reconnection, what was under way posted again
  *
  * Two threads come here.  The data connections belong to the thread that calls post, poll and arm ("the I/O thread"), without a lock.
@@ -215,8 +216,29 @@ struct rdma_queue {
         int64_t moved;                  /* and when that was not as before, or nothing was under way; ms */
 };
 
+/* See rdma_pace.c.  Times are in ticks of the TSC. */
+struct rdma_pace {
+        unsigned window;                /* pages of each kind of background posted at a time; 0: not known yet */
+        unsigned good;                  /* samples in a row that were */
+        bool owed;                      /* a demand read is over since the last background page was posted */
+        uint64_t best;                  /* what a demand read takes at best */
+        uint64_t last;                  /* when one was last asked for */
+        uint64_t asked;                 /* 0, or the earliest moment at which the one that is measured may have been asked */
+        unsigned in_way;                /* background pages that the device had since then, until it was posted */
+        /* The last turns of the I/O thread, newest first: when they ended (0: unknown, it slept), background pages over by then. */
+        struct { uint64_t end, done; } turn[2];
+};
+/* sent, done: background pages posted so far, and over. */
+void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now);          /* at the end of each turn */
+void rdma_pace_slept(struct rdma_pace *p);
+void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t now);  /* a demand read is posted */
+void rdma_pace_done(struct rdma_pace *p, uint64_t now);                         /* a demand read is over */
+void rdma_pace_sent(struct rdma_pace *p);                       /* some of the background was posted */
+unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted);            /* how many more of a kind that has `posted` pages */
+
 struct rdma_data {
         struct rdma_event_channel *channel;
+        struct rdma_pace pace;
         struct rdma_queue q[DATA_QUEUES];
         enum { DATA_DOWN, DATA_CONNECTING, DATA_UP } state;
         unsigned generation;            /* of the control connection that the data connections are, or are being made, under */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <x86intrin.h>
 #include "../vmrun.h"
 #include "rdma.h"
 
@@ -66,14 +67,29 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
         return pages;
 }
 
+static uint64_t background_done(const struct rdma_data *d) { return d->q[FAR_PREFETCH].done + d->q[FAR_WRITE].done; }
+
+static unsigned posted(const struct rdma_queue *q) { return (unsigned)(q->sent - q->done); }
+
+/* How many more may be posted now. */
+static unsigned room(const struct rdma_data *d, const struct rdma_queue *q)
+{
+        unsigned n = q->depth - posted(q);
+
+        if (q != &d->q[FAR_READ])
+                n = least(n, rdma_pace_room(&d->pace, posted(q)));
+        return least(n, DATA_CHAIN);
+}
+
 void rdma_data_send(struct rdma_node *rn, struct rdma_queue *q)
 {
         struct rdma_data *d = &rn->data;
+        unsigned n;
 
-        while (q->unsent && q->sent - q->done < q->depth) {
+        while (q->unsent && (n = room(d, q)) > 0) {
                 struct far_request *rest;
                 struct ibv_send_wr *bad;
-                unsigned pages = make_chain(rn, q, least(q->depth - (unsigned)(q->sent - q->done), DATA_CHAIN), &rest);
+                unsigned pages = make_chain(rn, q, n, &rest);
                 int err = ibv_post_send(q->link.id->qp, d->wr, &bad);
                 if (err) {              /* part of it may be under way: all are posted again, on a new connection */
                         snprintf(d->why, sizeof(d->why), "a transfer cannot be posted: %s", strerror(err));
@@ -82,6 +98,8 @@ void rdma_data_send(struct rdma_node *rn, struct rdma_queue *q)
                 }
                 q->sent += pages;
                 q->unsent = rest;
+                if (q != &d->q[FAR_READ])
+                        rdma_pace_sent(&d->pace);
         }
 }
 
@@ -93,6 +111,8 @@ unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned num
 
         if (d->state != DATA_UP)
                 return 0;
+        if (number && r[0]->op == FAR_READ)
+                rdma_pace_asked(&d->pace, d->q[FAR_PREFETCH].sent + d->q[FAR_WRITE].sent, background_done(d), __rdtsc());
         for (; i < number; i++) {
                 struct rdma_queue *q = &d->q[r[i]->op];
                 char *local = r[i]->frame;
@@ -133,6 +153,8 @@ static void finish(struct rdma_node *rn, struct rdma_queue *q)
                         memcpy(r->frame, local, PAGE_SIZE);
                 q->spare[q->nspare++] = local;
         }
+        if (r->op == FAR_READ)
+                rdma_pace_done(&rn->data.pace, __rdtsc());
         far_done(r);                    /* r is its maker's again */
 }
 
@@ -171,10 +193,7 @@ static unsigned poll_queue(struct rdma_node *rn, struct rdma_queue *q)
                         if (!completion(rn, q, &q->wc[i]))
                                 return before - q->count;
         } while (n == DATA_WC);
-        unsigned over = before - q->count;      /* far_done() posts nothing */
-        if (q->unsent)
-                rdma_data_send(rn, q);
-        return over;
+        return before - q->count;       /* far_done() posts nothing */
 }
 
 /* After a sleep: what the completion channel told. */
@@ -201,13 +220,20 @@ unsigned rdma_data_poll(struct far_node *n)
                 take_told(rn);
                 d->slept = false;
         }
-        for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++)
-                over += poll_queue(rn, &d->q[k]);
+        for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++) {
+                struct rdma_queue *q = &d->q[k];
+                /* What the last turn made room for: not in that turn, so that demand reads asked meanwhile were posted first. */
+                if (q->unsent)
+                        rdma_data_send(rn, q);
+                if (d->state == DATA_UP)
+                        over += poll_queue(rn, q);
+        }
         if (slept || d->state != DATA_UP || ++d->looks % LOOK_EVERY == 0) {
                 int64_t now = rdma_now();
                 if (slept || now - d->looked >= (d->state == DATA_UP ? LOOK_MS : 1))
                         rdma_data_step(rn, now);
         }
+        rdma_pace_turn(&d->pace, background_done(d), __rdtsc());
         return over;
 }
 
@@ -247,6 +273,7 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
         if (d->state == DATA_UP && arm_queues(d))
                 return -EAGAIN;
         d->slept = true;
+        rdma_pace_slept(&d->pace);
         if (d->state != DATA_UP || atomic_load_explicit(&c->up, memory_order_relaxed) != d->generation)
                 lower(timeout_ms, MEND_MS);
         else if (busy)

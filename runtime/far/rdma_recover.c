@@ -67,6 +67,7 @@ static void made(struct rdma_node *rn, int64_t now)
 
         d->state = DATA_UP;
         d->progress = false;
+        d->pace = (struct rdma_pace){ .window = 0 };    /* the way there may be another */
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_queue *q = &d->q[k];
                 unsigned depth = q->link.send;

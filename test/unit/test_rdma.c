@@ -1,5 +1,5 @@
 /*
- * What is pure in the rdma:// driver: URLs, and which requests go in one WRITE.
+ * What is pure in the rdma:// driver: URLs, which requests go in one WRITE, how much of the background the device has at a time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -125,6 +125,122 @@ static void run_ends_with_the_slab(void **state)
         assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);
 }
 
+/* --- the pace --- */
+
+#define ALONE 1000                      /* ticks of a demand read that nothing delays */
+
+struct clock { struct rdma_pace p; uint64_t now, sent; };
+
+/* A demand read that finds as much of the background before it as may be posted, each page of which takes `page` ticks; then a
+ * pause.  What it took. */
+static uint64_t demand(struct clock *c, uint64_t page)
+{
+        unsigned n = rdma_pace_room(&c->p, 0);
+        uint64_t from = c->now;
+
+        rdma_pace_turn(&c->p, c->sent, c->now);
+        rdma_pace_turn(&c->p, c->sent, c->now);
+        c->sent += page ? n : 0;
+        if (page && n)
+                rdma_pace_sent(&c->p);
+        c->now += page * n;
+        rdma_pace_asked(&c->p, c->sent, c->sent, c->now);
+        c->now += ALONE;
+        rdma_pace_done(&c->p, c->now);
+        uint64_t took = c->now - from;
+        c->now += ALONE;
+        return took;
+}
+
+/* The window that many demand reads lead to, and how many of the last 100 took more than three times what one takes alone. */
+static unsigned settle(struct clock *c, uint64_t page, unsigned *slow)
+{
+        for (unsigned i = 0; i < 900; i++)
+                demand(c, page);
+        *slow = 0;
+        for (unsigned i = 0; i < 100; i++)
+                *slow += demand(c, page) > 3 * ALONE;
+        return c->p.window;
+}
+
+static void pace_of_a_serial_device(void **state)
+{
+        struct clock c = { .now = 1000000 };
+        unsigned slow;
+
+        (void)state;
+        assert_int_equal(rdma_pace_room(&c.p, 0), DATA_DEPTH);  /* nothing is known */
+        demand(&c, 0);
+        assert_in_range(settle(&c, ALONE * 9 / 10, &slow), 1, 2);
+        assert_int_equal(slow, 0);
+}
+
+static void pace_of_a_pipelined_device(void **state)
+{
+        struct clock c = { .now = 1000000 };
+        unsigned slow;
+
+        (void)state;
+        demand(&c, 0);
+        assert_in_range(settle(&c, ALONE / 20, &slow), 12, 21);         /* 20 in the time of one demand read */
+        assert_int_equal(slow, 0);
+        /* It became as slow as a serial one, then as fast as it was. */
+        assert_in_range(settle(&c, ALONE, &slow), 1, 2);
+        assert_in_range(settle(&c, ALONE / 20, &slow), 12, 21);
+}
+
+static void pace_blames_no_innocent(void **state)
+{
+        struct clock c = { .now = 1000000 };
+
+        (void)state;
+        demand(&c, 0);
+        for (unsigned i = 0; i < 100; i++) {    /* this thread does not run for a while, time and again, with nothing posted */
+                rdma_pace_turn(&c.p, c.sent, c.now);
+                rdma_pace_turn(&c.p, c.sent, c.now);
+                rdma_pace_asked(&c.p, c.sent, c.sent, c.now);
+                c.now += 50 * ALONE;
+                rdma_pace_done(&c.p, c.now);
+        }
+        assert_int_equal(c.p.window, DATA_DEPTH);
+}
+
+static void pace_ends_with_the_demand(void **state)
+{
+        struct clock c = { .now = 1000000 };
+        unsigned slow;
+
+        (void)state;
+        demand(&c, 0);
+        assert_in_range(settle(&c, ALONE, &slow), 1, 2);
+        assert_in_range(rdma_pace_room(&c.p, 0), 1, 2);
+        assert_int_equal(rdma_pace_room(&c.p, 2), 0);
+        c.now += 10000 * ALONE;
+        rdma_pace_turn(&c.p, c.sent, c.now);
+        assert_int_equal(rdma_pace_room(&c.p, 2), DATA_DEPTH);
+        demand(&c, 0);                  /* nothing was forgotten */
+        assert_in_range(rdma_pace_room(&c.p, 0), 1, 3);
+}
+
+/* A serial device: nothing is posted while a demand read is waited for, but something after each. */
+static void pace_holds_and_pays(void **state)
+{
+        struct clock c = { .now = 1000000 };
+        unsigned slow;
+
+        (void)state;
+        demand(&c, 0);
+        settle(&c, ALONE, &slow);
+        rdma_pace_sent(&c.p);
+        rdma_pace_asked(&c.p, c.sent, c.sent, c.now);
+        assert_int_equal(rdma_pace_room(&c.p, 0), 0);
+        rdma_pace_done(&c.p, c.now + ALONE);
+        rdma_pace_asked(&c.p, c.sent, c.sent, c.now + ALONE);           /* the next one at once */
+        assert_true(rdma_pace_room(&c.p, 0) > 0);
+        rdma_pace_sent(&c.p);
+        assert_int_equal(rdma_pace_room(&c.p, 0), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -134,6 +250,11 @@ int main(void)
                 cmocka_unit_test(run_in_pieces),
                 cmocka_unit_test(run_has_limits),
                 cmocka_unit_test(run_ends_with_the_slab),
+                cmocka_unit_test(pace_of_a_serial_device),
+                cmocka_unit_test(pace_of_a_pipelined_device),
+                cmocka_unit_test(pace_blames_no_innocent),
+                cmocka_unit_test(pace_ends_with_the_demand),
+                cmocka_unit_test(pace_holds_and_pays),
         };
         return cmocka_run_group_tests_name("rdma", tests, NULL, NULL);
 }
