@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "../common/size.h"
+#include "../common/token.h"
 #include "../include/nodeproto.h"
 #include "options.h"
 
@@ -149,27 +150,16 @@ static int set_export(struct memnode_options *o, const char *value, char why[WHY
 
 static int set_token_file(struct memnode_options *o, const char *path, char why[WHY_MAX])
 {
-        char line[NODE_TOKEN_MAX + 3];          /* a line end, a NUL, and one to see that it is too long */
+        char token[NODE_TOKEN_MAX + 1];
         struct stat st;
-        FILE *f = fopen(path, "re");
+        int err = token_read(path, token, why, WHY_MAX);
 
-        if (!f) {
-                snprintf(why, WHY_MAX, "cannot be opened: %s", strerror(errno));
-                return -errno;
-        }
-        bool read = fgets(line, sizeof(line), f);
-        bool open_to_all = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0007;
-        fclose(f);
-        size_t len = read ? strcspn(line, "\r\n") : 0;
-        if (len == 0 || len > NODE_TOKEN_MAX) {
-                snprintf(why, WHY_MAX, "its first line is the token and must have 1 to %d bytes, none of them zero", NODE_TOKEN_MAX);
-                return -EINVAL;
-        }
-        if (open_to_all)
+        if (err)
+                return err;
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0007)
                 warnx_("%s: every user of this host may read this token: `chmod o= %s`", path, path);
-        memset(o->token, 0, sizeof(o->token));
-        memcpy(o->token, line, len);
-        explicit_bzero(line, sizeof(line));
+        memcpy(o->token, token, sizeof(o->token));
+        explicit_bzero(token, sizeof(token));
         o->have_token = true;
         return 0;
 }
