@@ -9,7 +9,7 @@
 
 static struct slotmap slots;
 static uint64_t capacity;                       /* slots in our slabs.  Service vCPU only, as the next two */
-static bool used_up;                            /* no slab is to be had any more, and no other process could free a slot */
+static bool used_up;                            /* no slab is to be had any more, and there is no other process that could free a slot */
 static bool mapped;                             /* the first unit of TREE_WINDOW */
 
 /* Shared slots to let go of, which is the host's work: its turn comes when there are many. */

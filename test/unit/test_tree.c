@@ -1,0 +1,149 @@
+/*
+ * The memory file that a process tree shares (runtime/far/tree.c): the lives of its processes, the lock whose owner dies, exec.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+#include "tree_actor.h"
+
+/* Who dies with the lock leaves it to the next, and what it had not published counts for nothing. */
+static void dead_owner(void **state)
+{
+        static struct actor a;
+
+        (void)state;
+        begin(&a);
+        a.tree.head->node[0] = (struct tree_node){ .pages = 100000, .leased = SLOTS, .slabs = SLABS };
+        pid_t pid = fork();
+        if (pid == 0) {
+                tree_lock(&a.tree);
+                a.tree.head->node[0].leased += 4096;
+                a.tree.head->slab[SLABS] = (struct tree_slab){ .pages = 4096 };
+                kill(getpid(), SIGKILL);
+        }
+        waitpid(pid, NULL, 0);
+        tree_lock(&a.tree);
+        assert_int_equal(a.tree.head->node[0].leased, SLOTS);
+        assert_int_equal(a.tree.head->node[0].slabs, SLABS);
+        tree_unlock(&a.tree);
+        tree_lock(&a.tree);
+        tree_unlock(&a.tree);
+        tree_close(&a.tree);
+}
+
+/* A child whose parent died before it was up, and whose number was buried meanwhile, must not go on. */
+static void orphan(void **state)
+{
+        static struct actor a;
+        struct tree_child c;
+        int status;
+
+        (void)state;
+        begin(&a);
+        take(&a);
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        assert_int_equal(tree_share(&a.tree, c.number, a.slot, a.n), 0);
+        assert_int_equal(tree_share(&a.tree, c.number, a.slot, a.n), -EEXIST);
+        assert_int_equal(tree_share(&a.tree, c.number, (uint64_t[]){ a.slot[0] + 1 }, 1), -EINVAL);
+        assert_int_equal(slotmap_held(&a.map), 1);
+        assert_false(slotmap_writable(&a.map, a.slot[0]));
+        tree_child_left(&a.tree, &c);
+        mend(&a.tree);
+        assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(tree_be_child(&a.tree, &c) == -ESRCH ? 0 : 1);
+        waitpid(pid, &status, 0);
+        assert_int_equal(status, 0);
+        assert_int_equal(tree_release(&a.tree, a.slot, 1), 0);
+        assert_int_equal(tree_release(&a.tree, a.slot, 1), -EINVAL);
+        a.n = 0;
+        count_all(&a);
+        tree_close(&a.tree);
+}
+
+/* With a remote slab, a dead process's slots rest until its last writes must have come to their end. */
+static void linger(void **state)
+{
+        static struct actor a;
+        struct tree_child c;
+
+        (void)state;
+        begin(&a);
+        a.tree.linger_ms = 300;
+        a.tree.head->slab[0].kind = SLAB_REMOTE;
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                if (tree_be_child(&a.tree, &c) == 0) {
+                        start(&a, 5);
+                        while (a.n < 100)
+                                take(&a);
+                }
+                _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+        tree_child_left(&a.tree, &c);
+        tree_lock(&a.tree);
+        assert_int_equal(tree_mend_locked(&a.tree), 0);
+        assert_false(tree_alone_locked(&a.tree));
+        usleep(310 * 1000);
+        assert_int_equal(tree_mend_locked(&a.tree), 100);
+        tree_unlock(&a.tree);
+        count_all(&a);
+        tree_close(&a.tree);
+}
+
+/* All numbers in use is EAGAIN, not a slot with a number that it cannot hold. */
+static void numbers(void **state)
+{
+        static struct actor a;
+        struct tree_child c;
+
+        (void)state;
+        begin(&a);
+        for (unsigned i = 1; i < TREE_PROCESSES; i++)
+                assert_int_equal(tree_child(&a.tree, &c), 0);
+        assert_int_equal(tree_child(&a.tree, &c), -EAGAIN);
+        tree_child_left(&a.tree, &(struct tree_child){ .number = 7 });
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        assert_int_equal(c.number, 7);
+        tree_close(&a.tree);
+}
+
+/* exec keeps the descriptor: what it leads to is looked at before it is believed. */
+static void attach(void **state)
+{
+        static struct actor a;
+        struct tree t;
+        char why[256];
+
+        (void)state;
+        begin(&a);
+        take(&a);
+        assert_int_equal(tree_attach(&t, a.tree.fd, NULL, 0, why, sizeof(why)), 0);
+        assert_true(t.head != a.tree.head);
+        assert_int_equal(*slot_word(t.units, a.slot[0]), SLOT_OWNED | a.tree.self);
+        t.fd = -1;                      /* one descriptor, two views */
+        tree_close(&t);
+        int fd = memfd_create("other", 0);
+        assert_int_equal(tree_attach(&t, fd, NULL, 0, why, sizeof(why)), -EINVAL);
+        a.tree.head->version++;
+        assert_int_equal(tree_attach(&t, a.tree.fd, NULL, 0, why, sizeof(why)), -EPROTO);
+        close(fd);
+        tree_close(&a.tree);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(linger), cmocka_unit_test(numbers),
+                cmocka_unit_test(attach),
+        };
+        return cmocka_run_group_tests_name("tree", tests, setup, NULL);
+}
