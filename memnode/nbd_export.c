@@ -257,6 +257,7 @@ void nbd_export_leave(struct nbd_export *e)
                 unlink_lease(l);        /* from here on nobody can find it */
         pthread_mutex_unlock(&lock);
         if (last) {
+                info_("NBD lease %.*s... is over: its client said goodbye", MARK, l->hex);
                 account_close(l->e.account);
                 free(l);
         }

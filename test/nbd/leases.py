@@ -1,6 +1,7 @@
 """
 The cases of cases.py that are about leases: who has them, who does not, and what is in them.
 """
+import subprocess
 import time
 
 from client import *
@@ -51,6 +52,31 @@ def turnover(at, grace):
     with c:
         for offset in range(0, size, 8 * MIB):
             assert c.read(offset, 8 * MIB) == b"\0" * (8 * MIB), "another's bytes"
+
+
+def goodbye(at):
+    """The last of its clients says goodbye: the lease is free at once, and before the connection is closed."""
+    size = 40 * MIB
+    a, b = client(at, lease("f", size)), client(at, lease("f", size))
+    a.write(0, b"secret!!" * MIB)
+    for c in a, b:
+        c.request(DISC)
+        assert c.s.recv(1) == b"", "an answer to a goodbye"
+        if c is a:
+            with Client(at).greet() as d:
+                assert "left" in expect(POLICY, d.go, lease("e", size))
+    with client(at, lease("f", size)) as c:
+        assert c.read(0, 8 * MIB) == b"\0" * (8 * MIB), "another's bytes"
+        c.request(DISC)
+        c.s.recv(1)
+
+
+def copied(at, data, back, uri):
+    """nbdcopy to and from a lease, which lives as long as we are there."""
+    with client(at, uri.rsplit("/", 1)[1]):
+        subprocess.run(["nbdcopy", data, uri], check=True)
+        subprocess.run(["nbdcopy", uri, back], check=True)
+    assert open(data, "rb").read() == open(back, "rb").read(), "not the same"
 
 
 def guess(at, secret=""):
