@@ -59,7 +59,7 @@ rate() {
 ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 
 serve() {
-    ran "$MEMNODE" --size 512M --hugepages none --export swap=128M --listen rdma://$address --listen nbd://127.0.0.1 2>$work/memnode.log &
+    ran "$MEMNODE" --size 512M --hugepages none --export swap=128M --export far=128M --listen rdma://$address --listen nbd://127.0.0.1 2>$work/memnode.log &
     memnode=$!
     for _ in {1..100}; do
         grep -q serving $work/memnode.log && return
@@ -137,8 +137,8 @@ one_swap() {
 }
 
 one_nbd() {
-    rate nbd_vmrun_thread "$VMRUN" --io thread --cache $cache --node nbd://127.0.0.1
-    rate nbd_vmrun_inline "$VMRUN" --io inline --cache $cache --node nbd://127.0.0.1
+    rate nbd_vmrun_thread "$VMRUN" --io thread --cache $cache --node nbd://127.0.0.1/far
+    rate nbd_vmrun_inline "$VMRUN" --io inline --cache $cache --node nbd://127.0.0.1/far
     under_swap /dev/nbd0 nbd_swap
 }
 
