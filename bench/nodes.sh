@@ -29,8 +29,8 @@ wanted() { [[ ,$only, == *,$1,* ]]; }
 work=/run/bench
 group=/sys/fs/cgroup/bench
 address=10.77.0.1
-cache=16M region=64M            # 25 % local
-accesses=8000
+cache=8M region=32M             # 25 % local
+accesses=4000
 
 result() { echo "result $1 $2"; }
 
@@ -50,7 +50,8 @@ in_group() { sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$@"; }
 rate() {
     local name=$1
     shift
-    ran "$@" "$RANDMEM" --size $region --accesses $accesses --write-percent 0 --time >/dev/null 2>$work/time || { cat $work/time >&2; die "$name failed"; }
+    printf '+ %s\n' "$* $RANDMEM --size $region --accesses $accesses --write-percent 0 --time" >&2
+    "$@" "$RANDMEM" --size $region --accesses $accesses --write-percent 0 --time >/dev/null 2>$work/time || { cat $work/time >&2; die "$name failed"; }
     result "$name" "$(sed -n 's/^randmem: .*(\([0-9.]*\) ns each).*/\1/p' $work/time | awk '{ printf "%.1f", 1e9 / $1 }')"
 }
 
@@ -58,7 +59,7 @@ rate() {
 ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 
 serve() {
-    ran "$MEMNODE" --size 512M --hugepages none --export swap=128M --listen rdma://$address --listen nbd://127.0.0.1 2>$work/memnode.log &
+    ran "$MEMNODE" --size 512M --hugepages none --export swap=128M --export far=128M --listen rdma://$address --listen nbd://127.0.0.1 2>$work/memnode.log &
     memnode=$!
     for _ in {1..100}; do
         grep -q serving $work/memnode.log && return
@@ -136,8 +137,8 @@ one_swap() {
 }
 
 one_nbd() {
-    rate nbd_vmrun_thread "$VMRUN" --io thread --cache $cache --node nbd://127.0.0.1
-    rate nbd_vmrun_inline "$VMRUN" --io inline --cache $cache --node nbd://127.0.0.1
+    rate nbd_vmrun_thread "$VMRUN" --io thread --cache $cache --node nbd://127.0.0.1/far
+    rate nbd_vmrun_inline "$VMRUN" --io inline --cache $cache --node nbd://127.0.0.1/far
     under_swap /dev/nbd0 nbd_swap
 }
 
