@@ -80,6 +80,9 @@ struct far_driver {
         /* Before the I/O thread sleeps: fills in what to poll(2) for so that it wakes at the next completion, at most max entries, and
          * lowers *timeout_ms if the driver wants to look at the clock sooner.  Returns how many, or -EAGAIN: poll() has work now. */
         int (*arm)(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
+        /* How long poll() is worth calling without news before the I/O thread sleeps.  0 where news come through the host kernel: then a
+         * spinning thread only takes the CPU away from those that make them. */
+        unsigned spin_us;
 };
 /* The transfer is over, and whoever waits for it may go on. */
 void far_done(struct far_request *r);

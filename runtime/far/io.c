@@ -6,7 +6,7 @@
  *   driver      moves the data, and calls far_done()
  *   far_done()  a read: the entry becomes PRESENT; a write: its ring entry is over.  Whoever sleeps on it is woken
  *
- * It spins while work is in flight or was a moment ago, then sleeps in poll(2) on the drivers' completion channels and on the guest's
+ * It spins while work is in flight or was a moment ago, where a driver's news come past the host kernel, then sleeps in poll(2) on the drivers' completion channels and on the guest's
  * doorbell (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPU's own host thread does the work while it waits
  * (io_wait), one at a time.
  *
@@ -38,7 +38,6 @@
 
 #define BATCH      64                   /* requests given to a driver at a time */
 #define FDS_MAX    256                  /* of all drivers together */
-#define SPIN_US    50                   /* without news, before it sleeps */
 
 struct io_request {
         struct far_request r;           /* first: far_done() is given its address */
@@ -51,7 +50,7 @@ struct queue { struct far_request *head, **tail; };
 static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
 static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
-static uint64_t spin_ticks;
+static uint64_t spin_ticks;             /* without news, before it sleeps */
 /* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
 static atomic_bool stop_asked, stopped;
 
@@ -296,18 +295,21 @@ static int make_doorbell(void)
 int io_start(struct vm *vm)
 {
         char why[FAR_WHY];
+        unsigned spin_us = 0;
         pthread_t id;
         sigset_t all, old;
 
         if (started)
                 return 0;
         io_vm = vm;
-        spin_ticks = CONTROL->tsc_khz * SPIN_US / 1000;
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
+                if (is_remote(n) && n->driver->spin_us > spin_us)
+                        spin_us = n->driver->spin_us;
                 if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
+        spin_ticks = CONTROL->tsc_khz * spin_us / 1000;
         int err = make_doorbell();
         if (err)
                 die_(EXIT_VMRUN_FAILED, "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline", strerror(-err));

@@ -149,6 +149,7 @@ const struct far_driver far_rdma = {
         .post = rdma_data_post,
         .poll = rdma_data_poll,
         .arm = rdma_data_arm,
+        .spin_us = 50,
 };
 extern const struct far_driver *const far_module[];
 const struct far_driver *const far_module[] = { &far_rdma, NULL };
