@@ -223,8 +223,8 @@ bad_nodes() {
     refuse 'dax: of a file of odd size' 125 'multiple of 4K' "$vmrun" --node "dax:$file" true
     truncate -s 64M "$file"
     refuse 'dax: of a file that is too small' 125 'has 64M, not the size=65M' "$vmrun" --node "dax:$file?size=65M" true
-    refuse 'dax: of a file in use' 125 'locked' flock "$file" "$vmrun" --node "dax:$file" true
-    refuse 'dax: twice' 125 'locked' "$vmrun" --node "dax:$file" --node "dax:$file" true
+    refuse 'dax: of a file in use' 125 'uses it' flock "$file" "$vmrun" --node "dax:$file" true
+    refuse 'dax: twice' 125 'uses it' "$vmrun" --node "dax:$file" --node "dax:$file" true
     chmod 400 "$file"
     if [ "$(id -u)" -ne 0 ]; then
         refuse 'dax: of a read-only file' 125 'cannot be written' "$vmrun" --node "dax:$file" true
