@@ -630,7 +630,7 @@ static const struct test real_tests[] = {
         { "memnode is killed", "", case_killed, "lost", "nothing listens", 10000, 0 },
 };
 
-#define TOKEN "open sesame"
+#define TOKEN "open-sesame"
 
 /* The name of a file with the token. */
 static const char *token_file(void)

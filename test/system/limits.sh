@@ -49,7 +49,7 @@ full_memory() {
     local name=$1 wanted=$2 pattern=$3 LIMIT=$limit node=mem:28M
     shift 3
     if [ ${#nodes[@]} -gt 0 ]; then
-        node=$(sed -E 's/size=[^&]*&|[?&]size=[^&]*//' <<<"${nodes[0]}")
+        node=$(sed -E 's/\?size=[^&]*&/?/; t; s/[?&]size=[^&]*//' <<<"${nodes[0]}")
         [[ $node = *\?* ]] && node+='&size=28M' || node+='?size=28M'
     fi
     selected "$name" || return 0
