@@ -62,12 +62,6 @@ void far_lost(const struct far_node *n, const char *fmt, ...)
         exit(1);
 }
 
-const char *size_text(uint64_t bytes, char buf[32])
-{
-        snprintf(buf, 32, "%lluK", (unsigned long long)bytes >> 10);
-        return buf;
-}
-
 int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY])
 {
         (void)n;

@@ -1,31 +1,12 @@
 /*
  * memnode's words: one message, one line, one write, on standard error.
  */
-#include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "../common/put.h"
 #include "memnode.h"
-
-/* As far as it can be done: a reader of our words that is slow or gone must not stop the service.  (SIGPIPE is ignored, main.c.) */
-static void put(const char *s, size_t n)
-{
-        while (n > 0) {
-                ssize_t w = write(STDERR_FILENO, s, n);
-                if (w > 0) {
-                        s += w;
-                        n -= (size_t)w;
-                } else if (w < 0 && errno == EAGAIN) {
-                        struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
-                        if (poll(&p, 1, 1000) <= 0)
-                                return;
-                } else if (w == 0 || errno != EINTR) {
-                        return;
-                }
-        }
-}
 
 static void say(const char *fmt, va_list ap)
 {
@@ -43,7 +24,7 @@ static void say(const char *fmt, va_list ap)
                 if ((unsigned char)*c < ' ' || *c == 0x7f)
                         *c = '?';
         line[n++] = '\n';
-        put(line, n);
+        put_all(STDERR_FILENO, line, n);        /* a slow reader must not stop the service; SIGPIPE is ignored (main.c) */
 }
 
 void warnx_(const char *fmt, ...)

@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "../common/put.h"
 #include "vmrun.h"
 
 static int out_fd = STDERR_FILENO;      /* until message_init; -1: stderr was closed when vmrun started */
@@ -28,24 +28,6 @@ void message_init(void)
 int message_fd(void)
 {
         return out_fd;
-}
-
-/* Writes all of it, as far as that can be done: a reader that is gone or slow must not change the program's fate. */
-static void put(const char *s, size_t n)
-{
-        while (n > 0) {
-                ssize_t w = write(out_fd, s, n);
-                if (w > 0) {
-                        s += w;
-                        n -= (size_t)w;
-                } else if (w < 0 && errno == EAGAIN) {
-                        struct pollfd p = { .fd = out_fd, .events = POLLOUT };
-                        if (poll(&p, 1, 1000) <= 0)
-                                return;
-                } else if (w == 0 || errno != EINTR) {
-                        return;
-                }
-        }
 }
 
 static void say(const char *fmt, va_list ap)
@@ -69,7 +51,7 @@ static void say(const char *fmt, va_list ap)
         sigaddset(&pipe_set, SIGPIPE);
         sigpending(&pending);
         pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
-        put(line, n);
+        put_all(out_fd, line, n);       /* a slow reader must not change the program's fate */
         if (!sigismember(&pending, SIGPIPE)) {
                 const struct timespec now = { 0, 0 };
                 while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)

@@ -292,7 +292,7 @@ static int make_doorbell(void)
         return ioctl(io_vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
 }
 
-int io_start(struct vm *vm)
+void io_start(struct vm *vm)
 {
         char why[FAR_WHY];
         unsigned spin_us = 0;
@@ -300,7 +300,7 @@ int io_start(struct vm *vm)
         sigset_t all, old;
 
         if (started)
-                return 0;
+                return;
         io_vm = vm;
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
@@ -322,5 +322,4 @@ int io_start(struct vm *vm)
                         die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline", strerror(err));
         }
         started = true;
-        return 0;
 }

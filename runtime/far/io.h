@@ -10,7 +10,7 @@
 struct vm;
 
 /* Attaches the remote nodes and starts the thread, once: before the first slab of one of them exists. */
-int io_start(struct vm *vm);
+void io_start(struct vm *vm);
 /* --io inline: does the I/O thread's work until the word is no longer `seen`.  Any thread. */
 void io_wait(const void *word, uint32_t seen);
 /* At the end of the program, with the sequence of slabs stopped: no thread calls a driver any more.  False: not within limit_ms.  Who

@@ -34,12 +34,6 @@ static uint64_t count = 20000, seconds, pages = 4096;
 struct options opt;
 struct nbd_settings nbd_settings(const struct far_node *n) { (void)n; return settings; }
 
-const char *size_text(uint64_t bytes, char buf[32])
-{
-        snprintf(buf, 32, "%lluK", (unsigned long long)(bytes >> 10));
-        return buf;
-}
-
 static void say(const char *fmt, va_list ap)
 {
         char line[1024];

@@ -53,12 +53,6 @@ static void say(const char *fmt, va_list ap)
 void warnx_(const char *fmt, ...) { va_list ap; va_start(ap, fmt); say(fmt, ap); va_end(ap); }
 void info_(const char *fmt, ...) { va_list ap; va_start(ap, fmt); say(fmt, ap); va_end(ap); }
 
-const char *size_text(uint64_t bytes, char buf[32])
-{
-        snprintf(buf, 32, "%lluK", (unsigned long long)bytes >> 10);
-        return buf;
-}
-
 int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY])
 {
         (void)n;
