@@ -205,11 +205,9 @@ class Machine:
         self.ask({"execute": "qmp_capabilities"})
         # A thread, for the guest reads it only once it is up, and it may be longer than a socket holds.
         threading.Thread(target=send, args=(self.sockets["control"], text), daemon=True).start()
-        if self.plan.stdin:
-            threading.Thread(target=self.feed, daemon=True).start()
 
     def feed(self):
-        """Our standard input to the guest, to its end."""
+        """Our standard input to the guest, to its end. Not before the command is there: what is read is gone if we boot anew."""
         end = self.sockets["in"]
         try:
             while data := os.read(0, 65536):
@@ -241,6 +239,8 @@ class Machine:
             self.up = True
         elif verb == "start":
             self.running = time.monotonic()
+            if self.plan.stdin:
+                threading.Thread(target=self.feed, daemon=True).start()
         elif verb == "ready":
             self.ready = True
         elif verb == "exit":

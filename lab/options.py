@@ -45,6 +45,8 @@ def add_machine_options(parser):
     parser.add_argument("--mem", type=int, default=4096, metavar="MB", help="memory of the guest (default 4096)")
     parser.add_argument("--cpus", type=int, metavar="N", help="vCPUs of the guest (default 2; 1 with --icount)")
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for all of it (default 600)")
+    parser.add_argument("--boot-limit", type=float, default=40, metavar="S",
+                        help="boot anew if the guest is not up by then, with twice the time (default 40)")
     parser.add_argument("--accel", choices=["tcg", "kvm"], help="default: kvm where the host's can nest, else tcg")
     parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="COMMAND may write to DIR for good")
     parser.add_argument("--one-thread", action="store_true",
@@ -76,6 +78,8 @@ def check_machine(parser, options):
         parser.error(f"--mem {options.mem}: the guest needs 256 MB at least")
     if options.timeout <= 0:
         parser.error(f"--timeout {options.timeout:g}: must be above 0")
+    if options.boot_limit <= 0:
+        parser.error(f"--boot-limit {options.boot_limit:g}: must be above 0")
     if options.cpus is None:
         options.cpus = 1 if options.icount else 2
     if options.cpus < 1 or (options.icount and options.cpus != 1):
