@@ -46,12 +46,27 @@ results() {
 
 in_group() { sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$@"; }
 
+# attempt COMMAND...: up to three times.  An emulated CPU pair loses a virtual machine now and then (lab/README.md, Limits), which says
+# nothing about speed; it is told, and counted in the table.
+attempt() {
+    local try
+    for try in 1 2 3; do
+        if "$@"; then
+            return 0
+        fi
+        echo "nodes.sh: try $try of $1 failed" >&2
+        result runs_that_failed 1
+    done
+    die "$1 failed three times"
+}
+
 # rate NAME COMMAND...: of randmem, accesses a second; it verifies all it reads.
-rate() {
+rate() { attempt rate_once "$@"; }
+rate_once() {
     local name=$1
     shift
     printf '+ %s\n' "$* $RANDMEM --size $region --accesses $accesses --write-percent 0 --time" >&2
-    "$@" "$RANDMEM" --size $region --accesses $accesses --write-percent 0 --time >/dev/null 2>$work/time || { cat $work/time >&2; die "$name failed"; }
+    "$@" "$RANDMEM" --size $region --accesses $accesses --write-percent 0 --time >/dev/null 2>$work/time || { cat $work/time >&2; return 1; }
     result "$name" "$(sed -n 's/^randmem: .*(\([0-9.]*\) ns each).*/\1/p' $work/time | awk '{ printf "%.1f", 1e9 / $1 }')"
 }
 
@@ -115,6 +130,8 @@ under_swap() {
     ran swapoff "$1"
 }
 
+touch_once() { ran "$VMRUN" --stats=$work/stats --cache 4M --io "$1" --node rdma://$address "$BENCH_BIN/touch" --mib 16 --passes 1 >$work/touch; }
+
 one_fetch() {
     ib_read_lat -d rxe0 -s 4096 -n 3000 -p 18600 >/dev/null 2>&1 &
     sleep 1
@@ -124,7 +141,7 @@ one_fetch() {
     ran "$BENCH_BIN/reference" --reads 3000 --threads 2 $address | results reference2 latency_p50 latency_p99
     local how
     for how in thread inline; do
-        ran "$VMRUN" --stats=$work/stats --cache 4M --io $how --node rdma://$address "$BENCH_BIN/touch" --mib 16 --passes 1 >$work/touch
+        attempt touch_once $how
         results "vmrun_$how" latency_ns.fetch.p50 latency_ns.fetch.p99 count.fetched count.io_doorbells exits.wait_pte <$work/stats
         result "program_$how" "$(calc "$(value fault_p50 $work/touch) / $(value ticks_per_ns $work/touch)")"
     done
