@@ -268,7 +268,8 @@ struct control {
         _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
         _Atomic uint32_t service_asleep;
         _Atomic uint32_t io_asleep;     /* the I/O thread sleeps: whoever takes this down rings DOORBELL_PORT */
-        uint32_t wait_spins;            /* looks at an entry under way before a vCPU sleeps */
+        uint32_t io_pad;
+        _Atomic uint64_t wait_ticks;    /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c) */
         _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */
 
         struct time_page time __attribute__((aligned(64)));

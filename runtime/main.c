@@ -23,9 +23,6 @@
 #include "vm.h"
 #include "vmrun.h"
 
-/* A vCPU's looks at a page under way before it sleeps: some tens of microseconds, as long as a memory node takes to answer. */
-#define WAIT_SPINS 1000
-
 static struct vm vm;
 static struct thread first, service;
 static struct image image;
@@ -71,7 +68,6 @@ static void fill_control(uint64_t far_pages)
         c->mmap_top = mmap_top(c->rlimit_stack);
         c->mmap_min = mmap_min();
         c->pid = (uint32_t)getpid();
-        c->wait_spins = opt.io == IO_INLINE ? 0 : WAIT_SPINS;
         c->service_asleep = 1;          /* its thread is made when the bell first rings */
 }
 

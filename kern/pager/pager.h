@@ -36,7 +36,7 @@ struct pager {
 /* --- environment: provided by kern/, or by the test --- */
 void *env_frame_va(frame_t f);                          /* content of a frame */
 void env_relax(unsigned spins);                         /* in a spin: pause, and now and then (not at 0) let others run */
-unsigned env_wait_spins(void);                          /* looks at an entry under way before it is worth sleeping */
+bool env_wait_on(uint64_t *begun);                      /* is an entry under way worth another look, or sleep?  *begun: 0 at the first */
 uint64_t env_flush_begin(void);                         /* asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...) */
 uint64_t env_flush_next(void);                          /* the epoch that the next env_flush_begin will return */
 bool env_flush_done(uint64_t epoch);                    /* has every vCPU flushed since that begin? */

@@ -43,6 +43,7 @@ struct io_request {
         struct far_request r;           /* first: far_done() is given its address */
         struct io_entry *entry;         /* of a write */
         frame_t frame;
+        uint64_t asked;                 /* TSC when it came off its ring */
 };
 
 struct queue { struct far_request *head, **tail; };
@@ -51,6 +52,7 @@ static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
 static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static uint64_t spin_ticks;             /* without news, before it sleeps */
+static unsigned cpus;                   /* of this host */
 /* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
 static atomic_bool stop_asked, stopped;
 
@@ -77,6 +79,25 @@ static struct io_request *new_request(void)
 
 static struct frame *frame_of(const struct io_request *q) { return &((struct frame *)CONTROL->frame_table)[q->frame]; }
 
+/* How long a vCPU looks at an entry before it sleeps: sleeping and waking cost more than a node takes to answer, as a rule, but who
+ * looks at a node that is slow takes a CPU from others. */
+#define WAIT_LEAST_US 20
+#define WAIT_MOST_US  4000
+
+/* Notes what a demand read took.  The wait is twice the average, of about the last eight; short if that is too long, or if there are
+ * no CPUs for all vCPUs and this thread. */
+static void learn_wait(uint64_t took)
+{
+        static uint64_t average;
+        uint64_t us = CONTROL->tsc_khz / 1000, wait;
+
+        average = average ? average - average / 8 + took / 8 : took;
+        wait = 2 * average;
+        if (wait > WAIT_MOST_US * us || wait < WAIT_LEAST_US * us || atomic_load(&CONTROL->nvcpus) > cpus)
+                wait = WAIT_LEAST_US * us;
+        atomic_store_explicit(&CONTROL->wait_ticks, wait, memory_order_relaxed);        /* a hint */
+}
+
 void far_done(struct far_request *r)
 {
         struct io_request *q = (struct io_request *)r;
@@ -88,8 +109,11 @@ void far_done(struct far_request *r)
         } else {
                 struct frame *f = frame_of(q);
                 pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
-                if (page_fetched(f, (RAM_GPA + CONTROL->frames_off) / PAGE_SIZE + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0))
+                bool awaited = page_fetched(f, (RAM_GPA + CONTROL->frames_off) / PAGE_SIZE + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
+                if (awaited && opt.io == IO_THREAD)     /* inline, who waits is in io_wait() */
                         futex_wake(pte);
+                if (r->op == FAR_READ && opt.io == IO_THREAD)
+                        learn_wait(__rdtsc() - q->asked);
         }
         r->next = unused;
         unused = r;
@@ -105,6 +129,7 @@ static void enqueue(struct io_entry *e)
                 die_(EXIT_VMRUN_FAILED, "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, or the program wrote into kern",
                      e->op, e->frame, (unsigned long long)e->slot);
         q->entry = e;
+        q->asked = __rdtsc();
         q->frame = e->frame;
         q->r.op = ops[e->op];
         q->r.page = e->slot & ((1u << SLAB_SHIFT) - 1);
@@ -310,6 +335,7 @@ void io_start(struct vm *vm)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
         spin_ticks = CONTROL->tsc_khz * spin_us / 1000;
+        cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
         int err = make_doorbell();
         if (err)
                 die_(EXIT_VMRUN_FAILED, "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline", strerror(-err));

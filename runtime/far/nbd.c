@@ -52,6 +52,8 @@ static void nbd_node_free(struct nbd_node *d)
         for (unsigned i = 0; i < NBD_LINKS; i++) {
                 struct nbd_link *l = &d->link[i];
                 nbd_link_close(l);
+                for (unsigned k = 0; k < NBD_DEPTH; k++)
+                        free(l->slot[k].gathered);
                 free(l->page);
         }
         if (d->lock >= 0)
@@ -259,7 +261,10 @@ static int transferred(void *slot, int *error)
                 s->error = *error;
                 return 1;
         }
-        s->r->next = l->done;
+        struct far_request *last = s->r;
+        while (last->next)
+                last = last->next;
+        last->next = l->done;
         l->done = s->r;
         s->r = NULL;
         s->next = l->free;
@@ -273,9 +278,10 @@ static void transfer(struct nbd_slot *s)
         struct nbd_link *l = s->link;
         nbd_completion_callback cb = { .callback = transferred, .user_data = s };
         uint64_t at = (s->r->place->first + s->r->page) * PAGE_SIZE;
+        const char *from = s->scattered ? s->gathered : s->r->frame;
 
         s->error = 0;
-        int64_t cookie = s->r->op == FAR_WRITE ? nbd_aio_pwrite(l->h, s->r->frame, PAGE_SIZE, at, cb, 0) :
+        int64_t cookie = s->r->op == FAR_WRITE ? nbd_aio_pwrite(l->h, from, s->pages * PAGE_SIZE, at, cb, 0) :
                                                  nbd_aio_pread(l->h, s->r->frame, PAGE_SIZE, at, cb, 0);
         if (cookie == -1 && s->r && !s->error) {
                 s->error = nbd_get_errno() ? nbd_get_errno() : EIO;
@@ -283,26 +289,66 @@ static void transfer(struct nbd_slot *s)
         }
 }
 
+/* How many of r[], writes to neighbouring slots, may go out as one command. */
+static unsigned run_length(struct far_request *const *r, unsigned count)
+{
+        unsigned n = 1;
+
+        while (r[0]->op == FAR_WRITE && n < count && n < NBD_RUN && r[n]->op == FAR_WRITE && r[n]->place == r[0]->place &&
+               r[n]->page == r[0]->page + n)
+                n++;
+        return n;
+}
+
+/* Makes s a command for the n requests.  Their frames are claimed until it is over, so what is gathered stays true; without
+ * memory for it there is one page a command.  Returns how many it took. */
+static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n)
+{
+        bool scattered = false;
+
+        for (unsigned i = 1; i < n; i++)
+                scattered |= r[i]->frame != r[0]->frame + i * PAGE_SIZE;
+        if (scattered && !s->gathered && !(s->gathered = malloc(NBD_RUN * PAGE_SIZE))) {
+                scattered = false;
+                n = 1;
+        }
+        for (unsigned i = 0; i < n; i++) {
+                if (scattered)
+                        memcpy(s->gathered + i * PAGE_SIZE, r[i]->frame, PAGE_SIZE);
+                r[i]->next = i + 1 < n ? r[i + 1] : NULL;
+        }
+        s->scattered = scattered;
+        s->error = 0;
+        s->r = r[0];
+        s->pages = n;
+        return n;
+}
+
 static unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
 {
         struct nbd_node *d = n->data;
+        unsigned taken = 0;
 
-        for (unsigned i = 0; i < count; i++) {
-                unsigned kind = r[i]->op, last = d->nlinks - 1;
+        while (taken < count) {
+                unsigned kind = r[taken]->op, last = d->nlinks - 1;
                 struct nbd_link *l = &d->link[kind < last ? kind : last];
                 struct nbd_slot *s = l->free;
                 bool shares = kind != FAR_READ && l == &d->link[0];
 
                 if (!s || (shares && l->used >= NBD_BACKGROUND))
-                        return i;
+                        break;
                 l->free = s->next;
                 l->used++;
-                *s = (struct nbd_slot){ .r = r[i], .link = l, .since = d->clock };
+                s->link = l;
+                s->since = d->clock;
+                taken += fill_slot(s, r + taken, run_length(r + taken, count - taken));
                 if (l->state == LINK_UP)
                         transfer(s);            /* else when it is up again */
         }
-        return count;
+        return taken;
 }
+
+#define UNASKED 16                      /* polls without an arm() between looks at the sockets */
 
 /* Gives back what is over; returns how many.  Not in the callback: far_done() may post again. */
 static unsigned give_back(struct nbd_link *l)
@@ -334,6 +380,8 @@ static unsigned take_answers(struct nbd_link *l)
                 if (!l->done)
                         break;
                 n += give_back(l);
+                if (!l->used)
+                        break;          /* nothing more to come: do not look */
         }
         nbd_link_broken(l);
         return n;
@@ -431,10 +479,13 @@ static unsigned nbd_poll_node(struct far_node *n)
                 return 0;
         nbd_clock(d);
         d->armed = false;
+        d->passes = all ? 0 : d->passes + 1;
         for (unsigned i = 0; i < d->nlinks; i++) {
                 struct nbd_link *l = &d->link[i];
                 if (l->state == LINK_UP) {
-                        if (l->used || l->done || all)  /* others have nothing to say but that they end */
+                        /* Right after sending there is no answer yet: who sleeps for news comes back by arm(), and only who
+                         * does not (another node keeps this thread busy) makes us look unasked. */
+                        if (l->done || all || (l->used && d->passes % UNASKED == 0))
                                 done += take_answers(l);
                         continue;
                 }
