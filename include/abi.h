@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 4
+#define ABI_VERSION 5
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -105,7 +105,9 @@ enum upcall_op {
         UPCALL_MAPS,            /* copy VMAs to xfer as struct map_entry, those that end above a[0]; ret: how many (0: no more) */
         UPCALL_ARENA_LOST,      /* pages of a shared file object vanished (truncation): a[0] file id, a[1] pages left: drop the
                                    entries past them; ret: how many were dropped */
-        UPCALL_LEAKCHECK,       /* at exit: verify frame, slot and pin counts; ret number of inconsistencies (texts by EXIT_LOG) */
+        UPCALL_LEAKCHECK,       /* at exit, all other threads stopped: verify frame, slot and pin counts, a[0] pins being held by threads that
+                                   wait; ret number of inconsistencies (texts by EXIT_LOG) */
+        UPCALL_THREAD_END,      /* this vCPU's thread ends: it keeps nothing */
         UPCALL_OPS
 };
 
@@ -161,7 +163,8 @@ struct vcpu {
         uint64_t kstack;                /* what RSP becomes on entry to kern */
         uint64_t frame3_pf[5];          /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
         uint64_t frame3_trap[5];        /* same, for the other exceptions */
-        uint64_t fs_base, gs_base;      /* as the program set them last by arch_prctl */
+        uint64_t fs_base, gs_base;      /* IN from the host: what FS and GS are to be when the vCPU starts */
+        uint32_t pid, pid_pad;          /* IN: of the process whose thread runs here; a child of vfork runs on its parent's vCPU */
 
         struct exit_req exit;
         struct upcall   upcall;
@@ -275,7 +278,7 @@ struct control {
         struct time_page time __attribute__((aligned(64)));
         uint64_t tsc_khz;
         uint32_t nslabs;
-        uint32_t pid;                   /* of the program, for getpid without an exit */
+        uint32_t control_pad2;
         uint32_t tree_number;           /* this process's in the tree (tree.h); valid, as the next one, once there is a slab */
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */

@@ -40,7 +40,10 @@ static int64_t upcall_serve(const struct upcall *u)
         case UPCALL_ARENA_LOST:
                 return arena_lost(u->a[0], u->a[1]);
         case UPCALL_LEAKCHECK:
-                return leak_check();
+                return leak_check(u->a[0]);
+        case UPCALL_THREAD_END:
+                frame_list_drain(&pager, &vcpu_self.frames);
+                return 0;
         default:
                 return -ENOSYS;
         }

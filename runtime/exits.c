@@ -21,6 +21,7 @@
 #include "signals.h"
 #include "stats.h"
 #include "syscall.h"
+#include "threads.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -89,6 +90,7 @@ static void arena_check(struct thread *t)
 /* Why the host had kern exit before it returned to the program. */
 static void event(struct thread *t)
 {
+        threads_pause(t);
         if (t->arena_fault) {
                 t->arena_fault = false;
                 arena_check(t);
@@ -170,9 +172,13 @@ static int64_t end_of_program(struct thread *t)
 {
         int64_t leaks = 0;
 
+        if (t->vforked)
+                return 0;               /* the program is its parent's */
+        threads_stop(t);
+        threads_end_robust_lists(t);
         if (opt.debug) {
                 quiesce();
-                leaks = thread_upcall(t, UPCALL_LEAKCHECK, 0, 0, 0);
+                leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
         }
         if (opt.stats)
                 stats_report(CONTROL->tsc_khz);

@@ -20,6 +20,7 @@
 #include "procfs.h"
 #include "states.h"
 #include "stats.h"
+#include "threads.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -67,7 +68,6 @@ static void fill_control(uint64_t far_pages)
         c->rlimit_memlock = has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
         c->mmap_top = mmap_top(c->rlimit_stack);
         c->mmap_min = mmap_min();
-        c->pid = (uint32_t)getpid();
         c->service_asleep = 1;          /* its thread is made when the bell first rings */
 }
 
@@ -113,7 +113,9 @@ static void *service_main(void *arg)
         if (vcpu_create(&vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         service.tid = (pid_t)syscall(SYS_gettid);
+        service.pid = getpid();
         thread_loop(&service);
+        return NULL;
 }
 
 static void service_start(void)
@@ -158,6 +160,8 @@ int main(int argc, char **argv)
         image_close(&image);
         procfs_set_strings(image.stack.arg_start, image.stack.arg_end, image.stack.env_start, image.stack.env_end);
         files_program_starts();
+        threads_init(&first);
         first.v->exit.ret = 0;
         thread_loop(&first);
+        abort();                        /* the first thread ends by itself, the program with the last (threads.c) */
 }

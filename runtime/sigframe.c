@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/kvm.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include "gmem.h"
@@ -161,6 +162,38 @@ static int xstate_restore(struct thread *t, uint64_t at)
         x.bv |= XSTATE_FP | XSTATE_SSE; /* so that KVM takes MXCSR, which counts even where the registers do not */
         memset(x.header, 0, sizeof x.header);
         return ioctl(t->vcpu_fd, KVM_SET_XSAVE, &x) < 0 ? -EFAULT : 0;
+}
+
+static void xstate_set(struct thread *t, const struct xstate *x)
+{
+        if (ioctl(t->vcpu_fd, KVM_SET_XSAVE, x) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_SET_XSAVE: %s", strerror(errno));
+}
+
+void sigframe_copy_state(struct thread *from, struct thread *to)
+{
+        struct xstate x;
+
+        xstate_get(from, &x);
+        x.bv |= XSTATE_FP | XSTATE_SSE; /* so that MXCSR counts */
+        xstate_set(to, &x);
+}
+
+void *sigframe_keep_state(struct thread *t)
+{
+        struct xstate *x = aligned_alloc(_Alignof(struct xstate), sizeof *x);
+
+        if (x) {
+                xstate_get(t, x);
+                x->bv |= XSTATE_FP | XSTATE_SSE;
+        }
+        return x;
+}
+
+void sigframe_bring_back_state(struct thread *t, void *kept)
+{
+        xstate_set(t, kept);
+        free(kept);
 }
 
 int sigframe_fpe_code(struct thread *t, unsigned vector)

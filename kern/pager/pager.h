@@ -21,6 +21,7 @@ struct pager {
         uint64_t pfn0;                  /* guest-physical page number of frame 0 */
 
         uint32_t low, high;             /* the cleaner is woken below low and works up to high */
+        _Atomic uint32_t batch;         /* frames that move between a vCPU's stock and the global list at a time; a hint */
 
         /* lock guards free_head, fresh and the writing of nfree; held for one batch, never across a call out. */
         _Atomic uint32_t lock;
@@ -57,6 +58,8 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 
 /* --- frames (frames.c) --- */
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
+/* Tells how many vCPUs share the cache: the more, the less each keeps in stock. */
+void pager_share(struct pager *pg, uint32_t vcpus);
 /* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one; FRAME_NONE if both are empty. */
 frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt);
 /* Gives back a frame the caller holds CLAIMED and that no PTE names.  Frees its slot.  l: where to put it, NULL for the global list. */

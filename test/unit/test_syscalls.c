@@ -24,7 +24,9 @@
 #include "exits.h"
 #include "files.h"
 #include "procfs.h"
+#include "signals.h"
 #include "syscalls/sys.h"
+#include "vfork.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -105,6 +107,26 @@ void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
         (void)used;
         p->n = 0;
 }
+
+int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
+{
+        *w = (struct gmem_word){ .host = (uint32_t *)(uintptr_t)addr };
+        return gmem_check(t, addr, 4, write);
+}
+bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w) { return gmem_word(t, addr, false, w) == 0; }
+bool gmem_word_shared(const struct gmem_word *w) { return w->frame != 0; }
+void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (void)t, (void)w, (void)wrote; }
+
+/* --- threads: they are the kernel's own here --- */
+
+_Atomic uint32_t threads_stopping;
+void threads_tell_stopper(void) { }
+void threads_wait_to_go(struct thread *t) { (void)t; }
+struct thread *threads_find(struct thread *t, pid_t tid) { return tid == gettid() ? t : NULL; }
+long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
+long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
+void threads_end(struct thread *t, int status) { program_exit(t, status); }
+_Noreturn void vfork_end(struct thread *t, int status) { program_exit(t, status); }
 
 /* --- the rest of vmrun --- */
 
@@ -230,6 +252,9 @@ __attribute__((constructor)) static void start(void)
                 _exit(125);
         c->nframes = 1 << 20;
         c->far_pages = 1 << 22;
+        self.v = (struct vcpu *)block;
+        self.tid = self.pid = getpid();
+        signals_thread_start(&self);
         sys_raw(__NR_prlimit64, 0, 9, 0, P(lim), 0, 0), c->rlimit_as = lim[0];
         sys_raw(__NR_prlimit64, 0, 2, 0, P(lim), 0, 0), c->rlimit_data = lim[0];
         sys_raw(__NR_prlimit64, 0, 3, 0, P(lim), 0, 0), c->rlimit_stack = lim[0];
@@ -238,8 +263,6 @@ __attribute__((constructor)) static void start(void)
         opt.verbose = getenv("SUD_VERBOSE") != NULL;
         message_init();
         privfd_move(border);            /* one more descriptor to be hidden */
-        self.v = (struct vcpu *)block;
-        self.tid = getpid();
         exe[n > 0 ? n : 0] = 0;
         procfs_set_exe(exe);
         unsetenv("LD_PRELOAD");
