@@ -18,6 +18,7 @@
 #include "far/far.h"
 #include "far/io.h"
 #include "files.h"
+#include "service.h"
 #include "signals.h"
 #include "stats.h"
 #include "syscall.h"
@@ -138,9 +139,9 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
         case EXIT_WAIT_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
         case EXIT_WAKE_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAKE, INT_MAX, NULL); return 0;
-        case EXIT_SERVICE_SLEEP:  futex(&CONTROL->service_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_SERVICE_SLEEP:  service_sleep((uint32_t)rq->a[0]); return 0;
         case EXIT_SERVICE_WAKE:
-                service_ensure();
+                service_ensure(t->vm);
                 futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
                 return 0;
         case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1]);

@@ -222,6 +222,14 @@ void far_end(void)
                 say_goodbye(NULL);
 }
 
+const struct far_node *far_cannot_fork(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->driver->kind == SLAB_REMOTE && !nodes[i]->driver->forked)
+                        return nodes[i];
+        return NULL;
+}
+
 unsigned far_nodes(void) { return nnodes; }
 struct far_node *far_node_at(unsigned i) { return nodes[i]; }
 

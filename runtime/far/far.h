@@ -83,6 +83,9 @@ struct far_driver {
         /* How long poll() is worth calling without news before the I/O thread sleeps.  0 where news come through the host kernel: then a
          * spinning thread only takes the CPU away from those that make them. */
         unsigned spin_us;
+        /* In a forked child: what came along of the parent's connections is of no use here, and must not disturb them.  Lets go of it, and
+         * makes the child's own, to the same slabs, when attach() comes.  NULL: this driver cannot. */
+        int (*forked)(struct far_node *n);
 };
 /* The transfer is over, and whoever waits for it may go on. */
 void far_done(struct far_request *r);
@@ -104,6 +107,8 @@ void far_close(void);
  * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
 void far_end(void);
 bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
+/* Is there a node that a forked child could not use?  NULL: none. */
+const struct far_node *far_cannot_fork(void);
 uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
@@ -118,6 +123,9 @@ void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
 /* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message if it cannot be.  For fork. */
 struct tree *slabs_tree(void);
+/* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet.  0, or -errno as tree_be_child(). */
+struct tree_child;
+int slabs_forked(const struct tree_child *c);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
 

@@ -11,6 +11,7 @@
 #include "io.h"
 #include "placement.h"
 #include "tree.h"
+#include "window.h"
 
 static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *const *nodes;
@@ -243,6 +244,13 @@ struct tree *slabs_tree(void)
         int err = start_tree();
         pthread_mutex_unlock(&lease_lock);
         return err ? NULL : &tree;
+}
+
+int slabs_forked(const struct tree_child *c)
+{
+        memset(map_gpa, 0, sizeof(map_gpa));
+        window_forked();
+        return tree_be_child(&tree, c);
 }
 
 void slabs_close(void)
