@@ -161,14 +161,6 @@ int64_t exit_serve(struct thread *t)
 
 /* ---- the end ---- */
 
-/* Waits, at most a second, for the cleaner to sleep, so that nothing moves while the leak check counts. */
-static void quiesce(void)
-{
-        const struct timespec ms = { .tv_nsec = 1000000 };
-        for (int i = 0; i < 1000 && !atomic_load(&CONTROL->service_asleep); i++)
-                nanosleep(&ms, NULL);
-}
-
 static int64_t end_of_program(struct thread *t)
 {
         int64_t leaks = 0;
@@ -178,7 +170,7 @@ static int64_t end_of_program(struct thread *t)
         threads_stop(t);
         threads_end_robust_lists(t);
         if (opt.debug) {
-                quiesce();
+                service_hold();         /* nothing moves while it counts */
                 leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
         }
         if (opt.stats)
