@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include "arena.h"
 #include "far/far.h"
+#include "far/io.h"
 #include "far/tree.h"
 #include "fork.h"
 #include "fork_image.h"
@@ -77,7 +78,6 @@ static void restore_control(const struct control *from)
         c->mmap_top = from->mmap_top;
         c->mmap_min = from->mmap_min;
         c->pid = (uint32_t)getpid();
-        c->wait_spins = from->wait_spins;
         c->service_asleep = 1;          /* its thread is made when the bell first rings */
 }
 
@@ -122,7 +122,7 @@ static void be_child(struct thread *t, const struct fork_args *a, struct fork_im
 {
         char why[512] = "";
 
-        int err = slabs_forked(c);
+        int err = far_forked(c);
         if (err)                        /* the parent is no more, and with it what it shared */
                 die_(EXIT_VMRUN_FAILED, "a child was left without memory: its parent died before it was up");
         if (write(up, "", 1) < 0)       /* the parent was killed just now: it is not missed */
@@ -190,6 +190,7 @@ static long fork_still(struct thread *t, const struct fork_args *a, int *pidfd)
         long pid = open_pipe(up);
         if (pid == 0) {
                 pid = fork_image_take(&im, t, tree, &child);
+                io_hold();
                 if (pid == 0)
                         pid = host_fork(a->flags, pidfd);
                 else if (pid == -ENOMEM)
@@ -200,6 +201,7 @@ static long fork_still(struct thread *t, const struct fork_args *a, int *pidfd)
                         return 0;
                 }
                 privfd_close(up[1]);
+                io_release();
                 if (pid > 0)
                         wait_until_up(up[0]);
                 privfd_close(up[0]);

@@ -182,7 +182,8 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
         return nothing_left();
 }
 
-/* A slab that another process leased.  For plain memory, leasing the same pages again maps them. */
+/* A slab that another process leased.  For plain memory, leasing the same pages again maps them; a remote node is asked for pages that it
+ * gave already (first < n->leased), and tells where they are. */
 static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         const struct tree_slab *known = &tree.head->slab[i];
@@ -191,7 +192,7 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
         struct far_place place = { .node = n, .first = known->first };
 
         if (s.kind == SLAB_REMOTE)
-                return -EOPNOTSUPP;
+                io_start(vm);
         int err = n->driver->lease(n, vm, known->first, known->pages, &s, &place);
         if (!err)
                 publish(i, &s, &place);
@@ -252,6 +253,8 @@ int slabs_forked(const struct tree_child *c)
         window_forked();
         return tree_be_child(&tree, c);
 }
+
+bool slabs_last(unsigned limit_ms) { return !in_tree || tree_leave(&tree, limit_ms); }
 
 void slabs_close(void)
 {
