@@ -34,8 +34,9 @@
 
 /* What vmrun does by itself, in the program's terms. */
 #define OURS (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID)
-/* What parts vmrun from itself, or stops it: a table of descriptors that both processes have; a parent that sleeps with all its threads. */
-#define NOT_OURS (CLONE_FILES | CLONE_VFORK)
+/* What would part vmrun from itself: a table of descriptors that both processes have, a parent that sleeps with all its threads stopped,
+ * dispositions without vmrun's handlers. */
+#define NOT_OURS (CLONE_FILES | CLONE_VFORK | CLONE_CLEAR_SIGHAND)
 
 /* fork() with flags of the program's.  libc is told what its fork() would tell it: the child's thread number and its robust mutexes. */
 static long clone_process(uint64_t flags, int *pidfd)
@@ -52,9 +53,10 @@ static long clone_process(uint64_t flags, int *pidfd)
         return pid < 0 ? -errno : pid;
 }
 
-static long host_fork(uint64_t flags, int *pidfd)
+static long host_fork(const struct clone_request *rq, int *pidfd)
 {
-        flags &= ~(uint64_t)OURS;
+        uint64_t flags = (rq->flags & ~(uint64_t)OURS) | (uint64_t)rq->exit_signal;
+
         if (flags != SIGCHLD)
                 return clone_process(flags, pidfd);
         pid_t pid = fork();
@@ -77,15 +79,14 @@ static void restore_control(const struct control *from)
         c->rlimit_memlock = from->rlimit_memlock;
         c->mmap_top = from->mmap_top;
         c->mmap_min = from->mmap_min;
-        c->pid = (uint32_t)getpid();
         c->service_asleep = 1;          /* its thread is made when the bell first rings */
 }
 
 static int make_vm(struct thread *t, const struct fork_image *im, char *why, size_t n)
 {
-        const struct thread_signals signals = t->signal;
-        const struct vm_config c = { .nframes = im->control->nframes, .far_pages = im->control->far_pages };
         struct vm *vm = t->vm;
+        const struct thread was = *t;
+        const struct vm_config c = { .nframes = im->control->nframes, .far_pages = im->control->far_pages };
 
         int err = vm_renew(vm, why, n);
         if (!err)
@@ -98,27 +99,25 @@ static int make_vm(struct thread *t, const struct fork_image *im, char *why, siz
                 snprintf(why, n, "KVM does not take the shared mappings of the parent: %s", strerror(-err));
                 return err;
         }
-        err = vcpu_start_known(vm, t, why, n);
-        t->signal = signals;
-        return err;
+        *t = (struct thread){ .signal = was.signal, .sighand = was.sighand, .alive = true };
+        return vcpu_start_known(vm, t, why, n);
 }
 
 /* Its own thread's record in the program's terms: what the host kernel's own fork leaves to a child. */
-static void settle(struct thread *t, const struct fork_args *a)
+static void settle(struct thread *t, const struct clone_request *rq)
 {
-        const uint64_t cleartid[6] = { a->flags & CLONE_CHILD_CLEARTID ? a->child_tid : 0 }, robust[6] = { 0, 24 };
         const int32_t tid = t->tid;
 
-        sys_set_tid_address(t, __NR_set_tid_address, cleartid);
-        sys_set_robust_list(t, __NR_set_robust_list, robust);
-        if (a->flags & CLONE_CHILD_SETTID)
-                gmem_write(t, a->child_tid, &tid, sizeof tid);  /* a bad address is nobody's error, on Linux too */
+        t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
+        t->robust_list = 0;
+        if (rq->flags & CLONE_CHILD_SETTID)
+                gmem_write(t, rq->child_tid, &tid, sizeof tid);  /* a bad address is nobody's error, on Linux too */
         t->v->regs.rax = 0;             /* kern, which has just started, does not wait for the end of a system call */
-        if (a->stack)
-                t->v->regs.rsp = a->stack;
+        if (rq->stack)
+                t->v->regs.rsp = rq->stack;
 }
 
-static void be_child(struct thread *t, const struct fork_args *a, struct fork_image *im, const struct tree_child *c, int up)
+static void be_child(struct thread *t, const struct clone_request *rq, struct fork_image *im, const struct tree_child *c, int up)
 {
         char why[512] = "";
 
@@ -128,19 +127,19 @@ static void be_child(struct thread *t, const struct fork_args *a, struct fork_im
         if (write(up, "", 1) < 0)       /* the parent was killed just now: it is not missed */
                 info_("a child outlives its parent");
         privfd_close(up);
-        threads_forked(t);
         service_forked();
         opt.stats = false;              /* the figures are of the first process */
         if (make_vm(t, im, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
+        threads_forked(t);
         time_init(t);
-        if (a->flags & CLONE_SETTLS)
-                im->state.fs = a->tls;
+        if (rq->flags & CLONE_SETTLS)
+                im->state.fs = rq->tls;
         err = fork_image_put(im, t);
         if (err)
                 die_(EXIT_VMRUN_FAILED, "a child cannot be given its memory: %s", strerror(-err));
         fork_image_free(im);
-        settle(t, a);
+        settle(t, rq);
 }
 
 /* ---- the parent ---- */
@@ -154,12 +153,12 @@ static void wait_until_up(int up)
 }
 
 /* The words of clone() to the parent.  Like Linux, it tells nobody if they cannot be stored. */
-static void tell_parent(struct thread *t, const struct fork_args *a, int32_t pid, int pidfd)
+static void tell_parent(struct thread *t, const struct clone_request *rq, int32_t pid, int pidfd)
 {
-        if (a->flags & CLONE_PARENT_SETTID)
-                gmem_write(t, a->parent_tid, &pid, sizeof pid);
-        if (a->flags & CLONE_PIDFD)
-                gmem_write(t, a->pidfd, &pidfd, sizeof pidfd);
+        if (rq->flags & CLONE_PARENT_SETTID)
+                gmem_write(t, rq->parent_tid, &pid, sizeof pid);
+        if (rq->flags & CLONE_PIDFD)
+                gmem_write(t, rq->pidfd, &pidfd, sizeof pidfd);
 }
 
 static int open_pipe(int up[2])
@@ -177,7 +176,7 @@ static int open_pipe(int up[2])
 }
 
 /* With everything but this thread standing still. */
-static long fork_still(struct thread *t, const struct fork_args *a, int *pidfd)
+static long fork_still(struct thread *t, const struct clone_request *rq, int *pidfd)
 {
         struct fork_image im = { 0 };
         struct tree_child child;
@@ -192,12 +191,12 @@ static long fork_still(struct thread *t, const struct fork_args *a, int *pidfd)
                 pid = fork_image_take(&im, t, tree, &child);
                 io_hold();
                 if (pid == 0)
-                        pid = host_fork(a->flags, pidfd);
+                        pid = host_fork(rq, pidfd);
                 else if (pid == -ENOMEM)
                         info_("fork: pages that could neither be written to far memory nor copied: ENOMEM");
                 if (pid == 0) {
                         privfd_close(up[0]);
-                        be_child(t, a, &im, &child, up[1]);
+                        be_child(t, rq, &im, &child, up[1]);
                         return 0;
                 }
                 privfd_close(up[1]);
@@ -213,10 +212,8 @@ static long fork_still(struct thread *t, const struct fork_args *a, int *pidfd)
 
 static long refuse(uint64_t flags)
 {
-        if (flags & (CLONE_THREAD | CLONE_SIGHAND))     /* need CLONE_VM: the kernel's own word */
-                return -EINVAL;
         if (flags & NOT_OURS) {
-                sys_say_once(0x600000000, "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK) is not supported: ENOSYS",
+                sys_say_once(0x600000000, "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK, CLONE_CLEAR_SIGHAND) is not supported: ENOSYS",
                              (unsigned long long)(flags & NOT_OURS));
                 return -ENOSYS;
         }
@@ -228,28 +225,27 @@ static long refuse(uint64_t flags)
         return 0;
 }
 
-long fork_process(struct thread *t, const struct fork_args *a)
+long fork_process(struct thread *t, const struct clone_request *rq)
 {
         int pidfd = -1;
 
-        long pid = refuse(a->flags);
+        long pid = refuse(rq->flags);
         if (pid)
                 return pid;
 
         /* In the child, too: no signal finds it half made. */
         uint64_t mask = signals_hold(t);
         pid = sys_put_off ? -SYS_PUT_OFF : 0;
-        if (pid == 0 && threads_stop(t) != 0)
-                pid = -SYS_PUT_OFF;     /* to be stopped first; then it is made again */
-        else if (pid == 0) {
+        if (pid == 0) {
+                threads_stop(t);
                 service_hold();
-                pid = fork_still(t, a, &pidfd);
+                pid = fork_still(t, rq, &pidfd);
                 service_release();
                 if (pid != 0)
                         threads_go(t);
         }
         if (pid > 0)
-                tell_parent(t, a, (int32_t)pid, pidfd);
+                tell_parent(t, rq, (int32_t)pid, pidfd);
         signals_release(t, mask);
         return pid;
 }

@@ -32,11 +32,10 @@ static bool by_content(const struct fork_page *p) { return pte_kind(p->pte) != P
 static int take_state(struct fork_image *im, struct thread *t)
 {
         im->control = malloc(offsetof(struct control, slabs));
-        im->xstate = xstate_new();
+        im->xstate = sigframe_keep_state(t);
         if (!im->control || !im->xstate)
                 return -ENOMEM;
         memcpy(im->control, CONTROL, offsetof(struct control, slabs));
-        xstate_get(t, im->xstate);
         im->regs = t->v->regs;
         int64_t err = thread_upcall(t, UPCALL_FORK_STATE, 0, 0, 0);
         if (!err)
@@ -183,7 +182,7 @@ static int put_pages(const struct fork_image *im, struct thread *t)
         return 0;
 }
 
-int fork_image_put(const struct fork_image *im, struct thread *t)
+int fork_image_put(struct fork_image *im, struct thread *t)
 {
         memcpy(vcpu_xfer(t->v), &im->state, sizeof(im->state));
         int err = (int)thread_upcall(t, UPCALL_ADOPT_STATE, 0, 0, 0);
@@ -191,8 +190,8 @@ int fork_image_put(const struct fork_image *im, struct thread *t)
                 err = put_vmas(im, t);
         if (!err)
                 err = put_pages(im, t);
-        if (!err)
-                err = xstate_set(t, im->xstate);
+        sigframe_bring_back_state(t, im->xstate);
+        im->xstate = NULL;
         t->v->regs = im->regs;
         return err;
 }

@@ -15,7 +15,7 @@ struct tree_child;
 struct fork_image {
         struct control *control;        /* a copy, but for its slabs */
         struct regs regs;
-        struct xstate *xstate;
+        void *xstate;                   /* sigframe_keep_state() */
         struct fork_state state;
         struct fork_vma *vma;
         size_t nvmas;
@@ -29,7 +29,7 @@ struct fork_image {
  * -ENOMEM: too many pages can neither be written to a slot nor be copied. */
 int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree, const struct tree_child *child);
 /* In the child, whose kern waits in EXIT_READY: VMAs, pages, registers.  0 or -errno. */
-int fork_image_put(const struct fork_image *im, struct thread *t);
+int fork_image_put(struct fork_image *im, struct thread *t);
 void fork_image_free(struct fork_image *im);
 
 #endif

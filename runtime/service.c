@@ -23,11 +23,13 @@ static void *service_main(void *arg)
 {
         char why[512];
         (void)arg;
+        service = (struct thread){ .pid = getpid() };
         prctl(PR_SET_NAME, "vmrun-cleaner");
         if (vcpu_create(service_vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         service.tid = (pid_t)syscall(SYS_gettid);
         thread_loop(&service);
+        return NULL;
 }
 
 static void start(void)

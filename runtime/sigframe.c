@@ -66,7 +66,7 @@ static uint32_t mxcsr_mask(void)
         return mask;
 }
 
-void xstate_get(struct thread *t, struct xstate *x)
+static void xstate_get(struct thread *t, struct xstate *x)
 {
         int size = ioctl(t->vm->fd, KVM_CHECK_EXTENSION, KVM_CAP_XSAVE2);
 
@@ -75,16 +75,6 @@ void xstate_get(struct thread *t, struct xstate *x)
         memset(x, 0, sizeof *x);
         if (ioctl(t->vcpu_fd, size > 0 ? KVM_GET_XSAVE2 : KVM_GET_XSAVE, x) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_GET_XSAVE: %s", strerror(errno));
-}
-
-int xstate_set(struct thread *t, const struct xstate *x)
-{
-        return ioctl(t->vcpu_fd, KVM_SET_XSAVE, x) < 0 ? -errno : 0;
-}
-
-struct xstate *xstate_new(void)
-{
-        return aligned_alloc(_Alignof(struct xstate), sizeof(struct xstate));
 }
 
 static void init_fp(struct xstate *x)

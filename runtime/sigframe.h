@@ -29,10 +29,4 @@ void sigframe_bring_back_state(struct thread *t, void *kept);
 /* si_code of a floating-point exception: #MF or #XM, by vector. */
 int sigframe_fpe_code(struct thread *t, unsigned vector);
 
-/* The extended state as a whole, to be moved to another vCPU of a like VM.  Free it by free(). */
-struct xstate;
-struct xstate *xstate_new(void);        /* NULL: no memory */
-void xstate_get(struct thread *t, struct xstate *x);
-int xstate_set(struct thread *t, const struct xstate *x);       /* 0 or -errno */
-
 #endif

@@ -256,6 +256,7 @@ int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n)
         if (err)
                 return err;
         t->tid = (pid_t)syscall(SYS_gettid);
+        t->pid = getpid();
         err = try_level(vm, t);
         if (err)
                 snprintf(why, n, "kern does not start in ring %d any more (exit reason %u)", vm->level, t->run->exit_reason);
