@@ -1,7 +1,8 @@
 /*
  * What a program may expect of fork, at several times its cache: its output is the same natively and under vmrun.
  *
- * usage: t_fork [--size MB [TEST]]     memory of parent and child, over a working set of that size (4), then processes (t_fork_process.c)
+ * usage: t_fork [--size MB [TEST]]     memory of parent and child, over a working set of that size (4), then processes (t_fork_process.c) and
+ *                                      threads (t_fork_threads.c); TEST: one of memory, by its name, or "memory" for all of them
  *        t_fork --bomb SEED CHILDREN   children that are killed at any moment
  *        t_fork --time MB FORKS        how long fork, exit and wait take with that much resident, in microseconds
  * Writes files into the current folder, and removes them.
@@ -441,13 +442,15 @@ int main(int argc, char **argv)
                 { "generations", test_generations }, { "many", test_many }, { "maps", test_maps },
         };
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
-                if (argc == 4 && strcmp(argv[3], tests[i].name) != 0)
+                if (argc == 4 && strcmp(argv[3], tests[i].name) != 0 && strcmp(argv[3], "memory") != 0)
                         continue;
                 tests[i].run();
                 printf("%s: ok\n", tests[i].name);
                 fflush(stdout);
         }
-        if (argc < 4)
+        if (argc < 4) {
                 process_tests();
+                thread_tests();
+        }
         return 0;
 }

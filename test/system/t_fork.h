@@ -21,6 +21,8 @@ static inline pid_t start_child(void)
 #define reap(pid, expect) reap_as(__FILE__, __LINE__, pid, expect)
 void reap_as(const char *file, int line, pid_t pid, int expect);
 
+/* t_fork_threads.c */
+void thread_tests(void);
 /* t_fork_process.c */
 void process_tests(void);
 
