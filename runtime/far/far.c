@@ -46,8 +46,8 @@ open:;
         return m;
 }
 
-/* The driver of a scheme; NULL with why. */
-static const struct far_driver *find_driver(const char *scheme, char why[FAR_WHY])
+/* The driver of a scheme, and the module it is in; NULL with why. */
+static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])
 {
         for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
                 if (strcmp(drivers[i]->scheme, scheme) == 0)
@@ -55,7 +55,7 @@ static const struct far_driver *find_driver(const char *scheme, char why[FAR_WHY
         for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
                 if (strcmp(modules[i].scheme, scheme) != 0)
                         continue;
-                void *m = load_module(modules[i].file, why);
+                void *m = *module = load_module(modules[i].file, why);
                 const struct far_driver *const *list = m ? dlsym(m, "far_module") : NULL;
                 for (; list && *list; list++)
                         if (strcmp((*list)->scheme, scheme) == 0)
@@ -105,7 +105,8 @@ struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
         char scheme[16] = "";
         if (n < sizeof(scheme))
                 memcpy(scheme, o->url, n);
-        const struct far_driver *d = find_driver(scheme, why);
+        void *module = NULL;
+        const struct far_driver *d = find_driver(scheme, &module, why);
         if (!d)
                 return NULL;
         struct far_node *node = calloc(1, sizeof(*node));
@@ -114,6 +115,7 @@ struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
                 return NULL;
         }
         node->driver = d;
+        node->module = module;
         node->option = o;
         node->url = o->url;
         if (d->open(node, colon + 1, why) != 0) {
@@ -218,7 +220,7 @@ static void say_goodbye(const struct far_node *lost)
 
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && io_stop(END_MS) && slabs_last(END_MS))
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(END_MS) && io_stop(END_MS))
                 say_goodbye(NULL);
 }
 
@@ -230,14 +232,37 @@ const struct far_node *far_cannot_fork(void)
         return NULL;
 }
 
+/* What librdmacm and its like keep for ever is the parent's, and no function of theirs makes them forget it: they are loaded anew. */
+static void reload_modules(void)
+{
+        char why[FAR_WHY];
+
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->module)
+                        dlclose(nodes[i]->module);
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct far_node *n = nodes[i];
+                char scheme[16] = "";
+                if (!n->module)
+                        continue;
+                memcpy(scheme, n->url, (size_t)(strchr(n->url, ':') - n->url));
+                n->driver = find_driver(scheme, &n->module, why);
+                if (!n->driver)
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
+        }
+}
+
 int far_forked(const struct tree_child *c)
 {
         int err = slabs_forked(c);
+        bool anew = false;
 
         io_forked();
         for (unsigned i = 0; i < nnodes; i++)
                 if (nodes[i]->driver->forked)
-                        nodes[i]->driver->forked(nodes[i]);
+                        anew |= nodes[i]->driver->forked(nodes[i]);
+        if (anew)
+                reload_modules();
         return err;
 }
 

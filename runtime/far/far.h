@@ -36,6 +36,7 @@ struct far_node {
         uint32_t slab_most;             /* pages of the largest slab to ask for */
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
+        void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
         bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
         void *data;                     /* the driver's own */
 };
@@ -45,6 +46,7 @@ struct far_place {
         struct far_node *node;
         uint64_t first;                 /* its first page, as the node counts what was leased from it */
         void *data;                     /* the driver's own, from lease() */
+        uint64_t word[3];               /* the same, for all processes of the tree: what use() needs */
 };
 #define FAR_PLACES 1
 struct far_slab { struct far_place place[FAR_PLACES]; };
@@ -70,6 +72,8 @@ struct far_driver {
         /* One more slab of `pages` pages (at most SLAB_SHIFT's worth, and within n->pages), which begins at page `first` of the node.
          * SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill place->data.  Called by one thread at a time. */
         int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place);
+        /* A slab that another process of the tree leased: the same for this one.  place: as lease() left it, but for data.  NULL: lease() does. */
+        int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
@@ -87,8 +91,9 @@ struct far_driver {
          * spinning thread only takes the CPU away from those that make them. */
         unsigned spin_us;
         /* In a forked child: lets go of what came along of the parent's connections, without a word to the node.  attach(), when a slab of the
-         * node is first needed here, makes the child's own, to the same slabs.  NULL: this driver cannot. */
-        void (*forked)(struct far_node *n);
+         * node is first needed here, makes the child's own, to the same slabs.  True: its module is to be loaded anew before that, since its
+         * libraries keep what is the parent's; so nothing of n->data leads into the module.  NULL: this driver cannot. */
+        bool (*forked)(struct far_node *n);
 };
 /* The transfer is over, and whoever waits for it may go on. */
 void far_done(struct far_request *r);

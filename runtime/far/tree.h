@@ -16,6 +16,7 @@
 struct tree_slab {
         uint32_t kind, pages, node, pad;
         uint64_t first;                 /* its first page, as the node counts what was leased from it */
+        uint64_t word[3];               /* as in struct far_place */
 };
 /* What a node has given so far; the same as in struct far_node. */
 struct tree_node {
