@@ -69,6 +69,9 @@ int vm_open(struct vm *vm, char *why, size_t n)
         }
         vm->fd = privfd_move(vm->fd);
         vm->run_size = ioctl(vm->kvm_fd, KVM_GET_VCPU_MMAP_SIZE, 0);
+        int xsave = ioctl(vm->fd, KVM_CHECK_EXTENSION, KVM_CAP_XSAVE2);
+        vm->xsave2 = xsave > 0;
+        vm->xsave_size = xsave > 4096 ? (uint32_t)xsave : 4096;
         int most = ioctl(vm->kvm_fd, KVM_CHECK_EXTENSION, KVM_CAP_MAX_VCPUS);
         vm->vcpus_max = most > 4 && most < VCPUS_MAX ? (unsigned)most : most <= 4 ? 4 : VCPUS_MAX;
         err = get_cpuid(vm);

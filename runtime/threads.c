@@ -23,6 +23,9 @@
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
 #define FRAMES_EACH  64                 /* of the cache, for a vCPU to make progress with */
+/* A vCPU that another host thread takes over costs milliseconds: KVM_RUN notes the new one and waits until no CPU of the host can still
+ * see the old (synchronize_rcu in kvm_vcpu_ioctl, Linux 6.1).  A new vCPU costs some of KVM's memory instead, so: new ones up to here. */
+#define VCPUS_FRESH  256
 #define STACK_SIZE   (256ul << 10)      /* of a host thread: system calls keep what is large in scratch */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.alive */
@@ -180,12 +183,13 @@ static struct thread *take_vcpu(void)
         char why[256];
 
         pthread_mutex_lock(&lock);
-        t = idle;
+        bool room = next_vcpu < vm->vcpus_max && (uint64_t)FRAMES_EACH * (next_vcpu + 1) <= CONTROL->nframes;
+        t = room && next_vcpu < VCPUS_FRESH ? NULL : idle;
         if (t) {
                 idle = t->next_idle;
         } else if (next_vcpu >= vm->vcpus_max) {
                 sys_say_once(0x60000, "all %u vCPUs of this VM are in use: EAGAIN for clone", vm->vcpus_max);
-        } else if ((uint64_t)FRAMES_EACH * (next_vcpu + 1) > CONTROL->nframes) {
+        } else if (!room) {
                 sys_say_once(0x60001, "a cache of %llu pages is too small for %u threads: EAGAIN for clone; use a larger --cache",
                              (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof *t)) != NULL) {

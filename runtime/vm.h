@@ -15,6 +15,8 @@ struct vm {
         int level;                      /* privilege level p of program and kern: 0 or 3 */
         unsigned phys_bits;
         uint64_t xcr0;
+        bool xsave2;                    /* KVM_GET_XSAVE2 is there, */
+        uint32_t xsave_size;            /* and the area has so many bytes: 4096 or more */
         bool fsgsbase;                  /* CR4.FSGSBASE may be set */
         struct kvm_cpuid2 *cpuid;
 
