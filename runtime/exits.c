@@ -161,6 +161,8 @@ int64_t exit_serve(struct thread *t)
 
 /* ---- the end ---- */
 
+#define STILL_MS 1000                   /* for the cleaner's last writes */
+
 static int64_t end_of_program(struct thread *t)
 {
         int64_t leaks = 0;
@@ -169,8 +171,10 @@ static int64_t end_of_program(struct thread *t)
                 return 0;               /* the program is its parent's */
         threads_stop(t);
         threads_end_robust_lists(t);
+        /* Nothing moves while the leak check counts; and far_end() may tell that nothing does. */
+        if (service_hold(STILL_MS))
+                far_still();
         if (opt.debug) {
-                service_hold();         /* nothing moves while it counts */
                 leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
         }
         if (opt.stats)

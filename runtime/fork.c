@@ -238,7 +238,7 @@ long fork_process(struct thread *t, const struct clone_request *rq)
         pid = sys_put_off ? -SYS_PUT_OFF : 0;
         if (pid == 0) {
                 threads_stop(t);
-                service_hold();
+                service_hold(0);
                 pid = fork_still(t, rq, &pidfd);
                 service_release();
                 if (pid != 0)

@@ -218,9 +218,13 @@ static void say_goodbye(const struct far_node *lost)
                         nodes[i]->driver->close(nodes[i]);
 }
 
+static bool still;
+
+void far_still(void) { still = true; }
+
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(END_MS) && io_stop(END_MS))
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(still, END_MS) && io_stop(END_MS))
                 say_goodbye(NULL);
 }
 
@@ -289,7 +293,7 @@ void far_lost(const struct far_node *n, const char *fmt, ...)
                 pause();                /* the process is about to end */
         warnx_("%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
         /* We are the thread that calls drivers. */
-        if (slabs_stop(END_MS) && slabs_last(END_MS))
+        if (slabs_stop(END_MS) && slabs_last(false, END_MS))
                 say_goodbye(n);
         _exit(EXIT_VMRUN_FAILED);
 }

@@ -114,6 +114,8 @@ void far_close(void);
 /* The program ends, for whatever reason: the last process of its tree tells the remote nodes goodbye, so that what was leased from them is free at once and not after
  * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
 void far_end(void);
+/* Before that: no write of this process is under way, or will be, so that others may use its slots as soon as it is no more. */
+void far_still(void);
 bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
@@ -140,7 +142,7 @@ int slabs_forked(const struct tree_child *c);
 const struct far_slab *far_slab(uint32_t i);
 
 /* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If that cannot be known within limit_ms: no. */
-bool slabs_last(unsigned limit_ms);
+bool slabs_last(bool still, unsigned limit_ms);
 /* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
 bool slabs_stop(unsigned limit_ms);
 

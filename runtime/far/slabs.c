@@ -257,7 +257,7 @@ int slabs_forked(const struct tree_child *c)
         return tree_be_child(&tree, c);
 }
 
-bool slabs_last(unsigned limit_ms) { return !in_tree || tree_leave(&tree, limit_ms); }
+bool slabs_last(bool still, unsigned limit_ms) { return !in_tree || tree_leave(&tree, still, limit_ms); }
 
 void slabs_close(void)
 {
