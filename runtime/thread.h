@@ -37,6 +37,7 @@ struct thread {
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
         bool privileged;                /* the program executed an instruction that only a kernel may */
         struct thread_signals signal;
+        void *exec_room;                /* what an execve of a process that borrowed our memory has left behind (exec.c) */
 };
 
 /* Runs kern for one upcall inside the pending exit; returns upcall.ret.  Only from within an exit of kern. (vcpu.c) */

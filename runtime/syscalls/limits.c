@@ -8,11 +8,14 @@
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include "sys.h"
+#include "../rlimits.h"
 #include "../procfs.h"
 
-/* Hard limits of those kern keeps; it knows the soft ones only. */
-static struct { bool known; uint64_t max; } hard[RLIM_NLIMITS];
+/* Hard limits of those kern keeps; it knows the soft ones only.  Under lock. */
+static struct { bool known, set; uint64_t max; } hard[RLIM_NLIMITS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const int kept_limits[LIMITS_KEPT] = { RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK, RLIMIT_MEMLOCK };
 
 static uint64_t *kept(int res)
 {
@@ -38,10 +41,59 @@ static bool may_raise(void)
         return !sys_own(__NR_capget, P(&head), P(data), 0, 0, 0, 0) && (data[0].effective & 1u << 24 /* CAP_SYS_RESOURCE */);
 }
 
+static uint64_t hard_of(int res, uint64_t soft)
+{
+        uint64_t host[2];
+
+        if (!hard[res].known) {
+                hard[res].known = true;
+                hard[res].max = host_limit(0, res, NULL, host) ? UINT64_MAX : host[1];
+                if (hard[res].max < soft)
+                        hard[res].max = soft;
+        }
+        return hard[res].max;
+}
+
+void limits_keep(struct limits_kept *k)
+{
+        k->nofile[0] = privfd_nofile_soft();
+        k->nofile[1] = privfd_nofile_hard();
+        pthread_mutex_lock(&lock);
+        for (int i = 0; i < LIMITS_KEPT; i++) {
+                int res = kept_limits[i];
+                k->memory[i] = (struct limit_kept){ *kept(res), hard_of(res, *kept(res)), hard[res].set };
+        }
+        pthread_mutex_unlock(&lock);
+}
+
+void limits_adopt(const struct limits_kept *k)
+{
+        for (int i = 0; i < LIMITS_KEPT; i++) {
+                int res = kept_limits[i];
+                *kept(res) = k->memory[i].soft;
+                hard[res].known = true;
+                hard[res].set = k->memory[i].set;
+                hard[res].max = k->memory[i].hard;
+        }
+}
+
+void limits_to_host(const struct limits_kept *k, struct limits_kept *old)
+{
+        for (int i = 0; i < LIMITS_KEPT; i++) {
+                uint64_t was[2], new[2] = { k->memory[i].soft, k->memory[i].hard };
+                bool set = k->memory[i].set && host_limit(0, kept_limits[i], NULL, was) == 0 && host_limit(0, kept_limits[i], new, NULL) == 0;
+                if (old)
+                        old->memory[i] = (struct limit_kept){ set ? was[0] : 0, set ? was[1] : 0, set };
+        }
+        if (old)
+                host_limit(0, RLIMIT_NOFILE, NULL, old->nofile);
+        host_limit(0, RLIMIT_NOFILE, k->nofile, NULL);
+}
+
 /* Own limits, { soft, hard } each; new or old may be NULL. */
 static long own_limit(int res, const uint64_t new[2], uint64_t old[2])
 {
-        uint64_t *soft = kept(res), host[2], max;
+        uint64_t *soft = kept(res), max;
         long ret = 0;
 
         if (!soft && res != RLIMIT_NOFILE)
@@ -58,13 +110,7 @@ static long own_limit(int res, const uint64_t new[2], uint64_t old[2])
                         ret = privfd_set_nofile(new[0], new[1]);
                 goto out;
         }
-        if (!hard[res].known) {
-                hard[res].known = true;
-                hard[res].max = host_limit(0, res, NULL, host) ? UINT64_MAX : host[1];
-                if (hard[res].max < *soft)
-                        hard[res].max = *soft;
-        }
-        max = hard[res].max;
+        max = hard_of(res, *soft);
         if (old) {
                 old[0] = *soft;
                 old[1] = max;
@@ -75,6 +121,7 @@ static long own_limit(int res, const uint64_t new[2], uint64_t old[2])
                         goto out;
                 }
                 hard[res].max = new[1];
+                hard[res].set = true;
                 *soft = new[0];
         }
 out:
