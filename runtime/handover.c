@@ -113,10 +113,10 @@ static int write_file(struct handover *h, const uint32_t *hidden)
         return fd;
 }
 
-/* Two neighbouring numbers. */
+/* Two neighbouring numbers, up where private ones are: the second will be one for good. */
 static int take_numbers(int fd, struct handover_fds *fds)
 {
-        for (int at = 0;; at = fds->vmrun + 1) {
+        for (int at = privfd_base();; at = fds->vmrun + 1) {
                 fds->settings = fcntl(fd, F_DUPFD, at);
                 fds->vmrun = fds->settings < 0 ? -1 : fcntl(self_fd, F_DUPFD, fds->settings + 1);
                 if (fds->vmrun < 0) {

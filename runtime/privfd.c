@@ -93,6 +93,8 @@ int privfd_adopt(int fd)
         return 0;
 }
 
+int privfd_base(void) { return (int)base; }
+
 int privfd_dup(int fd)
 {
         if (!seen_hard)

@@ -66,6 +66,7 @@ void privfd_init(void);                 /* fixes the border from the current lim
 /* Instead, after execve: with limits of the program's that are not the host's. */
 void privfd_init_seen(uint64_t soft, uint64_t hard);
 int privfd_adopt(int fd);               /* makes an inherited descriptor private and close-on-exec where it is: 0 or -EBADF */
+int privfd_base(void);                  /* where they begin */
 int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
 int privfd_dup(int fd);                 /* same, but leaves fd open */
 void privfd_close(int fd);              /* never plain close() for a private one */
