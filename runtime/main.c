@@ -20,6 +20,7 @@
 #include "files.h"
 #include "image.h"
 #include "procfs.h"
+#include "settings.h"
 #include "states.h"
 #include "stats.h"
 #include "vm.h"
@@ -175,6 +176,7 @@ int main(int argc, char **argv)
                         return check_report();
                 if (opt.command == CMD_STATES)
                         return states_print(opt.states_pid);
+                options_make_absolute(&opt);
                 exec_init();
                 stats_init();
         }
