@@ -3,7 +3,7 @@
  *
  *   t_exec              all steps, each of which executes the next one; prints what it sees
  *   t_exec again N KIB  N times: fills KIB of memory, checks it, and executes itself
- *   t_exec ids          prints its user and group
+ *   t_exec ids          prints its user, group and capabilities
  *   t_exec args ...     prints them
  */
 #include <dirent.h>
@@ -474,6 +474,18 @@ static void see_big(int argc, char **argv)
         exit(failures != 0);
 }
 
+static void show_capabilities(void)
+{
+        char line[256];
+        FILE *f = fopen("/proc/self/status", "r");
+
+        while (f && fgets(line, sizeof line, f))
+                if (!strncmp(line, "Cap", 3))
+                        fputs(line, stdout);
+        if (f)
+                fclose(f);
+}
+
 static void again(int n, size_t kib)
 {
         size_t words = kib * 1024 / sizeof(uint64_t);
@@ -507,6 +519,7 @@ int main(int argc, char **argv)
                 again(atoi(argv[2]), strtoul(argv[3], NULL, 10));
         if (argc == 2 && !strcmp(argv[1], "ids")) {
                 printf("%d %d %d %d\n", getuid(), geteuid(), getgid(), getegid());
+                show_capabilities();
                 return 0;
         }
         if (argc > 1 && !strcmp(argv[1], "args")) {
