@@ -212,7 +212,7 @@ static void drain_kicks(void)
 /* certain: the file passed all checks, so this is the end of this program, and is reported as such. */
 static long run_natively(struct thread *t, struct exec_room *r, const struct program_place *at, uint64_t mask, bool certain)
 {
-        struct limits_kept limits, old;
+        struct limits_kept limits, old, undone;
         struct ksigaction action[SIGNALS_MAX + 1];
         const uint64_t all = ~0ull;
         bool goodbye = certain && far_keep(&r->handover.far, is_borrower());
@@ -222,14 +222,14 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
         if (goodbye)
                 far_end();
         limits_keep(&limits);
-        limits_to_host(&limits, &old);
+        limits_to_host(&limits, certain, &old);
         drain_kicks();                  /* nobody sends another: this vCPU is not in the program */
         handlers(action, true);
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
         long err = sys_own(__NR_execveat, (uint64_t)at->dirfd, P(at->path), P(r->argv), P(r->envp), (uint64_t)at->flags, 0);
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), 0, 8, 0, 0);
         handlers(action, false);
-        limits_to_host(&old, NULL);
+        limits_to_host(&old, false, &undone);
         if (goodbye)
                 die_(EXIT_VMRUN_FAILED, "%s: cannot be executed: %s; the memory nodes were told goodbye already, so the program ends", r->path,
                      strerror((int)-err));
@@ -291,7 +291,7 @@ static long check(struct exec_room *r, const struct program_place *at, enum way 
                 }
         }
         if (*way != UNDER_VMRUN)
-                sys_say_once(0x60000 + !opt.follow + 2 * rights + 4 * r->image.foreign, "%s runs natively: %s", name, why_natively(r, rights));
+                sys_say_once(0x60000 + !opt.follow + 2 * rights + 4 * r->image.foreign, "%s is left to the host: %s", name, why_natively(r, rights));
         return *way == NATIVE_IF_KNOWN ? 0 : err;
 }
 

@@ -20,8 +20,8 @@ struct limits_kept {
 /* For the program that is executed next, and there, once CONTROL is filled in. */
 void limits_keep(struct limits_kept *k);
 void limits_adopt(const struct limits_kept *k);
-/* Makes them the host's own, for a program that is to run natively.  old: what to give to a second call that takes it back; may be NULL.
- * A hard limit cannot be raised again without privilege: so only right before execve. */
-void limits_to_host(const struct limits_kept *k, struct limits_kept *old);
+/* Makes them the host's own, right before an execve of a program that is to run natively.  *old: what a second call takes to undo the first, but for
+ * hard limits, which cannot be raised again without privilege: hard_too only if the execve is to succeed. */
+void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_kept *old);
 
 #endif

@@ -166,10 +166,9 @@ static bool all_can_be_kept(void)
 
 bool far_keep(struct far_kept *k, bool shared)
 {
-        bool all = all_can_be_kept(), alone = true;
-        int tree = slabs_tree_fd(&alone);
+        bool all = all_can_be_kept(), alone = false;
+        int tree = slabs_tree_fd(shared ? NULL : &alone);
 
-        alone = alone && !shared;
         k->tree = tree >= 0 && all ? tree : -1;
         /* In a tree that it leaves, or that others make when they need it, a node is another's too. */
         for (unsigned i = 0; i < NODES_MAX; i++)

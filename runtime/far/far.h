@@ -137,7 +137,8 @@ void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
 /* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message if it cannot be.  For fork. */
 struct tree *slabs_tree(void);
-/* The descriptor of that tree, or -1.  *alone: no other process is in it. */
+/* The descriptor of that tree, or -1.  *alone: no other process is in it; NULL: takes no lock, for a process that borrows our memory and that may be
+ * killed while it has it. */
 int slabs_tree_fd(bool *alone);
 /* After execve: the first lease joins the tree of this descriptor instead of making one.  What the program before held in it is given up. */
 void slabs_adopt(int fd);

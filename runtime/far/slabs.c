@@ -129,19 +129,17 @@ static int start_tree(void)
 
 int slabs_tree_fd(bool *alone)
 {
-        int fd = inherited;
-
-        pthread_mutex_lock(&lease_lock);
-        if (in_tree) {
-                fd = tree.fd;
-                tree_lock(&tree);
-                *alone = tree_alone_locked(&tree);
-                tree_unlock(&tree);
-        } else {
-                *alone = fd < 0;        /* if it never joined: who knows */
+        if (alone) {
+                pthread_mutex_lock(&lease_lock);
+                *alone = inherited < 0; /* if it never joined: who knows */
+                if (in_tree) {
+                        tree_lock(&tree);
+                        *alone = tree_alone_locked(&tree);
+                        tree_unlock(&tree);
+                }
+                pthread_mutex_unlock(&lease_lock);
         }
-        pthread_mutex_unlock(&lease_lock);
-        return fd;
+        return in_tree ? tree.fd : inherited;
 }
 
 /* The lock that says that the process lives has outlived the program, whose slots nobody needs any more: without it, they are freed like those of

@@ -58,12 +58,11 @@ void limits_keep(struct limits_kept *k)
 {
         k->nofile[0] = privfd_nofile_soft();
         k->nofile[1] = privfd_nofile_hard();
-        pthread_mutex_lock(&lock);
+        /* Without the lock: as a rule nobody else runs, and a process that borrows our memory may be killed while it holds it. */
         for (int i = 0; i < LIMITS_KEPT; i++) {
                 int res = kept_limits[i];
                 k->memory[i] = (struct limit_kept){ *kept(res), hard_of(res, *kept(res)), hard[res].set };
         }
-        pthread_mutex_unlock(&lock);
 }
 
 void limits_adopt(const struct limits_kept *k)
@@ -77,17 +76,31 @@ void limits_adopt(const struct limits_kept *k)
         }
 }
 
-void limits_to_host(const struct limits_kept *k, struct limits_kept *old)
+static bool set_host(int res, uint64_t soft, uint64_t max, bool hard_too, struct limit_kept *old)
 {
-        for (int i = 0; i < LIMITS_KEPT; i++) {
-                uint64_t was[2], new[2] = { k->memory[i].soft, k->memory[i].hard };
-                bool set = k->memory[i].set && host_limit(0, kept_limits[i], NULL, was) == 0 && host_limit(0, kept_limits[i], new, NULL) == 0;
-                if (old)
-                        old->memory[i] = (struct limit_kept){ set ? was[0] : 0, set ? was[1] : 0, set };
+        uint64_t was[2], new[2] = { soft, max };
+
+        if (host_limit(0, res, NULL, was))
+                return false;
+        if (!hard_too) {
+                new[0] = soft < was[1] ? soft : was[1];
+                new[1] = was[1];
         }
-        if (old)
-                host_limit(0, RLIMIT_NOFILE, NULL, old->nofile);
-        host_limit(0, RLIMIT_NOFILE, k->nofile, NULL);
+        *old = (struct limit_kept){ was[0], was[1], true };
+        return host_limit(0, res, new, NULL) == 0;
+}
+
+void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_kept *old)
+{
+        struct limit_kept nofile;
+
+        for (int i = 0; i < LIMITS_KEPT; i++)
+                if (!k->memory[i].set || !set_host(kept_limits[i], k->memory[i].soft, k->memory[i].hard, hard_too, &old->memory[i]))
+                        old->memory[i].set = false;
+        if (!set_host(RLIMIT_NOFILE, k->nofile[0], k->nofile[1], hard_too, &nofile))
+                nofile = (struct limit_kept){ k->nofile[0], k->nofile[1], false };
+        old->nofile[0] = nofile.soft;
+        old->nofile[1] = nofile.hard;
 }
 
 /* Own limits, { soft, hard } each; new or old may be NULL. */
