@@ -168,7 +168,7 @@ static void quiesce(void)
                 nanosleep(&ms, NULL);
 }
 
-static int64_t end_of_program(struct thread *t)
+static int64_t leaks_and_statistics(struct thread *t)
 {
         int64_t leaks = 0;
 
@@ -182,15 +182,22 @@ static int64_t end_of_program(struct thread *t)
         }
         if (opt.stats)
                 stats_report(CONTROL->tsc_khz);
-        far_end();
         return leaks;
 }
 
-_Noreturn void program_exit(struct thread *t, int status)
+static void judge(int64_t leaks)
 {
-        int64_t leaks = end_of_program(t);
         if (leaks > 0)
                 die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
+}
+
+void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
+
+_Noreturn void program_exit(struct thread *t, int status)
+{
+        int64_t leaks = leaks_and_statistics(t);
+        far_end();
+        judge(leaks);
         _exit(status);
 }
 
@@ -201,7 +208,8 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
 
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
-        end_of_program(t);
+        leaks_and_statistics(t);
+        far_end();
         sigaction(signo, &dfl, NULL);
         sigemptyset(&set);
         sigaddset(&set, signo);
