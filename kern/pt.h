@@ -14,6 +14,9 @@ pte_slot_t *pt_find(uint64_t addr);
 /* Same, making missing tables; NULL if the pool is used up. */
 pte_slot_t *pt_make(uint64_t addr);
 
+/* The entry at *addr or, where no table exists, at the next address below end that has one, which goes to *addr; NULL: there is none. */
+pte_slot_t *pt_next(uint64_t *addr, uint64_t end);
+
 /* Maps 2 MiB-aligned guest-physical memory at a window address (a slab of a memory tier).  False: the pool is used up. */
 bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len);
 

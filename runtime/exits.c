@@ -18,6 +18,7 @@
 #include "far/far.h"
 #include "far/io.h"
 #include "files.h"
+#include "service.h"
 #include "signals.h"
 #include "stats.h"
 #include "syscall.h"
@@ -138,9 +139,9 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
         case EXIT_WAIT_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
         case EXIT_WAKE_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAKE, INT_MAX, NULL); return 0;
-        case EXIT_SERVICE_SLEEP:  futex(&CONTROL->service_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_SERVICE_SLEEP:  service_sleep((uint32_t)rq->a[0]); return 0;
         case EXIT_SERVICE_WAKE:
-                service_ensure();
+                service_ensure(t->vm);
                 futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
                 return 0;
         case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1]);
@@ -160,25 +161,16 @@ int64_t exit_serve(struct thread *t)
 
 /* ---- the end ---- */
 
-/* Waits, at most a second, for the cleaner to sleep, so that nothing moves while the leak check counts. */
-static void quiesce(void)
-{
-        const struct timespec ms = { .tv_nsec = 1000000 };
-        for (int i = 0; i < 1000 && !atomic_load(&CONTROL->service_asleep); i++)
-                nanosleep(&ms, NULL);
-}
-
 static int64_t leaks_and_statistics(struct thread *t)
 {
         int64_t leaks = 0;
 
-        if (t->vforked)
-                return 0;               /* the program is its parent's */
         threads_stop(t);
         threads_end_robust_lists(t);
         if (opt.debug) {
-                quiesce();
+                service_hold();         /* nothing moves while it counts */
                 leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
+                service_release();
         }
         if (opt.stats)
                 stats_report(CONTROL->tsc_khz);
@@ -208,8 +200,10 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
 
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
-        leaks_and_statistics(t);
-        far_end();
+        if (!t->vforked) {              /* the program is its parent's */
+                leaks_and_statistics(t);
+                far_end();
+        }
         sigaction(signo, &dfl, NULL);
         sigemptyset(&set);
         sigaddset(&set, signo);

@@ -106,6 +106,24 @@ void vm_close(struct vm *vm)
         munmap((void *)WINDOW, WINDOW_END - WINDOW);
 }
 
+/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
+int vm_renew(struct vm *vm, char *why, size_t n)
+{
+        for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++) {
+                if (vm->thread[i])
+                        vcpu_destroy(vm->thread[i]);
+                vm->thread[i] = NULL;
+        }
+        privfd_close(vm->fd);
+        pthread_mutex_init(&vm->lock, NULL);
+        vm->next_slot = 0;
+        int fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
+        vm->fd = fd < 0 ? -errno : privfd_move(fd);
+        if (vm->fd < 0)
+                snprintf(why, n, "KVM cannot make a virtual machine for a child: %s", strerror(-vm->fd));
+        return vm->fd < 0 ? vm->fd : 0;
+}
+
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
 {
         struct kvm_userspace_memory_region r = {

@@ -3,8 +3,6 @@
  */
 #include <errno.h>
 #include <linux/capability.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +26,7 @@
 #include "vmrun.h"
 
 static struct vm vm;
-static struct thread first, service;
+static struct thread first;
 static struct image image;
 
 static uint64_t soft_limit(int resource)
@@ -127,38 +125,6 @@ static void make_vm(void)
         if (vm_make_ram(&vm, &c, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         fill_control(c.far_pages);
-}
-
-static void *service_main(void *arg)
-{
-        char why[512];
-        (void)arg;
-        prctl(PR_SET_NAME, "vmrun-cleaner");
-        if (vcpu_create(&vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
-                die_(EXIT_VMRUN_FAILED, "%s", why);
-        service.tid = (pid_t)syscall(SYS_gettid);
-        service.pid = getpid();
-        thread_loop(&service);
-        return NULL;
-}
-
-static void service_start(void)
-{
-        pthread_t id;
-        uint64_t all = ~0ull, old;
-
-        /* Signals are the program's: this thread takes none, not even the two that libc would leave open. */
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
-        int err = pthread_create(&id, NULL, service_main, NULL);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
-        if (err)
-                die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
-}
-
-void service_ensure(void)
-{
-        static pthread_once_t once = PTHREAD_ONCE_INIT;
-        pthread_once(&once, service_start);
 }
 
 int main(int argc, char **argv)

@@ -159,6 +159,7 @@ uint64_t signals_hold(struct thread *t)
         uint64_t mask = 0, all = ~0ull;
 
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
+        t->sigmask_dirty = true;        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
         /* From here on nothing comes; if one was taken before, the host's mask was all even then. */
         return sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
 }

@@ -130,6 +130,18 @@ void threads_go(struct thread *t)
         futex(&threads_stopping, FUTEX_WAKE, INT_MAX, NULL);
 }
 
+/* What the others' records took stays lost: a few hundred bytes each. */
+void threads_forked(struct thread *t)
+{
+        pthread_mutex_init(&lock, NULL);
+        idle = NULL;
+        next_vcpu = FIRST_VCPU;
+        live = 1;
+        leader_ended = false;
+        leader = t->tid;
+        atomic_store(&threads_stopping, 0);
+}
+
 uint64_t threads_pins(void)
 {
         uint64_t n = 0;

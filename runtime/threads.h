@@ -37,6 +37,9 @@ void threads_end(struct thread *t, int status);
  * is stopped first, and may never return.  0. */
 int threads_stop(struct thread *t);
 void threads_go(struct thread *t);
+/* In a child that was just forked by t, all others being stopped: t is its only thread, and the leader, with vCPU 0 to come; nobody is
+ * stopped any more. */
+void threads_forked(struct thread *t);
 /* The program ends, all but t being stopped: what ending threads do for locks that they hold. */
 void threads_end_robust_lists(struct thread *t);
 /* Frames that the stopped threads hold. */

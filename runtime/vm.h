@@ -43,6 +43,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n);
 void vm_map_window(struct vm *vm);
 /* Releases all of it. */
 void vm_close(struct vm *vm);
+/* In a forked child, where vm is the parent's, which is of no use in another address space: lets go of it and its vCPUs, and makes an empty
+ * VM of the same kind in its place. */
+int vm_renew(struct vm *vm, char *why, size_t n);
 
 /* Bytes of guest-physical space left for far tiers. */
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
@@ -60,6 +63,8 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
 int vcpu_reset(struct thread *t, enum vcpu_role role);
 /* Starts vCPU 0 and finds the privilege level by asking: p = 0, else p = 3.  Afterwards kern waits in EXIT_READY. */
 int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
+/* The same where the level is known: vm->level. */
+int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
 void vcpu_destroy(struct thread *t);
 
 /* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by itself. (vcpu.c) */
@@ -72,8 +77,6 @@ void thread_loop(struct thread *t);
 void vcpu_retire(struct thread *t);
 /* A vCPU that ran the program when its host thread was killed (vfork.c) continues in kern, at the latest with an EXIT_EVENT. */
 void vcpu_redirect(struct thread *t);
-/* The cleaner's thread and vCPU exist afterwards; a program that fits its cache never needs them. (main.c) */
-void service_ensure(void);
 /* Answers one exit. (exits.c) */
 int64_t exit_serve(struct thread *t);
 

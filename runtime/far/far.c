@@ -253,8 +253,27 @@ static void say_goodbye(const struct far_node *lost)
 
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && io_stop(END_MS))
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && io_stop(END_MS) && slabs_last(END_MS))
                 say_goodbye(NULL);
+}
+
+const struct far_node *far_cannot_fork(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->driver->kind == SLAB_REMOTE && (!nodes[i]->driver->forked || nodes[i]->alone))
+                        return nodes[i];
+        return NULL;
+}
+
+int far_forked(const struct tree_child *c)
+{
+        int err = slabs_forked(c);
+
+        io_forked();
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->driver->forked)
+                        nodes[i]->driver->forked(nodes[i]);
+        return err;
 }
 
 unsigned far_nodes(void) { return nnodes; }
@@ -280,7 +299,7 @@ void far_lost(const struct far_node *n, const char *fmt, ...)
                 pause();                /* the process is about to end */
         warnx_("%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
         /* We are the thread that calls drivers. */
-        if (slabs_stop(END_MS))
+        if (slabs_stop(END_MS) && slabs_last(END_MS))
                 say_goodbye(n);
         _exit(EXIT_VMRUN_FAILED);
 }

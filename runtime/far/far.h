@@ -22,6 +22,8 @@
 
 #define FAR_WHY 256
 
+struct tree_child;
+
 struct far_node {
         const struct far_driver *driver;
         const struct node_option *option;       /* as given; lives as long as the node */
@@ -35,6 +37,7 @@ struct far_node {
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
         int inherited;                  /* a descriptor that keep() gave before execve, for open() to use instead of its own; -1: none */
+        bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
         void *data;                     /* the driver's own */
 };
 
@@ -87,6 +90,9 @@ struct far_driver {
         /* How long poll() is worth calling without news before the I/O thread sleeps.  0 where news come through the host kernel: then a
          * spinning thread only takes the CPU away from those that make them. */
         unsigned spin_us;
+        /* In a forked child: lets go of what came along of the parent's connections, without a word to the node.  attach(), when a slab of the
+         * node is first needed here, makes the child's own, to the same slabs.  NULL: this driver cannot. */
+        void (*forked)(struct far_node *n);
 };
 /* The transfer is over, and whoever waits for it may go on. */
 void far_done(struct far_request *r);
@@ -104,7 +110,7 @@ void far_node_close(struct far_node *n);
  * space for nodes that are plain memory; they are cut to it with a notice.  Touches no VM, so it can come before it. */
 void far_init(uint64_t room);
 void far_close(void);
-/* The program ends, for whatever reason: tells the remote nodes goodbye, so that what was leased from them is free at once and not after
+/* The program ends, for whatever reason: the last process of its tree tells the remote nodes goodbye, so that what was leased from them is free at once and not after
  * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
 void far_end(void);
 
@@ -123,6 +129,11 @@ bool far_keep(struct far_kept *k, bool shared);
 void far_adopt(const struct far_kept *k);
 
 bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
+/* Is there a node that a forked child could not use?  NULL: none. */
+const struct far_node *far_cannot_fork(void);
+/* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet and no connections.  0, or -errno as
+ * tree_be_child(). */
+int far_forked(const struct tree_child *c);
 uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
@@ -142,9 +153,13 @@ struct tree *slabs_tree(void);
 int slabs_tree_fd(bool *alone);
 /* After execve: the first lease joins the tree of this descriptor instead of making one.  What the program before held in it is given up. */
 void slabs_adopt(int fd);
+/* far_forked(), the slabs' part. */
+int slabs_forked(const struct tree_child *c);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
 
+/* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If that cannot be known within limit_ms: no. */
+bool slabs_last(unsigned limit_ms);
 /* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
 bool slabs_stop(unsigned limit_ms);
 

@@ -56,11 +56,16 @@ static unsigned cpus;                   /* of this host */
 /* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
 static atomic_bool stop_asked, stopped;
 
+/* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it: released by the answer. */
+static _Atomic uint32_t hold;
+enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD };
+
 /* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
 
+static void futex_wait(void *word, uint32_t seen) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0); }
 static void futex_wake(void *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
 
 static struct io_request *new_request(void)
@@ -248,6 +253,16 @@ static _Noreturn void stay_stopped(void)
                 pause();
 }
 
+static void stand_still(void)
+{
+        uint32_t asked = HOLD_ASKED;
+
+        if (atomic_compare_exchange_strong(&hold, &asked, HOLD_HELD))
+                futex_wake(&hold);
+        while (atomic_load(&hold) == HOLD_HELD)
+                futex_wait(&hold, HOLD_HELD);
+}
+
 static _Noreturn void *io_main(void *arg)
 {
         uint64_t idle_since = 0;
@@ -257,6 +272,8 @@ static _Noreturn void *io_main(void *arg)
         for (;;) {
                 if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
                         stay_stopped();
+                if (atomic_load_explicit(&hold, memory_order_relaxed) != HOLD_NONE)
+                        stand_still();
                 if (step() > 0) {
                         idle_since = 0;
                         continue;
@@ -288,6 +305,44 @@ void io_wait(const void *word, uint32_t seen)
                         since = __rdtsc();
         }
         pthread_mutex_unlock(&io_lock);
+}
+
+void io_hold(void)
+{
+        const uint64_t ring = 1;
+
+        if (!started)
+                return;
+        if (opt.io == IO_INLINE) {
+                pthread_mutex_lock(&io_lock);
+                return;
+        }
+        atomic_store(&hold, HOLD_ASKED);
+        if (write(doorbell, &ring, sizeof ring) < 0 && errno != EAGAIN)
+                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be woken: %s", strerror(errno));
+        while (atomic_load(&hold) == HOLD_ASKED)
+                futex_wait(&hold, HOLD_ASKED);
+}
+
+void io_release(void)
+{
+        if (started && opt.io == IO_INLINE)
+                pthread_mutex_unlock(&io_lock);
+        else if (started) {
+                atomic_store(&hold, HOLD_NONE);
+                futex_wake(&hold);
+        }
+}
+
+void io_forked(void)
+{
+        if (doorbell >= 0)
+                privfd_close(doorbell);
+        doorbell = -1;
+        started = false;
+        atomic_store(&hold, HOLD_NONE);
+        pthread_mutex_init(&io_lock, NULL);
+        memset(queues, 0, sizeof queues);
 }
 
 bool io_stop(unsigned limit_ms)

@@ -203,6 +203,7 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         }
         n->pages = d->mark_at / PAGE_SIZE;
         n->kept = 1;                    /* the mark's */
+        n->alone = !d->multi;           /* another connection might not see what was written over this one */
         if (d->set.size && d->set.size / PAGE_SIZE < n->pages)
                 n->pages = d->set.size / PAGE_SIZE;
         n->data = d;
@@ -229,6 +230,27 @@ static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t
         return first <= n->pages && pages <= n->pages - first ? 0 : -ENOSPC;
 }
 
+/* libnbd's handles are closed as they are: the connections are the parent's, and stay. */
+static void nbd_forked(struct far_node *n)
+{
+        struct nbd_node *d = n->data;
+
+        for (unsigned i = 0; i < d->nlinks; i++) {
+                struct nbd_link *l = &d->link[i];
+                nbd_link_close(l);
+                l->free = NULL;
+                l->done = NULL;
+                l->used = 0;
+                l->refused = 0;
+                l->err = 0;
+                for (unsigned k = NBD_DEPTH; k-- > 0; ) {
+                        l->slot[k].r = NULL;
+                        l->slot[k].next = l->free;
+                        l->free = &l->slot[k];
+                }
+        }
+}
+
 static void nbd_describe(const struct far_node *n, char *text, size_t size)
 {
         const struct nbd_node *d = n->data;
@@ -238,13 +260,19 @@ static void nbd_describe(const struct far_node *n, char *text, size_t size)
                  d->lease ? "a lease of memnode" : "an export", d->nlinks, d->nlinks == 1 ? "" : "s");
 }
 
-/* Frames need no registration: libnbd copies between them and the socket. */
+/* Frames need no registration: libnbd copies between them and the socket.  A forked child's links are made by poll(); the parent's, or
+ * another's of the tree, keep the lease meanwhile, and for its grace time. */
 static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
 {
-        (void)n;
+        struct nbd_node *d = n->data;
+        uint64_t now = nbd_clock(d);
+
         (void)base;
         (void)len;
         (void)why;
+        for (unsigned i = 0; i < d->nlinks; i++)
+                if (d->link[i].state == LINK_DOWN)
+                        d->link[i].trouble = d->link[i].until = now;
         return 0;
 }
 
@@ -533,7 +561,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
 
 #define NBD_DRIVER(name) { \
         .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease, .close = nbd_node_close, .describe = nbd_describe, \
-        .attach = nbd_attach, .post = nbd_post, .poll = nbd_poll_node, .arm = nbd_arm, \
+        .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .poll = nbd_poll_node, .arm = nbd_arm, \
 }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 

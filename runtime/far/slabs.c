@@ -12,6 +12,7 @@
 #include "io.h"
 #include "placement.h"
 #include "tree.h"
+#include "window.h"
 
 static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *const *nodes;
@@ -214,7 +215,8 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
         return nothing_left();
 }
 
-/* A slab that another process leased.  For plain memory, leasing the same pages again maps them. */
+/* A slab that another process leased.  For plain memory, leasing the same pages again maps them; a remote node is asked for pages that it
+ * gave already (first < n->leased), and tells where they are. */
 static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         const struct tree_slab *known = &tree.head->slab[i];
@@ -223,7 +225,7 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
         struct far_place place = { .node = n, .first = known->first };
 
         if (s.kind == SLAB_REMOTE)
-                return -EOPNOTSUPP;
+                io_start(vm);
         int err = n->driver->lease(n, vm, known->first, known->pages, &s, &place);
         if (!err)
                 publish(i, &s, &place);
@@ -277,6 +279,15 @@ struct tree *slabs_tree(void)
         pthread_mutex_unlock(&lease_lock);
         return err ? NULL : &tree;
 }
+
+int slabs_forked(const struct tree_child *c)
+{
+        memset(map_gpa, 0, sizeof(map_gpa));
+        window_forked();
+        return tree_be_child(&tree, c);
+}
+
+bool slabs_last(unsigned limit_ms) { return !in_tree || tree_leave(&tree, limit_ms); }
 
 void slabs_close(void)
 {

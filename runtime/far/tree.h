@@ -26,6 +26,7 @@ struct tree_node {
 struct tree_record {
         enum { RECORD_FREE, RECORD_USED, RECORD_DEAD } state;
         int32_t pid;                    /* for people; 0: not up yet */
+        uint32_t leaving;               /* 1: it has said that it ends; 0 in a record that was just made */
         int64_t died;                   /* RECORD_DEAD: when that was noticed; ms, CLOCK_MONOTONIC */
         uint64_t birth;                 /* no two uses of a number have the same */
 };
@@ -91,6 +92,8 @@ void tree_child_left(struct tree *t, const struct tree_child *c);
 /* Frees what dead processes held; returns how many slots became free.  Where a slab is remote, a dead process is left alone for linger_ms:
  * its last writes may still be on their way to slots of its own. */
 uint64_t tree_mend_locked(struct tree *t);
+/* This process is about to end.  True: all others are gone or about to, too, as far as can be found out within limit_ms. */
+bool tree_leave(struct tree *t, unsigned limit_ms);
 /* Is there any other process, alive or not mended yet? */
 bool tree_alone_locked(const struct tree *t);
 

@@ -1,9 +1,11 @@
 /*
- * clone, clone3, vfork: what is asked for, and who does it: a thread (../threads.c) or a child that borrows the memory (../vfork.c).
+ * clone, clone3, fork, vfork: what is asked for, and who does it: a thread (../threads.c), a child that borrows the memory (../vfork.c), or one
+ * with a memory of its own (../fork.c).
  */
 #include <sched.h>
 #include <signal.h>
 #include "sys.h"
+#include "../fork.h"
 #include "../threads.h"
 #include "../vfork.h"
 
@@ -30,7 +32,7 @@ static long check_flags(uint64_t f)
         return 0;
 }
 
-static long make(struct thread *t, long nr, const struct clone_request *rq)
+static long make(struct thread *t, const struct clone_request *rq)
 {
         long ret = check_flags(rq->flags);
 
@@ -49,7 +51,7 @@ static long make(struct thread *t, long nr, const struct clone_request *rq)
                              (unsigned long long)rq->flags);
                 return -ENOSYS;
         }
-        return sys_nothing_yet(t, nr, NULL);
+        return fork_process(t, rq);
 }
 
 long sys_clone(struct thread *t, long nr, const uint64_t a[6])
@@ -59,17 +61,26 @@ long sys_clone(struct thread *t, long nr, const uint64_t a[6])
                 .parent_tid = a[2], .pidfd = a[2], .child_tid = a[3], .tls = a[4],
         };
 
+        (void)nr;
         if ((a[0] & CLONE_PIDFD) && (a[0] & (CLONE_PARENT_SETTID | CLONE_DETACHED)))
                 return -EINVAL;
-        return make(t, nr, &rq);
+        return make(t, &rq);
+}
+
+long sys_fork(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)nr;
+        (void)a;
+        return fork_process(t, &(struct clone_request){ .exit_signal = SIGCHLD });
 }
 
 long sys_vfork(struct thread *t, long nr, const uint64_t a[6])
 {
         const struct clone_request rq = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
 
+        (void)nr;
         (void)a;
-        return make(t, nr, &rq);
+        return make(t, &rq);
 }
 
 long sys_clone3(struct thread *t, long nr, const uint64_t a[6])
@@ -78,6 +89,7 @@ long sys_clone3(struct thread *t, long nr, const uint64_t a[6])
         const uint64_t first_version = 64;
         uint64_t size = a[1];
 
+        (void)nr;
         if (size > PAGE_SIZE)
                 return -E2BIG;
         if (size < first_version)
@@ -99,5 +111,5 @@ long sys_clone3(struct thread *t, long nr, const uint64_t a[6])
                 .flags = c.flags, .exit_signal = (int)c.exit_signal, .stack = c.stack ? c.stack + c.stack_size : 0,
                 .parent_tid = c.parent_tid, .pidfd = c.pidfd, .child_tid = c.child_tid, .tls = c.tls,
         };
-        return make(t, nr, &rq);
+        return make(t, &rq);
 }

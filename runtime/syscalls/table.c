@@ -98,7 +98,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROWF(socketpair, NEW2, V, V, V, OUT(8)),
         HROW(setsockopt, 0, sys_setsockopt, FD, V, V, INI(4), V),
         HROW(getsockopt, 0, sys_getsockopt, FD, V, V, VOUT(4), IO(4)),
-        HAND(clone, 0, sys_clone), HAND(fork, 0, sys_nothing_yet), HAND(vfork, 0, sys_vfork),
+        HAND(clone, 0, sys_clone), HAND(fork, 0, sys_fork), HAND(vfork, 0, sys_vfork),
         HAND(execve, 0, sys_execve),
         HAND(exit, 0, sys_exit),
         ROWF(wait4, B, V, PREN(4), V, PREN(144)),
