@@ -190,6 +190,7 @@ _Noreturn void program_exit(struct thread *t, int status)
         int64_t leaks = leaks_and_statistics(t);
         far_end();
         judge(leaks);
+        threads_stop_for_good();
         _exit(status);
 }
 
@@ -203,6 +204,7 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
         if (!t->vforked) {              /* the program is its parent's */
                 leaks_and_statistics(t);
                 far_end();
+                threads_stop_for_good();
         }
         sigaction(signo, &dfl, NULL);
         sigemptyset(&set);
