@@ -161,33 +161,45 @@ int64_t exit_serve(struct thread *t)
 
 /* ---- the end ---- */
 
-#define STILL_MS 1000                   /* for the cleaner's last writes */
-
-static int64_t end_of_program(struct thread *t)
+static int64_t leaks_and_statistics(struct thread *t)
 {
         int64_t leaks = 0;
 
-        if (t->vforked)
-                return 0;               /* the program is its parent's */
         threads_stop(t);
         threads_end_robust_lists(t);
-        /* Nothing moves while the leak check counts; and far_end() may tell that nothing does. */
-        if (service_hold(STILL_MS))
-                far_still();
         if (opt.debug) {
+                service_hold(0);        /* nothing moves while it counts */
                 leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
+                service_release();
         }
         if (opt.stats)
                 stats_report(CONTROL->tsc_khz);
-        far_end();
         return leaks;
 }
 
-_Noreturn void program_exit(struct thread *t, int status)
+static void judge(int64_t leaks)
 {
-        int64_t leaks = end_of_program(t);
         if (leaks > 0)
                 die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
+}
+
+#define STILL_MS 1000                   /* for the cleaner's last writes */
+
+void program_goodbye(void)
+{
+        if (service_hold(STILL_MS))
+                far_still();
+        far_end();
+}
+
+void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
+
+_Noreturn void program_exit(struct thread *t, int status)
+{
+        int64_t leaks = leaks_and_statistics(t);
+        program_goodbye();
+        judge(leaks);
+        threads_stop_for_good();
         _exit(status);
 }
 
@@ -198,7 +210,11 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
 
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
-        end_of_program(t);
+        if (!t->vforked) {              /* the program is its parent's */
+                leaks_and_statistics(t);
+                program_goodbye();
+                threads_stop_for_good();
+        }
         sigaction(signo, &dfl, NULL);
         sigemptyset(&set);
         sigaddset(&set, signo);

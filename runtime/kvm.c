@@ -46,10 +46,14 @@ static int get_cpuid(struct vm *vm)
         return 0;
 }
 
+static int device = -1;                 /* /dev/kvm, if it is open already */
+
+void vm_use_device(int fd) { device = fd; }
+
 int vm_open(struct vm *vm, char *why, size_t n)
 {
         const char *reason;
-        int err = check_kvm_usable(&reason);
+        int err = device >= 0 ? 0 : check_kvm_usable(&reason);
 
         memset(vm, 0, sizeof *vm);
         vm->kvm_fd = vm->fd = -1;
@@ -58,7 +62,7 @@ int vm_open(struct vm *vm, char *why, size_t n)
                 snprintf(why, n, "%s", reason);
                 return err;
         }
-        vm->kvm_fd = privfd_move(open("/dev/kvm", O_RDWR | O_CLOEXEC));
+        vm->kvm_fd = device >= 0 ? device : privfd_move(open("/dev/kvm", O_RDWR | O_CLOEXEC));
         if (vm->kvm_fd < 0)
                 return snprintf(why, n, "/dev/kvm: %s", strerror(-vm->kvm_fd)), vm->kvm_fd;
         vm->fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);

@@ -51,6 +51,7 @@ struct thread {
         uint32_t pins;                  /* frames it holds (gmem.c) */
         uint64_t clear_tid;             /* what set_tid_address and set_robust_list say; kept here, for the host's are vmrun's own */
         uint64_t robust_list;
+        void *exec_room;                /* what an execve of a process that borrowed our memory has left behind (exec.c) */
 };
 
 /* The program thread that this host thread is; NULL in vmrun's own threads. */

@@ -53,6 +53,7 @@ void threads_init(struct thread *first)
 /* ---- stopping all ---- */
 
 _Atomic uint32_t threads_stopping;
+#define ENDED UINT32_MAX                /* a value of it: for good */
 static _Atomic uint32_t arrivals;       /* futex of who waits for the others to be safe */
 static _Atomic uint32_t started;        /* threads made so far: who counts the safe ones starts over if it moved */
 
@@ -66,7 +67,7 @@ void threads_wait_to_go(struct thread *t)
 {
         uint32_t by;
 
-        while ((by = atomic_load(&threads_stopping)) != 0 && by != t->v->number + 1) {
+        while ((by = atomic_load(&threads_stopping)) != 0 && by != t->v->number + 1 && !(by == ENDED && t->vforked)) {
                 atomic_exchange(&t->safe, 1);
                 threads_tell_stopper();
                 futex(&threads_stopping, FUTEX_WAIT, by, NULL); /* as long as the other one takes */
@@ -140,6 +141,12 @@ void threads_forked(struct thread *t)
         leader_ended = false;
         leader = t->tid;
         atomic_store(&threads_stopping, 0);
+}
+
+void threads_stop_for_good(void)
+{
+        atomic_store(&threads_stopping, ENDED);
+        futex(&threads_stopping, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 uint64_t threads_pins(void)

@@ -37,6 +37,8 @@ void threads_end(struct thread *t, int status);
  * is stopped first, and may never return.  0. */
 int threads_stop(struct thread *t);
 void threads_go(struct thread *t);
+/* After threads_stop(), as the last thing before the process ends: only children that borrow its memory go on. */
+void threads_stop_for_good(void);
 /* In a child that was just forked by t, all others being stopped: t is its only thread, and the leader, with vCPU 0 to come; nobody is
  * stopped any more. */
 void threads_forked(struct thread *t);

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "exec.h"
 #include "exits.h"
 #include "gmem.h"
 #include "sigframe.h"
@@ -142,6 +143,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->v->upcall.op = UPCALL_NONE;
         atomic_store(&t->v->faulting, 0);
         t->vforked = false;
+        exec_room_free(t);
         t->sighand = k->sighand;
         t->clear_tid = k->clear_tid;
         t->robust_list = k->robust_list;

@@ -33,6 +33,8 @@ struct vm_config {
         uint64_t far_pages;             /* what far tiers may ask page tables for, in pages */
 };
 
+/* After execve: a private descriptor of /dev/kvm, which this process may have no right any more to open. */
+void vm_use_device(int fd);
 /* Opens KVM and makes an empty VM.  0, or -errno with why. */
 int vm_open(struct vm *vm, char *why, size_t n);
 /* Lays out guest RAM in the window and CONTROL, with kern's image in place.  After vm_open. */

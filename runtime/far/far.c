@@ -93,7 +93,7 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
         return 0;
 }
 
-struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
+static struct far_node *open_node(const struct node_option *o, int inherited_fd, char why[FAR_WHY])
 {
         const char *colon = strchr(o->url, ':');
         size_t n = colon ? (size_t)(colon - o->url) : 0;
@@ -118,6 +118,7 @@ struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
         node->module = module;
         node->option = o;
         node->url = o->url;
+        node->inherited = inherited_fd;
         if (d->open(node, colon + 1, why) != 0) {
                 free(node);
                 return NULL;
@@ -127,6 +128,8 @@ struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
         far_node_close(node);
         return NULL;
 }
+
+struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY]) { return open_node(o, -1, why); }
 
 void far_node_close(struct far_node *n)
 {
@@ -143,6 +146,38 @@ static const struct node_option *wanted(unsigned *count)
         return opt.nnodes ? opt.nodes : &only;
 }
 
+/* Descriptors from before execve, by node. */
+static struct far_kept inherited;
+static bool has_inherited;
+
+void far_adopt(const struct far_kept *k)
+{
+        inherited = *k;
+        has_inherited = true;
+        if (k->tree >= 0)
+                slabs_adopt(k->tree);
+}
+
+static bool all_can_be_kept(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (!nodes[i]->driver->keep)
+                        return false;
+        return true;
+}
+
+bool far_keep(struct far_kept *k, bool shared)
+{
+        bool all = all_can_be_kept(), alone = false;
+        int tree = slabs_tree_fd(shared ? NULL : &alone);
+
+        k->tree = tree >= 0 && all ? tree : -1;
+        /* In a tree that it leaves, or that others make when they need it, a node is another's too. */
+        for (unsigned i = 0; i < NODES_MAX; i++)
+                k->node[i] = i < nnodes && nodes[i]->driver->keep && (k->tree >= 0 || alone) ? nodes[i]->driver->keep(nodes[i]) : -1;
+        return !all && !shared;
+}
+
 void far_init(uint64_t room)
 {
         unsigned count;
@@ -150,7 +185,7 @@ void far_init(uint64_t room)
         char why[FAR_WHY], text[FAR_WHY];
 
         for (unsigned i = 0; i < count; i++) {
-                struct far_node *n = far_node_open(&o[i], why);
+                struct far_node *n = open_node(&o[i], has_inherited ? inherited.node[i] : -1, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 n->index = i;

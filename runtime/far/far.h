@@ -37,6 +37,7 @@ struct far_node {
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
         void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
+        int inherited;                  /* a descriptor that keep() gave before execve, for open() to use instead of its own; -1: none */
         bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
         void *data;                     /* the driver's own */
 };
@@ -75,6 +76,9 @@ struct far_driver {
         /* A slab that another process of the tree leased: the same for this one.  place: as lease() left it, but for data.  NULL: lease() does. */
         int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
+        /* The private descriptor with which the next program of this process opens the same node, and finds the slabs of the process tree in it.
+         * NULL: cannot be done, it must lease anew. */
+        int (*keep)(const struct far_node *n);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
 
@@ -116,6 +120,21 @@ void far_close(void);
 void far_end(void);
 /* Before that: no write of this process is under way, or will be, so that others may use its slots as soon as it is no more. */
 void far_still(void);
+
+/* --- over execve (exec.c) --- */
+
+/* Private descriptors that the next program inherits; -1: none. */
+struct far_kept {
+        int tree;                       /* the process tree's, to be joined again */
+        int node[NODES_MAX];
+};
+/* What the next program of this process is to have of the far tiers.  shared: this process is a child that only borrows the memory of the one
+ * that has them (vfork), which had called slabs_tree() before: so that the two do not both believe that a node is all theirs.
+ * True: leases of remote nodes end with this program, so far_end() is due right before the execve. */
+bool far_keep(struct far_kept *k, bool shared);
+/* In the next program, before far_init(). */
+void far_adopt(const struct far_kept *k);
+
 bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
@@ -136,6 +155,11 @@ void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
 /* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message if it cannot be.  For fork. */
 struct tree *slabs_tree(void);
+/* The descriptor of that tree, or -1.  *alone: no other process is in it; NULL: takes no lock, for a process that borrows our memory and that may be
+ * killed while it has it. */
+int slabs_tree_fd(bool *alone);
+/* After execve: the first lease joins the tree of this descriptor instead of making one.  What the program before held in it is given up. */
+void slabs_adopt(int fd);
 /* far_forked(), the slabs' part. */
 int slabs_forked(const struct tree_child *c);
 /* Slab number i of CONTROL->slabs, as this side knows it. */

@@ -183,6 +183,10 @@ _Noreturn void program_exit(struct thread *t, int status)
                 sys_raw(__NR_exit_group, (uint64_t)status, 0, 0, 0, 0, 0);
 }
 
+/* execve is the kernel's. */
+long sys_execve(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
+long sys_execveat(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
+
 /* Handlers are set but never run here: rt_sigreturn is the kernel's. */
 _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr)
 {
@@ -195,7 +199,7 @@ static bool of_kern(long nr)
         switch (nr) {
         case __NR_mmap: case __NR_munmap: case __NR_mprotect: case __NR_mremap: case __NR_brk: case __NR_madvise:
         case __NR_mincore: case __NR_msync: case __NR_mlock: case __NR_munlock: case __NR_arch_prctl:
-        case __NR_rt_sigreturn: case __NR_clone: case __NR_clone3: case __NR_fork: case __NR_vfork: case __NR_execve:
+        case __NR_rt_sigreturn: case __NR_clone: case __NR_clone3: case __NR_fork: case __NR_vfork: case __NR_execve: case __NR_execveat:
         case __NR_clock_gettime: case __NR_gettimeofday: case __NR_time:
                 return true;
         }
