@@ -46,7 +46,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 if [ -n "$inside" ]; then
-    pairs lab-icount 1 7
+    pairs lab-icount 1 21
     exit
 fi
 [ -z "$json_file" ] || : >"$json_file"
