@@ -164,6 +164,12 @@ static bool all_can_be_kept(void)
         return true;
 }
 
+void far_expect_program(void)
+{
+        if (all_can_be_kept())
+                slabs_tree();
+}
+
 bool far_keep(struct far_kept *k, bool shared)
 {
         bool all = all_can_be_kept(), alone = false;

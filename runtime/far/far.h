@@ -121,8 +121,10 @@ struct far_kept {
         int tree;                       /* the process tree's, to be joined again */
         int node[NODES_MAX];
 };
+/* Before a child that shares our memory: so that parent and child's program do not both believe that a node is all theirs. */
+void far_expect_program(void);
 /* What the next program of this process is to have of the far tiers.  shared: this process is a child that only borrows the memory of the one
- * that has them (vfork), which had called slabs_tree() before: so that the two do not both believe that a node is all theirs.
+ * that has them (vfork), which called far_expect_program() before.
  * True: leases of remote nodes end with this program, so far_end() is due right before the execve. */
 bool far_keep(struct far_kept *k, bool shared);
 /* In the next program, before far_init(). */
