@@ -52,6 +52,7 @@ ts = [threading.Thread(target=lambda i=i: r.append(subprocess.run(["echo", str(i
 threading.Thread(target=lambda: time.sleep(100)).start()
 threading.Thread(target=lambda: os.execv("/bin/echo", ["echo", "from a thread"])).start()
 while True: pass'
+    compare --cache 512K,64M 'far memory of parent and child' "$me" parent 3 3072
     compare --cache 64M 'gcc' gcc -O2 -o hello $in/hello.c $in/two.c
     compare --cache 64M 'make' make -s -f $in/makefile
 
@@ -64,6 +65,7 @@ while True: pass'
     if [ "$list" = no ]; then
         rm -rf "$public"
         slots_are_freed
+        slots_of_children_are_freed
         every_program_reports
         seen_by_others
     fi
@@ -127,6 +129,20 @@ slots_are_freed() {
         return
     fi
     show "$ERR"
+}
+
+# Twelve programs of 3 MiB beside one of 3 MiB, all in one tree; 10 MiB are enough for those that live at one time.
+slots_of_children_are_freed() {
+    local name='what children had in far memory is free after their end' LIMIT=$limit
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" --cache 512K --node mem:10M "${vmrun_flags[@]}" -- "$build/test/system/t_exec" parent 6 3072
+    if [ "$status" = 0 ] && [ "$(grep -c 'status == 0: 1$' "$OUT")" = 6 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status"
+        show "$ERR"
+    fi
 }
 
 # Also where the program has closed standard error.
