@@ -164,9 +164,6 @@ static long replace(struct thread *t, struct exec_room *r, const struct handover
 {
         struct handover *h = &r->handover;
 
-        /* Linux does that too, but later. */
-        if (t->vforked)
-                sys_own(__NR_unshare, CLONE_FILES, 0, 0, 0, 0, 0);
         handover_private_fds(h, inherit);
         inherit(h->program);
         end(t, goodbye);
@@ -313,6 +310,9 @@ long exec_run(struct thread *t, struct exec_room *r)
         enum way way;
         int program;
 
+        /* A child may share its parent's descriptors, too (CLONE_FILES).  Linux parts them at this call as well, though only when it succeeds. */
+        if (t->vforked)
+                sys_own(__NR_unshare, CLONE_FILES, 0, 0, 0, 0, 0);
         long err = check(r, &at, &way, &program);
         if (err)
                 return err;
