@@ -149,7 +149,6 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->robust_list = k->robust_list;
         set_ids(t, k->tid, k->pid);
         sys_put_off = 0;
-        exec_room_free(t);
         settle(t);
         vcpu_retire(t);                 /* the exit is answered by kern's next run; now registers may be set */
         t->v->regs = k->regs;
