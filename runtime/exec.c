@@ -75,7 +75,7 @@ static void end(struct thread *t, bool goodbye)
         else
                 program_report(t);
         if (goodbye)
-                far_end();
+                program_goodbye();
 }
 
 static void inherit(int fd) { fcntl(fd, F_SETFD, 0); }

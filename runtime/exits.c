@@ -168,7 +168,7 @@ static int64_t leaks_and_statistics(struct thread *t)
         threads_stop(t);
         threads_end_robust_lists(t);
         if (opt.debug) {
-                service_hold();         /* nothing moves while it counts */
+                service_hold(0);        /* nothing moves while it counts */
                 leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
                 service_release();
         }
@@ -183,12 +183,21 @@ static void judge(int64_t leaks)
                 die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
 }
 
+#define STILL_MS 1000                   /* for the cleaner's last writes */
+
+void program_goodbye(void)
+{
+        if (service_hold(STILL_MS))
+                far_still();
+        far_end();
+}
+
 void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
 
 _Noreturn void program_exit(struct thread *t, int status)
 {
         int64_t leaks = leaks_and_statistics(t);
-        far_end();
+        program_goodbye();
         judge(leaks);
         threads_stop_for_good();
         _exit(status);
@@ -203,7 +212,7 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
         if (!t->vforked) {              /* the program is its parent's */
                 leaks_and_statistics(t);
-                far_end();
+                program_goodbye();
                 threads_stop_for_good();
         }
         sigaction(signo, &dfl, NULL);

@@ -70,6 +70,7 @@ static void restore_control(const struct control *from)
 {
         struct control *c = CONTROL;
 
+        c->stats_on = from->stats_on;
         c->debug = from->debug;
         c->overcommit = from->overcommit;
         c->far_pages = from->far_pages;
@@ -128,7 +129,6 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
                 info_("a child outlives its parent");
         privfd_close(up);
         service_forked();
-        opt.stats = false;              /* the figures are of the first process */
         if (make_vm(t, im, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);
@@ -238,7 +238,7 @@ long fork_process(struct thread *t, const struct clone_request *rq)
         pid = sys_put_off ? -SYS_PUT_OFF : 0;
         if (pid == 0) {
                 threads_stop(t);
-                service_hold();
+                service_hold(0);
                 pid = fork_still(t, rq, &pidfd);
                 service_release();
                 if (pid != 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "service.h"
 #include "vm.h"
@@ -17,7 +18,10 @@ static struct thread service;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool exists;                     /* the thread was made; guarded by lock */
 
-static void futex(void *word, int op, uint32_t val) { syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, NULL, NULL, 0); }
+static void futex(void *word, int op, uint32_t val, const struct timespec *limit)
+{
+        syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, limit, NULL, 0);
+}
 
 static void *service_main(void *arg)
 {
@@ -59,18 +63,24 @@ void service_ensure(struct vm *vm)
 static void wake(void)
 {
         atomic_fetch_add(&CONTROL->service_seq, 1);
-        futex(&CONTROL->service_seq, FUTEX_WAKE, 1);
+        futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
 }
 
 /* Nobody rings its bell meanwhile, so `exists` stays what it is. */
-void service_hold(void)
+bool service_hold(unsigned limit_ms)
 {
+        const struct timespec tenth = { .tv_nsec = limit_ms * 100000l % 1000000000, .tv_sec = limit_ms / 10000 };
+
         if (!exists)
-                return;
+                return true;
         atomic_store(&CONTROL->service_hold, 1);        /* before the sequence moves: who wakes by that sees it (kern/cleaner.c) */
         wake();
-        while (!atomic_load(&CONTROL->service_held))    /* acquire: what it did before it kept still */
-                futex(&CONTROL->service_held, FUTEX_WAIT, 0);
+        for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {       /* acquire: what it did before it kept still */
+                if (limit_ms && i == 10)
+                        return false;
+                futex(&CONTROL->service_held, FUTEX_WAIT, 0, limit_ms ? &tenth : NULL);
+        }
+        return true;
 }
 
 void service_release(void)
@@ -84,8 +94,8 @@ void service_release(void)
 void service_sleep(uint32_t seen)
 {
         if (atomic_load(&CONTROL->service_held))
-                futex(&CONTROL->service_held, FUTEX_WAKE, 1);
-        futex(&CONTROL->service_seq, FUTEX_WAIT, seen);
+                futex(&CONTROL->service_held, FUTEX_WAKE, 1, NULL);
+        futex(&CONTROL->service_seq, FUTEX_WAIT, seen, NULL);
 }
 
 void service_forked(void) { exists = false; }

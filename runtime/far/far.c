@@ -46,8 +46,8 @@ open:;
         return m;
 }
 
-/* The driver of a scheme; NULL with why. */
-static const struct far_driver *find_driver(const char *scheme, char why[FAR_WHY])
+/* The driver of a scheme, and the module it is in; NULL with why. */
+static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])
 {
         for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
                 if (strcmp(drivers[i]->scheme, scheme) == 0)
@@ -55,7 +55,7 @@ static const struct far_driver *find_driver(const char *scheme, char why[FAR_WHY
         for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
                 if (strcmp(modules[i].scheme, scheme) != 0)
                         continue;
-                void *m = load_module(modules[i].file, why);
+                void *m = *module = load_module(modules[i].file, why);
                 const struct far_driver *const *list = m ? dlsym(m, "far_module") : NULL;
                 for (; list && *list; list++)
                         if (strcmp((*list)->scheme, scheme) == 0)
@@ -105,7 +105,8 @@ static struct far_node *open_node(const struct node_option *o, int inherited_fd,
         char scheme[16] = "";
         if (n < sizeof(scheme))
                 memcpy(scheme, o->url, n);
-        const struct far_driver *d = find_driver(scheme, why);
+        void *module = NULL;
+        const struct far_driver *d = find_driver(scheme, &module, why);
         if (!d)
                 return NULL;
         struct far_node *node = calloc(1, sizeof(*node));
@@ -114,6 +115,7 @@ static struct far_node *open_node(const struct node_option *o, int inherited_fd,
                 return NULL;
         }
         node->driver = d;
+        node->module = module;
         node->option = o;
         node->url = o->url;
         node->inherited = inherited_fd;
@@ -257,9 +259,13 @@ static void say_goodbye(const struct far_node *lost)
                         nodes[i]->driver->close(nodes[i]);
 }
 
+static bool still;
+
+void far_still(void) { still = true; }
+
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && io_stop(END_MS) && slabs_last(END_MS))
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(still, END_MS) && io_stop(END_MS))
                 say_goodbye(NULL);
 }
 
@@ -271,14 +277,37 @@ const struct far_node *far_cannot_fork(void)
         return NULL;
 }
 
+/* What librdmacm and its like keep for ever is the parent's, and no function of theirs makes them forget it: they are loaded anew. */
+static void reload_modules(void)
+{
+        char why[FAR_WHY];
+
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->module)
+                        dlclose(nodes[i]->module);
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct far_node *n = nodes[i];
+                char scheme[16] = "";
+                if (!n->module)
+                        continue;
+                memcpy(scheme, n->url, (size_t)(strchr(n->url, ':') - n->url));
+                n->driver = find_driver(scheme, &n->module, why);
+                if (!n->driver)
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
+        }
+}
+
 int far_forked(const struct tree_child *c)
 {
         int err = slabs_forked(c);
+        bool anew = false;
 
         io_forked();
         for (unsigned i = 0; i < nnodes; i++)
                 if (nodes[i]->driver->forked)
-                        nodes[i]->driver->forked(nodes[i]);
+                        anew |= nodes[i]->driver->forked(nodes[i]);
+        if (anew)
+                reload_modules();
         return err;
 }
 
@@ -305,7 +334,7 @@ void far_lost(const struct far_node *n, const char *fmt, ...)
                 pause();                /* the process is about to end */
         warnx_("%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
         /* We are the thread that calls drivers. */
-        if (slabs_stop(END_MS) && slabs_last(END_MS))
+        if (slabs_stop(END_MS) && slabs_last(false, END_MS))
                 say_goodbye(n);
         _exit(EXIT_VMRUN_FAILED);
 }

@@ -36,6 +36,7 @@ struct far_node {
         uint32_t slab_most;             /* pages of the largest slab to ask for */
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
+        void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
         int inherited;                  /* a descriptor that keep() gave before execve, for open() to use instead of its own; -1: none */
         bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
         void *data;                     /* the driver's own */
@@ -46,6 +47,7 @@ struct far_place {
         struct far_node *node;
         uint64_t first;                 /* its first page, as the node counts what was leased from it */
         void *data;                     /* the driver's own, from lease() */
+        uint64_t word[3];               /* the same, for all processes of the tree: what use() needs */
 };
 #define FAR_PLACES 1
 struct far_slab { struct far_place place[FAR_PLACES]; };
@@ -71,6 +73,8 @@ struct far_driver {
         /* One more slab of `pages` pages (at most SLAB_SHIFT's worth, and within n->pages), which begins at page `first` of the node.
          * SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill place->data.  Called by one thread at a time. */
         int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place);
+        /* A slab that another process of the tree leased: the same for this one.  place: as lease() left it, but for data.  NULL: lease() does. */
+        int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
         /* The private descriptor with which the next program of this process opens the same node, and finds the slabs of the process tree in it.
          * NULL: cannot be done, it must lease anew. */
@@ -91,8 +95,9 @@ struct far_driver {
          * spinning thread only takes the CPU away from those that make them. */
         unsigned spin_us;
         /* In a forked child: lets go of what came along of the parent's connections, without a word to the node.  attach(), when a slab of the
-         * node is first needed here, makes the child's own, to the same slabs.  NULL: this driver cannot. */
-        void (*forked)(struct far_node *n);
+         * node is first needed here, makes the child's own, to the same slabs.  True: its module is to be loaded anew before that, since its
+         * libraries keep what is the parent's; so nothing of n->data leads into the module.  NULL: this driver cannot. */
+        bool (*forked)(struct far_node *n);
 };
 /* The transfer is over, and whoever waits for it may go on. */
 void far_done(struct far_request *r);
@@ -113,6 +118,8 @@ void far_close(void);
 /* The program ends, for whatever reason: the last process of its tree tells the remote nodes goodbye, so that what was leased from them is free at once and not after
  * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
 void far_end(void);
+/* Before that: no write of this process is under way, or will be, so that others may use its slots as soon as it is no more. */
+void far_still(void);
 
 /* --- over execve (exec.c) --- */
 
@@ -161,7 +168,7 @@ int slabs_forked(const struct tree_child *c);
 const struct far_slab *far_slab(uint32_t i);
 
 /* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If that cannot be known within limit_ms: no. */
-bool slabs_last(unsigned limit_ms);
+bool slabs_last(bool still, unsigned limit_ms);
 /* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
 bool slabs_stop(unsigned limit_ms);
 

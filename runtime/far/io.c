@@ -56,6 +56,9 @@ static unsigned cpus;                   /* of this host */
 /* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
 static atomic_bool stop_asked, stopped;
 
+static bool forked;                     /* io_forked() was called */
+static _Atomic uint32_t attached;       /* futex: 1: nodes are attached.  Released by who did it, for who then talks to drivers */
+
 /* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it: released by the answer. */
 static _Atomic uint32_t hold;
 enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD };
@@ -253,6 +256,25 @@ static _Noreturn void stay_stopped(void)
                 pause();
 }
 
+static void attach_all(void)
+{
+        char why[FAR_WHY];
+
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct far_node *n = far_node_at(i);
+                if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
+        }
+        atomic_store(&attached, 1);
+        futex_wake(&attached);
+}
+
+void io_wait_attached(void)
+{
+        while (!atomic_load(&attached))
+                futex_wait(&attached, 0);       /* ends within the connect time-outs, or with the process */
+}
+
 static void stand_still(void)
 {
         uint32_t asked = HOLD_ASKED;
@@ -269,6 +291,8 @@ static _Noreturn void *io_main(void *arg)
 
         (void)arg;
         prctl(PR_SET_NAME, "vmrun-io");
+        if (!atomic_load(&attached))
+                attach_all();
         for (;;) {
                 if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
                         stay_stopped();
@@ -340,6 +364,8 @@ void io_forked(void)
                 privfd_close(doorbell);
         doorbell = -1;
         started = false;
+        forked = true;
+        atomic_store(&attached, 0);
         atomic_store(&hold, HOLD_NONE);
         pthread_mutex_init(&io_lock, NULL);
         memset(queues, 0, sizeof queues);
@@ -374,7 +400,6 @@ static int make_doorbell(void)
 
 void io_start(struct vm *vm)
 {
-        char why[FAR_WHY];
         unsigned spin_us = 0;
         pthread_t id;
         sigset_t all, old;
@@ -386,9 +411,9 @@ void io_start(struct vm *vm)
                 struct far_node *n = far_node_at(i);
                 if (is_remote(n) && n->driver->spin_us > spin_us)
                         spin_us = n->driver->spin_us;
-                if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
-                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
+        if (!forked || opt.io == IO_INLINE)
+                attach_all();
         spin_ticks = CONTROL->tsc_khz * spin_us / 1000;
         cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
         int err = make_doorbell();

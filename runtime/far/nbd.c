@@ -231,7 +231,7 @@ static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t
 }
 
 /* libnbd's handles are closed as they are: the connections are the parent's, and stay. */
-static void nbd_forked(struct far_node *n)
+static bool nbd_forked(struct far_node *n)
 {
         struct nbd_node *d = n->data;
 
@@ -249,6 +249,7 @@ static void nbd_forked(struct far_node *n)
                         l->free = &l->slot[k];
                 }
         }
+        return false;
 }
 
 static void nbd_describe(const struct far_node *n, char *text, size_t size)

@@ -194,8 +194,10 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 struct far_node *n = nodes[k];
                 struct slab s = { .kind = n->driver->kind, .node = (uint32_t)k, .pages = placement_slab(n), .map_gpa = gpa };
                 struct far_place place = { .node = n, .first = n->leased };
-                if (s.kind == SLAB_REMOTE)
+                if (s.kind == SLAB_REMOTE) {
                         io_start(vm);
+                        io_wait_attached();
+                }
                 int err = n->driver->lease(n, vm, n->leased, s.pages, &s, &place);
                 if (err) {
                         warnx_("%s: no more space can be leased after %llu MiB (%s): the program has %llu MiB less than it was told",
@@ -205,6 +207,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                         continue;
                 }
                 tree.head->slab[i] = (struct tree_slab){ .kind = s.kind, .pages = s.pages, .node = s.node, .first = n->leased };
+                memcpy(tree.head->slab[i].word, place.word, sizeof(place.word));
                 n->leased += s.pages;
                 n->slabs++;
                 /* The list counts, whoever dies now (tree.c, mend_head). */
@@ -215,8 +218,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
         return nothing_left();
 }
 
-/* A slab that another process leased.  For plain memory, leasing the same pages again maps them; a remote node is asked for pages that it
- * gave already (first < n->leased), and tells where they are. */
+/* A slab that another process leased.  For plain memory, leasing the same pages again maps them. */
 static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         const struct tree_slab *known = &tree.head->slab[i];
@@ -226,7 +228,8 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 
         if (s.kind == SLAB_REMOTE)
                 io_start(vm);
-        int err = n->driver->lease(n, vm, known->first, known->pages, &s, &place);
+        memcpy(place.word, known->word, sizeof(place.word));
+        int err = n->driver->use ? n->driver->use(n, &place, known->pages) : n->driver->lease(n, vm, known->first, known->pages, &s, &place);
         if (!err)
                 publish(i, &s, &place);
         return err;
@@ -287,7 +290,7 @@ int slabs_forked(const struct tree_child *c)
         return tree_be_child(&tree, c);
 }
 
-bool slabs_last(unsigned limit_ms) { return !in_tree || tree_leave(&tree, limit_ms); }
+bool slabs_last(bool still, unsigned limit_ms) { return !in_tree || tree_leave(&tree, still, limit_ms); }
 
 void slabs_close(void)
 {

@@ -268,7 +268,7 @@ uint64_t tree_mend_locked(struct tree *t)
                         r->died = now_ms();
                         r->state = RECORD_DEAD;
                 }
-                if (r->state != RECORD_DEAD || (any_remote(h) && now_ms() - r->died < t->linger_ms))
+                if (r->state != RECORD_DEAD || (r->leaving != LEAVE_STILL && any_remote(h) && now_ms() - r->died < t->linger_ms))
                         continue;
                 freed += tree_bury(t, p);
                 r->state = RECORD_FREE;
@@ -277,7 +277,7 @@ uint64_t tree_mend_locked(struct tree *t)
 }
 
 /* Who dies after this look without having said so is not asked again: the nodes notice that by themselves. */
-bool tree_leave(struct tree *t, unsigned limit_ms)
+bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
 {
         struct tree_head *h = t->head;
         int64_t end = now_ms() + limit_ms;
@@ -286,7 +286,7 @@ bool tree_leave(struct tree *t, unsigned limit_ms)
         if (!locked(t, pthread_mutex_clocklock(&h->lock, CLOCK_MONOTONIC, &until)))
                 return false;
         bool last = true;
-        h->record[t->self].leaving = 1;
+        h->record[t->self].leaving = still ? LEAVE_STILL : LEAVE_SOON;
         for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
                 last &= p == t->self || h->record[p].state != RECORD_USED || h->record[p].leaving || !is_alive(t, p);
         tree_unlock(t);

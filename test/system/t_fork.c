@@ -3,7 +3,7 @@
  *
  * usage: t_fork [--size MB [TEST]]     memory of parent and child, over a working set of that size (4), then processes (t_fork_process.c) and
  *                                      threads (t_fork_threads.c); TEST: one of memory, by its name, or "memory" for all of them
- *        t_fork --bomb SEED CHILDREN   children that are killed at any moment
+ *        t_fork --bomb SEED CHILDREN [MB]  children that are killed at any moment
  *        t_fork --time MB FORKS        how long fork, exit and wait take with that much resident, in microseconds
  * Writes files into the current folder, and removes them.
  */
@@ -432,7 +432,9 @@ int main(int argc, char **argv)
 {
         pages = (argc >= 3 && strcmp(argv[1], "--size") == 0 ? (uint64_t)atoi(argv[2]) : 4) * MiB / PG;
         CHECK((scratch = open("t_fork.scratch", O_RDWR | O_CREAT, 0600)) >= 0 && unlink("t_fork.scratch") == 0);
-        if (argc == 4 && strcmp(argv[1], "--bomb") == 0)
+        if (argc == 5)
+                pages = (uint64_t)atoi(argv[4]) * MiB / PG;
+        if (argc >= 4 && strcmp(argv[1], "--bomb") == 0)
                 return bomb((uint64_t)atoll(argv[2]), (unsigned)atoi(argv[3]));
         if (argc == 4 && strcmp(argv[1], "--time") == 0)
                 return time_forks((uint64_t)atoll(argv[2]), (unsigned)atoi(argv[3]));

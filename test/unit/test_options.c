@@ -30,6 +30,8 @@
 int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
 /* No node here is remote. */
 void io_start(struct vm *vm) { (void)vm; }
+void io_wait_attached(void) {}
+void io_forked(void) {}
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 static uint64_t next_gpa = 1ull << 32;
 static int slots_left = 1000;
