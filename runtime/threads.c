@@ -136,7 +136,6 @@ void threads_forked(struct thread *t)
         idle = NULL;
         next_vcpu = FIRST_VCPU;
         live = 1;
-        leader_ended = false;
         leader = t->tid;
         atomic_store(&threads_stopping, 0);
 }
