@@ -2,7 +2,8 @@
  * The marshaller: performs any row of the table in the three phases syscall.h names.
  *
  * A bad pointer is not answered here: it is replaced by the bad address (sys_bad), and the host kernel finds EFAULT, or
- * another error that comes before it, where Linux does.
+ * another error that comes before it, where Linux does.  A buffer of which only the beginning is there is replaced by one like it
+ * (sys_scratch_edge): how much of it is needed is the kernel's to say.
  */
 #include <fcntl.h>
 #include "syscall.h"
@@ -60,8 +61,27 @@ static uint64_t collect_mask(struct thread *t, const struct sys_arg *d, uint64_t
         return P(mask);
 }
 
+/* An argument that the kernel reads and nobody else. */
+static uint64_t collect_in(struct thread *t, uint64_t addr, size_t n)
+{
+        void *p = sys_in(t, addr, n, SYS_ARG_MAX);
+
+        return P(p != sys_bad() || n > SYS_ARG_MAX ? p : sys_in_edge(t, addr, n));
+}
+
+/* A result of exactly n bytes of which the program has room for some only: *reach is how many.  That may be enough: not all are always
+ * written. */
+static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t *reach)
+{
+        void *p;
+
+        *reach = sys_reach(t, addr, n, true);
+        p = *reach ? sys_scratch_edge(*reach) : NULL;
+        return p && !gmem_read(t, p, addr, *reach) ? P(p) : P(sys_bad());
+}
+
 /* Room for a result.  Where the result may be shorter than the room, only its first byte must be there. */
-static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6], uint64_t h[6], int i)
+static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6], uint64_t h[6], int i, size_t *reach)
 {
         size_t n = arg_size(d, a, h);
         bool variable = d->kind == K_VOUT || (d->flags & AF_RET);
@@ -79,15 +99,24 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
                         h[d->len] = (SYS_ARG_MAX - d->add) / d->size;
         }
         p = sys_scratch(n < 64 ? 64 : n);
-        if (!p || (check && gmem_check(t, a[i], check, true)))
+        if (!p)
                 return P(sys_bad());
+        if (check && gmem_check(t, a[i], check, true))
+                return variable || (d->flags & AF_CHG) ? P(sys_bad()) : collect_short(t, a[i], n, reach);
         if (d->kind == K_PRE && n && gmem_read(t, p, a[i], n))
                 memset(p, 0, n);
         return P(p);
 }
 
-/* Preconditions: h[] holds a copy of a[].  0, or -errno. */
-static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6])
+/* What is needed from before the call to deliver after it. */
+struct before {
+        int32_t room[6];
+        size_t reach[6];                /* no more than this goes back */
+        uint64_t old[6][4];
+};
+
+/* Preconditions: h[] holds a copy of a[], and nothing of b is used but reach.  0, or -errno. */
+static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6], struct before *b)
 {
         for (int i = 0; i < 6; i++) {
                 const struct sys_arg *d = &row->arg[i];
@@ -107,7 +136,7 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                                                        (char *)(uintptr_t)h[i]));
                         break;
                 case K_IN:
-                        h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
+                        h[i] = collect_in(t, a[i], arg_size(d, a, h));
                         break;
                 case K_INOUT:
                         h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
@@ -121,17 +150,15 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
         for (int i = 0; i < 6; i++) {
                 const struct sys_arg *d = &row->arg[i];
 
+                b->reach[i] = SIZE_MAX;
                 if ((d->kind == K_OUT || d->kind == K_PRE || d->kind == K_VOUT) && (a[i] || !(d->flags & AF_NULL)))
-                        h[i] = collect_out(t, d, a, h, i);
+                        h[i] = collect_out(t, d, a, h, i, &b->reach[i]);
         }
         return 0;
 }
 
-/* What is needed from before the call to deliver after it. */
-struct before {
-        int32_t room[6];
-        uint64_t old[6][4];
-};
+/* The kernel may look for addresses that cannot be before it looks for anything else. */
+static uint64_t for_kernel(uint64_t h, uint64_t a) { return h == P(sys_bad()) ? sys_bad_at(a) : h; }
 
 static void remember(const struct sys_row *row, const uint64_t a[6], const uint64_t h[6], struct before *b)
 {
@@ -178,6 +205,8 @@ static long deliver(struct thread *t, const struct sys_row *row, const uint64_t 
                 if (!h[i] || h[i] == P(sys_bad()))
                         continue;
                 size_t n = result_size(d, a, h, i, b, ret);
+                if (n > b->reach[i])
+                        n = b->reach[i];
                 if (n && gmem_write(t, a[i], (void *)(uintptr_t)h[i], n) && !(d->flags & AF_CHG))
                         return -EFAULT;
         }
@@ -210,11 +239,12 @@ long sys_generic(struct thread *t, long nr, const uint64_t a[6])
         long ret;
 
         memcpy(h, a, sizeof h);
-        ret = collect(t, row, a, h);
+        ret = collect(t, row, a, h, &b);
         if (ret)
                 return ret;
         remember(row, a, h, &b);
-        ret = sys_raw(nr, h[0], h[1], h[2], h[3], h[4], h[5]);
+        ret = sys_raw(nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]), for_kernel(h[2], a[2]), for_kernel(h[3], a[3]),
+                      for_kernel(h[4], a[4]), for_kernel(h[5], a[5]));
         ret = check_newfd(row, h, ret);
         long said = deliver(t, row, a, h, &b, ret);
         if (said < 0 && ret >= 0 && (row->flags & RF_NEWFD))

@@ -111,12 +111,23 @@ static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
 void *sys_scratch(size_t n);
 void *sys_scratch_like(uint64_t addr, size_t n);
 void sys_scratch_reset(void);
+/* n bytes that end where nothing can be accessed: as a buffer of the program's does of which only n bytes are there. */
+void *sys_scratch_edge(size_t n);
 
 /*
  * An address nothing can be copied from or to.  It goes to the kernel in place of a bad program pointer, so which of
  * several errors wins, and what happens before EFAULT, is decided where it always was.
  */
 void *sys_bad(void);
+
+/* What of such an address must go to the kernel itself: those that no process could have, where it may look for them first. */
+static inline uint64_t sys_bad_at(uint64_t addr) { return !addr || addr >= TASK_SIZE ? addr : P(sys_bad()); }
+
+/* How many of n bytes from addr on can be accessed, up to the first that cannot. */
+size_t sys_reach(struct thread *t, uint64_t addr, size_t n, bool write);
+/* For what sys_in() could not copy as a whole: the bytes that are there, with the same end; the bad address if there is none.  The kernel
+ * may need no more of them.  Only for the kernel's eyes: reading all n here would end vmrun. */
+void *sys_in_edge(struct thread *t, uint64_t addr, size_t n);
 
 /* Copies in to scratch; the bad address if the program has no such bytes or max is exceeded. */
 void *sys_in(struct thread *t, uint64_t addr, size_t n, size_t max);
@@ -135,6 +146,7 @@ long sys_newfd(long ret);
 /* Says once (with -v) that a call, or a part of one, is not there. */
 void sys_say_once(unsigned long key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+#define SYS_NOWHERE     0xfffffffffffff000ull   /* with no length can this be memory of a process */
 #define SYS_SIGKICK     16              /* SIGSTKFLT */
 #define SYS_KICKBIT     (1ull << (SYS_SIGKICK - 1))
 #define SYS_IOV_MAX     1024
@@ -150,7 +162,6 @@ struct sys_iov {
         struct iovec *host;             /* same lengths, in scratch */
         int n;
         size_t total;                   /* bytes, after the kernel's clipping */
-        bool cut;                       /* sys_iov_fill met memory that cannot be read: total ends before it */
 };
 /*
  * Reads the array.  0, or -errno where only the array is wrong; *kernel is then what to hand to the kernel so that it
@@ -159,8 +170,10 @@ struct sys_iov {
 int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n, void **kernel);
 void sys_iov_one(struct sys_iov *v, struct iovec store[2], uint64_t addr, size_t len);
 size_t sys_iov_clip(struct sys_iov *v, size_t max);
-int sys_iov_room(struct thread *t, struct sys_iov *v);                  /* host buffers for reading into */
-int sys_iov_fill(struct thread *t, struct sys_iov *v);                  /* host buffers with the program's bytes */
+/* Host buffers for reading into, or with the program's bytes to write: they end where the program's memory does, so how much of a
+ * transfer is made, and whether what could not be stored is lost, is decided by the kernel.  0 or -ENOMEM. */
+int sys_iov_room(struct thread *t, struct sys_iov *v);
+int sys_iov_fill(struct thread *t, struct sys_iov *v);
 size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n);      /* bytes that arrived, from the front */
 enum sys_file { FILE_REGULAR, FILE_STREAM, FILE_MESSAGE, FILE_PIPE, FILE_CHAR, FILE_OTHER };
 enum sys_file sys_file_kind(int fd);
