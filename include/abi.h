@@ -106,7 +106,16 @@ enum upcall_op {
         UPCALL_ARENA_LOST,      /* pages of a shared file object vanished (truncation): a[0] file id, a[1] pages left: drop the
                                    entries past them; ret: how many were dropped */
         UPCALL_LEAKCHECK,       /* at exit: verify frame, slot and pin counts; ret number of inconsistencies (texts by EXIT_LOG) */
+        UPCALL_USAGE,           /* fill the struct mm_usage in xfer */
         UPCALL_OPS
+};
+
+/* What the program uses, in pages.  OUT; counters that others change meanwhile, so sums may be off by a few. */
+struct mm_usage {
+        uint64_t mapped, mapped_peak;   /* now, and the most there ever were */
+        uint64_t data, locked;          /* of these: private and writable, and mlocked */
+        uint64_t resident, resident_peak; /* frames of the cache in use */
+        uint64_t far;                   /* slots of the far tiers in use, those whose page is resident too included */
 };
 
 /* A memory operation of the loader: the same code that serves the program's own system call. */

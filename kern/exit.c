@@ -41,6 +41,9 @@ static int64_t upcall_serve(const struct upcall *u)
                 return arena_lost(u->a[0], u->a[1]);
         case UPCALL_LEAKCHECK:
                 return leak_check();
+        case UPCALL_USAGE:
+                memory_usage((struct mm_usage *)vcpu_self_xfer);
+                return 0;
         default:
                 return -ENOSYS;
         }

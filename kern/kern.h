@@ -57,6 +57,7 @@ int kern_copy_out(uint64_t dst, const void *src, size_t len);
 
 /* The far tiers' slots (slots.c). */
 uint64_t slots_in_use(void);            /* those that this process holds */
+void memory_usage(struct mm_usage *u);  /* UPCALL_USAGE (usage.c) */
 void slots_lease_ahead(void);           /* service vCPU: lease the next slab before the last one is used up */
 
 /* The rings to the nodes (rings.c).  A read is over when the entry is no longer BUSY; of a write env_slot_written() tells. */

@@ -80,12 +80,23 @@ static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t 
         return p && !gmem_read(t, p, addr, *reach) ? P(p) : P(sys_bad());
 }
 
-/* Room for a result.  Where the result may be shorter than the room, only its first byte must be there. */
+/* Can a result of up to n bytes be stored?  One that may be shorter is looked at where it begins and where it would end: to make all of it
+ * resident would cost more than it is worth. */
+static bool has_room(struct thread *t, uint64_t addr, size_t n, bool variable)
+{
+        uint64_t last = addr + n - 1;
+
+        if (!n)
+                return true;
+        if (!variable)
+                return !gmem_check(t, addr, n, true);
+        return !gmem_check(t, addr, 1, true) && (!((addr ^ last) & ~(uint64_t)(PAGE_SIZE - 1)) || !gmem_check(t, last, 1, true));
+}
+
 static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6], uint64_t h[6], int i, size_t *reach)
 {
         size_t n = arg_size(d, a, h);
         bool variable = d->kind == K_VOUT || (d->flags & AF_RET);
-        size_t check = variable ? d->kind == K_OUT && n > 0 : n;
         void *p;
 
         if (n > SYS_ARG_MAX) {
@@ -101,8 +112,9 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
         p = sys_scratch(n < 64 ? 64 : n);
         if (!p)
                 return P(sys_bad());
-        if (check && gmem_check(t, a[i], check, true))
-                return variable || (d->flags & AF_CHG) ? P(sys_bad()) : collect_short(t, a[i], n, reach);
+        /* A result with a length of its own is not looked at: the kernel looks at that first. */
+        if (d->kind != K_VOUT && !has_room(t, a[i], n, variable))
+                return d->flags & AF_CHG ? P(sys_bad()) : collect_short(t, a[i], n, reach);
         if (d->kind == K_PRE && n && gmem_read(t, p, a[i], n))
                 memset(p, 0, n);
         return P(p);

@@ -187,7 +187,8 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
                 return ifconf(t, nr, a);
         if (cmd == FS_IOC_FIEMAP || cmd == FIDEDUPERANGE) {
                 size_t n = flexible(t, cmd, a[2]);
-                return n ? with_struct(t, nr, a, I_INOUT, n) : -EINVAL;
+                /* FIEMAP writes its head whatever the result, so it must be there in any case. */
+                return n ? with_struct(t, nr, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n) : -EINVAL;
         }
         if (cmd == FICLONE)             /* says it writes an int, but takes an fd by value */
                 return privfd_is((int)a[2]) ? -EBADF : sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
