@@ -277,8 +277,9 @@ long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
         }
         row = &sys_rows[nr];
         if (row->refuse) {
-                sys_say_once((unsigned long)nr, "system call %ld (%s) is refused: %s", nr, row->name ? row->name : "unknown",
-                             row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS");
+                sys_say_once((unsigned long)nr, "system call %ld (%s) is refused: %s%s%s", nr, row->name ? row->name : "unknown",
+                             row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS", row->why ? ": " : "",
+                             row->why ? row->why : "");
                 return -row->refuse;
         }
         t->signal.waits = false;

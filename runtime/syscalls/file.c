@@ -161,6 +161,14 @@ long sys_fsconfig(struct thread *t, long nr, const uint64_t a[6])
         return sys_generic(t, nr, a);
 }
 
+/* The last argument is a number, but for one kind of comparison: then the address of a struct. */
+long sys_kcmp(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t last = (int)a[2] == 7 /* KCMP_EPOLL_TFD */ ? P(sys_in(t, a[4], 12, 12)) : a[4];
+
+        return sys_raw(nr, a[0], a[1], a[2], a[3], last, 0);
+}
+
 #define HANDLE_MAX 128
 
 long sys_name_to_handle(struct thread *t, long nr, const uint64_t a[6])

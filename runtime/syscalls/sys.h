@@ -58,6 +58,7 @@ struct sys_row {
         int16_t refuse;         /* errno of a call refused on purpose, 0: not refused */
         uint16_t flags;
         struct sys_arg arg[6];
+        const char *why;                /* a refusal's reason: a sentence without its end; else NULL */
 };
 
 #define SYS_ROWS 451
@@ -185,7 +186,7 @@ sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_rec
 sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;                                                   /* poll.c */
 sys_fn sys_ioctl;                                                                                       /* ioctl.c */
 sys_fn sys_fcntl, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
-       sys_open_by_handle;                                                                              /* file.c */
+       sys_open_by_handle, sys_kcmp;                                                                              /* file.c */
 sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
 sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
 sys_fn sys_exit, sys_prctl, sys_futex, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
