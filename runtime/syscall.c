@@ -76,7 +76,7 @@ static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t 
         void *p;
 
         *reach = sys_reach(t, addr, n, true);
-        p = *reach ? sys_scratch_edge(*reach) : NULL;
+        p = *reach ? sys_scratch_edge(*reach, n) : NULL;
         return p && !gmem_read(t, p, addr, *reach) ? P(p) : P(sys_bad());
 }
 

@@ -23,6 +23,8 @@ int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n,
                 uint64_t len = v->prog[i].iov_len;
 
                 if ((int64_t)len < 0) {
+                        for (int k = 0; k < v->n; k++)
+                                v->prog[k].iov_base = sys_bad();
                         *kernel = v->prog;
                         return -EINVAL;
                 }
@@ -74,7 +76,7 @@ int sys_iov_room(struct thread *t, struct sys_iov *v)
                 if (!len || gmem_check(t, addr, 1, true))
                         continue;
                 if ((addr ^ last) & ~(uint64_t)(PAGE_SIZE - 1) && gmem_check(t, last, 1, true))
-                        v->host[i].iov_base = sys_scratch_edge(sys_reach(t, addr, len, true));
+                        v->host[i].iov_base = sys_scratch_edge(sys_reach(t, addr, len, true), len);
                 else
                         v->host[i].iov_base = sys_scratch_like(addr, len);
                 if (!v->host[i].iov_base)

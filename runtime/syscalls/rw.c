@@ -82,7 +82,7 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
                 len -= at;
                 if (len > max - out->total)
                         len = max - out->total;
-                out->prog[out->n++] = (struct iovec){ (char *)v->prog[i].iov_base + at, len };
+                out->prog[out->n++] = (struct iovec){ (void *)(uintptr_t)(P(v->prog[i].iov_base) + at), len };
                 out->total += len;
                 at = 0;
         }

@@ -88,24 +88,25 @@ void *sys_scratch(size_t n) { return take(n, 16, 0); }
 
 void *sys_scratch_like(uint64_t addr, size_t n) { return take(n, 512, addr & 511); }
 
-void *sys_scratch_edge(size_t n)
+void *sys_scratch_edge(size_t reach, size_t n)
 {
-        size_t pages = (n + PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
-        struct chunk *c = map_chunk(PAGE_SIZE + pages + PAGE_SIZE);
+        size_t pages = (reach + PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
+        size_t beyond = (n - reach + PAGE_SIZE) & ~(size_t)(PAGE_SIZE - 1);     /* at least a page */
+        struct chunk *c = map_chunk(PAGE_SIZE + pages + beyond);
         char *end = (char *)c + PAGE_SIZE + pages;
 
         if (!c)
                 return NULL;
         c->edge = true;
         c->used = c->size;
-        if (mprotect(end, PAGE_SIZE, PROT_NONE)) {
+        if (mprotect(end, beyond, PROT_NONE)) {
                 unmap_chunk(c);
                 return NULL;
         }
         /* Behind the first, which still has room. */
         c->next = chunks ? chunks->next : NULL;
         *(chunks ? &chunks->next : &chunks) = c;
-        return end - n;
+        return end - reach;
 }
 
 void sys_scratch_reset(void)
@@ -167,7 +168,7 @@ size_t sys_reach(struct thread *t, uint64_t addr, size_t n, bool write)
 void *sys_in_edge(struct thread *t, uint64_t addr, size_t n)
 {
         size_t reach = sys_reach(t, addr, n, false);
-        void *p = reach ? sys_scratch_edge(reach) : NULL;
+        void *p = reach ? sys_scratch_edge(reach, n) : NULL;
 
         return p && !gmem_read(t, p, addr, reach) ? p : sys_bad();
 }
@@ -220,7 +221,8 @@ void *sys_out(struct thread *t, uint64_t addr, size_t n)
 
 long sys_deliver(struct thread *t, uint64_t addr, const void *host, size_t n, long ret)
 {
-        if (!host || !addr || !n)
+        /* The bad address: the kernel had nothing to say there, or the call would have failed. */
+        if (!host || host == sys_bad() || !addr || !n)
                 return ret;
         return gmem_write(t, addr, host, n) ? -EFAULT : ret;
 }

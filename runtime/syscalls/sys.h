@@ -74,20 +74,8 @@ static inline void sys_waits_with(struct thread *t, uint64_t mask)
 /* The marshaller, for handlers that have only one thing to add. */
 long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
 
-/* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno. */
-static inline long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
-{
-        long ret;
-        register uint64_t r10 __asm__("r10") = a3;
-        register uint64_t r8 __asm__("r8") = a4;
-        register uint64_t r9 __asm__("r9") = a5;
-
-        __asm__ volatile("syscall"
-                         : "=a"(ret)
-                         : "0"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
-                         : "rcx", "r11", "memory");
-        return ret;
-}
+/* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno.  (call.c) */
+long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
  * The program's call: value or -errno, or -SYS_PUT_OFF where a signal came before it had any effect.  That goes
@@ -112,8 +100,8 @@ static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
 void *sys_scratch(size_t n);
 void *sys_scratch_like(uint64_t addr, size_t n);
 void sys_scratch_reset(void);
-/* n bytes that end where nothing can be accessed: as a buffer of the program's does of which only n bytes are there. */
-void *sys_scratch_edge(size_t n);
+/* A buffer of n bytes of which only the first can be accessed: as one of the program's of which only so many are there. */
+void *sys_scratch_edge(size_t reach, size_t n);
 
 /*
  * An address nothing can be copied from or to.  It goes to the kernel in place of a bad program pointer, so which of

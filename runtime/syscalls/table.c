@@ -26,7 +26,7 @@
 #define OUTRX(k, n, x)  { K_OUT, AF_RET | AF_INT, k, x, n }
 #define PRE(n)          { K_PRE, 0, -1, 0, n }
 #define PREN(n)         { K_PRE, AF_NULL, -1, 0, n }
-#define PREA(k)         { K_PRE, 0, k, 0, 1 }
+#define PREA(k)         { K_PRE, AF_UINT, k, 0, 1 }
 #define CHGN(n)         { K_PRE, AF_NULL | AF_CHG, -1, 0, n }
 #define IO(n)           { K_INOUT, 0, -1, 0, n }
 #define ION(n)          { K_INOUT, AF_NULL, -1, 0, n }

@@ -33,7 +33,7 @@ static const struct { uint64_t mask, size; } sig = { 0, 8 };
 static const struct msghdr to_send = { .msg_iovlen = 1 }, to_receive = { .msg_namelen = 110, .msg_iovlen = 1, .msg_controllen = 64 };
 static const struct mmsghdr to_send2 = { .msg_hdr = { .msg_iovlen = 1 } };
 static const struct mmsghdr to_receive2 = { .msg_hdr = { .msg_namelen = 110, .msg_iovlen = 1 } };
-static const struct { struct cmsghdr h; int fd, pad; } rights = { { CMSG_LEN(4), SOL_SOCKET, SCM_RIGHTS }, FD_FILE, 0 };
+static const struct { size_t len; int level, type, fd, pad; } rights = { CMSG_LEN(4), SOL_SOCKET, SCM_RIGHTS, FD_FILE, 0 };
 static const struct msghdr send_rights = { .msg_iovlen = 1, .msg_controllen = sizeof rights };
 static const struct termios2_ { uint32_t f[4]; uint8_t line, cc[19]; uint32_t speed[2]; } termios2 = { .f = { 0, 5, 0xbf, 0 }, .speed = { 38400, 38400 } };
 static const struct winsize size = { 24, 80, 0, 0 };
