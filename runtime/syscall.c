@@ -66,7 +66,8 @@ static uint64_t collect_in(struct thread *t, uint64_t addr, size_t n)
 {
         void *p = sys_in(t, addr, n, SYS_ARG_MAX);
 
-        return P(p != sys_bad() || n > SYS_ARG_MAX ? p : sys_in_edge(t, addr, n));
+        /* One that is too long for us is too long for the kernel as well, which may look at its beginning before it says so. */
+        return P(p != sys_bad() ? p : sys_in_edge(t, addr, n < SYS_ARG_MAX ? n : SYS_ARG_MAX));
 }
 
 /* A result of exactly n bytes of which the program has room for some only: *reach is how many.  That may be enough: not all are always
@@ -79,6 +80,9 @@ static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t 
         p = *reach ? sys_scratch_edge(*reach, n) : NULL;
         return p && !gmem_read(t, p, addr, *reach) ? P(p) : P(sys_bad());
 }
+
+/* The one result whose length the kernel refuses above a limit, before it looks at anything. */
+#define EPOLL_EVENT 12
 
 /* Can a result of up to n bytes be stored?  One that may be shorter is looked at where it begins and where it would end: to make all of it
  * resident would cost more than it is worth. */
@@ -100,7 +104,7 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
         void *p;
 
         if (n > SYS_ARG_MAX) {
-                if (!variable)
+                if (!variable || (d->size == EPOLL_EVENT && n / EPOLL_EVENT > INT32_MAX / EPOLL_EVENT))
                         return P(sys_bad());
                 /* No result is that long: a smaller room is as good, and the kernel must not be told of more. */
                 n = SYS_ARG_MAX;

@@ -138,6 +138,8 @@ static long ifconf(struct thread *t, long nr, const uint64_t a[6])
         if (gmem_read(t, &c, a[2], sizeof c))
                 return sys_raw(nr, a[0], a[1], sys_bad_at(a[2]), 0, 0, 0);
         h = c;
+        if (c.buf)
+                h.buf = P(sys_bad());
         if (c.buf && c.len > 0) {
                 if (c.len > (int)SYS_ARG_MAX)
                         h.len = SYS_ARG_MAX;
