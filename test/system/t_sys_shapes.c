@@ -24,16 +24,16 @@
 #include <time.h>
 #include "t_sys.h"
 
-/* Sixteen times the smallest cache that the tests use: what is not touched meanwhile is far then. */
+/* Four times the smallest cache that the tests use: what is not touched meanwhile is far then. */
 static void forget(void)
 {
         static char *much;
         static char turn;
 
         if (!much)
-                much = mmap(NULL, 16 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                much = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         turn++;
-        for (int i = 0; i < 16 << 20; i += PG)
+        for (int i = 0; i < 4 << 20; i += PG)
                 much[i] = turn;
 }
 
