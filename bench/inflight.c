@@ -73,6 +73,17 @@ int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FA
 /* No program is here from which a descriptor must be hidden. */
 int privfd_move(int fd) { return fd; }
 void privfd_close(int fd) { close(fd); }
+/* Nor does it fork. */
+bool privfd_is(int fd) { return fd < 0; }
+void privfd_forget(int fd) { (void)fd; }
+void die_(int status, const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+        exit(status);
+}
 
 extern const struct far_driver *const far_module[];
 

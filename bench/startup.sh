@@ -1,5 +1,5 @@
 #!/bin/bash
-# What it costs to start a program under vmrun, beside native, and that it does not grow with the far tier.
+# What it costs to start a program under vmrun, beside native, and that it does not grow with the far tier; and what an execve costs.
 #
 #   bench/startup.sh [--runs N] [--profile] [--json FILE]
 #
@@ -18,7 +18,7 @@ usage() { die "usage: bench/startup.sh [--runs N] [--profile] [--json FILE]"; }
 
 # The kinds of run: name, then the command.
 python=(/usr/bin/python3 -c pass)
-kinds=(true-native true-vmrun true-1G true-1T true-cache4M python-native python-vmrun python-1G python-1T)
+kinds=(true-native true-vmrun true-1G true-1T true-cache4M env-native env-vmrun python-native python-vmrun python-1G python-1T)
 command_of() {
     case $1 in
     true-native) cmd=(/bin/true) ;;
@@ -26,6 +26,8 @@ command_of() {
     true-1G) cmd=("$VMRUN" --node mem:1G /bin/true) ;;
     true-1T) cmd=("$VMRUN" --node mem:1T /bin/true) ;;
     true-cache4M) cmd=("$VMRUN" --cache 4M --node mem:1G /bin/true) ;;
+    env-native) cmd=(/usr/bin/env /bin/true) ;;
+    env-vmrun) cmd=("$VMRUN" /usr/bin/env /bin/true) ;;
     python-native) cmd=("${python[@]}") ;;
     python-vmrun) cmd=("$VMRUN" "${python[@]}") ;;
     python-1G) cmd=("$VMRUN" --node mem:1G "${python[@]}") ;;
@@ -152,6 +154,14 @@ for kind in "${kinds[@]}"; do
     printf "$row\n" "$kind" "${cells[@]}"
 done
 echo "beside: what vmrun adds to native."
+for place in "${places[@]}"; do
+    at=${place%:*} unit=${place#*:}
+    # env is a program as small as true.
+    v=$(calc "$(figure "$at" env-vmrun "$unit") - $(figure "$at" true-vmrun "$unit")")
+    native=$(calc "$(figure "$at" env-native "$unit") - $(figure "$at" true-native "$unit")")
+    echo "execve, with the start and end of the small program that makes it, $at/${unit%_*}: $v, natively $native"
+    record bench=startup place="$at" unit="$unit" run=execve value="$v"
+done
 echo
 echo "Exits by kind, system calls and faults (--node mem:1G)"
 awk '$1 == "exits" && $4 > 0 { v[$2, $3] = $4; keys[$3] } END {

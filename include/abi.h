@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 4
+#define ABI_VERSION 6
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -105,8 +105,18 @@ enum upcall_op {
         UPCALL_MAPS,            /* copy VMAs to xfer as struct map_entry, those that end above a[0]; ret: how many (0: no more) */
         UPCALL_ARENA_LOST,      /* pages of a shared file object vanished (truncation): a[0] file id, a[1] pages left: drop the
                                    entries past them; ret: how many were dropped */
-        UPCALL_LEAKCHECK,       /* at exit: verify frame, slot and pin counts; ret number of inconsistencies (texts by EXIT_LOG) */
+        UPCALL_FORK_STATE,      /* fork.h, like the next five: struct fork_state to xfer; ret 0 */
+        UPCALL_FORK_VMAS,       /* struct fork_vma to xfer, of those that end above a[0]; ret: how many (0: no more) */
+        UPCALL_FORK_PAGES,      /* struct fork_page to xfer, from address a[0] on; a[1]: how many may travel by their content rather than be
+                                   written to a slot, a[2]: how many at most where no slot can be had.  ret: how many (0: no more), -ENOMEM */
+        UPCALL_ADOPT_STATE,     /* the other side of these: from xfer; ret 0 */
+        UPCALL_ADOPT_VMAS,      /* a[0] of them; ret 0 or -ENOMEM */
+        UPCALL_ADOPT_PAGES,     /* a[0] of them; ret 0 or -errno.  Those that travelled by their content name a frame of this cache afterwards,
+                                   which the host fills before it answers the exit */
+        UPCALL_LEAKCHECK,       /* at exit, all other threads stopped: verify frame, slot and pin counts, a[0] pins being held by threads that
+                                   wait; ret number of inconsistencies (texts by EXIT_LOG) */
         UPCALL_USAGE,           /* fill the struct mm_usage in xfer */
+        UPCALL_THREAD_END,      /* this vCPU's thread ends: it keeps nothing */
         UPCALL_OPS
 };
 
@@ -170,7 +180,8 @@ struct vcpu {
         uint64_t kstack;                /* what RSP becomes on entry to kern */
         uint64_t frame3_pf[5];          /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
         uint64_t frame3_trap[5];        /* same, for the other exceptions */
-        uint64_t fs_base, gs_base;      /* as the program set them last by arch_prctl */
+        uint64_t fs_base, gs_base;      /* IN from the host: what FS and GS are to be when the vCPU starts */
+        uint32_t pid, pid_pad;          /* IN: of the process whose thread runs here; a child of vfork runs on its parent's vCPU */
 
         struct exit_req exit;
         struct upcall   upcall;
@@ -178,6 +189,7 @@ struct vcpu {
 
         struct frame_list frames;       /* this vCPU's own stock of free frames; only its own kern touches it */
         uint32_t reclaim_hand;          /* where its direct reclaim looks next */
+        uint32_t writes_seen;           /* writes of its bulk ring before this one are over and were reported (kern/rings.c) */
 };
 #define EVENT_HOST 1u                   /* the host has something to do: EXIT_EVENT before the program goes on */
 #define EVENT_IRET 2u                   /* the host changed regs beyond what a system call returns: go back by iretq */
@@ -276,14 +288,17 @@ struct control {
                                            pinned; 0 once it freed a frame again */
         _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
         _Atomic uint32_t service_asleep;
+        _Atomic uint32_t service_hold;  /* the host wants the service vCPU to keep still, with no write under way, until it takes this down */
+        _Atomic uint32_t service_held;  /* futex: it does.  Released by kern, for who has the pager to himself then */
         _Atomic uint32_t io_asleep;     /* the I/O thread sleeps: whoever takes this down rings DOORBELL_PORT */
-        uint32_t wait_spins;            /* looks at an entry under way before a vCPU sleeps */
+        uint32_t io_pad;
+        _Atomic uint64_t wait_ticks;    /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c) */
         _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */
 
         struct time_page time __attribute__((aligned(64)));
         uint64_t tsc_khz;
         uint32_t nslabs;
-        uint32_t pid;                   /* of the program, for getpid without an exit */
+        uint32_t control_pad2;
         uint32_t tree_number;           /* this process's in the tree (tree.h); valid, as the next one, once there is a slab */
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */

@@ -22,6 +22,10 @@
  * (it keeps a client for a grace time), it accepts, and all grants stay as they were; the data connections are made anew.  HELLO is not
  * repeated.  A new control connection of a client ends its older one.
  *
+ * A client may be several processes, which share its leases: the children of a program that forked.  Each has a control connection and data
+ * connections of its own, told apart by the `member` in the private data; what is said above of a client's older connections goes for
+ * those of one member.  A client is gone when the last of them is; GOODBYE, by any of them, is the client's.
+ *
  * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is about to end.  A request that cannot be
  * accepted is rejected by rdma_cm with private data as well, for what rdma_cm itself tells is only a number.
  *
@@ -34,7 +38,7 @@
 #include <stdint.h>
 
 #define NODE_MAGIC      0x4e4d4d56u     /* "VMMN" */
-#define NODE_VERSION    1
+#define NODE_VERSION    2
 #define NODE_PORT       7471
 #define NODE_SECRET     16
 #define NODE_TOKEN_MAX  64
@@ -49,7 +53,7 @@ struct node_private {
         uint16_t length;                /* sizeof(struct node_private) */
         uint16_t kind;                  /* enum node_kind; in a rejection enum node_error */
         uint16_t depth;                 /* DATA: transfers the client keeps in flight at most; in the acceptance: that memnode allows */
-        uint32_t pad;
+        uint32_t member;                /* which process of the client; a number of its own choice, at random */
         uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
         uint8_t  secret[NODE_SECRET];
 };

@@ -24,5 +24,8 @@ void kern_start(void)
                 cleaner_main();
         if (v->number == 0)
                 boot_once();
+        pager_share(&pager, control.nvcpus);
+        cpu_set_fs(v->fs_base);
+        cpu_set_gs(v->gs_base);
         vmexit(EXIT_READY, cpu_tsc(), 0, 0);
 }

@@ -100,12 +100,14 @@ static bool fruitless(struct turn *t, uint32_t n, uint32_t cleared)
         return t->fruitless >= FRUITLESS_TURNS;
 }
 
+static bool to_hold_still(void) { return atomic_load(&control.service_hold); }
+
 /* False: it gave up. */
 static bool stock_up(void)
 {
         struct turn turn = { .unwritable = pager.unwritable };
 
-        while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high) {
+        while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high && !to_hold_still()) {
                 uint32_t n = pass_size();
                 /* Enough is on its way out: see how it goes first. */
                 if (!env_slot_write_room() || pager.writing >= pager.high)
@@ -141,14 +143,27 @@ static bool stock_up(void)
         return true;
 }
 
+/* Sleeps until the host lets go; somebody else has the pager's writes meanwhile.  No write is under way: stock_up() waited for all. */
+static void hold_still(void)
+{
+        while (to_hold_still()) {
+                uint32_t seq = atomic_load(&control.service_seq);
+                atomic_store(&control.service_held, 1);         /* release: pager and slots are as we left them */
+                if (to_hold_still())    /* the host takes it down, then moves the sequence */
+                        vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
+        }
+        atomic_store(&control.service_held, 0);
+}
+
 _Noreturn void cleaner_main(void)
 {
         for (;;) {
+                hold_still();
                 uint32_t seq = atomic_load(&control.service_seq);
                 bool stocked = stock_up();
                 /* Asleep (full barrier), then look once more: a poker takes a frame, or becomes a waiter, then looks at asleep. */
                 atomic_exchange(&control.service_asleep, 1);
-                if (atomic_load(&pager.nfree) >= pager.low || (!stocked && atomic_load(&control.frames_waiters) == 0))
+                if ((atomic_load(&pager.nfree) >= pager.low || (!stocked && atomic_load(&control.frames_waiters) == 0)) && !to_hold_still())
                         vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
                 atomic_store(&control.service_asleep, 0);
         }

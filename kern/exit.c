@@ -3,6 +3,7 @@
  */
 #include <asm-generic/errno.h>
 #include "cpu.h"
+#include "fork.h"
 #include "kern.h"
 #include "mm.h"
 #include "pt.h"
@@ -39,10 +40,25 @@ static int64_t upcall_serve(const struct upcall *u)
                 return mm_maps(u->a[0], (struct map_entry *)vcpu_self_xfer, PAGE_SIZE / sizeof(struct map_entry));
         case UPCALL_ARENA_LOST:
                 return arena_lost(u->a[0], u->a[1]);
+        case UPCALL_FORK_STATE:
+                return fork_state((struct fork_state *)vcpu_self_xfer);
+        case UPCALL_FORK_VMAS:
+                return fork_vmas(u->a[0], (struct fork_vma *)vcpu_self_xfer);
+        case UPCALL_FORK_PAGES:
+                return fork_pages(u->a[0], (struct fork_page *)vcpu_self_xfer, u->a[1], u->a[2]);
+        case UPCALL_ADOPT_STATE:
+                return adopt_state((struct fork_state *)vcpu_self_xfer);
+        case UPCALL_ADOPT_VMAS:
+                return adopt_vmas((struct fork_vma *)vcpu_self_xfer, u->a[0]);
+        case UPCALL_ADOPT_PAGES:
+                return adopt_pages((struct fork_page *)vcpu_self_xfer, u->a[0]);
         case UPCALL_LEAKCHECK:
-                return leak_check();
+                return leak_check(u->a[0]);
         case UPCALL_USAGE:
                 memory_usage((struct mm_usage *)vcpu_self_xfer);
+                return 0;
+        case UPCALL_THREAD_END:
+                frame_list_drain(&pager, &vcpu_self.frames);
                 return 0;
         default:
                 return -ENOSYS;

@@ -57,9 +57,6 @@ enum outcome {
         FAR_FAILED,                     /* SIGBUS with a message: the far tier could not give the page back */
 };
 
-static void publish(uint64_t addr) { atomic_exchange(&vcpu_self.faulting, addr + 1); }
-static void unpublish(void) { atomic_store_explicit(&vcpu_self.faulting, 0, memory_order_release); }
-
 static bool vma_allows(const struct vma *m, const struct fault *f)
 {
         if (f->write)
@@ -229,7 +226,7 @@ static enum outcome file_fill(struct fault *f)
         else if ((uint64_t)got <= wanted)
                 result = BEYOND_END;
 
-        publish(f->addr);
+        pt_publish(f->addr);
         bool mapped = got > 0 && still_mapped(f);
         pte_t keep = vma_keep(&f->vma);
         bool charge = f->vma.flags & VMA_TOUCH;
@@ -251,7 +248,7 @@ static enum outcome file_fill(struct fault *f)
                         result = NO_MEMORY;
                 frame_free(&pager, &vcpu_self.frames, taken[i]);
         }
-        unpublish();
+        pt_unpublish();
         f->kind = FAULT_FILE;
         return result;
 }
@@ -263,7 +260,7 @@ static enum outcome shared_map(struct fault *f)
         if (left <= 0)
                 return BEYOND_END;
 
-        publish(f->addr);
+        pt_publish(f->addr);
         pte_slot_t *pte = still_mapped(f) ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
         for (uint64_t i = 0; pte && (int64_t)i < left; i++) {
@@ -275,7 +272,7 @@ static enum outcome shared_map(struct fault *f)
                         atomic_compare_exchange_strong(pte + i, &p,
                                 pte_make_arena((f->vma.gpa + (a - f->vma.start)) / PAGE_SIZE, vma_keep(&f->vma)));
         }
-        unpublish();
+        pt_unpublish();
         f->kind = FAULT_SHARED;
         return pte ? DONE : RETRY;
 }
@@ -328,9 +325,9 @@ static enum outcome resolve(struct fault *f)
         if (f->addr >= TASK_SIZE || (f->addr >= RESERVED_START && f->addr < RESERVED_END))
                 return UNMAPPED;
         do {
-                publish(f->addr);
+                pt_publish(f->addr);
                 o = attempt(f);
-                unpublish();
+                pt_unpublish();
                 if (o != DONE)
                         o = settle(f, o);
         } while (o == RETRY);

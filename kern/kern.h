@@ -59,17 +59,30 @@ int kern_copy_out(uint64_t dst, const void *src, size_t len);
 uint64_t slots_in_use(void);            /* those that this process holds */
 void memory_usage(struct mm_usage *u);  /* UPCALL_USAGE (usage.c) */
 void slots_lease_ahead(void);           /* service vCPU: lease the next slab before the last one is used up */
+void slots_fork(void);                  /* before slots are shared with a child: from then on others may free some, too */
+bool slots_reach(uint64_t slot);        /* in the child: makes the slab of an inherited slot usable.  False: no memory */
 
 /* The rings to the nodes (rings.c).  A read is over when the entry is no longer BUSY; of a write env_slot_written() tells. */
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
-void ring_write(uint64_t slot, frame_t f);      /* service vCPU, with env_slot_write_room() */
-void ring_write_wait(void);             /* service vCPU: waits, bounded, for the oldest write under way */
+void ring_write(uint64_t slot, frame_t f);      /* who has the pager's writes (pager.h), with env_slot_write_room() */
+void ring_write_wait(void);             /* the same: waits, bounded, for the oldest write under way */
 
 /* The service vCPU (cleaner.c). */
 _Noreturn void cleaner_main(void);
 void cleaner_poke(void);                /* wakes it if it sleeps and free frames are short */
 /* Makes a frame available to this vCPU; may sleep, so no fault is published.  0, or -ENOMEM: nothing can be freed. */
 int frames_wait(void);
+
+/* Upcalls of fork (fork.c, include/fork.h).  They have the pager to themselves: no other vCPU runs the program, and the cleaner keeps still. */
+struct fork_state;
+struct fork_vma;
+struct fork_page;
+int64_t fork_state(struct fork_state *out);
+int64_t fork_vmas(uint64_t above, struct fork_vma *out);
+int64_t fork_pages(uint64_t from, struct fork_page *out, uint64_t copies, uint64_t copies_most);
+int64_t adopt_state(const struct fork_state *in);
+int64_t adopt_vmas(const struct fork_vma *in, uint64_t n);
+int64_t adopt_pages(struct fork_page *page, uint64_t n);
 
 /* System calls that need no exit (time.c). */
 long sys_clock_gettime(const uint64_t a[6]);

@@ -15,6 +15,18 @@ void mm_set_brk(uint64_t start)
         brk_start = brk_now = start;
 }
 
+void mm_get_brk(uint64_t *start, uint64_t *now)
+{
+        *start = brk_start;
+        *now = brk_now;
+}
+
+void mm_restore_brk(uint64_t start, uint64_t now)
+{
+        brk_start = start;
+        brk_now = now;
+}
+
 static int brk_grow(uint64_t from, uint64_t to)
 {
         struct vma v = { .start = from, .end = to, .prot = PROT_READ | PROT_WRITE, .flags = MAP_PRIVATE | VMA_HEAP | mm_lock_future };

@@ -95,5 +95,7 @@ extern uint32_t mm_lock_future __attribute__((visibility("hidden")));
 extern bool mm_lock_onfault __attribute__((visibility("hidden")));            /* but do not populate it */
 void mm_brk_init(void);                 /* mm_brk.c */
 void mm_set_brk(uint64_t start);
+void mm_get_brk(uint64_t *start, uint64_t *now);        /* for fork, as the next one */
+void mm_restore_brk(uint64_t start, uint64_t now);
 
 #endif

@@ -95,10 +95,9 @@ void pt_wait_faults(uint64_t start, uint64_t end)
 /* Calls visit for each page-table entry of [start, end) whose table exists. */
 #define for_each_entry(pte, addr, start, end)                                                    \
         for (uint64_t addr = (start); addr < (end); addr += PAGE_SIZE)                           \
-                for (pte_slot_t *pte = entry_from(&addr, (end)); pte; pte = NULL)
+                for (pte_slot_t *pte = pt_next(&addr, (end)); pte; pte = NULL)
 
-/* The entry at *addr or, where no table exists, at the next address that has one; NULL and *addr = end if there is none. */
-static pte_slot_t *entry_from(uint64_t *addr, uint64_t end)
+pte_slot_t *pt_next(uint64_t *addr, uint64_t end)
 {
         uint64_t a = *addr;
         while (a < end) {

@@ -7,18 +7,26 @@
 #ifndef VMRUN_PT_H
 #define VMRUN_PT_H
 
-#include "pager/pager.h"
+#include "kern.h"
 
 /* The entry for addr, or NULL if its page table does not exist. */
 pte_slot_t *pt_find(uint64_t addr);
 /* Same, making missing tables; NULL if the pool is used up. */
 pte_slot_t *pt_make(uint64_t addr);
 
+/* The entry at *addr or, where no table exists, at the next address below end that has one, which goes to *addr; NULL: there is none. */
+pte_slot_t *pt_next(uint64_t *addr, uint64_t end);
+
 /* Maps 2 MiB-aligned guest-physical memory at a window address (a slab of a memory tier).  False: the pool is used up. */
 bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len);
 
 /* A fault may install pages it was not asked for, but only in the aligned run of this many pages around its own. */
 #define FAULT_AROUND 16
+
+/* Who walks to an entry, or changes one, publishes its address first (full barrier) and takes it back after: no table on the way is
+ * reused meanwhile (pt_wait_faults).  One address a vCPU; nobody sleeps while it stands.  The host does the same (gmem.c). */
+static inline void pt_publish(uint64_t addr) { atomic_exchange(&vcpu_self.faulting, addr + 1); }
+static inline void pt_unpublish(void) { atomic_store_explicit(&vcpu_self.faulting, 0, memory_order_release); }
 
 /* Waits until no vCPU has a fault published whose aligned run meets [start, end). */
 void pt_wait_faults(uint64_t start, uint64_t end);
@@ -40,8 +48,8 @@ void pt_cool(uint64_t start, uint64_t end);
 uint64_t pt_set_locked(uint64_t start, uint64_t end, bool locked);
 /* UPCALL_ARENA_LOST: the object with this file id now ends after pages; entries past it go, so that the next touch faults. (fault.c) */
 int64_t arena_lost(uint64_t file, uint64_t pages);
-/* UPCALL_LEAKCHECK: counts frames, slots and pins against the page tables; returns the number of inconsistencies. (leak.c) */
-int64_t leak_check(void);
+/* UPCALL_LEAKCHECK: counts frames, slots and pins (of which so many are to be) against the page tables; returns the number of inconsistencies. (leak.c) */
+int64_t leak_check(uint64_t pins);
 
 /* Faults pages in, as a program access would, without publishing beforehand (it does so itself); caller holds no lock.  write: for write access.
  * 0; -EFAULT: no VMA or no permission; -ENOMEM: no memory; -EIO.  (fault.c) */

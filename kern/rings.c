@@ -1,7 +1,8 @@
 /*
  * This vCPU's rings of far memory (abi.h): asking the host to move a page to or from a node behind a SLAB_REMOTE slab.
  *
- * A vCPU has one demand read under way at a time, and waits for it; the service vCPU has up to IO_RING writes.
+ * A vCPU has one demand read under way at a time, and waits for it; the service vCPU has up to IO_RING writes, and so has the one that
+ * forks while the service vCPU keeps still.
  */
 #include "cpu.h"
 #include "kern.h"
@@ -34,11 +35,9 @@ void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
         submit(r, tail);
 }
 
-static uint32_t writes_seen;            /* writes before this one are over and were reported; service vCPU only, like all below */
-
 bool env_slot_write_room(void)
 {
-        return atomic_load_explicit(&rings()->bulk.tail, memory_order_relaxed) - writes_seen < IO_RING;
+        return atomic_load_explicit(&rings()->bulk.tail, memory_order_relaxed) - vcpu_self.writes_seen < IO_RING;
 }
 
 void ring_write(uint64_t slot, frame_t f)
@@ -58,22 +57,25 @@ void ring_write(uint64_t slot, frame_t f)
 frame_t env_slot_written(int *err)
 {
         struct io_ring *r = &rings()->bulk;
-        struct io_entry *e = &r->entry[writes_seen % IO_RING];
+        struct io_entry *e = &r->entry[vcpu_self.writes_seen % IO_RING];
 
         /* Acquire: the node has the data. */
-        if (writes_seen == atomic_load_explicit(&r->tail, memory_order_relaxed) ||
+        if (vcpu_self.writes_seen == atomic_load_explicit(&r->tail, memory_order_relaxed) ||
             atomic_load_explicit(&e->state, memory_order_acquire) != IO_OVER)
                 return FRAME_NONE;
-        writes_seen++;
+        vcpu_self.writes_seen++;
         *err = 0;                       /* the host retries, or ends the program */
         return e->frame;
 }
 
+#define WRITE_SPINS 100
+
 void ring_write_wait(void)
 {
-        struct io_entry *e = &rings()->bulk.entry[writes_seen % IO_RING];
+        struct io_entry *e = &rings()->bulk.entry[vcpu_self.writes_seen % IO_RING];
 
-        for (unsigned spins = env_wait_spins(); spins > 0; spins--) {
+        /* Nobody waits for this vCPU: it leaves its CPU to those that make the news. */
+        for (unsigned spins = 0; spins < WRITE_SPINS; spins++) {
                 if (atomic_load_explicit(&e->state, memory_order_relaxed) == IO_OVER)
                         return;
                 env_relax(0);

@@ -8,7 +8,7 @@
 #include "pt.h"
 
 static struct slotmap slots;
-static uint64_t capacity;                       /* slots in our slabs.  Service vCPU only, as the next two */
+static uint64_t capacity;                       /* slots in our slabs.  Who has the pager's writes (pager.h) only, as the next two */
 static bool used_up;                            /* no slab is to be had any more, and there is no other process that could free a slot */
 static bool mapped;                             /* the first unit of TREE_WINDOW */
 
@@ -71,6 +71,23 @@ static bool lease(void)
         int64_t ret = vmexit(EXIT_LEASE, i, 0, 0);
         used_up = ret < 0 && ret != -EAGAIN && ret != -EBUSY;
         return ret == -EAGAIN || (ret == 0 && add_slab(i));
+}
+
+void slots_fork(void)
+{
+        lock_take(&letting_go.lock);
+        let_go_now();
+        lock_drop(&letting_go.lock);
+        used_up = false;
+}
+
+/* The tree's slabs come in their order, whoever leased them. */
+bool slots_reach(uint64_t slot)
+{
+        while (slot_slab(slot) >= slots.nslabs)
+                if (!lease())
+                        return false;
+        return true;
 }
 
 void slots_lease_ahead(void)

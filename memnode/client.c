@@ -28,7 +28,7 @@ static void count_clients(void)
 {
         unsigned gone = 0;
         for (struct client *cl = clients; cl; cl = cl->next)
-                gone += !cl->control;
+                gone += !cl->controls;
         atomic_store_explicit(&rdma_counts.clients, nclients, memory_order_relaxed);
         atomic_store_explicit(&rdma_counts.gone, gone, memory_order_relaxed);
 }
@@ -174,8 +174,7 @@ void client_end(struct client *cl)
         bool clean = true;
 
         connection_end_data(cl);
-        if (cl->control)
-                cl->control->client = NULL;
+        connection_disown(cl);
         for (struct lease *l = cl->leases, *next; l; l = next) {
                 next = l->next;
                 clean &= deregister(cl, l);
@@ -202,7 +201,7 @@ void client_tick(uint64_t now)
 
         for (struct client *cl = clients, *next; cl; cl = next) {
                 next = cl->next;
-                if (cl->control || now - cl->gone_at < grace)
+                if (cl->controls || now - cl->gone_at < grace)
                         continue;
                 warnx_("%s has been gone for %u s: its memory is free", cl->name, grace / 1000);
                 client_end(cl);

@@ -18,7 +18,8 @@
 #define DEVICES_MAX     16
 #define CLIENTS_MAX     256
 #define STRANGERS_MAX   64              /* control connections that have not said HELLO */
-#define DATA_MAX        16              /* data connections a client */
+#define DATA_MAX        16              /* data connections a member of a client */
+#define MEMBERS_MAX     256             /* of one client, connected at one time */
 #define LEASES_MAX      4096            /* a client */
 #define DEPTH_MAX       1024            /* transfers in flight a data connection */
 #define RECEIVES        4               /* posted at a time, a control connection */
@@ -44,9 +45,9 @@ struct client {
         struct device *device;
         struct ibv_pd *pd;              /* of its leases and data connections, and of nobody else's */
         struct lease *leases;
-        unsigned nleases, ndata;
+        unsigned nleases;
         uint64_t last_slab;
-        struct connection *control;     /* NULL: the client is gone, since gone_at */
+        unsigned controls;              /* control connections, one a member; 0: the client is gone, since gone_at */
         uint64_t gone_at;               /* ms, of now_ms() */
         struct client *next;
 };
@@ -56,6 +57,7 @@ struct connection {
         struct device *device;
         enum node_kind kind;
         struct client *client;          /* NULL: control without HELLO, or after the end of its client */
+        uint32_t member;                /* of the client: the process at the other end */
         char peer[64];                  /* for the log */
         bool established, closing;      /* closing: the last words are on their way */
         uint64_t deadline;              /* ms: for HELLO, or for closing */
@@ -90,10 +92,13 @@ void device_close_all(void);
 void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const struct rdma_conn_param *param);
 /* Ends a connection, for good and at once; its client is not touched. */
 void connection_end(struct connection *c);
-/* It broke: as connection_end(), and a client whose control connection it was is gone from now on. */
+/* It broke: as connection_end(), and a client whose last control connection it was is gone from now on. */
 void connection_lost(struct connection *c, const char *why);
-/* Both of a client, but for its control connection: all data connections. */
+/* All data connections of a client, or of one member of it. */
 void connection_end_data(const struct client *cl);
+void connection_end_member(const struct client *cl, uint32_t member);
+/* The client is no more: its control connections are nobody's. */
+void connection_disown(const struct client *cl);
 
 /* rdma_control.c: what is said on control connections.  A function that may end the connection returns whether it still exists. */
 int control_setup(struct connection *c);        /* before accept: queue pair, buffers, receives.  0 or -errno */
@@ -105,7 +110,7 @@ bool control_close(struct connection *c);       /* ends one that is closing, if 
 /* client.c */
 struct client *client_new(struct device *d, const char *name, char *why, size_t n, enum node_error *error);
 struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET]);     /* NULL */
-/* All it has goes back: data connections, registrations, memory, in this order.  Its control connection stays, as nobody's. */
+/* All it has goes back: data connections, registrations, memory, in this order.  Its control connections stay, as nobody's. */
 void client_end(struct client *cl);
 void client_tick(uint64_t now);         /* ends those who have been gone for too long */
 int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n);         /* 0 or enum node_error */

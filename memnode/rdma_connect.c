@@ -55,10 +55,8 @@ void connection_end(struct connection *c)
         struct rdma_cm_id *id = c->id;
 
         unlink_connection(c);
-        if (c->client && c->kind == NODE_DATA)
-                c->client->ndata--;
-        if (c->client && c->client->control == c)
-                c->client->control = NULL;
+        if (c->client && c->kind == NODE_CONTROL)
+                c->client->controls--;
         rdma_disconnect(id);            /* tells the other side, if it still is there */
         release(c);
         rdma_destroy_id(id);
@@ -68,7 +66,10 @@ void connection_lost(struct connection *c, const char *why)
 {
         struct client *cl = c->kind == NODE_CONTROL ? c->client : NULL;
 
-        if (cl) {
+        if (cl && cl->controls > 1) {
+                info_("a process of %s at %s is gone: %s", cl->name, c->peer, why);
+                connection_end_member(cl, c->member);
+        } else if (cl) {
                 uint32_t grace = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
                 warnx_("%s at %s is gone: %s; it may come back for %u s", cl->name, c->peer, why, grace / 1000);
                 cl->gone_at = now_ms();
@@ -78,13 +79,23 @@ void connection_lost(struct connection *c, const char *why)
         connection_end(c);
 }
 
-void connection_end_data(const struct client *cl)
+static void end_data(const struct client *cl, const uint32_t *member)
 {
         for (struct connection *c = connections, *next; c; c = next) {
                 next = c->next;
-                if (c->kind == NODE_DATA && c->client == cl)
+                if (c->kind == NODE_DATA && c->client == cl && (!member || c->member == *member))
                         connection_end(c);
         }
+}
+
+void connection_end_data(const struct client *cl) { end_data(cl, NULL); }
+void connection_end_member(const struct client *cl, uint32_t member) { end_data(cl, &member); }
+
+void connection_disown(const struct client *cl)
+{
+        for (struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_CONTROL && c->client == cl)
+                        c->client = NULL;
 }
 
 /* --- connection requests --- */
@@ -106,6 +117,14 @@ static unsigned strangers(void)
         unsigned n = 0;
         for (const struct connection *c = connections; c; c = c->next)
                 n += c->kind == NODE_CONTROL && !c->client;
+        return n;
+}
+
+static unsigned data_of(const struct client *cl, uint32_t member)
+{
+        unsigned n = 0;
+        for (const struct connection *c = connections; c; c = c->next)
+                n += c->kind == NODE_DATA && c->client == cl && c->member == member;
         return n;
 }
 
@@ -132,8 +151,12 @@ static int admit(const struct node_private *p, struct device *d, struct client *
                 snprintf(why, n, "%s came through device %s before", cl->name, ibv_get_device_name(cl->device->verbs->device));
                 return NODE_EUNKNOWN;
         }
-        if (p->kind == NODE_DATA && cl->ndata >= DATA_MAX) {
-                snprintf(why, n, "%s has %u data connections, which is the most", cl->name, cl->ndata);
+        if (p->kind == NODE_DATA && data_of(cl, p->member) >= DATA_MAX) {
+                snprintf(why, n, "a process of %s has %u data connections, which is the most", cl->name, DATA_MAX);
+                return NODE_EBUSY;
+        }
+        if (p->kind == NODE_CONTROL && cl->controls >= MEMBERS_MAX) {
+                snprintf(why, n, "%u processes of %s are connected, which is the most", cl->controls, cl->name);
                 return NODE_EBUSY;
         }
         *client = cl;
@@ -168,19 +191,22 @@ static int accept_connection(struct connection *c, const struct node_private *p,
         return rdma_accept(c->id, &param) == 0 ? 0 : -errno;
 }
 
-/* A control connection of a known client takes the place of its older one, and the data connections are made anew. */
+/* A control connection of a known member takes the place of its older one, and its data connections are made anew. */
 static void rejoin(struct client *cl, struct connection *c)
 {
-        struct connection *old = cl->control;
+        struct connection *old = connections;
+        bool others = cl->controls > 0;
 
-        if (old) {
-                old->client = NULL;
-                cl->control = NULL;
+        while (old && (old == c || old->kind != NODE_CONTROL || old->client != cl || old->member != c->member))
+                old = old->next;
+        cl->controls++;
+        if (old)
                 connection_end(old);
-        }
-        connection_end_data(cl);
-        cl->control = c;
-        warnx_("%s at %s is back", cl->name, c->peer);
+        connection_end_member(cl, c->member);
+        if (old || !others)
+                warnx_("%s at %s is back", cl->name, c->peer);
+        else
+                info_("another process of %s comes from %s", cl->name, c->peer);
 }
 
 static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
@@ -206,6 +232,7 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         c->device = d;
         c->kind = p.kind;
         c->client = cl;
+        c->member = p.member;
         c->deadline = now_ms() + HELLO_MS;
         peer_text(id, c->peer, sizeof(c->peer));
         int err = c->kind == NODE_CONTROL ? control_setup(c) : data_setup(c);
@@ -221,9 +248,7 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         c->next = connections;
         connections = c;
         atomic_fetch_add_explicit(counter(c), 1, memory_order_relaxed);
-        if (c->kind == NODE_DATA)
-                cl->ndata++;
-        else if (cl)
+        if (c->kind == NODE_CONTROL && cl)
                 rejoin(cl, c);
         info_("%s connects for %s", c->peer, c->kind == NODE_DATA ? "data" : cl ? "its old leases" : "control");
 }

@@ -138,7 +138,7 @@ static bool hello(struct connection *c, const struct node_hello *m)
         if (!cl)
                 return refuse(c, error, why, true);
         c->client = cl;
-        cl->control = c;
+        cl->controls = 1;
 
         struct node_welcome *w = compose(c, NODE_WELCOME, sizeof(*w));
         if (!w)

@@ -256,6 +256,11 @@ int arena_unmap(uint64_t gpa, uint64_t len)
         return err ? err : give_back(start, len);
 }
 
+int arena_forked(struct vm *vm)
+{
+        return backed ? vm_add_memory(vm, arena_gpa_base(), (void *)ARENA, backed) : 0;
+}
+
 void arena_usage(uint64_t *used, uint64_t *backed_bytes)
 {
         pthread_mutex_lock(&arena_lock);

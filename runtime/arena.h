@@ -28,6 +28,9 @@ int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *g
  * files_unmapped() how much of whose it was.  0, or -EINVAL, and nothing changed, if some of it is not in use. */
 int arena_unmap(uint64_t gpa, uint64_t len);
 
+/* In a forked child, where all mappings are as in the parent: makes them known to its new VM.  0 or -errno. */
+int arena_forked(struct vm *vm);
+
 /* Bytes in use, and bytes for which KVM has memory slots. */
 void arena_usage(uint64_t *used, uint64_t *backed);
 

@@ -18,9 +18,11 @@
 #include "far/far.h"
 #include "far/io.h"
 #include "files.h"
+#include "service.h"
 #include "signals.h"
 #include "stats.h"
 #include "syscall.h"
+#include "threads.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -89,6 +91,7 @@ static void arena_check(struct thread *t)
 /* Why the host had kern exit before it returned to the program. */
 static void event(struct thread *t)
 {
+        threads_pause(t);
         if (t->arena_fault) {
                 t->arena_fault = false;
                 arena_check(t);
@@ -136,9 +139,9 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
         case EXIT_WAIT_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
         case EXIT_WAKE_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAKE, INT_MAX, NULL); return 0;
-        case EXIT_SERVICE_SLEEP:  futex(&CONTROL->service_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_SERVICE_SLEEP:  service_sleep((uint32_t)rq->a[0]); return 0;
         case EXIT_SERVICE_WAKE:
-                service_ensure();
+                service_ensure(t->vm);
                 futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
                 return 0;
         case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1]);
@@ -158,33 +161,45 @@ int64_t exit_serve(struct thread *t)
 
 /* ---- the end ---- */
 
-/* Waits, at most a second, for the cleaner to sleep, so that nothing moves while the leak check counts. */
-static void quiesce(void)
-{
-        const struct timespec ms = { .tv_nsec = 1000000 };
-        for (int i = 0; i < 1000 && !atomic_load(&CONTROL->service_asleep); i++)
-                nanosleep(&ms, NULL);
-}
-
-static int64_t end_of_program(struct thread *t)
+static int64_t leaks_and_statistics(struct thread *t)
 {
         int64_t leaks = 0;
 
+        threads_stop(t);
+        threads_end_robust_lists(t);
         if (opt.debug) {
-                quiesce();
-                leaks = thread_upcall(t, UPCALL_LEAKCHECK, 0, 0, 0);
+                service_hold(0);        /* nothing moves while it counts */
+                leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
+                service_release();
         }
         if (opt.stats)
                 stats_report(CONTROL->tsc_khz);
-        far_end();
         return leaks;
 }
 
-_Noreturn void program_exit(struct thread *t, int status)
+static void judge(int64_t leaks)
 {
-        int64_t leaks = end_of_program(t);
         if (leaks > 0)
                 die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
+}
+
+#define STILL_MS 1000                   /* for the cleaner's last writes */
+
+void program_goodbye(void)
+{
+        if (service_hold(STILL_MS))
+                far_still();
+        far_end();
+}
+
+void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
+
+_Noreturn void program_exit(struct thread *t, int status)
+{
+        int64_t leaks = leaks_and_statistics(t);
+        program_goodbye();
+        judge(leaks);
+        threads_stop_for_good();
         _exit(status);
 }
 
@@ -195,7 +210,11 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
 
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
-        end_of_program(t);
+        if (!t->vforked) {              /* the program is its parent's */
+                leaks_and_statistics(t);
+                program_goodbye();
+                threads_stop_for_good();
+        }
         sigaction(signo, &dfl, NULL);
         sigemptyset(&set);
         sigaddset(&set, signo);

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include "thread.h"
 
+/* What is told at the end of a program: statistics, leak check, which ends vmrun where it fails.  Only from within an exit of kern. */
+void program_report(struct thread *t);
+/* The program ends, all its other threads being stopped: lets go of far memory. */
+void program_goodbye(void);
 /* Ends vmrun as the program ends: statistics, leak check, exit status. */
 _Noreturn void program_exit(struct thread *t, int status);
 /* Ends vmrun by the signal that ends the program.  Only from within an exit of kern, like the above. */

@@ -30,7 +30,8 @@ struct held { char *host; frame_t frame; };
 
 static struct frame *frame_table(void) { return (struct frame *)CONTROL->frame_table; }
 
-static bool try_hold(uint64_t page, bool write, struct held *h)
+/* With page published, as by a fault of t's own vCPU, which is waiting in an exit: kern reuses no table on our way (kern/pt.h). */
+static bool try_hold_published(struct thread *t, uint64_t page, bool write, struct held *h)
 {
         pte_slot_t *pte = find_pte(page);
         if (!pte)
@@ -42,8 +43,19 @@ static bool try_hold(uint64_t page, bool write, struct held *h)
                 return h->host != NULL;
         }
         h->frame = frame_pin(frame_table(), (RAM_GPA + CONTROL->frames_off) >> PAGE_SHIFT, pte, write);
+        if (h->frame == FRAME_NONE)
+                return false;
+        t->pins++;
         h->host = (char *)WINDOW + CONTROL->frames_off + (uint64_t)h->frame * PAGE_SIZE;
-        return h->frame != FRAME_NONE;
+        return true;
+}
+
+static bool try_hold(struct thread *t, uint64_t page, bool write, struct held *h)
+{
+        atomic_exchange(&t->v->faulting, page + 1);
+        bool held = try_hold_published(t, page, write, h);
+        atomic_store_explicit(&t->v->faulting, 0, memory_order_release);
+        return held;
 }
 
 /* Holds the page of addr, made resident by kern if need be.  Each try that fails means that the page went between kern's answer
@@ -54,16 +66,18 @@ static int hold(struct thread *t, uint64_t addr, bool write, struct held *h)
 
         if (!is_program_address(addr))
                 return -EFAULT;
-        while (!try_hold(page, write, h))
+        while (!try_hold(t, page, write, h))
                 if (thread_upcall(t, UPCALL_POPULATE, page, PAGE_SIZE, write) != 0)
                         return -EFAULT;
         return 0;
 }
 
-static void release(const struct held *h, bool wrote)
+static void release(struct thread *t, const struct held *h, bool wrote)
 {
-        if (h->frame != FRAME_NONE)
-                frame_unpin(&frame_table()[h->frame], wrote);
+        if (h->frame == FRAME_NONE)
+                return;
+        t->pins--;
+        frame_unpin(&frame_table()[h->frame], wrote);
 }
 
 /* A copy that survives an arena page whose file was cut short. */
@@ -94,7 +108,7 @@ static int copy(struct thread *t, char *host, uint64_t addr, size_t len, bool wr
                         memcpy(page, host, n);
                 else
                         memcpy(host, page, n);
-                release(&h, write);
+                release(t, &h, write);
                 if (err)
                         return err;
                 addr += n;
@@ -122,7 +136,7 @@ int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write)
                 int err = hold(t, addr, write, &h);
                 if (err)
                         return err;
-                release(&h, false);
+                release(t, &h, false);
                 addr += n;
                 len -= n;
         }
@@ -172,11 +186,39 @@ long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, 
 
 void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
 {
-        (void)t;
         for (int i = 0; i < p->n; i++) {
                 struct held h = { .frame = p->frame[i] };
-                release(&h, p->write && used > 0);
+                release(t, &h, p->write && used > 0);
                 used -= used < p->iov[i].iov_len ? used : p->iov[i].iov_len;
         }
         p->n = 0;
+}
+
+bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w)
+{
+        struct held h;
+
+        if (!is_program_address(addr) || !try_hold(t, addr & ~(uint64_t)(PAGE_SIZE - 1), false, &h))
+                return false;
+        *w = (struct gmem_word){ .host = (uint32_t *)(h.host + (addr & (PAGE_SIZE - 1))), .frame = h.frame };
+        return true;
+}
+
+int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
+{
+        struct held h;
+        int err = hold(t, addr, write, &h);
+
+        if (err)
+                return err;
+        *w = (struct gmem_word){ .host = (uint32_t *)(h.host + (addr & (PAGE_SIZE - 1))), .frame = h.frame };
+        return 0;
+}
+
+bool gmem_word_shared(const struct gmem_word *w) { return w->frame == FRAME_NONE; }
+
+void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote)
+{
+        const struct held h = { .frame = w->frame };
+        release(t, &h, wrote);
 }

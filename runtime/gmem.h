@@ -34,4 +34,13 @@ struct gmem_pins {
 long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, bool write);
 void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used);
 
+/* An aligned word for the host's futex, whose address stays as it is until it is dropped: its frame is pinned, or it lies in the
+ * MAP_SHARED arena, which other processes may see too. */
+struct gmem_word { uint32_t *host; uint32_t frame; };
+int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w);
+/* Same, but only if the page is resident: a word that somebody waits on is. */
+bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w);
+bool gmem_word_shared(const struct gmem_word *w);
+void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote);
+
 #endif

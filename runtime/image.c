@@ -7,6 +7,7 @@
  */
 #include <cpuid.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,6 +231,7 @@ static int parse(struct placed *p, struct image *im, bool as_loader)
         int err = elf_parse(p->fd, &p->elf, &text);
         if (!err)
                 return 0;
+        im->foreign = err == -ENOEXEC && !as_loader && (p->elf.class != ELFCLASS64 || p->elf.machine != EM_X86_64);
         const char *hint = p->elf.class == 0 && err == -ENOEXEC && !as_loader ? "; if it is a shell script, give it a #! line" : "";
         return refuse(&im->why, err == -ENOEXEC && as_loader ? -ELIBBAD : err, "%s: %s%s", p->file, text, hint);
 }
@@ -306,24 +308,35 @@ static int make(struct image *im, struct placed room[2], const struct program *p
         return err ? err : plan(im, prog, in, c);
 }
 
-int image_open(struct image *im, const char *path, char *const argv[], char *const envp[], const struct image_config *c)
+static void init(struct image *im)
 {
-        struct program p;
         memset(im, 0, sizeof *im);
         im->fd = im->interp_fd = -1;
+}
+
+int image_open(struct image *im, const char *path, char *const argv[], char *const envp[], const struct image_config *c)
+{
+        const struct program_place at = { AT_FDCWD, path, 0 };
+        struct program p;
+
+        init(im);
         if (strlen(path) >= PATH_MAX)
                 return refuse(&im->why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes", path, PATH_MAX - 1);
-        int err = program_open(&p, path, argv, &im->why);
-        if (err)
-                return err;
-        im->fd = p.fd;
+        int err = program_open(&p, &at, path, argv, &im->why);
+        return err ? err : image_take(im, path, &p, envp, c);
+}
+
+int image_take(struct image *im, const char *path, struct program *p, char *const envp[], const struct image_config *c)
+{
+        init(im);
+        im->fd = p->fd;
         struct placed *room = calloc(2, sizeof *room);
-        err = room ? set_names(im, path, &p) : refuse(&im->why, -ENOMEM, "%s: no memory to read its headers", path);
+        int err = room ? set_names(im, path, p) : refuse(&im->why, -ENOMEM, "%s: no memory to read its headers", path);
         if (!err)
-                err = make(im, room, &p, envp, c);
+                err = make(im, room, p, envp, c);
         free(room);
-        p.fd = -1;                      /* im's now */
-        program_close(&p);
+        p->fd = -1;                     /* im's now */
+        program_close(p);
         if (err)
                 image_close(im);
         return err;

@@ -46,10 +46,14 @@ static int get_cpuid(struct vm *vm)
         return 0;
 }
 
+static int device = -1;                 /* /dev/kvm, if it is open already */
+
+void vm_use_device(int fd) { device = fd; }
+
 int vm_open(struct vm *vm, char *why, size_t n)
 {
         const char *reason;
-        int err = check_kvm_usable(&reason);
+        int err = device >= 0 ? 0 : check_kvm_usable(&reason);
 
         memset(vm, 0, sizeof *vm);
         vm->kvm_fd = vm->fd = -1;
@@ -58,7 +62,7 @@ int vm_open(struct vm *vm, char *why, size_t n)
                 snprintf(why, n, "%s", reason);
                 return err;
         }
-        vm->kvm_fd = privfd_move(open("/dev/kvm", O_RDWR | O_CLOEXEC));
+        vm->kvm_fd = device >= 0 ? device : privfd_move(open("/dev/kvm", O_RDWR | O_CLOEXEC));
         if (vm->kvm_fd < 0)
                 return snprintf(why, n, "/dev/kvm: %s", strerror(-vm->kvm_fd)), vm->kvm_fd;
         vm->fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
@@ -69,6 +73,11 @@ int vm_open(struct vm *vm, char *why, size_t n)
         }
         vm->fd = privfd_move(vm->fd);
         vm->run_size = ioctl(vm->kvm_fd, KVM_GET_VCPU_MMAP_SIZE, 0);
+        int xsave = ioctl(vm->fd, KVM_CHECK_EXTENSION, KVM_CAP_XSAVE2);
+        vm->xsave2 = xsave > 0;
+        vm->xsave_size = xsave > 4096 ? (uint32_t)xsave : 4096;
+        int most = ioctl(vm->kvm_fd, KVM_CHECK_EXTENSION, KVM_CAP_MAX_VCPUS);
+        vm->vcpus_max = most > 4 && most < VCPUS_MAX ? (unsigned)most : most <= 4 ? 4 : VCPUS_MAX;
         err = get_cpuid(vm);
         if (err) {
                 snprintf(why, n, "KVM does not tell its CPU features: %s", strerror(-err));
@@ -95,6 +104,24 @@ void vm_close(struct vm *vm)
         vm->cpuid = NULL;
         vm->fd = vm->kvm_fd = -1;
         munmap((void *)WINDOW, WINDOW_END - WINDOW);
+}
+
+/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
+int vm_renew(struct vm *vm, char *why, size_t n)
+{
+        for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++) {
+                if (vm->thread[i])
+                        vcpu_destroy(vm->thread[i]);
+                vm->thread[i] = NULL;
+        }
+        privfd_close(vm->fd);
+        pthread_mutex_init(&vm->lock, NULL);
+        vm->next_slot = 0;
+        int fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
+        vm->fd = fd < 0 ? -errno : privfd_move(fd);
+        if (vm->fd < 0)
+                snprintf(why, n, "KVM cannot make a virtual machine for a child: %s", strerror(-vm->fd));
+        return vm->fd < 0 ? vm->fd : 0;
 }
 
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)

@@ -3,31 +3,30 @@
  */
 #include <errno.h>
 #include <linux/capability.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "check.h"
+#include "exec.h"
 #include "exits.h"
 #include "far/far.h"
 #include "files.h"
 #include "image.h"
 #include "procfs.h"
+#include "settings.h"
 #include "states.h"
 #include "stats.h"
+#include "threads.h"
 #include "vm.h"
 #include "vmrun.h"
 
-/* A vCPU's looks at a page under way before it sleeps: some tens of microseconds, as long as a memory node takes to answer. */
-#define WAIT_SPINS 1000
-
 static struct vm vm;
-static struct thread first, service;
+static struct thread first;
 static struct image image;
 
 static uint64_t soft_limit(int resource)
@@ -56,6 +55,9 @@ static uint64_t mmap_min(void)
         return v;
 }
 
+/* What the program before handed over, if there was one. */
+static const struct handover *before;
+
 static void fill_control(uint64_t far_pages)
 {
         struct control *c = CONTROL;
@@ -68,28 +70,44 @@ static void fill_control(uint64_t far_pages)
         c->rlimit_data = soft_limit(RLIMIT_DATA);
         c->rlimit_stack = soft_limit(RLIMIT_STACK);
         c->rlimit_memlock = has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
+        if (before)
+                limits_adopt(&before->limits);
         c->mmap_top = mmap_top(c->rlimit_stack);
         c->mmap_min = mmap_min();
-        c->pid = (uint32_t)getpid();
-        c->wait_spins = opt.io == IO_INLINE ? 0 : WAIT_SPINS;
         c->service_asleep = 1;          /* its thread is made when the bell first rings */
+}
+
+static int find_program(const struct image_config *c)
+{
+        char path[4096];
+        struct why why;
+        int err = program_find(path, opt.argv[0], getenv("PATH"), &why);
+
+        if (err)
+                die_(image_exit_status(err), "%s", why.text);
+        return image_open(&image, path, opt.argv, environ, c);
+}
+
+/* One that passed all checks in the program before. */
+static int take_program(const struct image_config *c)
+{
+        struct program p = { .fd = before->program, .file = before->path, .argv = opt.argv };
+
+        if (fstat(p.fd, &p.st) != 0)
+                die_(EXIT_VMRUN_FAILED, "%s: cannot be examined: %s", p.file, strerror(errno));
+        return image_take(&image, before->path, &p, environ, c);
 }
 
 /* The program's file, its arguments and environment: everything that can be refused before a VM exists. */
 static void open_program(void)
 {
-        char path[4096];
-        struct why why;
         struct image_config c;
-        int err = program_find(path, opt.argv[0], getenv("PATH"), &why);
 
-        if (err)
-                die_(image_exit_status(err), "%s", why.text);
         image_config_init(&c, CONTROL);
-        err = image_open(&image, path, opt.argv, environ, &c);
+        int err = before ? take_program(&c) : find_program(&c);
         if (err)
                 die_(image_exit_status(err), "%s", image.why.text);
-        if (image.set_id)
+        if (image.set_id && !before)
                 warnx_("%s has a set-uid or set-gid bit, which vmrun does not honour", image.exe);
         procfs_set_exe(image.exe);
         prctl(PR_SET_NAME, image.comm);
@@ -109,48 +127,23 @@ static void make_vm(void)
         fill_control(c.far_pages);
 }
 
-static void *service_main(void *arg)
-{
-        char why[512];
-        (void)arg;
-        prctl(PR_SET_NAME, "vmrun-cleaner");
-        if (vcpu_create(&vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
-                die_(EXIT_VMRUN_FAILED, "%s", why);
-        service.tid = (pid_t)syscall(SYS_gettid);
-        thread_loop(&service);
-}
-
-static void service_start(void)
-{
-        pthread_t id;
-        uint64_t all = ~0ull, old;
-
-        /* Signals are the program's: this thread takes none, not even the two that libc would leave open. */
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
-        int err = pthread_create(&id, NULL, service_main, NULL);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
-        if (err)
-                die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
-}
-
-void service_ensure(void)
-{
-        static pthread_once_t once = PTHREAD_ONCE_INIT;
-        pthread_once(&once, service_start);
-}
-
 int main(int argc, char **argv)
 {
         char why[512];
 
-        privfd_init();
-        message_init();
-        options_parse(argc, argv);
-        if (opt.command == CMD_CHECK)
-                return check_report();
-        if (opt.command == CMD_STATES)
-                return states_print(opt.states_pid);
-        stats_init();
+        before = exec_resume(argv);
+        if (!before) {
+                privfd_init();
+                message_init();
+                options_parse(argc, argv);
+                if (opt.command == CMD_CHECK)
+                        return check_report();
+                if (opt.command == CMD_STATES)
+                        return states_print(opt.states_pid);
+                options_make_absolute(&opt);
+                exec_init();
+                stats_init();
+        }
         kick_init();
         make_vm();
         open_program();
@@ -162,6 +155,8 @@ int main(int argc, char **argv)
         image_close(&image);
         procfs_set_image(&image);
         files_program_starts();
+        threads_init(&first);
         first.v->exit.ret = 0;
         thread_loop(&first);
+        abort();                        /* the first thread ends by itself, the program with the last (threads.c) */
 }

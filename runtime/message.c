@@ -25,6 +25,11 @@ void message_init(void)
                 out_fd = -1;
 }
 
+void message_adopt(int fd)
+{
+        out_fd = fd;
+}
+
 int message_fd(void)
 {
         return out_fd;

@@ -30,6 +30,8 @@ static const struct option long_options[] = {
         { "io",              required_argument, NULL, OPT_SETTING },
         { "overcommit",      no_argument,       NULL, OPT_YES },
         { "no-overcommit",   no_argument,       NULL, OPT_NO },
+        { "follow",          no_argument,       NULL, OPT_YES },
+        { "no-follow",       no_argument,       NULL, OPT_NO },
         { "verbose",         no_argument,       NULL, OPT_YES },
         { "no-verbose",      no_argument,       NULL, OPT_NO },
         { "stats",           optional_argument, NULL, OPT_STATS },
@@ -78,11 +80,12 @@ static const char help_text[] =
         "      --io WHO        move pages of remote nodes in a thread (default), or inline in the program's own\n"
         "      --prefetch HOW  fetch pages before they are touched: none, the only one in this version\n"
         "      --overcommit    let the program map more than cache and nodes can hold\n"
-        "      --stats[=FILE]  print statistics at the end, to standard error or FILE\n"
+        "      --no-follow     let programs that PROGRAM executes run natively, not under vmrun\n"
+        "      --stats[=FILE]  print statistics at the end of each program, to standard error or FILE\n"
         "      --config FILE   read settings from FILE (default: $XDG_CONFIG_HOME/vmrun.conf, which usually is\n"
         "                      ~/.config/vmrun.conf, else /etc/vmrun.conf, if there is one)\n"
         "      --no-config     read none\n"
-        "      --no-overcommit, --no-stats, --no-verbose\n"
+        "      --follow, --no-overcommit, --no-stats, --no-verbose\n"
         "                      whatever the configuration file says\n"
         "      --debug         check at the end that no frame, slot or pin was leaked (also: VMRUN_DEBUG=1)\n"
         "  -v, --verbose       say what is going on\n"

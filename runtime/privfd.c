@@ -54,13 +54,17 @@ static uint64_t reserve_of(uint64_t hard)
         return r < RESERVE_MIN ? RESERVE_MIN : r > RESERVE_MAX ? RESERVE_MAX : r;
 }
 
-void privfd_init(void)
+static void read_host(void)
 {
         if (getrlimit(RLIMIT_NOFILE, &host) != 0 || host.rlim_max < 2 * RESERVE_MIN)
                 die_(EXIT_VMRUN_FAILED, "the limit of open files (ulimit -Hn) is %llu, vmrun needs at least %u: raise it",
                      (unsigned long long)host.rlim_max, 2 * RESERVE_MIN);
-        seen_soft = host.rlim_cur;
-        seen_hard = host.rlim_max;
+}
+
+static void start(uint64_t soft, uint64_t hard)
+{
+        seen_soft = soft;
+        seen_hard = hard;
 
         uint64_t room_below = seen_hard - reserve_of(seen_hard);
         base = seen_soft < room_below ? seen_soft : room_below;
@@ -68,6 +72,28 @@ void privfd_init(void)
         if (host.rlim_cur != host.rlim_max && !set_host(host.rlim_max))
                 die_(EXIT_VMRUN_FAILED, "cannot raise the limit of open files to its hard limit: errno %d", errno);
 }
+
+void privfd_init(void)
+{
+        read_host();
+        start(host.rlim_cur, host.rlim_max);
+}
+
+void privfd_init_seen(uint64_t soft, uint64_t hard)
+{
+        read_host();
+        start(soft, hard);
+}
+
+int privfd_adopt(int fd)
+{
+        if (fd < 0 || (unsigned)fd >= FD_END || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+                return -EBADF;
+        atomic_fetch_or(&private_set[fd / 64], 1ull << (fd % 64));
+        return 0;
+}
+
+int privfd_base(void) { return (int)base; }
 
 int privfd_dup(int fd)
 {

@@ -77,7 +77,7 @@ static uint64_t seen_actions(uint64_t mask, bool caught)
 
         for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
                 struct ksigaction k = { 0 };
-                bool is = signals_action(own[i], NULL, &k) == 0 && (caught ? k.handler > 1 : k.handler == 1);
+                bool is = signals_action(thread_self, own[i], NULL, &k) == 0 && (caught ? k.handler > 1 : k.handler == 1);
                 mask = (mask & ~(1ull << (own[i] - 1))) | (uint64_t)is << (own[i] - 1);
         }
         return mask;

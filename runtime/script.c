@@ -77,34 +77,35 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
 
 /* ---- Opening ---- */
 
-int program_open_file(const char *path, const char *role, const char *user, struct stat *st, struct why *why)
+/* For reading; the file is there and may be executed.  O_NONBLOCK: should it have become a FIFO since. */
+static int open_at(const struct program_place *at)
 {
-        char who[PATH_MAX + 300];
-        if (role)
-                snprintf(who, sizeof who, "%.200s (the %s of %s)", path, role, user);
-        else
-                snprintf(who, sizeof who, "%s", path);
+        const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+        char link[64];
 
-        if (role && !*path)             /* Linux looks the empty name up: the current directory */
-                return refuse(why, -EACCES, "%s: names no %s", user, role);
-        if (stat(path, st)) {
-                int err = -errno;
-                size_t n = strlen(path);
-                if (role && n && path[n - 1] == '\r')
-                        return refuse(why, err, "%s: its #! line ends in CR LF, which makes the CR a part of the interpreter's name: "
-                                      "remove it (dos2unix)", user);
-                return refuse(why, err, "%s: %s", who, strerror(-err));
-        }
+        if (*at->path)
+                return openat(at->dirfd, at->path, flags | (at->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0));
+        /* The descriptor may be one that cannot be read from. */
+        snprintf(link, sizeof link, "/proc/self/fd/%d", at->dirfd);
+        return open(link, flags);
+}
+
+/* who: how messages call the file. */
+static int open_checked(const struct program_place *at, const char *who, struct stat *st, struct why *why)
+{
+        if (fstatat(at->dirfd, at->path, st, at->flags))
+                return refuse(why, -errno, "%s: %s", who, strerror(errno));
+        if (S_ISLNK(st->st_mode))
+                return refuse(why, -ELOOP, "%s: is a symbolic link, which was not to be followed", who);
         if (!S_ISREG(st->st_mode))
                 return refuse(why, -EACCES, "%s: %s", who, S_ISDIR(st->st_mode) ? "is a directory" : "not a regular file");
-        if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS)) {
+        if (faccessat(at->dirfd, at->path, X_OK, AT_EACCESS | at->flags)) {
                 int err = -errno;
                 if (err != -EACCES)
                         return refuse(why, err, "%s: %s", who, strerror(-err));
                 return refuse(why, err, "%s: not executable for this user (chmod +x it), or on a file system mounted noexec", who);
         }
-        /* O_NONBLOCK: should the file have become a FIFO since */
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        int fd = open_at(at);
         if (fd < 0) {
                 int err = -errno;
                 if (err == -EACCES)
@@ -115,6 +116,21 @@ int program_open_file(const char *path, const char *role, const char *user, stru
                 close(fd);
                 return refuse(why, -EACCES, "%s: was replaced while it was opened", who);
         }
+        return fd;
+}
+
+int program_open_file(const char *path, const char *role, const char *user, struct stat *st, struct why *why)
+{
+        const struct program_place at = { AT_FDCWD, path, 0 };
+        char who[PATH_MAX + 300];
+
+        if (!*path)                     /* Linux looks the empty name up: the current directory */
+                return refuse(why, -EACCES, "%s: names no %s", user, role);
+        snprintf(who, sizeof who, "%.200s (the %s of %s)", path, role, user);
+        int fd = open_checked(&at, who, st, why);
+        if (fd == -ENOENT && path[strlen(path) - 1] == '\r')
+                return refuse(why, fd, "%s: its #! line ends in CR LF, which makes the CR a part of the interpreter's name: remove it (dos2unix)",
+                              user);
         return fd;
 }
 
@@ -208,13 +224,19 @@ static int follow(struct program *p, char line[SCRIPT_LINE], struct why *why)
         return p->fd < 0 ? p->fd : 0;
 }
 
-int program_open(struct program *p, const char *path, char *const argv[], struct why *why)
+/* Named by a descriptor that is gone when its interpreter looks for it. */
+static bool out_of_reach(const struct program_place *at)
+{
+        return at->dirfd != AT_FDCWD && *at->path != '/' && (fcntl(at->dirfd, F_GETFD) & FD_CLOEXEC);
+}
+
+int program_open(struct program *p, const struct program_place *at, const char *path, char *const argv[], struct why *why)
 {
         *p = (struct program) { .fd = -1, .file = path };
         int err = copy_argv(p, argv);
         if (err)
                 return refuse(why, err, "%s: no memory for its arguments", path);
-        err = p->fd = program_open_file(path, NULL, NULL, &p->st, why);
+        err = p->fd = open_checked(at, path, &p->st, why);
         for (unsigned depth = 0; err >= 0; depth++) {
                 char line[SCRIPT_LINE];
                 err = read_line(p->fd, line);
@@ -222,6 +244,10 @@ int program_open(struct program *p, const char *path, char *const argv[], struct
                         refuse(why, err, "%s: cannot be read: %s", p->file, strerror(-err));
                 if (err <= 0)
                         break;
+                if (depth == 0 && out_of_reach(at)) {
+                        err = refuse(why, -ENOENT, "%s: a script on a close-on-exec descriptor, which its interpreter cannot open", path);
+                        break;
+                }
                 if (depth == SCRIPTS_MAX) {
                         err = refuse(why, -ELOOP, "%s: more than %d scripts whose interpreters are scripts", path, SCRIPTS_MAX);
                         break;

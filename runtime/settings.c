@@ -135,6 +135,11 @@ static int set_overcommit(struct options *o, const char *text, char why[SETTING_
         return flag_parse(text, &o->overcommit, why);
 }
 
+static int set_follow(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return flag_parse(text, &o->follow, why);
+}
+
 static int set_prefetch(struct options *o, const char *text, char why[SETTING_WHY])
 {
         (void)o;
@@ -177,7 +182,7 @@ static const struct {
         int (*set)(struct options *o, const char *text, char why[SETTING_WHY]);
 } settings[] = {
         { "cache", set_cache }, { "stats", set_stats }, { "verbose", set_verbose }, { "overcommit", set_overcommit },
-        { "prefetch", set_prefetch }, { "placement", set_placement }, { "timeout", set_timeout },
+        { "follow", set_follow }, { "prefetch", set_prefetch }, { "placement", set_placement }, { "timeout", set_timeout },
         { "connect-timeout", set_connect_timeout }, { "io", set_io },
 };
 _Static_assert(sizeof(settings) / sizeof(settings[0]) <= SETTINGS_MAX, "raise SETTINGS_MAX");
@@ -201,6 +206,7 @@ void settings_default(struct options *o)
         o->timeout_ms = 10000;
         o->connect_timeout_ms = 5000;
         o->io = IO_THREAD;
+        o->follow = true;
 }
 
 /* --- nodes --- */

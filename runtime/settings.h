@@ -33,6 +33,9 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY]);
 /* Frees what a node holds. */
 void node_option_free(struct node_option *n);
 
+/* Makes paths in o absolute by the working directory of now.  (absolute.c) */
+void options_make_absolute(struct options *o);
+
 /* Reads a configuration file into o: [vmrun] over what o holds, each [node NAME] as a node (o has none yet).  why: one sentence that begins with
  * file and line.  (config.c) */
 int config_read(struct options *o, const char *path, char *why, size_t n);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/kvm.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include "gmem.h"
@@ -67,13 +68,16 @@ static uint32_t mxcsr_mask(void)
 
 static void xstate_get(struct thread *t, struct xstate *x)
 {
-        int size = ioctl(t->vm->fd, KVM_CHECK_EXTENSION, KVM_CAP_XSAVE2);
-
-        if (size > (int)sizeof *x)
-                die_(EXIT_VMRUN_FAILED, "this CPU's extended state has %d bytes, more than vmrun knows", size);
-        memset(x, 0, sizeof *x);
-        if (ioctl(t->vcpu_fd, size > 0 ? KVM_GET_XSAVE2 : KVM_GET_XSAVE, x) < 0)
+        if (t->vm->xsave_size > sizeof *x)
+                die_(EXIT_VMRUN_FAILED, "this CPU's extended state has %u bytes, more than vmrun knows", t->vm->xsave_size);
+        if (ioctl(t->vcpu_fd, t->vm->xsave2 ? KVM_GET_XSAVE2 : KVM_GET_XSAVE, x) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_GET_XSAVE: %s", strerror(errno));
+}
+
+static void xstate_set(struct thread *t, const struct xstate *x)
+{
+        if (ioctl(t->vcpu_fd, KVM_SET_XSAVE, x) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_SET_XSAVE: %s", strerror(errno));
 }
 
 static void init_fp(struct xstate *x)
@@ -88,12 +92,11 @@ static void xstate_reset(struct thread *t)
 {
         struct xstate x;
 
-        memset(&x, 0, sizeof x);
+        memset(&x, 0, t->vm->xsave_size);
         init_fp(&x);
         x.mxcsr = MXCSR_INIT;
         x.bv = XSTATE_FP | XSTATE_SSE;  /* said, so that MXCSR counts; what is not said is in its initial state */
-        if (ioctl(t->vcpu_fd, KVM_SET_XSAVE, &x) < 0)
-                die_(EXIT_VMRUN_FAILED, "KVM_SET_XSAVE: %s", strerror(errno));
+        xstate_set(t, &x);
 }
 
 /* Stores the area at `at`; size bytes and the second magic number. */
@@ -120,7 +123,7 @@ static int xstate_read(struct thread *t, uint64_t at, struct xstate *x, uint64_t
 {
         uint32_t size = xstate_size(t->vm), magic2 = 0;
 
-        memset(x, 0, sizeof *x);
+        memset(x, 0, t->vm->xsave_size);
         if (gmem_read(t, x, at, FXSAVE_SIZE))
                 return -EFAULT;
         bool whole = t->vm->xcr0 && x->sw.magic1 == MAGIC1 && x->sw.size >= XHEADER_END && x->sw.size <= size &&
@@ -161,6 +164,32 @@ static int xstate_restore(struct thread *t, uint64_t at)
         x.bv |= XSTATE_FP | XSTATE_SSE; /* so that KVM takes MXCSR, which counts even where the registers do not */
         memset(x.header, 0, sizeof x.header);
         return ioctl(t->vcpu_fd, KVM_SET_XSAVE, &x) < 0 ? -EFAULT : 0;
+}
+
+void sigframe_copy_state(struct thread *from, struct thread *to)
+{
+        struct xstate x;
+
+        xstate_get(from, &x);
+        x.bv |= XSTATE_FP | XSTATE_SSE; /* so that MXCSR counts */
+        xstate_set(to, &x);
+}
+
+void *sigframe_keep_state(struct thread *t)
+{
+        struct xstate *x = aligned_alloc(_Alignof(struct xstate), sizeof *x);
+
+        if (x) {
+                xstate_get(t, x);
+                x->bv |= XSTATE_FP | XSTATE_SSE;
+        }
+        return x;
+}
+
+void sigframe_bring_back_state(struct thread *t, void *kept)
+{
+        xstate_set(t, kept);
+        free(kept);
 }
 
 int sigframe_fpe_code(struct thread *t, unsigned vector)

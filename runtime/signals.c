@@ -17,12 +17,15 @@ static uint64_t bit(int sig) { return 1ull << (sig - 1); }
 
 /* ---- the host's handler ---- */
 
-static _Thread_local struct thread *self;
+_Thread_local struct thread *thread_self;
 
 void signals_thread_start(struct thread *t)
 {
-        self = t;
-        t->signal.alt.flags = SS_DISABLE;
+        static struct sighand program = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+        thread_self = t;
+        t->sighand = &program;
+        t->signal = (struct thread_signals){ .alt.flags = SS_DISABLE };
 }
 
 /* Runs on the thread that is to get the signal, whose vCPU does not run now; the kernel holds back all other signals (sa_mask).
@@ -33,7 +36,7 @@ static void take(int sig, siginfo_t *info, void *context)
         ucontext_t *uc = context;
         greg_t *rip = &uc->uc_mcontext.gregs[REG_RIP];
         uint64_t mask, all = ~0ull;
-        struct thread *t = self;
+        struct thread *t = thread_self;
 
         (void)sig;
         if (!t)
@@ -56,10 +59,6 @@ static void take(int sig, siginfo_t *info, void *context)
 #define FLAGS_KNOWN    0xdc000807ull    /* Linux forgets the others: NOCLDSTOP NOCLDWAIT SIGINFO EXPOSE_TAGBITS RESTORER ONSTACK RESTART NODEFER RESETHAND */
 #define FLAGS_MIRRORED ((uint64_t)(SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT))    /* those that the host kernel must know */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ksigaction action[SIGNALS_MAX + 1];       /* the program's; under lock, as is the next */
-static bool known[SIGNALS_MAX + 1];
-
 void signals_restorer(void);
 __asm__(".pushsection .text\n"
         ".globl signals_restorer\n"
@@ -72,13 +71,26 @@ __asm__(".pushsection .text\n"
 
 static bool has_handler(const struct ksigaction *k) { return k->handler > (uint64_t)(uintptr_t)SIG_IGN; }
 
-/* On first sight it is what vmrun was started with, if that can be the program's. */
-static struct ksigaction *lookup(int sig)
+/* The child of a vfork gets a copy, as it does of the host's dispositions; t->sighand is back in place when its parent goes on. */
+void signals_copy(struct thread *t, struct sighand *copy)
 {
-        struct ksigaction *k = &action[sig];
+        struct sighand *h = t->sighand;
 
-        if (!known[sig]) {
-                known[sig] = true;
+        pthread_mutex_lock(&h->lock);
+        memcpy(copy->action, h->action, sizeof copy->action);
+        memcpy(copy->known, h->known, sizeof copy->known);
+        pthread_mutex_unlock(&h->lock);
+        pthread_mutex_init(&copy->lock, NULL);
+        t->sighand = copy;
+}
+
+/* On first sight it is what vmrun was started with, if that can be the program's. */
+static struct ksigaction *lookup(struct sighand *h, int sig)
+{
+        struct ksigaction *k = &h->action[sig];
+
+        if (!h->known[sig]) {
+                h->known[sig] = true;
                 if (sig == SYS_SIGKICK || sys_own(__NR_rt_sigaction, (uint64_t)sig, 0, P(k), 8, 0, 0) || has_handler(k))
                         memset(k, 0, sizeof *k);
         }
@@ -94,12 +106,12 @@ static struct ksigaction host_action(const struct ksigaction *k)
                                     .flags = SA_SIGINFO | SA_RESTORER_ | (k->flags & FLAGS_MIRRORED), .mask = ~0ull };
 }
 
-long signals_action(int sig, const struct ksigaction *new, struct ksigaction *old)
+long signals_action(struct thread *t, int sig, const struct ksigaction *new, struct ksigaction *old)
 {
         long ret = 0;
 
-        pthread_mutex_lock(&lock);
-        struct ksigaction *k = lookup(sig);
+        pthread_mutex_lock(&t->sighand->lock);
+        struct ksigaction *k = lookup(t->sighand, sig);
         if (old)
                 *old = *k;
         if (new) {
@@ -112,21 +124,31 @@ long signals_action(int sig, const struct ksigaction *new, struct ksigaction *ol
                         k->mask &= ~(bit(SIGKILL) | bit(SIGSTOP));
                 }
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&t->sighand->lock);
         return ret;
 }
 
-/* The disposition for a signal that is delivered now; SA_RESETHAND has its effect. */
-static struct ksigaction action_for_delivery(int sig)
+void signals_clear(struct thread *t)
 {
-        pthread_mutex_lock(&lock);
-        struct ksigaction *k = lookup(sig), now = *k;
+        const struct ksigaction dfl = { .handler = 0 };
+        struct ksigaction old;
+
+        for (int sig = 1; sig <= SIGNALS_MAX; sig++)
+                if (signals_action(t, sig, NULL, &old) == 0 && has_handler(&old))
+                        signals_action(t, sig, &dfl, NULL);
+}
+
+/* The disposition for a signal that is delivered now; SA_RESETHAND has its effect. */
+static struct ksigaction action_for_delivery(struct thread *t, int sig)
+{
+        pthread_mutex_lock(&t->sighand->lock);
+        struct ksigaction *k = lookup(t->sighand, sig), now = *k;
         if (has_handler(k) && (k->flags & SA_RESETHAND)) {
                 k->handler = 0;
                 const struct ksigaction host = host_action(k);
                 sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&t->sighand->lock);
         return now;
 }
 
@@ -137,6 +159,7 @@ uint64_t signals_hold(struct thread *t)
         uint64_t mask = 0, all = ~0ull;
 
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
+        t->sigmask_dirty = true;        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
         /* From here on nothing comes; if one was taken before, the host's mask was all even then. */
         return sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
 }
@@ -164,7 +187,7 @@ static void run_handler(struct thread *t, const struct ksigaction *k, const sigi
         }
         /* No room for the frame is a SIGSEGV, on Linux too; a second time it is the end. */
         const siginfo_t segv = { .si_signo = SIGSEGV, .si_code = SI_KERNEL };
-        const struct ksigaction s = sig == SIGSEGV ? (struct ksigaction){ 0 } : action_for_delivery(SIGSEGV);
+        const struct ksigaction s = sig == SIGSEGV ? (struct ksigaction){ 0 } : action_for_delivery(t, SIGSEGV);
         if (!has_handler(&s) || (mask & bit(SIGSEGV)))
                 program_killed(t, SIGSEGV, SI_KERNEL, 0);
         run_handler(t, &s, &segv, mask, saved);
@@ -173,7 +196,7 @@ static void run_handler(struct thread *t, const struct ksigaction *k, const sigi
 /* Gives a signal back to the kernel: to be delivered later, or to have its default effect. */
 static void send_again(struct thread *t, siginfo_t *info)
 {
-        sys_own(__NR_rt_tgsigqueueinfo, CONTROL->pid, (uint64_t)t->tid, (uint64_t)info->si_signo, P(info), 0, 0);
+        sys_own(__NR_rt_tgsigqueueinfo, (uint64_t)t->pid, (uint64_t)t->tid, (uint64_t)info->si_signo, P(info), 0, 0);
 }
 
 void signals_deliver(struct thread *t)
@@ -191,7 +214,7 @@ void signals_deliver(struct thread *t)
                 signals_release(t, s->mask);
                 return;
         }
-        const struct ksigaction k = action_for_delivery(info.si_signo);
+        const struct ksigaction k = action_for_delivery(t, info.si_signo);
         if (has_handler(&k)) {
                 run_handler(t, &k, &info, mask, s->mask);
                 return;
@@ -225,7 +248,7 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
         if (vector == 16 || vector == 19)
                 info.si_code = sigframe_fpe_code(t, (unsigned)vector);
         uint64_t mask = signals_hold(t);
-        const struct ksigaction k = action_for_delivery(signo);
+        const struct ksigaction k = action_for_delivery(t, signo);
         if (!has_handler(&k) || (mask & bit(signo)))
                 program_killed(t, signo, info.si_code, addr);
         run_handler(t, &k, &info, mask, mask);

@@ -9,17 +9,29 @@
 #ifndef VMRUN_SIGNALS_H
 #define VMRUN_SIGNALS_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include "sigframe.h"
 #include "thread.h"
 
 #define SIGNALS_MAX 64
 
-/* This host thread runs t from now on. */
+struct sighand {
+        pthread_mutex_t lock;           /* guards the rest */
+        struct ksigaction action[SIGNALS_MAX + 1];      /* the program's */
+        bool known[SIGNALS_MAX + 1];
+};
+
+/* This host thread runs t from now on, a new thread of the program. */
 void signals_thread_start(struct thread *t);
+/* t goes on with dispositions of its own, `copy`, which are those it has now. */
+void signals_copy(struct thread *t, struct sighand *copy);
 
 /* rt_sigaction once its arguments are read; new or old may be NULL.  0, -errno or -SYS_PUT_OFF. */
-long signals_action(int sig, const struct ksigaction *new, struct ksigaction *old);
+long signals_action(struct thread *t, int sig, const struct ksigaction *new, struct ksigaction *old);
+
+/* All handlers become SIG_DFL. */
+void signals_clear(struct thread *t);
 
 /* Holds back all signals of this thread, and tells the program's mask; signals_release sets that again, or another. */
 uint64_t signals_hold(struct thread *t);

@@ -44,10 +44,8 @@ const char *stats_exit_name(unsigned op)
         return op < EXIT_OPS && exit_names[op] ? exit_names[op] : "none";
 }
 
-/* Where the report goes: a private fd of the directory and a name in it, or of a file that is not replaced (a terminal, a pipe). */
-static int dir_fd = -1, direct_fd = -1;
-static char file_name[NAME_MAX + 1];
-static mode_t file_mode;
+/* Where the report goes. */
+static struct stats_place place = { .dir_fd = -1, .direct_fd = -1 };
 
 struct totals {
         struct vcpu_stats s;            /* hist unused */
@@ -156,6 +154,8 @@ void stats_print(FILE *f, uint64_t tsc_khz)
 
         add_up(&t);
         line(f, "", "vmrun_statistics", 1);             /* version of this format */
+        line(f, "", "pid", (uint64_t)getpid());
+        line(f, "", "execs", place.execs);
         line(f, "", "privilege", CONTROL->level);
         line(f, "", "vcpus", CONTROL->nvcpus);
         for (unsigned i = 0; i < FAULT_KINDS; i++)
@@ -211,9 +211,9 @@ void stats_init(void)
                 return;
         real = realpath(opt.stats_file, NULL);          /* replace what a link points to, not the link */
         if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode)) {
-                direct_fd = privfd_move(open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY));
-                if (direct_fd < 0)
-                        cannot_write(S_ISDIR(st.st_mode) ? EISDIR : -direct_fd);
+                place.direct_fd = privfd_move(open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY));
+                if (place.direct_fd < 0)
+                        cannot_write(S_ISDIR(st.st_mode) ? EISDIR : -place.direct_fd);
                 free(real);
                 return;
         }
@@ -221,21 +221,33 @@ void stats_init(void)
                 cannot_write(ENOMEM);
         slash = strrchr(real, '/');
         const char *name = slash ? slash + 1 : real;
-        if (!*name || strlen(name) > NAME_MAX - 8)
+        if (!*name || strlen(name) > NAME_MAX - STATS_SUFFIX)
                 cannot_write(*name ? ENAMETOOLONG : EISDIR);
-        strcpy(file_name, name);
+        strcpy(place.name, name);
+        place.pid = getpid();
         if (slash)
                 *(slash == real ? slash + 1 : slash) = 0;
-        dir_fd = open(slash ? real : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (dir_fd < 0 || faccessat(dir_fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        place.dir_fd = open(slash ? real : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (place.dir_fd < 0 || faccessat(place.dir_fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
                 cannot_write(errno);
-        dir_fd = privfd_move(dir_fd);
-        if (dir_fd < 0)
-                cannot_write(-dir_fd);
-        file_mode = umask(0);
-        umask(file_mode);
-        file_mode = 0666 & ~file_mode;
+        place.dir_fd = privfd_move(place.dir_fd);
+        if (place.dir_fd < 0)
+                cannot_write(-place.dir_fd);
+        place.mode = umask(0);
+        umask(place.mode);
+        place.mode = 0666 & ~place.mode;
         free(real);
+}
+
+void stats_keep(struct stats_place *p)
+{
+        *p = place;
+        p->execs++;
+}
+
+void stats_adopt(const struct stats_place *p)
+{
+        place = *p;
 }
 
 /* The whole text in one write where possible, so that lines of others do not fall between. */
@@ -262,22 +274,26 @@ static bool print_to(int fd, uint64_t tsc_khz)
 
 void stats_report(uint64_t tsc_khz)
 {
-        char temporary[NAME_MAX + 1];
+        char temporary[NAME_MAX + 1], name[NAME_MAX + 1];
 
         if (!opt.stats)
                 return;
-        if (!opt.stats_file || direct_fd >= 0) {
-                if (!print_to(opt.stats_file ? direct_fd : message_fd(), tsc_khz))
+        if (!opt.stats_file || place.direct_fd >= 0) {
+                if (!print_to(opt.stats_file ? place.direct_fd : message_fd(), tsc_khz))
                         warnx_("the statistics could not be written: %s", strerror(errno));
                 return;
         }
         /* Whoever waits for the file sees all of it or none. */
-        snprintf(temporary, sizeof(temporary), ".%.*s.%d", NAME_MAX - 16, file_name, getpid() % 10000000);
-        int fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        bool good = fd >= 0 && print_to(fd, tsc_khz) && fchmod(fd, file_mode) == 0 && renameat(dir_fd, temporary, dir_fd, file_name) == 0;
+        snprintf(temporary, sizeof(temporary), ".%.*s.%d", NAME_MAX - 16, place.name, getpid() % 10000000);
+        if (getpid() == place.pid && !place.execs)
+                snprintf(name, sizeof(name), "%s", place.name);
+        else
+                snprintf(name, sizeof(name), "%.*s.%d.%u", NAME_MAX - STATS_SUFFIX, place.name, getpid(), place.execs);
+        int fd = openat(place.dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        bool good = fd >= 0 && print_to(fd, tsc_khz) && fchmod(fd, place.mode) == 0 && renameat(place.dir_fd, temporary, place.dir_fd, name) == 0;
         if (!good) {
                 warnx_("--stats=%s: could not be written: %s", opt.stats_file, strerror(errno));
-                unlinkat(dir_fd, temporary, 0);
+                unlinkat(place.dir_fd, temporary, 0);
         }
         if (fd >= 0)
                 close(fd);

@@ -27,17 +27,35 @@ struct thread_signals {
         uint64_t trapno, err, cr2;      /* of the last exception that became a signal: signal frames show them */
 };
 
+struct sighand;                         /* dispositions of a process (signals.c) */
+
 struct thread {
         struct vm *vm;
         struct vcpu *v;                 /* this vCPU's block, in the window */
         struct kvm_run *run;
         int vcpu_fd;                    /* private fd */
-        pid_t tid;
+        _Atomic pid_t tid, pid;         /* a kick goes there: the child of a vfork runs on its parent's vCPU, under its own ids */
         _Atomic bool sigmask_dirty;     /* the thread's mask changed: tell KVM before the next run */
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
         bool privileged;                /* the program executed an instruction that only a kernel may */
+        bool running;                   /* inside KVM_RUN */
         struct thread_signals signal;
+        struct sighand *sighand;
+
+        /* For threads.c. */
+        _Atomic uint32_t safe;          /* 1: touches nothing of the guest until it has looked whether all are to stop */
+        bool alive;                     /* a program thread runs here; under the lock of threads.c */
+        bool ended;                     /* it has ended: thread_loop() returns */
+        bool vforked;                   /* the child of a vfork runs here meanwhile */
+        struct thread *next_idle;
+        uint32_t pins;                  /* frames it holds (gmem.c) */
+        uint64_t clear_tid;             /* what set_tid_address and set_robust_list say; kept here, for the host's are vmrun's own */
+        uint64_t robust_list;
+        void *exec_room;                /* what an execve of a process that borrowed our memory has left behind (exec.c) */
 };
+
+/* The program thread that this host thread is; NULL in vmrun's own threads. */
+extern _Thread_local struct thread *thread_self;
 
 /* Runs kern for one upcall inside the pending exit; returns upcall.ret.  Only from within an exit of kern. (vcpu.c) */
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2);

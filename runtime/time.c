@@ -81,6 +81,30 @@ void time_refresh(void)
 
 static bool close_to(int64_t a, int64_t b) { return llabs(a - b) < (int64_t)(tsc_hz / 100); }
 
+void time_join(struct thread *t, const struct thread *first)
+{
+        uint64_t offset;
+        struct kvm_device_attr a = { .group = KVM_VCPU_TSC_CTRL, .attr = KVM_VCPU_TSC_OFFSET, .addr = (uint64_t)(uintptr_t)&offset };
+        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)]; } u = { .m.nmsrs = 1 };
+
+        if (ioctl(first->vcpu_fd, KVM_GET_DEVICE_ATTR, &a) == 0 && ioctl(t->vcpu_fd, KVM_SET_DEVICE_ATTR, &a) == 0)
+                return;
+        /* An older KVM: near enough that it takes the two for synchronous. */
+        u.m.entries[0].index = MSR_TSC;
+        if (tsc_offset && ioctl(first->vcpu_fd, KVM_GET_MSRS, &u.m) == 1)
+                ioctl(t->vcpu_fd, KVM_SET_MSRS, &u.m);
+}
+
+void time_check(const struct thread *t)
+{
+        int64_t guest = (int64_t)t->v->exit.a[0], host = (int64_t)__rdtsc();
+
+        if (!CONTROL->time.valid || close_to(guest, host + tsc_offset))
+                return;
+        info_("clocks: the vCPUs' TSCs differ (by %lld): reading the time exits", (long long)(guest - host - tsc_offset));
+        CONTROL->time.valid = 0;
+}
+
 void time_init(struct thread *t)
 {
         union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)]; } u = { .m.nmsrs = 1 };

@@ -42,7 +42,7 @@ static void kick_drain(void)
 
 void vcpu_kick(struct thread *t)
 {
-        syscall(SYS_tgkill, getpid(), t->tid, KICK_SIGNAL);
+        syscall(SYS_tgkill, t->pid, t->tid, KICK_SIGNAL);
 }
 
 /* Inside KVM_RUN this thread's mask is the program's, with the kick signal open. */
@@ -163,7 +163,10 @@ void vcpu_run(struct thread *t)
         for (;;) {
                 if (t->sigmask_dirty)
                         set_run_mask(t);
-                if (ioctl(t->vcpu_fd, KVM_RUN, 0) < 0) {
+                t->running = true;
+                int ret = ioctl(t->vcpu_fd, KVM_RUN, 0);
+                t->running = false;
+                if (ret < 0) {
                         if (errno == EINTR) {
                                 t->run->immediate_exit = 0;     /* before we look at the mode: a signal taken later sets it again */
                                 kick_drain();
@@ -198,11 +201,23 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
         }
 }
 
-_Noreturn void thread_loop(struct thread *t)
+void thread_loop(struct thread *t)
 {
-        signals_thread_start(t);
-        for (;;) {
+        while (!t->ended) {
                 vcpu_run(t);
                 t->v->exit.ret = exit_serve(t);
         }
+}
+
+void vcpu_retire(struct thread *t)
+{
+        t->run->immediate_exit = 1;
+        ioctl(t->vcpu_fd, KVM_RUN, 0);
+        t->run->immediate_exit = 0;
+}
+
+void vcpu_redirect(struct thread *t)
+{
+        vcpu_retire(t);
+        redirect_to_kern(t);
 }

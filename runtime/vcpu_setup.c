@@ -104,7 +104,6 @@ static void make_block(struct vm *vm, uint32_t number, enum vcpu_role role)
         char *block = (char *)v;
         bool user = vm->level == 3;
 
-        v->number = number;
         v->role = role;
         v->level = (uint32_t)vm->level;
         v->kstack = VCPU_SELF + VCPU_STACK_TOP;
@@ -181,11 +180,21 @@ static int set_start(struct thread *t)
         return ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0 ? -errno : 0;
 }
 
+int vcpu_reset(struct thread *t, enum vcpu_role role)
+{
+        make_block(t->vm, t->v->number, role);
+        return set_start(t);
+}
+
 int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n)
 {
         int err;
 
-        *t = (struct thread){ .vm = vm, .v = vcpu_block(number), .vcpu_fd = -1, .sigmask_dirty = true };
+        t->vm = vm;
+        t->v = vcpu_block(number);
+        t->v->number = number;
+        t->sigmask_dirty = true;
+        t->vcpu_fd = -1;
         int fd = ioctl(vm->fd, KVM_CREATE_VCPU, (unsigned long)number);
         if (fd < 0) {
                 err = -errno;
@@ -199,8 +208,7 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
                 snprintf(why, n, "KVM does not take the CPU features it supports: %s", strerror(-err));
                 return err;
         }
-        make_block(vm, number, role);
-        err = set_start(t);
+        err = vcpu_reset(t, role);
         if (err)
                 snprintf(why, n, "KVM refuses the vCPU's start state: %s", strerror(-err));
         vm->thread[number] = t;
@@ -234,10 +242,25 @@ static int try_level(struct vm *vm, struct thread *t)
         vm_map_window(vm);
         make_block(vm, 0, ROLE_PROGRAM);
         t->v->tid = (uint32_t)t->tid;
+        t->v->pid = (uint32_t)t->pid;
         int err = set_start(t);
         if (err == 0)
                 err = vcpu_try_run(t);
         return err == 0 && t->v->exit.op != EXIT_READY ? -EIO : err;
+}
+
+int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n)
+{
+        int err = vcpu_create(vm, t, 0, ROLE_PROGRAM, why, n);
+
+        if (err)
+                return err;
+        t->tid = (pid_t)syscall(SYS_gettid);
+        t->pid = getpid();
+        err = try_level(vm, t);
+        if (err)
+                snprintf(why, n, "kern does not start in ring %d any more (exit reason %u)", vm->level, t->run->exit_reason);
+        return err;
 }
 
 int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n)
@@ -248,6 +271,7 @@ int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n)
         if (err)
                 return err;
         t->tid = (pid_t)syscall(SYS_gettid);
+        t->pid = getpid();
         err = try_level(vm, t);
         if (err && !forced) {
                 vm->level = 3;

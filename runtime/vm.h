@@ -15,13 +15,16 @@ struct vm {
         int level;                      /* privilege level p of program and kern: 0 or 3 */
         unsigned phys_bits;
         uint64_t xcr0;
+        bool xsave2;                    /* KVM_GET_XSAVE2 is there, */
+        uint32_t xsave_size;            /* and the area has so many bytes: 4096 or more */
         bool fsgsbase;                  /* CR4.FSGSBASE may be set */
         struct kvm_cpuid2 *cpuid;
 
         pthread_mutex_t lock;           /* guards the next two */
         uint32_t next_slot;             /* KVM memory slots in use */
         uint64_t next_gpa;              /* first unused address above RAM, for far tiers */
-        struct thread *thread[2];       /* by vCPU number */
+        struct thread *thread[VCPUS_MAX]; /* by vCPU number; written once, before the vCPU counts in control.nvcpus */
+        unsigned vcpus_max;             /* what KVM allows, at most VCPUS_MAX */
 };
 
 /* What has to be known before guest RAM is laid out. */
@@ -30,6 +33,8 @@ struct vm_config {
         uint64_t far_pages;             /* what far tiers may ask page tables for, in pages */
 };
 
+/* After execve: a private descriptor of /dev/kvm, which this process may have no right any more to open. */
+void vm_use_device(int fd);
 /* Opens KVM and makes an empty VM.  0, or -errno with why. */
 int vm_open(struct vm *vm, char *why, size_t n);
 /* Lays out guest RAM in the window and CONTROL, with kern's image in place.  After vm_open. */
@@ -38,6 +43,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n);
 void vm_map_window(struct vm *vm);
 /* Releases all of it. */
 void vm_close(struct vm *vm);
+/* In a forked child, where vm is the parent's, which is of no use in another address space: lets go of it and its vCPUs, and makes an empty
+ * VM of the same kind in its place. */
+int vm_renew(struct vm *vm, char *why, size_t n);
 
 /* Bytes of guest-physical space left for far tiers. */
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
@@ -49,20 +57,26 @@ uint64_t vm_take_gpa(struct vm *vm, uint64_t size);
 /* EXIT_GROW_POOL: backs another size bytes of the pool. */
 int64_t vm_grow_pool(struct vm *vm, uint64_t size);
 
-/* Makes vCPU `number` with its block, at vm->level, ready to start in kern.  t is filled in. */
+/* Makes vCPU `number` with its block, at vm->level, ready to start in kern.  t, zeroed, is filled in. */
 int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n);
+/* Makes a vCPU that has run before ready to start in kern again.  0 or -errno. */
+int vcpu_reset(struct thread *t, enum vcpu_role role);
 /* Starts vCPU 0 and finds the privilege level by asking: p = 0, else p = 3.  Afterwards kern waits in EXIT_READY. */
 int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
+/* The same where the level is known: vm->level. */
+int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
 void vcpu_destroy(struct thread *t);
 
 /* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by itself. (vcpu.c) */
 void vcpu_run(struct thread *t);
 /* One KVM_RUN for the probe: 0 if kern exited, else -errno. */
 int vcpu_try_run(struct thread *t);
-/* Answers what kern asked for, and goes on, for ever. */
-_Noreturn void thread_loop(struct thread *t);
-/* The cleaner's thread and vCPU exist afterwards; a program that fits its cache never needs them. (main.c) */
-void service_ensure(void);
+/* Answers what kern asked for, and goes on, until t->ended. */
+void thread_loop(struct thread *t);
+/* Its answer will not come by itself any more: lets KVM finish the exit, so that registers can be set. */
+void vcpu_retire(struct thread *t);
+/* A vCPU that ran the program when its host thread was killed (vfork.c) continues in kern, at the latest with an EXIT_EVENT. */
+void vcpu_redirect(struct thread *t);
 /* Answers one exit. (exits.c) */
 int64_t exit_serve(struct thread *t);
 
@@ -74,6 +88,10 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len);
 
 /* CONTROL->time. (time.c) */
 void time_init(struct thread *t);
+/* Another vCPU, which has just been made, gets the clock of the first.  Without effect on its first run: call it before. */
+void time_join(struct thread *t, const struct thread *first);
+/* In EXIT_READY: has its clock become that?  If not, reading the time exits from now on. */
+void time_check(const struct thread *t);
 void time_refresh(void);
 
 /* The kick signal: SIGSTKFLT, which Linux never sends. */

@@ -40,6 +40,7 @@ struct options {
         unsigned connect_timeout_ms;    /* how long it may take to answer at start */
         enum { IO_THREAD, IO_INLINE } io;       /* who moves pages of remote nodes: a thread of its own, or the vCPUs' in an exit */
         bool verbose, overcommit, debug;
+        bool follow;                    /* programs that the program executes run under vmrun, too */
         bool stats;
         const char *stats_file;         /* NULL: stderr */
         const char *config;             /* the configuration file that was read; NULL: none */
@@ -53,6 +54,7 @@ void options_parse(int argc, char **argv);
 
 /* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
 void message_init(void);                /* dups stderr above the program's fds */
+void message_adopt(int fd);             /* instead: the copy that was inherited over execve; -1: there is none */
 void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));        /* only with -v */
 _Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -61,6 +63,10 @@ int message_fd(void);
 /* vmrun's own file descriptors sit at and above the program's RLIMIT_NOFILE where there is room, close-on-exec.  They are an exact set:
  * privfd_is is not monotonous. (privfd.c) */
 void privfd_init(void);                 /* fixes the border from the current limits */
+/* Instead, after execve: with limits of the program's that are not the host's. */
+void privfd_init_seen(uint64_t soft, uint64_t hard);
+int privfd_adopt(int fd);               /* makes an inherited descriptor private and close-on-exec where it is: 0 or -EBADF */
+int privfd_base(void);                  /* where they begin */
 int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
 int privfd_dup(int fd);                 /* same, but leaves fd open */
 void privfd_close(int fd);              /* never plain close() for a private one */

@@ -44,14 +44,15 @@ static uint64_t slot_take_back(struct pager *pg)
         return SLOT_NONE;
 }
 
-/* Makes a claimed, cold page clean: its content goes to its slot.  p: the entry.  0: done, ENV_POSTED: under way, else it failed. */
-static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, uint64_t *cnt)
+/* Makes a claimed page clean, which nobody writes to now: it is cold, or nothing runs.  Its content goes to its slot, or to a new one, with
+ * take_back to another page's if need be.  p: the entry.  0: done, ENV_POSTED: under way, else it failed. */
+static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, bool take_back, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
 
         if (f->slot == SLOT_NONE || !env_slot_writable(f->slot)) {
                 uint64_t old = f->slot, slot = env_slot_alloc();
-                if (slot == SLOT_NONE)
+                if (slot == SLOT_NONE && take_back)
                         slot = slot_take_back(pg);
                 if (slot == SLOT_NONE) {
                         pg->unwritable++;
@@ -146,7 +147,7 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
         if (pte && is_cold(p) && ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
-                int err = write_back(pg, n, pte, p, cnt);
+                int err = write_back(pg, n, pte, p, true, cnt);
                 if (err == ENV_POSTED) {
                         pg->writing++;
                         return false;   /* claimed until reap_writes() */
@@ -230,6 +231,23 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
         if (r.cleared)
                 env_flush_begin();
         return r;
+}
+
+/* No slot is taken back: that one could just have been promised to the child. */
+int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
+{
+        pte_t p = atomic_load(pte);
+        frame_t n = (frame_t)(pte_num(p) - pg->pfn0);
+        struct frame *f = &pg->frames[n];
+
+        if (!frame_claim(f, atomic_load(&f->word)))
+                return -EBUSY;
+        int err = write_back(pg, n, pte, p, false, cnt);
+        if (err == ENV_POSTED)
+                pg->writing++;
+        else
+                frame_drop_claim(f);
+        return err;
 }
 
 bool clock_take_clean(struct pager *pg, frame_t n)

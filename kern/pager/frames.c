@@ -30,14 +30,17 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
                 high = FRAME_BATCH / 2;
         pg->high = high;
         pg->low = high / 2;
+        pager_share(pg, 2);
 }
 
-/* Small caches move smaller batches, so that no vCPU hoards a cache of 64 frames. */
-static uint32_t batch_size(const struct pager *pg)
+/* No vCPU may hoard a small cache, nor all of them together: they keep at most an eighth of it, two batches each. */
+void pager_share(struct pager *pg, uint32_t vcpus)
 {
-        uint32_t b = pg->nframes / 32;
-        return b > FRAME_BATCH ? FRAME_BATCH : b < 2 ? 2 : b;
+        uint32_t b = pg->nframes / (16 * (vcpus < 2 ? 2 : vcpus));
+        atomic_store_explicit(&pg->batch, b > FRAME_BATCH ? FRAME_BATCH : b < 2 ? 2 : b, memory_order_relaxed);
 }
+
+static uint32_t batch_size(struct pager *pg) { return atomic_load_explicit(&pg->batch, memory_order_relaxed); }
 
 static void refill(struct pager *pg, struct frame_list *l)
 {

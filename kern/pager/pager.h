@@ -21,6 +21,7 @@ struct pager {
         uint64_t pfn0;                  /* guest-physical page number of frame 0 */
 
         uint32_t low, high;             /* the cleaner is woken below low and works up to high */
+        _Atomic uint32_t batch;         /* frames that move between a vCPU's stock and the global list at a time; a hint */
 
         /* lock guards free_head, fresh and the writing of nfree; held for one batch, never across a call out. */
         _Atomic uint32_t lock;
@@ -28,26 +29,27 @@ struct pager {
         uint32_t fresh;                 /* frames [fresh, nframes) were never used */
         frame_t free_head;              /* linked through frame.slot */
 
-        uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back; cleaner only */
-        uint32_t writing;               /* frames claimed for a write that is under way; cleaner only */
-        uint64_t unwritable;            /* evictions given up for want of a slot, or by a failure of the far tier; cleaner only */
+        /* The pager's writes: the cleaner's, and during a fork, for which the cleaner keeps still, the forking vCPU's (page_write_back). */
+        uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
+        uint32_t writing;               /* frames claimed for a write that is under way */
+        uint64_t unwritable;            /* evictions given up for want of a slot, or by a failure of the far tier */
 };
 
 /* --- environment: provided by kern/, or by the test --- */
 void *env_frame_va(frame_t f);                          /* content of a frame */
 void env_relax(unsigned spins);                         /* in a spin: pause, and now and then (not at 0) let others run */
-unsigned env_wait_spins(void);                          /* looks at an entry under way before it is worth sleeping */
+bool env_wait_on(uint64_t *begun);                      /* is an entry under way worth another look, or sleep?  *begun: 0 at the first */
 uint64_t env_flush_begin(void);                         /* asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...) */
 uint64_t env_flush_next(void);                          /* the epoch that the next env_flush_begin will return */
 bool env_flush_done(uint64_t epoch);                    /* has every vCPU flushed since that begin? */
 /* far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is over. */
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
-/* frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() tells when it is over.  Cleaner only, as the next two. */
+/* frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() tells when it is over.  For the pager's writes only, as the next two. */
 int env_slot_write(uint64_t slot, frame_t f);
 bool env_slot_write_room(void);                         /* can another write be posted? */
 frame_t env_slot_written(int *err);                     /* a write that is over; FRAME_NONE if there is none (now) */
 #define ENV_POSTED 1
-uint64_t env_slot_alloc(void);                          /* a slot, or SLOT_NONE; cleaner only */
+uint64_t env_slot_alloc(void);                          /* a slot, or SLOT_NONE; for the pager's writes only */
 void env_slot_free(uint64_t slot);
 bool env_slot_writable(uint64_t slot);                  /* false: other processes read it too, so it stays as it is */
 void env_uncharge_page(void);                           /* a CHARGED page went back to NONE by eviction */
@@ -57,6 +59,8 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 
 /* --- frames (frames.c) --- */
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
+/* Tells how many vCPUs share the cache: the more, the less each keeps in stock. */
+void pager_share(struct pager *pg, uint32_t vcpus);
 /* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one; FRAME_NONE if both are empty. */
 frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt);
 /* Gives back a frame the caller holds CLAIMED and that no PTE names.  Frees its slot.  l: where to put it, NULL for the global list. */
@@ -93,6 +97,10 @@ struct clock_result { uint32_t freed, cleared, unflushed; };
 /* Moves the CLOCK hand over n frames, fewer where no further write can be posted, and takes note of the writes that are over.  cleared: A bits cleared, for which it began a flush; unflushed: cold frames passed
  * over because no flush has covered them yet.  Cleaner only. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
+/* For fork: makes a resident page clean where it is, hot or not.  [I] The caller has the pager to itself: no vCPU runs the program, and the
+ * cleaner keeps still; before the program runs again all TLBs are flushed, since they may hold D of the entry.  0; ENV_POSTED: claimed until
+ * a clock_pass() has taken note of its end; -EBUSY: somebody has pinned it; -ENOSPC: no slot is to be had; else the far tier failed. */
+int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt);
 /* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.  True: CLAIMED and off its entry. */
 bool clock_take_clean(struct pager *pg, frame_t f);
 

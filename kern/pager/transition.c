@@ -45,7 +45,7 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
 void page_wait(pte_slot_t *pte, pte_t seen)
 {
         /* It is short unless the far tier is slow, or the fetcher does not run. */
-        for (unsigned spins = env_wait_spins(); spins > 0; spins--) {
+        for (uint64_t begun = 0; env_wait_on(&begun); ) {
                 if (atomic_load_explicit(pte, memory_order_acquire) != seen)
                         return;
                 env_relax(0);

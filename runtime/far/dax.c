@@ -166,7 +166,7 @@ static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 return -ENOMEM;
         }
         /* O_NONBLOCK: what is no file may have an opinion on when to open it. */
-        d->fd = open(rest, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        d->fd = n->inherited >= 0 ? n->inherited : open(rest, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         if (d->fd < 0) {
                 int err = why_not_open(-errno, rest, why);
                 free(d);
@@ -218,6 +218,8 @@ static void dax_close(struct far_node *n)
         free(d);
 }
 
+static int dax_keep(const struct far_node *n) { return ((struct dax_node *)n->data)->fd; }
+
 static void dax_describe(const struct far_node *n, char *text, size_t size)
 {
         const struct dax_node *d = n->data;
@@ -233,5 +235,6 @@ const struct far_driver far_dax = {
         .open = dax_open,
         .lease = dax_lease,
         .close = dax_close,
+        .keep = dax_keep,
         .describe = dax_describe,
 };

@@ -46,8 +46,8 @@ open:;
         return m;
 }
 
-/* The driver of a scheme; NULL with why. */
-static const struct far_driver *find_driver(const char *scheme, char why[FAR_WHY])
+/* The driver of a scheme, and the module it is in; NULL with why. */
+static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])
 {
         for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
                 if (strcmp(drivers[i]->scheme, scheme) == 0)
@@ -55,7 +55,7 @@ static const struct far_driver *find_driver(const char *scheme, char why[FAR_WHY
         for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
                 if (strcmp(modules[i].scheme, scheme) != 0)
                         continue;
-                void *m = load_module(modules[i].file, why);
+                void *m = *module = load_module(modules[i].file, why);
                 const struct far_driver *const *list = m ? dlsym(m, "far_module") : NULL;
                 for (; list && *list; list++)
                         if (strcmp((*list)->scheme, scheme) == 0)
@@ -93,7 +93,7 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
         return 0;
 }
 
-struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
+static struct far_node *open_node(const struct node_option *o, int inherited_fd, char why[FAR_WHY])
 {
         const char *colon = strchr(o->url, ':');
         size_t n = colon ? (size_t)(colon - o->url) : 0;
@@ -105,7 +105,8 @@ struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
         char scheme[16] = "";
         if (n < sizeof(scheme))
                 memcpy(scheme, o->url, n);
-        const struct far_driver *d = find_driver(scheme, why);
+        void *module = NULL;
+        const struct far_driver *d = find_driver(scheme, &module, why);
         if (!d)
                 return NULL;
         struct far_node *node = calloc(1, sizeof(*node));
@@ -114,8 +115,10 @@ struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
                 return NULL;
         }
         node->driver = d;
+        node->module = module;
         node->option = o;
         node->url = o->url;
+        node->inherited = inherited_fd;
         if (d->open(node, colon + 1, why) != 0) {
                 free(node);
                 return NULL;
@@ -125,6 +128,8 @@ struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY])
         far_node_close(node);
         return NULL;
 }
+
+struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY]) { return open_node(o, -1, why); }
 
 void far_node_close(struct far_node *n)
 {
@@ -141,6 +146,44 @@ static const struct node_option *wanted(unsigned *count)
         return opt.nnodes ? opt.nodes : &only;
 }
 
+/* Descriptors from before execve, by node. */
+static struct far_kept inherited;
+static bool has_inherited;
+
+void far_adopt(const struct far_kept *k)
+{
+        inherited = *k;
+        has_inherited = true;
+        if (k->tree >= 0)
+                slabs_adopt(k->tree);
+}
+
+static bool all_can_be_kept(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (!nodes[i]->driver->keep)
+                        return false;
+        return true;
+}
+
+void far_expect_program(void)
+{
+        if (all_can_be_kept())
+                slabs_tree();
+}
+
+bool far_keep(struct far_kept *k, bool shared)
+{
+        bool all = all_can_be_kept(), alone = false;
+        int tree = slabs_tree_fd(shared ? NULL : &alone);
+
+        k->tree = tree >= 0 && all ? tree : -1;
+        /* In a tree that it leaves, or that others make when they need it, a node is another's too. */
+        for (unsigned i = 0; i < NODES_MAX; i++)
+                k->node[i] = i < nnodes && nodes[i]->driver->keep && (k->tree >= 0 || alone) ? nodes[i]->driver->keep(nodes[i]) : -1;
+        return !all && !shared;
+}
+
 void far_init(uint64_t room)
 {
         unsigned count;
@@ -148,7 +191,7 @@ void far_init(uint64_t room)
         char why[FAR_WHY], text[FAR_WHY];
 
         for (unsigned i = 0; i < count; i++) {
-                struct far_node *n = far_node_open(&o[i], why);
+                struct far_node *n = open_node(&o[i], has_inherited ? inherited.node[i] : -1, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 n->index = i;
@@ -216,10 +259,56 @@ static void say_goodbye(const struct far_node *lost)
                         nodes[i]->driver->close(nodes[i]);
 }
 
+static bool still;
+
+void far_still(void) { still = true; }
+
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && io_stop(END_MS))
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(still, END_MS) && io_stop(END_MS))
                 say_goodbye(NULL);
+}
+
+const struct far_node *far_cannot_fork(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->driver->kind == SLAB_REMOTE && (!nodes[i]->driver->forked || nodes[i]->alone))
+                        return nodes[i];
+        return NULL;
+}
+
+/* What librdmacm and its like keep for ever is the parent's, and no function of theirs makes them forget it: they are loaded anew. */
+static void reload_modules(void)
+{
+        char why[FAR_WHY];
+
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->module)
+                        dlclose(nodes[i]->module);
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct far_node *n = nodes[i];
+                char scheme[16] = "";
+                if (!n->module)
+                        continue;
+                memcpy(scheme, n->url, (size_t)(strchr(n->url, ':') - n->url));
+                n->driver = find_driver(scheme, &n->module, why);
+                if (!n->driver)
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
+        }
+}
+
+int far_forked(const struct tree_child *c)
+{
+        int err = slabs_forked(c);
+        bool anew = false;
+
+        io_forked();
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->driver->forked)
+                        anew |= nodes[i]->driver->forked(nodes[i]);
+        if (anew)
+                reload_modules();
+        return err;
 }
 
 unsigned far_nodes(void) { return nnodes; }
@@ -245,7 +334,7 @@ void far_lost(const struct far_node *n, const char *fmt, ...)
                 pause();                /* the process is about to end */
         warnx_("%s: %s; pages of the program are lost with it, so the program ends", n->option->origin, text);
         /* We are the thread that calls drivers. */
-        if (slabs_stop(END_MS))
+        if (slabs_stop(END_MS) && slabs_last(false, END_MS))
                 say_goodbye(n);
         _exit(EXIT_VMRUN_FAILED);
 }

@@ -22,6 +22,8 @@
 
 #define FAR_WHY 256
 
+struct tree_child;
+
 struct far_node {
         const struct far_driver *driver;
         const struct node_option *option;       /* as given; lives as long as the node */
@@ -34,6 +36,9 @@ struct far_node {
         uint32_t slab_most;             /* pages of the largest slab to ask for */
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
+        void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
+        int inherited;                  /* a descriptor that keep() gave before execve, for open() to use instead of its own; -1: none */
+        bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
         void *data;                     /* the driver's own */
 };
 
@@ -42,6 +47,7 @@ struct far_place {
         struct far_node *node;
         uint64_t first;                 /* its first page, as the node counts what was leased from it */
         void *data;                     /* the driver's own, from lease() */
+        uint64_t word[3];               /* the same, for all processes of the tree: what use() needs */
 };
 #define FAR_PLACES 1
 struct far_slab { struct far_place place[FAR_PLACES]; };
@@ -67,7 +73,12 @@ struct far_driver {
         /* One more slab of `pages` pages (at most SLAB_SHIFT's worth, and within n->pages), which begins at page `first` of the node.
          * SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill place->data.  Called by one thread at a time. */
         int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place);
+        /* A slab that another process of the tree leased: the same for this one.  place: as lease() left it, but for data.  NULL: lease() does. */
+        int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
+        /* The private descriptor with which the next program of this process opens the same node, and finds the slabs of the process tree in it.
+         * NULL: cannot be done, it must lease anew. */
+        int (*keep)(const struct far_node *n);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
 
@@ -83,6 +94,10 @@ struct far_driver {
         /* How long poll() is worth calling without news before the I/O thread sleeps.  0 where news come through the host kernel: then a
          * spinning thread only takes the CPU away from those that make them. */
         unsigned spin_us;
+        /* In a forked child: lets go of what came along of the parent's connections, without a word to the node.  attach(), when a slab of the
+         * node is first needed here, makes the child's own, to the same slabs.  True: its module is to be loaded anew before that, since its
+         * libraries keep what is the parent's; so nothing of n->data leads into the module.  NULL: this driver cannot. */
+        bool (*forked)(struct far_node *n);
 };
 /* The transfer is over, and whoever waits for it may go on. */
 void far_done(struct far_request *r);
@@ -100,10 +115,34 @@ void far_node_close(struct far_node *n);
  * space for nodes that are plain memory; they are cut to it with a notice.  Touches no VM, so it can come before it. */
 void far_init(uint64_t room);
 void far_close(void);
-/* The program ends, for whatever reason: tells the remote nodes goodbye, so that what was leased from them is free at once and not after
+/* The program ends, for whatever reason: the last process of its tree tells the remote nodes goodbye, so that what was leased from them is free at once and not after
  * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
 void far_end(void);
+/* Before that: no write of this process is under way, or will be, so that others may use its slots as soon as it is no more. */
+void far_still(void);
+
+/* --- over execve (exec.c) --- */
+
+/* Private descriptors that the next program inherits; -1: none. */
+struct far_kept {
+        int tree;                       /* the process tree's, to be joined again */
+        int node[NODES_MAX];
+};
+/* Before a child that shares our memory: so that parent and child's program do not both believe that a node is all theirs. */
+void far_expect_program(void);
+/* What the next program of this process is to have of the far tiers.  shared: this process is a child that only borrows the memory of the one
+ * that has them (vfork), which called far_expect_program() before.
+ * True: leases of remote nodes end with this program, so far_end() is due right before the execve. */
+bool far_keep(struct far_kept *k, bool shared);
+/* In the next program, before far_init(). */
+void far_adopt(const struct far_kept *k);
+
 bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
+/* Is there a node that a forked child could not use?  NULL: none. */
+const struct far_node *far_cannot_fork(void);
+/* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet and no connections.  0, or -errno as
+ * tree_be_child(). */
+int far_forked(const struct tree_child *c);
 uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
 unsigned far_nodes(void);
@@ -118,9 +157,18 @@ void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
 /* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message if it cannot be.  For fork. */
 struct tree *slabs_tree(void);
+/* The descriptor of that tree, or -1.  *alone: no other process is in it; NULL: takes no lock, for a process that borrows our memory and that may be
+ * killed while it has it. */
+int slabs_tree_fd(bool *alone);
+/* After execve: the first lease joins the tree of this descriptor instead of making one.  What the program before held in it is given up. */
+void slabs_adopt(int fd);
+/* far_forked(), the slabs' part. */
+int slabs_forked(const struct tree_child *c);
 /* Slab number i of CONTROL->slabs, as this side knows it. */
 const struct far_slab *far_slab(uint32_t i);
 
+/* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If that cannot be known within limit_ms: no. */
+bool slabs_last(bool still, unsigned limit_ms);
 /* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
 bool slabs_stop(unsigned limit_ms);
 

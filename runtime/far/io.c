@@ -43,6 +43,7 @@ struct io_request {
         struct far_request r;           /* first: far_done() is given its address */
         struct io_entry *entry;         /* of a write */
         frame_t frame;
+        uint64_t asked;                 /* TSC when it came off its ring */
 };
 
 struct queue { struct far_request *head, **tail; };
@@ -51,14 +52,23 @@ static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
 static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static uint64_t spin_ticks;             /* without news, before it sleeps */
+static unsigned cpus;                   /* of this host */
 /* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
 static atomic_bool stop_asked, stopped;
+
+static bool forked;                     /* io_forked() was called */
+static _Atomic uint32_t attached;       /* futex: 1: nodes are attached.  Released by who did it, for who then talks to drivers */
+
+/* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it: released by the answer. */
+static _Atomic uint32_t hold;
+enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD };
 
 /* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
 
+static void futex_wait(void *word, uint32_t seen) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0); }
 static void futex_wake(void *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
 
 static struct io_request *new_request(void)
@@ -77,6 +87,25 @@ static struct io_request *new_request(void)
 
 static struct frame *frame_of(const struct io_request *q) { return &((struct frame *)CONTROL->frame_table)[q->frame]; }
 
+/* How long a vCPU looks at an entry before it sleeps: sleeping and waking cost more than a node takes to answer, as a rule, but who
+ * looks at a node that is slow takes a CPU from others. */
+#define WAIT_LEAST_US 20
+#define WAIT_MOST_US  4000
+
+/* Notes what a demand read took.  The wait is twice the average, of about the last eight; short if that is too long, or if there are
+ * no CPUs for all vCPUs and this thread. */
+static void learn_wait(uint64_t took)
+{
+        static uint64_t average;
+        uint64_t us = CONTROL->tsc_khz / 1000, wait;
+
+        average = average ? average - average / 8 + took / 8 : took;
+        wait = 2 * average;
+        if (wait > WAIT_MOST_US * us || wait < WAIT_LEAST_US * us || atomic_load(&CONTROL->nvcpus) > cpus)
+                wait = WAIT_LEAST_US * us;
+        atomic_store_explicit(&CONTROL->wait_ticks, wait, memory_order_relaxed);        /* a hint */
+}
+
 void far_done(struct far_request *r)
 {
         struct io_request *q = (struct io_request *)r;
@@ -88,8 +117,11 @@ void far_done(struct far_request *r)
         } else {
                 struct frame *f = frame_of(q);
                 pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
-                if (page_fetched(f, (RAM_GPA + CONTROL->frames_off) / PAGE_SIZE + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0))
+                bool awaited = page_fetched(f, (RAM_GPA + CONTROL->frames_off) / PAGE_SIZE + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
+                if (awaited && opt.io == IO_THREAD)     /* inline, who waits is in io_wait() */
                         futex_wake(pte);
+                if (r->op == FAR_READ && opt.io == IO_THREAD)
+                        learn_wait(__rdtsc() - q->asked);
         }
         r->next = unused;
         unused = r;
@@ -105,6 +137,7 @@ static void enqueue(struct io_entry *e)
                 die_(EXIT_VMRUN_FAILED, "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, or the program wrote into kern",
                      e->op, e->frame, (unsigned long long)e->slot);
         q->entry = e;
+        q->asked = __rdtsc();
         q->frame = e->frame;
         q->r.op = ops[e->op];
         q->r.page = e->slot & ((1u << SLAB_SHIFT) - 1);
@@ -223,15 +256,48 @@ static _Noreturn void stay_stopped(void)
                 pause();
 }
 
+static void attach_all(void)
+{
+        char why[FAR_WHY];
+
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct far_node *n = far_node_at(i);
+                if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
+        }
+        atomic_store(&attached, 1);
+        futex_wake(&attached);
+}
+
+void io_wait_attached(void)
+{
+        while (!atomic_load(&attached))
+                futex_wait(&attached, 0);       /* ends within the connect time-outs, or with the process */
+}
+
+static void stand_still(void)
+{
+        uint32_t asked = HOLD_ASKED;
+
+        if (atomic_compare_exchange_strong(&hold, &asked, HOLD_HELD))
+                futex_wake(&hold);
+        while (atomic_load(&hold) == HOLD_HELD)
+                futex_wait(&hold, HOLD_HELD);
+}
+
 static _Noreturn void *io_main(void *arg)
 {
         uint64_t idle_since = 0;
 
         (void)arg;
         prctl(PR_SET_NAME, "vmrun-io");
+        if (!atomic_load(&attached))
+                attach_all();
         for (;;) {
                 if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
                         stay_stopped();
+                if (atomic_load_explicit(&hold, memory_order_relaxed) != HOLD_NONE)
+                        stand_still();
                 if (step() > 0) {
                         idle_since = 0;
                         continue;
@@ -265,6 +331,46 @@ void io_wait(const void *word, uint32_t seen)
         pthread_mutex_unlock(&io_lock);
 }
 
+void io_hold(void)
+{
+        const uint64_t ring = 1;
+
+        if (!started)
+                return;
+        if (opt.io == IO_INLINE) {
+                pthread_mutex_lock(&io_lock);
+                return;
+        }
+        atomic_store(&hold, HOLD_ASKED);
+        if (write(doorbell, &ring, sizeof ring) < 0 && errno != EAGAIN)
+                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be woken: %s", strerror(errno));
+        while (atomic_load(&hold) == HOLD_ASKED)
+                futex_wait(&hold, HOLD_ASKED);
+}
+
+void io_release(void)
+{
+        if (started && opt.io == IO_INLINE)
+                pthread_mutex_unlock(&io_lock);
+        else if (started) {
+                atomic_store(&hold, HOLD_NONE);
+                futex_wake(&hold);
+        }
+}
+
+void io_forked(void)
+{
+        if (doorbell >= 0)
+                privfd_close(doorbell);
+        doorbell = -1;
+        started = false;
+        forked = true;
+        atomic_store(&attached, 0);
+        atomic_store(&hold, HOLD_NONE);
+        pthread_mutex_init(&io_lock, NULL);
+        memset(queues, 0, sizeof queues);
+}
+
 bool io_stop(unsigned limit_ms)
 {
         const struct timespec ms = { .tv_nsec = 1000000 };
@@ -294,7 +400,6 @@ static int make_doorbell(void)
 
 void io_start(struct vm *vm)
 {
-        char why[FAR_WHY];
         unsigned spin_us = 0;
         pthread_t id;
         sigset_t all, old;
@@ -306,10 +411,11 @@ void io_start(struct vm *vm)
                 struct far_node *n = far_node_at(i);
                 if (is_remote(n) && n->driver->spin_us > spin_us)
                         spin_us = n->driver->spin_us;
-                if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
-                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
+        if (!forked || opt.io == IO_INLINE)
+                attach_all();
         spin_ticks = CONTROL->tsc_khz * spin_us / 1000;
+        cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
         int err = make_doorbell();
         if (err)
                 die_(EXIT_VMRUN_FAILED, "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline", strerror(-err));

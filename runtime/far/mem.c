@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include "../check.h"
 #include "memfd.h"
 #include "window.h"
@@ -21,7 +22,14 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         uint64_t bytes, available = host_memory_available();
         char a[32], b[32];
 
-        if (!*rest) {
+        if (n->inherited >= 0) {
+                struct stat st;
+                if (fstat(n->inherited, &st) != 0 || st.st_size <= 0) {
+                        snprintf(why, FAR_WHY, "descriptor %d is not its memory file: start the program anew", n->inherited);
+                        return -EINVAL;
+                }
+                bytes = (uint64_t)st.st_size;
+        } else if (!*rest) {
                 bytes = n->option->size ? n->option->size : available < most ? available : most;
         } else {
                 int err = size_parse(rest, &bytes);
@@ -41,12 +49,12 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "%s is too small: give at least one page of 4K", *rest ? rest : "the available memory");
                 return -EINVAL;
         }
-        if (bytes > available)
+        if (bytes > available && n->inherited < 0)
                 info_("%s: only %s of %s is available now: this host may run out of memory", n->option->origin, size_text(available, a),
                       size_text(bytes, b));
 
         struct mem_node *m = malloc(sizeof(*m));
-        int fd = m ? memfd_make("vmrun-far", n->pages * PAGE_SIZE, why, FAR_WHY) : -ENOMEM;
+        int fd = !m ? -ENOMEM : n->inherited >= 0 ? n->inherited : memfd_make("vmrun-far", n->pages * PAGE_SIZE, why, FAR_WHY);
         if (fd < 0) {
                 if (!m)
                         snprintf(why, FAR_WHY, "out of memory: free some on this host");
@@ -73,6 +81,8 @@ static void mem_close(struct far_node *n)
         free(m);
 }
 
+static int mem_keep(const struct far_node *n) { return ((struct mem_node *)n->data)->fd; }
+
 static void mem_describe(const struct far_node *n, char *text, size_t size)
 {
         char a[32];
@@ -85,5 +95,6 @@ const struct far_driver far_mem = {
         .open = mem_open,
         .lease = mem_lease,
         .close = mem_close,
+        .keep = mem_keep,
         .describe = mem_describe,
 };

@@ -26,7 +26,7 @@ static int set_size(int fd, uint64_t bytes)
         return err;
 }
 
-int memfd_make(const char *name, uint64_t bytes, char *why, size_t n)
+int memfd_open(const char *name, uint64_t bytes, char *why, size_t n)
 {
         char text[32];
         int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -45,6 +45,15 @@ int memfd_make(const char *name, uint64_t bytes, char *why, size_t n)
         }
         /* A page that vanished under the guest would be lost silently. */
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        return fd;
+}
+
+int memfd_make(const char *name, uint64_t bytes, char *why, size_t n)
+{
+        int fd = memfd_open(name, bytes, why, n);
+
+        if (fd < 0)
+                return fd;
         fd = privfd_move(fd);
         if (fd < 0)
                 snprintf(why, n, "no file descriptor is left for it: raise `ulimit -n`");

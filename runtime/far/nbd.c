@@ -52,6 +52,8 @@ static void nbd_node_free(struct nbd_node *d)
         for (unsigned i = 0; i < NBD_LINKS; i++) {
                 struct nbd_link *l = &d->link[i];
                 nbd_link_close(l);
+                for (unsigned k = 0; k < NBD_DEPTH; k++)
+                        free(l->slot[k].gathered);
                 free(l->page);
         }
         if (d->lock >= 0)
@@ -201,6 +203,7 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         }
         n->pages = d->mark_at / PAGE_SIZE;
         n->kept = 1;                    /* the mark's */
+        n->alone = !d->multi;           /* another connection might not see what was written over this one */
         if (d->set.size && d->set.size / PAGE_SIZE < n->pages)
                 n->pages = d->set.size / PAGE_SIZE;
         n->data = d;
@@ -227,6 +230,28 @@ static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t
         return first <= n->pages && pages <= n->pages - first ? 0 : -ENOSPC;
 }
 
+/* libnbd's handles are closed as they are: the connections are the parent's, and stay. */
+static bool nbd_forked(struct far_node *n)
+{
+        struct nbd_node *d = n->data;
+
+        for (unsigned i = 0; i < d->nlinks; i++) {
+                struct nbd_link *l = &d->link[i];
+                nbd_link_close(l);
+                l->free = NULL;
+                l->done = NULL;
+                l->used = 0;
+                l->refused = 0;
+                l->err = 0;
+                for (unsigned k = NBD_DEPTH; k-- > 0; ) {
+                        l->slot[k].r = NULL;
+                        l->slot[k].next = l->free;
+                        l->free = &l->slot[k];
+                }
+        }
+        return false;
+}
+
 static void nbd_describe(const struct far_node *n, char *text, size_t size)
 {
         const struct nbd_node *d = n->data;
@@ -236,13 +261,19 @@ static void nbd_describe(const struct far_node *n, char *text, size_t size)
                  d->lease ? "a lease of memnode" : "an export", d->nlinks, d->nlinks == 1 ? "" : "s");
 }
 
-/* Frames need no registration: libnbd copies between them and the socket. */
+/* Frames need no registration: libnbd copies between them and the socket.  A forked child's links are made by poll(); the parent's, or
+ * another's of the tree, keep the lease meanwhile, and for its grace time. */
 static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
 {
-        (void)n;
+        struct nbd_node *d = n->data;
+        uint64_t now = nbd_clock(d);
+
         (void)base;
         (void)len;
         (void)why;
+        for (unsigned i = 0; i < d->nlinks; i++)
+                if (d->link[i].state == LINK_DOWN)
+                        d->link[i].trouble = d->link[i].until = now;
         return 0;
 }
 
@@ -259,7 +290,10 @@ static int transferred(void *slot, int *error)
                 s->error = *error;
                 return 1;
         }
-        s->r->next = l->done;
+        struct far_request *last = s->r;
+        while (last->next)
+                last = last->next;
+        last->next = l->done;
         l->done = s->r;
         s->r = NULL;
         s->next = l->free;
@@ -273,9 +307,10 @@ static void transfer(struct nbd_slot *s)
         struct nbd_link *l = s->link;
         nbd_completion_callback cb = { .callback = transferred, .user_data = s };
         uint64_t at = (s->r->place->first + s->r->page) * PAGE_SIZE;
+        const char *from = s->scattered ? s->gathered : s->r->frame;
 
         s->error = 0;
-        int64_t cookie = s->r->op == FAR_WRITE ? nbd_aio_pwrite(l->h, s->r->frame, PAGE_SIZE, at, cb, 0) :
+        int64_t cookie = s->r->op == FAR_WRITE ? nbd_aio_pwrite(l->h, from, s->pages * PAGE_SIZE, at, cb, 0) :
                                                  nbd_aio_pread(l->h, s->r->frame, PAGE_SIZE, at, cb, 0);
         if (cookie == -1 && s->r && !s->error) {
                 s->error = nbd_get_errno() ? nbd_get_errno() : EIO;
@@ -283,26 +318,66 @@ static void transfer(struct nbd_slot *s)
         }
 }
 
+/* How many of r[], writes to neighbouring slots, may go out as one command. */
+static unsigned run_length(struct far_request *const *r, unsigned count)
+{
+        unsigned n = 1;
+
+        while (r[0]->op == FAR_WRITE && n < count && n < NBD_RUN && r[n]->op == FAR_WRITE && r[n]->place == r[0]->place &&
+               r[n]->page == r[0]->page + n)
+                n++;
+        return n;
+}
+
+/* Makes s a command for the n requests.  Their frames are claimed until it is over, so what is gathered stays true; without
+ * memory for it there is one page a command.  Returns how many it took. */
+static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n)
+{
+        bool scattered = false;
+
+        for (unsigned i = 1; i < n; i++)
+                scattered |= r[i]->frame != r[0]->frame + i * PAGE_SIZE;
+        if (scattered && !s->gathered && !(s->gathered = malloc(NBD_RUN * PAGE_SIZE))) {
+                scattered = false;
+                n = 1;
+        }
+        for (unsigned i = 0; i < n; i++) {
+                if (scattered)
+                        memcpy(s->gathered + i * PAGE_SIZE, r[i]->frame, PAGE_SIZE);
+                r[i]->next = i + 1 < n ? r[i + 1] : NULL;
+        }
+        s->scattered = scattered;
+        s->error = 0;
+        s->r = r[0];
+        s->pages = n;
+        return n;
+}
+
 static unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
 {
         struct nbd_node *d = n->data;
+        unsigned taken = 0;
 
-        for (unsigned i = 0; i < count; i++) {
-                unsigned kind = r[i]->op, last = d->nlinks - 1;
+        while (taken < count) {
+                unsigned kind = r[taken]->op, last = d->nlinks - 1;
                 struct nbd_link *l = &d->link[kind < last ? kind : last];
                 struct nbd_slot *s = l->free;
                 bool shares = kind != FAR_READ && l == &d->link[0];
 
                 if (!s || (shares && l->used >= NBD_BACKGROUND))
-                        return i;
+                        break;
                 l->free = s->next;
                 l->used++;
-                *s = (struct nbd_slot){ .r = r[i], .link = l, .since = d->clock };
+                s->link = l;
+                s->since = d->clock;
+                taken += fill_slot(s, r + taken, run_length(r + taken, count - taken));
                 if (l->state == LINK_UP)
                         transfer(s);            /* else when it is up again */
         }
-        return count;
+        return taken;
 }
+
+#define UNASKED 16                      /* polls without an arm() between looks at the sockets */
 
 /* Gives back what is over; returns how many.  Not in the callback: far_done() may post again. */
 static unsigned give_back(struct nbd_link *l)
@@ -334,6 +409,8 @@ static unsigned take_answers(struct nbd_link *l)
                 if (!l->done)
                         break;
                 n += give_back(l);
+                if (!l->used)
+                        break;          /* nothing more to come: do not look */
         }
         nbd_link_broken(l);
         return n;
@@ -431,10 +508,13 @@ static unsigned nbd_poll_node(struct far_node *n)
                 return 0;
         nbd_clock(d);
         d->armed = false;
+        d->passes = all ? 0 : d->passes + 1;
         for (unsigned i = 0; i < d->nlinks; i++) {
                 struct nbd_link *l = &d->link[i];
                 if (l->state == LINK_UP) {
-                        if (l->used || l->done || all)  /* others have nothing to say but that they end */
+                        /* Right after sending there is no answer yet: who sleeps for news comes back by arm(), and only who
+                         * does not (another node keeps this thread busy) makes us look unasked. */
+                        if (l->done || all || (l->used && d->passes % UNASKED == 0))
                                 done += take_answers(l);
                         continue;
                 }
@@ -482,7 +562,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
 
 #define NBD_DRIVER(name) { \
         .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease, .close = nbd_node_close, .describe = nbd_describe, \
-        .attach = nbd_attach, .post = nbd_post, .poll = nbd_poll_node, .arm = nbd_arm, \
+        .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .poll = nbd_poll_node, .arm = nbd_arm, \
 }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 

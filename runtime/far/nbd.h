@@ -20,6 +20,7 @@
 
 #define NBD_LINKS     3         /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server knows how to share an export */
 #define NBD_DEPTH     128       /* transfers in flight on a link */
+#define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
 #define NBD_BACKGROUND 16       /* of them prefetches and writes, where demand reads share the link and would wait behind them */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 #define NBD_GAP_MS    1000      /* between two looks at the clock; what is more was not silence but we */
@@ -63,8 +64,11 @@ int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why
 /* Claims the export at address i of t for this process; *fd is to be held, and closed by privfd_close(). */
 int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY]);
 
-struct nbd_slot {                       /* a transfer under way */
-        struct far_request *r;
+struct nbd_slot {                       /* a command under way */
+        struct far_request *r;          /* what it moves: `pages` requests, linked; more than one only for FAR_WRITE */
+        unsigned pages;
+        bool scattered;                 /* their frames do not lie together in the cache: */
+        char *gathered;                 /* room for a copy of NBD_RUN pages, made when first needed and kept */
         struct nbd_link *link;
         uint64_t since;                 /* when it was posted, by nbd_clock() */
         int error;                      /* what the server answered; 0: no answer yet */
@@ -112,6 +116,7 @@ struct nbd_node {
         bool marked;                    /* the mark has been written */
         atomic_bool leased, lost;       /* see nbd_lost() */
         bool armed;                     /* arm() was called since the last poll() */
+        unsigned passes;                /* polls that might have looked without */
         char mark[NBD_MARK];
         uint64_t mark_at;               /* byte offset of its page; what is before it can be used */
         bool multi;                     /* the server said multi-conn */

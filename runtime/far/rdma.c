@@ -20,6 +20,9 @@ static void rdma_close(struct far_node *n)
 {
         struct rdma_node *rn = n->data;
 
+        /* A forked child that never came to use the node (rdma_fork.c): nothing of it is open. */
+        if (!rn->control.channel && rn->control.id)
+                return;
         /* Goodbye first: with it memnode knows that the data connections do not end by accident. */
         if (rn->control.channel)
                 rdma_control_close(rn);
@@ -47,6 +50,8 @@ static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         n->data = rn;
         pthread_mutex_init(&rn->control.lock, NULL);
         int err = rdma_settings(n, &rn->set, why);
+        if (!err)
+                err = rdma_new_member(rn, why);
         int64_t deadline = rdma_now() + rn->set.connect_timeout_ms;
         if (!err)
                 err = rdma_control_open(rn, rest, deadline, why);
@@ -68,7 +73,11 @@ static int rdma_attach(struct far_node *n, char *base, size_t len, char why[FAR_
 {
         struct rdma_node *rn = n->data;
         char text[128];
-        int err = rdma_memory_open(&rn->mem, &rn->dev, base, len, why);
+        int err = rn->control.channel ? 0 : rdma_rejoin(rn, why);
+
+        if (err)
+                return err;
+        err = rdma_memory_open(&rn->mem, &rn->dev, base, len, why);
 
         if (err)
                 return err;
@@ -120,6 +129,7 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
                 return err;
         }
         place->data = g;
+        memcpy(place->word, (uint64_t[3]){ g->slab, g->address, g->rkey }, sizeof(place->word));
         return 0;
 }
 
@@ -143,6 +153,8 @@ const struct far_driver far_rdma = {
         .kind = SLAB_REMOTE,
         .open = rdma_open,
         .lease = rdma_lease,
+        .use = rdma_use,
+        .forked = rdma_forked,
         .close = rdma_close,
         .describe = rdma_describe,
         .attach = rdma_attach,

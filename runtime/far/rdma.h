@@ -11,6 +11,7 @@
  *   rdma_data.c       the data connections: post, poll, arm
  *   rdma_run.c        which requests go in one work request
  *   rdma_pace.c       how much of the background the device has at a time, so that a demand read need not wait for it
+ *   rdma_fork.c       a forked child: away from its parent's connections, to its own
  *   rdma_recover.c    the data connections when one breaks: silence, reconnection, what was under way posted again
  *
  * Two threads come here.  The data connections belong to the thread that calls post, poll and arm ("the I/O thread"), without a lock.
@@ -178,6 +179,8 @@ struct rdma_control {
         /* The node will not come back.  Stored with release after `why`, which does not change any more; loaded with acquire. */
         atomic_bool lost;
 };
+/* Its channel, and how its connections are to be made. */
+int rdma_control_prepare(struct rdma_node *rn, char why[FAR_WHY]);
 /* Connects and says hello.  Waits, at most until deadline.  Fills the limits of the node. */
 int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, char why[FAR_WHY]);
 /* Says goodbye and disconnects; waits a little. */
@@ -283,9 +286,19 @@ struct rdma_node {
         struct rdma_data data;
         uint64_t limit;                 /* bytes to lease in all, as WELCOME had it */
         uint32_t depth, grace_ms;       /* as WELCOME had them */
+        uint32_t member;                /* this process, among those of the client */
         /* Leases so far.  lease() pushes with release; the I/O thread only asks whether there are any. */
         _Atomic(struct rdma_grant *) grants;
 };
 int64_t rdma_now(void);                 /* ms, monotonic */
+
+/* ---- children (rdma_fork.c) ---- */
+
+int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY]);
+/* far_driver.forked and .use */
+bool rdma_forked(struct far_node *n);
+int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages);
+/* In a forked child, before attach() registers memory: connects as another member of the client. */
+int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY]);
 
 #endif

@@ -180,7 +180,7 @@ static void begin(struct rdma_node *rn, int64_t now)
         c->deadline = now + ATTEMPT_MS;
         c->state = CONTROL_CONNECTING;
         c->link.ask = (struct node_private){ .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(struct node_private),
-                                             .kind = NODE_CONTROL, .id = c->id };
+                                             .kind = NODE_CONTROL, .member = rn->member, .id = c->id };
         memcpy(c->link.ask.secret, c->secret, sizeof(c->secret));
         rdma_link_start(&c->link);
 }
@@ -353,6 +353,18 @@ static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
         return 0;
 }
 
+int rdma_control_prepare(struct rdma_node *rn, char why[FAR_WHY])
+{
+        struct rdma_control *c = &rn->control;
+
+        c->channel = rdma_channel_open(why);
+        if (!c->channel)
+                return -errno;
+        c->link = (struct rdma_link){ .node = rn, .channel = c->channel, .comp = &rn->dev.control_comp, .send = 2, .recv = CONTROL_RECEIVES,
+                                      .sge = 1, .ready = ready };
+        return 0;
+}
+
 int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, char why[FAR_WHY])
 {
         struct rdma_control *c = &rn->control;
@@ -362,11 +374,9 @@ int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, 
         int err = rdma_parse_url(rest, rn->host, &port, why);
         if (err)
                 return err;
-        c->channel = rdma_channel_open(why);
-        if (!c->channel)
-                return -errno;
-        c->link = (struct rdma_link){ .node = rn, .channel = c->channel, .comp = &rn->dev.control_comp, .send = 2, .recv = CONTROL_RECEIVES,
-                                      .sge = 1, .ready = ready };
+        err = rdma_control_prepare(rn, why);
+        if (err)
+                return err;
         int64_t left = deadline - rdma_now();
         int count = rdma_resolve(rn->host, port, left > 0 ? (unsigned)left : 0, list, why);
         if (count < 0)

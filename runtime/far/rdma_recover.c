@@ -54,7 +54,7 @@ static void start(struct rdma_node *rn, unsigned generation, int64_t now)
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_link *l = &d->q[k].link;
                 l->ask = (struct node_private){ .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(l->ask), .kind = NODE_DATA,
-                                                .depth = (uint16_t)l->send, .id = rn->control.id };
+                                                .depth = (uint16_t)l->send, .member = rn->member, .id = rn->control.id };
                 memcpy(l->ask.secret, rn->control.secret, sizeof(l->ask.secret));
                 rdma_link_start(l);
         }

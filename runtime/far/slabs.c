@@ -4,6 +4,7 @@
  * The sequence is the process tree's (tree.h): a slab that one process leased, the others use as well before they lease another.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 #include "io.h"
 #include "placement.h"
 #include "tree.h"
+#include "window.h"
 
 static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *const *nodes;
@@ -21,6 +23,7 @@ static uint32_t max_slabs;              /* that the nodes can come to in all */
 static pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tree tree;
 static bool in_tree;                    /* tree is there, made by the first lease: a program that fits its cache has none */
+static int inherited = -1;              /* over execve: the descriptor of the tree to join then */
 static uint64_t map_gpa[16];            /* of each step of TREE_WINDOW that the VM knows: see map_unit() */
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
@@ -102,7 +105,9 @@ static int start_tree(void)
 
         if (in_tree)
                 return 0;
-        int err = tree_make(&tree, max_slabs, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why));
+        bool join = inherited >= 0;
+        int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why)) :
+                         tree_make(&tree, max_slabs, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why));
         if (err) {
                 warnx_("far memory: %s", why);
                 return err;
@@ -113,10 +118,39 @@ static int start_tree(void)
                 tree_close(&tree);
                 return err;
         }
-        tree.head->nnodes = nnodes;
-        push();
+        if (join) {
+                max_slabs = tree.max_slabs;
+        } else {
+                tree.head->nnodes = nnodes;
+                push();
+        }
         in_tree = true;
         return 0;
+}
+
+int slabs_tree_fd(bool *alone)
+{
+        if (alone) {
+                pthread_mutex_lock(&lease_lock);
+                *alone = inherited < 0; /* if it never joined: who knows */
+                if (in_tree) {
+                        tree_lock(&tree);
+                        *alone = tree_alone_locked(&tree);
+                        tree_unlock(&tree);
+                }
+                pthread_mutex_unlock(&lease_lock);
+        }
+        return in_tree ? tree.fd : inherited;
+}
+
+/* The lock that says that the process lives has outlived the program, whose slots nobody needs any more: without it, they are freed like those of
+ * any process that died. */
+void slabs_adopt(int fd)
+{
+        struct flock all = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = TREE_PROCESSES };
+
+        inherited = fd;
+        fcntl(fd, F_SETLK, &all);
 }
 
 /* Makes a unit of TREE_WINDOW known to the VM; *gpa: where.  Memory slots are dear, so by steps that double: 16 units, 16, 32, 64, ... */
@@ -160,8 +194,10 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 struct far_node *n = nodes[k];
                 struct slab s = { .kind = n->driver->kind, .node = (uint32_t)k, .pages = placement_slab(n), .map_gpa = gpa };
                 struct far_place place = { .node = n, .first = n->leased };
-                if (s.kind == SLAB_REMOTE)
+                if (s.kind == SLAB_REMOTE) {
                         io_start(vm);
+                        io_wait_attached();
+                }
                 int err = n->driver->lease(n, vm, n->leased, s.pages, &s, &place);
                 if (err) {
                         warnx_("%s: no more space can be leased after %llu MiB (%s): the program has %llu MiB less than it was told",
@@ -171,6 +207,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                         continue;
                 }
                 tree.head->slab[i] = (struct tree_slab){ .kind = s.kind, .pages = s.pages, .node = s.node, .first = n->leased };
+                memcpy(tree.head->slab[i].word, place.word, sizeof(place.word));
                 n->leased += s.pages;
                 n->slabs++;
                 /* The list counts, whoever dies now (tree.c, mend_head). */
@@ -190,8 +227,9 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
         struct far_place place = { .node = n, .first = known->first };
 
         if (s.kind == SLAB_REMOTE)
-                return -EOPNOTSUPP;
-        int err = n->driver->lease(n, vm, known->first, known->pages, &s, &place);
+                io_start(vm);
+        memcpy(place.word, known->word, sizeof(place.word));
+        int err = n->driver->use ? n->driver->use(n, &place, known->pages) : n->driver->lease(n, vm, known->first, known->pages, &s, &place);
         if (!err)
                 publish(i, &s, &place);
         return err;
@@ -244,6 +282,15 @@ struct tree *slabs_tree(void)
         pthread_mutex_unlock(&lease_lock);
         return err ? NULL : &tree;
 }
+
+int slabs_forked(const struct tree_child *c)
+{
+        memset(map_gpa, 0, sizeof(map_gpa));
+        window_forked();
+        return tree_be_child(&tree, c);
+}
+
+bool slabs_last(bool still, unsigned limit_ms) { return !in_tree || tree_leave(&tree, still, limit_ms); }
 
 void slabs_close(void)
 {

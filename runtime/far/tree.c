@@ -141,17 +141,19 @@ static void mend_head(struct tree_head *h)
         }
 }
 
-void tree_lock(struct tree *t)
+/* err: what an attempt to lock came to.  False: it is not locked. */
+static bool locked(struct tree *t, int err)
 {
-        int err = pthread_mutex_lock(&t->head->lock);
-
         if (err == EOWNERDEAD) {
                 mend_head(t->head);
                 pthread_mutex_consistent(&t->head->lock);
-        } else if (err) {
+        } else if (err && err != ETIMEDOUT) {
                 die_(EXIT_VMRUN_FAILED, "the list of slabs of this process tree cannot be locked: %s: a bug in vmrun", strerror(err));
         }
+        return err != ETIMEDOUT;
 }
+
+void tree_lock(struct tree *t) { locked(t, pthread_mutex_lock(&t->head->lock)); }
 
 void tree_unlock(struct tree *t) { pthread_mutex_unlock(&t->head->lock); }
 
@@ -266,12 +268,29 @@ uint64_t tree_mend_locked(struct tree *t)
                         r->died = now_ms();
                         r->state = RECORD_DEAD;
                 }
-                if (r->state != RECORD_DEAD || (any_remote(h) && now_ms() - r->died < t->linger_ms))
+                if (r->state != RECORD_DEAD || (r->leaving != LEAVE_STILL && any_remote(h) && now_ms() - r->died < t->linger_ms))
                         continue;
                 freed += tree_bury(t, p);
                 r->state = RECORD_FREE;
         }
         return freed;
+}
+
+/* Who dies after this look without having said so is not asked again: the nodes notice that by themselves. */
+bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
+{
+        struct tree_head *h = t->head;
+        int64_t end = now_ms() + limit_ms;
+        const struct timespec until = { .tv_sec = end / 1000, .tv_nsec = end % 1000 * 1000000 };
+
+        if (!locked(t, pthread_mutex_clocklock(&h->lock, CLOCK_MONOTONIC, &until)))
+                return false;
+        bool last = true;
+        h->record[t->self].leaving = still ? LEAVE_STILL : LEAVE_SOON;
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                last &= p == t->self || h->record[p].state != RECORD_USED || h->record[p].leaving || !is_alive(t, p);
+        tree_unlock(t);
+        return last;
 }
 
 bool tree_alone_locked(const struct tree *t)

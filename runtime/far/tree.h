@@ -16,6 +16,7 @@
 struct tree_slab {
         uint32_t kind, pages, node, pad;
         uint64_t first;                 /* its first page, as the node counts what was leased from it */
+        uint64_t word[3];               /* as in struct far_place */
 };
 /* What a node has given so far; the same as in struct far_node. */
 struct tree_node {
@@ -26,6 +27,7 @@ struct tree_node {
 struct tree_record {
         enum { RECORD_FREE, RECORD_USED, RECORD_DEAD } state;
         int32_t pid;                    /* for people; 0: not up yet */
+        enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL } leaving;    /* it has said that it ends; and that no write of its own is under way */
         int64_t died;                   /* RECORD_DEAD: when that was noticed; ms, CLOCK_MONOTONIC */
         uint64_t birth;                 /* no two uses of a number have the same */
 };
@@ -88,9 +90,11 @@ int tree_be_child(struct tree *t, const struct tree_child *c);
 /* In the parent: the child is up, or never will be; its life is its own affair. */
 void tree_child_left(struct tree *t, const struct tree_child *c);
 
-/* Frees what dead processes held; returns how many slots became free.  Where a slab is remote, a dead process is left alone for linger_ms:
- * its last writes may still be on their way to slots of its own. */
+/* Frees what dead processes held; returns how many slots became free.  Where a slab is remote, a dead process is left alone for linger_ms,
+ * unless it said that none is: its last writes may still be on their way to slots of its own. */
 uint64_t tree_mend_locked(struct tree *t);
+/* This process is about to end; still: no write of its own is under way any more.  True: all others are gone or about to, too, as far as can be found out within limit_ms. */
+bool tree_leave(struct tree *t, bool still, unsigned limit_ms);
 /* Is there any other process, alive or not mended yet? */
 bool tree_alone_locked(const struct tree *t);
 

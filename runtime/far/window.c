@@ -43,3 +43,5 @@ int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t g
         s->gpa = gpa;
         return 0;
 }
+
+void window_forked(void) { used = 0; }

@@ -11,4 +11,7 @@
  * used up; or what mmap or KVM says.  Never undone.  Called under the lease lock. */
 int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t granule, struct slab *s);
 
+/* In a forked child, where nothing is mapped there any more: all of it is free. */
+void window_forked(void);
+
 #endif

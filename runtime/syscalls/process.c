@@ -1,16 +1,22 @@
 /*
- * The program's end, threads' small print, prctl, futex for a program of one thread, capabilities, and what is still to come.
+ * The end of a thread or of the program, threads' small print, prctl, capabilities, and what is still to come.
  */
-#include <linux/futex.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include "sys.h"
 #include "../exits.h"
+#include "../threads.h"
+#include "../vfork.h"
 
 long sys_exit(struct thread *t, long nr, const uint64_t a[6])
 {
-        (void)nr;
-        program_exit(t, (int)(a[0] & 0xff));
+        int status = (int)(a[0] & 0xff);
+
+        if (t->vforked)
+                vfork_end(t, status);
+        if (nr == __NR_exit_group)
+                program_exit(t, status);
+        threads_end(t, status);
+        return 0;
 }
 
 long sys_nothing_yet(struct thread *t, long nr, const uint64_t a[6])
@@ -21,42 +27,39 @@ long sys_nothing_yet(struct thread *t, long nr, const uint64_t a[6])
         return -ENOSYS;
 }
 
-/* What kern will walk when a thread ends; recorded until it does. */
-static _Thread_local uint64_t clear_tid, robust_head;
 static _Atomic bool no_huge_pages;
 
 long sys_set_tid_address(struct thread *t, long nr, const uint64_t a[6])
 {
-        (void)t;
         (void)nr;
-        clear_tid = a[0];
-        return sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0);
+        t->clear_tid = a[0];
+        return t->tid;
 }
 
 long sys_set_robust_list(struct thread *t, long nr, const uint64_t a[6])
 {
-        (void)t;
         (void)nr;
         if (a[1] != 24)
                 return -EINVAL;
-        robust_head = a[0];
+        t->robust_list = a[0];
         return 0;
 }
 
-/* The host kernel's list of this thread is vmrun's libc's: only the recorded one is the program's. */
+/* The host kernel's list of a thread is vmrun's libc's: only the recorded one is the program's. */
 long sys_get_robust_list(struct thread *t, long nr, const uint64_t a[6])
 {
+        struct thread *of = a[0] ? threads_find(t, (pid_t)a[0]) : t;
         uint64_t len = 24;
 
         (void)nr;
-        if ((int)a[0] != 0 && (long)(int)a[0] != sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0))
-                return -EPERM;
-        if (gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &robust_head, 8))
+        if (!of)
+                return -ESRCH;
+        if (gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &of->robust_list, 8))
                 return -EFAULT;
         return 0;
 }
 
-/* A descriptor table of its own would part this thread from vmrun's others; a program of one thread cannot tell. */
+/* A descriptor table of its own would part this thread from vmrun's others; so that is passed over. */
 long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
 {
         (void)t;
@@ -127,7 +130,7 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
                 return 0;
         }
         if (op == 40)
-                return sys_deliver(t, a[1], &clear_tid, 8, 0);
+                return sys_deliver(t, a[1], &t->clear_tid, 8, 0);
         for (size_t i = 0; i < sizeof prctl_rows / sizeof prctl_rows[0]; i++) {
                 const struct prctl_row *r = &prctl_rows[i];
 
@@ -143,93 +146,6 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
                 return sys_raw(nr, a[0], a[1], a[2], a[3], a[4], 0);
         sys_say_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);
         return -EINVAL;
-}
-
-/*
- * Without other threads nobody can be woken and nobody can wake: a wait ends by its timeout or by a signal.  It is made on
- * a word of vmrun's own, so that the kernel counts the time and the clock as it would.
- */
-static long futex_wait(struct thread *t, const uint64_t a[6], int op, uint64_t flags)
-{
-        static uint32_t never;
-        uint32_t word;
-        void *ts;
-
-        if (op == FUTEX_WAIT_BITSET && !(uint32_t)a[5])
-                return -EINVAL;
-        ts = sys_in_null(t, a[3], 16);
-        if (ts == sys_bad())
-                return -EFAULT;
-        if (ts) {
-                int64_t v[2];
-                memcpy(v, ts, 16);
-                if (v[0] < 0 || (uint64_t)v[1] >= 1000000000)
-                        return -EINVAL;
-        }
-        if (a[0] & 3)
-                return -EINVAL;
-        if (gmem_read(t, &word, a[0], 4))
-                return -EFAULT;
-        if (word != (uint32_t)a[2])
-                return -EAGAIN;
-        return sys_raw(__NR_futex, P(&never), (uint64_t)op | flags | FUTEX_PRIVATE_FLAG, 0, P(ts), 0, a[5]);
-}
-
-static long futex_wake_op(struct thread *t, const uint64_t a[6])
-{
-        uint32_t code = (uint32_t)a[5], word, new;
-        int32_t oparg = (int32_t)(code << 8) >> 20;
-
-        if ((a[0] | a[4]) & 3)
-                return -EINVAL;
-        if (gmem_check(t, a[4], 4, true) || gmem_read(t, &word, a[4], 4))
-                return -EFAULT;
-        if (code >> 31)
-                oparg = (int32_t)(1u << (oparg & 31));
-        switch (code >> 28 & 7) {
-        case FUTEX_OP_SET:  new = (uint32_t)oparg; break;
-        case FUTEX_OP_ADD:  new = word + (uint32_t)oparg; break;
-        case FUTEX_OP_OR:   new = word | (uint32_t)oparg; break;
-        case FUTEX_OP_ANDN: new = word & ~(uint32_t)oparg; break;
-        case FUTEX_OP_XOR:  new = word ^ (uint32_t)oparg; break;
-        default: return -ENOSYS;
-        }
-        return gmem_write(t, a[4], &new, 4) ? -EFAULT : 0;
-}
-
-long sys_futex(struct thread *t, long nr, const uint64_t a[6])
-{
-        int op = (int)a[1] & FUTEX_CMD_MASK;
-        uint64_t flags = a[1] & FUTEX_CLOCK_REALTIME;
-        uint32_t word;
-
-        (void)nr;
-        switch (op) {
-        case FUTEX_WAIT: case FUTEX_WAIT_BITSET:
-                return futex_wait(t, a, op, flags);
-        case FUTEX_WAKE_BITSET:
-                if (!(uint32_t)a[5])
-                        return -EINVAL;
-                /* fallthrough */
-        case FUTEX_WAKE:
-                if (a[0] & 3)
-                        return -EINVAL;
-                if (a[0] >= TASK_SIZE)
-                        return -EFAULT;
-                return (a[1] & FUTEX_PRIVATE_FLAG) ? 0 : gmem_check(t, a[0], 4, false);
-        case FUTEX_WAKE_OP:
-                return futex_wake_op(t, a);
-        case FUTEX_REQUEUE: case FUTEX_CMP_REQUEUE:
-                if (((a[0] | a[4]) & 3) || (int32_t)a[2] < 0 || (int32_t)a[3] < 0)
-                        return -EINVAL;
-                if (op == FUTEX_REQUEUE)
-                        return 0;
-                if (gmem_read(t, &word, a[0], 4))
-                        return -EFAULT;
-                return word == (uint32_t)a[5] ? 0 : -EAGAIN;
-        }
-        sys_say_once(0x50000 + (unsigned)op, "futex operation %d is not supported: ENOSYS", op);
-        return -ENOSYS;
 }
 
 /* capget and capset: the header says how much data follows, and gets the right version written if it was wrong. */

@@ -21,7 +21,7 @@ long sys_rt_sigaction(struct thread *t, long nr, const uint64_t a[6])
                 return -EFAULT;
         if (sig < 1 || sig > SIGNALS_MAX || (a[1] && (sig == SIGKILL || sig == SIGSTOP)))
                 return -EINVAL;
-        ret = signals_action(sig, a[1] ? &new : NULL, &old);
+        ret = signals_action(t, sig, a[1] ? &new : NULL, &old);
         return a[2] && !ret ? sys_deliver(t, a[2], &old, sizeof old, 0) : ret;
 }
 

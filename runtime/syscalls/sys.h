@@ -15,6 +15,7 @@
 #include <asm/unistd.h>
 #include "../syscall.h"
 #include "../gmem.h"
+#include "../threads.h"
 #include "../vmrun.h"
 
 /* A call by hand: same contract as syscall_forward. */
@@ -89,7 +90,12 @@ uint64_t sys_interrupted(uint64_t rip);
 static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {
         const uint64_t a[6] = { a0, a1, a2, a3, a4, a5 };
-        return sys_enter(&sys_put_off, nr, a);
+        struct thread *t = thread_self;
+
+        threads_leave(t);
+        long ret = sys_enter(&sys_put_off, nr, a);
+        threads_return(t);
+        return ret;
 }
 static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
 
@@ -167,6 +173,11 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n);      
 enum sys_file { FILE_REGULAR, FILE_STREAM, FILE_MESSAGE, FILE_PIPE, FILE_CHAR, FILE_OTHER };
 enum sys_file sys_file_kind(int fd);
 
+/* Wakes up to n that wait on the word: how many, or -errno.  (futex.c) */
+long futex_wake(struct thread *t, uint64_t addr, uint32_t n);
+/* The thread with that tid ends: what the kernel does for the robust list at head, in t's memory. */
+void robust_list_end(struct thread *t, uint64_t head, uint32_t tid);
+
 /* Handlers, by file. */
 sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice;                         /* rw.c */
 sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg, sys_setsockopt,
@@ -177,8 +188,11 @@ sys_fn sys_fcntl, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_nam
        sys_open_by_handle, sys_kcmp;                                                                              /* file.c */
 sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
 sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
-sys_fn sys_exit, sys_prctl, sys_futex, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
+sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
        sys_unshare, sys_capability, sys_sched_attr, sys_nothing_yet;                                    /* process.c */
+sys_fn sys_futex;                                                                                       /* futex.c */
+sys_fn sys_execve, sys_execveat;                                                                        /* exec.c */
+sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;                                                      /* clone.c */
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
 sys_fn sys_semctl, sys_msgctl, sys_shmctl, sys_msgrcv;                                                        /* sysv.c */
 

@@ -372,6 +372,7 @@ static void connect_peer(struct reader *r, unsigned i)
 
         if (peers[i])
                 return;
+        p.member = how >> 7;
         if (how & 1)
                 p.kind = NODE_DATA;
         if (how & 2 && nknown) {
@@ -498,17 +499,28 @@ static void step(struct reader *r)
 /* What the server says of itself must be so, after every step. */
 static void check_all(void)
 {
-        unsigned nclients = 0, data = 0;
+        unsigned nclients = 0;
 
         for (struct client *c = clients; c; c = c->next) {
+                unsigned controls = 0;
                 nclients++;
-                data += c->ndata;
-                if (c->control && c->control->client != c)
-                        FAIL("a client and its connection disagree");
+                for (struct connection *k = connections; k; k = k->next) {
+                        controls += k->client == c && k->kind == NODE_CONTROL;
+                        for (struct connection *l = k->next; l; l = l->next)
+                                if (k->client == c && l->client == c && k->kind == NODE_CONTROL && l->kind == NODE_CONTROL && k->member == l->member)
+                                        FAIL("a member of a client has two control connections");
+                }
+                if (controls != c->controls)
+                        FAIL("a client and its connections disagree");
         }
-        for (struct connection *c = connections; c; c = c->next)
-                data -= c->kind == NODE_DATA;
-        if (data || nclients != atomic_load(&rdma_counts.clients))
+        for (struct connection *c = connections; c; c = c->next) {
+                bool known = c->kind == NODE_CONTROL && !c->client;
+                for (struct client *k = clients; k; k = k->next)
+                        known |= c->client == k;
+                if (!known)
+                        FAIL("a connection of a client that is no more");
+        }
+        if (nclients != atomic_load(&rdma_counts.clients))
                 FAIL("the counts are wrong");
         if (live_pds != nclients + 1)
                 FAIL("protection domains and clients are not as many");

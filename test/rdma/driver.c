@@ -72,6 +72,16 @@ int privfd_move(int fd)
         return err;
 }
 void privfd_close(int fd) { close(fd); }
+bool privfd_is(int fd) { return fd >= 700; }
+void privfd_forget(int fd) { (void)fd; }
+void die_(int status, const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        vfprintf(stderr, fmt, ap);
+        va_end(ap);
+        _exit(status);
+}
 
 /* How a client ended: a word, and a sentence.  The parent compares. */
 static _Noreturn void verdict(const char *word, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

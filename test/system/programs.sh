@@ -1,5 +1,5 @@
 # Programs of the distribution and our examples, natively and then under vmrun: standard output, the files they write, standard
-# error and exit status must be the same. What is here may not fork, make threads or execute another program (vmrun cannot yet).
+# error and exit status must be the same. What is here may not execute another program (vmrun cannot yet).
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 # Tiny: hardly more than the smallest there is. Small: less than most programs' data. Ample: no evictions.
@@ -213,4 +213,22 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
         compare --cache 64M --no-stderr "t_signals, death $way" "$build/test/system/t_signals" die "$way"
     done
     compare --quick --cache 512K 't_memory, 8 times its cache' "$build/test/system/t_memory" --size 4
+    compare --cache 256K 't_fork, 16 times its cache' "$build/test/system/t_fork" --size 4 memory
+    compare --quick --cache 2M,64M 't_fork' "$build/test/system/t_fork" --size 2
+    compare --cache 1M 't_fork, children killed' "$build/test/system/t_fork" --bomb 1 40
+
+    # Children of shells, which execute nothing.
+    compare --quick --cache 1M,64M 'sh, pipes and substitution' sh -c \
+        'echo a | while read -r x; do echo "got $x"; done; (echo sub; exit 3); echo $?; y=$(echo one; echo two); echo "$y"; : & wait; echo $?'
+    compare --cache 1M,64M 'bash, jobs and here-documents' bash -c \
+        'for i in {1..10}; do n=$(echo $((i * i))); echo -n "$n "; done; while read -r l; do echo "$l"; done <<<"$n"; trap "echo bye" EXIT
+         (trap "echo term; exit 7" TERM; kill $BASHPID; :) & wait $!; echo $?; { echo x; echo y; } | { read -r a; read -r b; echo "$b$a"; }
+         mapfile -t z < <(echo p; echo q); echo "${z[@]}" "${PIPESTATUS[@]}"; (exit 5) || echo $?'
+    compare --cache 2M,64M 'python, fork and multiprocessing' python3 -c \
+        'import os, multiprocessing as m
+c = os.fork()
+if c == 0: os._exit(4)
+print(os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]))
+if __name__ == "__main__":
+    with m.get_context("fork").Pool(2) as p: print(sum(p.map(abs, range(-500, 500))))'
 }

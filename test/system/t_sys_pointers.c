@@ -61,7 +61,7 @@ static const struct { const char *name; enum where where; uint64_t addr; } kinds
         { "1", FIXED, 1 },
         { "4095", FIXED, 4095 },
         { "not canonical", FIXED, 0x1234567812345678 },
-        { "end of user space", FIXED, 0x7ffffffff000 },
+        { "behind user space", FIXED, 0x7ffffffff008 }, /* whether the very first byte there counts is a matter of the kernel's version */
         { "beyond user space", FIXED, 0x800000000000 },
         { "kernel", FIXED, 0xffff888000000000 },
         { "last byte of all", FIXED, 0xffffffffffffffff },

@@ -51,7 +51,7 @@ void env_relax(unsigned spins)
         step();
 }
 
-unsigned env_wait_spins(void) { return 20; }
+bool env_wait_on(uint64_t *begun) { return (*begun)++ < 20; }
 
 uint64_t env_flush_begin(void)
 {

@@ -128,7 +128,7 @@ static void compare_script(const char *path)
         size_t n, k = 0;
         int err = native(path, argv2, theirs, sizeof theirs, &n);
         struct program p;
-        int ret = program_open(&p, path, argv2, &why);
+        int ret = program_open(&p, &(struct program_place){ AT_FDCWD, path, 0 }, path, argv2, &why);
         if (ret != -err)
                 fail_msg("%s: %d (%s), execve says %d", path, ret, ret ? why.text : "", -err);
         if (ret) {

@@ -269,6 +269,55 @@ static void test_shared_slot_kept(void **state)
         atomic_fetch_sub(&env.slot_used[slot], 1);
 }
 
+/* fork: a page becomes clean where it is, hot as it is. */
+static void test_write_back_for_fork(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, rw | PTE_CHARGED, PTE_A | PTE_D, 77);
+        assert_int_equal(page_write_back(&env.pg, &env.pte[0], cnt), 0);
+        uint64_t slot = env.frames[f].slot;
+        assert_int_equal(env.pte[0], pte_make_present(ENV_PFN0 + f, rw | PTE_CHARGED, PTE_A));
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT);
+        assert_int_equal(env.far[slot][0], 77);
+        /* Written again, while the child has the slot. */
+        atomic_fetch_add(&env.slot_used[slot], 1);
+        env.content[f][0] = 78;
+        atomic_fetch_or(&env.frames[f].word, FRAME_DIRTY | FRAME_LOCKED);
+        assert_int_equal(page_write_back(&env.pg, &env.pte[0], cnt), 0);
+        assert_int_not_equal(env.frames[f].slot, slot);
+        assert_int_equal(env.far[slot][0], 77);
+        assert_int_equal(env.far[env.frames[f].slot][0], 78);
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_LOCKED);
+        env_slot_free(slot);
+        /* One that the program may not touch, and one that is in use. */
+        frame_t g = make_present(1, rw, PTE_A | PTE_D, 5);
+        page_protect(&env.pg, &env.pte[1], no_access);
+        assert_int_equal(page_write_back(&env.pg, &env.pte[1], cnt), 0);
+        assert_int_equal(kind(1), PTE_HELD);
+        assert_int_equal(env.far[env.frames[g].slot][0], 5);
+        frame_t h = make_present(2, rw, PTE_A | PTE_D, 6);
+        frame_pin(env.frames, ENV_PFN0, &env.pte[2], false);
+        assert_int_equal(page_write_back(&env.pg, &env.pte[2], cnt), -EBUSY);
+        frame_unpin(&env.frames[h], false);
+        assert_int_equal(env.frames[h].slot, SLOT_NONE);
+        assert_true(env.pte[2] & PTE_D);
+}
+
+/* Slots of resident pages may just have been promised to the child: none is taken back, and the page stays dirty. */
+static void test_write_back_full(void **state)
+{
+        (void)state;
+        for (unsigned v = 0; v < SLOTS; v++)
+                make_remote(v, rw, 100 + v);
+        frame_t f = fetch(0), g = make_present(6, rw, PTE_A | PTE_D, 7);
+        uint64_t slot = env.frames[f].slot;
+        assert_int_equal(page_write_back(&env.pg, &env.pte[6], cnt), -ENOSPC);
+        assert_int_equal(env.frames[f].slot, slot);
+        assert_int_equal(env.frames[g].slot, SLOT_NONE);
+        assert_true(env.pte[6] & PTE_D);
+        assert_false(frame_word_held(env.frames[g].word));
+}
+
 static void test_take_clean(void **state)
 {
         (void)state;

@@ -24,7 +24,9 @@
 #include "exits.h"
 #include "files.h"
 #include "procfs.h"
+#include "signals.h"
 #include "syscalls/sys.h"
+#include "vfork.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -106,6 +108,26 @@ void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
         p->n = 0;
 }
 
+int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
+{
+        *w = (struct gmem_word){ .host = (uint32_t *)(uintptr_t)addr };
+        return gmem_check(t, addr, 4, write);
+}
+bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w) { return gmem_word(t, addr, false, w) == 0; }
+bool gmem_word_shared(const struct gmem_word *w) { return w->frame != 0; }
+void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (void)t, (void)w, (void)wrote; }
+
+/* --- threads: they are the kernel's own here --- */
+
+_Atomic uint32_t threads_stopping;
+void threads_tell_stopper(void) { }
+void threads_wait_to_go(struct thread *t) { (void)t; }
+struct thread *threads_find(struct thread *t, pid_t tid) { return tid == gettid() ? t : NULL; }
+long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
+long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
+void threads_end(struct thread *t, int status) { program_exit(t, status); }
+_Noreturn void vfork_end(struct thread *t, int status) { program_exit(t, status); }
+
 /* --- the rest of vmrun --- */
 
 int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
@@ -161,6 +183,10 @@ _Noreturn void program_exit(struct thread *t, int status)
                 sys_raw(__NR_exit_group, (uint64_t)status, 0, 0, 0, 0, 0);
 }
 
+/* execve is the kernel's. */
+long sys_execve(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
+long sys_execveat(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
+
 /* Handlers are set but never run here: rt_sigreturn is the kernel's. */
 _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr)
 {
@@ -173,7 +199,7 @@ static bool of_kern(long nr)
         switch (nr) {
         case __NR_mmap: case __NR_munmap: case __NR_mprotect: case __NR_mremap: case __NR_brk: case __NR_madvise:
         case __NR_mincore: case __NR_msync: case __NR_mlock: case __NR_munlock: case __NR_arch_prctl:
-        case __NR_rt_sigreturn: case __NR_clone: case __NR_clone3: case __NR_fork: case __NR_vfork: case __NR_execve:
+        case __NR_rt_sigreturn: case __NR_clone: case __NR_clone3: case __NR_fork: case __NR_vfork: case __NR_execve: case __NR_execveat:
         case __NR_clock_gettime: case __NR_gettimeofday: case __NR_time:
                 return true;
         }
@@ -230,6 +256,9 @@ __attribute__((constructor)) static void start(void)
                 _exit(125);
         c->nframes = 1 << 20;
         c->far_pages = 1 << 22;
+        self.v = (struct vcpu *)block;
+        self.tid = self.pid = getpid();
+        signals_thread_start(&self);
         sys_raw(__NR_prlimit64, 0, 9, 0, P(lim), 0, 0), c->rlimit_as = lim[0];
         sys_raw(__NR_prlimit64, 0, 2, 0, P(lim), 0, 0), c->rlimit_data = lim[0];
         sys_raw(__NR_prlimit64, 0, 3, 0, P(lim), 0, 0), c->rlimit_stack = lim[0];
@@ -238,8 +267,6 @@ __attribute__((constructor)) static void start(void)
         opt.verbose = getenv("SUD_VERBOSE") != NULL;
         message_init();
         privfd_move(border);            /* one more descriptor to be hidden */
-        self.v = (struct vcpu *)block;
-        self.tid = getpid();
         exe[n > 0 ? n : 0] = 0;
         procfs_set_exe(exe);
         unsetenv("LD_PRELOAD");

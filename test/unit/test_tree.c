@@ -99,6 +99,46 @@ static void linger(void **state)
         tree_close(&a.tree);
 }
 
+/* Of processes that say that they leave, the last is told so; and who leaves with nothing under way is buried at once. */
+static void leave(void **state)
+{
+        static struct actor a;
+        struct tree_child c, killed;
+        int status;
+
+        (void)state;
+        begin(&a);
+        a.tree.linger_ms = 60000;
+        a.tree.head->slab[0].kind = SLAB_REMOTE;
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        assert_int_equal(tree_child(&a.tree, &killed), 0);
+        assert_false(tree_leave(&a.tree, false, 100));  /* there are two more, not up yet */
+        pid_t pid = fork();
+        if (pid == 0) {
+                if (tree_be_child(&a.tree, &c) == 0) {
+                        start(&a, 5);
+                        while (a.n < 100)
+                                take(&a);
+                }
+                _exit(tree_leave(&a.tree, true, 100));
+        }
+        waitpid(pid, &status, 0);
+        assert_int_equal(status, 0);                    /* the killed one is still kept alive by its parent */
+        tree_child_left(&a.tree, &c);
+        assert_false(tree_leave(&a.tree, false, 100));
+        tree_child_left(&a.tree, &killed);              /* it never came */
+        assert_true(tree_leave(&a.tree, false, 100));
+        tree_lock(&a.tree);
+        assert_int_equal(tree_mend_locked(&a.tree), 100);
+        assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
+        assert_int_equal(a.tree.head->record[killed.number].state, RECORD_DEAD);
+        a.tree.linger_ms = 0;
+        assert_int_equal(tree_mend_locked(&a.tree), 0);
+        tree_unlock(&a.tree);
+        count_all(&a);
+        tree_close(&a.tree);
+}
+
 /* All numbers in use is EAGAIN, not a slot with a number that it cannot hold. */
 static void numbers(void **state)
 {
@@ -143,7 +183,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(linger), cmocka_unit_test(numbers),
-                cmocka_unit_test(attach),
+                cmocka_unit_test(attach), cmocka_unit_test(leave),
         };
         return cmocka_run_group_tests_name("tree", tests, setup, NULL);
 }

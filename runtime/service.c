@@ -1,0 +1,101 @@
+/*
+ * See service.h.  What the thread does is kern/cleaner.c.
+ */
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "service.h"
+#include "vm.h"
+#include "vmrun.h"
+
+static struct vm *service_vm;
+static struct thread service;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool exists;                     /* the thread was made; guarded by lock */
+
+static void futex(void *word, int op, uint32_t val, const struct timespec *limit)
+{
+        syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, limit, NULL, 0);
+}
+
+static void *service_main(void *arg)
+{
+        char why[512];
+        (void)arg;
+        service = (struct thread){ .pid = getpid() };
+        prctl(PR_SET_NAME, "vmrun-cleaner");
+        if (vcpu_create(service_vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
+                die_(EXIT_VMRUN_FAILED, "%s", why);
+        service.tid = (pid_t)syscall(SYS_gettid);
+        thread_loop(&service);
+        return NULL;
+}
+
+static void start(void)
+{
+        pthread_t id;
+        uint64_t all = ~0ull, old;
+
+        /* Signals are the program's: this thread takes none, not even the two that libc would leave open. */
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
+        int err = pthread_create(&id, NULL, service_main, NULL);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+        if (err)
+                die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
+}
+
+void service_ensure(struct vm *vm)
+{
+        pthread_mutex_lock(&lock);
+        if (!exists) {
+                service_vm = vm;
+                start();
+        }
+        exists = true;
+        pthread_mutex_unlock(&lock);
+}
+
+static void wake(void)
+{
+        atomic_fetch_add(&CONTROL->service_seq, 1);
+        futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
+}
+
+/* Nobody rings its bell meanwhile, so `exists` stays what it is. */
+bool service_hold(unsigned limit_ms)
+{
+        const struct timespec tenth = { .tv_nsec = limit_ms * 100000l % 1000000000, .tv_sec = limit_ms / 10000 };
+
+        if (!exists)
+                return true;
+        atomic_store(&CONTROL->service_hold, 1);        /* before the sequence moves: who wakes by that sees it (kern/cleaner.c) */
+        wake();
+        for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {       /* acquire: what it did before it kept still */
+                if (limit_ms && i == 10)
+                        return false;
+                futex(&CONTROL->service_held, FUTEX_WAIT, 0, limit_ms ? &tenth : NULL);
+        }
+        return true;
+}
+
+void service_release(void)
+{
+        if (!exists)
+                return;
+        atomic_store(&CONTROL->service_hold, 0);
+        wake();
+}
+
+void service_sleep(uint32_t seen)
+{
+        if (atomic_load(&CONTROL->service_held))
+                futex(&CONTROL->service_held, FUTEX_WAKE, 1, NULL);
+        futex(&CONTROL->service_seq, FUTEX_WAIT, seen, NULL);
+}
+
+void service_forked(void) { exists = false; }

@@ -1,0 +1,20 @@
+/*
+ * The cleaner's thread and vCPU: made on first use, so a program that fits its cache never has them.
+ */
+#ifndef VMRUN_SERVICE_H
+#define VMRUN_SERVICE_H
+
+#include "thread.h"
+
+/* It exists afterwards.  Any thread. */
+void service_ensure(struct vm *vm);
+/* It keeps still, with nothing under way, from service_hold() to service_release(): then who stopped all other program threads has the
+ * pager to himself.  Waits as long as its transfers take, with a limit that is not 0 at most so long; false: then it does not yet. */
+bool service_hold(unsigned limit_ms);
+void service_release(void);
+/* EXIT_SERVICE_SLEEP: until the sequence is no longer `seen`. */
+void service_sleep(uint32_t seen);
+/* In a forked child: there is none. */
+void service_forked(void);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * clone, clone3, fork, vfork: what is asked for, and who does it: a thread (../threads.c), a child that borrows the memory (../vfork.c), or one
+ * with a memory of its own (../fork.c).
+ */
+#include <sched.h>
+#include <signal.h>
+#include "sys.h"
+#include "../fork.h"
+#include "../threads.h"
+#include "../vfork.h"
+
+#define CLONE3_FLAGS ((CLONE_CLEAR_SIGHAND | 0x200000000ull /* CLONE_INTO_CGROUP */) | (0xffffffffull & ~(uint64_t)(CSIGNAL | CLONE_DETACHED)))
+
+/* All of what NPTL asks for and a host thread gives by itself. */
+#define THREAD_NEEDS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD)
+#define THREAD_KNOWS (THREAD_NEEDS | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | \
+                      CLONE_DETACHED | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED)
+
+/* The kernel's own checks, in its order. */
+static long check_flags(uint64_t f)
+{
+        if ((f & (CLONE_NEWNS | CLONE_FS)) == (CLONE_NEWNS | CLONE_FS) || (f & (CLONE_NEWUSER | CLONE_FS)) == (CLONE_NEWUSER | CLONE_FS))
+                return -EINVAL;
+        if ((f & CLONE_THREAD) && !(f & CLONE_SIGHAND))
+                return -EINVAL;
+        if ((f & CLONE_SIGHAND) && !(f & CLONE_VM))
+                return -EINVAL;
+        if ((f & CLONE_THREAD) && (f & (CLONE_NEWUSER | CLONE_NEWPID | CLONE_PIDFD)))
+                return -EINVAL;
+        if ((f & CLONE_CLEAR_SIGHAND) && (f & CLONE_SIGHAND))
+                return -EINVAL;
+        return 0;
+}
+
+static long make(struct thread *t, const struct clone_request *rq)
+{
+        long ret = check_flags(rq->flags);
+
+        if (ret)
+                return ret;
+        if (rq->flags & CLONE_THREAD) {
+                if ((rq->flags & THREAD_NEEDS) == THREAD_NEEDS && !(rq->flags & ~(uint64_t)THREAD_KNOWS))
+                        return threads_make(t, rq);
+                sys_say_once(0x70000, "a thread with clone flags 0x%llx is not supported: EINVAL", (unsigned long long)rq->flags);
+                return -EINVAL;
+        }
+        if ((rq->flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK))
+                return vfork_make(t, rq);
+        if (rq->flags & CLONE_VM) {
+                sys_say_once(0x70001, "a process that goes on in its parent's memory (clone flags 0x%llx) is not supported: ENOSYS",
+                             (unsigned long long)rq->flags);
+                return -ENOSYS;
+        }
+        return fork_process(t, rq);
+}
+
+long sys_clone(struct thread *t, long nr, const uint64_t a[6])
+{
+        const struct clone_request rq = {
+                .flags = a[0] & 0xffffffff & ~(uint64_t)(CSIGNAL | CLONE_DETACHED), .exit_signal = (int)(a[0] & CSIGNAL), .stack = a[1],
+                .parent_tid = a[2], .pidfd = a[2], .child_tid = a[3], .tls = a[4],
+        };
+
+        (void)nr;
+        if ((a[0] & CLONE_PIDFD) && (a[0] & (CLONE_PARENT_SETTID | CLONE_DETACHED)))
+                return -EINVAL;
+        return make(t, &rq);
+}
+
+long sys_fork(struct thread *t, long nr, const uint64_t a[6])
+{
+        (void)nr;
+        (void)a;
+        return fork_process(t, &(struct clone_request){ .exit_signal = SIGCHLD });
+}
+
+long sys_vfork(struct thread *t, long nr, const uint64_t a[6])
+{
+        const struct clone_request rq = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
+
+        (void)nr;
+        (void)a;
+        return make(t, &rq);
+}
+
+long sys_clone3(struct thread *t, long nr, const uint64_t a[6])
+{
+        struct { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup; } c = { 0 };
+        const uint64_t first_version = 64;
+        uint64_t size = a[1];
+
+        (void)nr;
+        if (size > PAGE_SIZE)
+                return -E2BIG;
+        if (size < first_version)
+                return -EINVAL;
+        char *all = sys_in(t, a[0], size, PAGE_SIZE);
+        if ((void *)all == sys_bad())
+                return -EFAULT;
+        for (uint64_t i = sizeof c; i < size; i++)
+                if (all[i])
+                        return -E2BIG;  /* an extension that nobody knows */
+        memcpy(&c, all, size < sizeof c ? size : sizeof c);
+        if ((c.flags & ~CLONE3_FLAGS) || c.exit_signal & ~(uint64_t)CSIGNAL || !c.stack != !c.stack_size)
+                return -EINVAL;
+        if ((c.flags & (CLONE_THREAD | CLONE_PARENT)) && c.exit_signal)
+                return -EINVAL;
+        if (c.set_tid_size || (c.flags & 0x200000000ull))
+                return -EPERM;          /* choosing a pid, or another control group, is for checkpointers and service managers */
+        const struct clone_request rq = {
+                .flags = c.flags, .exit_signal = (int)c.exit_signal, .stack = c.stack ? c.stack + c.stack_size : 0,
+                .parent_tid = c.parent_tid, .pidfd = c.pidfd, .child_tid = c.child_tid, .tls = c.tls,
+        };
+        return make(t, &rq);
+}

@@ -1,0 +1,381 @@
+/*
+ * Threads of the program (threads.h): vCPUs for them, their start and end, and the stop of all others.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/kvm.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "exits.h"
+#include "gmem.h"
+#include "signals.h"
+#include "syscalls/sys.h"
+#include "threads.h"
+#include "vm.h"
+
+#define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
+#define FRAMES_EACH  64                 /* of the cache, for a vCPU to make progress with */
+/* A vCPU that another host thread takes over costs milliseconds: KVM_RUN notes the new one and waits until no CPU of the host can still
+ * see the old (synchronize_rcu in kvm_vcpu_ioctl, Linux 6.1).  A new vCPU costs some of KVM's memory instead, so: new ones up to here. */
+#define VCPUS_FRESH  256
+#define STACK_SIZE   (256ul << 10)      /* of a host thread: system calls keep what is large in scratch */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.alive */
+static struct vm *vm;
+static struct thread *idle;             /* vCPUs without a thread */
+static uint32_t next_vcpu = FIRST_VCPU;
+static unsigned live = 1;
+static bool leader_ended;               /* the first thread, with this status: the program's, unless exit_group says another */
+static int leader_status;
+static pid_t leader;
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *timeout)
+{
+        return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, timeout, NULL, 0);
+}
+
+void threads_init(struct thread *first)
+{
+        vm = first->vm;
+        first->alive = true;
+        leader = first->tid;
+        signals_thread_start(first);
+}
+
+/* ---- stopping all ---- */
+
+_Atomic uint32_t threads_stopping;
+#define ENDED UINT32_MAX                /* a value of it: for good */
+static _Atomic uint32_t arrivals;       /* futex of who waits for the others to be safe */
+static _Atomic uint32_t started;        /* threads made so far: who counts the safe ones starts over if it moved */
+
+void threads_tell_stopper(void)
+{
+        atomic_fetch_add(&arrivals, 1);
+        futex(&arrivals, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+void threads_wait_to_go(struct thread *t)
+{
+        uint32_t by;
+
+        while ((by = atomic_load(&threads_stopping)) != 0 && by != t->v->number + 1 && !(by == ENDED && t->vforked)) {
+                atomic_exchange(&t->safe, 1);
+                threads_tell_stopper();
+                futex(&threads_stopping, FUTEX_WAIT, by, NULL); /* as long as the other one takes */
+                atomic_exchange(&t->safe, 0);
+        }
+}
+
+void threads_pause(struct thread *t)
+{
+        if (atomic_load(&threads_stopping))
+                threads_wait_to_go(t);
+}
+
+/* Is u where it is harmless?  If not, makes it come by. */
+static bool stopped(struct thread *u)
+{
+        if (atomic_load(&u->safe))
+                return true;
+        atomic_fetch_or(&u->v->event, EVENT_HOST);      /* full barrier: then the look at the mode (kern/entry.S has the other half) */
+        if (atomic_load(&u->v->mode) == MODE_PROGRAM)
+                vcpu_kick(u);
+        return false;
+}
+
+static bool all_stopped(const struct thread *t)
+{
+        uint32_t made = atomic_load(&started);
+        bool all = true;
+
+        pthread_mutex_lock(&lock);
+        for (uint32_t i = 0; i < next_vcpu; i++)
+                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i] != t)
+                        all &= stopped(vm->thread[i]);
+        pthread_mutex_unlock(&lock);
+        return all && atomic_load(&started) == made;
+}
+
+int threads_stop(struct thread *t)
+{
+        const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
+        uint32_t none = 0;
+
+        if (atomic_load(&threads_stopping) == t->v->number + 1)
+                return 0;               /* all are stopped already */
+        while (!atomic_compare_exchange_strong(&threads_stopping, &none, t->v->number + 1)) {
+                threads_wait_to_go(t);
+                none = 0;
+        }
+        for (;;) {
+                uint32_t seen = atomic_load(&arrivals);
+                if (all_stopped(t))
+                        return 0;
+                futex(&arrivals, FUTEX_WAIT, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
+        }
+}
+
+void threads_go(struct thread *t)
+{
+        (void)t;
+        atomic_store(&threads_stopping, 0);
+        futex(&threads_stopping, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+/* What the others' records took stays lost: a few hundred bytes each. */
+void threads_forked(struct thread *t)
+{
+        pthread_mutex_init(&lock, NULL);
+        idle = NULL;
+        next_vcpu = FIRST_VCPU;
+        live = 1;
+        leader_ended = false;
+        leader = t->tid;
+        atomic_store(&threads_stopping, 0);
+}
+
+void threads_stop_for_good(void)
+{
+        atomic_store(&threads_stopping, ENDED);
+        futex(&threads_stopping, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+uint64_t threads_pins(void)
+{
+        uint64_t n = 0;
+
+        pthread_mutex_lock(&lock);
+        for (uint32_t i = 0; i < next_vcpu; i++)
+                if (vm->thread[i] && vm->thread[i]->alive)
+                        n += vm->thread[i]->pins;
+        pthread_mutex_unlock(&lock);
+        return n;
+}
+
+struct thread *threads_find(struct thread *t, pid_t tid)
+{
+        struct thread *found = t->tid == tid ? t : NULL;
+
+        pthread_mutex_lock(&lock);
+        for (uint32_t i = 0; !found && i < next_vcpu; i++)
+                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i]->tid == tid)
+                        found = vm->thread[i];
+        pthread_mutex_unlock(&lock);
+        return found;
+}
+
+/* Locks that threads hold when the program ends; those in shared memory are other processes' affair too. */
+void threads_end_robust_lists(struct thread *t)
+{
+        for (uint32_t i = 0; i < next_vcpu; i++)
+                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i]->robust_list)
+                        robust_list_end(t, vm->thread[i]->robust_list, (uint32_t)vm->thread[i]->tid);
+}
+
+/* ---- vCPUs ---- */
+
+/* One that is idle, or a new one; NULL: there can be no more. */
+static struct thread *take_vcpu(void)
+{
+        struct thread *t;
+        char why[256];
+
+        pthread_mutex_lock(&lock);
+        bool room = next_vcpu < vm->vcpus_max && (uint64_t)FRAMES_EACH * (next_vcpu + 1) <= CONTROL->nframes;
+        t = room && next_vcpu < VCPUS_FRESH ? NULL : idle;
+        if (t) {
+                idle = t->next_idle;
+        } else if (next_vcpu >= vm->vcpus_max) {
+                sys_say_once(0x60000, "all %u vCPUs of this VM are in use: EAGAIN for clone", vm->vcpus_max);
+        } else if (!room) {
+                sys_say_once(0x60001, "a cache of %llu pages is too small for %u threads: EAGAIN for clone; use a larger --cache",
+                             (unsigned long long)CONTROL->nframes, next_vcpu);
+        } else if ((t = calloc(1, sizeof *t)) != NULL) {
+                if (vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why) == 0) {
+                        time_join(t, vm->thread[0]);
+                        next_vcpu++;
+                } else {
+                        info_("%s: EAGAIN for clone", why);
+                        vcpu_destroy(t);
+                        free(t);
+                        t = NULL;
+                }
+        }
+        if (t) {
+                t->alive = true;
+                t->ended = false;
+                atomic_store(&t->safe, 0);
+                live++;
+                atomic_fetch_add(&started, 1);
+        }
+        pthread_mutex_unlock(&lock);
+        return t;
+}
+
+/* The thread did not come to be. */
+static void give_back_vcpu(struct thread *t)
+{
+        pthread_mutex_lock(&lock);
+        live--;
+        t->alive = false;
+        t->next_idle = idle;
+        idle = t;
+        pthread_mutex_unlock(&lock);
+}
+
+/* ---- the start of a thread ---- */
+
+struct start {
+        struct thread *t;
+        const struct clone_request *rq;
+        uint64_t mask;                  /* the program's */
+        pid_t tid;
+        _Atomic uint32_t up;            /* futex: the new thread is there and has stored its tid where rq wants it */
+};
+
+/* Sets the vCPU up as a copy of its parent's at the return of the system call. */
+static int copy_state(struct thread *t, struct thread *child, const struct clone_request *rq)
+{
+        struct kvm_sregs s;
+        int err = vcpu_reset(child, ROLE_PROGRAM);
+
+        if (err)
+                return err;
+        if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
+                return -errno;
+        child->v->fs_base = rq->flags & CLONE_SETTLS ? rq->tls : s.fs.base;
+        child->v->gs_base = s.gs.base;
+        struct regs *r = &child->v->regs;
+        *r = t->v->regs;
+        r->rax = 0;
+        r->rcx = r->rip;                /* as SYSCALL leaves them */
+        r->r11 = r->rflags;
+        if (rq->stack)
+                r->rsp = rq->stack;
+        sigframe_copy_state(t, child);
+        return 0;
+}
+
+static void *thread_main(void *arg)
+{
+        struct start *s = arg;
+        struct thread *t = s->t;
+        const struct clone_request rq = *s->rq;
+        uint64_t mask = s->mask;
+        pid_t tid = (pid_t)syscall(SYS_gettid);
+
+        t->tid = tid;
+        t->v->tid = (uint32_t)tid;
+        t->v->pid = (uint32_t)t->pid;
+        t->clear_tid = rq.flags & CLONE_CHILD_CLEARTID ? rq.child_tid : 0;
+        t->robust_list = 0;
+        signals_thread_start(t);
+        t->sigmask_dirty = true;
+        vcpu_run(t);                    /* to EXIT_READY */
+        time_check(t);
+        /* A bad address is not an error, on Linux too. */
+        if (rq.flags & CLONE_PARENT_SETTID)
+                gmem_write(t, rq.parent_tid, &tid, sizeof tid);
+        if (rq.flags & CLONE_CHILD_SETTID)
+                gmem_write(t, rq.child_tid, &tid, sizeof tid);
+        s->tid = tid;
+        atomic_store(&s->up, 1);        /* s is gone from here on */
+        futex(&s->up, FUTEX_WAKE, 1, NULL);
+        signals_release(t, mask);
+        t->v->exit.ret = 0;
+        thread_loop(t);
+        syscall_thread_end();
+        return NULL;
+}
+
+static int start_host_thread(struct start *s)
+{
+        pthread_attr_t a;
+        pthread_t id;
+
+        pthread_attr_init(&a);
+        pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+        pthread_attr_setstacksize(&a, STACK_SIZE);
+        int err = pthread_create(&id, &a, thread_main, s);
+        pthread_attr_destroy(&a);
+        return -err;
+}
+
+long threads_make(struct thread *t, const struct clone_request *rq)
+{
+        struct start s = { .rq = rq };
+
+        s.mask = signals_hold(t);       /* the new thread begins with all signals blocked */
+        if (sys_put_off) {
+                signals_release(t, s.mask);
+                return -SYS_PUT_OFF;
+        }
+        long ret = -EAGAIN;
+        s.t = take_vcpu();
+        if (s.t) {
+                s.t->pid = t->pid;
+                ret = copy_state(t, s.t, rq);
+                if (ret == 0)
+                        ret = start_host_thread(&s);
+                if (ret)
+                        give_back_vcpu(s.t);
+        }
+        if (ret == 0) {
+                while (!atomic_load(&s.up))
+                        futex(&s.up, FUTEX_WAIT, 0, NULL);      /* it only has to run */
+                ret = s.tid;
+        }
+        signals_release(t, s.mask);
+        return ret;
+}
+
+/* ---- the end of a thread ---- */
+
+void threads_end(struct thread *t, int status)
+{
+        bool is_leader = t->tid == leader;
+
+        signals_hold(t);
+        sys_put_off = 0;                /* a signal that was taken goes with its thread */
+        robust_list_end(t, t->robust_list, (uint32_t)t->tid);
+        if (t->clear_tid) {
+                const uint32_t zero = 0;
+                if (gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
+                        futex_wake(t, t->clear_tid, 1);
+        }
+        thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
+        pthread_mutex_lock(&lock);
+        if (is_leader) {
+                leader_ended = true;
+                leader_status = status;
+        }
+        bool last = live == 1;
+        if (!last)
+                live--;                 /* at once with the look: of two that end, one is the last */
+        int program_status = leader_ended ? leader_status : status;
+        pthread_mutex_unlock(&lock);
+        if (last)
+                program_exit(t, program_status);
+
+        vcpu_retire(t);
+        t->ended = true;
+        pthread_mutex_lock(&lock);
+        t->alive = false;
+        t->next_idle = idle;
+        idle = t;
+        pthread_mutex_unlock(&lock);
+        if (atomic_load(&threads_stopping))
+                threads_tell_stopper();
+        /* The leader stays as a zombie until the last one ends, as on Linux; returning from main() would end the process. */
+        if (is_leader)
+                syscall(SYS_exit, status);
+}
