@@ -85,6 +85,7 @@ judge() {
         why="exit status $status, natively $native_status"
     elif ! cmp "$WORK/native.out" "$WORK/guest.out" >"$WORK/cmp" 2>&1; then
         why="standard output differs: $(tail -n 1 "$WORK/cmp" | sed 's/.*out[: ]*//')"
+        diff -a "$WORK/native.out" "$WORK/guest.out" | head -n 40 >>"$WORK/guest.err"
     elif ! cmp -s "$WORK/native.files" "$WORK/guest.files"; then
         why="the files it wrote differ"
     elif [ "$check_stderr" = yes ] && ! cmp -s "$WORK/native.err" "$WORK/guest.err.program"; then
@@ -95,7 +96,7 @@ judge() {
         return
     fi
     not_ok "$name" "$why"
-    show "$WORK/guest.err"
+    show "$WORK/guest.err" 40
     if [ "$keep" = yes ]; then
         local kept
         kept=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-failed.XXXXXX")
@@ -266,6 +267,9 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     # Programs of our own that look into corners.
     compare --quick --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"
     compare --quick --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
+    compare --quick --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
+    compare --quick --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
+    compare --quick --cache 1M,64M 't_proc' "$build/test/system/t_proc"
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     local way
     for way in {1..11}; do
