@@ -33,10 +33,10 @@
 /* ---- the host's fork ---- */
 
 /* What vmrun does by itself, in the program's terms. */
-#define OURS (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID)
-/* What would part vmrun from itself: a table of descriptors that both processes have, a parent that sleeps with all its threads stopped,
- * dispositions without vmrun's handlers. */
-#define NOT_OURS (CLONE_FILES | CLONE_VFORK | CLONE_CLEAR_SIGHAND)
+#define OURS (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_CLEAR_SIGHAND)
+/* What would part vmrun from itself, or stop it: a table of descriptors that both processes have; a parent that sleeps with all its threads
+ * stopped. */
+#define NOT_OURS (CLONE_FILES | CLONE_VFORK)
 
 /* fork() with flags of the program's.  libc is told what its fork() would tell it: the child's thread number and its robust mutexes. */
 static long clone_process(uint64_t flags, int *pidfd)
@@ -111,6 +111,8 @@ static void settle(struct thread *t, const struct clone_request *rq)
 
         t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
         t->robust_list = 0;
+        if (rq->flags & CLONE_CLEAR_SIGHAND)
+                signals_clear(t);
         if (rq->flags & CLONE_CHILD_SETTID)
                 gmem_write(t, rq->child_tid, &tid, sizeof tid);  /* a bad address is nobody's error, on Linux too */
         t->v->regs.rax = 0;             /* kern, which has just started, does not wait for the end of a system call */
@@ -213,7 +215,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
 static long refuse(uint64_t flags)
 {
         if (flags & NOT_OURS) {
-                sys_say_once(0x600000000, "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK, CLONE_CLEAR_SIGHAND) is not supported: ENOSYS",
+                sys_say_once(0x600000000, "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK) is not supported: ENOSYS",
                              (unsigned long long)(flags & NOT_OURS));
                 return -ENOSYS;
         }

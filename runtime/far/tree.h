@@ -93,7 +93,8 @@ void tree_child_left(struct tree *t, const struct tree_child *c);
 /* Frees what dead processes held; returns how many slots became free.  Where a slab is remote, a dead process is left alone for linger_ms,
  * unless it said that none is: its last writes may still be on their way to slots of its own. */
 uint64_t tree_mend_locked(struct tree *t);
-/* This process is about to end; still: no write of its own is under way any more.  True: all others are gone or about to, too, as far as can be found out within limit_ms. */
+/* This process is about to end; still: no write of its own is under way any more.  True: all others are gone or about to, too, as far as
+ * can be found out within limit_ms. */
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms);
 /* Is there any other process, alive or not mended yet? */
 bool tree_alone_locked(const struct tree *t);

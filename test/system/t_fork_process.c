@@ -284,6 +284,24 @@ static void test_clone(void)
         close(fd);
         char cwd[4096];
         CHECK(getcwd(cwd, sizeof(cwd)) && strcmp(cwd, "/") == 0);       /* CLONE_FS */
+        /* clone3, and no handlers in the child. */
+        struct { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls; } three = {
+                .flags = 0x100000000 /* CLONE_CLEAR_SIGHAND */ | CLONE_CHILD_SETTID, .child_tid = (uintptr_t)&tid[1], .exit_signal = SIGCHLD };
+        struct sigaction sa;
+        signal(SIGUSR1, on_usr1);
+        signal(SIGHUP, SIG_IGN);
+        child = (pid_t)syscall(SYS_clone3, &three, sizeof(three));
+        CHECK(child >= 0);
+        if (!child) {
+                CHECK(sigaction(SIGUSR1, NULL, &sa) == 0 && sa.sa_handler == SIG_DFL);
+                CHECK(sigaction(SIGHUP, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN);
+                raise(SIGUSR1);
+                _exit(tid[1]);
+        }
+        reap(child, SIGUSR1);
+        CHECK(sigaction(SIGUSR1, NULL, &sa) == 0 && sa.sa_handler == on_usr1);
+        signal(SIGUSR1, SIG_DFL);
+        signal(SIGHUP, SIG_DFL);
         FAILS(EINVAL, syscall(SYS_clone, CLONE_SIGHAND | SIGCHLD, NULL, NULL, NULL, NULL));
         FAILS(EINVAL, syscall(SYS_clone, CLONE_THREAD | SIGCHLD, NULL, NULL, NULL, NULL));
         FAILS(EINVAL, syscall(SYS_clone, CLONE_PIDFD | CLONE_PARENT_SETTID | SIGCHLD, NULL, NULL, NULL, NULL));
