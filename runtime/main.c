@@ -158,5 +158,6 @@ int main(int argc, char **argv)
         threads_init(&first);
         first.v->exit.ret = 0;
         thread_loop(&first);
-        abort();                        /* the first thread ends by itself, the program with the last (threads.c) */
+        threads_gone(&first);
+        abort();                        /* not reached: the first thread ends there, the program with the last one */
 }
