@@ -172,6 +172,8 @@ long sys_futex(struct thread *t, long nr, const uint64_t a[6])
         long ret;
 
         (void)nr;
+        if ((a[1] & FUTEX_CLOCK_REALTIME) && op != FUTEX_WAIT_BITSET && op != FUTEX_WAIT_REQUEUE_PI && op != LOCK_PI2)
+                return -ENOSYS;
         switch (op) {
         case FUTEX_WAIT: case FUTEX_WAIT_BITSET:
                 return futex_wait(t, a, op);
