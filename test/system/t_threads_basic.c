@@ -47,7 +47,7 @@ static void many_at_once(void)
                         CHECK(ids[i].tid != ids[k].tid);
                 snprintf(self, sizeof self, "%d/task/%d", getpid(), ids[i].tid);
                 CHECK(strcmp(self, ids[i].self) == 0);
-                CHECK(syscall(SYS_tgkill, getpid(), ids[i].tid, 0) == -1 && errno == ESRCH);
+                CHECK(BECOMES(syscall(SYS_tgkill, getpid(), ids[i].tid, 0) == -1 && errno == ESRCH));
         }
         pthread_barrier_destroy(&all_there);
 }

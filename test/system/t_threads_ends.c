@@ -156,7 +156,7 @@ void end_in_way(int way)
         case 2: surround(); start(exits_5, NULL); stays(); break;       /* by another */
         case 3: start(exits_5, NULL); pthread_exit(NULL); break;
         case 4: start(returns, NULL); start(returns, NULL); pthread_exit(NULL); break;
-        case 5: start(exits_raw_3, NULL); syscall(SYS_exit, 9); break;  /* the first thread's counts */
+        case 5: start(exits_raw_3, NULL); syscall(SYS_exit, 9); break;  /* the last one's counts */
         case 6: finish(start(aborts, NULL)); break;
         case 7: surround(); finish(start(aborts, NULL)); break;
         case 8: surround(); finish(start(touches_nothing, (void *)16)); break;
