@@ -3,6 +3,7 @@
  *
  *   t_threads            all groups
  *   t_threads GROUP...   these: basic, futex, lock, own, signal, memory, vfork
+ *   t_threads long ...   the same, five times as long
  *   t_threads end N      ends in the n-th way (t_threads_ends.c), for a test of the status
  *   t_threads limit      as many threads as there can be, where there cannot be many
  */
@@ -10,6 +11,7 @@
 #include "t_threads.h"
 
 _Atomic int failures;
+int effort = 1;
 
 void check_failed(const char *file, int line, const char *what)
 {
@@ -129,6 +131,11 @@ int main(int argc, char **argv)
         int ran = 0;
 
         setvbuf(stdout, NULL, _IOLBF, 0);
+        if (argc > 1 && strcmp(argv[1], "long") == 0) {
+                effort = 5;
+                argc--;
+                argv++;
+        }
         if (argc == 3 && strcmp(argv[1], "end") == 0) {
                 end_in_way(atoi(argv[2]));
                 printf("FAILED: the end did not come\n");

@@ -26,6 +26,9 @@ extern const struct test basic_tests[], futex_tests[], lock_tests[], own_tests[]
 /* A way to end: t_threads end N. */
 void end_in_way(int way);
 
+/* Rounds are multiplied by this: 1, or more for a long run. */
+extern int effort;
+
 /* A failed check is told and counted; the test goes on. */
 extern _Atomic int failures;
 void check_failed(const char *file, int line, const char *what);

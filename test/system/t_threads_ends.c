@@ -5,6 +5,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include "t_threads.h"
 
 static _Atomic int busy;
@@ -147,6 +148,37 @@ static sigset_t usr1(void)
         return s;
 }
 
+/* A process whose first thread is gone still has its memory and files: all that a call may do with them. */
+static void *goes_on_alone(void *arg)
+{
+        char path[] = "/tmp/t_threads.XXXXXX", text[8192], *p;
+        int fd = mkstemp(path), status;
+
+        sleep_ms(50);           /* the first thread, a zombie by then, can still be named: nothing tells from outside */
+        unlink(path);
+        memset(text, 'x', sizeof text);
+        CHECK(write(fd, text, sizeof text) == sizeof text);
+        p = mmap(NULL, sizeof text, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        CHECK(p != MAP_FAILED && p[5000] == 'x');
+        memset(text, 'y', sizeof text);
+        CHECK(pwrite(fd, text, 4096, 0) == 4096 && p[0] == 'y' && p[4096] == 'x');
+        CHECK(pread(fd, p + 4096, 4096, 0) == 4096 && p[4096] == 'y');
+        CHECK(pipe(pipe_fd) == 0 && write(pipe_fd[1], p + 4000, 200) == 200 && read(pipe_fd[0], p + 100, 200) == 200);
+        CHECK(getcwd(p + 4090, 4000) != NULL);
+        struct timespec *t = (struct timespec *)(p + 4088);
+        CHECK(syscall(SYS_clock_getres, CLOCK_REALTIME, t) == 0);
+        char *q = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 4096);
+        CHECK(q != MAP_FAILED && q[4095] == p[8191]);
+        char *r = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, dup(fd), 0);
+        CHECK(r != MAP_FAILED && memcmp(r, p, 4096) == 0);
+        CHECK(finish(start(nothing, arg)) == arg);
+        pid_t pid = vfork();
+        if (pid == 0)
+                _exit(4);
+        CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 4);
+        exit(failures ? 96 : 20);
+}
+
 void end_in_way(int way)
 {
         sigset_t s = usr1();
@@ -190,5 +222,6 @@ void end_in_way(int way)
                 break;
         case 17: surround(); raise(SIGKILL); break;
         case 18: alarm(1); surround(); pthread_exit(NULL); break;       /* the others go on, until a timer ends all */
+        case 19: start(goes_on_alone, NULL); pthread_exit(NULL); break;
         }
 }

@@ -125,10 +125,10 @@ static void robust_many(void)
 static uint64_t counter;
 static void *counts(void *m)
 {
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < 400 * effort; i++) {
                 pthread_mutex_lock(m);
                 counter++;
-                if (i % 100 == 0)
+                if (i % 50 == 0)
                         sched_yield();
                 pthread_mutex_unlock(m);
         }
@@ -146,7 +146,7 @@ static void contended(void)
                         id[i] = start(counts, m);
                 for (int i = 0; i < 4; i++)
                         finish(id[i]);
-                CHECK(counter == 12000);
+                CHECK(counter == 1600u * (unsigned)effort);
                 unmake(m);
         }
 }

@@ -72,7 +72,7 @@ static void protected(void)
 {
         pthread_t id = start_storing();
 
-        for (int round = 0; round < 500; round++) {
+        for (int round = 0; round < 100 * effort; round++) {
                 a_later_value(*cell);
                 closed = 1;
                 CHECK(mprotect((void *)cell, PG, PROT_READ) == 0);
@@ -107,7 +107,7 @@ static void replaced(void)
 {
         pthread_t id = start_storing();
 
-        for (int round = 0; round < 600; round++) {
+        for (int round = 0; round < 120 * effort; round++) {
                 uint64_t last = a_later_value(*cell), v;
                 uint64_t *trap = map_pages(1, RW, MAP_PRIVATE);         /* gets its memory afterwards */
 
@@ -141,7 +141,7 @@ static void moved(void)
         pthread_t id = start_storing();
         uint64_t *elsewhere = map_pages(1, PROT_NONE, MAP_PRIVATE);
 
-        for (int round = 0; round < 300; round++) {
+        for (int round = 0; round < 60 * effort; round++) {
                 uint64_t last = a_later_value(*cell);
                 closed = 1;
                 CHECK(remap((void *)cell, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) == elsewhere);
@@ -234,7 +234,7 @@ static void shared_arena(void)
         stop = false;
         for (uintptr_t i = 0; i < WORKERS; i++)
                 id[i] = start(uses_arena, (void *)(i * 77 + 1));
-        int64_t end = now_ns(CLOCK_MONOTONIC) + 3000 * MS;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + 2000 * effort * MS;
         while (now_ns(CLOCK_MONOTONIC) < end)
                 sleep_ms(50);
         stop = true;
@@ -309,7 +309,7 @@ static void *mallocs(void *seed)
         char *p[32] = { NULL };
         size_t size[32];
 
-        for (int i = 0; i < 600; i++) {
+        for (int i = 0; i < 150 * effort; i++) {
                 uint64_t k = next(&x) % 32;
                 if (p[k])
                         for (size_t b = 0; b < size[k]; b += 512)

@@ -288,7 +288,7 @@ static void timers(void)
         for (intptr_t i = 0; i < 4; i++)
                 id[i] = start(works, (void *)i);
         setitimer(ITIMER_REAL, &every, NULL);
-        CHECK(BECOMES(handled >= 100));
+        CHECK(BECOMES(handled >= 50 * effort));
         setitimer(ITIMER_REAL, &off, NULL);
         stop = true;
         for (int i = 0; i < 4; i++)
@@ -298,19 +298,20 @@ static void timers(void)
 }
 
 #define THREADS 20
-#define EACH 500
+#define EACH (50 * effort)
 static __thread int got;
+static _Atomic uint32_t never;
 static void count_rt(int sig) { (void)sig; got++; }
 
 static void *counts(void *arg)
 {
-        int64_t end = now_ns(CLOCK_MONOTONIC) + 3 * PATIENCE;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + effort * PATIENCE;
 
         while (*(volatile int *)&got < EACH && now_ns(CLOCK_MONOTONIC) < end)
-                if ((intptr_t)arg & 1)
+                if ((intptr_t)arg % 8 == 0)
                         work(1, 1000);
                 else
-                        sched_yield();
+                        futex_(&never, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){ 0, 100 * MS }, NULL, 0);
         CHECK(got == EACH);
         return NULL;
 }
@@ -354,7 +355,7 @@ static void storm(void)
 {
         const struct itimerval every = { { 0, 1000 }, { 0, 1000 } }, off = { { 0, 0 }, { 0, 0 } };
         pthread_t id[4];
-        int64_t end = now_ns(CLOCK_MONOTONIC) + 1500 * MS;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + 1000 * effort * MS;
 
         on(SIGALRM, note, SA_RESTART);
         on(SIGUSR1, note, 0);
@@ -387,7 +388,7 @@ static void births(void)
 
         on(SIGALRM, note, SA_RESTART);
         setitimer(ITIMER_REAL, &every, NULL);
-        for (int round = 0; round < 100; round++) {
+        for (int round = 0; round < 20 * effort; round++) {
                 for (intptr_t i = 0; i < 4; i++)
                         id[i] = start(short_life, (void *)i);
                 for (int i = 0; i < 4; i++)
@@ -404,7 +405,7 @@ const struct test signal_tests[] = {
         { "signal", "masks and pending signals", masks },
         { "signal", "alternate stacks", stacks },
         { "signal", "a timer and threads that compute", timers },
-        { "signal", "20 threads get 500 each", all_arrive },
+        { "signal", "20 threads get all of theirs", all_arrive },
         { "signal", "a storm over page faults", storm },
         { "signal", "births and deaths of threads in between", births },
         { NULL, NULL, NULL }
