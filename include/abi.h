@@ -115,8 +115,17 @@ enum upcall_op {
                                    which the host fills before it answers the exit */
         UPCALL_LEAKCHECK,       /* at exit, all other threads stopped: verify frame, slot and pin counts, a[0] pins being held by threads that
                                    wait; ret number of inconsistencies (texts by EXIT_LOG) */
+        UPCALL_USAGE,           /* fill the struct mm_usage in xfer */
         UPCALL_THREAD_END,      /* this vCPU's thread ends: it keeps nothing */
         UPCALL_OPS
+};
+
+/* What the program uses, in pages.  OUT; counters that others change meanwhile, so sums may be off by a few. */
+struct mm_usage {
+        uint64_t mapped, mapped_peak;   /* now, and the most there ever were */
+        uint64_t data, locked;          /* of these: private and writable, and mlocked */
+        uint64_t resident, resident_peak; /* frames of the cache in use */
+        uint64_t far;                   /* slots of the far tiers in use, those whose page is resident too included */
 };
 
 /* A memory operation of the loader: the same code that serves the program's own system call. */

@@ -13,9 +13,12 @@ void *env_frame_va(frame_t f)
 
 static int copy_out_page(uint64_t dst, const void *src, size_t len)
 {
+        /* Nothing of the program's is there, and fault_in() could not say so of the last byte of all: no address follows it. */
+        if (dst >= TASK_SIZE || (dst >= RESERVED_START && dst < RESERVED_END))
+                return -EFAULT;
         for (;;) {
                 pt_publish(dst);
-                pte_slot_t *pte = dst < TASK_SIZE && (dst < RESERVED_START || dst >= RESERVED_END) ? pt_find(dst) : NULL;
+                pte_slot_t *pte = pt_find(dst);
                 frame_t n = pte ? frame_pin(pager.frames, pager.pfn0, pte, true) : FRAME_NONE;
                 pte_t p = pte ? atomic_load(pte) : 0;
                 pt_unpublish();

@@ -14,16 +14,20 @@ static void boot_once(void)
         mm_init();
 }
 
-/* vCPU 0 is the program's first and starts before all others; returning means entering the program. */
+/* vCPU 0 is the program's first and starts before all others; it starts again when another thread gets it after the first one's end.
+ * Returning means entering the program. */
 void kern_start(void);
 void kern_start(void)
 {
+        static bool booted;
         struct vcpu *v = &vcpu_self;
 
         if (v->role == ROLE_SERVICE)
                 cleaner_main();
-        if (v->number == 0)
+        if (!booted) {
+                booted = true;
                 boot_once();
+        }
         pager_share(&pager, control.nvcpus);
         cpu_set_fs(v->fs_base);
         cpu_set_gs(v->gs_base);

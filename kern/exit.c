@@ -54,6 +54,9 @@ static int64_t upcall_serve(const struct upcall *u)
                 return adopt_pages((struct fork_page *)vcpu_self_xfer, u->a[0]);
         case UPCALL_LEAKCHECK:
                 return leak_check(u->a[0]);
+        case UPCALL_USAGE:
+                memory_usage((struct mm_usage *)vcpu_self_xfer);
+                return 0;
         case UPCALL_THREAD_END:
                 frame_list_drain(&pager, &vcpu_self.frames);
                 return 0;

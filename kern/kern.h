@@ -57,6 +57,7 @@ int kern_copy_out(uint64_t dst, const void *src, size_t len);
 
 /* The far tiers' slots (slots.c). */
 uint64_t slots_in_use(void);            /* those that this process holds */
+void memory_usage(struct mm_usage *u);  /* UPCALL_USAGE (usage.c) */
 void slots_lease_ahead(void);           /* service vCPU: lease the next slab before the last one is used up */
 void slots_fork(void);                  /* before slots are shared with a child: from then on others may free some, too */
 bool slots_reach(uint64_t slot);        /* in the child: makes the slab of an inherited slot usable.  False: no memory */

@@ -84,6 +84,8 @@ static void tally(const struct vma *v, uint64_t sign)
 {
         uint64_t pages = sign * ((v->end - v->start) >> PAGE_SHIFT);
         vma_counts.total += pages;
+        if (vma_counts.total > vma_counts.peak)
+                vma_counts.peak = vma_counts.total;
         if ((v->flags & MAP_PRIVATE) && (v->prot & PROT_WRITE) && !(v->flags & MAP_GROWSDOWN))
                 vma_counts.data += pages;
         if (v->flags & VMA_LOCKED)

@@ -27,8 +27,8 @@ struct vma_node {
         uint32_t height;
 };
 
-/* In pages; nodes: how many VMAs.  Kept by insert, remove and change. */
-struct vma_counts { uint64_t total, data, locked; uint32_t nodes; };
+/* In pages; nodes: how many VMAs.  Kept by insert, remove and change.  peak: the most that total has been. */
+struct vma_counts { uint64_t total, data, locked, peak; uint32_t nodes; };
 extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 
 void vma_begin(void);

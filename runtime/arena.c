@@ -277,7 +277,7 @@ int arena_copy(uint64_t gpa, const void *from, uint64_t len)
                 return -EINVAL;
         while (len > 0) {
                 struct iovec local = { (void *)from, len }, remote = { to, len };
-                ssize_t n = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
+                ssize_t n = process_vm_writev(gettid(), &local, 1, &remote, 1, 0);
                 if (n <= 0)
                         return n < 0 ? -errno : -EFAULT;
                 from = (const char *)from + n;

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "signals.h"
 #include "syscalls/sys.h"
 #include "threads.h"
+#include "vfork.h"
 #include "vm.h"
 
 /* ---- the room ---- */
@@ -65,8 +67,16 @@ static bool only_unreadable(const struct program_place *at)
 
 /* ---- the way out ---- */
 
-/* Does this process only borrow our memory, while the one that owns it waits (vfork)? */
-static bool is_borrower(void) { return thread_self->vforked; }
+/* This program ends, or what a child of vfork did in its parent's. */
+static void end(struct thread *t, bool goodbye)
+{
+        if (t->vforked)
+                vfork_leave(t);
+        else
+                program_report(t);
+        if (goodbye)
+                program_goodbye();
+}
 
 static void inherit(int fd) { fcntl(fd, F_SETFD, 0); }
 static void keep_back(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }
@@ -146,7 +156,7 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         h->nhidden = hide(r->envp, r->hidden);
         limits_keep(&h->limits);
         stats_keep(&h->stats);
-        return far_keep(&h->far, is_borrower());
+        return far_keep(&h->far, t->vforked);
 }
 
 /* The last look at everything is over: only the kernel can refuse now, for want of memory at most. */
@@ -156,10 +166,7 @@ static long replace(struct thread *t, struct exec_room *r, const struct handover
 
         handover_private_fds(h, inherit);
         inherit(h->program);
-        if (!is_borrower())
-                program_report(t);
-        if (goodbye)
-                program_goodbye();
+        end(t, goodbye);
         set_hidden(r->envp, r->hidden, h->nhidden, true);
         long err = sys_own(__NR_execveat, (uint64_t)fds->vmrun, P(""), P(r->words), P(r->envp), AT_EMPTY_PATH, 0);
         if (goodbye)
@@ -215,12 +222,10 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
         struct limits_kept limits, old, undone;
         struct ksigaction action[SIGNALS_MAX + 1];
         const uint64_t all = ~0ull;
-        bool goodbye = certain && far_keep(&r->handover.far, is_borrower());
+        bool goodbye = certain && far_keep(&r->handover.far, t->vforked);
 
-        if (certain && !is_borrower())
-                program_report(t);
-        if (goodbye)
-                program_goodbye();
+        if (certain)
+                end(t, goodbye);
         limits_keep(&limits);
         limits_to_host(&limits, certain, &old);
         drain_kicks();                  /* nobody sends another: this vCPU is not in the program */
@@ -302,19 +307,21 @@ long exec_run(struct thread *t, struct exec_room *r)
                 privfd_is(r->dirfd) ? INT_MAX : r->dirfd,
                 *r->path && !(r->flags & AT_SYMLINK_NOFOLLOW) ? procfs_follow(r->dirfd, r->path) : r->path, r->flags
         };
-        bool borrower = is_borrower();
         enum way way;
         int program;
 
+        /* A child may share its parent's descriptors, too (CLONE_FILES).  Linux parts them at this call as well, though only when it succeeds. */
+        if (t->vforked)
+                sys_own(__NR_unshare, CLONE_FILES, 0, 0, 0, 0, 0);
         long err = check(r, &at, &way, &program);
         if (err)
                 return err;
         /* No signal may be taken from here on: it would be lost with this program.  Pending, it waits for the next one. */
         uint64_t mask = signals_hold(t);
-        err = sys_put_off ? -SYS_PUT_OFF : borrower ? 0 : threads_stop(t);
+        err = sys_put_off ? -SYS_PUT_OFF : t->vforked ? 0 : threads_stop(t);
         if (!err) {
                 err = way == UNDER_VMRUN ? follow(t, r, mask, program) : run_natively(t, r, &at, mask, way == NATIVE);
-                if (!borrower)
+                if (!t->vforked)
                         threads_go(t);
         }
         signals_release(t, mask);

@@ -122,7 +122,7 @@ static void close_fd(int fd)
 
 static bool same_description(int a, int b)
 {
-        pid_t self = getpid();
+        pid_t self = gettid();          /* the first thread may have ended, and then has no files */
         return syscall(SYS_kcmp, self, self, KCMP_FILE, a, b) == 0;
 }
 
@@ -239,8 +239,8 @@ int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, u
 /* A handle that fstat and readlink take and whose closing touches no lock; a dup where /proc cannot be had. */
 static int path_handle(int fd)
 {
-        char name[32];
-        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+        char name[40];
+        snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", fd);
         int h = open(name, O_PATH | O_CLOEXEC);
         return h >= 0 ? privfd_move(h) : privfd_dup(fd);
 }
@@ -426,7 +426,7 @@ int64_t files_pages_left(uint32_t id, uint64_t off)
 int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
 {
         struct file f;
-        char name[32];
+        char name[40];
         int err = pin(id, &f);
         if (err)
                 return err;
@@ -434,7 +434,7 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
         *ino = f.ino;
         ssize_t len = -1;
         if (f.fd >= 0) {
-                snprintf(name, sizeof(name), "/proc/self/fd/%d", f.fd);
+                snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", f.fd);
                 len = readlink(name, path, n - 1);
         }
         if (len >= 0)

@@ -80,11 +80,12 @@ static void release(struct thread *t, const struct held *h, bool wrote)
         frame_unpin(&frame_table()[h->frame], wrote);
 }
 
-/* A copy that survives an arena page whose file was cut short. */
+/* A copy that survives an arena page whose file was cut short.  (The process is named by this thread: the first one may have ended, and
+ * then has no memory.) */
 static int careful_copy(void *dst, const void *src, size_t len)
 {
         struct iovec d = { dst, len }, s = { (void *)src, len };
-        return process_vm_readv(getpid(), &d, 1, &s, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
+        return process_vm_readv(gettid(), &d, 1, &s, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
 }
 
 static size_t in_page(uint64_t addr, size_t len)

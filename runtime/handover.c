@@ -32,8 +32,8 @@ void handover_private_fds(const struct handover *h, void (*fn)(int fd))
                 if (single[i] >= 0)
                         fn(single[i]);
         for (unsigned i = 0; i < NODES_MAX; i++)
-                if (h->far.node[i] >= 0)
-                        fn(h->far.node[i]);
+                if (h->far.node[i].fd >= 0)
+                        fn(h->far.node[i].fd);
 }
 
 /* ---- texts ---- */

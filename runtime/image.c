@@ -158,6 +158,23 @@ static void plan_file(struct image *im, const struct placed *p)
         }
 }
 
+static void note_segments(struct image *im, const struct placed *p)
+{
+        im->code_start = UINT64_MAX;
+        for (unsigned i = 0; i < p->elf.nsegments; i++) {
+                const struct elf_segment *s = &p->elf.segment[i];
+                uint64_t at = s->vaddr + p->bias, end = at + s->filesz;
+                if ((s->flags & PF_X) && at < im->code_start)
+                        im->code_start = at;
+                if ((s->flags & PF_X) && end > im->code_end)
+                        im->code_end = end;
+                if (at > im->data_start)
+                        im->data_start = at;
+                if (end > im->data_end)
+                        im->data_end = end;
+        }
+}
+
 static int plan(struct image *im, const struct placed *prog, const struct placed *in, const struct image_config *c)
 {
         unsigned n = prog->elf.nsegments + (in ? in->elf.nsegments : 0);
@@ -273,6 +290,7 @@ static int make(struct image *im, struct placed room[2], const struct program *p
         im->start = low(prog);
         im->end = im->brk = high(prog);
         im->first_rip = im->entry = prog->elf.entry + prog->bias;
+        note_segments(im, prog);
         im->exec_stack = prog->elf.exec_stack;
         im->entry_mapped = prog->elf.entry_mapped;
         if (prog->elf.has_interp) {

@@ -95,6 +95,8 @@ struct image {
         char comm[16];                  /* thread name: of a script, the script's */
         bool set_id;                    /* has a set-uid or set-gid bit, which vmrun does not honour */
         uint64_t start, end;            /* the main program's span, page-aligned */
+        uint64_t code_start, code_end;  /* what Linux takes for its code and its data: executable segments, and from the last one on; */
+        uint64_t data_start, data_end;  /* the ends without bss */
         uint64_t base;                  /* the interpreter's base (AT_BASE), 0 if static */
         uint64_t entry;                 /* the program's entry point */
         uint64_t first_rip;             /* the interpreter's, or entry */

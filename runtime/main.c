@@ -153,10 +153,11 @@ int main(int argc, char **argv)
         if (image_load(&first, &image) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", image.why.text);
         image_close(&image);
-        procfs_set_strings(image.stack.arg_start, image.stack.arg_end, image.stack.env_start, image.stack.env_end);
+        procfs_set_image(&image);
         files_program_starts();
         threads_init(&first);
         first.v->exit.ret = 0;
         thread_loop(&first);
-        abort();                        /* the first thread ends by itself, the program with the last (threads.c) */
+        threads_gone(&first);
+        abort();                        /* not reached: the first thread ends there, the program with the last one */
 }

@@ -2,17 +2,20 @@
  * Paths into /proc that must lead to the program.
  *
  * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
- * loader sets them), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo, cmdline, environ.  Not there: what tells of
+ * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo, cmdline, environ, auxv, and with the
+ * program's numbers in the host's text stat, statm, status (procfs_numbers.c).  Not there: what tells of
  * vmrun's memory page by page (smaps, pagemap and their like), as in a kernel built without it; mem cannot be opened.
- * Left as the host has them: stat, statm, status (their sizes and thread count are vmrun's), auxv.
+ * vmrun's own descriptors and threads are in no listing.  What is written here is as of the open, not of each read.
  *
  * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that is in /proc.  Symbolic
  * links elsewhere that lead into /proc, and "..", are not followed here.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +27,9 @@
 #include <unistd.h>
 #include "files.h"
 #include "gmem.h"
+#include "image.h"
 #include "procfs.h"
+#include "procfs_text.h"
 #include "vmrun.h"
 
 #define PROC_MAGIC 0x9fa0
@@ -32,11 +37,16 @@
 static char exe[PATH_MAX];
 
 static struct range { uint64_t start, end; } args, environment;
+static struct aux auxv[IMAGE_AUX_MAX + 1];
+static size_t auxv_size;
 
-void procfs_set_strings(uint64_t arg_start, uint64_t arg_end, uint64_t env_start, uint64_t env_end)
+void procfs_set_image(const struct image *im)
 {
-        args = (struct range){ arg_start, arg_end };
-        environment = (struct range){ env_start, env_end };
+        args = (struct range){ im->stack.arg_start, im->stack.arg_end };
+        environment = (struct range){ im->stack.env_start, im->stack.env_end };
+        auxv_size = im->stack.naux * sizeof auxv[0];
+        memcpy(auxv, im->stack.aux, auxv_size);
+        procfs_numbers_set(im);
 }
 
 void procfs_set_exe(const char *path) { snprintf(exe, sizeof exe, "%s", path); }
@@ -65,7 +75,8 @@ static void tidy(char *s)
 /* Could the last component be of interest at all?  Spares relative paths the look at their directory. */
 static bool name_matters(const char *path)
 {
-        static const char *const names[] = { "exe", "maps", "mem", "meminfo", "cmdline", "environ", "smaps", "smaps_rollup", "pagemap", "numa_maps" };
+        static const char *const names[] = { "exe", "maps", "mem", "meminfo", "cmdline", "environ", "smaps", "smaps_rollup", "pagemap", "numa_maps",
+                                             "stat", "statm", "status", "auxv" };
         const char *last = strrchr(path, '/');
 
         last = last ? last + 1 : path;
@@ -86,11 +97,36 @@ static const char *skip_own(const char *p)
         return end;
 }
 
+/* A thread that vmrun has for itself.  Each of the program's is known by its vCPU. */
+static bool is_helper(pid_t tid)
+{
+        uint32_t n = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);      /* their blocks are filled in */
+
+        for (uint32_t i = 0; i < n; i++)
+                if (vcpu_block(i)->role == ROLE_PROGRAM && vcpu_block(i)->tid == (uint32_t)tid)
+                        return false;
+        return n > 0;
+}
+
+/* Skips the number of a thread of this process: *task; NULL if it is none. */
+static const char *skip_task(const char *p, pid_t *task)
+{
+        char *end, path[64];
+        long n = strtol(p, &end, 10);
+
+        if (end == p || n <= 0 || n > INT32_MAX || (*end && *end != '/'))
+                return NULL;
+        snprintf(path, sizeof path, "/proc/self/task/%ld", n);
+        *task = (pid_t)n;
+        return access(path, F_OK) ? NULL : end;
+}
+
 /*
  * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global files with a leading
- * slash ("/meminfo").  false: not a path into /proc, or another process's.
+ * slash ("/meminfo").  A path by way of a thread is the same, with *task its number; else that is 0.  false: not a path into /proc, or
+ * another process's.
  */
-static bool own_path(int dirfd, const char *path, char rest[PATH_MAX])
+static bool own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *task)
 {
         char full[2 * PATH_MAX], dir[PATH_MAX], link[64];
         const char *p;
@@ -116,6 +152,7 @@ static bool own_path(int dirfd, const char *path, char rest[PATH_MAX])
                 snprintf(full, sizeof full, "%s/%s", dir, path);
         }
         tidy(full);
+        *task = 0;
         if (!strncmp(full, "/dev/fd/", 8)) {
                 snprintf(rest, PATH_MAX, "fd/%.200s", full + 8);
                 return true;
@@ -125,8 +162,10 @@ static bool own_path(int dirfd, const char *path, char rest[PATH_MAX])
         p = full + 6;
         if (!strncmp(p, "self/", 5))
                 p += 5;
-        else if (!strncmp(p, "thread-self/", 12))
+        else if (!strncmp(p, "thread-self/", 12)) {
                 p += 12;
+                *task = (pid_t)syscall(SYS_gettid);
+        }
         else if (*p >= '0' && *p <= '9') {
                 p = skip_own(p);
                 if (!p || *p++ != '/')
@@ -136,8 +175,8 @@ static bool own_path(int dirfd, const char *path, char rest[PATH_MAX])
                 return true;
         }
         if (!strncmp(p, "task/", 5)) {
-                const char *q = skip_own(p + 5);
-                if (q && *q == '/')
+                const char *q = skip_task(p + 5, task);
+                if (q && *q)
                         p = q + 1;
         }
         snprintf(rest, PATH_MAX, "%.4000s", p);
@@ -147,16 +186,18 @@ static bool own_path(int dirfd, const char *path, char rest[PATH_MAX])
 const char *procfs_follow(int dirfd, const char *path)
 {
         char rest[PATH_MAX];
+        pid_t task;
 
-        return exe[0] && own_path(dirfd, path, rest) && !strcmp(rest, "exe") ? exe : path;
+        return exe[0] && own_path(dirfd, path, rest, &task) && !strcmp(rest, "exe") ? exe : path;
 }
 
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
 {
         char rest[PATH_MAX];
         size_t len = strlen(exe);
+        pid_t task;
 
-        if (!len || !own_path(dirfd, path, rest) || strcmp(rest, "exe"))
+        if (!len || !own_path(dirfd, path, rest, &task) || strcmp(rest, "exe"))
                 return -1;
         if (len > n)
                 len = n;
@@ -164,28 +205,47 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
         return (long)len;
 }
 
-bool procfs_is_fd_dir(int fd)
+enum procfs_dir procfs_dir(int fd)
 {
         char link[64], dir[PATH_MAX], rest[PATH_MAX];
         struct statfs fs;
         ssize_t n;
+        pid_t task;
 
         if (syscall(SYS_fstatfs, fd, &fs) || fs.f_type != PROC_MAGIC)
-                return false;
+                return PROCFS_OTHER;
         snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
         n = readlink(link, dir, sizeof dir - 1);
         if (n <= 0)
-                return false;
+                return PROCFS_OTHER;
         dir[n] = 0;
-        return own_path(AT_FDCWD, dir, rest) && (!strcmp(rest, "fd") || !strcmp(rest, "fdinfo"));
+        if (!own_path(AT_FDCWD, dir, rest, &task))
+                return PROCFS_OTHER;
+        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS : !strcmp(rest, "task") ? PROCFS_TASKS : PROCFS_OTHER;
+}
+
+bool procfs_hides(enum procfs_dir dir, const char *name)
+{
+        if (name[0] < '0' || name[0] > '9')
+                return false;
+        return dir == PROCFS_FDS ? privfd_is(atoi(name)) : dir == PROCFS_TASKS && is_helper(atoi(name));
+}
+
+unsigned procfs_helpers(void)
+{
+        DIR *d = opendir("/proc/self/task");
+        unsigned n = 0;
+
+        for (struct dirent *e; d && (e = readdir(d));)
+                n += procfs_hides(PROCFS_TASKS, e->d_name);
+        if (d)
+                closedir(d);
+        return n;
 }
 
 /* --- files written here --- */
 
-struct text { char *p; size_t n, room; };
-
-static void add(struct text *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add(struct text *x, const char *fmt, ...)
+void text_add(struct text *x, const char *fmt, ...)
 {
         va_list ap;
 
@@ -208,8 +268,7 @@ static void add(struct text *x, const char *fmt, ...)
         }
 }
 
-/* Calls fn for each mapping of the program, in order of address. */
-static void each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg)
+void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg)
 {
         struct map_entry e[PAGE_SIZE / sizeof(struct map_entry)];
         uint64_t from = 0;
@@ -242,19 +301,19 @@ static void map_line(const struct map_entry *e, void *arg)
                 snprintf(path, sizeof path, "[stack]");
         else if (e->file == FILE_NONE && (e->flags & MAP_ENTRY_HEAP))
                 snprintf(path, sizeof path, "[heap]");
-        add(x, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", (unsigned long)e->start, (unsigned long)e->end,
+        text_add(x, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", (unsigned long)e->start, (unsigned long)e->end,
             e->prot & PROT_READ ? 'r' : '-', e->prot & PROT_WRITE ? 'w' : '-', e->prot & PROT_EXEC ? 'x' : '-',
             e->flags & MAP_SHARED ? 's' : 'p', (unsigned long)e->off, major(dev), minor(dev), (unsigned long)ino);
         if (path[0]) {
                 int pad = 73 - (int)(x->n - start);
-                add(x, "%*s", pad > 0 ? pad : 0, "");
+                text_add(x, "%*s", pad > 0 ? pad : 0, "");
                 for (const char *s = path; *s; s++)
                         if (*s == '\n')
-                                add(x, "\\012");
+                                text_add(x, "\\012");
                         else
-                                add(x, "%c", *s);
+                                text_add(x, "%c", *s);
         }
-        add(x, "\n");
+        text_add(x, "\n");
 }
 
 static void map_size(const struct map_entry *e, void *arg)
@@ -268,7 +327,7 @@ uint64_t procfs_mem_free(struct thread *t)
 {
         uint64_t total = procfs_mem_total(), used = 0;
 
-        each_map(t, map_size, &used);
+        procfs_each_map(t, map_size, &used);
         return used < total - total / 16 ? total - used : total / 16;
 }
 
@@ -281,13 +340,13 @@ static void meminfo(struct thread *t, struct text *x)
 
         while (f && fgets(line, sizeof line, f)) {
                 if (!strncmp(line, "MemTotal:", 9))
-                        add(x, "MemTotal:       %8lu kB\n", total);
+                        text_add(x, "MemTotal:       %8lu kB\n", total);
                 else if (!strncmp(line, "MemFree:", 8))
-                        add(x, "MemFree:        %8lu kB\n", avail);
+                        text_add(x, "MemFree:        %8lu kB\n", avail);
                 else if (!strncmp(line, "MemAvailable:", 13))
-                        add(x, "MemAvailable:   %8lu kB\n", avail);
+                        text_add(x, "MemAvailable:   %8lu kB\n", avail);
                 else
-                        add(x, "%s", line);
+                        text_add(x, "%s", line);
         }
         if (f)
                 fclose(f);
@@ -298,6 +357,14 @@ static void strings(struct thread *t, const struct range *r, struct text *x)
 {
         x->p = malloc(r->end - r->start);
         x->n = x->p && gmem_read(t, x->p, r->start, r->end - r->start) == 0 ? r->end - r->start : 0;
+}
+
+static void bytes(const void *p, size_t n, struct text *x)
+{
+        x->p = malloc(n);
+        x->n = x->p ? n : 0;
+        if (x->p)
+                memcpy(x->p, p, n);
 }
 
 /* An fd, read-only, whose content is x: the lowest free one, as open would give. */
@@ -332,10 +399,13 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
         static const char *const absent[] = { "smaps", "smaps_rollup", "pagemap", "numa_maps", "map_files" };
         char rest[PATH_MAX];
         struct text x = { 0 };
-        bool maps, info, cmdline, environ;
+        bool maps, info, cmdline, environ, aux, numbers;
+        pid_t task;
 
-        if (!own_path(dirfd, path, rest))
+        if (!own_path(dirfd, path, rest, &task))
                 return false;
+        if (task && is_helper(task))
+                return *ret = -ENOENT, true;
         for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
                 if (!strncmp(rest, absent[i], strlen(absent[i])) &&
                     (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
@@ -349,19 +419,25 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
         info = !strcmp(rest, "/meminfo");
         cmdline = !strcmp(rest, "cmdline") && args.end > args.start;
         environ = !strcmp(rest, "environ") && environment.end > environment.start;
-        if ((!maps && !info && !cmdline && !environ) || (flags & O_PATH))
+        aux = !strcmp(rest, "auxv") && auxv_size;
+        numbers = !strcmp(rest, "stat") || !strcmp(rest, "statm") || !strcmp(rest, "status");
+        if ((!maps && !info && !cmdline && !environ && !aux && !numbers) || (flags & O_PATH))
                 return false;
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return *ret = -EACCES, true;
         if (flags & O_DIRECTORY)
                 return *ret = -ENOTDIR, true;
         if (maps)
-                each_map(t, map_line, &x);
+                procfs_each_map(t, map_line, &x);
         else if (info)
                 meminfo(t, &x);
+        else if (aux)
+                bytes(auxv, auxv_size, &x);
+        else if (numbers)
+                procfs_numbers(t, rest, task, &x);
         else
                 strings(t, cmdline ? &args : &environment, &x);
-        *ret = serve(&x, maps ? "maps" : info ? "meminfo" : cmdline ? "cmdline" : "environ", flags);
+        *ret = serve(&x, info ? "meminfo" : rest, flags);
         free(x.p);
         return true;
 }

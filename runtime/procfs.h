@@ -12,8 +12,9 @@
 /* The absolute real path of the program; set before it starts and at exec. Copied. */
 void procfs_set_exe(const char *path);
 const char *procfs_exe(void);
-/* Where in the program's memory its argument and environment strings are: the content of cmdline and environ. */
-void procfs_set_strings(uint64_t arg_start, uint64_t arg_end, uint64_t env_start, uint64_t env_end);
+struct image;
+/* What was loaded: where strings, code and data are, and the auxiliary vector.  Copied. */
+void procfs_set_image(const struct image *im);
 
 /* The path a call that follows links shall use: path itself, or the program's file for /proc/self/exe. */
 const char *procfs_follow(int dirfd, const char *path);
@@ -27,8 +28,10 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
  */
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
 
-/* Is fd a listing of this process's descriptors, where vmrun's own must not appear? */
-bool procfs_is_fd_dir(int fd);
+/* Is fd a listing of this process's descriptors or threads, where vmrun's own must not appear? */
+enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS } procfs_dir(int fd);
+/* Is that an entry to be left out? */
+bool procfs_hides(enum procfs_dir dir, const char *name);
 
 /* Memory the program has, in bytes: its cache and what the far tiers hold; and what of it is free, approximately. */
 uint64_t procfs_mem_total(void);

@@ -116,8 +116,8 @@ long signals_action(struct thread *t, int sig, const struct ksigaction *new, str
                 *old = *k;
         if (new) {
                 const struct ksigaction host = host_action(new);
-                if (sig != SYS_SIGKICK)         /* hidden: only recorded */
-                        ret = sys_raw(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
+                if (sig != SYS_SIGKICK)         /* hidden: only recorded; and not sys_raw(), where one that holds the lock might be stopped */
+                        ret = sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
                 if (ret == 0) {
                         *k = *new;
                         k->flags &= FLAGS_KNOWN;

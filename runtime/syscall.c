@@ -2,7 +2,8 @@
  * The marshaller: performs any row of the table in the three phases syscall.h names.
  *
  * A bad pointer is not answered here: it is replaced by the bad address (sys_bad), and the host kernel finds EFAULT, or
- * another error that comes before it, where Linux does.
+ * another error that comes before it, where Linux does.  A buffer of which only the beginning is there is replaced by one like it
+ * (sys_scratch_edge): how much of it is needed is the kernel's to say.
  */
 #include <fcntl.h>
 #include "syscall.h"
@@ -60,16 +61,50 @@ static uint64_t collect_mask(struct thread *t, const struct sys_arg *d, uint64_t
         return P(mask);
 }
 
-/* Room for a result.  Where the result may be shorter than the room, only its first byte must be there. */
-static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6], uint64_t h[6], int i)
+/* An argument that the kernel reads and nobody else. */
+static uint64_t collect_in(struct thread *t, uint64_t addr, size_t n)
+{
+        void *p = sys_in(t, addr, n, SYS_ARG_MAX);
+
+        /* One that is too long for us is too long for the kernel as well, which may look at its beginning before it says so. */
+        return P(p != sys_bad() ? p : sys_in_edge(t, addr, n < SYS_ARG_MAX ? n : SYS_ARG_MAX));
+}
+
+/* A result of exactly n bytes of which the program has room for some only: *reach is how many.  That may be enough: not all are always
+ * written. */
+static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t *reach)
+{
+        void *p;
+
+        *reach = sys_reach(t, addr, n, true);
+        p = *reach ? sys_scratch_edge(*reach, n) : NULL;
+        return p && !gmem_read(t, p, addr, *reach) ? P(p) : P(sys_bad());
+}
+
+/* The one result whose length the kernel refuses above a limit, before it looks at anything. */
+#define EPOLL_EVENT 12
+
+/* Can a result of up to n bytes be stored?  One that may be shorter is looked at where it begins and where it would end: to make all of it
+ * resident would cost more than it is worth. */
+static bool has_room(struct thread *t, uint64_t addr, size_t n, bool variable)
+{
+        uint64_t last = addr + n - 1;
+
+        if (!n)
+                return true;
+        if (!variable)
+                return !gmem_check(t, addr, n, true);
+        return !gmem_check(t, addr, 1, true) && (!((addr ^ last) & ~(uint64_t)(PAGE_SIZE - 1)) || !gmem_check(t, last, 1, true));
+}
+
+static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6], uint64_t h[6], int i, size_t *reach)
 {
         size_t n = arg_size(d, a, h);
         bool variable = d->kind == K_VOUT || (d->flags & AF_RET);
-        size_t check = variable ? d->kind == K_OUT && n > 0 : n;
         void *p;
 
         if (n > SYS_ARG_MAX) {
-                if (!variable)
+                if (!variable || (d->size == EPOLL_EVENT && n / EPOLL_EVENT > INT32_MAX / EPOLL_EVENT))
                         return P(sys_bad());
                 /* No result is that long: a smaller room is as good, and the kernel must not be told of more. */
                 n = SYS_ARG_MAX;
@@ -79,15 +114,25 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
                         h[d->len] = (SYS_ARG_MAX - d->add) / d->size;
         }
         p = sys_scratch(n < 64 ? 64 : n);
-        if (!p || (check && gmem_check(t, a[i], check, true)))
+        if (!p)
                 return P(sys_bad());
+        /* A result with a length of its own is not looked at: the kernel looks at that first. */
+        if (d->kind != K_VOUT && !has_room(t, a[i], n, variable))
+                return d->flags & AF_CHG ? P(sys_bad()) : collect_short(t, a[i], n, reach);
         if (d->kind == K_PRE && n && gmem_read(t, p, a[i], n))
                 memset(p, 0, n);
         return P(p);
 }
 
-/* Preconditions: h[] holds a copy of a[].  0, or -errno. */
-static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6])
+/* What is needed from before the call to deliver after it. */
+struct before {
+        int32_t room[6];
+        size_t reach[6];                /* no more than this goes back */
+        uint64_t old[6][4];
+};
+
+/* Preconditions: h[] holds a copy of a[], and nothing of b is used but reach.  0, or -errno. */
+static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6], struct before *b)
 {
         for (int i = 0; i < 6; i++) {
                 const struct sys_arg *d = &row->arg[i];
@@ -107,7 +152,7 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                                                        (char *)(uintptr_t)h[i]));
                         break;
                 case K_IN:
-                        h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
+                        h[i] = collect_in(t, a[i], arg_size(d, a, h));
                         break;
                 case K_INOUT:
                         h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
@@ -121,17 +166,15 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
         for (int i = 0; i < 6; i++) {
                 const struct sys_arg *d = &row->arg[i];
 
+                b->reach[i] = SIZE_MAX;
                 if ((d->kind == K_OUT || d->kind == K_PRE || d->kind == K_VOUT) && (a[i] || !(d->flags & AF_NULL)))
-                        h[i] = collect_out(t, d, a, h, i);
+                        h[i] = collect_out(t, d, a, h, i, &b->reach[i]);
         }
         return 0;
 }
 
-/* What is needed from before the call to deliver after it. */
-struct before {
-        int32_t room[6];
-        uint64_t old[6][4];
-};
+/* The kernel may look for addresses that cannot be before it looks for anything else. */
+static uint64_t for_kernel(uint64_t h, uint64_t a) { return h == P(sys_bad()) ? sys_bad_at(a) : h; }
 
 static void remember(const struct sys_row *row, const uint64_t a[6], const uint64_t h[6], struct before *b)
 {
@@ -178,6 +221,8 @@ static long deliver(struct thread *t, const struct sys_row *row, const uint64_t 
                 if (!h[i] || h[i] == P(sys_bad()))
                         continue;
                 size_t n = result_size(d, a, h, i, b, ret);
+                if (n > b->reach[i])
+                        n = b->reach[i];
                 if (n && gmem_write(t, a[i], (void *)(uintptr_t)h[i], n) && !(d->flags & AF_CHG))
                         return -EFAULT;
         }
@@ -210,11 +255,12 @@ long sys_generic(struct thread *t, long nr, const uint64_t a[6])
         long ret;
 
         memcpy(h, a, sizeof h);
-        ret = collect(t, row, a, h);
+        ret = collect(t, row, a, h, &b);
         if (ret)
                 return ret;
         remember(row, a, h, &b);
-        ret = sys_raw(nr, h[0], h[1], h[2], h[3], h[4], h[5]);
+        ret = sys_raw(nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]), for_kernel(h[2], a[2]), for_kernel(h[3], a[3]),
+                      for_kernel(h[4], a[4]), for_kernel(h[5], a[5]));
         ret = check_newfd(row, h, ret);
         long said = deliver(t, row, a, h, &b, ret);
         if (said < 0 && ret >= 0 && (row->flags & RF_NEWFD))
@@ -235,8 +281,9 @@ long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
         }
         row = &sys_rows[nr];
         if (row->refuse) {
-                sys_say_once((unsigned long)nr, "system call %ld (%s) is refused: %s", nr, row->name ? row->name : "unknown",
-                             row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS");
+                sys_say_once((unsigned long)nr, "system call %ld (%s) is refused: %s%s%s", nr, row->name ? row->name : "unknown",
+                             row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS", row->why ? ": " : "",
+                             row->why ? row->why : "");
                 return -row->refuse;
         }
         t->signal.waits = false;

@@ -28,13 +28,11 @@
 #define VCPUS_FRESH  256
 #define STACK_SIZE   (256ul << 10)      /* of a host thread: system calls keep what is large in scratch */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.alive */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next five, and thread.alive */
 static struct vm *vm;
 static struct thread *idle;             /* vCPUs without a thread */
 static uint32_t next_vcpu = FIRST_VCPU;
 static unsigned live = 1;
-static bool leader_ended;               /* the first thread, with this status: the program's, unless exit_group says another */
-static int leader_status;
 static pid_t leader;
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *timeout)
@@ -138,7 +136,6 @@ void threads_forked(struct thread *t)
         idle = NULL;
         next_vcpu = FIRST_VCPU;
         live = 1;
-        leader_ended = false;
         leader = t->tid;
         atomic_store(&threads_stopping, 0);
 }
@@ -294,6 +291,7 @@ static void *thread_main(void *arg)
         t->v->exit.ret = 0;
         thread_loop(t);
         syscall_thread_end();
+        threads_gone(t);
         return NULL;
 }
 
@@ -342,8 +340,6 @@ long threads_make(struct thread *t, const struct clone_request *rq)
 
 void threads_end(struct thread *t, int status)
 {
-        bool is_leader = t->tid == leader;
-
         signals_hold(t);
         sys_put_off = 0;                /* a signal that was taken goes with its thread */
         robust_list_end(t, t->robust_list, (uint32_t)t->tid);
@@ -354,28 +350,28 @@ void threads_end(struct thread *t, int status)
         }
         thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
         pthread_mutex_lock(&lock);
-        if (is_leader) {
-                leader_ended = true;
-                leader_status = status;
-        }
         bool last = live == 1;
         if (!last)
                 live--;                 /* at once with the look: of two that end, one is the last */
-        int program_status = leader_ended ? leader_status : status;
         pthread_mutex_unlock(&lock);
         if (last)
-                program_exit(t, program_status);
+                program_exit(t, status);        /* the last one's status is the program's, since Linux 6.0 */
+        t->ended = true;
+}
+
+void threads_gone(struct thread *t)
+{
+        bool is_leader = t->tid == leader;
 
         vcpu_retire(t);
-        t->ended = true;
         pthread_mutex_lock(&lock);
         t->alive = false;
         t->next_idle = idle;
-        idle = t;
+        idle = t;                       /* from here on it may be another thread's */
         pthread_mutex_unlock(&lock);
         if (atomic_load(&threads_stopping))
                 threads_tell_stopper();
         /* The leader stays as a zombie until the last one ends, as on Linux; returning from main() would end the process. */
         if (is_leader)
-                syscall(SYS_exit, status);
+                syscall(SYS_exit, 0);
 }

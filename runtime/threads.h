@@ -29,8 +29,10 @@ void threads_init(struct thread *first);
  * for one more), or -SYS_PUT_OFF. */
 long threads_make(struct thread *t, const struct clone_request *rq);
 
-/* t ends with that status.  Returns to thread_loop() if others go on; otherwise the program ends. */
+/* t ends with that status.  Returns if others go on, and thread_loop() then does; otherwise the program ends. */
 void threads_end(struct thread *t, int status);
+/* After thread_loop(): gives t with its vCPU back, so the caller may not look at it any more.  Does not return to the first thread. */
+void threads_gone(struct thread *t);
 
 /* Stops all other threads of the program where they hold no lock of kern, have no fault under way and touch nothing of the guest: before they
  * go back to the program, or in a call of the host kernel, which goes on meanwhile.  If another thread does the same, this one

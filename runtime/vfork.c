@@ -160,7 +160,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         atomic_fetch_or(&t->v->event, EVENT_IRET | EVENT_HOST);
 }
 
-_Noreturn void vfork_end(struct thread *t, int status)
+void vfork_leave(struct thread *t)
 {
         robust_list_end(t, t->robust_list, (uint32_t)t->tid);
         if (t->clear_tid) {
@@ -168,6 +168,11 @@ _Noreturn void vfork_end(struct thread *t, int status)
                 if (gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
                         futex_wake(t, t->clear_tid, 1);
         }
+}
+
+_Noreturn void vfork_end(struct thread *t, int status)
+{
+        vfork_leave(t);
         _exit(status);
 }
 
@@ -184,6 +189,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
                 ret = -SYS_PUT_OFF;
                 goto out;
         }
+        far_expect_program();
         if (!c || stack == MAP_FAILED || (ret = keep(t, &k)) != 0)
                 goto out;
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)

@@ -166,7 +166,7 @@ static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 return -ENOMEM;
         }
         /* O_NONBLOCK: what is no file may have an opinion on when to open it. */
-        d->fd = n->inherited >= 0 ? n->inherited : open(rest, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        d->fd = n->inherited ? n->inherited->fd : open(rest, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         if (d->fd < 0) {
                 int err = why_not_open(-errno, rest, why);
                 free(d);
@@ -218,7 +218,11 @@ static void dax_close(struct far_node *n)
         free(d);
 }
 
-static int dax_keep(const struct far_node *n) { return ((struct dax_node *)n->data)->fd; }
+static bool dax_keep(const struct far_node *n, struct far_kept_node *k)
+{
+        k->fd = ((struct dax_node *)n->data)->fd;
+        return true;
+}
 
 static void dax_describe(const struct far_node *n, char *text, size_t size)
 {

@@ -93,7 +93,7 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
         return 0;
 }
 
-static struct far_node *open_node(const struct node_option *o, int inherited_fd, char why[FAR_WHY])
+static struct far_node *open_node(const struct node_option *o, const struct far_kept_node *before, char why[FAR_WHY])
 {
         const char *colon = strchr(o->url, ':');
         size_t n = colon ? (size_t)(colon - o->url) : 0;
@@ -118,7 +118,7 @@ static struct far_node *open_node(const struct node_option *o, int inherited_fd,
         node->module = module;
         node->option = o;
         node->url = o->url;
-        node->inherited = inherited_fd;
+        node->inherited = before;
         if (d->open(node, colon + 1, why) != 0) {
                 free(node);
                 return NULL;
@@ -129,7 +129,7 @@ static struct far_node *open_node(const struct node_option *o, int inherited_fd,
         return NULL;
 }
 
-struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY]) { return open_node(o, -1, why); }
+struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY]) { return open_node(o, NULL, why); }
 
 void far_node_close(struct far_node *n)
 {
@@ -158,23 +158,44 @@ void far_adopt(const struct far_kept *k)
                 slabs_adopt(k->tree);
 }
 
-static bool all_can_be_kept(void)
+/* True: all of them. */
+static bool keep_nodes(struct far_kept *k)
 {
-        for (unsigned i = 0; i < nnodes; i++)
-                if (!nodes[i]->driver->keep)
-                        return false;
-        return true;
+        bool all = true;
+
+        for (unsigned i = 0; i < NODES_MAX; i++) {
+                k->node[i].kept = false;
+                k->node[i].fd = -1;
+                if (i < nnodes)
+                        all &= k->node[i].kept = nodes[i]->driver->keep && nodes[i]->driver->keep(nodes[i], &k->node[i]);
+        }
+        return all;
+}
+
+void far_expect_program(void)
+{
+        struct far_kept *k = malloc(sizeof(*k));
+
+        if (k && keep_nodes(k))
+                slabs_tree();
+        free(k);
 }
 
 bool far_keep(struct far_kept *k, bool shared)
 {
-        bool all = all_can_be_kept(), alone = false;
+        bool all = keep_nodes(k), alone = false;
         int tree = slabs_tree_fd(shared ? NULL : &alone);
 
+        /* Nobody else needs what is on a remote node: that is given back, rather than kept until no write of ours can come any more. */
+        for (unsigned i = 0; alone && i < nnodes; i++)
+                all &= nodes[i]->driver->kind == SLAB_MEMORY;
         k->tree = tree >= 0 && all ? tree : -1;
         /* In a tree that it leaves, or that others make when they need it, a node is another's too. */
-        for (unsigned i = 0; i < NODES_MAX; i++)
-                k->node[i] = i < nnodes && nodes[i]->driver->keep && (k->tree >= 0 || alone) ? nodes[i]->driver->keep(nodes[i]) : -1;
+        for (unsigned i = 0; i < nnodes; i++)
+                if (k->tree < 0 && !(alone && nodes[i]->driver->kind == SLAB_MEMORY)) {
+                        k->node[i].kept = false;
+                        k->node[i].fd = -1;
+                }
         return !all && !shared;
 }
 
@@ -185,7 +206,7 @@ void far_init(uint64_t room)
         char why[FAR_WHY], text[FAR_WHY];
 
         for (unsigned i = 0; i < count; i++) {
-                struct far_node *n = open_node(&o[i], has_inherited ? inherited.node[i] : -1, why);
+                struct far_node *n = open_node(&o[i], has_inherited && inherited.node[i].kept ? &inherited.node[i] : NULL, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 n->index = i;

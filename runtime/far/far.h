@@ -24,6 +24,14 @@
 
 struct tree_child;
 
+/* A node over execve: what the program before opened, for the next one to go on with. */
+#define FAR_KEPT 256
+struct far_kept_node {
+        bool kept;
+        int fd;                         /* private; -1: none */
+        char data[FAR_KEPT];            /* the driver's own */
+};
+
 struct far_node {
         const struct far_driver *driver;
         const struct node_option *option;       /* as given; lives as long as the node */
@@ -37,7 +45,7 @@ struct far_node {
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
         void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
-        int inherited;                  /* a descriptor that keep() gave before execve, for open() to use instead of its own; -1: none */
+        const struct far_kept_node *inherited;  /* from keep() before execve, for open() to go on with; NULL: nothing */
         bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
         void *data;                     /* the driver's own */
 };
@@ -76,9 +84,9 @@ struct far_driver {
         /* A slab that another process of the tree leased: the same for this one.  place: as lease() left it, but for data.  NULL: lease() does. */
         int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
-        /* The private descriptor with which the next program of this process opens the same node, and finds the slabs of the process tree in it.
-         * NULL: cannot be done, it must lease anew. */
-        int (*keep)(const struct far_node *n);
+        /* Fills in what open() needs in the next program of this process, so that the slabs of the process tree are found there.  NULL, or
+         * false: cannot be done, it must lease anew. */
+        bool (*keep)(const struct far_node *n, struct far_kept_node *k);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
 
@@ -123,13 +131,15 @@ void far_still(void);
 
 /* --- over execve (exec.c) --- */
 
-/* Private descriptors that the next program inherits; -1: none. */
+/* What the next program inherits. */
 struct far_kept {
-        int tree;                       /* the process tree's, to be joined again */
-        int node[NODES_MAX];
+        int tree;                       /* private descriptor of the process tree, to be joined again; -1: none */
+        struct far_kept_node node[NODES_MAX];
 };
+/* Before a child that shares our memory: so that parent and child's program do not both believe that a node is all theirs. */
+void far_expect_program(void);
 /* What the next program of this process is to have of the far tiers.  shared: this process is a child that only borrows the memory of the one
- * that has them (vfork), which had called slabs_tree() before: so that the two do not both believe that a node is all theirs.
+ * that has them (vfork), which called far_expect_program() before.
  * True: leases of remote nodes end with this program, so far_end() is due right before the execve. */
 bool far_keep(struct far_kept *k, bool shared);
 /* In the next program, before far_init(). */

@@ -22,10 +22,10 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         uint64_t bytes, available = host_memory_available();
         char a[32], b[32];
 
-        if (n->inherited >= 0) {
+        if (n->inherited) {
                 struct stat st;
-                if (fstat(n->inherited, &st) != 0 || st.st_size <= 0) {
-                        snprintf(why, FAR_WHY, "descriptor %d is not its memory file: start the program anew", n->inherited);
+                if (fstat(n->inherited->fd, &st) != 0 || st.st_size <= 0) {
+                        snprintf(why, FAR_WHY, "descriptor %d is not its memory file: start the program anew", n->inherited->fd);
                         return -EINVAL;
                 }
                 bytes = (uint64_t)st.st_size;
@@ -49,12 +49,12 @@ static int mem_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "%s is too small: give at least one page of 4K", *rest ? rest : "the available memory");
                 return -EINVAL;
         }
-        if (bytes > available && n->inherited < 0)
+        if (bytes > available && !n->inherited)
                 info_("%s: only %s of %s is available now: this host may run out of memory", n->option->origin, size_text(available, a),
                       size_text(bytes, b));
 
         struct mem_node *m = malloc(sizeof(*m));
-        int fd = !m ? -ENOMEM : n->inherited >= 0 ? n->inherited : memfd_make("vmrun-far", n->pages * PAGE_SIZE, why, FAR_WHY);
+        int fd = !m ? -ENOMEM : n->inherited ? n->inherited->fd : memfd_make("vmrun-far", n->pages * PAGE_SIZE, why, FAR_WHY);
         if (fd < 0) {
                 if (!m)
                         snprintf(why, FAR_WHY, "out of memory: free some on this host");
@@ -81,7 +81,11 @@ static void mem_close(struct far_node *n)
         free(m);
 }
 
-static int mem_keep(const struct far_node *n) { return ((struct mem_node *)n->data)->fd; }
+static bool mem_keep(const struct far_node *n, struct far_kept_node *k)
+{
+        k->fd = ((struct mem_node *)n->data)->fd;
+        return true;
+}
 
 static void mem_describe(const struct far_node *n, char *text, size_t size)
 {

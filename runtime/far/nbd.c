@@ -91,6 +91,32 @@ static struct nbd_node *node_new(struct far_node *n)
         return NULL;
 }
 
+/* Over execve goes the mark, behind which the server finds out that it is the same export, and the name of that. */
+static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
+{
+        const struct nbd_node *d = n->data;
+
+        if (n->alone || strlen(d->export) >= FAR_KEPT - NBD_MARK)
+                return false;
+        memcpy(k->data, d->mark, NBD_MARK);
+        strcpy(k->data + NBD_MARK, d->export);
+        k->fd = d->lock;
+        return true;
+}
+
+static int take_over(struct nbd_node *d, char why[FAR_WHY])
+{
+        const struct far_kept_node *k = d->far->inherited;
+
+        memcpy(d->mark, k->data, NBD_MARK);
+        d->export = strdup(k->data + NBD_MARK);
+        d->lock = k->fd;
+        d->inherited = true;
+        if (!d->export)
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
+        return d->export ? 0 : -ENOMEM;
+}
+
 /* What is to be asked for, and the mark.  0, or -errno with why. */
 static int prepare(struct nbd_node *d, char why[FAR_WHY])
 {
@@ -102,6 +128,8 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "a lease over NBD is taken as a whole at start: say how much, two pages at least, as in ?size=4G");
                 return -EINVAL;
         }
+        if (d->far->inherited)
+                return take_over(d, why);
         strcpy(d->mark, sign);
         if (getrandom(d->mark + sizeof(sign), NBD_MARK - sizeof(sign), 0) != (ssize_t)(NBD_MARK - sizeof(sign))) {
                 snprintf(why, FAR_WHY, "no random numbers: %s", strerror(errno));
@@ -562,7 +590,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
 
 #define NBD_DRIVER(name) { \
         .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease, .close = nbd_node_close, .describe = nbd_describe, \
-        .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .poll = nbd_poll_node, .arm = nbd_arm, \
+        .keep = nbd_keep, .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .poll = nbd_poll_node, .arm = nbd_arm, \
 }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 

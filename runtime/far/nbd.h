@@ -113,6 +113,7 @@ struct nbd_node {
         uint64_t asked;                 /* bytes of the lease */
         int lock;                       /* of an export that is no lease, or -1 */
         bool found;                     /* address[0] is the one that answers */
+        bool inherited;                 /* the mark is there from before execve: the first link reads it, too */
         bool marked;                    /* the mark has been written */
         atomic_bool leased, lost;       /* see nbd_lost() */
         bool armed;                     /* arm() was called since the last poll() */

@@ -316,7 +316,7 @@ static void begin_marking(struct nbd_link *l)
         l->state = LINK_MARKING;
         l->answer = NBD_WAITING;
         memset(l->page, 0, PAGE_SIZE);
-        if (d->marked) {
+        if (d->marked || d->inherited) {
                 cookie = nbd_aio_pread(l->h, l->page, PAGE_SIZE, d->mark_at, cb, 0);
         } else {
                 memcpy(l->page, d->mark, NBD_MARK);
@@ -332,7 +332,7 @@ static void end_marking(struct nbd_link *l)
 
         if (l->answer) {
                 nbd_link_fail(l, -l->answer, "the server fails the first transfer of export '%.64s' (%s): see its log", d->export, strerror(l->answer));
-        } else if (d->marked && memcmp(l->page, d->mark, NBD_MARK) != 0) {
+        } else if ((d->marked || d->inherited) && memcmp(l->page, d->mark, NBD_MARK) != 0) {
                 nbd_link_fail(l, -ESTALE, "%s answers, but what vmrun had written there is gone: %s", d->target.name,
                               d->lease ? "memnode was started anew or has given up the lease" : "the server was started anew, or another client writes there");
         } else {
@@ -420,7 +420,7 @@ static void step_libnbd(struct nbd_link *l)
         if (nbd_aio_is_dead(l->h) || nbd_aio_is_closed(l->h))
                 explain_end(l);
         else if (l->state == LINK_GREETING && negotiating)
-                d->lease && !d->marked ? begin_probing(l) : begin_choosing(l);
+                d->lease && !d->marked && !d->inherited ? begin_probing(l) : begin_choosing(l);
         else if (l->state == LINK_PROBING && negotiating && over)
                 end_probing(l);
         else if (l->state == LINK_CHOOSING && negotiating && over)

@@ -290,7 +290,13 @@ int slabs_forked(const struct tree_child *c)
         return tree_be_child(&tree, c);
 }
 
-bool slabs_last(bool still, unsigned limit_ms) { return !in_tree || tree_leave(&tree, still, limit_ms); }
+/* slabs_stop() has come before.  A program that came by execve and never leased belongs to a tree all the same. */
+bool slabs_last(bool still, unsigned limit_ms)
+{
+        if (!in_tree && inherited >= 0 && start_tree() != 0)
+                return false;
+        return !in_tree || tree_leave(&tree, still, limit_ms);
+}
 
 void slabs_close(void)
 {

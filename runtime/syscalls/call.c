@@ -1,5 +1,5 @@
 /*
- * Where the program's system calls enter the host kernel.
+ * Where system calls enter the host kernel: vmrun's own for the program, and the program's.
  *
  * A signal that the host handler (../signals.c) took must not be followed by a call that sleeps: the handler left all
  * signals blocked, so nothing would wake it.  The look at sys_put_off and the `syscall` instruction are two instructions, and a
@@ -11,6 +11,20 @@
 #include "sys.h"
 
 _Thread_local _Atomic uint32_t sys_put_off;
+
+long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+{
+        long ret;
+        register uint64_t r10 __asm__("r10") = a3;
+        register uint64_t r8 __asm__("r8") = a4;
+        register uint64_t r9 __asm__("r9") = a5;
+
+        __asm__ volatile("syscall"
+                         : "=a"(ret)
+                         : "0"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
+                         : "rcx", "r11", "memory");
+        return ret;
+}
 
 /* long sys_enter(word, nr, args): the call, or -SYS_PUT_OFF if *word is set. */
 __asm__(".pushsection .text\n"

@@ -2,7 +2,6 @@
  * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file handles, fsconfig.
  */
 #include <fcntl.h>
-#include <stdlib.h>
 #include "sys.h"
 #include "../procfs.h"
 
@@ -111,17 +110,15 @@ static const char *entry_name(long nr, const char *entry)
         return entry + (nr == __NR_getdents64 ? 19 : 18);
 }
 
-/* Takes vmrun's descriptors out of a listing; returns its new length. */
-static size_t hide_fds(long nr, char *buf, size_t n)
+/* Takes what is vmrun's out of a listing; returns its new length. */
+static size_t hide_own(enum procfs_dir dir, long nr, char *buf, size_t n)
 {
         size_t to = 0;
 
         for (size_t at = 0; at < n;) {
                 uint16_t len;
                 memcpy(&len, buf + at + 16, sizeof len);
-                const char *name = entry_name(nr, buf + at);
-                bool hidden = name[0] >= '0' && name[0] <= '9' && privfd_is(atoi(name));
-                if (!hidden) {
+                if (!procfs_hides(dir, entry_name(nr, buf + at))) {
                         memmove(buf + to, buf + at, len);
                         to += len;
                 }
@@ -133,10 +130,11 @@ static size_t hide_fds(long nr, char *buf, size_t n)
 long sys_getdents(struct thread *t, long nr, const uint64_t a[6])
 {
         size_t room = (uint32_t)a[2];
+        enum procfs_dir dir;
         char *buf;
         long ret;
 
-        if (!procfs_is_fd_dir((int)a[0]))
+        if (privfd_is((int)a[0]) || (dir = procfs_dir((int)a[0])) == PROCFS_OTHER)
                 return sys_generic(t, nr, a);
         if (room > SYS_BOUNCE)
                 room = SYS_BOUNCE;
@@ -150,7 +148,7 @@ long sys_getdents(struct thread *t, long nr, const uint64_t a[6])
                 ret = sys_raw(nr, a[0], P(buf), room, 0, 0, 0);
                 if (ret <= 0)
                         return ret;
-                ret = (long)hide_fds(nr, buf, (size_t)ret);
+                ret = (long)hide_own(dir, nr, buf, (size_t)ret);
         } while (!ret);
         return sys_deliver(t, a[1], buf, (size_t)ret, ret);
 }
@@ -161,6 +159,14 @@ long sys_fsconfig(struct thread *t, long nr, const uint64_t a[6])
         if (a[1] == 2 /* FSCONFIG_SET_BINARY */)
                 return -EOPNOTSUPP;
         return sys_generic(t, nr, a);
+}
+
+/* The last argument is a number, but for one kind of comparison: then the address of a struct. */
+long sys_kcmp(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t last = (int)a[2] == 7 /* KCMP_EPOLL_TFD */ ? P(sys_in(t, a[4], 12, 12)) : a[4];
+
+        return sys_raw(nr, a[0], a[1], a[2], a[3], last, 0);
 }
 
 #define HANDLE_MAX 128

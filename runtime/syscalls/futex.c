@@ -32,6 +32,12 @@ static long read_timeout(struct thread *t, uint64_t addr, struct timespec *ts, s
         return addr && (ts->tv_sec < 0 || (uint64_t)ts->tv_nsec >= 1000000000) ? -EINVAL : 0;
 }
 
+/* A word that is to be shared, but lies in memory of this process alone: Linux then names it by its page, which must be one to write to. */
+static bool cannot_be_shared(struct thread *t, uint64_t addr, uint64_t op, const struct gmem_word *w)
+{
+        return !(op & FUTEX_PRIVATE_FLAG) && !gmem_word_shared(w) && gmem_check(t, addr, 4, true);
+}
+
 static long on_word(struct thread *t, const uint64_t a[6], int op, bool write, const struct timespec *ts)
 {
         struct gmem_word w;
@@ -39,7 +45,10 @@ static long on_word(struct thread *t, const uint64_t a[6], int op, bool write, c
 
         if (ret || (ret = gmem_word(t, a[0], write, &w)) != 0)
                 return ret;
-        ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | host_flags(&w, a[1]), a[2], P(ts), 0, a[5]);
+        if (cannot_be_shared(t, a[0], a[1], &w))
+                ret = -EFAULT;
+        else
+                ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | host_flags(&w, a[1]), a[2], P(ts), 0, a[5]);
         gmem_word_drop(t, &w, write);
         return ret;
 }
@@ -66,7 +75,10 @@ static long wake(struct thread *t, uint64_t addr, uint64_t op, uint64_t n, uint6
                 return ret;             /* and another process may wait on a page that this one has not touched */
         if (!gmem_word_here(t, addr, &w))
                 return 0;
-        ret = sys_own(__NR_futex, P(w.host), (op & FUTEX_CMD_MASK) | host_flags(&w, 0), n, 0, 0, bits);
+        if (cannot_be_shared(t, addr, op, &w))
+                ret = -EFAULT;
+        else
+                ret = sys_own(__NR_futex, P(w.host), (op & FUTEX_CMD_MASK) | host_flags(&w, 0), n, 0, 0, bits);
         gmem_word_drop(t, &w, false);
         return ret;
 }
@@ -172,6 +184,8 @@ long sys_futex(struct thread *t, long nr, const uint64_t a[6])
         long ret;
 
         (void)nr;
+        if ((a[1] & FUTEX_CLOCK_REALTIME) && op != FUTEX_WAIT_BITSET && op != FUTEX_WAIT_REQUEUE_PI && op != LOCK_PI2)
+                return -ENOSYS;
         switch (op) {
         case FUTEX_WAIT: case FUTEX_WAIT_BITSET:
                 return futex_wait(t, a, op);

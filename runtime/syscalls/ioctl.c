@@ -80,6 +80,10 @@ static const struct ioctl_row {
         { 0x8982, 0x8983, I_REFUSE, 0 },        /* SIOCGIFVLAN, SIOCSIFVLAN */
         { 0x8990, 0x8999, I_REFUSE, 0 },        /* bonding: pointers in some */
         { 0x8910, 0x8989, I_INOUT, 40 },        /* the rest takes a struct ifreq */
+        { 0x80086601, 0x80086601, I_OUT, 4 },           /* FS_IOC_GETFLAGS: says long, is int; so are the next three */
+        { 0x40086602, 0x40086602, I_IN, 4 },            /* FS_IOC_SETFLAGS */
+        { 0x80087601, 0x80087601, I_OUT, 4 },           /* FS_IOC_GETVERSION */
+        { 0x40087602, 0x40087602, I_IN, 4 },            /* FS_IOC_SETVERSION */
         { 0x400454ca, 0x400454ca, I_INOUT, 40 },        /* TUNSETIFF: says it takes an int */
         { 0x400454c8, 0x400454ce, I_VALUE, 0 },         /* TUNSETNOCSUM..TUNSETGROUP: by value */
         { 0x800454cf, 0x800454cf, I_OUT, 4 },           /* TUNGETFEATURES */
@@ -117,9 +121,10 @@ static bool family_known(unsigned type, unsigned nr)
 
 static long with_struct(struct thread *t, long nr, const uint64_t a[6], int dir, size_t size)
 {
-        /* Out is filled from the program first: drivers need not write all of it. */
-        void *p = dir == I_IN ? sys_in(t, a[2], size, SYS_ARG_MAX) : sys_out(t, a[2], size);
-        long ret = sys_raw(nr, a[0], a[1], P(p), 0, 0, 0);
+        /* Out is filled from the program first: drivers need not write all of it.  What is read first has its effect before the kernel
+         * finds that it cannot be written. */
+        void *p = dir == I_OUT ? sys_out(t, a[2], size) : sys_in(t, a[2], size, SYS_ARG_MAX);
+        long ret = sys_raw(nr, a[0], a[1], p == sys_bad() ? sys_bad_at(a[2]) : P(p), 0, 0, 0);
 
         return ret >= 0 && dir != I_IN ? sys_deliver(t, a[2], p, size, ret) : ret;
 }
@@ -131,8 +136,10 @@ static long ifconf(struct thread *t, long nr, const uint64_t a[6])
         long ret;
 
         if (gmem_read(t, &c, a[2], sizeof c))
-                return -EFAULT;
+                return sys_raw(nr, a[0], a[1], sys_bad_at(a[2]), 0, 0, 0);
         h = c;
+        if (c.buf)
+                h.buf = P(sys_bad());
         if (c.buf && c.len > 0) {
                 if (c.len > (int)SYS_ARG_MAX)
                         h.len = SYS_ARG_MAX;
@@ -182,7 +189,8 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
                 return ifconf(t, nr, a);
         if (cmd == FS_IOC_FIEMAP || cmd == FIDEDUPERANGE) {
                 size_t n = flexible(t, cmd, a[2]);
-                return n ? with_struct(t, nr, a, I_INOUT, n) : -EINVAL;
+                /* FIEMAP writes its head whatever the result, so it must be there in any case. */
+                return n ? with_struct(t, nr, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n) : -EINVAL;
         }
         if (cmd == FICLONE)             /* says it writes an int, but takes an fd by value */
                 return privfd_is((int)a[2]) ? -EBADF : sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
@@ -209,5 +217,5 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : unknown(cmd);
         }
-        return with_struct(t, nr, a, dir == _IOC_WRITE ? I_IN : I_INOUT, _IOC_SIZE(cmd));
+        return with_struct(t, nr, a, dir == _IOC_WRITE ? I_IN : dir == _IOC_READ ? I_OUT : I_INOUT, _IOC_SIZE(cmd));
 }

@@ -23,6 +23,8 @@ int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n,
                 uint64_t len = v->prog[i].iov_len;
 
                 if ((int64_t)len < 0) {
+                        for (int k = 0; k < v->n; k++)
+                                v->prog[k].iov_base = sys_bad();
                         *kernel = v->prog;
                         return -EINVAL;
                 }
@@ -61,50 +63,32 @@ size_t sys_iov_clip(struct sys_iov *v, size_t max)
 }
 
 /*
- * Only the first byte of a piece is looked at: what comes may be shorter than the room.  The first bad piece gets the
- * bad address, so a call with nothing before it fails before it takes anything.
+ * Only the first byte of a piece and its last are looked at, where they are on different pages: what comes may be shorter than the room,
+ * and to make all of it resident would cost more than it is worth.  A hole in the middle is met when the bytes are stored.
  */
 int sys_iov_room(struct thread *t, struct sys_iov *v)
 {
         for (int i = 0; i < v->n; i++) {
                 size_t len = v->prog[i].iov_len;
-                uint64_t addr = P(v->prog[i].iov_base);
+                uint64_t addr = P(v->prog[i].iov_base), last = addr + len - 1;
 
-                v->host[i].iov_len = len;
-                v->host[i].iov_base = sys_bad();
+                v->host[i] = (struct iovec){ sys_bad(), len };
                 if (!len || gmem_check(t, addr, 1, true))
                         continue;
-                v->host[i].iov_base = sys_scratch_like(addr, len);
+                if ((addr ^ last) & ~(uint64_t)(PAGE_SIZE - 1) && gmem_check(t, last, 1, true))
+                        v->host[i].iov_base = sys_scratch_edge(sys_reach(t, addr, len, true), len);
+                else
+                        v->host[i].iov_base = sys_scratch_like(addr, len);
                 if (!v->host[i].iov_base)
                         return -ENOMEM;
         }
         return 0;
 }
 
-/* The number of bytes from addr on that can be read, at most len; they are in dst then. */
-static size_t read_prefix(struct thread *t, char *dst, uint64_t addr, size_t len)
-{
-        size_t done = 0;
-
-        if (!gmem_read(t, dst, addr, len))
-                return len;
-        while (done < len) {
-                size_t n = PAGE_SIZE - ((addr + done) & (PAGE_SIZE - 1));
-                if (n > len - done)
-                        n = len - done;
-                if (gmem_read(t, dst + done, addr + done, n))
-                        break;
-                done += n;
-        }
-        return done;
-}
-
 int sys_iov_fill(struct thread *t, struct sys_iov *v)
 {
-        size_t total = 0;
-
         for (int i = 0; i < v->n; i++) {
-                size_t len = v->prog[i].iov_len, got;
+                size_t len = v->prog[i].iov_len;
                 uint64_t addr = P(v->prog[i].iov_base);
 
                 v->host[i] = (struct iovec){ sys_bad(), len };
@@ -113,21 +97,9 @@ int sys_iov_fill(struct thread *t, struct sys_iov *v)
                 v->host[i].iov_base = sys_scratch_like(addr, len);
                 if (!v->host[i].iov_base)
                         return -ENOMEM;
-                got = read_prefix(t, v->host[i].iov_base, addr, len);
-                total += got;
-                if (got == len)
-                        continue;
-                v->cut = true;
-                if (!got) {
-                        v->host[i].iov_base = sys_bad();
-                        v->n = total ? i : i + 1;
-                } else {
-                        v->host[i].iov_len = got;
-                        v->n = i + 1;
-                }
-                break;
+                if (gmem_read(t, v->host[i].iov_base, addr, len))
+                        v->host[i].iov_base = sys_in_edge(t, addr, len);
         }
-        v->total = total;
         return 0;
 }
 

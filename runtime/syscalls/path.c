@@ -58,7 +58,7 @@ static long link_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, u
         if ((int)room > 0 && s != sys_bad() && !privfd_is(dirfd))
                 n = procfs_readlink(dirfd, s, target, room < sizeof target ? room : sizeof target);
         if (n >= 0)
-                return sys_deliver(t, buf, target, (size_t)n, n);
+                return gmem_write(t, buf, target, (size_t)n) ? -EFAULT : n;
         return sys_generic(t, nr, a);
 }
 

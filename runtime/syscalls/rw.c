@@ -82,7 +82,7 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
                 len -= at;
                 if (len > max - out->total)
                         len = max - out->total;
-                out->prog[out->n++] = (struct iovec){ (char *)v->prog[i].iov_base + at, len };
+                out->prog[out->n++] = (struct iovec){ (void *)(uintptr_t)(P(v->prog[i].iov_base) + at), len };
                 out->total += len;
                 at = 0;
         }
@@ -105,28 +105,6 @@ static long store(struct thread *t, const struct io *io, const struct sys_iov *v
         return put ? (long)put : -EFAULT;
 }
 
-/* Memory ends inside a write: what of it goes out depends on the file. */
-static void cut_write(const struct io *io, struct sys_iov *v)
-{
-        enum sys_file kind = sys_file_kind(io->fd);
-        size_t keep = kind == FILE_PIPE ? v->total & ~(size_t)(PAGE_SIZE - 1) : v->total;
-
-        if (kind == FILE_STREAM || kind == FILE_MESSAGE)
-                keep = 0;
-        if (!keep) {
-                v->host[0].iov_base = sys_bad();
-                v->host[0].iov_len = v->host[0].iov_len ? v->host[0].iov_len : 1;
-                v->n = 1;
-        }
-        for (int i = 0; i < v->n && keep; i++) {
-                if (v->host[i].iov_len >= keep) {
-                        v->host[i].iov_len = keep;
-                        v->n = i + 1;
-                }
-                keep -= v->host[i].iov_len;
-        }
-}
-
 static long bounced(struct thread *t, const struct io *io, struct sys_iov *v)
 {
         int err = io->write ? sys_iov_fill(t, v) : sys_iov_room(t, v);
@@ -134,8 +112,6 @@ static long bounced(struct thread *t, const struct io *io, struct sys_iov *v)
 
         if (err)
                 return err;
-        if (v->cut)
-                cut_write(io, v);
         ret = whole(io, v);
         return io->write ? ret : store(t, io, v, ret);
 }
@@ -155,8 +131,6 @@ static long chunked(struct thread *t, const struct io *io, struct sys_iov *v, en
                 int err = io->write ? sys_iov_fill(t, &p) : sys_iov_room(t, &p);
                 if (err)
                         return done ? (long)done : err;
-                if (p.cut)
-                        cut_write(io, &p);
                 ret = piece(io, p.host, p.n, done);
                 if (!io->write)
                         ret = store(t, io, &p, ret);
@@ -214,9 +188,9 @@ static long single(struct thread *t, long nr, const uint64_t a[6], bool write)
                 return -EBADF;
         if (io.at && io.pos < 0)
                 return -EINVAL;
-        /* The kernel refuses what cannot be a length or an address before anything else. */
+        /* What cannot be a length or an address is refused by the kernel before anything else. */
         if ((int64_t)a[2] < 0 || a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(nr, a[0], P(sys_bad()), (int64_t)a[2] < 0 ? a[2] : 1, a[3], a[4], a[5]);
+                return sys_raw(nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3], a[4], a[5]);
         sys_iov_one(&v, store, a[1], a[2]);
         return transfer(t, &io, &v);
 }
@@ -283,8 +257,11 @@ long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
  */
 long sys_vmsplice(struct thread *t, long nr, const uint64_t a[6])
 {
-        uint64_t b[6] = { a[0], a[1], a[2], 0, 0, 0 };
+        struct io io = { .fd = (int)a[0], .vector = true };
+        struct sys_iov v;
+        void *kernel;
         long fl;
+        int err;
 
         (void)nr;
         if (privfd_is((int)a[0]))
@@ -300,5 +277,21 @@ long sys_vmsplice(struct thread *t, long nr, const uint64_t a[6])
                 sys_say_once(0x20000, "vmsplice with SPLICE_F_NONBLOCK on a blocking pipe: EAGAIN");
                 return -EAGAIN;
         }
-        return vector(t, (fl & 3) ? __NR_writev : __NR_readv, b, (fl & 3) != 0);
+        io.write = (fl & 3) != 0;
+        io.nr = io.write ? __NR_writev : __NR_readv;
+        err = sys_iov_read(t, &v, a[1], a[2], &kernel);
+        if (err)
+                return sys_raw(io.nr, a[0], P(kernel), a[2], 0, 0, 0);
+        /* Pages go into the pipe one by one, up to the first that is not there; write() would refuse the whole. */
+        for (int i = 0; i < v.n && io.write; i++) {
+                size_t before = i ? v.total : 0, reach = sys_reach(t, P(v.prog[i].iov_base), v.prog[i].iov_len, false);
+                v.total = before + reach;
+                if (reach == v.prog[i].iov_len)
+                        continue;
+                if (!v.total)
+                        return -EFAULT;
+                v.prog[i].iov_len = reach;
+                v.n = i + 1;
+        }
+        return transfer(t, &io, &v);
 }

@@ -12,34 +12,68 @@
 #define FIRST_CHUNK (256ul << 10)
 #define KEEP_CHUNK  (2 * SYS_CHUNK)
 
+/* With the address sanitizer, what was not handed out cannot be touched either. */
+#if defined __has_feature
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZER
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define ADDRESS_SANITIZER
+#endif
+#ifdef ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#define FENCE 16                        /* between two buffers */
+#else
+#define FENCE 0
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
 struct chunk {
         struct chunk *next;
         size_t size, used;
+        bool edge;                      /* one buffer of sys_scratch_edge() */
 };
 static _Thread_local struct chunk *chunks;
+
+static struct chunk *map_chunk(size_t size)
+{
+        struct chunk *c = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        if (c == MAP_FAILED)
+                return NULL;
+        *c = (struct chunk){ .size = size, .used = sizeof *c };
+        return c;
+}
+
+static void unmap_chunk(struct chunk *c)
+{
+        ASAN_UNPOISON_MEMORY_REGION(c, c->size);
+        munmap(c, c->size);
+}
 
 static struct chunk *new_chunk(size_t n)
 {
         size_t size = n + 2 * PAGE_SIZE > FIRST_CHUNK ? n + 2 * PAGE_SIZE : FIRST_CHUNK;
-        void *p;
+        struct chunk *c = map_chunk((size + PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1));
 
-        size = (size + PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
-        p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED)
+        if (!c)
                 return NULL;
-        *(struct chunk *)p = (struct chunk){ .next = chunks, .size = size, .used = sizeof(struct chunk) };
-        chunks = p;
-        return p;
+        ASAN_POISON_MEMORY_REGION(c + 1, c->size - sizeof *c);
+        c->next = chunks;
+        return chunks = c;
 }
 
 /* n bytes of chunk c at an address that is offset modulo align, or NULL. */
 static void *carve(struct chunk *c, size_t n, size_t align, size_t offset)
 {
-        size_t at = c ? ((c->used + align - 1) & ~(align - 1)) + offset : 0;
+        size_t at = c ? ((c->used + FENCE + align - 1) & ~(align - 1)) + offset : 0;
 
         if (!c || at > c->size || n > c->size - at)
                 return NULL;
         c->used = at + n;
+        ASAN_UNPOISON_MEMORY_REGION((char *)c + at, n);
         return (char *)c + at;
 }
 
@@ -54,24 +88,46 @@ void *sys_scratch(size_t n) { return take(n, 16, 0); }
 
 void *sys_scratch_like(uint64_t addr, size_t n) { return take(n, 512, addr & 511); }
 
+void *sys_scratch_edge(size_t reach, size_t n)
+{
+        size_t pages = (reach + PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
+        size_t beyond = (n - reach + PAGE_SIZE) & ~(size_t)(PAGE_SIZE - 1);     /* at least a page */
+        struct chunk *c = map_chunk(PAGE_SIZE + pages + beyond);
+        char *end = (char *)c + PAGE_SIZE + pages;
+
+        if (!c)
+                return NULL;
+        c->edge = true;
+        c->used = c->size;
+        if (mprotect(end, beyond, PROT_NONE)) {
+                unmap_chunk(c);
+                return NULL;
+        }
+        /* Behind the first, which still has room. */
+        c->next = chunks ? chunks->next : NULL;
+        *(chunks ? &chunks->next : &chunks) = c;
+        return end - reach;
+}
+
 void sys_scratch_reset(void)
 {
         struct chunk *keep = NULL;
 
         for (struct chunk *c = chunks, *next; c; c = next) {
                 next = c->next;
-                if (c->size <= KEEP_CHUNK && (!keep || c->size > keep->size)) {
+                if (!c->edge && c->size <= KEEP_CHUNK && (!keep || c->size > keep->size)) {
                         if (keep)
-                                munmap(keep, keep->size);
+                                unmap_chunk(keep);
                         keep = c;
                 } else {
-                        munmap(c, c->size);
+                        unmap_chunk(c);
                 }
         }
         chunks = keep;
         if (keep) {
                 keep->next = NULL;
                 keep->used = sizeof *keep;
+                ASAN_POISON_MEMORY_REGION(keep + 1, keep->size - sizeof *keep);
         }
 }
 
@@ -79,7 +135,7 @@ void syscall_thread_end(void)
 {
         sys_scratch_reset();
         if (chunks)
-                munmap(chunks, chunks->size);
+                unmap_chunk(chunks);
         chunks = NULL;
 }
 
@@ -95,6 +151,26 @@ void *sys_bad(void)
                 bad = p;
         }
         return p;
+}
+
+size_t sys_reach(struct thread *t, uint64_t addr, size_t n, bool write)
+{
+        for (size_t done = 0, part; done < n; done += part) {
+                part = PAGE_SIZE - ((addr + done) & (PAGE_SIZE - 1));
+                if (gmem_check(t, addr + done, 1, write))
+                        return done;
+                if (part > n - done)
+                        break;
+        }
+        return n;
+}
+
+void *sys_in_edge(struct thread *t, uint64_t addr, size_t n)
+{
+        size_t reach = sys_reach(t, addr, n, false);
+        void *p = reach ? sys_scratch_edge(reach, n) : NULL;
+
+        return p && !gmem_read(t, p, addr, reach) ? p : sys_bad();
 }
 
 void *sys_in(struct thread *t, uint64_t addr, size_t n, size_t max)
@@ -145,7 +221,8 @@ void *sys_out(struct thread *t, uint64_t addr, size_t n)
 
 long sys_deliver(struct thread *t, uint64_t addr, const void *host, size_t n, long ret)
 {
-        if (!host || !addr || !n)
+        /* The bad address: the kernel had nothing to say there, or the call would have failed. */
+        if (!host || host == sys_bad() || !addr || !n)
                 return ret;
         return gmem_write(t, addr, host, n) ? -EFAULT : ret;
 }

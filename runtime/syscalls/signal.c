@@ -73,7 +73,7 @@ long sys_rt_sigpending(struct thread *t, long nr, const uint64_t a[6])
                 return -EINVAL;
         ret = sys_raw(nr, P(&set), 8, 0, 0, 0, 0);
         set &= ~SYS_KICKBIT;
-        return ret ? ret : sys_deliver(t, a[0], &set, a[1], 0);
+        return ret ? ret : gmem_write(t, a[0], &set, a[1]) ? -EFAULT : 0;
 }
 
 long sys_sigaltstack(struct thread *t, long nr, const uint64_t a[6])

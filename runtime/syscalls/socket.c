@@ -125,12 +125,10 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
         err = send ? sys_iov_fill(t, &m->v) : sys_iov_room(t, &m->v);
         if (err)
                 return err;
-        if (m->v.cut)
-                return -EFAULT;
         m->host.iov = P(m->v.host);
         m->host.iovlen = (uint64_t)m->v.n;
 
-        if (!m->prog.control)
+        if (!m->prog.control && !send)
                 m->host.controllen = 0;
         if (m->host.controllen > CONTROL_MAX) {
                 if (send)
@@ -233,6 +231,8 @@ long sys_sendmmsg(struct thread *t, long nr, const uint64_t a[6])
                         break;
                 len = (uint32_t)ret;
                 ret = gmem_write(t, addr + offsetof(struct kmmsg, len), &len, 4);
+                if (ret)
+                        break;          /* it is sent, but does not count */
         }
         return i ? (long)i : ret;
 }
@@ -282,15 +282,15 @@ long sys_sendto(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return which_error(a[0], -EFAULT);
+                return sys_raw(nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
         sys_iov_one(&v, store, a[1], a[2]);
         max = data_max((int)a[0], v.total);
         if (v.total > max && max == SYS_MESSAGE_MAX)
                 return -EMSGSIZE;
         sys_iov_clip(&v, max);
         err = sys_iov_fill(t, &v);
-        if (err || v.cut)
-                return which_error(a[0], err ? err : -EFAULT);
+        if (err)
+                return which_error(a[0], err);
         if (a[4])
                 name = sys_in(t, a[4], (int32_t)a[5] > 0 ? (uint32_t)a[5] : 0, NAME_MAX_);
         return sys_raw(nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], P(name), a[5]);
@@ -303,15 +303,20 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         char name[NAME_MAX_];
         int32_t room = 0, came;
         size_t data;
-        int err;
+        int err, length_error = 0;
         long ret;
 
         if (privfd_is((int)a[0]))
                 return -EBADF;
-        if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1] || (a[4] && gmem_read(t, &room, a[5], 4)))
-                return which_error(a[0], -EFAULT);
-        if (room < 0)
-                return which_error(a[0], -EINVAL);
+        if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
+                return sys_raw(nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
+        /* A length that is not there, or negative, is found once something came. */
+        if (a[4] && gmem_read(t, &room, a[5], 4))
+                length_error = -EFAULT;
+        else if (room < 0)
+                length_error = -EINVAL;
+        if (length_error)
+                room = 0;
         came = room < NAME_MAX_ ? room : NAME_MAX_;
         sys_iov_one(&v, store, a[1], a[2]);
         sys_iov_clip(&v, data_max((int)a[0], v.total));
@@ -324,6 +329,8 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         data = (size_t)ret < v.total ? (size_t)ret : v.total;
         if (sys_iov_store(t, &v, data) < data)
                 return -EFAULT;
+        if (length_error)
+                return length_error;
         if (a[4]) {
                 int32_t n = came < room ? came : room;
                 if ((n > 0 && gmem_write(t, a[4], name, (size_t)(n < NAME_MAX_ ? n : NAME_MAX_))) ||

@@ -59,6 +59,7 @@ struct sys_row {
         int16_t refuse;         /* errno of a call refused on purpose, 0: not refused */
         uint16_t flags;
         struct sys_arg arg[6];
+        const char *why;                /* a refusal's reason: a sentence without its end; else NULL */
 };
 
 #define SYS_ROWS 451
@@ -74,20 +75,8 @@ static inline void sys_waits_with(struct thread *t, uint64_t mask)
 /* The marshaller, for handlers that have only one thing to add. */
 long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
 
-/* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno. */
-static inline long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
-{
-        long ret;
-        register uint64_t r10 __asm__("r10") = a3;
-        register uint64_t r8 __asm__("r8") = a4;
-        register uint64_t r9 __asm__("r9") = a5;
-
-        __asm__ volatile("syscall"
-                         : "=a"(ret)
-                         : "0"(nr), "D"(a0), "S"(a1), "d"(a2), "r"(r10), "r"(r8), "r"(r9)
-                         : "rcx", "r11", "memory");
-        return ret;
-}
+/* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno.  (call.c) */
+long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
  * The program's call: value or -errno, or -SYS_PUT_OFF where a signal came before it had any effect.  That goes
@@ -117,12 +106,23 @@ static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
 void *sys_scratch(size_t n);
 void *sys_scratch_like(uint64_t addr, size_t n);
 void sys_scratch_reset(void);
+/* A buffer of n bytes of which only the first can be accessed: as one of the program's of which only so many are there. */
+void *sys_scratch_edge(size_t reach, size_t n);
 
 /*
  * An address nothing can be copied from or to.  It goes to the kernel in place of a bad program pointer, so which of
  * several errors wins, and what happens before EFAULT, is decided where it always was.
  */
 void *sys_bad(void);
+
+/* What of such an address must go to the kernel itself: those that no process could have, where it may look for them first. */
+static inline uint64_t sys_bad_at(uint64_t addr) { return !addr || addr >= TASK_SIZE ? addr : P(sys_bad()); }
+
+/* How many of n bytes from addr on can be accessed, up to the first that cannot. */
+size_t sys_reach(struct thread *t, uint64_t addr, size_t n, bool write);
+/* For what sys_in() could not copy as a whole: the bytes that are there, with the same end; the bad address if there is none.  The kernel
+ * may need no more of them.  Only for the kernel's eyes: reading all n here would end vmrun. */
+void *sys_in_edge(struct thread *t, uint64_t addr, size_t n);
 
 /* Copies in to scratch; the bad address if the program has no such bytes or max is exceeded. */
 void *sys_in(struct thread *t, uint64_t addr, size_t n, size_t max);
@@ -141,6 +141,7 @@ long sys_newfd(long ret);
 /* Says once (with -v) that a call, or a part of one, is not there. */
 void sys_say_once(unsigned long key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+#define SYS_NOWHERE     0xfffffffffffff000ull   /* with no length can this be memory of a process */
 #define SYS_SIGKICK     16              /* SIGSTKFLT */
 #define SYS_KICKBIT     (1ull << (SYS_SIGKICK - 1))
 #define SYS_IOV_MAX     1024
@@ -156,7 +157,6 @@ struct sys_iov {
         struct iovec *host;             /* same lengths, in scratch */
         int n;
         size_t total;                   /* bytes, after the kernel's clipping */
-        bool cut;                       /* sys_iov_fill met memory that cannot be read: total ends before it */
 };
 /*
  * Reads the array.  0, or -errno where only the array is wrong; *kernel is then what to hand to the kernel so that it
@@ -165,8 +165,10 @@ struct sys_iov {
 int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n, void **kernel);
 void sys_iov_one(struct sys_iov *v, struct iovec store[2], uint64_t addr, size_t len);
 size_t sys_iov_clip(struct sys_iov *v, size_t max);
-int sys_iov_room(struct thread *t, struct sys_iov *v);                  /* host buffers for reading into */
-int sys_iov_fill(struct thread *t, struct sys_iov *v);                  /* host buffers with the program's bytes */
+/* Host buffers for reading into, or with the program's bytes to write: they end where the program's memory does, so how much of a
+ * transfer is made, and whether what could not be stored is lost, is decided by the kernel.  0 or -ENOMEM. */
+int sys_iov_room(struct thread *t, struct sys_iov *v);
+int sys_iov_fill(struct thread *t, struct sys_iov *v);
 size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n);      /* bytes that arrived, from the front */
 enum sys_file { FILE_REGULAR, FILE_STREAM, FILE_MESSAGE, FILE_PIPE, FILE_CHAR, FILE_OTHER };
 enum sys_file sys_file_kind(int fd);
@@ -183,7 +185,7 @@ sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_rec
 sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;                                                   /* poll.c */
 sys_fn sys_ioctl;                                                                                       /* ioctl.c */
 sys_fn sys_fcntl, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
-       sys_open_by_handle;                                                                              /* file.c */
+       sys_open_by_handle, sys_kcmp;                                                                              /* file.c */
 sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
 sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
 sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,

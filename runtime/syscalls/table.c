@@ -26,7 +26,7 @@
 #define OUTRX(k, n, x)  { K_OUT, AF_RET | AF_INT, k, x, n }
 #define PRE(n)          { K_PRE, 0, -1, 0, n }
 #define PREN(n)         { K_PRE, AF_NULL, -1, 0, n }
-#define PREA(k)         { K_PRE, 0, k, 0, 1 }
+#define PREA(k)         { K_PRE, AF_UINT, k, 0, 1 }
 #define CHGN(n)         { K_PRE, AF_NULL | AF_CHG, -1, 0, n }
 #define IO(n)           { K_INOUT, 0, -1, 0, n }
 #define ION(n)          { K_INOUT, AF_NULL, -1, 0, n }
@@ -35,15 +35,29 @@
 #define WANTED          { K_WANTED, AF_NULL, -1, 0, 8 }
 
 /* Rows. */
-#define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ } }
-#define ROWF(n, f, ...) [__NR_##n] = { #n, NULL, 0, f, { __VA_ARGS__ } }
-#define HAND(n, f, h)   [__NR_##n] = { #n, h, 0, f, { { 0 } } }
-#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ } }        /* handler that ends in the marshaller */
-#define NOT(n, e)       [__NR_##n] = { #n, NULL, e, 0, { { 0 } } }
-#define KERN(n)         NOT(n, ENOSYS)          /* kern serves it; here only by mistake */
+#define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ }, NULL }
+#define ROWF(n, f, ...) [__NR_##n] = { #n, NULL, 0, f, { __VA_ARGS__ }, NULL }
+#define HAND(n, f, h)   [__NR_##n] = { #n, h, 0, f, { { 0 } }, NULL }
+#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ }, NULL }        /* handler that ends in the marshaller */
+#define NOT(n, e, why)  [__NR_##n] = { #n, NULL, e, 0, { { 0 } }, why }
+#define KERN(n)         NOT(n, ENOSYS, NULL)    /* kern serves it; here only by mistake */
 #define B       RF_BLOCKS
 #define NEW     RF_NEWFD
 #define NEW2    RF_NEWFD2
+
+/* Why a call is refused: a sentence for docs/syscalls.md and for -v. */
+#define GONE    "a number without a call: Linux has none behind it either"
+#define OLD     "obsolete; as a kernel built without it"
+#define ADMIN   "changes the whole machine, which is no business of a program in a VM; as without the privilege"
+#define PORTS   "the ports that a program would see are the VM's; as without the privilege"
+#define NO_SHM  "System V shared memory is not there; as without CONFIG_SYSVIPC"
+#define QUOTA   "what follows its pointer depends on the file system; as without CONFIG_QUOTA"
+#define AIO     "the kernel would keep addresses of the program's after the call; as without CONFIG_AIO"
+#define NUMA    "the program's memory is frames of a cache, which are not its own to place; as without CONFIG_NUMA"
+#define KEYS    "not needed so far; as without CONFIG_KEYS"
+#define CROSS   "addresses in another process are vmrun's there, not its program's; as without CONFIG_CROSS_MEMORY_ATTACH"
+#define PKEYS   "page tables are kern's, and it keeps no keys; as before Linux 4.9"
+#define RING    "rings are shared with the kernel, which would keep addresses of the program's; as without CONFIG_IO_URING"
 
 #define TIMESPEC 16
 #define STAT    144
@@ -72,7 +86,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(select, B, sys_select),
         ROW(sched_yield, V),
         KERN(mremap), KERN(msync), KERN(mincore), KERN(madvise),
-        NOT(shmget, ENOSYS), NOT(shmat, ENOSYS),
+        NOT(shmget, ENOSYS, NO_SHM), NOT(shmat, ENOSYS, NO_SHM),
         HAND(shmctl, 0, sys_shmctl),
         ROWF(dup, NEW, FD),
         HAND(dup2, NEW, sys_dup2),
@@ -107,7 +121,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(semget, V, V, V),
         ROWF(semop, B, V, INX(2, 6, 0), V),
         HAND(semctl, 0, sys_semctl),
-        NOT(shmdt, ENOSYS),
+        NOT(shmdt, ENOSYS, NO_SHM),
         ROW(msgget, V, V),
         ROWF(msgsnd, B, V, INX(2, 1, 8), V, V),
         HROW(msgrcv, B, sys_msgrcv, V, { K_OUT, AF_RET, 2, 8, 1 }, V, V, V),
@@ -131,7 +145,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(getrusage, V, OUT(144)),
         HAND(sysinfo, 0, sys_sysinfo),
         ROW(times, OUTN(32)),
-        NOT(ptrace, EPERM),
+        NOT(ptrace, EPERM, "a tracer would see vmrun's registers and memory, not the program's; as under Yama at its strictest"),
         ROW(getuid, V),
         ROW(syslog, V, OUTRI(2), V),
         ROW(getgid, V), ROW(setuid, V), ROW(setgid, V), ROW(geteuid, V), ROW(getegid, V),
@@ -150,11 +164,11 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(sigaltstack, 0, sys_sigaltstack),
         ROW(utime, PATH, INN(16)),
         ROW(mknod, LINK, V, V),
-        NOT(uselib, ENOSYS),
+        NOT(uselib, ENOSYS, OLD),
         ROW(personality, V),
-        NOT(ustat, ENOSYS),
+        NOT(ustat, ENOSYS, OLD),
         ROW(statfs, PATH, OUT(120)), ROW(fstatfs, FD, OUT(120)),
-        NOT(sysfs, ENOSYS),
+        NOT(sysfs, ENOSYS, OLD),
         ROW(getpriority, V, V), ROW(setpriority, V, V, V),
         ROW(sched_setparam, V, IN(4)), ROW(sched_getparam, V, OUT(4)),
         ROW(sched_setscheduler, V, V, IN(4)), ROW(sched_getscheduler, V),
@@ -162,9 +176,9 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(sched_rr_get_interval, V, OUT(TIMESPEC)),
         KERN(mlock), KERN(munlock), KERN(mlockall), KERN(munlockall),
         ROW(vhangup, V),
-        NOT(modify_ldt, ENOSYS),
+        NOT(modify_ldt, ENOSYS, "segments of the program's own are not kept; as without CONFIG_MODIFY_LDT_SYSCALL"),
         ROW(pivot_root, PATH, PATH),
-        NOT(_sysctl, ENOSYS),
+        NOT(_sysctl, ENOSYS, OLD),
         HAND(prctl, 0, sys_prctl),
         KERN(arch_prctl),
         ROW(adjtimex, IO(208)),
@@ -174,14 +188,14 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(mount, STRN, PATH, STRN, V, STRN),
         ROW(umount2, PATH, V),
         ROW(swapon, PATH, V), ROW(swapoff, PATH),
-        NOT(reboot, EPERM),
+        NOT(reboot, EPERM, ADMIN),
         ROW(sethostname, { K_IN, AF_INT, 1, 0, 1 }, V), ROW(setdomainname, { K_IN, AF_INT, 1, 0, 1 }, V),
-        NOT(iopl, EPERM), NOT(ioperm, EPERM),
-        NOT(create_module, ENOSYS), NOT(init_module, EPERM), NOT(delete_module, EPERM),
-        NOT(get_kernel_syms, ENOSYS), NOT(query_module, ENOSYS),
-        NOT(quotactl, ENOSYS),
-        NOT(nfsservctl, ENOSYS), NOT(getpmsg, ENOSYS), NOT(putpmsg, ENOSYS), NOT(afs_syscall, ENOSYS),
-        NOT(tuxcall, ENOSYS), NOT(security, ENOSYS),
+        NOT(iopl, EPERM, PORTS), NOT(ioperm, EPERM, PORTS),
+        NOT(create_module, ENOSYS, GONE), NOT(init_module, EPERM, ADMIN), NOT(delete_module, EPERM, ADMIN),
+        NOT(get_kernel_syms, ENOSYS, GONE), NOT(query_module, ENOSYS, GONE),
+        NOT(quotactl, ENOSYS, QUOTA),
+        NOT(nfsservctl, ENOSYS, GONE), NOT(getpmsg, ENOSYS, GONE), NOT(putpmsg, ENOSYS, GONE), NOT(afs_syscall, ENOSYS, GONE),
+        NOT(tuxcall, ENOSYS, GONE), NOT(security, ENOSYS, GONE),
         ROW(gettid, V),
         ROW(readahead, FD, V, V),
         ROW(setxattr, PATH, STR, INA(3), V, V), ROW(lsetxattr, LINK, STR, INA(3), V, V),
@@ -194,17 +208,17 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(futex, B, sys_futex),
         ROW(sched_setaffinity, V, V, { K_IN, AF_UINT, 1, 0, 1 }),
         ROW(sched_getaffinity, V, V, { K_OUT, AF_RET | AF_UINT, 1, 0, 1 }),
-        NOT(set_thread_area, ENOSYS),
-        NOT(io_setup, ENOSYS), NOT(io_destroy, ENOSYS), NOT(io_getevents, ENOSYS), NOT(io_submit, ENOSYS),
-        NOT(io_cancel, ENOSYS),
-        NOT(get_thread_area, ENOSYS),
-        NOT(lookup_dcookie, ENOSYS),
+        NOT(set_thread_area, ENOSYS, "of 32-bit programs only"),
+        NOT(io_setup, ENOSYS, AIO), NOT(io_destroy, ENOSYS, AIO), NOT(io_getevents, ENOSYS, AIO), NOT(io_submit, ENOSYS, AIO),
+        NOT(io_cancel, ENOSYS, AIO),
+        NOT(get_thread_area, ENOSYS, "of 32-bit programs only"),
+        NOT(lookup_dcookie, ENOSYS, "for a profiler that is gone; as without CONFIG_PROFILING"),
         ROWF(epoll_create, NEW, V),
-        NOT(epoll_ctl_old, ENOSYS), NOT(epoll_wait_old, ENOSYS),
-        NOT(remap_file_pages, ENOSYS),
+        NOT(epoll_ctl_old, ENOSYS, GONE), NOT(epoll_wait_old, ENOSYS, GONE),
+        NOT(remap_file_pages, ENOSYS, "replaced by mmap; the kernel emulates it only"),
         HROW(getdents64, 0, sys_getdents, FD, OUTRU(2), V),
         HAND(set_tid_address, 0, sys_set_tid_address),
-        NOT(restart_syscall, EINTR),
+        NOT(restart_syscall, EINTR, "the kernel's own; a program that makes it gets the same"),
         ROWF(semtimedop, B, V, INX(2, 6, 0), V, INN(TIMESPEC)),
         ROW(fadvise64, FD, V, V, V),
         ROW(timer_create, V, INN(64), OUT(4)),
@@ -217,19 +231,19 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(epoll_ctl, FD, V, FD, INN(12)),
         ROW(tgkill, V, V, V),
         ROW(utimes, PATH, INN(32)),
-        NOT(vserver, ENOSYS),
-        NOT(mbind, ENOSYS), NOT(set_mempolicy, ENOSYS), NOT(get_mempolicy, ENOSYS),
+        NOT(vserver, ENOSYS, GONE),
+        NOT(mbind, ENOSYS, NUMA), NOT(set_mempolicy, ENOSYS, NUMA), NOT(get_mempolicy, ENOSYS, NUMA),
         ROWF(mq_open, NEW, STR, V, V, INN(64)), ROW(mq_unlink, STR),
         ROWF(mq_timedsend, B, FD, INA(2), V, V, INN(TIMESPEC)),
         ROWF(mq_timedreceive, B, FD, OUTR(2), V, OUTN(4), INN(TIMESPEC)),
         HAND(mq_notify, 0, sys_mq_notify),
         ROW(mq_getsetattr, FD, INN(64), OUTN(64)),
-        NOT(kexec_load, EPERM),
+        NOT(kexec_load, EPERM, ADMIN),
         ROWF(waitid, B, V, V, PREN(128), V, PREN(144)),
-        NOT(add_key, ENOSYS), NOT(request_key, ENOSYS), NOT(keyctl, ENOSYS),
+        NOT(add_key, ENOSYS, KEYS), NOT(request_key, ENOSYS, KEYS), NOT(keyctl, ENOSYS, KEYS),
         ROW(ioprio_set, V, V, V), ROW(ioprio_get, V, V),
         ROWF(inotify_init, NEW, V), ROW(inotify_add_watch, FD, PATH, V), ROW(inotify_rm_watch, FD, V),
-        NOT(migrate_pages, ENOSYS),
+        NOT(migrate_pages, ENOSYS, NUMA),
         HROW(openat, B | NEW, sys_openat, FD, PATH, V, V),
         ROW(mkdirat, FD, LINK, V), ROW(mknodat, FD, LINK, V, V),
         ROW(fchownat, FD, PATHF(4), V, V, V), ROW(futimesat, FD, PATHN, INN(32)),
@@ -246,7 +260,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROWF(tee, B, FD, FD, V, V),
         ROW(sync_file_range, FD, V, V, V),
         HAND(vmsplice, B, sys_vmsplice),
-        NOT(move_pages, ENOSYS),
+        NOT(move_pages, ENOSYS, NUMA),
         ROW(utimensat, FD, PATHF(3), INN(32), V),
         ROWF(epoll_pwait, B, FD, OUTRX(2, 12, 0), V, V, BLOCKED, V),
         ROWF(signalfd, NEW, FD, WANTED, V),
@@ -262,7 +276,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROWF(inotify_init1, NEW, V),
         HAND(preadv, B, sys_readv), HAND(pwritev, B, sys_writev),
         ROW(rt_tgsigqueueinfo, V, V, V, IN(128)),
-        NOT(perf_event_open, ENOSYS),
+        NOT(perf_event_open, ENOSYS, "vmrun's work would be counted with the program's; as without CONFIG_PERF_EVENTS"),
         HAND(recvmmsg, B, sys_recvmmsg),
         ROWF(fanotify_init, NEW, V, V), ROW(fanotify_mark, FD, V, V, FD, PATHN),
         HAND(prlimit64, 0, sys_prlimit64),
@@ -272,28 +286,28 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(sendmmsg, B, sys_sendmmsg),
         ROW(setns, FD, V),
         ROW(getcpu, OUTN(4), OUTN(4), V),
-        NOT(process_vm_readv, ENOSYS), NOT(process_vm_writev, ENOSYS),
-        ROW(kcmp, V, V, V, V, V),
-        NOT(finit_module, EPERM),
+        NOT(process_vm_readv, ENOSYS, CROSS), NOT(process_vm_writev, ENOSYS, CROSS),
+        HAND(kcmp, 0, sys_kcmp),
+        NOT(finit_module, EPERM, ADMIN),
         HAND(sched_setattr, 0, sys_sched_attr), ROW(sched_getattr, V, PREA(2), V, V),
         ROW(renameat2, FD, LINK, FD, LINK, V),
-        NOT(seccomp, ENOSYS),
+        NOT(seccomp, ENOSYS, "a filter would judge vmrun's calls, not the program's; as without CONFIG_SECCOMP"),
         HAND(getrandom, B, sys_getrandom),
         ROWF(memfd_create, NEW, STR, V),
-        NOT(kexec_file_load, EPERM),
-        NOT(bpf, EPERM),
+        NOT(kexec_file_load, EPERM, ADMIN),
+        NOT(bpf, EPERM, "its structs are full of pointers, and its programs watch the host; as with unprivileged_bpf_disabled"),
         HAND(execveat, 0, sys_execveat),
-        NOT(userfaultfd, ENOSYS),
+        NOT(userfaultfd, ENOSYS, "page faults of the program do not reach the host kernel; as without CONFIG_USERFAULTFD"),
         ROW(membarrier, V, V, V),
         KERN(mlock2),
         ROWF(copy_file_range, B, FD, ION(8), FD, ION(8), V, V),
         HAND(preadv2, B, sys_readv), HAND(pwritev2, B, sys_writev),
-        KERN(pkey_mprotect), NOT(pkey_alloc, ENOSYS), NOT(pkey_free, ENOSYS),
+        NOT(pkey_mprotect, ENOSYS, PKEYS), NOT(pkey_alloc, ENOSYS, PKEYS), NOT(pkey_free, ENOSYS, PKEYS),
         ROW(statx, FD, PATHF(2), V, V, OUT(256)),
-        NOT(io_pgetevents, ENOSYS),
-        NOT(rseq, ENOSYS),
+        NOT(io_pgetevents, ENOSYS, AIO),
+        NOT(rseq, ENOSYS, "the kernel would write to an address of the program's at each switch; as before Linux 4.18"),
         ROW(pidfd_send_signal, FD, V, INN(128), V),
-        NOT(io_uring_setup, ENOSYS), NOT(io_uring_enter, ENOSYS), NOT(io_uring_register, ENOSYS),
+        NOT(io_uring_setup, ENOSYS, RING), NOT(io_uring_enter, ENOSYS, RING), NOT(io_uring_register, ENOSYS, RING),
         ROWF(open_tree, NEW, FD, PATH, V), ROW(move_mount, FD, PATH, FD, PATH, V),
         ROWF(fsopen, NEW, STR, V), HROW(fsconfig, 0, sys_fsconfig, FD, V, STRN, STRN, V),
         ROWF(fsmount, NEW, FD, V, V), ROWF(fspick, NEW, FD, PATH, V),
@@ -303,16 +317,17 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(openat2, B | NEW, sys_openat2),
         ROWF(pidfd_getfd, NEW, FD, FD, V),
         ROW(faccessat2, FD, PATHF(3), V, V),
-        NOT(process_madvise, ENOSYS),
+        NOT(process_madvise, ENOSYS, CROSS),
         ROWF(epoll_pwait2, B, FD, OUTRX(2, 12, 0), V, INN(TIMESPEC), BLOCKED, V),
         ROW(mount_setattr, FD, PATH, V, INA(4), V),
-        NOT(quotactl_fd, ENOSYS),
-        ROWF(landlock_create_ruleset, NEW, INA(1), V, V), ROW(landlock_add_rule, FD, V, IN(12), V),
+        NOT(quotactl_fd, ENOSYS, QUOTA),
+        ROWF(landlock_create_ruleset, NEW, INA(1), V, V), ROW(landlock_add_rule, FD, V, IN(16), V),
         ROW(landlock_restrict_self, FD, V),
-        NOT(memfd_secret, ENOSYS),
+        NOT(memfd_secret, ENOSYS, "its pages could not be the program's frames; as where it was not enabled at boot"),
         ROW(process_mrelease, FD, V),
-        NOT(futex_waitv, ENOSYS), NOT(set_mempolicy_home_node, ENOSYS),
+        NOT(futex_waitv, ENOSYS, "waiting on many words at once is not there; as before Linux 5.16"),
+        NOT(set_mempolicy_home_node, ENOSYS, NUMA),
 
         /* 335..423: numbers x86-64 does not use. */
-        [335 ... 423] = { NULL, NULL, ENOSYS, 0, { { 0 } } },
+        [335 ... 423] = { NULL, NULL, ENOSYS, 0, { { 0 } }, NULL },
 };

@@ -1,4 +1,4 @@
-# Programs that execute others without a fork: as in programs.sh, natively and under vmrun, with the same result; and what is vmrun's own about it.
+# Programs that execute others, by themselves or in the child of a vfork: as in programs.sh, natively and under vmrun, with the same result; and what is vmrun's own about it.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 executions() {
@@ -37,6 +37,25 @@ os.execvpe("sh", ["sh", "-c", "echo $A; exec printenv"], {"A": "b", "PATH": "/bi
     compare --cache 8M 'env, nothing' env $in/missing
     compare --cache 8M 'env, a 32-bit program' env $in/i386
 
+    # In the child of a vfork, and with other threads.
+    compare --quick --cache 8M 'sh, commands' sh -c 'ls -a ../data/tree; echo $?; true; ls nowhere; echo $?; ../data/script a b; ../data/lost-script; echo $?'
+    compare --quick --cache 16M 'python3, subprocess' /usr/bin/python3 -c 'import subprocess
+print(subprocess.run(["sh", "-c", "echo hi; exit 3"], capture_output=True))
+try: subprocess.run(["/no/such"])
+except FileNotFoundError as e: print(e)
+print(subprocess.run(["sh", "-c", "kill -9 $$"]).returncode)'
+    compare --cache 64M 'python3, subprocesses of threads' /usr/bin/python3 -c 'import subprocess, threading
+r = []
+ts = [threading.Thread(target=lambda i=i: r.append(subprocess.run(["echo", str(i)], stdout=subprocess.PIPE).stdout)) for i in range(8)]
+[t.start() for t in ts]; [t.join() for t in ts]; print(sorted(r))'
+    compare --quick --cache 16M 'python3, execve while threads wait and compute' /usr/bin/python3 -c 'import os, threading, time
+threading.Thread(target=lambda: time.sleep(100)).start()
+threading.Thread(target=lambda: os.execv("/bin/echo", ["echo", "from a thread"])).start()
+while True: pass'
+    compare --cache 512K,64M 'far memory of parent and child' "$me" parent 3 3072
+    compare --cache 64M 'gcc' gcc -O2 -o hello $in/hello.c $in/two.c
+    compare --cache 64M 'make' make -s -f $in/makefile
+
     local user=(setpriv --reuid 65534 --regid 65534 --clear-groups) file
     for file in set-uid set-gid capable unreadable; do
         compare --cache 8M "a program that is $file" "${user[@]}" "$public/$file" ids
@@ -46,6 +65,7 @@ os.execvpe("sh", ["sh", "-c", "echo $A; exec printenv"], {"A": "b", "PATH": "/bi
     if [ "$list" = no ]; then
         rm -rf "$public"
         slots_are_freed
+        slots_of_children_are_freed
         every_program_reports
         seen_by_others
     fi
@@ -64,6 +84,9 @@ make_executables() {
     public=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-public.XXXXXX") && chmod 755 "$public" || return
     printf 'echo "$0 $1, by a shell"\n' >"$data/plain-script"
     printf '#!/no/such/interpreter\n' >"$data/lost-script"
+    printf '#include <stdio.h>\nint two(void);\nint main(void) { printf("%%d\\n", two()); return 0; }\n' >"$data/hello.c"
+    printf 'int two(void) { return 2; }\n' >"$data/two.c"
+    printf 'run: hello\n\t./hello\nhello: hello.o two.o\n\tgcc -o $@ $^\n%%.o: ../data/%%.c\n\tgcc -c -o $@ $<\n' >"$data/makefile"
     chmod 755 "$data/plain-script" "$data/lost-script"
     local kind
     for kind in set-uid set-gid capable unreadable; do
@@ -106,6 +129,20 @@ slots_are_freed() {
         return
     fi
     show "$ERR"
+}
+
+# Twelve programs of 3 MiB beside one of 3 MiB, all in one tree; 10 MiB are enough for those that live at one time.
+slots_of_children_are_freed() {
+    local name='what children had in far memory is free after their end' LIMIT=$limit
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" --cache 512K --node mem:10M "${vmrun_flags[@]}" -- "$build/test/system/t_exec" parent 6 3072
+    if [ "$status" = 0 ] && [ "$(grep -c 'status == 0: 1$' "$OUT")" = 6 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status"
+        show "$ERR"
+    fi
 }
 
 # Also where the program has closed standard error.

@@ -12,6 +12,7 @@ limits() {
     full_memory 'hot pages and a burst of others' 0 'hot: ok' --hot 2
     full_memory 'memory operations at random' 0 '*: ok' --random 1 4000 512
     full_memory 'more memory than there is' 135 'exhausting' --exhaust
+    thread_limit
     statistics
 }
 
@@ -67,6 +68,20 @@ full_memory() {
         return
     fi
     show "$ERR"
+}
+
+# A cache that holds no more threads: EAGAIN for the program, a word from vmrun, and the program goes on.
+thread_limit() {
+    local name='a cache too small for many threads' LIMIT=$limit
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" -v --cache 1M "${vmrun_flags[@]}" -- "$build/test/system/t_threads" limit
+    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = 'limit: ok, then EAGAIN' ] && grep -q '^vmrun: a cache of 256 pages is too small.*EAGAIN' "$ERR"; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, says '$(head -n 1 "$OUT")'"
+        show "$ERR"
+    fi
 }
 
 statistics() {

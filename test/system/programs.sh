@@ -1,5 +1,5 @@
 # Programs of the distribution and our examples, natively and then under vmrun: standard output, the files they write, standard
-# error and exit status must be the same. What is here may not execute another program (vmrun cannot yet).
+# error and exit status must be the same.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 # Tiny: hardly more than the smallest there is. Small: less than most programs' data. Ample: no evictions.
@@ -85,6 +85,7 @@ judge() {
         why="exit status $status, natively $native_status"
     elif ! cmp "$WORK/native.out" "$WORK/guest.out" >"$WORK/cmp" 2>&1; then
         why="standard output differs: $(tail -n 1 "$WORK/cmp" | sed 's/.*out[: ]*//')"
+        diff -a "$WORK/native.out" "$WORK/guest.out" | head -n 40 >>"$WORK/guest.err"
     elif ! cmp -s "$WORK/native.files" "$WORK/guest.files"; then
         why="the files it wrote differ"
     elif [ "$check_stderr" = yes ] && ! cmp -s "$WORK/native.err" "$WORK/guest.err.program"; then
@@ -95,7 +96,7 @@ judge() {
         return
     fi
     not_ok "$name" "$why"
-    show "$WORK/guest.err"
+    show "$WORK/guest.err" 40
     if [ "$keep" = yes ]; then
         local kept
         kept=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-failed.XXXXXX")
@@ -103,6 +104,69 @@ judge() {
         echo "#   see $kept"
     fi
 }
+
+# A vCPU for each thread needs 64 pages of the cache: what has many threads gets 20M.
+threads() {
+    local t=$build/test/system/t_threads way
+    compare --quick --cache 20M,64M 't_threads, basic' "$t" basic
+    compare --quick --cache 4M,64M 't_threads, futex' "$t" futex
+    compare --cache 4M,64M 't_threads, locks' "$t" lock
+    compare --quick --cache 4M,64M 't_threads, what each has' "$t" own
+    compare --cache 8M,64M 't_threads, signals' "$t" signal
+    compare --quick --cache 4M,64M 't_threads, memory' "$t" memory
+    compare --quick --cache 4M,64M 't_threads, vfork' "$t" vfork
+    compare --long --cache 20M 't_threads, long' "$t" long
+    for way in {1..19}; do
+        compare --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
+    done
+
+    compare --quick --cache 4M,64M 'sort, in parallel' sort --parallel=2 -S 16M ../data/text
+    compare --cache 16M,256M 'xz, two threads' xz -T2 -1 --block-size=256KiB -c ../data/text
+    compare --quick --cache 8M,64M 'python3, threads' python3 -c "$python_threads"
+    if [ -x "$build/test/system/t_openmp" ]; then
+        compare --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
+    elif [ "$list" = no ] && selected t_openmp; then
+        skip t_openmp 'the compiler has no OpenMP'
+    fi
+}
+
+python_threads='import threading, queue, hashlib, zlib, time
+from concurrent.futures import ThreadPoolExecutor
+tasks, results = queue.Queue(8), queue.Queue()
+def work():
+    while True:
+        n = tasks.get()
+        if n is None: return
+        results.put((n, hashlib.sha256(bytes([n]) * 100000).hexdigest()[:8]))
+workers = [threading.Thread(target=work) for _ in range(4)]
+for w in workers: w.start()
+for n in range(60): tasks.put(n)
+for w in workers: tasks.put(None)
+for w in workers: w.join()
+print(sorted(results.get() for _ in range(60)))
+with ThreadPoolExecutor(4) as pool:
+    data = [bytes(range(256)) * (200 + n) for n in range(20)]
+    print(list(pool.map(lambda d: zlib.crc32(zlib.compress(d)), data)))
+    print(pool.submit(lambda: {}["missing"]).exception())
+lock, total, here, event = threading.Lock(), 0, threading.local(), threading.Event()
+def add():
+    global total
+    here.n = 0
+    event.wait()
+    for _ in range(2000):
+        here.n += 1
+        with lock: total += 1
+    assert here.n == 2000
+adders = [threading.Thread(target=add) for _ in range(5)]
+for a in adders: a.start()
+timer = threading.Timer(0.05, event.set)
+timer.start()
+for a in adders: a.join()
+print(total, threading.active_count() <= 2, event.wait(0.01), threading.Condition().acquire(timeout=0.01))
+slow = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+slow.start()
+slow.join(0.05)
+print(slow.is_alive())'
 
 programs() {
     # The same for both: nothing of the tester's own.
@@ -203,11 +267,15 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     # Programs of our own that look into corners.
     compare --quick --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"
     compare --quick --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
+    compare --quick --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
+    compare --quick --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
+    compare --quick --cache 1M,64M 't_proc' "$build/test/system/t_proc"
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     local way
     for way in {1..11}; do
         compare --cache 64M --no-stderr "t_signals, death $way" "$build/test/system/t_signals" die "$way"
     done
+    threads
     compare --quick --cache 512K 't_memory, 8 times its cache' "$build/test/system/t_memory" --size 4
     compare --cache 256K 't_fork, 16 times its cache' "$build/test/system/t_fork" --size 4 memory
     compare --quick --cache 2M,64M 't_fork' "$build/test/system/t_fork" --size 2

@@ -3,6 +3,7 @@
  *
  *   t_exec              all steps, each of which executes the next one; prints what it sees
  *   t_exec again N KIB  N times: fills KIB of memory, checks it, and executes itself
+ *   t_exec parent N KIB N times: fills KIB of memory, lets `t_exec again 1 KIB` run beside it, and checks and changes its memory meanwhile
  *   t_exec ids          prints its user, group and capabilities
  *   t_exec args ...     prints them
  */
@@ -16,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include "t_sys.h"
 
 extern char **environ;
@@ -486,19 +488,53 @@ static void show_capabilities(void)
                 fclose(f);
 }
 
+static uint64_t word(size_t i, int n) { return i * 0x9e3779b97f4a7c15 + (uint64_t)n; }
+
+static void fill(uint64_t *p, size_t words, int n)
+{
+        for (size_t i = 0; i < words; i++)
+                p[i] = word(i, n);
+}
+
+static void verify(const uint64_t *p, size_t words, int n)
+{
+        for (size_t i = 0; i < words; i++)
+                if (p[i] != word(i, n)) {
+                        printf("word %zu of fill %d is wrong\n", i, n);
+                        exit(1);
+                }
+}
+
+static void parent(int n, const char *kib)
+{
+        size_t words = strtoul(kib, NULL, 10) * 1024 / sizeof(uint64_t);
+        uint64_t *p = malloc(words * sizeof *p);
+        int status;
+
+        fill(p, words, n + 1);
+        while (n-- > 0) {
+                fflush(stdout);
+                pid_t pid = vfork();
+                if (pid == 0) {
+                        execl(self, "t_exec", "again", "1", kib, NULL);
+                        _exit(1);
+                }
+                verify(p, words, n + 2);
+                fill(p, words, n + 1);
+                T(waitpid(pid, &status, 0) == pid && status == 0);
+                verify(p, words, n + 1);
+        }
+        exit(0);
+}
+
 static void again(int n, size_t kib)
 {
         size_t words = kib * 1024 / sizeof(uint64_t);
         uint64_t *p = malloc(kib * 1024);
         char count[16];
 
-        for (size_t i = 0; i < words; i++)
-                p[i] = i * 0x9e3779b97f4a7c15 + (uint64_t)n;
-        for (size_t i = 0; i < words; i++)
-                if (p[i] != i * 0x9e3779b97f4a7c15 + (uint64_t)n) {
-                        printf("word %zu is wrong\n", i);
-                        exit(1);
-                }
+        fill(p, words, n);
+        verify(p, words, n);
         printf("%d\n", n);
         fflush(stdout);
         if (n == 0)
@@ -517,6 +553,8 @@ int main(int argc, char **argv)
         self[readlink("/proc/self/exe", self, sizeof self - 1)] = 0;
         if (argc == 4 && !strcmp(argv[1], "again"))
                 again(atoi(argv[2]), strtoul(argv[3], NULL, 10));
+        if (argc == 4 && !strcmp(argv[1], "parent"))
+                parent(atoi(argv[2]), argv[3]);
         if (argc == 2 && !strcmp(argv[1], "ids")) {
                 printf("%d %d %d %d\n", getuid(), geteuid(), getgid(), getegid());
                 show_capabilities();

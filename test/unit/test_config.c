@@ -166,6 +166,7 @@ static void bad_settings(void **state)
         refused("[vmrun]\nstats =\n", 2, "the value is missing");
         refused("[vmrun]\nverbose = on\n", 2, "verbose = on: give no or yes");
         refused("[vmrun]\novercommit = 1\n", 2, "give no or yes");
+        refused("[vmrun]\nfollow = maybe\n", 2, "give no or yes");
         refused("[vmrun]\nprefetch = trend\n", 2, "this version fetches pages on demand only");
         refused("[vmrun]\nplacement = raid\n", 2, "give weighted, linear or free");
         refused("[vmrun]\ntimeout = 0\n", 2, "seconds from 0.1 to 3600");

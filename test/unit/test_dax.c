@@ -56,7 +56,7 @@ static void make_file(uint64_t bytes)
 static int open_node(struct far_node *n, const char *file)
 {
         static struct node_option o = { .url = "dax:file", .weight = 1 };
-        *n = (struct far_node){ .driver = &far_dax, .option = &o, .url = o.url, .inherited = -1 };
+        *n = (struct far_node){ .driver = &far_dax, .option = &o, .url = o.url };
         why[0] = 0;
         return far_dax.open(n, file, why);
 }

@@ -91,9 +91,9 @@ static struct run vmrun(const char *const args[])
                 optind = 0;
                 options_parse(argc, argv);
                 far_init(1ull << 40);
-                printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d timeout=%u connect=%u io=%d overcommit=%d", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
+                printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d timeout=%u connect=%u io=%d overcommit=%d follow=%d", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
                        !opt.stats ? "no" : opt.stats_file ? opt.stats_file : "yes", opt.argv[0] ? opt.argv[0] : "-",
-                       (unsigned long long)far_total_pages(), opt.placement, opt.timeout_ms, opt.connect_timeout_ms, opt.io, opt.overcommit);
+                       (unsigned long long)far_total_pages(), opt.placement, opt.timeout_ms, opt.connect_timeout_ms, opt.io, opt.overcommit, opt.follow);
                 for (char **a = opt.argv; *a; a++)
                         printf(" [%s]", *a);
                 fflush(stdout);
@@ -207,7 +207,9 @@ static void bad_lines(void **state)
 static void settings(void **state)
 {
         (void)state;
-        accepted(VMRUN("--cache=1M", "ls"), "placement=0 timeout=10000 connect=5000 io=0 overcommit=0");
+        accepted(VMRUN("--cache=1M", "ls"), "placement=0 timeout=10000 connect=5000 io=0 overcommit=0 follow=1");
+        accepted(VMRUN("--cache=1M", "--no-follow", "ls"), "follow=0");
+        accepted(VMRUN("--cache=1M", "--no-follow", "--follow", "ls"), "follow=1");
         accepted(VMRUN("--cache=1M", "--placement=linear", "--timeout", "0.5", "--connect-timeout=12.25", "--io", "inline", "--overcommit", "ls"),
                  "placement=1 timeout=500 connect=12250 io=1 overcommit=1");
         accepted(VMRUN("--cache=1M", "--placement=free", "--io=thread", "--prefetch=none", "--timeout=3600", "ls"),

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""
+Writes docs/syscalls.md: what becomes of each of Linux's system calls, from the tables that decide it.
+
+usage: docs/syscalls.py [--check]
+
+Reads runtime/syscalls/table.c (rows, and why a call is refused), the handlers beside it, kern/syscall.c (what needs no exit) and the
+numbers of <asm/unistd_64.h>.  Ends with status 1 and a sentence where they do not agree: a call without a row, a row that
+says kern where kern has nothing.  --check writes nothing, and fails if the file is not what it would write.
+"""
+import collections
+import pathlib
+import re
+import sys
+
+root = pathlib.Path(__file__).resolve().parents[1]
+output = root / "docs/syscalls.md"
+LAST = 450  # of Linux 6.1; later headers have more
+
+# What a row of the document cannot say in a word.
+NOTES = {
+    "sys_ioctl": "known commands and families of terminals, sockets, files and block devices; ENOTTY for others, whose structs may hold pointers",
+    "sys_prctl": "options known by name; PR_SET_SECCOMP, PR_SET_TSC, PR_SCHED_CORE are EINVAL, PR_SET_MM is EPERM",
+    "sys_setsockopt": "SO_ZEROCOPY, netfilter tables, SOL_XDP and SOL_RDS are ENOPROTOOPT: the kernel would keep or follow addresses",
+    "sys_getsockopt": "SO_GET_FILTER, TCP_ZEROCOPY_RECEIVE and netfilter tables are ENOPROTOOPT",
+    "sys_vmsplice": "copies, so that the pipe holds no page of the program",
+    "sys_fsconfig": "FSCONFIG_SET_BINARY is EOPNOTSUPP",
+    "sys_close_range": "passes over vmrun's own descriptors; CLOSE_RANGE_UNSHARE closes without unsharing",
+    "sys_unshare": "CLONE_FILES has no effect",
+    "sys_shmctl": "information only, as there are no segments to be had",
+    "sys_rt_sigaction": "SIGSTKFLT, by which vmrun reaches its own threads, is recorded and never sent",
+    "sys_getrlimit": "limits of memory are kern's, those of descriptors as if vmrun had none",
+    "sys_open": "files of /proc/self that tell of memory are written by vmrun",
+}
+
+
+class Wrong(Exception):
+    pass
+
+
+def read(path):
+    return (root / path).read_text()
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
+
+
+def numbers():
+    """{name: number} of the C library's header."""
+    for header in ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"):
+        if pathlib.Path(header).exists():
+            found = re.findall(r"^#define __NR_(\w+) (\d+)$", pathlib.Path(header).read_text(), re.M)
+            return {name: int(number) for name, number in found if int(number) <= LAST}
+    raise Wrong("there is no <asm/unistd_64.h>: install the kernel's headers (Debian: linux-libc-dev)")
+
+
+def strings(text):
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text))
+
+
+Row = collections.namedtuple("Row", "macro arguments")
+
+
+def rows():
+    """{name: Row} of table.c, and its sentences."""
+    text = without_comments(read("runtime/syscalls/table.c"))
+    head, body = text.split("sys_rows[SYS_ROWS] = {", 1)
+    reasons = {name: strings(value) for name, value in re.findall(r'^#define (\w+)\s+(".*)$', head, re.M)}
+    found = {}
+    for macro, arguments in re.findall(r'\b(ROWF?|HAND|HROW|NOT|KERN)\(((?:[^()"]|"(?:[^"\\]|\\.)*"|\([^()]*\))*)\)', body):
+        parts = [part.strip() for part in re.findall(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+', arguments)]
+        if parts[0] in found:
+            raise Wrong(f"table.c has two rows of {parts[0]}")
+        found[parts[0]] = Row(macro, parts)
+    return found, reasons
+
+
+def handlers():
+    """{function: file} of the handlers."""
+    found = {}
+    for file in sorted((root / "runtime/syscalls").glob("*.c")):
+        for name in re.findall(r"^long (sys_\w+)\(struct thread \*", file.read_text(), re.M):
+            found[name] = file.name
+    return found
+
+
+def by_kern():
+    """Names of the calls of which kern has a function."""
+    return set(re.findall(r"^\s*\[__NR_(\w+)\] = ", read("kern/syscall.c"), re.M))
+
+
+def describe(name, row, reasons, where, local):
+    if row.macro == "NOT":
+        if len(row.arguments) != 3:
+            raise Wrong(f"table.c refuses {name} without a reason")
+        reason = strings(row.arguments[2]) or reasons.get(row.arguments[2])
+        if not reason:
+            raise Wrong(f"table.c refuses {name} for a reason that is not there: {row.arguments[2]}")
+        return f"refused: {row.arguments[1]}", reason
+    if row.macro == "KERN":
+        if name not in local:
+            raise Wrong(f"table.c leaves {name} to kern, which has nothing in kern/syscall.c")
+        return "in kern", ""
+    how, note = "forwarded", ""
+    if row.macro in ("HAND", "HROW"):
+        handler = row.arguments[2]
+        if handler == "sys_nothing_yet":
+            return "refused: ENOSYS", "not there yet"
+        if handler not in where:
+            raise Wrong(f"the handler {handler} of {name} is not in runtime/syscalls")
+        how, note = f"by hand, `{where[handler]}`", NOTES.get(handler, "")
+    if name in local:
+        how = f"in kern; what it cannot answer is {'forwarded' if how == 'forwarded' else how}"
+    return how, note
+
+
+def document():
+    table, reasons = rows()
+    number, where, local = numbers(), handlers(), by_kern()
+    for name in sorted(number, key=number.get):
+        if name not in table:
+            raise Wrong(f"table.c has no row of {name} ({number[name]})")
+    for name in table:
+        if name not in number:
+            raise Wrong(f"table.c has a row of {name}, which this <asm/unistd_64.h> does not know")
+    lines, tally = [], collections.Counter()
+    for name in sorted(table, key=lambda n: number[n]):
+        how, note = describe(name, table[name], reasons, where, local)
+        tally["refused" if how.startswith("refused") else "kern" if how.startswith("in kern") else "hand" if how.startswith("by") else "row"] += 1
+        lines.append(f"| {number[name]} | {name} | {how} | {note[:1].upper() + note[1:] + '.' if note else ''} |")
+    head = f"""# System calls
+
+Each of the {len(table)} calls of Linux 6.1 on x86-64, and what becomes of it. Written by `docs/syscalls.py` from
+[table.c](../runtime/syscalls/table.c) and [kern/syscall.c](../kern/syscall.c); `make syscalls-table` writes it anew, and a test fails where that was forgotten.
+
+* **in kern** ({tally['kern']}): served inside the VM, without an exit.
+* **forwarded** ({tally['row']}): made by the host thread as it stands, with its pointers resolved as its row in the table says.
+* **by hand** ({tally['hand']}): forwarded by a function of its own in `runtime/syscalls/`, because a row cannot describe it.
+* **refused** ({tally['refused']}): fails with the errno that a kernel without the feature, or one that is locked down, gives; so programs that can do without it do.
+
+A number that is not here, and the numbers 335 to 423, which x86-64 does not use, are ENOSYS. With `-v` vmrun names the first use of each call that it refuses.
+
+| number | call | how | remark |
+|---|---|---|---|
+"""
+    return head + "\n".join(lines) + "\n"
+
+
+def main():
+    try:
+        text = document()
+    except Wrong as wrong:
+        print(f"docs/syscalls.py: {wrong}", file=sys.stderr)
+        return 1
+    if sys.argv[1:] == ["--check"]:
+        if not output.exists() or output.read_text() != text:
+            print("docs/syscalls.py: docs/syscalls.md is not what the tables say: write it anew by `make syscalls-table`", file=sys.stderr)
+            return 1
+    elif sys.argv[1:]:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    else:
+        output.write_text(text)
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,26 @@
+/*
+ * Between the files that write the content of /proc/self (procfs.c, procfs_numbers.c).
+ */
+#ifndef VMRUN_PROCFS_TEXT_H
+#define VMRUN_PROCFS_TEXT_H
+
+#include <stddef.h>
+#include <sys/types.h>
+#include "thread.h"
+
+struct image;
+
+/* Content in the making; p is the caller's to free.  Cut off where memory ran out. */
+struct text { char *p; size_t n, room; };
+void text_add(struct text *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Calls fn for each mapping of the program, in order of address. */
+void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg);
+/* Threads of this process that are vmrun's own. */
+unsigned procfs_helpers(void);
+
+/* "stat", "statm" or "status" of the process (task 0) or of a thread. (procfs_numbers.c) */
+void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text *x);
+void procfs_numbers_set(const struct image *im);
+
+#endif

@@ -1,0 +1,384 @@
+/*
+ * t_threads: memory that is unmapped, protected, moved and evicted while other threads use it.
+ */
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include "t_memory.h"
+#include "t_threads.h"
+
+/* Runs a thread that stores a rising number to *cell without end.  Where it may not, it waits until `closed` is 0 again. */
+static volatile uint64_t *cell;
+static _Atomic uint32_t closed;
+static _Atomic bool stop;
+static _Atomic uint64_t faults_taken;
+
+static void waits_until_open(int sig)
+{
+        uint32_t c;
+
+        (void)sig;
+        faults_taken++;
+        while ((c = closed) != 0)
+                futex_(&closed, FUTEX_WAIT_PRIVATE, c, NULL, NULL, 0);
+}
+
+static void *stores(void *arg)
+{
+        for (uint64_t n = 1; !stop; n++)
+                *cell = n;
+        return arg;
+}
+
+static pthread_t start_storing(void)
+{
+        struct sigaction sa = { .sa_handler = waits_until_open };
+
+        CHECK(sigaction(SIGSEGV, &sa, NULL) == 0);
+        stop = false;
+        faults_taken = 0;
+        cell = map_pages(1, RW, MAP_PRIVATE);
+        return start(stores, NULL);
+}
+
+static void stop_storing(pthread_t id)
+{
+        stop = true;
+        finish(id);
+        signal(SIGSEGV, SIG_DFL);
+}
+
+static void open_again(void)
+{
+        closed = 0;
+        futex_(&closed, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static uint64_t a_later_value(uint64_t than)
+{
+        CHECK(BECOMES(*cell > than));
+        return *cell;
+}
+
+static void spend_time(int round)
+{
+        if (round % 4 == 0)
+                sched_yield();
+        else
+                for (volatile int i = 0; i < round % 64 * 50; i++) { }
+}
+
+static void protected(void)
+{
+        pthread_t id = start_storing();
+
+        for (int round = 0; round < 100 * effort; round++) {
+                a_later_value(*cell);
+                closed = 1;
+                CHECK(mprotect((void *)cell, PG, PROT_READ) == 0);
+                uint64_t v = *cell;
+                for (int i = 0; i < 4; i++) {
+                        spend_time(round);
+                        CHECK(*cell == v);
+                }
+                CHECK(mprotect((void *)cell, PG, RW) == 0);
+                open_again();
+        }
+        CHECK(faults_taken > 0);
+        stop_storing(id);
+}
+
+/* A page whose memory may have been the cell's: what a stale translation stores shows here. */
+static void set_trap(uint64_t *page)
+{
+        for (unsigned i = 0; i < PG / 8; i++)
+                page[i] = ~(uint64_t)i;
+}
+
+static void look_into_trap(uint64_t *page)
+{
+        for (unsigned i = 0; i < PG / 8; i++)
+                CHECK(page[i] == ~(uint64_t)i);
+        CHECK(munmap(page, PG) == 0);
+}
+
+/* The page goes away and comes back, in the three ways there are. */
+static void replaced(void)
+{
+        pthread_t id = start_storing();
+
+        for (int round = 0; round < 120 * effort; round++) {
+                uint64_t last = a_later_value(*cell), v;
+                uint64_t *trap = map_pages(1, RW, MAP_PRIVATE);         /* gets its memory afterwards */
+
+                switch (round % 3) {
+                case 0:
+                        closed = 1;
+                        CHECK(munmap((void *)cell, PG) == 0);
+                        set_trap(trap);
+                        spend_time(round);
+                        CHECK(mmap((void *)cell, PG, RW, ANON | MAP_FIXED, -1, 0) == cell);
+                        open_again();
+                        break;
+                case 1:
+                        CHECK(mmap((void *)cell, PG, RW, ANON | MAP_FIXED, -1, 0) == cell);
+                        set_trap(trap);
+                        break;
+                default:
+                        CHECK(madvise((void *)cell, PG, MADV_DONTNEED) == 0);
+                        set_trap(trap);
+                }
+                v = *cell;
+                CHECK(v == 0 || v >= last);
+                a_later_value(v > last ? v : last);
+                look_into_trap(trap);
+        }
+        stop_storing(id);
+}
+
+static void moved(void)
+{
+        pthread_t id = start_storing();
+        uint64_t *elsewhere = map_pages(1, PROT_NONE, MAP_PRIVATE);
+
+        for (int round = 0; round < 60 * effort; round++) {
+                uint64_t last = a_later_value(*cell);
+                closed = 1;
+                CHECK(remap((void *)cell, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) == elsewhere);
+                uint64_t v = *elsewhere;
+                CHECK(v >= last);
+                for (int i = 0; i < 4; i++) {
+                        spend_time(round);
+                        CHECK(*elsewhere == v);
+                }
+                CHECK(remap(elsewhere, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)cell) == cell);
+                open_again();
+        }
+        stop_storing(id);
+}
+
+/* ---- one arena, all threads ---- */
+
+#define CHUNK       16ul                /* pages */
+#define CHUNKS      512ul               /* 32 MiB: far, with the caches of these tests */
+#define WORKERS     4
+static char *arena;
+static pthread_mutex_t chunk_lock[CHUNKS];
+static uint64_t version[CHUNKS];
+static _Atomic uint64_t operations;
+
+static uint64_t next(uint64_t *x)
+{
+        *x = *x * 6364136223846793005 + 1442695040888963407;
+        return *x >> 33;
+}
+
+static char *chunk_at(uint64_t c) { return arena + c * CHUNK * PG; }
+
+static void change_chunk(uint64_t c, uint64_t *x)
+{
+        char *at = chunk_at(c);
+        uint64_t size = CHUNK * PG;
+
+        switch (next(x) % 8) {
+        case 0:
+                CHECK(munmap(at, size) == 0 && mmap(at, size, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == at);
+                version[c] = 0;
+                break;
+        case 1:
+                CHECK(madvise(at, size, MADV_DONTNEED) == 0);
+                version[c] = 0;
+                break;
+        case 2:
+                CHECK(mprotect(at, size, PROT_READ) == 0);
+                verify("read-only", at, c * CHUNK, CHUNK, version[c]);
+                CHECK(mprotect(at, size, RW) == 0);
+                break;
+        case 3: {
+                char *to = mmap(NULL, size, PROT_NONE, ANON, -1, 0);
+                CHECK(to != MAP_FAILED && remap(at, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+                verify("moved", to, c * CHUNK, CHUNK, version[c]);
+                CHECK(remap(to, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+                break;
+        }
+        default:
+                version[c] = version[c] % 1000 + 1;
+                fill(at, c * CHUNK, CHUNK, version[c]);
+        }
+}
+
+static void *uses_arena(void *seed)
+{
+        uint64_t x = (uintptr_t)seed;
+
+        while (!stop) {
+                uint64_t c = next(&x) % CHUNKS;
+                if (pthread_mutex_trylock(&chunk_lock[c]))
+                        continue;
+                verify("arena", chunk_at(c), c * CHUNK, CHUNK, version[c]);
+                change_chunk(c, &x);
+                verify("arena, changed", chunk_at(c), c * CHUNK, CHUNK, version[c]);
+                pthread_mutex_unlock(&chunk_lock[c]);
+                operations++;
+        }
+        return NULL;
+}
+
+static void shared_arena(void)
+{
+        pthread_t id[WORKERS];
+
+        arena = map_pages(CHUNKS * CHUNK, RW, MAP_PRIVATE);
+        for (uint64_t c = 0; c < CHUNKS; c++)
+                pthread_mutex_init(&chunk_lock[c], NULL);
+        stop = false;
+        for (uintptr_t i = 0; i < WORKERS; i++)
+                id[i] = start(uses_arena, (void *)(i * 77 + 1));
+        int64_t end = now_ns(CLOCK_MONOTONIC) + 2000 * effort * MS;
+        while (now_ns(CLOCK_MONOTONIC) < end)
+                sleep_ms(50);
+        stop = true;
+        for (int i = 0; i < WORKERS; i++)
+                finish(id[i]);
+        CHECK(operations > 20);
+        for (uint64_t c = 0; c < CHUNKS; c++)
+                verify("arena, at last", chunk_at(c), c * CHUNK, CHUNK, version[c]);
+        munmap(arena, CHUNKS * CHUNK * PG);
+}
+
+/* ---- the same far pages at once ---- */
+
+static pthread_barrier_t together;
+static char *far_pages;
+#define FAR 2048ul
+
+static void *walks(void *me)
+{
+        for (int turn = 0; turn < 3; turn++) {
+                pthread_barrier_wait(&together);
+                for (uint64_t p = 0; p < FAR; p++) {
+                        /* Halves of each page: one thread writes its own, and reads the whole at its place in the next turn. */
+                        uint64_t *w = (uint64_t *)(far_pages + p * PG) + ((uintptr_t)me ? 256 : 0);
+                        CHECK(w[0] == (turn ? (uint64_t)turn * FAR + p : 0));
+                        w[0] = (uint64_t)(turn + 1) * FAR + p;
+                }
+                pthread_barrier_wait(&together);
+                for (uint64_t p = 0; p < FAR; p++)
+                        CHECK(((uint64_t *)(far_pages + p * PG))[(uintptr_t)me ? 0 : 256] == (uint64_t)(turn + 1) * FAR + p);
+        }
+        return NULL;
+}
+
+static void same_pages(void)
+{
+        far_pages = map_pages(FAR, RW, MAP_PRIVATE);
+        pthread_barrier_init(&together, NULL, 2);
+        pthread_t id = start(walks, (void *)1);
+        walks(NULL);
+        finish(id);
+        munmap(far_pages, FAR * PG);
+}
+
+/* Counters that all threads add to atomically, on pages that come and go. */
+static void *adds(void *arg)
+{
+        for (int turn = 0; turn < 4; turn++)
+                for (uint64_t p = 0; p < FAR; p++)
+                        atomic_fetch_add((_Atomic uint64_t *)(far_pages + (p * 1237 % FAR) * PG), 1);
+        return arg;
+}
+
+static void atomics(void)
+{
+        pthread_t id[3];
+
+        far_pages = map_pages(FAR, RW, MAP_PRIVATE);
+        for (int i = 0; i < 3; i++)
+                id[i] = start(adds, NULL);
+        for (int i = 0; i < 3; i++)
+                finish(id[i]);
+        for (uint64_t p = 0; p < FAR; p++)
+                CHECK(*(uint64_t *)(far_pages + p * PG) == 12);
+        munmap(far_pages, FAR * PG);
+}
+
+/* brk and stack growth from several threads. */
+static void *mallocs(void *seed)
+{
+        uint64_t x = (uintptr_t)seed;
+        char *p[32] = { NULL };
+        size_t size[32];
+
+        for (int i = 0; i < 150 * effort; i++) {
+                uint64_t k = next(&x) % 32;
+                if (p[k])
+                        for (size_t b = 0; b < size[k]; b += 512)
+                                CHECK(p[k][b] == (char)((uintptr_t)p[k] >> 4));
+                free(p[k]);
+                size[k] = next(&x) % 60000 + 1;
+                p[k] = malloc(size[k]);
+                CHECK(p[k] != NULL);
+                memset(p[k], (char)((uintptr_t)p[k] >> 4), size[k]);
+        }
+        for (int k = 0; k < 32; k++)
+                free(p[k]);
+        return NULL;
+}
+
+static void heaps(void)
+{
+        pthread_t id[5];
+
+        for (uintptr_t i = 0; i < 5; i++)
+                id[i] = start(mallocs, (void *)(i + 9));
+        for (int i = 0; i < 5; i++)
+                finish(id[i]);
+}
+
+/* System calls into memory that another thread takes away: EFAULT, or the whole result. */
+static char *taken;
+static void *takes_away(void *arg)
+{
+        for (int i = 0; !stop; i++) {
+                munmap(taken, 4 * PG);
+                if (i % 3)
+                        sched_yield();
+                CHECK(mmap(taken, 4 * PG, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == taken);
+                if (i % 2)
+                        sched_yield();
+        }
+        return arg;
+}
+
+static void taken_away(void)
+{
+        int fd = open("/dev/zero", O_RDONLY);
+        int64_t end = now_ns(CLOCK_MONOTONIC) + 700 * MS;
+
+        taken = map_pages(4, RW, MAP_PRIVATE);
+        stop = false;
+        pthread_t id = start(takes_away, NULL);
+        while (now_ns(CLOCK_MONOTONIC) < end) {
+                ssize_t n = read(fd, taken, 4 * PG);
+                CHECK((n > 0 && n <= (ssize_t)(4 * PG)) || (n == -1 && errno == EFAULT));
+                struct timespec *t = (struct timespec *)(taken + PG - 8);
+                long r = syscall(SYS_clock_getres, CLOCK_REALTIME, t);
+                CHECK(r == 0 || errno == EFAULT);
+        }
+        stop = true;
+        finish(id);
+        close(fd);
+        munmap(taken, 4 * PG);
+}
+
+const struct test memory_tests[] = {
+        { "memory", "protected while another stores", protected },
+        { "memory", "replaced while another stores", replaced },
+        { "memory", "moved while another stores", moved },
+        { "memory", "the same far pages at once", same_pages },
+        { "memory", "atomic additions on far pages", atomics },
+        { "memory", "an arena that all threads change", shared_arena },
+        { "memory", "heaps", heaps },
+        { "memory", "taken away from a system call", taken_away },
+        { NULL, NULL, NULL }
+};
