@@ -38,9 +38,12 @@ static void close_channel(const struct rdma_event_channel *ch)
 
 bool rdma_forked(struct far_node *n)
 {
-        struct rdma_node *old = n->data, *rn = calloc(1, sizeof(*rn));
+        struct rdma_node *old = n->data;
         struct rdma_device *d = &old->dev;
 
+        if (!old->control.channel)
+                return false;           /* the parent is a child itself, and never came to use the node: nothing of it is open */
+        struct rdma_node *rn = calloc(1, sizeof(*rn));
         if (!rn)
                 die_(EXIT_VMRUN_FAILED, "%s: no memory for a child's connections: free some on this host", n->option->origin);
         close_channel(old->control.channel);
