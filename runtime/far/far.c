@@ -292,18 +292,22 @@ const struct far_node *far_cannot_fork(void)
         return NULL;
 }
 
-/* What librdmacm and its like keep for ever is the parent's, and no function of theirs makes them forget it: they are loaded anew. */
-static void reload_modules(void)
+/* What librdmacm and its like keep for ever is the parent's, and no function of theirs makes them forget it: the module, which several nodes may
+ * have, is loaded anew. */
+static void reload(const void *module)
 {
         char why[FAR_WHY];
+        bool anew[NODES_MAX];
 
-        for (unsigned i = 0; i < nnodes; i++)
-                if (nodes[i]->module)
+        for (unsigned i = 0; i < nnodes; i++) {
+                anew[i] = nodes[i]->module == module;
+                if (anew[i])
                         dlclose(nodes[i]->module);
+        }
         for (unsigned i = 0; i < nnodes; i++) {
                 struct far_node *n = nodes[i];
                 char scheme[16] = "";
-                if (!n->module)
+                if (!anew[i])
                         continue;
                 memcpy(scheme, n->url, (size_t)(strchr(n->url, ':') - n->url));
                 n->driver = find_driver(scheme, &n->module, why);
@@ -315,14 +319,14 @@ static void reload_modules(void)
 int far_forked(const struct tree_child *c)
 {
         int err = slabs_forked(c);
-        bool anew = false;
+        const void *module = NULL;      /* rdma's is the only one that asks for it */
 
         io_forked();
         for (unsigned i = 0; i < nnodes; i++)
-                if (nodes[i]->driver->forked)
-                        anew |= nodes[i]->driver->forked(nodes[i]);
-        if (anew)
-                reload_modules();
+                if (nodes[i]->driver->forked && nodes[i]->driver->forked(nodes[i]))
+                        module = nodes[i]->module;
+        if (module)
+                reload(module);
         return err;
 }
 
