@@ -104,6 +104,7 @@ static int take_pages(struct fork_image *im, struct thread *t, struct tree *tree
         im->content = mmap(NULL, im->content_max * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (im->content == MAP_FAILED)
                 return im->content = NULL, -ENOMEM;
+        madvise(im->content, im->content_max * PAGE_SIZE, MADV_NOHUGEPAGE);     /* few of them, as a rule: a huge page takes longer to clear */
         do {
                 if (!make_room(im))
                         return -ENOMEM;

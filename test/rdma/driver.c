@@ -608,7 +608,7 @@ static const struct test {
         { "hardly any memory may be locked", "", case_memlock, "wrong", "ulimit -l", 10000, 0 },
         { "a device by its name", "", case_device, "passed", "", 20000, 0 },
         { "no such device", "", case_no_such_device, "refused", "no RDMA device mlx9_9", 2000, 0 },
-        { "another version", "version", case_open, "refused", "speaks version 2", 2000, 0 },
+        { "another version", "version", case_open, "refused", "of the protocol, this vmrun version", 2000, 0 },
         { "no memnode", "stranger", case_open, "refused", "no memnode", 2000, 0 },
         { "a wrong token", "token", case_open, "refused", "the token is wrong", 2000, 0 },
         { "garbage for an answer", "garbage", case_open, "refused", "not memnode's protocol", 2000, 0 },
