@@ -201,10 +201,11 @@ static struct thread *take_vcpu(void)
                         time_join(t, vm->thread[0]);
                         next_vcpu++;
                 } else {
-                        info_("%s: EAGAIN for clone", why);
+                        info_("%s", why);
                         vcpu_destroy(t);
                         free(t);
-                        t = NULL;
+                        t = idle;
+                        idle = t ? t->next_idle : NULL;
                 }
         }
         if (t) {

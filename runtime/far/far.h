@@ -25,11 +25,11 @@
 struct tree_child;
 
 /* A node over execve: what the program before opened, for the next one to go on with. */
-#define FAR_KEPT 256
+#define FAR_KEPT 768
 struct far_kept_node {
         bool kept;
         int fd;                         /* private; -1: none */
-        char data[FAR_KEPT];            /* the driver's own */
+        char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
 };
 
 struct far_node {

@@ -38,6 +38,16 @@ static void rdma_close(struct far_node *n)
         n->data = NULL;
 }
 
+static int connect_first(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
+{
+        int64_t deadline = rdma_now() + rn->set.connect_timeout_ms;
+        int err = rdma_new_member(rn, why);
+
+        if (!err)
+                err = rdma_control_open(rn, rest, deadline, why);
+        return err ? err : rdma_data_open(rn, deadline, why);
+}
+
 static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
         struct rdma_node *rn = calloc(1, sizeof(*rn));
@@ -51,12 +61,7 @@ static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         pthread_mutex_init(&rn->control.lock, NULL);
         int err = rdma_settings(n, &rn->set, why);
         if (!err)
-                err = rdma_new_member(rn, why);
-        int64_t deadline = rdma_now() + rn->set.connect_timeout_ms;
-        if (!err)
-                err = rdma_control_open(rn, rest, deadline, why);
-        if (!err)
-                err = rdma_data_open(rn, deadline, why);
+                err = n->inherited ? rdma_take_over(rn, rest, why) : connect_first(rn, rest, why);
         if (!err && rn->limit < PAGE_SIZE) {
                 snprintf(why, FAR_WHY, "all of its memory is leased: end other programs, or give its memnode more by --size");
                 err = -ENOSPC;
@@ -139,6 +144,11 @@ static void rdma_describe(const struct far_node *n, char *text, size_t size)
         const struct rdma_data *d = &rn->data;
         char a[32], to[80], how[96] = "zero copy";
 
+        if (!rn->dev.verbs) {
+                snprintf(text, size, "%s: %s at %.32s (%s), leased before and not connected yet", n->url, size_text(n->pages * PAGE_SIZE, a),
+                         rn->name[0] ? rn->name : "memnode", rdma_words_address(&rn->to, to));
+                return;
+        }
         if (rn->mem.pool)
                 snprintf(how, sizeof(how), "%llu pages copied through %u KiB", (unsigned long long)__atomic_load_n(&d->copies, __ATOMIC_RELAXED),
                          RDMA_POOL_PAGES * PAGE_SIZE / 1024);
@@ -155,6 +165,7 @@ const struct far_driver far_rdma = {
         .lease = rdma_lease,
         .use = rdma_use,
         .forked = rdma_forked,
+        .keep = rdma_keep,
         .close = rdma_close,
         .describe = rdma_describe,
         .attach = rdma_attach,

@@ -295,6 +295,9 @@ int64_t rdma_now(void);                 /* ms, monotonic */
 /* ---- children (rdma_fork.c) ---- */
 
 int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY]);
+/* far_driver.keep; and open(), where n->inherited has what that left. */
+bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
+int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
 /* far_driver.forked and .use */
 bool rdma_forked(struct far_node *n);
 int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages);

@@ -1,5 +1,5 @@
 /*
- * A forked child's part in its parent's lease.
+ * A forked child's part in its parent's lease, and that of a program which a process of the tree executed.
  *
  * Queue pairs, registrations and connections are of the parent's open files and address space.  The child has the descriptors, too, and a
  * call of the libraries' would act on the parent's objects; so they are cut off first, and what the libraries know in memory is left
@@ -76,6 +76,46 @@ bool rdma_forked(struct far_node *n)
         free(old);
         n->data = rn;
         return true;
+}
+
+/* What such a program must know of the lease.  Like a forked child, it connects when it first needs a slab. */
+struct kept {
+        union rdma_sockaddr to, from;
+        struct ibv_device_attr attr;
+        uint64_t limit, id;
+        uint32_t depth, grace_ms;
+        uint8_t secret[NODE_SECRET];
+        char name[NODE_NAME_MAX];
+};
+_Static_assert(sizeof(struct kept) <= FAR_KEPT, "it fits what goes over execve");
+
+bool rdma_keep(const struct far_node *n, struct far_kept_node *k)
+{
+        const struct rdma_node *rn = n->data;
+        struct kept *to = (struct kept *)k->data;
+
+        *to = (struct kept){ .to = rn->to, .from = rn->from, .attr = rn->dev.attr, .limit = rn->limit, .id = rn->control.id, .depth = rn->depth,
+                             .grace_ms = rn->grace_ms };
+        memcpy(to->secret, rn->control.secret, sizeof(to->secret));
+        memcpy(to->name, rn->name, sizeof(to->name));
+        return to->id != 0;
+}
+
+int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
+{
+        const struct kept *k = (const struct kept *)rn->n->inherited->data;
+        uint16_t port;
+
+        rn->to = k->to;
+        rn->from = k->from;
+        rn->dev.attr = k->attr;
+        rn->limit = k->limit;
+        rn->depth = k->depth;
+        rn->grace_ms = k->grace_ms;
+        rn->control.id = k->id;
+        memcpy(rn->control.secret, k->secret, sizeof(k->secret));
+        memcpy(rn->name, k->name, sizeof(k->name));
+        return rdma_parse_url(rest, rn->host, &port, why);
 }
 
 int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY])

@@ -10,7 +10,8 @@
  *   - vmrun's own descriptors are in no call, and its kick signal stays blocked in every mask that a call waits with;
  *   - nothing of the program's is written where it could not write itself;
  *   - the result is a value or an errno, and nothing is left over: memory, or pins.
- * The kernel is trusted: it keeps to its interface, and may fail at any time.  Out of scope: what the calls do.
+ * The kernel is trusted: it keeps to its interface, and may fail at any time.  Out of scope: what the calls do; futex, clone and execve, whose
+ * words are threads and processes more than arguments.
  *
  * So the host kernel is played here (sys_enter, sys_own): it reads and writes whatever the real one might, and makes no call.  Scratch memory
  * is fenced for the address sanitizer (scratch.c).  The program has 16 pages, which can be read, written, both or neither.
@@ -39,6 +40,8 @@
 #include "../../runtime/procfs.h"
 #include "../../runtime/signals.h"
 #include "../../runtime/syscalls/sys.h"
+#include "../../runtime/threads.h"
+#include "../../runtime/vfork.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: call %ld: %s\n", current, what); abort(); } while (0)
 static long current;
@@ -170,9 +173,9 @@ bool procfs_hides(enum procfs_dir dir, const char *name) { (void)dir; return nam
 uint64_t procfs_mem_total(void) { return 1 << 30; }
 uint64_t procfs_mem_free(struct thread *t) { (void)t; return 1 << 20; }
 
-long signals_action(int sig, const struct ksigaction *new, struct ksigaction *old)
+long signals_action(struct thread *t, int sig, const struct ksigaction *new, struct ksigaction *old)
 {
-        (void)new;
+        (void)t, (void)new;
         if (sig < 1 || sig > SIGNALS_MAX)
                 FAIL("no such signal, but its action is asked for");
         if (old)
@@ -185,6 +188,17 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
 int sigframe_pop(struct thread *t, uint64_t *mask) { (void)t; *mask = 0; return -EFAULT; }
 int sigframe_altstack(struct thread *t, const struct altstack *new, struct altstack *old) { (void)t, (void)new; memset(old, 0, sizeof *old); return 0; }
 _Noreturn void program_exit(struct thread *t, int status) { (void)t, (void)status; FAIL("it exits"); }
+/* One thread, which nobody stops; what makes and ends threads and processes is not reached. */
+_Thread_local struct thread *thread_self;
+_Atomic uint32_t threads_stopping;
+void threads_tell_stopper(void) { FAIL("nobody stops it"); }
+void threads_wait_to_go(struct thread *t) { (void)t; FAIL("nobody stops it"); }
+void threads_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); }
+struct thread *threads_find(struct thread *t, pid_t tid) { return tid & 1 ? t : NULL; }
+void vfork_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); }
+#define NOT_HERE(fn) long fn(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; return -ENOSYS; }
+NOT_HERE(sys_clone) NOT_HERE(sys_clone3) NOT_HERE(sys_fork) NOT_HERE(sys_vfork) NOT_HERE(sys_execve) NOT_HERE(sys_execveat) NOT_HERE(sys_futex)
+
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
 {
         (void)t, (void)op, (void)a0, (void)a1, (void)a2;
@@ -663,6 +677,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 if (mmap(CONTROL, sizeof *CONTROL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != CONTROL)
                         FAIL("no room for control");
                 t.v = (struct vcpu *)block;
+                thread_self = &t;
                 for (size_t i = 0; i < sizeof noise; i++)
                         noise[i] = (uint8_t)(i * 37 + (i >> 8));
         }

@@ -7,6 +7,7 @@ default_caches=1M,8M,256M
 
 # compare [OPTION...] NAME PROGRAM [ARGUMENT...]: one case, a test for each cache size.
 #   --cache LIST   cache sizes of this case
+#   --least SIZE   what a cache has at least, in MiB, also where the caller names others
 #   --stdin FILE   standard input, in the data folder
 #   --copy FILE    the program finds a copy of this file of the data folder where it runs
 #   --no-stderr    what it says on standard error is not compared
@@ -14,10 +15,11 @@ default_caches=1M,8M,256M
 #   --long         is part of a long run only
 # The program runs in a folder that is otherwise empty; the data is in ../data.
 compare() {
-    local sizes=$default_caches input='' copy='' check_stderr=yes is_quick=no is_long=no
+    local sizes=$default_caches least=0 input='' copy='' check_stderr=yes is_quick=no is_long=no
     while true; do
         case $1 in
         --cache) sizes=$2 && shift 2 ;;
+        --least) least=${2%M} && shift 2 ;;
         --stdin) input=$2 && shift 2 ;;
         --copy) copy=$2 && shift 2 ;;
         --no-stderr) check_stderr=no && shift ;;
@@ -54,6 +56,7 @@ compare() {
         return
     fi
     for size in ${sizes//,/ }; do
+        [ "${size%M}" -ge "$least" ] || size=${least}M
         run_in_scratch guest "$limit" "$vmrun" --cache "$size" "${vmrun_flags[@]}" -- "$@"
         judge "$name, cache $size" "$native_status"
     done
@@ -108,23 +111,23 @@ judge() {
 # A vCPU for each thread needs 64 pages of the cache: what has many threads gets 20M.
 threads() {
     local t=$build/test/system/t_threads way
-    compare --quick --cache 20M,64M 't_threads, basic' "$t" basic
-    compare --quick --cache 4M,64M 't_threads, futex' "$t" futex
-    compare --cache 4M,64M 't_threads, locks' "$t" lock
-    compare --quick --cache 4M,64M 't_threads, what each has' "$t" own
-    compare --cache 8M,64M 't_threads, signals' "$t" signal
-    compare --quick --cache 4M,64M 't_threads, memory' "$t" memory
-    compare --quick --cache 4M,64M 't_threads, vfork' "$t" vfork
-    compare --long --cache 20M 't_threads, long' "$t" long
+    compare --quick --least 20M --cache 20M,64M 't_threads, basic' "$t" basic
+    compare --quick --least 4M --cache 4M,64M 't_threads, futex' "$t" futex
+    compare --least 4M --cache 4M,64M 't_threads, locks' "$t" lock
+    compare --quick --least 4M --cache 4M,64M 't_threads, what each has' "$t" own
+    compare --least 8M --cache 8M,64M 't_threads, signals' "$t" signal
+    compare --quick --least 4M --cache 4M,64M 't_threads, memory' "$t" memory
+    compare --quick --least 4M --cache 4M,64M 't_threads, vfork' "$t" vfork
+    compare --long --least 20M --cache 20M 't_threads, long' "$t" long
     for way in {1..19}; do
-        compare --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
+        compare --least 4M --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
     done
 
-    compare --quick --cache 4M,64M 'sort, in parallel' sort --parallel=2 -S 16M ../data/text
-    compare --cache 16M,256M 'xz, two threads' xz -T2 -1 --block-size=256KiB -c ../data/text
-    compare --quick --cache 8M,64M 'python3, threads' python3 -c "$python_threads"
+    compare --quick --least 4M --cache 4M,64M 'sort, in parallel' sort --parallel=2 -S 16M ../data/text
+    compare --least 16M --cache 16M,256M 'xz, two threads' xz -T2 -1 --block-size=256KiB -c ../data/text
+    compare --quick --least 8M --cache 8M,64M 'python3, threads' python3 -c "$python_threads"
     if [ -x "$build/test/system/t_openmp" ]; then
-        compare --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
+        compare --least 2M --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
     elif [ "$list" = no ] && selected t_openmp; then
         skip t_openmp 'the compiler has no OpenMP'
     fi

@@ -336,7 +336,7 @@ static void test_network_ioctl(void)
 static void test_file_ioctl(void)
 {
         int a = open("a", O_RDWR | O_CREAT, 0600), b = open("b", O_RDWR | O_CREAT, 0600), *flags = across(8);
-        struct { struct file_dedupe_range r; struct file_dedupe_range_info i[3]; } *d = across(sizeof *d);
+        struct file_dedupe_range *d = across(sizeof *d + 3 * sizeof d->info[0]);
 
         ftruncate(a, 100000);
         ftruncate(b, 100000);
@@ -347,12 +347,13 @@ static void test_file_ioctl(void)
         T(ioctl(b, FICLONE, a));
         T(ioctl(b, FICLONERANGE, &(struct file_clone_range){ a, 0, 4096, 0 }));
         FAILS(EBADF, ioctl(b, FICLONERANGE, &(struct file_clone_range){ 999, 0, 4096, 0 }));
-        d->r = (struct file_dedupe_range){ .src_length = 4096, .dest_count = 3 };
+        d->src_length = 4096;
+        d->dest_count = 3;
         for (int i = 0; i < 3; i++)
-                d->i[i] = (struct file_dedupe_range_info){ .dest_fd = i ? 999 : b };
+                d->info[i] = (struct file_dedupe_range_info){ .dest_fd = i ? 999 : b };
         T(ioctl(a, FIDEDUPERANGE, d));
-        printf("status %d %d %d\n", d->i[0].status, d->i[1].status, d->i[2].status);
-        d->r.dest_count = 65535;
+        printf("status %d %d %d\n", d->info[0].status, d->info[1].status, d->info[2].status);
+        d->dest_count = 65535;
         T(ioctl(a, FIDEDUPERANGE, d) < 0);
         T(ioctl(a, FIGETBSZ, edge(4)));
         FAILS(ENOTTY, ioctl(a, TCGETS, pages));

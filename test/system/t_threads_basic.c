@@ -202,8 +202,8 @@ static void timed_waits(void)
         pthread_mutex_lock(&mine);
 
 #define EXPIRES(call, clock) do {                                                                       \
-                t = ms_from_now(clock, 40);                                                             \
                 from = now_ns(CLOCK_MONOTONIC);                                                         \
+                t = ms_from_now(clock, 40);                                                             \
                 CHECK((call) == ETIMEDOUT);                                                             \
                 CHECK(took(from, 40));                                                                  \
         } while (0)
