@@ -141,16 +141,27 @@ static void mend_head(struct tree_head *h)
         }
 }
 
-/* err: what an attempt to lock came to.  False: it is not locked. */
+/* err: what an attempt to lock came to.  False: another has it. */
 static bool locked(struct tree *t, int err)
 {
         if (err == EOWNERDEAD) {
                 mend_head(t->head);
                 pthread_mutex_consistent(&t->head->lock);
-        } else if (err && err != ETIMEDOUT) {
+        } else if (err && err != EBUSY) {
                 die_(EXIT_VMRUN_FAILED, "the list of slabs of this process tree cannot be locked: %s: a bug in vmrun", strerror(err));
         }
-        return err != ETIMEDOUT;
+        return err != EBUSY;
+}
+
+/* By looking now and then: the thread sanitizer does not know pthread_mutex_clocklock(), and a time-out must not follow the wall clock. */
+static bool lock_within(struct tree *t, unsigned limit_ms)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+
+        for (int64_t end = now_ms() + limit_ms; !locked(t, pthread_mutex_trylock(&t->head->lock)); nanosleep(&ms, NULL))
+                if (now_ms() >= end)
+                        return false;
+        return true;
 }
 
 void tree_lock(struct tree *t) { locked(t, pthread_mutex_lock(&t->head->lock)); }
@@ -280,10 +291,8 @@ uint64_t tree_mend_locked(struct tree *t)
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
 {
         struct tree_head *h = t->head;
-        int64_t end = now_ms() + limit_ms;
-        const struct timespec until = { .tv_sec = end / 1000, .tv_nsec = end % 1000 * 1000000 };
 
-        if (!locked(t, pthread_mutex_clocklock(&h->lock, CLOCK_MONOTONIC, &until)))
+        if (!lock_within(t, limit_ms))
                 return false;
         bool last = true;
         h->record[t->self].leaving = still ? LEAVE_STILL : LEAVE_SOON;
