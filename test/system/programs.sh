@@ -56,7 +56,9 @@ compare() {
         return
     fi
     for size in ${sizes//,/ }; do
-        [ "${size%M}" -ge "$least" ] || size=${least}M
+        if [ "$least" -gt 0 ] && { [[ $size != *M ]] || [ "${size%M}" -lt "$least" ]; }; then
+            size=${least}M
+        fi
         run_in_scratch guest "$limit" "$vmrun" --cache "$size" "${vmrun_flags[@]}" -- "$@"
         judge "$name, cache $size" "$native_status"
     done
