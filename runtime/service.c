@@ -17,6 +17,7 @@ static struct vm *service_vm;
 static struct thread service;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool exists;                     /* the thread was made; guarded by lock */
+static _Atomic uint32_t up;             /* futex: its vCPU is there */
 
 static void futex(void *word, int op, uint32_t val, const struct timespec *limit)
 {
@@ -32,6 +33,8 @@ static void *service_main(void *arg)
         if (vcpu_create(service_vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         service.tid = (pid_t)syscall(SYS_gettid);
+        atomic_store(&up, 1);
+        futex(&up, FUTEX_WAKE, 1, NULL);
         thread_loop(&service);
         return NULL;
 }
@@ -47,6 +50,9 @@ static void start(void)
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
         if (err)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
+        /* The program thread that rang must not run meanwhile: the vCPU's descriptor has a low number for a moment. */
+        while (!atomic_load(&up))
+                futex(&up, FUTEX_WAIT, 0, NULL);
 }
 
 void service_ensure(struct vm *vm)
@@ -98,4 +104,8 @@ void service_sleep(uint32_t seen)
         futex(&CONTROL->service_seq, FUTEX_WAIT, seen, NULL);
 }
 
-void service_forked(void) { exists = false; }
+void service_forked(void)
+{
+        exists = false;
+        atomic_store(&up, 0);
+}

@@ -44,11 +44,11 @@ print(subprocess.run(["sh", "-c", "echo hi; exit 3"], capture_output=True))
 try: subprocess.run(["/no/such"])
 except FileNotFoundError as e: print(e)
 print(subprocess.run(["sh", "-c", "kill -9 $$"]).returncode)'
-    compare --cache 64M 'python3, subprocesses of threads' /usr/bin/python3 -c 'import subprocess, threading
+    compare --least 8M --cache 64M 'python3, subprocesses of threads' /usr/bin/python3 -c 'import subprocess, threading
 r = []
 ts = [threading.Thread(target=lambda i=i: r.append(subprocess.run(["echo", str(i)], stdout=subprocess.PIPE).stdout)) for i in range(8)]
 [t.start() for t in ts]; [t.join() for t in ts]; print(sorted(r))'
-    compare --quick --cache 16M 'python3, execve while threads wait and compute' /usr/bin/python3 -c 'import os, threading, time
+    compare --quick --least 8M --cache 16M 'python3, execve while threads wait and compute' /usr/bin/python3 -c 'import os, threading, time
 threading.Thread(target=lambda: time.sleep(100)).start()
 threading.Thread(target=lambda: os.execv("/bin/echo", ["echo", "from a thread"])).start()
 while True: pass'

@@ -283,7 +283,7 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     threads
     compare --quick --cache 512K 't_memory, 8 times its cache' "$build/test/system/t_memory" --size 4
     compare --cache 256K 't_fork, 16 times its cache' "$build/test/system/t_fork" --size 4 memory
-    compare --quick --cache 2M,64M 't_fork' "$build/test/system/t_fork" --size 2
+    compare --quick --least 2M --cache 2M,64M 't_fork' "$build/test/system/t_fork" --size 2
     compare --cache 1M 't_fork, children killed' "$build/test/system/t_fork" --bomb 1 40
 
     # Children of shells, which execute nothing.
@@ -293,7 +293,7 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
         'for i in {1..10}; do n=$(echo $((i * i))); echo -n "$n "; done; while read -r l; do echo "$l"; done <<<"$n"; trap "echo bye" EXIT
          (trap "echo term; exit 7" TERM; kill $BASHPID; :) & wait $!; echo $?; { echo x; echo y; } | { read -r a; read -r b; echo "$b$a"; }
          mapfile -t z < <(echo p; echo q); echo "${z[@]}" "${PIPESTATUS[@]}"; (exit 5) || echo $?'
-    compare --cache 2M,64M 'python, fork and multiprocessing' python3 -c \
+    compare --least 2M --cache 2M,64M 'python, fork and multiprocessing' python3 -c \
         'import os, multiprocessing as m
 c = os.fork()
 if c == 0: os._exit(4)
