@@ -28,7 +28,7 @@ false_nodes() {
         [ "$seconds" != fast ] || short=()
         false_node "$fault" && refused "$pattern" "$seconds" "${short[@]}" --node "$RDMA:7473" && end_false_node || return
     done <<'END'
-version   fast speaks version 2 of the protocol, this vmrun version 1: install the same version on both
+version   fast speaks version 3 of the protocol, this vmrun version 2: install the same version on both
 stranger  fast no memnode: correct the address or the port
 garbage   fast not memnode's protocol: correct the address or the port
 token     fast refused: the token is wrong
