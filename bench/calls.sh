@@ -13,7 +13,6 @@ cd "$(dirname "$(realpath "$0")")/.."
 runs=5
 what=(getppid read1 read1m futex thread fork spawn signal)
 
-usage() { die "usage: bench/calls.sh [--runs N] [--json FILE]"; }
 
 # inside PLACE: one line `PLACE WHO KEY VALUE` a figure.
 inside() {
@@ -42,17 +41,10 @@ report() {
     printf '%-10s %14.0f\n\n' "bare exit" "$(med "$place" bare exit_p50)"
 }
 
-while [ $# -gt 0 ]; do
-    case $1 in
-    --runs) runs=${2:?} && shift ;;
-    --json) json_file=$(realpath "${2:?}") && shift ;;
-    --inside) inside "${2:?}" && exit ;;
-    *) usage ;;
-    esac
-    shift
-done
-if [ -n "$json_file" ]; then
-    : >"$json_file"
+options runs "$@"
+if [ -n "$inside" ]; then
+    inside "$inside"
+    exit
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -13,7 +13,6 @@ cd "$(dirname "$(realpath "$0")")/.."
 mib=16
 passes=2
 
-usage() { die "usage: bench/fault.sh [--mib N] [--json FILE]"; }
 
 # --- inside the lab: one line `result SYSTEM SHARE ACCESS KEY VALUE` a figure ---
 
@@ -201,22 +200,10 @@ report() {
     done
 }
 
-inside=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --mib) mib=${2:?} && shift ;;
-    --json) json_file=${2:?} && shift ;;
-    --inside) inside=${2:?} && shift ;;
-    *) usage ;;
-    esac
-    shift
-done
+options mib "$@"
 if [ -n "$inside" ]; then
     "inside_$inside"
     exit
-fi
-if [ -n "$json_file" ]; then
-    : >"$json_file"
 fi
 
 scratch=$(mktemp -d)

@@ -35,25 +35,15 @@ pairs() {
     done
 }
 
-inside=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --runs) runs=${2:?} && shift ;;
-    --json) json_file=${2:?} && shift ;;
-    --inside) inside=yes ;;
-    *) die "usage: bench/fork.sh [--runs N] [--json FILE]" ;;
-    esac
-    shift
-done
+options runs "$@"
 if [ -n "$inside" ]; then
     pairs lab-icount 1 21
     exit
 fi
-[ -z "$json_file" ] || : >"$json_file"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-in_lab --timeout 300 --icount -- bench/fork.sh --inside >"$scratch/out"
+in_lab --timeout 300 --icount -- bench/fork.sh --inside lab >"$scratch/out"
 if "$VMRUN" --check >"$scratch/check" 2>&1; then
     pairs here "$runs" 21 >>"$scratch/out"
 else
@@ -76,10 +66,10 @@ for place in $(cut -d' ' -f1 "$scratch/out" | sort -u); do
         for written in 0 "$mb"; do
             for key in fork_p50 cpu_ns; do
                 native=$(figure "$place" "$mb" "$written" native $key) vm=$(figure "$place" "$mb" "$written" vmrun $key)
-                [ $key = cpu_ns ] && what=cpu || what=time
+                [ $key = cpu_ns ] && what="cpu" || what="time"
                 # shellcheck disable=SC2059
-                printf "$row" "$place" "$mb MiB" "$written MiB" $what "$native" "$vm" "$(calc "$vm / $native")"
-                record bench=fork place="$place" resident_mib="$mb" written_mib="$written" what=$what native_us="$native" vmrun_us="$vm"
+                printf "$row" "$place" "$mb MiB" "$written MiB" "$what" "$native" "$vm" "$(calc "$vm / $native")"
+                record bench=fork place="$place" resident_mib="$mb" written_mib="$written" what="$what" native_us="$native" vmrun_us="$vm"
             done
         done
     done

@@ -9,11 +9,44 @@ VMRUN=$(realpath "${VMRUN:-build/vmrun}")
 LAB=$(realpath "${LAB:-lab/lab}")
 BENCH_BIN=$(realpath "${BENCH_BIN:-build/bench}")
 json_file=
+# shellcheck disable=SC2034 # the scripts look at it
+inside=
 failures=0
 
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1
+}
+
+# By the line at the script's head.
+usage() { die "usage: $(sed -n "s|^# *\(bench/${0##*/}.*\)|\1|p" "bench/${0##*/}" | head -n 1)"; }
+
+# options NAMES ARGUMENT...: of the script, whose options are NAMES: `--NAME VALUE` sets the variable NAME (with _ for -); a NAME that ends in !
+# takes no value, and its variable becomes --NAME.  --json FILE (as seen from where the script was called) and --inside WHAT are everybody's.
+options() {
+    local known=" $1 json inside " name json=
+    shift
+    while [ $# -gt 0 ]; do
+        name=${1#--}
+        case $1 in
+        --*) ;;
+        *) usage ;;
+        esac
+        case $known in
+        *" $name! "*) printf -v "${name//-/_}" -- '--%s' "$name" ;;
+        *" $name "*)
+            [ $# -gt 1 ] || usage
+            printf -v "${name//-/_}" '%s' "$2"
+            shift
+            ;;
+        *) usage ;;
+        esac
+        shift
+    done
+    if [ -n "$json" ]; then
+        [[ $json == /* ]] && json_file=$json || json_file=$OLDPWD/$json
+        : >"$json_file"
+    fi
 }
 
 # ran COMMAND...: shows the command line, then runs it.  All of this goes to standard error: results have standard output.

@@ -12,7 +12,6 @@ cd "$(dirname "$(realpath "$0")")/.."
 . bench/lib.sh
 
 runs=7
-usage() { die "usage: bench/native.sh [--runs N] [--json FILE]"; }
 
 # one PLACE HOW NAME COMMAND...: runs it; its figures as lines `PLACE HOW NAME KEY VALUE`.
 one() {
@@ -40,23 +39,11 @@ pairs() {
     done
 }
 
-inside=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --runs) runs=${2:?} && shift ;;
-    --json) json_file=${2:?} && shift ;;
-    --inside) inside=${2:?} && shift ;;
-    *) usage ;;
-    esac
-    shift
-done
+options runs "$@"
 case $inside in
 wall) pairs lab-wall "$runs" 1 && exit ;;
 icount) pairs lab-icount 1 1 && exit ;;
 esac
-if [ -n "$json_file" ]; then
-    : >"$json_file"
-fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

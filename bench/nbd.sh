@@ -1,7 +1,8 @@
 #!/bin/bash
 # memnode as an NBD server beside nbdkit's memory plugin: the same clients, the same socket kind, both on this machine.
 #
-# usage: nbd.sh [--runs N] [--seconds S] [--size MIB] [--tcp] [--json FILE]
+#   bench/nbd.sh [--runs N] [--seconds S] [--size MIB] [--tcp] [--json FILE]
+#
 #   --runs N      interleaved runs of each server, of which the median counts (default 5)
 #   --seconds S   length of each fio run (default 2)
 #   --size MIB    size of the export (default 256)
@@ -13,18 +14,8 @@ cd "$(dirname "$(realpath "$0")")/.."
 . bench/lib.sh
 
 MEMNODE=$(realpath "${MEMNODE:-build/memnode/memnode}")
-runs=5 seconds=2 size=256 tcp=no
-while [ $# -gt 0 ]; do
-    case $1 in
-    --runs) runs=$2 && shift ;;
-    --seconds) seconds=$2 && shift ;;
-    --size) size=$2 && shift ;;
-    --tcp) tcp=yes ;;
-    --json) json_file=$(realpath "$2") && shift ;;
-    *) die "unknown option $1" ;;
-    esac
-    shift
-done
+runs=5 seconds=2 size=256 tcp=
+options "runs seconds size tcp!" "$@"
 for program in nbdkit nbdcopy nbdinfo fio; do
     command -v $program >/dev/null || die "there is no $program: install it (Debian: nbdkit libnbd-bin fio)"
 done
@@ -51,7 +42,7 @@ serve() {
 
 declare -A uri
 serve memnode "$MEMNODE" --size $((size + 2))M --hugepages none --export disk="$size"M --listen nbd+unix://"$work"/memnode --listen nbd://127.0.0.1:10871
-if [ $tcp = yes ]; then
+if [ -n "$tcp" ]; then
     uri=([memnode]=nbd://127.0.0.1:10871 [nbdkit]=nbd://127.0.0.1:10872)
     serve nbdkit nbdkit --foreground --ipaddr 127.0.0.1 --port 10872 memory "$size"M
 else

@@ -19,9 +19,9 @@ MEMNODE=$(realpath "${MEMNODE:-build/memnode/memnode}")
 RANDMEM=$(realpath "$BENCH_BIN/../examples/randmem")
 runs=5
 lab=(--rdma --cpus 2)
+one_thread=
 only=fetch,swap,nbd,bandwidth,demand,cpu
 
-usage() { die "usage: bench/nodes.sh [--runs N] [--only fetch,swap,nbd,bandwidth,demand,cpu] [--one-thread] [--json FILE]"; }
 wanted() { [[ ,$only, == *,$1,* ]]; }
 
 # --- inside the lab: one line `result WHAT VALUE` a figure ---
@@ -242,31 +242,17 @@ report() {
     fi
 }
 
-is_inside=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --runs) runs=${2:?} && shift ;;
-    --only) only=${2:?} && shift ;;
-    --json) json_file=$(realpath "${2:?}") && shift ;;
-    --one-thread) lab+=(--one-thread) ;;
-    --inside) is_inside=yes ;;
-    *) usage ;;
-    esac
-    shift
-done
+options "runs only one-thread!" "$@"
 for word in ${only//,/ }; do
     [[ ,fetch,swap,nbd,bandwidth,demand,cpu, == *,$word,* ]] || usage
 done
-if [ -n "$is_inside" ]; then
+if [ -n "$inside" ]; then
     inside
     exit
 fi
 for program in ib_read_lat nvme nbd-client; do
     command -v $program >/dev/null || die "there is no $program: install it (Debian: perftest nvme-cli nbd-client)"
 done
-if [ -n "$json_file" ]; then
-    : >"$json_file"
-fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -274,6 +260,7 @@ read -r load _ </proc/loadavg
 if awk "BEGIN { exit !($load > 1) }"; then
     echo "nodes.sh: this machine is busy (load average $load): two CPUs will not keep step, and figures by the clock will be wrong" >&2
 fi
-in_lab --timeout 1800 "${lab[@]}" --env MEMNODE="$MEMNODE" -- bench/nodes.sh --runs "$runs" --only "$only" --inside >"$scratch/results"
+# shellcheck disable=SC2086 # nothing, or one word
+in_lab --timeout 1800 "${lab[@]}" $one_thread --env MEMNODE="$MEMNODE" -- bench/nodes.sh --runs "$runs" --only "$only" --inside lab >"$scratch/results"
 report
 finish

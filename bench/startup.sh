@@ -14,7 +14,6 @@ cd "$(dirname "$(realpath "$0")")/.."
 
 runs=7
 profile=
-usage() { die "usage: bench/startup.sh [--runs N] [--profile] [--json FILE]"; }
 
 # The kinds of run: name, then the command.
 python=(/usr/bin/python3 -c pass)
@@ -92,27 +91,15 @@ inside_icount() {
 }
 inside_wall() { rounds lab-wall; }
 
-inside=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --runs) runs=${2:?} && shift ;;
-    --json) json_file=${2:?} && shift ;;
-    --profile) profile=--profile ;;
-    --inside) inside=${2:?} && shift ;;
-    *) usage ;;
-    esac
-    shift
-done
+options "runs profile!" "$@"
 if [ -n "$inside" ]; then
     "inside_$inside"
     exit
 fi
-if [ -n "$json_file" ]; then
-    : >"$json_file"
-fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+# shellcheck disable=SC2086 # nothing, or one word
 in_lab --timeout 300 --icount -- bench/startup.sh --runs "$runs" $profile --inside icount >"$scratch/out"
 in_lab --timeout 300 -- bench/startup.sh --runs "$runs" --inside wall >>"$scratch/out"
 places=(lab-icount:cpu_us lab-wall:wall_ns)
