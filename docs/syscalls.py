@@ -105,8 +105,6 @@ def describe(name, row, reasons, where, local):
     how, note = "forwarded", ""
     if row.macro in ("HAND", "HROW"):
         handler = row.arguments[2]
-        if handler == "sys_nothing_yet":
-            return "refused: ENOSYS", "not there yet"
         if handler not in where:
             raise Wrong(f"the handler {handler} of {name} is not in runtime/syscalls")
         how, note = f"by hand, `{where[handler]}`", NOTES.get(handler, "")

@@ -71,7 +71,7 @@ static bool only_unreadable(const struct program_place *at)
 static void end(struct thread *t, bool goodbye)
 {
         if (t->vforked)
-                vfork_leave(t);
+                threads_let_go(t);
         else
                 program_report(t);
         if (goodbye)
@@ -142,7 +142,7 @@ static void set_hidden(char **envp, const uint32_t *hidden, uint32_t n, bool hid
         }
 }
 
-/* Everything that the next vmrun is to know.  True: far_end() is due. */
+/* Everything that the next vmrun is to know.  True: program_goodbye() is due. */
 static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int program)
 {
         struct handover *h = &r->handover;
@@ -318,11 +318,13 @@ long exec_run(struct thread *t, struct exec_room *r)
                 return err;
         /* No signal may be taken from here on: it would be lost with this program.  Pending, it waits for the next one. */
         uint64_t mask = signals_hold(t);
-        err = sys_put_off ? -SYS_PUT_OFF : t->vforked ? 0 : threads_stop(t);
+        err = sys_put_off ? -SYS_PUT_OFF : 0;
         if (!err) {
+                if (!t->vforked)
+                        threads_stop(t);
                 err = way == UNDER_VMRUN ? follow(t, r, mask, program) : run_natively(t, r, &at, mask, way == NATIVE);
                 if (!t->vforked)
-                        threads_go(t);
+                        threads_go();
         }
         signals_release(t, mask);
         if (program >= 0)

@@ -3,7 +3,6 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <signal.h>
@@ -25,6 +24,7 @@
 #include "threads.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "word.h"
 
 void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 {
@@ -39,11 +39,6 @@ static const char *kern_text(struct thread *t, uint64_t va)
         return s ? s : "(a text that is not in the window)";
 }
 
-static long futex(const void *word, int op, uint32_t val, const struct timespec *timeout)
-{
-        return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, timeout, NULL, 0);
-}
-
 static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen)
 {
         const struct timespec limit = { .tv_nsec = 100000000 };
@@ -51,7 +46,7 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen)
         if (word && opt.io == IO_INLINE)
                 io_wait(word, seen);
         else if (word)
-                futex(word, FUTEX_WAIT, seen, &limit);
+                word_sleep(word, seen, &limit);
         return 0;
 }
 
@@ -137,15 +132,15 @@ int64_t exit_serve(struct thread *t)
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
         case EXIT_LEASE:          return far_exit_lease(t, rq);
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
-        case EXIT_WAIT_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAIT, (uint32_t)rq->a[0], NULL); return 0;
-        case EXIT_WAKE_FRAMES:    futex(&CONTROL->frames_seq, FUTEX_WAKE, INT_MAX, NULL); return 0;
+        case EXIT_WAIT_FRAMES:    word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_WAKE_FRAMES:    word_wake(&CONTROL->frames_seq, INT_MAX); return 0;
         case EXIT_SERVICE_SLEEP:  service_sleep((uint32_t)rq->a[0]); return 0;
         case EXIT_SERVICE_WAKE:
                 service_ensure(t->vm);
-                futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
+                word_wake(&CONTROL->service_seq, 1);
                 return 0;
         case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1]);
-        case EXIT_WAKE_PTE:       futex(kern_pointer(t, rq->a[0], 8), FUTEX_WAKE, INT_MAX, NULL); return 0;
+        case EXIT_WAKE_PTE:       word_wake(kern_pointer(t, rq->a[0], 8), INT_MAX); return 0;
         case EXIT_KICK:
                 if (rq->a[0] < CONTROL->nvcpus)
                         vcpu_kick(t->vm->thread[rq->a[0]]);

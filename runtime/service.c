@@ -1,7 +1,6 @@
 /*
  * See service.h.  What the thread does is kern/cleaner.c.
  */
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -12,17 +11,13 @@
 #include "service.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "word.h"
 
 static struct vm *service_vm;
 static struct thread service;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool exists;                     /* the thread was made; guarded by lock */
 static _Atomic uint32_t up;             /* futex: its vCPU is there */
-
-static void futex(void *word, int op, uint32_t val, const struct timespec *limit)
-{
-        syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, limit, NULL, 0);
-}
 
 static void *service_main(void *arg)
 {
@@ -34,7 +29,7 @@ static void *service_main(void *arg)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         service.tid = (pid_t)syscall(SYS_gettid);
         atomic_store(&up, 1);
-        futex(&up, FUTEX_WAKE, 1, NULL);
+        word_wake(&up, 1);
         thread_loop(&service);
         return NULL;
 }
@@ -52,7 +47,7 @@ static void start(void)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
         /* The program thread that rang must not run meanwhile: the vCPU's descriptor has a low number for a moment. */
         while (!atomic_load(&up))
-                futex(&up, FUTEX_WAIT, 0, NULL);
+                word_sleep(&up, 0, NULL);
 }
 
 void service_ensure(struct vm *vm)
@@ -69,7 +64,7 @@ void service_ensure(struct vm *vm)
 static void wake(void)
 {
         atomic_fetch_add(&CONTROL->service_seq, 1);
-        futex(&CONTROL->service_seq, FUTEX_WAKE, 1, NULL);
+        word_wake(&CONTROL->service_seq, 1);
 }
 
 /* Nobody rings its bell meanwhile, so `exists` stays what it is. */
@@ -84,7 +79,7 @@ bool service_hold(unsigned limit_ms)
         for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {       /* acquire: what it did before it kept still */
                 if (limit_ms && i == 10)
                         return false;
-                futex(&CONTROL->service_held, FUTEX_WAIT, 0, limit_ms ? &tenth : NULL);
+                word_sleep(&CONTROL->service_held, 0, limit_ms ? &tenth : NULL);
         }
         return true;
 }
@@ -100,8 +95,8 @@ void service_release(void)
 void service_sleep(uint32_t seen)
 {
         if (atomic_load(&CONTROL->service_held))
-                futex(&CONTROL->service_held, FUTEX_WAKE, 1, NULL);
-        futex(&CONTROL->service_seq, FUTEX_WAIT, seen, NULL);
+                word_wake(&CONTROL->service_held, 1);
+        word_sleep(&CONTROL->service_seq, seen, NULL);
 }
 
 void service_forked(void)

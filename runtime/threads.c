@@ -3,7 +3,6 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <linux/kvm.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,6 +19,7 @@
 #include "syscalls/sys.h"
 #include "threads.h"
 #include "vm.h"
+#include "word.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
 #define FRAMES_EACH  64                 /* of the cache, for a vCPU to make progress with */
@@ -34,11 +34,6 @@ static struct thread *idle;             /* vCPUs without a thread */
 static uint32_t next_vcpu = FIRST_VCPU;
 static unsigned live = 1;
 static pid_t leader;
-
-static long futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *timeout)
-{
-        return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, timeout, NULL, 0);
-}
 
 void threads_init(struct thread *first)
 {
@@ -58,7 +53,7 @@ static _Atomic uint32_t started;        /* threads made so far: who counts the s
 void threads_tell_stopper(void)
 {
         atomic_fetch_add(&arrivals, 1);
-        futex(&arrivals, FUTEX_WAKE, INT_MAX, NULL);
+        word_wake(&arrivals, INT_MAX);
 }
 
 void threads_wait_to_go(struct thread *t)
@@ -68,7 +63,7 @@ void threads_wait_to_go(struct thread *t)
         while ((by = atomic_load(&threads_stopping)) != 0 && by != t->v->number + 1 && !(by == ENDED && t->vforked)) {
                 atomic_exchange(&t->safe, 1);
                 threads_tell_stopper();
-                futex(&threads_stopping, FUTEX_WAIT, by, NULL); /* as long as the other one takes */
+                word_sleep(&threads_stopping, by, NULL); /* as long as the other one takes */
                 atomic_exchange(&t->safe, 0);
         }
 }
@@ -103,13 +98,13 @@ static bool all_stopped(const struct thread *t)
         return all && atomic_load(&started) == made;
 }
 
-int threads_stop(struct thread *t)
+void threads_stop(struct thread *t)
 {
         const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
         uint32_t none = 0;
 
         if (atomic_load(&threads_stopping) == t->v->number + 1)
-                return 0;               /* all are stopped already */
+                return;                 /* all are stopped already */
         while (!atomic_compare_exchange_strong(&threads_stopping, &none, t->v->number + 1)) {
                 threads_wait_to_go(t);
                 none = 0;
@@ -117,16 +112,15 @@ int threads_stop(struct thread *t)
         for (;;) {
                 uint32_t seen = atomic_load(&arrivals);
                 if (all_stopped(t))
-                        return 0;
-                futex(&arrivals, FUTEX_WAIT, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
+                        return;
+                word_sleep(&arrivals, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
         }
 }
 
-void threads_go(struct thread *t)
+void threads_go(void)
 {
-        (void)t;
         atomic_store(&threads_stopping, 0);
-        futex(&threads_stopping, FUTEX_WAKE, INT_MAX, NULL);
+        word_wake(&threads_stopping, INT_MAX);
 }
 
 /* What the others' records took stays lost: a few hundred bytes each. */
@@ -143,7 +137,7 @@ void threads_forked(struct thread *t)
 void threads_stop_for_good(void)
 {
         atomic_store(&threads_stopping, ENDED);
-        futex(&threads_stopping, FUTEX_WAKE, INT_MAX, NULL);
+        word_wake(&threads_stopping, INT_MAX);
 }
 
 uint64_t threads_pins(void)
@@ -192,9 +186,9 @@ static struct thread *take_vcpu(void)
         if (t) {
                 idle = t->next_idle;
         } else if (next_vcpu >= vm->vcpus_max) {
-                sys_say_once(0x60000, "all %u vCPUs of this VM are in use: EAGAIN for clone", vm->vcpus_max);
+                sys_say_once(0x70002, "all %u vCPUs of this VM are in use: EAGAIN for clone", vm->vcpus_max);
         } else if (!room) {
-                sys_say_once(0x60001, "a cache of %llu pages is too small for %u threads: EAGAIN for clone; use a larger --cache",
+                sys_say_once(0x70003, "a cache of %llu pages is too small for %u threads: EAGAIN for clone; use a larger --cache",
                              (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof *t)) != NULL) {
                 if (vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why) == 0) {
@@ -287,7 +281,7 @@ static void *thread_main(void *arg)
                 gmem_write(t, rq.child_tid, &tid, sizeof tid);
         s->tid = tid;
         atomic_store(&s->up, 1);        /* s is gone from here on */
-        futex(&s->up, FUTEX_WAKE, 1, NULL);
+        word_wake(&s->up, 1);
         signals_release(t, mask);
         t->v->exit.ret = 0;
         thread_loop(t);
@@ -330,7 +324,7 @@ long threads_make(struct thread *t, const struct clone_request *rq)
         }
         if (ret == 0) {
                 while (!atomic_load(&s.up))
-                        futex(&s.up, FUTEX_WAIT, 0, NULL);      /* it only has to run */
+                        word_sleep(&s.up, 0, NULL);      /* it only has to run */
                 ret = s.tid;
         }
         signals_release(t, s.mask);
@@ -339,16 +333,20 @@ long threads_make(struct thread *t, const struct clone_request *rq)
 
 /* ---- the end of a thread ---- */
 
+void threads_let_go(struct thread *t)
+{
+        const uint32_t zero = 0;
+
+        robust_list_end(t, t->robust_list, (uint32_t)t->tid);
+        if (t->clear_tid && gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
+                futex_wake(t, t->clear_tid, 1);
+}
+
 void threads_end(struct thread *t, int status)
 {
         signals_hold(t);
         sys_put_off = 0;                /* a signal that was taken goes with its thread */
-        robust_list_end(t, t->robust_list, (uint32_t)t->tid);
-        if (t->clear_tid) {
-                const uint32_t zero = 0;
-                if (gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
-                        futex_wake(t, t->clear_tid, 1);
-        }
+        threads_let_go(t);
         thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
         pthread_mutex_lock(&lock);
         bool last = live == 1;

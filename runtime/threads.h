@@ -29,6 +29,8 @@ void threads_init(struct thread *first);
  * for one more), or -SYS_PUT_OFF. */
 long threads_make(struct thread *t, const struct clone_request *rq);
 
+/* What the kernel does for a thread that ends, for one whose lists are kept here: robust locks, CLEARTID. */
+void threads_let_go(struct thread *t);
 /* t ends with that status.  Returns if others go on, and thread_loop() then does; otherwise the program ends. */
 void threads_end(struct thread *t, int status);
 /* After thread_loop(): gives t with its vCPU back, so the caller may not look at it any more.  Does not return to the first thread. */
@@ -36,9 +38,9 @@ void threads_gone(struct thread *t);
 
 /* Stops all other threads of the program where they hold no lock of kern, have no fault under way and touch nothing of the guest: before they
  * go back to the program, or in a call of the host kernel, which goes on meanwhile.  If another thread does the same, this one
- * is stopped first, and may never return.  0. */
-int threads_stop(struct thread *t);
-void threads_go(struct thread *t);
+ * is stopped first, and may never return. */
+void threads_stop(struct thread *t);
+void threads_go(void);
 /* After threads_stop(), as the last thing before the process ends: only children that borrow its memory go on. */
 void threads_stop_for_good(void);
 /* In a child that was just forked by t, all others being stopped: t is its only thread, and the leader, with vCPU 0 to come; nobody is

@@ -249,14 +249,19 @@ static int try_level(struct vm *vm, struct thread *t)
         return err == 0 && t->v->exit.op != EXIT_READY ? -EIO : err;
 }
 
+static int create_first(struct vm *vm, struct thread *t, char *why, size_t n)
+{
+        t->tid = (pid_t)syscall(SYS_gettid);
+        t->pid = getpid();
+        return vcpu_create(vm, t, 0, ROLE_PROGRAM, why, n);
+}
+
 int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n)
 {
-        int err = vcpu_create(vm, t, 0, ROLE_PROGRAM, why, n);
+        int err = create_first(vm, t, why, n);
 
         if (err)
                 return err;
-        t->tid = (pid_t)syscall(SYS_gettid);
-        t->pid = getpid();
         err = try_level(vm, t);
         if (err)
                 snprintf(why, n, "kern does not start in ring %d any more (exit reason %u)", vm->level, t->run->exit_reason);
@@ -266,12 +271,10 @@ int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n)
 int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n)
 {
         bool forced = forced_level(&vm->level);
-        int err = vcpu_create(vm, t, 0, ROLE_PROGRAM, why, n);
+        int err = create_first(vm, t, why, n);
 
         if (err)
                 return err;
-        t->tid = (pid_t)syscall(SYS_gettid);
-        t->pid = getpid();
         err = try_level(vm, t);
         if (err && !forced) {
                 vm->level = 3;

@@ -43,7 +43,7 @@ struct kept {
         struct thread_signals signal;
         struct sighand *sighand;
         pid_t tid, pid;
-        uint64_t clear_tid, robust_list, mask;
+        uint64_t clear_tid, robust_list;
 };
 
 struct child {
@@ -160,19 +160,9 @@ static void bring_back(struct thread *t, const struct kept *k)
         atomic_fetch_or(&t->v->event, EVENT_IRET | EVENT_HOST);
 }
 
-void vfork_leave(struct thread *t)
-{
-        robust_list_end(t, t->robust_list, (uint32_t)t->tid);
-        if (t->clear_tid) {
-                const uint32_t zero = 0;
-                if (gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
-                        futex_wake(t, t->clear_tid, 1);
-        }
-}
-
 _Noreturn void vfork_end(struct thread *t, int status)
 {
-        vfork_leave(t);
+        threads_let_go(t);
         _exit(status);
 }
 
@@ -208,8 +198,8 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         bring_back(t, &k);
         t->v->regs.rax = (uint64_t)pid; /* where kern does not take our answer for it */
         k.xstate = NULL;
-        if ((rq->flags & CLONE_PIDFD) && pidfd >= 0)
-                ret = sys_newfd(pidfd) < 0 || gmem_write(t, rq->pidfd, &pidfd, sizeof pidfd) ? -EFAULT : ret;
+        if (rq->flags & CLONE_PIDFD)
+                gmem_write(t, rq->pidfd, &pidfd, sizeof pidfd);
 out:
         signals_release(t, mask);
         free(k.xstate);

@@ -14,7 +14,6 @@
  * (full barrier), then looks whether the I/O thread sleeps.
  */
 #include <errno.h>
-#include <linux/futex.h>
 #include <linux/kvm.h>
 #include <poll.h>
 #include <pthread.h>
@@ -33,6 +32,7 @@
 #include "../../kern/pager/frame.h"
 #include "../vm.h"
 #include "../vmrun.h"
+#include "../word.h"
 #include "far.h"
 #include "io.h"
 
@@ -67,9 +67,6 @@ enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD };
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
-
-static void futex_wait(void *word, uint32_t seen) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0); }
-static void futex_wake(void *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
 
 static struct io_request *new_request(void)
 {
@@ -113,13 +110,13 @@ void far_done(struct far_request *r)
         if (r->op == FAR_WRITE) {
                 /* Release: the data is at the node before the vCPU lets go of the frame. */
                 if (atomic_exchange(&q->entry->state, IO_OVER) == IO_AWAITED)
-                        futex_wake(&q->entry->state);
+                        word_wake(&q->entry->state, INT_MAX);
         } else {
                 struct frame *f = frame_of(q);
                 pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
                 bool awaited = page_fetched(f, (RAM_GPA + CONTROL->frames_off) / PAGE_SIZE + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
                 if (awaited && opt.io == IO_THREAD)     /* inline, who waits is in io_wait() */
-                        futex_wake(pte);
+                        word_wake(pte, INT_MAX);
                 if (r->op == FAR_READ && opt.io == IO_THREAD)
                         learn_wait(__rdtsc() - q->asked);
         }
@@ -266,13 +263,13 @@ static void attach_all(void)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
         atomic_store(&attached, 1);
-        futex_wake(&attached);
+        word_wake(&attached, INT_MAX);
 }
 
 void io_wait_attached(void)
 {
         while (!atomic_load(&attached))
-                futex_wait(&attached, 0);       /* ends within the connect time-outs, or with the process */
+                word_sleep(&attached, 0, NULL);       /* ends within the connect time-outs, or with the process */
 }
 
 static void stand_still(void)
@@ -280,9 +277,9 @@ static void stand_still(void)
         uint32_t asked = HOLD_ASKED;
 
         if (atomic_compare_exchange_strong(&hold, &asked, HOLD_HELD))
-                futex_wake(&hold);
+                word_wake(&hold, INT_MAX);
         while (atomic_load(&hold) == HOLD_HELD)
-                futex_wait(&hold, HOLD_HELD);
+                word_sleep(&hold, HOLD_HELD, NULL);
 }
 
 static _Noreturn void *io_main(void *arg)
@@ -345,7 +342,7 @@ void io_hold(void)
         if (write(doorbell, &ring, sizeof ring) < 0 && errno != EAGAIN)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be woken: %s", strerror(errno));
         while (atomic_load(&hold) == HOLD_ASKED)
-                futex_wait(&hold, HOLD_ASKED);
+                word_sleep(&hold, HOLD_ASKED, NULL);
 }
 
 void io_release(void)
@@ -354,7 +351,7 @@ void io_release(void)
                 pthread_mutex_unlock(&io_lock);
         else if (started) {
                 atomic_store(&hold, HOLD_NONE);
-                futex_wake(&hold);
+                word_wake(&hold, INT_MAX);
         }
 }
 

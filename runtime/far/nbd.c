@@ -23,7 +23,7 @@
 #include "../vmrun.h"
 #include "nbd.h"
 
-#define POLL_BATCH 16                   /* answers taken from a link before the next has its turn */
+#define UNASKED 16                      /* polls without an arm() between looks at the sockets */
 
 /* ---- Open and close ---- */
 
@@ -79,11 +79,7 @@ static struct nbd_node *node_new(struct far_node *n)
                 l->node = d;
                 l->fd = -1;
                 ok &= (l->page = malloc(PAGE_SIZE)) != NULL;
-                for (unsigned k = NBD_DEPTH; k-- > 0; ) {
-                        l->slot[k].link = l;
-                        l->slot[k].next = l->free;
-                        l->free = &l->slot[k];
-                }
+                nbd_slots_reset(l);
         }
         if (ok)
                 return d;
@@ -266,16 +262,9 @@ static bool nbd_forked(struct far_node *n)
         for (unsigned i = 0; i < d->nlinks; i++) {
                 struct nbd_link *l = &d->link[i];
                 nbd_link_close(l);
-                l->free = NULL;
-                l->done = NULL;
-                l->used = 0;
+                nbd_slots_reset(l);
                 l->refused = 0;
                 l->err = 0;
-                for (unsigned k = NBD_DEPTH; k-- > 0; ) {
-                        l->slot[k].r = NULL;
-                        l->slot[k].next = l->free;
-                        l->free = &l->slot[k];
-                }
         }
         return false;
 }
@@ -303,157 +292,6 @@ static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_W
                 if (d->link[i].state == LINK_DOWN)
                         d->link[i].trouble = d->link[i].until = now;
         return 0;
-}
-
-/* ---- Transfers ---- */
-
-/* libnbd's callback, inside one of its functions.  If the connection broke, the transfer keeps its slot and goes out again. */
-static int transferred(void *slot, int *error)
-{
-        struct nbd_slot *s = slot;
-        struct nbd_link *l = s->link;
-
-        if (*error) {
-                l->failed += !s->error;
-                s->error = *error;
-                return 1;
-        }
-        struct far_request *last = s->r;
-        while (last->next)
-                last = last->next;
-        last->next = l->done;
-        l->done = s->r;
-        s->r = NULL;
-        s->next = l->free;
-        l->free = s;
-        l->used--;
-        return 1;
-}
-
-static void transfer(struct nbd_slot *s)
-{
-        struct nbd_link *l = s->link;
-        nbd_completion_callback cb = { .callback = transferred, .user_data = s };
-        uint64_t at = (s->r->place->first + s->r->page) * PAGE_SIZE;
-        const char *from = s->scattered ? s->gathered : s->r->frame;
-
-        s->error = 0;
-        int64_t cookie = s->r->op == FAR_WRITE ? nbd_aio_pwrite(l->h, from, s->pages * PAGE_SIZE, at, cb, 0) :
-                                                 nbd_aio_pread(l->h, s->r->frame, PAGE_SIZE, at, cb, 0);
-        if (cookie == -1 && s->r && !s->error) {
-                s->error = nbd_get_errno() ? nbd_get_errno() : EIO;
-                l->failed++;
-        }
-}
-
-/* How many of r[], writes to neighbouring slots, may go out as one command. */
-static unsigned run_length(struct far_request *const *r, unsigned count)
-{
-        unsigned n = 1;
-
-        while (r[0]->op == FAR_WRITE && n < count && n < NBD_RUN && r[n]->op == FAR_WRITE && r[n]->place == r[0]->place &&
-               r[n]->page == r[0]->page + n)
-                n++;
-        return n;
-}
-
-/* Makes s a command for the n requests.  Their frames are claimed until it is over, so what is gathered stays true; without
- * memory for it there is one page a command.  Returns how many it took. */
-static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n)
-{
-        bool scattered = false;
-
-        for (unsigned i = 1; i < n; i++)
-                scattered |= r[i]->frame != r[0]->frame + i * PAGE_SIZE;
-        if (scattered && !s->gathered && !(s->gathered = malloc(NBD_RUN * PAGE_SIZE))) {
-                scattered = false;
-                n = 1;
-        }
-        for (unsigned i = 0; i < n; i++) {
-                if (scattered)
-                        memcpy(s->gathered + i * PAGE_SIZE, r[i]->frame, PAGE_SIZE);
-                r[i]->next = i + 1 < n ? r[i + 1] : NULL;
-        }
-        s->scattered = scattered;
-        s->error = 0;
-        s->r = r[0];
-        s->pages = n;
-        return n;
-}
-
-static unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
-{
-        struct nbd_node *d = n->data;
-        unsigned taken = 0;
-
-        while (taken < count) {
-                unsigned kind = r[taken]->op, last = d->nlinks - 1;
-                struct nbd_link *l = &d->link[kind < last ? kind : last];
-                struct nbd_slot *s = l->free;
-                bool shares = kind != FAR_READ && l == &d->link[0];
-
-                if (!s || (shares && l->used >= NBD_BACKGROUND))
-                        break;
-                l->free = s->next;
-                l->used++;
-                s->link = l;
-                s->since = d->clock;
-                taken += fill_slot(s, r + taken, run_length(r + taken, count - taken));
-                if (l->state == LINK_UP)
-                        transfer(s);            /* else when it is up again */
-        }
-        return taken;
-}
-
-#define UNASKED 16                      /* polls without an arm() between looks at the sockets */
-
-/* Gives back what is over; returns how many.  Not in the callback: far_done() may post again. */
-static unsigned give_back(struct nbd_link *l)
-{
-        struct far_request *r = l->done, *next;
-        unsigned n = 0;
-
-        for (l->done = NULL; r; r = next, n++) {
-                next = r->next;
-                far_done(r);
-        }
-        if (n)
-                l->trouble = 0;
-        return n;
-}
-
-/* libnbd takes one answer a call, and finds by itself that there is none. */
-static unsigned take_answers(struct nbd_link *l)
-{
-        unsigned n = 0;
-
-        while (n < POLL_BATCH) {
-                unsigned direction = nbd_aio_get_direction(l->h);
-                if (direction & LIBNBD_AIO_DIRECTION_WRITE)
-                        nbd_aio_notify_write(l->h);
-                direction = nbd_aio_get_direction(l->h);
-                if (direction & LIBNBD_AIO_DIRECTION_READ)
-                        nbd_aio_notify_read(l->h);
-                if (!l->done)
-                        break;
-                n += give_back(l);
-                if (!l->used)
-                        break;          /* nothing more to come: do not look */
-        }
-        nbd_link_broken(l);
-        return n;
-}
-
-static void resume(struct nbd_link *l)
-{
-        unsigned n = l->used;
-
-        for (unsigned i = 0; i < NBD_DEPTH; i++)
-                if (l->slot[i].r)
-                        transfer(&l->slot[i]);
-        if (!n)
-                l->trouble = 0;
-        info_("%s: connected again, %u transfers repeated", l->node->far->url, n);
 }
 
 /* ---- Trouble ---- */
@@ -523,7 +361,7 @@ static void judge(struct nbd_link *l)
         l->failed = 0;
         for (unsigned i = 0; i < NBD_DEPTH; i++)
                 if (l->slot[i].r && l->slot[i].error)
-                        transfer(&l->slot[i]);
+                        nbd_transfer(&l->slot[i]);
 }
 
 static unsigned nbd_poll_node(struct far_node *n)
@@ -543,12 +381,12 @@ static unsigned nbd_poll_node(struct far_node *n)
                         /* Right after sending there is no answer yet: who sleeps for news comes back by arm(), and only who
                          * does not (another node keeps this thread busy) makes us look unasked. */
                         if (l->done || all || (l->used && d->passes % UNASKED == 0))
-                                done += take_answers(l);
+                                done += nbd_take_answers(l);
                         continue;
                 }
                 nbd_link_step(l);
                 if (l->state == LINK_UP)
-                        resume(l);
+                        nbd_resume(l);
         }
         if (d->clock - d->judged >= NBD_TICK_MS / 2) {
                 d->judged = d->clock;

@@ -1,7 +1,8 @@
 /*
  * nbd:// and nbd+unix://: what the parts of the driver are to each other.
  *
- *   nbd.c          the driver: transfers, and what is done when a connection breaks
+ *   nbd.c          the driver: open and close, and what is done when a connection breaks
+ *   nbd_data.c     transfers
  *   nbd_link.c     one connection, from the socket to the first transfer, as a state machine that never waits
  *   nbd_target.c   what the URL names: host and its addresses, port, socket, export
  *   nbd_claim.c    how an export becomes this vmrun's alone: the name of a lease, the lock of another
@@ -20,8 +21,8 @@
 
 #define NBD_LINKS     3         /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server knows how to share an export */
 #define NBD_DEPTH     128       /* transfers in flight on a link */
-#define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
 #define NBD_BACKGROUND 16       /* of them prefetches and writes, where demand reads share the link and would wait behind them */
+#define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 #define NBD_GAP_MS    1000      /* between two looks at the clock; what is more was not silence but we */
 #define NBD_PAUSE_MS  100       /* between two attempts to connect again, or to repeat a transfer that the server failed */
@@ -131,6 +132,19 @@ struct nbd_node {
  * (Ctrl-Z, a suspended machine), and after that the answers that wait in the sockets are read before the next look at time-outs. */
 uint64_t nbd_clock(struct nbd_node *d);
 
+/* --- transfers (nbd_data.c) --- */
+/* Nothing is under way on the link, all slots are free. */
+void nbd_slots_reset(struct nbd_link *l);
+/* far_driver.post. */
+unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count);
+/* Sends what a slot holds, again if need be.  The link is up. */
+void nbd_transfer(struct nbd_slot *s);
+/* Reads the answers that are there; how many requests are over. */
+unsigned nbd_take_answers(struct nbd_link *l);
+/* The link is up again: sends all that was under way. */
+void nbd_resume(struct nbd_link *l);
+
+/* --- one connection (nbd_link.c) --- */
 /* Takes a link as far as it gets without waiting, towards LINK_UP.  When that fails, it is LINK_DOWN with err and why;
  * err == -ESTALE: the server answers, but what it held is gone. */
 void nbd_link_step(struct nbd_link *l);

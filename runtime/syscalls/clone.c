@@ -38,6 +38,8 @@ static long make(struct thread *t, const struct clone_request *rq)
 
         if (ret)
                 return ret;
+        if ((rq->flags & CLONE_PIDFD) && gmem_check(t, rq->pidfd, sizeof(int), true))
+                return -EFAULT;         /* before there is a child that nobody could tell of */
         if (rq->flags & CLONE_THREAD) {
                 if ((rq->flags & THREAD_NEEDS) == THREAD_NEEDS && !(rq->flags & ~(uint64_t)THREAD_KNOWS))
                         return threads_make(t, rq);

@@ -1,5 +1,5 @@
 /*
- * The end of a thread or of the program, threads' small print, prctl, capabilities, and what is still to come.
+ * The end of a thread or of the program, threads' small print, prctl, capabilities.
  */
 #include <sys/prctl.h>
 #include "sys.h"
@@ -17,14 +17,6 @@ long sys_exit(struct thread *t, long nr, const uint64_t a[6])
                 program_exit(t, status);
         threads_end(t, status);
         return 0;
-}
-
-long sys_nothing_yet(struct thread *t, long nr, const uint64_t a[6])
-{
-        (void)t;
-        (void)a;
-        sys_say_once((unsigned long)nr, "%s is not supported yet: ENOSYS", syscall_name(nr));
-        return -ENOSYS;
 }
 
 static _Atomic bool no_huge_pages;
