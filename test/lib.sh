@@ -40,7 +40,7 @@ totals() {
 # What process PID is doing, for a command that hangs: its vCPUs, if it is a vmrun, and its threads.
 dump_states() {
     local task file
-    "${vmrun:-false}" --states "$1" 2>/dev/null || true
+    [[ $(readlink "/proc/$1/exe") != */vmrun ]] || "${vmrun:-false}" --states "$1" 2>/dev/null || true
     printf 'state of process %d (%s):\n' "$1" "$(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-200)"
     for task in "/proc/$1"/task/*; do
         for file in stat wchan syscall stack; do
@@ -51,7 +51,7 @@ dump_states() {
 
 # run_limited COMMAND...: runs it in a session of its own, standard input from $STDIN (default /dev/null), its output in the files
 # $OUT and $ERR. Sets $status to its exit status, 128 + n for signal n, or to "timeout".
-# A command that takes longer than $LIMIT has its state added to $ERR and is killed with all its session.
+# A command that takes longer than $LIMIT has the states of all processes of its session added to $ERR and is killed with them.
 run_limited() {
     local pid dog
     rm -f "$WORK/timeout"
@@ -61,7 +61,9 @@ run_limited() {
     {
         read -r -t "$LIMIT" _ <>"$WORK/never"
         : >"$WORK/timeout"
-        dump_states "$pid" >>"$ERR" 2>&1
+        for each in $(pgrep -s "$pid"); do
+            dump_states "$each"
+        done >>"$ERR" 2>&1
         kill -KILL -- "-$pid" "$pid"
     } >/dev/null 2>&1 &
     dog=$!
