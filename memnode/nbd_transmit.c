@@ -4,16 +4,20 @@
  * What makes it fast: requests are read many at a time, and their replies leave together in one sendmsg(), headers from here and data
  * straight from the export's memory.  The data of a WRITE that is not yet in the buffer is received straight into that memory.
  *
+ * A client that sends its next request at once is looked for a moment before this thread sleeps: to wake a thread costs more than to serve it.
+ *
  * [I] Replies that wait are sent before anything is waited for: a client that waits for an answer before it goes on is never waited for.
  * A client that does not read its replies stops its own thread in sendmsg(), which holds no lock and no memory but this connection's.
  *
  * Requests of several connections, and a READ whose reply waits here, may overlap a WRITE: the protocol leaves open what such a READ returns.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include "memnode.h"
 #include "nbd.h"
 
@@ -23,6 +27,7 @@
 #define BATCH_BYTES     (256u << 10)            /* more is not held back: the client has enough to do */
 #define DIRECT          (32u << 10)             /* after a WRITE that large only the next header is read ahead: the data behind it */
                                                 /* is then received in its place, not copied there from the buffer */
+#define LOOK_NS         100000ul                /* no longer is a request looked for before this thread sleeps */
 
 struct reply_head {
         union {
@@ -40,6 +45,7 @@ struct conn {
         struct reply_head head[BATCH];
         unsigned niov, nheads;
         size_t queued;                          /* bytes in iov */
+        uint64_t wait_ns;                       /* what a receive took: average of about the last eight */
         uint64_t reads, writes, read_bytes, written_bytes;      /* since the last account_count() */
         uint8_t in[NBD_RECEIVE];
 };
@@ -127,16 +133,47 @@ static int fail(struct conn *c, const struct nbd_request *r, uint32_t error, con
 
 /* ---- Receiving ---- */
 
-/* One receive into up to two places; the number of bytes, or -errno; 0 at the end of the stream. */
-static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
+static uint64_t now_ns(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static ssize_t receive_now(struct conn *c, struct iovec *iov, size_t n, int flags)
 {
         struct msghdr m = { .msg_iov = iov, .msg_iovlen = n };
         ssize_t got;
 
         do
-                got = recvmsg(c->l->fd, &m, 0);
+                got = recvmsg(c->l->fd, &m, flags);
         while (got < 0 && errno == EINTR);
         return got < 0 ? -errno : got;
+}
+
+/*
+ * One receive into up to two places; the number of bytes, or -errno; 0 at the end of the stream.
+ * Looks twice as long as it took lately before it sleeps; other threads that want the CPU have it meanwhile.  With a client that takes
+ * its time the average is too long for that.
+ */
+static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
+{
+        uint64_t from = now_ns(), took = 0, look = 2 * c->wait_ns <= LOOK_NS ? 2 * c->wait_ns : 0;
+        ssize_t got = receive_now(c, iov, n, MSG_DONTWAIT);
+
+        while (got == -EAGAIN && (took = now_ns() - from) < look) {
+                sched_yield();
+                got = receive_now(c, iov, n, MSG_DONTWAIT);
+        }
+        if (got == -EAGAIN) {
+                got = receive_now(c, iov, n, 0);
+                took = now_ns() - from;
+        }
+        if (took > 4 * LOOK_NS)                 /* one pause does not count for many */
+                took = 4 * LOOK_NS;
+        c->wait_ns += took / 8 - c->wait_ns / 8;
+        return got;
 }
 
 /* At least one byte more into the buffer.  -EPIPE: the client has ended the stream. */
