@@ -46,9 +46,14 @@ static size_t part(size_t n)
 
 ssize_t fuzz_recvmsg(int fd, struct msghdr *m, int flags)
 {
+        static unsigned looks;
         size_t got = 0, wanted = 0;
 
-        (void)fd, (void)flags;
+        (void)fd;
+        if (flags & MSG_DONTWAIT && ++looks % 3 == 0) {
+                errno = EAGAIN;
+                return -1;
+        }
         for (size_t i = 0; i < m->msg_iovlen; i++)
                 wanted += m->msg_iov[i].iov_len;
         if (wanted == 0)
