@@ -75,7 +75,7 @@ enum exit_op {
         EXIT_SHM_ATTACH,        /* shmat: a[0] shmid, a[1] of the flags SHM_RDONLY and SHM_EXEC.  ret: length in bytes, whole pages, or -errno; out[]
                                    as of a shared EXIT_FILE_MAP */
         EXIT_SHARED_AGAIN,      /* maps once more what lies in the arena at a[0] (guest-physical address) in the name of file a[1], from there on,
-                                   but a[2] bytes of it (whole pages): for mremap.  ret 0 or -errno; out[0] guest-physical address */
+                                   but a[2] bytes of it (whole pages): for mremap.  ret 0 or -errno; out[1] as of a shared EXIT_FILE_MAP */
         EXIT_FILE_REF,          /* a[0] file id, a[1] +1 or -1 */
         EXIT_SHARED_UNMAP,      /* a[0] guest-physical address, a[1] length: give an arena range back */
         EXIT_SHARED_CHECK,      /* a[0] file id, a[1] offset in bytes: ret number of pages from there up to the end of the object */

@@ -39,7 +39,7 @@ static int map_again(struct vma *v)
 {
         int64_t err = vmexit(EXIT_SHARED_AGAIN, v->file, v->gpa, v->end - v->start);
         if (!err)
-                v->gpa = vcpu_self.exit.out[0];
+                v->gpa = vcpu_self.exit.out[1];
         return (int)err;
 }
 

@@ -521,7 +521,7 @@ int64_t files_exit_again(struct thread *t, struct exit_req *rq)
         if (!err)
                 err = arena_map_again(t->vm, (uint32_t)rq->a[0], rq->a[1], rq->a[2], &gpa);
         if (!err)
-                rq->out[0] = gpa;
+                rq->out[1] = gpa;
         return err;
 }
 
