@@ -27,7 +27,7 @@ NOTES = {
     "sys_fsconfig": "FSCONFIG_SET_BINARY is EOPNOTSUPP",
     "sys_close_range": "passes over vmrun's own descriptors; CLOSE_RANGE_UNSHARE closes without unsharing",
     "sys_unshare": "CLONE_FILES has no effect",
-    "sys_shmctl": "information only, as there are no segments to be had",
+    "sys_shmget": "SHM_HUGETLB makes none: ENOMEM, as on a system without huge pages",
     "sys_rt_sigaction": "SIGSTKFLT, by which vmrun reaches its own threads, is recorded and never sent",
     "sys_getrlimit": "limits of memory are kern's, those of descriptors as if vmrun had none",
     "sys_open": "files of /proc/self that tell of memory are written by vmrun",

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 6
+#define ABI_VERSION 7
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -72,6 +72,10 @@ enum exit_op {
                                    long as its arena range), out[1] guest-physical address.  Both: bits 32..34 of out[0] are the PROT_*
                                    that a later mprotect must refuse (file not open for writing; noexec mount) */
         EXIT_ANON_SHARED,       /* MAP_SHARED|MAP_ANONYMOUS: a[0] length; answer as a shared EXIT_FILE_MAP */
+        EXIT_SHM_ATTACH,        /* shmat: a[0] shmid, a[1] of the flags SHM_RDONLY and SHM_EXEC.  ret: length in bytes, whole pages, or -errno; out[]
+                                   as of a shared EXIT_FILE_MAP */
+        EXIT_SHARED_AGAIN,      /* maps once more what lies in the arena at a[0] (guest-physical address) in the name of file a[1], from there on,
+                                   but a[2] bytes of it (whole pages): for mremap.  ret 0 or -errno; out[1] as of a shared EXIT_FILE_MAP */
         EXIT_FILE_REF,          /* a[0] file id, a[1] +1 or -1 */
         EXIT_SHARED_UNMAP,      /* a[0] guest-physical address, a[1] length: give an arena range back */
         EXIT_SHARED_CHECK,      /* a[0] file id, a[1] offset in bytes: ret number of pages from there up to the end of the object */

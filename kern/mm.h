@@ -23,6 +23,7 @@
 #define VMA_DENY(prot) ((uint32_t)(prot) << 24) /* PROT_* that mprotect must refuse: how the file was opened or mounted */
 #define VMA_DONTFORK   0x00800000u      /* madvise: not in the child */
 #define VMA_WIPEONFORK 0x00400000u      /* madvise: empty in the child */
+#define VMA_SYSV       0x00200000u      /* shmat: one file id an attachment */
 
 struct vma {
         uint64_t start, end;            /* page-aligned, end exclusive */
@@ -62,6 +63,8 @@ long sys_mlock2(const uint64_t a[6]);
 long sys_munlock(const uint64_t a[6]);
 long sys_mlockall(const uint64_t a[6]);
 long sys_munlockall(const uint64_t a[6]);
+long sys_shmat(const uint64_t a[6]);
+long sys_shmdt(const uint64_t a[6]);
 
 /* Upcalls of the loader and of /proc/self/maps (abi.h). */
 long mm_batch(struct mm_op *ops, uint64_t n);

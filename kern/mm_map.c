@@ -7,16 +7,17 @@
 #define MAP_OLD  (MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE | MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | \
                   MAP_POPULATE | MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_32BIT)
 
-/* A mapping being made. */
-struct request {
-        uint64_t addr, len, off;
-        uint32_t flags;
-        int32_t fd;
-        struct vma v;                   /* what it becomes */
-};
+int mm_check_fixed(const struct mm_request *r)
+{
+        if (r->len > TASK_SIZE || r->addr > TASK_SIZE - r->len)
+                return -ENOMEM;
+        if (page_off(r->addr))
+                return -EINVAL;
+        return r->addr < control.mmap_min ? -EPERM : 0;
+}
 
 /* What can be told without looking at the address space. */
-static int check_args(struct request *r)
+static int check_args(struct mm_request *r)
 {
         bool file = !(r->flags & MAP_ANONYMOUS);
         uint32_t type = r->flags & MAP_TYPE;
@@ -32,14 +33,9 @@ static int check_args(struct request *r)
                 return -ENOMEM;
         if (r->flags & MAP_FIXED_NOREPLACE)
                 r->flags |= MAP_FIXED;
-        if (r->flags & MAP_FIXED) {
-                if (r->addr > TASK_SIZE - r->len)
-                        return -ENOMEM;
-                if (page_off(r->addr))
-                        return -EINVAL;
-                if (r->addr < control.mmap_min)
-                        return -EPERM;
-        }
+        int err = r->flags & MAP_FIXED ? mm_check_fixed(r) : 0;
+        if (err)
+                return err;
         if ((r->flags & MAP_LOCKED) && !control.rlimit_memlock)
                 return -EPERM;
         if (file && r->off + r->len > INT64_MAX)
@@ -53,8 +49,17 @@ static int check_args(struct request *r)
         return 0;
 }
 
+void mm_take_object(struct mm_request *r)
+{
+        r->v.file = (uint32_t)vcpu_self.exit.out[0];
+        r->v.flags |= VMA_DENY(vcpu_self.exit.out[0] >> 32 & PROT_ALL);
+        r->v.off = r->flags & MAP_ANONYMOUS ? 0 : r->off;
+        if (r->v.flags & MAP_SHARED)
+                r->v.gpa = vcpu_self.exit.out[1];
+}
+
 /* Has the host open the object; the VMA owns what comes back. */
-static int open_object(struct request *r)
+static int open_object(struct mm_request *r)
 {
         int64_t err = 0;
         bool file = !(r->flags & MAP_ANONYMOUS), shared = r->v.flags & MAP_SHARED;
@@ -64,16 +69,12 @@ static int open_object(struct request *r)
                 err = vmexit(EXIT_ANON_SHARED, r->len, 0, 0);
         if (err || !(file || shared))
                 return (int)err;
-        r->v.file = (uint32_t)vcpu_self.exit.out[0];
-        r->v.flags |= VMA_DENY(vcpu_self.exit.out[0] >> 32 & PROT_ALL);
-        r->v.off = file ? r->off : 0;
-        if (shared)
-                r->v.gpa = vcpu_self.exit.out[1];
+        mm_take_object(r);
         return 0;
 }
 
 /* Finds or checks the place.  Address or -errno. */
-static long place(const struct request *r)
+static long place(const struct mm_request *r)
 {
         if (!(r->flags & MAP_FIXED))
                 return mm_find_area(r->addr, r->len, r->flags);
@@ -96,7 +97,7 @@ static uint64_t mapped_pages(uint64_t start, uint64_t end)
         return pages;
 }
 
-static long map_locked(struct request *r)
+static long map_locked(struct mm_request *r)
 {
         if (vma_counts.nodes > VMA_MAX)
                 return -ENOMEM;
@@ -121,25 +122,22 @@ static long map_locked(struct request *r)
         return err ? err : at;
 }
 
-static long map(struct request *r)
+long mm_give_up(struct mm_request *r, long err)
 {
-        int err = check_args(r);
-        if (err)
-                return err;
-        err = open_object(r);
-        if (err)
-                return err;
+        r->v.end = r->v.start + r->len;
+        mm_release(&r->v);
+        return err;
+}
 
+long mm_map_opened(struct mm_request *r)
+{
         lock_take(&mm_lock);
         r->v.flags |= mm_lock_future;
         long at = map_locked(r);
         lock_drop(&mm_lock);
 
-        if (at < 0) {
-                r->v.end = r->v.start + r->len;
-                mm_release(&r->v);
-                return at;
-        }
+        if (at < 0)
+                return mm_give_up(r, at);
         /* Errors of population are not reported, and beyond half of the cache it would only evict what it brought. */
         if ((r->v.flags & VMA_LOCKED) && !mm_lock_onfault)
                 mm_populate_locked((uint64_t)at, (uint64_t)at + r->len);
@@ -148,9 +146,17 @@ static long map(struct request *r)
         return at;
 }
 
+static long map(struct mm_request *r)
+{
+        int err = check_args(r);
+        if (!err)
+                err = open_object(r);
+        return err ? err : mm_map_opened(r);
+}
+
 long sys_mmap(const uint64_t a[6])
 {
-        struct request r = { .addr = a[0], .len = a[1], .flags = (uint32_t)a[3], .fd = (int32_t)a[4], .off = a[5] };
+        struct mm_request r = { .addr = a[0], .len = a[1], .flags = (uint32_t)a[3], .fd = (int32_t)a[4], .off = a[5] };
         r.v.prot = (uint32_t)a[2] & PROT_ALL;
         r.v.flags = r.flags & (MAP_GROWSDOWN | MAP_NORESERVE);
         r.v.flags |= (r.flags & MAP_TYPE) == MAP_PRIVATE ? MAP_PRIVATE : MAP_SHARED;

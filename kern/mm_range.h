@@ -83,6 +83,22 @@ long mm_find_area(uint64_t hint, uint64_t len, uint32_t flags);
 bool mm_is_free(uint64_t start, uint64_t end);
 
 /* --- without mm_lock --- */
+/* A mapping being made. */
+struct mm_request {
+        uint64_t addr, len, off;        /* len: whole pages */
+        uint32_t flags;                 /* the MAP_* that say where, and what to do at once */
+        int32_t fd;
+        struct vma v;                   /* what it becomes: all but its bounds */
+};
+
+/* In this order, where there is an object of the host's (mm_map.c).  May MAP_FIXED be there?  0 or -errno. */
+int mm_check_fixed(const struct mm_request *r);
+/* r->v owns the object that the last exit has opened. */
+void mm_take_object(struct mm_request *r);
+/* Maps what r->v says.  Address, or -errno, and the object was given back, as it is by mm_give_up(), which returns err. */
+long mm_map_opened(struct mm_request *r);
+long mm_give_up(struct mm_request *r, long err);
+
 /* Makes what is mapped in [start, end) resident, writable where the program may write its own copy; at most max pages.  The
  * first error of fault_in(), -EFAULT for PROT_NONE.  Holes are skipped. */
 int mm_populate(uint64_t start, uint64_t end, uint64_t max);

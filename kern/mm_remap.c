@@ -1,8 +1,10 @@
 /*
  * mremap.
  *
- * What differs from Linux: shared mappings cannot grow or be duplicated (old_len 0), since the host gave them their room in
- * the arena once and for all: ENOMEM; MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux 5.13.
+ * A shared mapping has its room in the arena once and for all.  Where it is to be longer, the host maps its object once more, and the
+ * old room is given back.
+ *
+ * What differs from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux 5.13.
  */
 #include "mm_range.h"
 
@@ -25,8 +27,6 @@ static struct vma_node *check_resize(const struct remap *r, int *err)
         uint64_t more = r->new_len - r->old_len;
         if (n->v.file != FILE_NONE && n->v.off + (r->addr - n->v.start) + r->new_len > INT64_MAX)
                 *err = -EINVAL;
-        else if (n->v.flags & MAP_SHARED)
-                *err = -ENOMEM;
         else if (n->v.flags & VMA_LOCKED)
                 *err = mm_may_lock(page_count(more), -EAGAIN);
         if (!*err && !mm_may_expand(&n->v, page_count(more), 0))
@@ -34,29 +34,68 @@ static struct vma_node *check_resize(const struct remap *r, int *err)
         return *err ? NULL : n;
 }
 
-static bool grow_in_place(struct vma_node *n, const struct remap *r)
+/* A shared VMA that is not in the tree gets an arena range of its length.  0 or -errno. */
+static int map_again(struct vma *v)
 {
-        uint64_t end = r->addr + r->new_len, more = page_count(r->new_len - r->old_len);
+        int64_t err = vmexit(EXIT_SHARED_AGAIN, v->file, v->gpa, v->end - v->start);
+        if (!err)
+                v->gpa = vcpu_self.exit.out[1];
+        return (int)err;
+}
+
+static bool room_behind(struct vma_node *n, const struct remap *r)
+{
+        uint64_t end = r->addr + r->new_len;
         if (n->v.end != r->addr + r->old_len || end > TASK_SIZE || end < r->addr || mm_reserved(n->v.end, end))
                 return false;
         struct vma_node *next = vma_next(n);    /* whose guard gap Linux ignores here */
-        if (next && next->v.start < end)
-                return false;
-        if ((n->v.flags & VMA_CHARGED) && !mm_charge(more))
-                return false;
-        struct vma v = vma_part(n->v, n->v.start, end);
+        return !next || next->v.start >= end;
+}
+
+/* The pages come back by faults. */
+static int grow_shared(struct vma_node *n, struct vma *v)
+{
+        struct vma old = n->v;
+        int err = map_again(v);
+        if (err)
+                return err;
+        mm_hide(old.start, old.end);
         vma_begin();
-        vma_change(n, &v);
+        vma_change(n, v);
         vma_end();
-        mm_merge(v.start, v.end);
-        return true;
+        mm_zap(old.start, old.end);
+        mm_show();
+        mm_release(&old);
+        return 0;
+}
+
+/* The VMA of which the old range is the end. */
+static int grow_in_place(struct vma_node *n, const struct remap *r)
+{
+        struct vma v = vma_part(n->v, n->v.start, r->addr + r->new_len);
+        int err = 0;
+        if (v.flags & MAP_SHARED) {
+                err = grow_shared(n, &v);
+        } else if (!(v.flags & VMA_CHARGED) || mm_charge(page_count(r->new_len - r->old_len))) {
+                vma_begin();
+                vma_change(n, &v);
+                vma_end();
+        } else {
+                err = -ENOMEM;
+        }
+        if (!err)
+                mm_merge(v.start, v.end);
+        return err;
 }
 
 /* n is exactly the old range; to is free.  Its VMA and its pages go there.  The node leaves the tree for as long as pages move. */
 static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
 {
         struct vma old = n->v, moved = vma_part(old, old.start, old.start + r->new_len);
-        int err = 0;
+        bool longer = (old.flags & MAP_SHARED) && r->new_len > r->old_len;
+        int err = longer ? map_again(&moved) : 0;
+        if (err)
+                return err;
         moved.start = to;
         moved.end = to + r->new_len;
         moved.flags &= ~(VMA_HEAP | VMA_STACK);
@@ -73,7 +112,27 @@ static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
         vma_begin();
         vma_insert(err ? &old : &moved);
         vma_end();
+        if (longer)
+                mm_release(&old);
         return err;
+}
+
+/* An old length of 0: a shared mapping stays where it is, and is mapped at `to` as well. */
+static int duplicate(uint64_t to, const struct remap *r)
+{
+        struct vma v = vma_part(vma_find(r->addr)->v, r->addr, r->addr + r->new_len);
+        int err = vma_reserve(1);
+        if (!err)
+                err = map_again(&v);
+        if (err)
+                return err;
+        v.start = to;
+        v.end = to + r->new_len;
+        vma_begin();
+        vma_insert(&v);
+        vma_end();
+        mm_merge(v.start, v.end);
+        return 0;
 }
 
 /* MREMAP_DONTUNMAP: the pages go, the VMA stays, empty. */
@@ -110,6 +169,8 @@ static int move_to(uint64_t to, const struct remap *r)
 
         if (mm_reserved(r->addr, end) || vma_counts.nodes >= VMA_MAX - 3)
                 return -ENOMEM;
+        if (!r->old_len)
+                return duplicate(to, r);
         if (!(n->v.flags & VMA_CHARGED))
                 charge = 0;
         if (!mm_charge(charge))
@@ -173,8 +234,8 @@ static long remap(struct remap *r)
         int err;
         if (!n || n->v.start > r->addr)
                 return -EFAULT;
-        if (!r->old_len)                /* Linux would duplicate a shared mapping */
-                return n->v.flags & MAP_SHARED ? -ENOMEM : -EINVAL;
+        if (!r->old_len && !(n->v.flags & MAP_SHARED))
+                return -EINVAL;
         if (r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
                 return remap_to(r);
         if (r->old_len > r->new_len) {
@@ -187,8 +248,10 @@ static long remap(struct remap *r)
         n = check_resize(r, &err);
         if (!n)
                 return err;
-        if (grow_in_place(n, r))
-                return (long)r->addr;
+        if (room_behind(n, r)) {
+                err = grow_in_place(n, r);
+                return err ? err : (long)r->addr;
+        }
         if (!(r->flags & MREMAP_MAYMOVE))
                 return -ENOMEM;
         long to = mm_find_area(0, r->new_len, 0);

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include "arena.h"
@@ -213,6 +214,28 @@ void *arena_host(uint64_t gpa)
         return gpa >= arena_gpa_base() && s < backed ? (char *)ARENA + s : NULL;
 }
 
+/* Room for len bytes in the name of owner, whose pages are given back if there is none. */
+static int begin_mapping(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *start)
+{
+        uint64_t size = round_up(len, PAGE_SIZE);
+        int err = size < len ? -ENOMEM : take(vm, size, owner, start);
+        if (err)
+                files_unmapped(owner, len / PAGE_SIZE + (len % PAGE_SIZE != 0));
+        return err;
+}
+
+/* err: why nothing is mapped there.  Of a core that the program leaves this is no part, or it would be as long as all that it shares. */
+static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
+{
+        uint64_t size = round_up(len, PAGE_SIZE);
+        if (err)
+                give_back(start, size); /* a mapping that failed may have left a hole there */
+        else
+                madvise((char *)ARENA + start, size, MADV_DONTDUMP);
+        *gpa = arena_gpa_base() + start;
+        return err;
+}
+
 /*
  * The host mapping is as permissive as the file allows, because a later mprotect stays in kern and must not need the host:
  * what the program asked for is in its PTEs.  What the file does not allow (opened for reading, sealed, a noexec mount) is refused for ever.
@@ -221,13 +244,11 @@ int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uin
 {
         static const int wishes[] = { PROT_WRITE | PROT_EXEC, PROT_WRITE, PROT_EXEC, 0 };
         const int placement = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_LOCKED;
-        uint64_t start, size = round_up(len, PAGE_SIZE);
+        uint64_t start;
 
-        int err = size < len ? -ENOMEM : take(vm, size, owner, &start);
-        if (err) {
-                files_unmapped(owner, len / PAGE_SIZE + (len % PAGE_SIZE != 0));
+        int err = begin_mapping(vm, owner, len, &start);
+        if (err)
                 return err;
-        }
         prot &= PROT_WRITE | PROT_EXEC;
         err = -EACCES;
         for (size_t i = 0; (err == -EACCES || err == -EPERM) && i < sizeof(wishes) / sizeof(wishes[0]); i++) {
@@ -237,16 +258,43 @@ int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uin
                 err = p == MAP_FAILED ? -errno : 0;
                 *refused = (PROT_WRITE | PROT_EXEC) & ~wishes[i];
         }
-        if (err)
-                give_back(start, size); /* a mapping that failed may have left a hole there */
-        *gpa = arena_gpa_base() + start;
-        return err;
+        return end_mapping(start, len, err, gpa);
 }
 
 int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa)
 {
         int refused;
         return arena_map_fd(vm, owner, -1, 0, MAP_SHARED | MAP_ANONYMOUS, 0, len, gpa, &refused);
+}
+
+/* mremap of an old length of 0 maps the same object once more: no descriptor is needed. */
+int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, uint64_t *gpa)
+{
+        uint64_t start;
+        void *old = arena_host(from);
+
+        int err = begin_mapping(vm, owner, len, &start);
+        if (err)
+                return err;
+        void *p = mremap(old, 0, len, MREMAP_MAYMOVE | MREMAP_FIXED, (char *)ARENA + start);
+        return end_mapping(start, len, p == MAP_FAILED ? -errno : 0, gpa);
+}
+
+#define HUGE (2ull << 20)
+
+/* [I] Not where a huge page may begin: a segment of huge pages, which only another program can have made, is refused there (EINVAL). */
+int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t len, uint64_t *gpa)
+{
+        uint64_t start;
+
+        int err = begin_mapping(vm, owner, len + PAGE_SIZE, &start);
+        if (err)
+                return err;
+        uint64_t at = start % HUGE ? start : start + PAGE_SIZE;
+        give_back(at == start ? start + round_up(len, PAGE_SIZE) : start, PAGE_SIZE);
+        if (shmat(shmid, (char *)ARENA + at, flags | SHM_REMAP) == (void *)-1)
+                err = -errno;
+        return end_mapping(at, len, err, gpa);
 }
 
 int arena_unmap(uint64_t gpa, uint64_t len)

@@ -24,6 +24,12 @@ void *arena_host(uint64_t gpa);
 int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off, uint64_t len, uint64_t *gpa, int *refused);
 /* Same for memory that no file names (MAP_SHARED|MAP_ANONYMOUS). */
 int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa);
+/* Maps once more, at a free range, the object that lies at `from`, from there on: len bytes of it, whole pages, also beyond what is mapped
+ * there.  Errors as above, and what mremap says. */
+int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, uint64_t *gpa);
+/* Attaches a segment of System V's, of len bytes; flags: SHM_RDONLY, SHM_EXEC.  The owner has one page more than that, which is given back
+ * at once.  Errors as above, and what shmat says. */
+int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t len, uint64_t *gpa);
 /* Gives a range back; any part of what was mapped, also of several mappings.  The guest has no translation of it left.  Tells
  * files_unmapped() how much of whose it was.  0, or -EINVAL, and nothing changed, if some of it is not in use. */
 int arena_unmap(uint64_t gpa, uint64_t len);

@@ -18,6 +18,7 @@
 #include "far/io.h"
 #include "files.h"
 #include "service.h"
+#include "shm.h"
 #include "signals.h"
 #include "stats.h"
 #include "syscall.h"
@@ -124,6 +125,8 @@ int64_t exit_serve(struct thread *t)
         case EXIT_FILE_READ:      return files_exit_read(t, rq);
         case EXIT_FILE_MAP:       return files_exit_map(t, rq);
         case EXIT_ANON_SHARED:    return files_exit_anon_shared(t, rq);
+        case EXIT_SHM_ATTACH:     return shm_exit_attach(t, rq);
+        case EXIT_SHARED_AGAIN:   return files_exit_again(t, rq);
         case EXIT_FILE_REF:       return files_exit_ref(t, rq);
         case EXIT_SHARED_UNMAP:   return arena_exit_unmap(t, rq);
         case EXIT_SHARED_CHECK:   return files_exit_shared_check(t, rq);

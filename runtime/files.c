@@ -31,11 +31,11 @@
 #define READ_MAX (0x1000 / sizeof(uint32_t))    /* frame numbers that fit the xfer page; not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
 
-enum file_kind { FILE_FREE, FILE_PRIVATE, FILE_SHARED, FILE_ANONYMOUS };
+enum file_kind { FILE_FREE, FILE_PRIVATE, FILE_SHARED, FILE_ANONYMOUS, FILE_SEGMENT };
 
 struct file {
         enum file_kind kind;
-        int fd;                         /* private fd; -1 for FILE_ANONYMOUS */
+        int fd;                         /* private fd; -1 for FILE_ANONYMOUS and FILE_SEGMENT */
         bool endless;                   /* no end that fstat knows: /dev/zero, devices */
         bool copied_up;                 /* overlayfs: one inode number may stand for two files (before and after a write) */
         uint64_t refs;                  /* private: VMAs.  Otherwise: pages in the arena */
@@ -43,7 +43,8 @@ struct file {
         dev_t dev;
         ino_t ino;
         int mode;                       /* open flags that tell two entries of one inode apart */
-        uint64_t size;                  /* FILE_ANONYMOUS: bytes */
+        uint64_t size;                  /* where there is no fd: bytes */
+        uint32_t key;                   /* FILE_SEGMENT: System V's */
         bool no_exec;                   /* FILE_PRIVATE: a mapping must not become executable */
         uint64_t probed_end;            /* FILE_PRIVATE: mmap was allowed up to this offset */
         uint32_t next;                  /* in its hash chain, or in the free list */
@@ -276,6 +277,24 @@ int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, u
         return arena_map_fd(vm, have, fd, prot, flags, off, len, gpa, refused);
 }
 
+/* An object without a descriptor, of the kernel's own file system.  FILE_NONE: no memory. */
+static uint32_t add_memory(struct file *f)
+{
+        f->fd = -1;
+        f->dev = makedev(0, 1);
+        pthread_mutex_lock(&files_lock);
+        if (f->kind == FILE_ANONYMOUS)
+                f->ino = ++anonymous_made;
+        uint32_t id = add(f);
+        pthread_mutex_unlock(&files_lock);
+        return id;
+}
+
+uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages)
+{
+        return add_memory(&(struct file){ .kind = FILE_SEGMENT, .refs = pages, .ino = (ino_t)shmid, .size = size, .key = key });
+}
+
 /* Adds to or takes from the references of an entry that is, or is not, private. */
 static int change_refs(uint32_t id, bool private, uint64_t add, uint64_t sub)
 {
@@ -439,6 +458,8 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
         }
         if (len >= 0)
                 path[len] = 0;
+        else if (f.kind == FILE_SEGMENT)
+                snprintf(path, n, "/SYSV%08x (deleted)", f.key);
         else    /* what Linux calls shared anonymous memory, or a /proc that is gone */
                 snprintf(path, n, "%s", f.kind == FILE_ANONYMOUS ? "/dev/zero (deleted)" : "");
         unpin(id);
@@ -482,11 +503,7 @@ int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq)
         uint64_t gpa, pages = pages_of(rq->a[0]);
         if (!pages)
                 return -EINVAL;
-        pthread_mutex_lock(&files_lock);
-        struct file f = { .kind = FILE_ANONYMOUS, .fd = -1, .refs = pages, .dev = makedev(0, 1), .ino = ++anonymous_made,
-                          .size = pages * PAGE_SIZE };
-        uint32_t id = add(&f);
-        pthread_mutex_unlock(&files_lock);
+        uint32_t id = add_memory(&(struct file){ .kind = FILE_ANONYMOUS, .refs = pages, .size = pages * PAGE_SIZE });
         if (!id)
                 return -ENOMEM;
         int err = arena_map_anonymous(t->vm, id, rq->a[0], &gpa);
@@ -495,6 +512,17 @@ int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq)
         rq->out[0] = id;
         rq->out[1] = gpa;
         return 0;
+}
+
+int64_t files_exit_again(struct thread *t, struct exit_req *rq)
+{
+        uint64_t gpa;
+        int err = rq->a[0] > UINT32_MAX ? -EBADF : change_refs((uint32_t)rq->a[0], false, pages_of(rq->a[2]), 0);
+        if (!err)
+                err = arena_map_again(t->vm, (uint32_t)rq->a[0], rq->a[1], rq->a[2], &gpa);
+        if (!err)
+                rq->out[1] = gpa;
+        return err;
 }
 
 int64_t files_exit_read(struct thread *t, struct exit_req *rq)

@@ -194,6 +194,6 @@ sys_fn sys_futex;                                                               
 sys_fn sys_execve, sys_execveat;                                                                        /* exec.c */
 sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;                                                      /* clone.c */
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
-sys_fn sys_semctl, sys_msgctl, sys_shmctl, sys_msgrcv;                                                        /* sysv.c */
+sys_fn sys_semctl, sys_msgctl, sys_shmget, sys_shmctl, sys_msgrcv;                                      /* sysv.c */
 
 #endif

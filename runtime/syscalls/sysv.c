@@ -1,5 +1,5 @@
 /*
- * semctl, msgctl, shmctl: what the last argument is depends on the command.  And msgrcv.
+ * semctl, msgctl, shmctl: what the last argument is depends on the command.  And shmget, msgrcv.
  */
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -63,6 +63,22 @@ long sys_msgctl(struct thread *t, long nr, const uint64_t a[6])
         else if (cmd == IPC_INFO || cmd == MSG_INFO)
                 n = sizeof(struct msginfo);
         return control(t, nr, a, cmd, 2, n, cmd != IPC_SET);
+}
+
+/* There are no huge pages, so a segment of such can be found but not made. */
+long sys_shmget(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t find[6] = { a[0], a[1], a[2] & ~(uint64_t)(IPC_CREAT | SHM_HUGETLB) };
+        long id;
+
+        if (!(a[2] & SHM_HUGETLB))
+                return sys_generic(t, nr, a);
+        if ((key_t)a[0] == IPC_PRIVATE)
+                return -ENOMEM;
+        id = sys_generic(t, nr, find);
+        if (!(a[2] & IPC_CREAT))
+                return id;
+        return id == -ENOENT ? -ENOMEM : id >= 0 && (a[2] & IPC_EXCL) ? -EEXIST : id;
 }
 
 long sys_shmctl(struct thread *t, long nr, const uint64_t a[6])

@@ -50,7 +50,6 @@
 #define OLD     "obsolete; as a kernel built without it"
 #define ADMIN   "changes the whole machine, which is no business of a program in a VM; as without the privilege"
 #define PORTS   "the ports that a program would see are the VM's; as without the privilege"
-#define NO_SHM  "System V shared memory is not there; as without CONFIG_SYSVIPC"
 #define QUOTA   "what follows its pointer depends on the file system; as without CONFIG_QUOTA"
 #define AIO     "the kernel would keep addresses of the program's after the call; as without CONFIG_AIO"
 #define NUMA    "the program's memory is frames of a cache, which are not its own to place; as without CONFIG_NUMA"
@@ -86,7 +85,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(select, B, sys_select),
         ROW(sched_yield, V),
         KERN(mremap), KERN(msync), KERN(mincore), KERN(madvise),
-        NOT(shmget, ENOSYS, NO_SHM), NOT(shmat, ENOSYS, NO_SHM),
+        HROW(shmget, 0, sys_shmget, V, V, V),
+        KERN(shmat),
         HAND(shmctl, 0, sys_shmctl),
         ROWF(dup, NEW, FD),
         HAND(dup2, NEW, sys_dup2),
@@ -121,7 +121,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(semget, V, V, V),
         ROWF(semop, B, V, INX(2, 6, 0), V),
         HAND(semctl, 0, sys_semctl),
-        NOT(shmdt, ENOSYS, NO_SHM),
+        KERN(shmdt),
         ROW(msgget, V, V),
         ROWF(msgsnd, B, V, INX(2, 1, 8), V, V),
         HROW(msgrcv, B, sys_msgrcv, V, { K_OUT, AF_RET, 2, 8, 1 }, V, V, V),

@@ -284,6 +284,7 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     compare --quick --cache 512K 't_memory, 8 times its cache' "$build/test/system/t_memory" --size 4
     compare --cache 256K 't_fork, 16 times its cache' "$build/test/system/t_fork" --size 4 memory
     compare --quick --least 2M --cache 2M,64M 't_fork' "$build/test/system/t_fork" --size 2
+    compare --quick --cache 1M,64M 't_shm' "$build/test/system/t_shm"
     compare --cache 1M 't_fork, children killed' "$build/test/system/t_fork" --bomb 1 40
 
     # Children of shells, which execute nothing.

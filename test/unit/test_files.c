@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -22,6 +23,7 @@
 #include "check.h"
 #include "far/io.h"
 #include "files.h"
+#include "shm.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -396,6 +398,111 @@ static void anonymous(void **state)
         assert_int_equal(files_live(), 0);
 }
 
+/* The arena is no part of a core that this process would leave. */
+static bool would_be_dumped(const void *p)
+{
+        char line[512];
+        unsigned long start, end;
+        bool inside = false, found = false, dumped = true;
+        FILE *f = fopen("/proc/self/smaps", "r");
+        assert_non_null(f);
+        while (fgets(line, sizeof(line), f)) {
+                if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+                        inside = start <= (unsigned long)p && (unsigned long)p < end;
+                if (inside && strncmp(line, "VmFlags:", 8) == 0) {
+                        found = true;
+                        dumped = !strstr(line, " dd");
+                }
+        }
+        fclose(f);
+        assert_true(found);
+        return dumped;
+}
+
+/* The same object at a second place, longer; each place is one's own to give back. */
+static void mapped_again(void **state)
+{
+        (void)state;
+        int fd = make_file(5 * 4096), refused;
+        uint32_t id;
+        uint64_t gpa, used, backed;
+        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 4096, 2 * 4096, &id, &gpa, &refused), 0);
+        assert_false(would_be_dumped(arena_host(gpa)));
+        struct exit_req rq = { .a = { id, gpa + 4096, 4 * 4096 } };     /* from the file's third page on, one beyond its end */
+        assert_int_equal(files_exit_again(&thread, &rq), 0);
+        uint64_t again = rq.out[1];
+        assert_false(would_be_dumped(arena_host(again)));
+        strcpy((char *)arena_host(again) + 4096, "fourth");
+        char c[7];
+        assert_int_equal(pread(fd, c, 7, 3 * 4096), 7);
+        assert_string_equal(c, "fourth");
+        assert_int_equal(arena_copy(again + 3 * 4096, "x", 1), -EFAULT);
+        assert_int_equal(arena_unmap(gpa, 2 * 4096), 0);
+        assert_string_equal((char *)arena_host(again) + 4096, "fourth");
+        assert_int_equal(files_live(), 1);
+
+        /* Refused, nothing stays behind. */
+        rq = (struct exit_req){ .a = { id, again, 9ull << 30 } };       /* more than the arena */
+        assert_int_equal(files_exit_again(&thread, &rq), -ENOMEM);
+        rq = (struct exit_req){ .a = { id, gpa, 4096 } };               /* nothing is there now */
+        assert_int_equal(files_exit_again(&thread, &rq), -EINVAL);
+        rq = (struct exit_req){ .a = { id + 1, again, 4096 } };
+        assert_int_equal(files_exit_again(&thread, &rq), -EBADF);
+        arena_usage(&used, &backed);
+        assert_int_equal(used, 4 * 4096);
+        assert_int_equal(arena_unmap(again, 4 * 4096), 0);
+        assert_int_equal(files_live(), 0);
+        close(fd);
+}
+
+static unsigned attachments(int shmid)
+{
+        struct shmid_ds ds;
+        assert_int_equal(shmctl(shmid, IPC_STAT, &ds), 0);
+        return (unsigned)ds.shm_nattch;
+}
+
+static void segments(void **state)
+{
+        (void)state;
+        int shmid = shmget(IPC_PRIVATE, 3 * 4096 - 5, IPC_CREAT | 0600);
+        char path[64];
+        uint64_t used, backed;
+        dev_t dev;
+        ino_t ino;
+        assert_true(shmid >= 0);
+        struct exit_req rw = { .a = { (uint64_t)shmid, 0 } }, ro = { .a = { (uint64_t)shmid, SHM_RDONLY } }, none = { .a = { (uint32_t)-1 } };
+        assert_int_equal(shm_exit_attach(&thread, &none), -EINVAL);
+        assert_int_equal(files_live(), 0);
+        assert_int_equal(shm_exit_attach(&thread, &rw), 3 * 4096);
+        assert_int_equal(shm_exit_attach(&thread, &ro), 3 * 4096);
+        uint32_t id = (uint32_t)rw.out[0];
+        assert_int_equal(rw.out[0] >> 32, 0);
+        assert_int_equal(ro.out[0] >> 32, PROT_WRITE);
+        assert_int_not_equal(id, (uint32_t)ro.out[0]);
+        assert_int_equal(attachments(shmid), 2);
+        assert_false(would_be_dumped(arena_host(rw.out[1])));
+        arena_usage(&used, &backed);
+        assert_int_equal(used, 2 * 3 * 4096);
+        strcpy(arena_host(rw.out[1] + 2 * 4096), "shared");
+        assert_string_equal(arena_host(ro.out[1] + 2 * 4096), "shared");
+        assert_int_equal(arena_copy(ro.out[1], "x", 1), -EFAULT);
+        assert_int_equal(files_pages_left(id, 4096), 2);
+        assert_int_equal(files_pages_left(id, 3 * 4096), 0);
+        assert_int_equal(file_describe(id, path, sizeof(path), &dev, &ino), 0);
+        assert_string_equal(path, "/SYSV00000000 (deleted)");
+        assert_int_equal(ino, shmid);
+        assert_int_equal(arena_unmap(rw.out[1] + 4096, 2 * 4096), 0);
+        assert_int_equal(attachments(shmid), 2);
+        assert_int_equal(arena_unmap(rw.out[1], 4096), 0);
+        assert_int_equal(attachments(shmid), 1);
+        assert_int_equal(arena_unmap(ro.out[1], 3 * 4096), 0);
+        assert_int_equal(attachments(shmid), 0);
+        assert_int_equal(shmctl(shmid, IPC_RMID, NULL), 0);
+        assert_int_equal(shm_exit_attach(&thread, &rw), -EINVAL);
+        assert_int_equal(files_live(), 0);
+}
+
 /* --- the allocator at random --- */
 
 #define MODEL_PAGES (8ull << 30 >> PAGE_SHIFT)
@@ -496,7 +603,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(reading), cmocka_unit_test(bad_requests), cmocka_unit_test(identity), cmocka_unit_test(errors),
                 cmocka_unit_test(dev_zero), cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive), cmocka_unit_test(anonymous),
-                cmocka_unit_test(allocator),
+                cmocka_unit_test(mapped_again), cmocka_unit_test(segments), cmocka_unit_test(allocator),
         };
         return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }

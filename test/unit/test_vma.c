@@ -191,10 +191,71 @@ static void test_shared(void **state)
         assert_int_equal(CALL(mremap, ENV_ADDR(3), 5 * P, 4 * P, MREMAP_MAYMOVE | MREMAP_FIXED, ENV_ADDR(40)), (long)ENV_ADDR(40));
         assert_int_equal(mm_lookup(ENV_ADDR(41), &v), 0);
         assert_int_equal(v.gpa, gpa + 3 * P);
-        assert_int_equal(CALL(mremap, ENV_ADDR(40), 4 * P, 5 * P, MREMAP_MAYMOVE), -ENOMEM);
         assert_int_equal(CALL(msync, ENV_ADDR(40), 4 * P, MS_SYNC), 0);
+
+        /* Longer, in place and elsewhere, its object lies elsewhere in the arena; what is not mapped twice was given back. */
+        assert_int_equal(CALL(mremap, ENV_ADDR(40), 4 * P, 5 * P, 0), (long)ENV_ADDR(40));
+        assert_int_equal(mm_lookup(ENV_ADDR(44), &v), 0);
+        assert_true(v.start == ENV_ADDR(40) && v.off == 3 * P && v.gpa != gpa + 3 * P);
+        assert_int_equal(env_refs(), 2 + 5);
+        assert_int_equal(map(45, 1, RW, FIXED), (long)ENV_ADDR(45));
+        assert_int_equal(CALL(mremap, ENV_ADDR(41), 4 * P, 6 * P, 0), -ENOMEM);
+        assert_int_equal(env_refs(), 2 + 5);
+        assert_int_equal(CALL(mremap, ENV_ADDR(41), 4 * P, 6 * P, MREMAP_MAYMOVE | MREMAP_FIXED, ENV_ADDR(60)), (long)ENV_ADDR(60));
+        assert_int_equal(mm_lookup(ENV_ADDR(60), &v), 0);
+        assert_int_equal(v.off, 4 * P);
+        assert_true(mapped(ENV_ADDR(40)) && !mapped(ENV_ADDR(41)));
+        assert_int_equal(CALL(mremap, ENV_ADDR(61), 0, 2 * P, MREMAP_MAYMOVE | MREMAP_FIXED, ENV_ADDR(70)), (long)ENV_ADDR(70));
+        assert_int_equal(mm_lookup(ENV_ADDR(70), &v), 0);
+        assert_int_equal(v.off, 5 * P);
+        assert_int_equal(CALL(mremap, ENV_ADDR(61), 0, 2 * P, 0), -ENOMEM);
+        assert_int_equal(env_refs(), 2 + 1 + 6 + 2);
         assert_int_equal(CALL(munmap, ENV_BASE, 100 * P), 0);
         assert_int_equal(env_refs(), 0);
+}
+
+#define SHM(flag) (flag##0000ul)        /* SHM_RDONLY 01, SHM_RND 02, SHM_REMAP 04: <sys/shm.h> wants the C library's page size */
+
+static void test_shm(void **state)
+{
+        struct vma v;
+        (void)state;
+        env_reset();
+        assert_int_equal(CALL(shmat, SHMID, ENV_ADDR(0) + 1, 0), -EINVAL);
+        assert_int_equal(CALL(shmat, SHMID, 0, SHM(04)), -EINVAL);
+        assert_int_equal(CALL(shmat, SHMID, 100, SHM(02) | SHM(04)), -EINVAL);
+        assert_int_equal(CALL(shmat, SHMID, 100, SHM(02)), -EPERM);             /* there is no page at 0 */
+        assert_int_equal(CALL(shmat, SHMID + 1, ENV_ADDR(0), 0), -EINVAL);
+        assert_int_equal(CALL(shmat, SHMID, TASK_SIZE - 5 * P, 0), -ENOMEM);
+        assert_int_equal(CALL(shmat, SHMID, -1ull << 12, 0), -EINVAL);
+        assert_int_equal(CALL(shmat, SHMID, -1ull << 12, SHM(04)), -ENOMEM);
+        assert_int_equal(CALL(shmat, SHMID, WINDOW, 0), -ENOMEM);
+        assert_int_equal(env_refs(), 0);
+        assert_int_equal(map(5, 1, RW, FIXED), (long)ENV_ADDR(5));
+        assert_int_equal(CALL(shmat, SHMID, ENV_ADDR(0), 0), -EINVAL);
+        assert_int_equal(env_refs(), 0);
+        assert_int_equal(CALL(shmat, SHMID, ENV_ADDR(0), SHM(01) | SHM(04)), (long)ENV_ADDR(0));
+        assert_int_equal(mm_lookup(ENV_ADDR(5), &v), 0);
+        assert_true(v.start == ENV_ADDR(0) && v.prot == PROT_READ && (v.flags & VMA_SYSV) && v.file == FD_SEGMENT);
+        assert_int_equal(CALL(mprotect, ENV_ADDR(0), SEGMENT_PAGES * P, RW), -EACCES);
+        assert_int_equal(CALL(shmat, SHMID, ENV_ADDR(10) + 7, SHM(02)), (long)ENV_ADDR(10));
+
+        /* In pieces; one is gone, one lies elsewhere, one is another mapping by now. */
+        assert_int_equal(CALL(mprotect, ENV_ADDR(11), P, PROT_READ), 0);
+        assert_int_equal(CALL(munmap, ENV_ADDR(10), P), 0);
+        assert_int_equal(CALL(mremap, ENV_ADDR(13), P, P, MREMAP_MAYMOVE | MREMAP_FIXED, ENV_ADDR(20)), (long)ENV_ADDR(20));
+        assert_int_equal(map(14, 1, RW, FIXED), (long)ENV_ADDR(14));
+        assert_int_equal(CALL(shmdt, ENV_ADDR(11)), -EINVAL);
+        assert_int_equal(CALL(shmdt, ENV_ADDR(10) + 1), -EINVAL);
+        assert_int_equal(CALL(shmdt, ENV_ADDR(9)), -EINVAL);
+        assert_int_equal(CALL(shmdt, ENV_ADDR(10)), 0);
+        assert_true(!mapped(ENV_ADDR(11)) && !mapped(ENV_ADDR(12)) && mapped(ENV_ADDR(14)) && !mapped(ENV_ADDR(15)) && mapped(ENV_ADDR(20)));
+        assert_int_equal(CALL(shmdt, ENV_ADDR(10)), -EINVAL);
+        assert_int_equal(CALL(shmdt, ENV_ADDR(17)), 0);                         /* the piece that was moved is 3 pages from its start */
+        assert_int_equal(env_refs(), SEGMENT_PAGES);
+        assert_int_equal(CALL(shmdt, ENV_ADDR(0)), 0);
+        assert_int_equal(env_refs(), 0);
+        assert_int_equal(CALL(munmap, ENV_BASE, 100 * P), 0);
 }
 
 static void test_mlock(void **state)
@@ -361,6 +422,7 @@ int main(void)
                 cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_many),
                 cmocka_unit_test(test_shared),
+                cmocka_unit_test(test_shm),
                 cmocka_unit_test(test_mlock),
                 cmocka_unit_test(test_hidden),
                 cmocka_unit_test(test_guard_gaps),

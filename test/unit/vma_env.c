@@ -164,6 +164,25 @@ static int64_t file_map(int fd, uint64_t prot, uint64_t flags, uint64_t len)
         return map_object(shared, len);
 }
 
+/* What is mapped once more is mapped. */
+static int64_t shared_again(uint64_t file, uint64_t gpa, uint64_t len)
+{
+        CHECK(locked && len && gpa && !page_off(gpa) && arena[gpa / PAGE_SIZE - 1]);
+        CHECK(file == ANON_SHARED || file == FD_SEGMENT || file == FD_RW || file == FD_RO);
+        return map_object(true, len);
+}
+
+/* One segment, whose attachments have the same file id here. */
+static int64_t shm_attach(uint64_t shmid, uint64_t flags)
+{
+        CHECK(!locked);
+        if (shmid != SHMID)
+                return -EINVAL;
+        vcpu_self.exit.out[0] = FD_SEGMENT | (uint64_t)(flags & 010000 ? PROT_WRITE : 0) << 32;
+        map_object(true, SEGMENT_PAGES * PAGE_SIZE);
+        return SEGMENT_PAGES * PAGE_SIZE;
+}
+
 static int64_t shared_unmap(uint64_t gpa, uint64_t len)
 {
         uint64_t first = gpa / PAGE_SIZE - 1;
@@ -184,7 +203,7 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         case EXIT_FILE_MAP:
                 return file_map((int)a0, a1, a2, a4);
         case EXIT_ANON_SHARED:
-                vcpu_self.exit.out[0] = 100;
+                vcpu_self.exit.out[0] = ANON_SHARED;
                 return map_object(true, a0);
         case EXIT_FILE_REF:
                 CHECK(locked || a1 == (uint64_t)-1);
@@ -193,6 +212,10 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
                 return 0;
         case EXIT_SHARED_UNMAP:
                 return shared_unmap(a0, a1);
+        case EXIT_SHARED_AGAIN:
+                return shared_again(a0, a1, a2);
+        case EXIT_SHM_ATTACH:
+                return shm_attach(a0, a1);
         case EXIT_MSYNC:
                 CHECK(!locked);
                 return 0;

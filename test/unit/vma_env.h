@@ -30,6 +30,9 @@
 
 /* fds the fake host knows; file id = fd. */
 enum { FD_RW = 5, FD_RO = 6, FD_LAST };
+/* Other file ids: of anonymous shared memory, and of the segment it knows. */
+enum { ANON_SHARED = 100, FD_SEGMENT };
+enum { SHMID = 7, SEGMENT_PAGES = 6 };
 
 struct env_page { bool there, charged, locked; pte_t prot; uint64_t tag; };
 extern struct env_page env_page[ENV_PAGES];

@@ -143,7 +143,7 @@ static void op_mmap(void)
         long r = call_mmap(ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, prot, flags | (fixed ? MAP_FIXED : 0), fd, off);
 
         struct vma v = { .prot = prot, .flags = flags & (MAP_PRIVATE | MAP_SHARED | MAP_NORESERVE) };
-        v.file = fd >= 0 ? (uint32_t)fd : flags & MAP_SHARED ? 100 : FILE_NONE;
+        v.file = fd >= 0 ? (uint32_t)fd : flags & MAP_SHARED ? ANON_SHARED : FILE_NONE;
         v.flags |= payment(&v);
         if (fd == FD_RO && (flags & MAP_SHARED)) {
                 v.flags |= VMA_DENY(PROT_WRITE);
@@ -282,6 +282,18 @@ static void op_touch(void)
         fault_in(ENV_ADDR(i), ENV_ADDR(i + len), env_random(2));
 }
 
+/* A shared VMA has grown: it lies in another part of the arena, and its pages come back by faults. */
+static void lies_elsewhere(int start, int end)
+{
+        struct vma now;
+        CHECK(mm_lookup(ENV_ADDR(start), &now) == 0);
+        now = vma_part(now, ENV_ADDR(start), ENV_ADDR(end));
+        for (int k = start; k < end; k++) {
+                model[k].v.gpa = now.gpa + (uint64_t)(k - start) * PAGE_SIZE;
+                drop(k);
+        }
+}
+
 /* mremap, all in the region or to where the model does not look. */
 static void op_mremap(void)
 {
@@ -297,7 +309,8 @@ static void op_mremap(void)
         bool fixed = flags & MREMAP_FIXED, keep = flags & MREMAP_DONTUNMAP;
         if (!fixed && (highest_room(m) < 0 || i + m > N))
                 return;                 /* it might go where neither model nor fakes look */
-        long r = CALL(mremap, ENV_ADDR(i), (uint64_t)n * PAGE_SIZE, (uint64_t)m * PAGE_SIZE, (uint64_t)flags, ENV_ADDR(to)), at = 0;
+        long r = CALL(mremap, ENV_ADDR(i), (uint64_t)n * PAGE_SIZE, (uint64_t)m * PAGE_SIZE, (uint64_t)flags, ENV_ADDR(to));
+        int at;
 
         if (m == 0 || (keep && n != m)) {
                 CHECK(r == -EINVAL);
@@ -307,8 +320,8 @@ static void op_mremap(void)
                 CHECK(r == -EFAULT);
                 return;
         }
-        if (n == 0) {
-                CHECK(r == (model[i].v.flags & MAP_SHARED ? -ENOMEM : -EINVAL));
+        if (n == 0 && !(model[i].v.flags & MAP_SHARED)) {
+                CHECK(r == -EINVAL);
                 return;
         }
         if (fixed) {
@@ -334,10 +347,6 @@ static void op_mremap(void)
         }
         if (shared && keep) {
                 CHECK(r == -EINVAL);
-                return;
-        }
-        if (m > n && shared) {
-                CHECK(r == -ENOMEM);
                 return;
         }
         if (m > n && (v.flags & VMA_LOCKED) && (uint64_t)(count_locked(0, N) + m - n) > control.nframes / 2) {
@@ -368,6 +377,9 @@ static void op_mremap(void)
                 return;                 /* pt_move found no memory: nothing changed, compare() looks */
         struct page old[N];
         memcpy(old, model, sizeof old);
+        int first = at;                 /* of the VMA */
+        while (at == i && first > 0 && alike(&model[first - 1], &model[first]))
+                first--;
         CHECK((uint64_t)r == ENV_ADDR(at));
         if (at != i && !keep)
                 unmap(i, i + n);
@@ -384,6 +396,8 @@ static void op_mremap(void)
                 if (at != i && shared)
                         drop(at + k);
         }
+        if (shared && m > n)
+                lies_elsewhere(first, at + m);
 }
 
 static void op_brk(void)

@@ -82,8 +82,10 @@ static bool make_mremap(uint64_t a[6])
                 return false;
         if (mm_lookup(a[0], &v))
                 return !(a[3] & MREMAP_FIXED);
-        if ((v.flags & MAP_SHARED) && (page_align(a[2]) > page_align(a[1]) || a[1] == 0 || (a[3] & MREMAP_DONTUNMAP)))
+        if ((v.flags & MAP_SHARED) && (a[3] & MREMAP_DONTUNMAP))
                 return false;
+        if (v.file == ANON_SHARED && page_align(a[2]) > page_align(a[1]))
+                return false;           /* it ends where it ended, which the fake page faults do not know */
         if ((v.flags & VMA_LOCKED) && (a[3] & MREMAP_DONTUNMAP))
                 return false;           /* Linux unlocks the whole VMA, we the part that lost its pages */
         uint64_t end = a[0] + page_align(a[1]);
