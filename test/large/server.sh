@@ -22,7 +22,7 @@ started() {
     trap '{ pkill -KILL -P "$server"; kill -KILL "$server"; } 2>/dev/null' EXIT
 }
 
-# until_up COMMAND...: waits until COMMAND says that the server answers; gives up when the server has ended, or after 120 s.
+# until_up COMMAND...: waits until COMMAND, which asks the server, succeeds; gives up when the server has ended, or after 120 s (in the lab: more).
 until_up() {
     local i
     for ((i = 0; i < 600; i++)); do
