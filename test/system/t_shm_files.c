@@ -211,6 +211,19 @@ static void cut(unsigned k, bool by_child)
         verify("longer again", fresh + 4 * PG, 4, FEW - 4, 0);
         CHECK(touch(private + 4 * PG, false) == 0 && touch(private + 5 * PG, true) == 0);
         fill(p, 0, FEW, 1);
+        cut_file(fd, 3, 100, by_child);                 /* shorter and longer again, and nobody looked */
+        cut_file(fd, FEW, 0, by_child);
+        verify("what was not cut", fresh, 0, 3, 1);
+        verify("what was", fresh + 4 * PG, 4, FEW - 4, 0);
+        for (uint64_t i = 100; i < PG; i++)
+                CHECK(p[3 * PG + i] == 0);
+        fill(p, 0, FEW, 2);
+        CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5 * PG, 2 * PG) == 0);
+        verify("around a hole", fresh, 0, 5, 2);
+        verify("a hole", p + 5 * PG, 5, 2, 0);
+        verify("behind a hole", p + 7 * PG, 7, FEW - 7, 2);
+        fill(fresh + 5 * PG, 5, 2, 3);
+        verify("filled again", p + 5 * PG, 5, 2, 3);
         cut_file(fd, 0, 0, by_child);
         expect_cut(fresh, 0, 0);
         CHECK(munmap(p, FEW * PG) == 0 && munmap(fresh, FEW * PG) == 0 && munmap(private, FEW * PG) == 0);
