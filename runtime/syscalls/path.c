@@ -39,18 +39,20 @@ long sys_openat2(struct thread *t, long nr, const uint64_t a[6])
         char *s = sys_string(t, a[1]);
         uint64_t *how = sys_in(t, a[2], a[3], PAGE_SIZE);
         const char *path = s;
+        int flags = 0;
         long ret;
 
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (s != sys_bad() && (void *)how != sys_bad() && a[3] >= 24) {
-                if (procfs_open(t, (int)a[0], s, (int)how[0], &ret))
+                flags = (int)how[0];
+                if (procfs_open(t, (int)a[0], s, flags, &ret))
                         return sys_newfd(ret);
                 if (!how[2])
                         path = procfs_follow((int)a[0], s);
         }
         ret = sys_newfd(sys_raw(nr, a[0], P(path), P(how), a[3], 0, 0));
-        if (ret >= 0 && (how[0] & O_TRUNC))
+        if (ret >= 0 && (flags & O_TRUNC))
                 sys_cut(t, (int)ret);
         return ret;
 }
