@@ -214,6 +214,29 @@ static void test_shared(void **state)
         assert_int_equal(env_refs(), 0);
 }
 
+static void test_cut(void **state)
+{
+        (void)state;
+        env_reset();
+        assert_int_equal(call_mmap(ENV_ADDR(0), 8 * P, RW, MAP_PRIVATE | MAP_FIXED, FD_RW, 2 * P), (long)ENV_ADDR(0));
+        assert_int_equal(call_mmap(ENV_ADDR(10), 4 * P, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, FD_RO, 0), (long)ENV_ADDR(10));
+        assert_int_equal(call_mmap(ENV_ADDR(20), 4 * P, RW, MAP_SHARED | MAP_FIXED, FD_RW, 3 * P), (long)ENV_ADDR(20));
+        assert_int_equal(fault_in(ENV_ADDR(0), ENV_ADDR(8), true) | fault_in(ENV_ADDR(10), ENV_ADDR(14), false) | fault_in(ENV_ADDR(20), ENV_ADDR(24), true), 0);
+        uint64_t charged = mm_charged();
+        assert_int_equal(object_cut(FD_RW, 10), 0);
+        assert_int_equal(env_pages_there(), 16);
+        assert_int_equal(object_cut(FD_RW, 5), 2);                              /* how many of the shared ones */
+        assert_true(env_page[2].there && !env_page[3].there && env_page[13].there && env_page[21].there && !env_page[22].there);
+        assert_int_equal(env_pages_there(), 3 + 4 + 2);
+        assert_true(mapped(ENV_ADDR(7)) && mapped(ENV_ADDR(23)));
+        assert_int_equal(object_cut(FD_RW, 0), 2);
+        assert_int_equal(env_pages_there(), 4);
+        assert_int_equal(object_cut(99, 0), 0);
+        assert_int_equal(mm_charged(), charged);
+        assert_int_equal(CALL(munmap, ENV_BASE, 100 * P), 0);
+        assert_true(mm_charged() == 0 && env_refs() == 0);
+}
+
 #define SHM(flag) (flag##0000ul)        /* SHM_RDONLY 01, SHM_RND 02, SHM_REMAP 04: <sys/shm.h> wants the C library's page size */
 
 static void test_shm(void **state)
@@ -422,6 +445,7 @@ int main(void)
                 cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_many),
                 cmocka_unit_test(test_shared),
+                cmocka_unit_test(test_cut),
                 cmocka_unit_test(test_shm),
                 cmocka_unit_test(test_mlock),
                 cmocka_unit_test(test_hidden),

@@ -314,6 +314,16 @@ void pt_resident(uint64_t start, uint64_t end, uint8_t *vec)
                 vec[page_count(ENV_ADDR(p - env_page) - start)] = p->there;
 }
 
+uint64_t pt_count_arena(uint64_t start, uint64_t end)
+{
+        struct vma v;
+        uint64_t n = 0;
+        check_gone(start, end);
+        for_each_page(p, start, end)
+                n += p->there && vma_read(ENV_ADDR(p - env_page), &v, &(struct vma_hidden){ 0 }) && (v.flags & MAP_SHARED);
+        return n;
+}
+
 void pt_cool(uint64_t start, uint64_t end) { CHECK(locked && start < end); }
 pte_slot_t *pt_find(uint64_t addr) { (void)addr; return NULL; }
 
