@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 7
+#define ABI_VERSION 8
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -107,8 +107,8 @@ enum upcall_op {
         UPCALL_MM,              /* perform a[0] struct mm_op from xfer in order; ret 0 or -errno of the first that failed; each
                                    op's own result is in its ret */
         UPCALL_MAPS,            /* copy VMAs to xfer as struct map_entry, those that end above a[0]; ret: how many (0: no more) */
-        UPCALL_ARENA_LOST,      /* pages of a shared file object vanished (truncation): a[0] file id, a[1] pages left: drop the
-                                   entries past them; ret: how many were dropped */
+        UPCALL_OBJECT_CUT,      /* pages of a file object vanished (truncation): a[0] file id, a[1] pages left: drop the entries past them, those of
+                                   private copies too; ret: how many of them led to the arena */
         UPCALL_FORK_STATE,      /* fork.h, like the next five: struct fork_state to xfer; ret 0 */
         UPCALL_FORK_VMAS,       /* struct fork_vma to xfer, of those that end above a[0]; ret: how many (0: no more) */
         UPCALL_FORK_PAGES,      /* struct fork_page to xfer, from address a[0] on; a[1]: how many may travel by their content rather than be

@@ -38,8 +38,8 @@ static int64_t upcall_serve(const struct upcall *u)
                 return mm_batch((struct mm_op *)vcpu_self_xfer, u->a[0]);
         case UPCALL_MAPS:
                 return mm_maps(u->a[0], (struct map_entry *)vcpu_self_xfer, PAGE_SIZE / sizeof(struct map_entry));
-        case UPCALL_ARENA_LOST:
-                return arena_lost(u->a[0], u->a[1]);
+        case UPCALL_OBJECT_CUT:
+                return object_cut(u->a[0], u->a[1]);
         case UPCALL_FORK_STATE:
                 return fork_state((struct fork_state *)vcpu_self_xfer);
         case UPCALL_FORK_VMAS:

@@ -198,6 +198,10 @@ static uint64_t file_run(const struct fault *f, uint32_t *npages)
         return start;
 }
 
+/* How often an object was cut short.  [I] Counted before the faults are waited for; who brings pages of a file looks again once it has published:
+ * so what was read before a cut is not installed after it. */
+static _Atomic uint32_t cuts;
+
 /* Reads pages of a private file mapping into frames, by an exit, and installs them.  Not published on entry. */
 static enum outcome file_fill(struct fault *f)
 {
@@ -219,6 +223,7 @@ static enum outcome file_fill(struct fault *f)
         }
         for (uint32_t i = 0; i < have; i++)
                 frames[i] = taken[i];
+        uint32_t cuts_before = atomic_load(&cuts);
         int64_t got = vmexit(EXIT_FILE_READ, f->vma.file, off, have);
         uint32_t wanted = (uint32_t)((f->addr - start) / PAGE_SIZE);
         if (got < 0)
@@ -227,7 +232,7 @@ static enum outcome file_fill(struct fault *f)
                 result = BEYOND_END;
 
         pt_publish(f->addr);
-        bool mapped = got > 0 && still_mapped(f);
+        bool mapped = got > 0 && atomic_load(&cuts) == cuts_before && still_mapped(f);
         pte_t keep = vma_keep(&f->vma);
         bool charge = f->vma.flags & VMA_TOUCH;
         for (uint32_t i = 0; i < have; i++) {
@@ -407,7 +412,7 @@ int fault_in(uint64_t start, uint64_t end, bool write)
         return 0;
 }
 
-int64_t arena_lost(uint64_t file, uint64_t pages)
+int64_t object_cut(uint64_t file, uint64_t pages)
 {
         struct map_entry m[8];
         uint64_t above = 0;
@@ -415,16 +420,17 @@ int64_t arena_lost(uint64_t file, uint64_t pages)
         uint32_t n;
 
         lock_take(&mm_lock);
+        atomic_fetch_add(&cuts, 1);
         while ((n = mm_maps(above, m, 8)) > 0) {
                 for (uint32_t i = 0; i < n; i++) {
                         uint64_t first = m[i].off / PAGE_SIZE, len = (m[i].end - m[i].start) / PAGE_SIZE;
                         above = m[i].end;
-                        if (m[i].file != file || (m[i].flags & MAP_TYPE) != MAP_SHARED || first + len <= pages)
+                        if (m[i].file != file || first + len <= pages)
                                 continue;
                         uint64_t keep = pages > first ? pages - first : 0;
                         pt_wait_faults(m[i].start, m[i].end);
                         dropped += (int64_t)pt_count_arena(m[i].start + keep * PAGE_SIZE, m[i].end);
-                        pt_zap(m[i].start + keep * PAGE_SIZE, m[i].end);
+                        mm_uncharge(pt_zap(m[i].start + keep * PAGE_SIZE, m[i].end));
                 }
         }
         lock_drop(&mm_lock);

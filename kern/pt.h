@@ -46,8 +46,8 @@ uint64_t pt_count_arena(uint64_t start, uint64_t end);
 void pt_cool(uint64_t start, uint64_t end);
 /* mlock: sets or clears FRAME_LOCKED on resident frames; returns how many frames changed. */
 uint64_t pt_set_locked(uint64_t start, uint64_t end, bool locked);
-/* UPCALL_ARENA_LOST: the object with this file id now ends after pages; entries past it go, so that the next touch faults. (fault.c) */
-int64_t arena_lost(uint64_t file, uint64_t pages);
+/* UPCALL_OBJECT_CUT: the object with this file id now ends after pages; entries past it go, so that the next touch faults. (fault.c) */
+int64_t object_cut(uint64_t file, uint64_t pages);
 /* UPCALL_LEAKCHECK: counts frames, slots and pins (of which so many are to be) against the page tables; returns the number of inconsistencies. (leak.c) */
 int64_t leak_check(uint64_t pins);
 

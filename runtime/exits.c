@@ -73,7 +73,7 @@ static void arena_check(struct thread *t)
 
         for (uint32_t id = files_next_shared(FILE_NONE); id != FILE_NONE; id = files_next_shared(id)) {
                 int64_t left = files_pages_left(id, 0);
-                int64_t n = thread_upcall(t, UPCALL_ARENA_LOST, id, left > 0 ? (uint64_t)left : 0, 0);
+                int64_t n = thread_upcall(t, UPCALL_OBJECT_CUT, id, left > 0 ? (uint64_t)left : 0, 0);
                 dropped += n > 0 ? n : 0;
         }
         if (dropped == 0) {

@@ -335,6 +335,17 @@ uint32_t files_next_shared(uint32_t id)
         return id;
 }
 
+uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino)
+{
+        pthread_mutex_lock(&files_lock);
+        while (++id < table_size && !(table[id].kind == FILE_PRIVATE && table[id].dev == dev && table[id].ino == ino))
+                ;
+        if (id >= table_size)
+                id = FILE_NONE;
+        pthread_mutex_unlock(&files_lock);
+        return id;
+}
+
 /* --- reading --- */
 
 /* Between pin and unpin the fd stays open, whatever happens to the mappings. */

@@ -28,6 +28,8 @@ int files_ref(uint32_t id, int change);
 void files_unmapped(uint32_t id, uint64_t pages);
 /* The next id after `id` that is mapped shared, FILE_NONE after the last: to find a truncated file. */
 uint32_t files_next_shared(uint32_t id);
+/* The next id after `id` that is mapped private, of that file; FILE_NONE after the last. */
+uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino);
 /* Fills n frames from offset off on: see EXIT_FILE_READ.  frame numbers index the cache. */
 int64_t files_read(uint32_t id, uint64_t off, const uint32_t *frame, uint32_t n);
 /* Pages from off up to the end of the object. */

@@ -12,7 +12,10 @@ static long open_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, u
 
         if (s != sys_bad() && !privfd_is(dirfd) && procfs_open(t, dirfd, s, flags, &ret))
                 return sys_newfd(ret);
-        return sys_generic(t, nr, a);
+        ret = sys_generic(t, nr, a);
+        if (ret >= 0 && (flags & O_TRUNC))
+                sys_cut(t, (int)ret);
+        return ret;
 }
 
 long sys_open(struct thread *t, long nr, const uint64_t a[6])
@@ -46,7 +49,10 @@ long sys_openat2(struct thread *t, long nr, const uint64_t a[6])
                 if (!how[2])
                         path = procfs_follow((int)a[0], s);
         }
-        return sys_newfd(sys_raw(nr, a[0], P(path), P(how), a[3], 0, 0));
+        ret = sys_newfd(sys_raw(nr, a[0], P(path), P(how), a[3], 0, 0));
+        if (ret >= 0 && (how[0] & O_TRUNC))
+                sys_cut(t, (int)ret);
+        return ret;
 }
 
 static long link_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, uint64_t path, uint64_t buf, uint64_t room)

@@ -178,6 +178,9 @@ long futex_wake(struct thread *t, uint64_t addr, uint32_t n);
 /* The thread with that tid ends: what the kernel does for the robust list at head, in t's memory. */
 void robust_list_end(struct thread *t, uint64_t head, uint32_t tid);
 
+/* The file behind a descriptor may have been cut short.  (truncate.c) */
+void sys_cut(struct thread *t, int fd);
+
 /* Handlers, by file. */
 sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice;                         /* rw.c */
 sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg, sys_setsockopt,
@@ -187,6 +190,7 @@ sys_fn sys_ioctl;                                                               
 sys_fn sys_fcntl, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
        sys_open_by_handle, sys_kcmp;                                                                              /* file.c */
 sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
+sys_fn sys_truncate, sys_ftruncate;                                                                     /* truncate.c */
 sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
 sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
        sys_unshare, sys_capability, sys_sched_attr;                                                     /* process.c */

@@ -199,6 +199,9 @@ void vfork_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it e
 #define NOT_HERE(fn) long fn(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; return -ENOSYS; }
 NOT_HERE(sys_clone) NOT_HERE(sys_clone3) NOT_HERE(sys_fork) NOT_HERE(sys_vfork) NOT_HERE(sys_execve) NOT_HERE(sys_execveat) NOT_HERE(sys_futex)
 
+uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino) { (void)id, (void)dev, (void)ino; return FILE_NONE; }
+int64_t files_pages_left(uint32_t id, uint64_t off) { (void)id, (void)off; return -EBADF; }
+
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
 {
         (void)t, (void)op, (void)a0, (void)a1, (void)a2;

@@ -211,10 +211,62 @@ static void cut(unsigned k, bool by_child)
         verify("longer again", fresh + 4 * PG, 4, FEW - 4, 0);
         CHECK(touch(private + 4 * PG, false) == 0 && touch(private + 5 * PG, true) == 0);
         fill(p, 0, FEW, 1);
+        cut_file(fd, 3, 100, by_child);                 /* shorter and longer again, and nobody looked */
+        cut_file(fd, FEW, 0, by_child);
+        verify("what was not cut", fresh, 0, 3, 1);
+        verify("what was", fresh + 4 * PG, 4, FEW - 4, 0);
+        for (uint64_t i = 100; i < PG; i++)
+                CHECK(p[3 * PG + i] == 0);
+        fill(p, 0, FEW, 2);
+        CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5 * PG, 2 * PG) == 0);
+        verify("around a hole", fresh, 0, 5, 2);
+        verify("a hole", p + 5 * PG, 5, 2, 0);
+        verify("behind a hole", p + 7 * PG, 7, FEW - 7, 2);
+        fill(fresh + 5 * PG, 5, 2, 3);
+        verify("filled again", p + 5 * PG, 5, 2, 3);
         cut_file(fd, 0, 0, by_child);
         expect_cut(fresh, 0, 0);
         CHECK(munmap(p, FEW * PG) == 0 && munmap(fresh, FEW * PG) == 0 && munmap(private, FEW * PG) == 0);
         close(fd);
+}
+
+/* A private mapping loses its own copies, too: by ftruncate, truncate and O_TRUNC. */
+static void cut_private(void)
+{
+        int fd = open("t_shm.tmp", O_RDWR | O_CREAT | O_EXCL, 0600);
+
+        CHECK(fd >= 0);
+        for (int way = 0; way < 4; way++) {
+                char page[PG];
+                for (uint64_t i = 0; i < FEW; i++) {
+                        fill(page, i, 1, 1);
+                        CHECK(pwrite(fd, page, PG, (off_t)(i * PG)) == PG);
+                }
+                char *p = mmap(NULL, FEW * PG, RW, MAP_PRIVATE, fd, 0), *q = mmap(NULL, FEW / 2 * PG, PROT_READ, MAP_PRIVATE, fd, FEW / 2 * PG);
+                CHECK(p != MAP_FAILED && q != MAP_FAILED);
+                fill(p, 0, FEW / 2 + 3, 2);
+                verify("the file", p + (FEW / 2 + 3) * PG, FEW / 2 + 3, FEW / 2 - 3, 1);
+                verify("the file's second half", q, FEW / 2, FEW / 2, 1);
+                uint64_t left = way < 2 ? 3 : 0;
+                switch (way) {
+                case 0: CHECK(ftruncate(fd, 3 * PG) == 0); break;
+                case 1: CHECK(truncate("t_shm.tmp", 3 * PG) == 0); break;
+                case 2: CHECK(close(open("t_shm.tmp", O_RDWR | O_TRUNC)) == 0); break;
+                case 3: CHECK(close(creat("t_shm.tmp", 0600)) == 0); break;
+                }
+                verify("its own copies that are left", p, 0, left, 2);
+                for (uint64_t i = left; i < FEW; i++)
+                        CHECK(touch(p + i * PG, i % 2) == SIGBUS);
+                CHECK(touch(q, false) == SIGBUS && touch(q + 4 * PG, false) == SIGBUS);
+                CHECK(ftruncate(fd, FEW * PG) == 0);
+                verify("its own copies that are left, again", p, 0, left, 2);
+                verify("longer again", p + left * PG, left, FEW - left, 0);
+                fill(p, 0, FEW, 3);
+                verify("written again", p, 0, FEW, 3);
+                verify("the second half, longer again", q, FEW / 2, FEW / 2, 0);
+                CHECK(munmap(p, FEW * PG) == 0 && munmap(q, FEW / 2 * PG) == 0);
+        }
+        CHECK(close(fd) == 0 && unlink("t_shm.tmp") == 0);
 }
 
 /* Without a handler it is what the program dies of. */
@@ -324,6 +376,7 @@ void shared_files_tests(void)
                 cut(k, false);
                 cut(k, true);
         }
+        cut_private();
         die_of_it();
         printf("cut short: ok\n");
         for (unsigned k = 0; k < 4; k++)

@@ -143,6 +143,10 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
         return 0;
 }
 
+/* Nothing is mapped private that vmrun would have to look after. */
+uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino) { (void)id, (void)dev, (void)ino; return FILE_NONE; }
+int64_t files_pages_left(uint32_t id, uint64_t off) { (void)id, (void)off; return -EBADF; }
+
 /* Its VMAs are this process's. */
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
 {
