@@ -62,27 +62,15 @@ static void cm_events(void)
         }
 }
 
-static void tick(uint64_t now)
-{
-        for (struct connection *c = connections, *next; c; c = next) {
-                next = c->next;
-                if (c->kind == NODE_CONTROL)
-                        control_tick(c, now);
-        }
-        client_tick(now);
-}
-
 static void say_goodbye(void)
 {
         rdma_ending = true;
         for (unsigned i = 0; i < nlisteners; i++)
                 rdma_destroy_id(listeners[i]);
         nlisteners = 0;
-        for (struct connection *c = connections, *next; c; c = next) {
-                next = c->next;
-                if (c->kind == NODE_CONTROL)
+        for (struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_CONTROL && !c->ended)
                         control_goodbye(c);
-        }
 }
 
 static bool talking(void)
@@ -99,6 +87,7 @@ static void end_all(void)
                 client_end(clients);
         while (connections)
                 connection_end(connections);
+        connections_reap();
         device_close_all();
 }
 
@@ -118,7 +107,8 @@ static void *rdma_thread(void *arg)
 
                 uint64_t now = now_ms();
                 if (now >= next_tick) {
-                        tick(now);
+                        connections_tick(now);
+                        client_tick(now);
                         next_tick = now_ms() + TICK_MS;
                 }
                 if (rdma_ending && (!talking() || now >= end))
@@ -135,6 +125,7 @@ static void *rdma_thread(void *arg)
                         end = now_ms() + stop_ms;
                         say_goodbye();
                 }
+                connections_reap();
         }
         end_all();
         return NULL;

@@ -60,6 +60,7 @@ struct connection {
         uint32_t member;                /* of the client: the process at the other end */
         char peer[64];                  /* for the log */
         bool established, closing;      /* closing: the last words are on their way */
+        bool ended;                     /* of its contents only `next` still counts, until connections_reap() */
         uint64_t deadline;              /* ms: for HELLO, or for closing */
         /* control only */
         struct ibv_cq *cq;
@@ -70,7 +71,7 @@ struct connection {
         uint64_t probed_at;             /* ms */
         uint64_t second;                /* and how many requests came in it */
         unsigned requests;
-        struct connection *next;
+        struct connection *next, *next_ended;
 };
 
 extern bool rdma_ending;                /* no new clients */
@@ -90,14 +91,18 @@ void device_close_all(void);
 
 /* rdma_connect.c */
 void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const struct rdma_conn_param *param);
-/* Ends a connection, for good and at once; its client is not touched. */
+/* Ends a connection, for good and at once; its client is not touched.  What a loop over the connections calls may end any of them: their
+ * memory stays, and their `next` leads on, until connections_reap(), which the thread calls where it holds no pointer to one. */
 void connection_end(struct connection *c);
+void connections_reap(void);
+/* The clock of all control connections. */
+void connections_tick(uint64_t now);
 /* It broke: as connection_end(), and a client whose last control connection it was is gone from now on. */
 void connection_lost(struct connection *c, const char *why);
 /* All data connections of a client, or of one member of it. */
 void connection_end_data(const struct client *cl);
 void connection_end_member(const struct client *cl, uint32_t member);
-/* The client is no more: its control connections are nobody's. */
+/* The client is no more: its control connections are nobody's, and end once what was said has arrived. */
 void connection_disown(const struct client *cl);
 
 /* rdma_control.c: what is said on control connections.  A function that may end the connection returns whether it still exists. */
@@ -110,7 +115,7 @@ bool control_close(struct connection *c);       /* ends one that is closing, if 
 /* client.c */
 struct client *client_new(struct device *d, const char *name, char *why, size_t n, enum node_error *error);
 struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET]);     /* NULL */
-/* All it has goes back: data connections, registrations, memory, in this order.  Its control connections stay, as nobody's. */
+/* All it has goes back: data connections, registrations, memory, in this order.  Its control connections become nobody's. */
 void client_end(struct client *cl);
 void client_tick(uint64_t now);         /* ends those who have been gone for too long */
 int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n);         /* 0 or enum node_error */

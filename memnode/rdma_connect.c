@@ -11,6 +11,7 @@
 #define RNR_RETRY   7           /* for ever: a stopped client posts no receives */
 
 struct connection *connections;
+static struct connection *ended;        /* by next_ended */
 
 static void peer_text(struct rdma_cm_id *id, char *text, size_t n)
 {
@@ -47,19 +48,34 @@ static void release(struct connection *c)
         if (c->mr)
                 ibv_dereg_mr(c->mr);
         free(c->buffers);
-        free(c);
 }
 
 void connection_end(struct connection *c)
 {
-        struct rdma_cm_id *id = c->id;
-
         unlink_connection(c);
         if (c->client && c->kind == NODE_CONTROL)
                 c->client->controls--;
-        rdma_disconnect(id);            /* tells the other side, if it still is there */
+        rdma_disconnect(c->id);         /* tells the other side, if it still is there */
         release(c);
-        rdma_destroy_id(id);
+        rdma_destroy_id(c->id);
+        c->ended = true;
+        c->next_ended = ended;
+        ended = c;
+}
+
+void connections_reap(void)
+{
+        for (struct connection *c; (c = ended);) {
+                ended = c->next_ended;
+                free(c);
+        }
+}
+
+void connections_tick(uint64_t now)
+{
+        for (struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_CONTROL && !c->ended)
+                        control_tick(c, now);
 }
 
 void connection_lost(struct connection *c, const char *why)
@@ -81,11 +97,9 @@ void connection_lost(struct connection *c, const char *why)
 
 static void end_data(const struct client *cl, const uint32_t *member)
 {
-        for (struct connection *c = connections, *next; c; c = next) {
-                next = c->next;
+        for (struct connection *c = connections; c; c = c->next)
                 if (c->kind == NODE_DATA && c->client == cl && (!member || c->member == *member))
                         connection_end(c);
-        }
 }
 
 void connection_end_data(const struct client *cl) { end_data(cl, NULL); }
@@ -93,9 +107,13 @@ void connection_end_member(const struct client *cl, uint32_t member) { end_data(
 
 void connection_disown(const struct client *cl)
 {
-        for (struct connection *c = connections; c; c = c->next)
-                if (c->kind == NODE_CONTROL && c->client == cl)
+        for (struct connection *c = connections; c; c = c->next) {
+                if (c->kind == NODE_CONTROL && c->client == cl) {
                         c->client = NULL;
+                        c->closing = true;      /* at the next tick, for who calls this may still use it */
+                        c->deadline = now_ms() + HELLO_MS;
+                }
+        }
 }
 
 /* --- connection requests --- */
@@ -241,6 +259,7 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         if (err) {
                 warnx_("%s cannot be served: %s", c->peer, strerror(-err));
                 release(c);
+                free(c);
                 reject(id, NODE_EINTERNAL, strerror(-err));
                 return;
         }

@@ -289,7 +289,9 @@ bool control_tick(struct connection *c, uint64_t now)
                 connection_lost(c, c->closing ? "it does not take the last words" : "it did not say HELLO in time");
                 return false;
         }
-        if (!c->established || c->closing || now - c->probed_at < PROBE_MS)
+        if (c->closing)
+                return control_close(c);
+        if (!c->established || now - c->probed_at < PROBE_MS)
                 return true;
         if (c->probing) {
                 if (now - c->probed_at < PROBE_LOST_MS)

@@ -44,6 +44,7 @@ struct kept {
         struct sighand *sighand;
         pid_t tid, pid;
         uint64_t clear_tid, robust_list;
+        bool vforked;                   /* by a process that is itself the child of a vfork */
 };
 
 struct child {
@@ -73,6 +74,7 @@ static int keep(struct thread *t, struct kept *k)
         *k = (struct kept){
                 .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = sigframe_keep_state(t), .signal = t->signal,
                 .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = t->robust_list,
+                .vforked = t->vforked,
         };
         return k->xstate ? 0 : -ENOMEM;
 }
@@ -142,7 +144,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->run->immediate_exit = 0;
         t->v->upcall.op = UPCALL_NONE;
         atomic_store(&t->v->faulting, 0);
-        t->vforked = false;
+        t->vforked = k->vforked;
         exec_room_free(t);
         t->sighand = k->sighand;
         t->clear_tid = k->clear_tid;

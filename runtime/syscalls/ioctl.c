@@ -20,6 +20,7 @@ static const struct ioctl_row {
         { 0x0001, 0x0001, I_INOUT, 4 },         /* FIBMAP */
         { 0x0002, 0x0002, I_OUT, 4 },           /* FIGETBSZ */
         { 0x0301, 0x0301, I_OUT, 16 },          /* HDIO_GETGEO */
+        { 0x07b9, 0x07b9, I_OUT, 4 },           /* IOCTL_VM_SOCKETS_GET_LOCAL_CID */
         { 0x125d, 0x125d, I_IN, 4 },            /* BLKROSET */
         { 0x125e, 0x125e, I_OUT, 4 },           /* BLKROGET */
         { 0x125f, 0x125f, I_VALUE, 0 },         /* BLKRRPART */

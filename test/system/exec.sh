@@ -58,8 +58,8 @@ while True: pass'
 
     local user=(setpriv --reuid 65534 --regid 65534 --clear-groups) file
     for file in set-uid set-gid capable unreadable; do
-        compare --cache 8M "a program that is $file" "${user[@]}" "$public/$file" ids
-        compare --cache 8M "a program that is $file, for root" env "$public/$file" ids
+        compare --cache 8M "a program that is $file" "${user[@]}" "${public-}/$file" ids
+        compare --cache 8M "a program that is $file, for root" env "${public-}/$file" ids
     done
     natively
     if [ "$list" = no ]; then

@@ -50,7 +50,7 @@ compare() {
     local STDIN=${input:+$data/$input}
     : "${STDIN:=/dev/null}"
     run_in_scratch native "$limit" "$@"
-    local native_status=$status size
+    local native_status=$status size round
     if [ "$native_status" = timeout ]; then
         not_ok "$name" "takes longer than $limit s natively"
         return
@@ -59,8 +59,10 @@ compare() {
         if [ "$least" -gt 0 ] && { [[ $size != *M ]] || [ "${size%M}" -lt "$least" ]; }; then
             size=${least}M
         fi
-        run_in_scratch guest "$limit" "$vmrun" --cache "$size" "${vmrun_flags[@]}" -- "$@"
-        judge "$name, cache $size" "$native_status"
+        for ((round = 1; round <= repeat; round++)); do
+            run_in_scratch guest "$limit" "$vmrun" --cache "$size" "${vmrun_flags[@]}" -- "$@"
+            judge "$name, cache $size$([ "$repeat" -eq 1 ] || echo ", round $round")" "$native_status"
+        done
     done
 }
 

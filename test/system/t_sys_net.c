@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/vm_sockets.h>
 #include <mqueue.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -192,6 +193,13 @@ static void test_inet(void)
         FAILS(EFAULT, ioctl(l, SIOCGIFCONF, nothing));
         close(l);
         close(c);
+        /* Where there are no such sockets, both say EBADF. */
+        uint32_t *cid = edge(sizeof *cid);
+        l = open("/dev/vsock", O_RDONLY);
+        T(ioctl(l, IOCTL_VM_SOCKETS_GET_LOCAL_CID, cid));
+        printf("local address %u\n", *cid);
+        T(ioctl(l, IOCTL_VM_SOCKETS_GET_LOCAL_CID, nothing));
+        close(l);
 }
 
 static void test_wait(void)

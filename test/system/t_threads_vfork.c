@@ -164,6 +164,33 @@ static void many(void)
         }
 }
 
+/* A child that makes children of its own, and then ends in each of the ways: it is still its parent's guest. */
+static int grandchildren(void)
+{
+        int ended = status_of(IN_CHILD(shared++; _exit(3))), killed = status_of(IN_CHILD(shared++; kill(getpid(), SIGKILL)));
+
+        return WIFEXITED(ended) && WEXITSTATUS(ended) == 3 && WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL;
+}
+
+static int great_grandchildren(void)
+{
+        int status = status_of(IN_CHILD(_exit(grandchildren() ? 5 : 1)));
+
+        return WIFEXITED(status) && WEXITSTATUS(status) == 5;
+}
+
+static void nested(void)
+{
+        int status;
+
+        shared = 0;
+        CHECK(WIFEXITED(status = status_of(IN_CHILD(_exit(grandchildren() ? 4 : 1)))) && WEXITSTATUS(status) == 4 && shared == 2);
+        CHECK(WIFEXITED(status = status_of(IN_CHILD(_exit(great_grandchildren() ? 6 : 1)))) && WEXITSTATUS(status) == 6 && shared == 4);
+        CHECK(WIFSIGNALED(status = status_of(IN_CHILD(grandchildren(); raise(SIGTERM)))) && WTERMSIG(status) == SIGTERM && shared == 6);
+        CHECK(WIFEXITED(status = status_of(IN_CHILD(grandchildren(); execl("/bin/false", "false", (char *)NULL)))) && WEXITSTATUS(status) == 1);
+        CHECK(shared == 8);
+}
+
 /* ---- with threads ---- */
 
 static _Atomic bool stop;
@@ -278,6 +305,7 @@ const struct test vfork_tests[] = {
         { "vfork", "descriptors, dispositions, mask", keeps_to_itself },
         { "vfork", "mappings", maps },
         { "vfork", "200 in a row", many },
+        { "vfork", "in the child of another", nested },
         { "vfork", "others go on", others_go_on },
         { "vfork", "signals meanwhile", signals_meanwhile },
         { "vfork", "from four threads at once, while others compute and fault", from_threads },
