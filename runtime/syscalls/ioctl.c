@@ -65,7 +65,8 @@ static const struct ioctl_row {
         { 0x5441, 0x5441, I_VALUE, 0 },         /* TIOCGPTPEER: its result is a new fd */
         { 0x5450, 0x5451, I_VALUE, 0 },         /* FIONCLEX, FIOCLEX */
         { 0x5452, 0x5452, I_IN, 4 },            /* FIOASYNC */
-        { 0x5456, 0x5457, I_REFUSE, 0 },        /* TIOCGLCKTRMIOS */
+        { 0x5456, 0x5456, I_OUT, 36 },          /* TIOCGLCKTRMIOS */
+        { 0x5457, 0x5457, I_IN, 36 },           /* TIOCSLCKTRMIOS */
         { 0x545c, 0x545c, I_VALUE, 0 },         /* TIOCMIWAIT */
         { 0x545d, 0x545d, I_OUT, 80 },          /* TIOCGICOUNT */
         { 0x5460, 0x5460, I_OUT, 8 },           /* FIOQSIZE */

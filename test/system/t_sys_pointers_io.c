@@ -158,6 +158,7 @@ const struct call io_calls[] = {
         { "TCGETS of a pipe", SYS_ioctl, 0, { FD_PIPE_R, TCGETS }, { OUT(2, 36) } },
         { "TCGETS", SYS_ioctl, 0, { FD_PTY, TCGETS }, { OUT(2, 36) } },
         { "TCSETS", SYS_ioctl, 0, { FD_PTY, TCSETS }, { ARG(2, 36, &termios2) } },
+        { "TIOCGLCKTRMIOS", SYS_ioctl, 0, { FD_PTY, TIOCGLCKTRMIOS }, { OUT(2, 36) } },
         { "TCGETS2", SYS_ioctl, 0, { FD_PTY, 0x802c542a }, { OUT(2, 44) } },
         { "TCSETS2", SYS_ioctl, 0, { FD_PTY, 0x402c542b }, { ARG(2, 44, &termios2) } },
         { "TCGETA", SYS_ioctl, 0, { FD_PTY, TCGETA }, { OUT(2, 18) } },
