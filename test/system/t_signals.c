@@ -21,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -282,10 +283,21 @@ static void test_waits(int flags)
         T(sigtimedwait(&s, NULL, &ten));
         T(sigwaitinfo(&s, NULL));
         T(ppoll(&pf, 1, NULL, &none));
+        /* A message that does not fit is sent in part, with SA_RESTART too. */
+        static char message[64 << 10];
+        int s2[2], room = 4096;
+        (void)!socketpair(AF_UNIX, SOCK_STREAM, 0, s2);
+        setsockopt(s2[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+        long sent = send(s2[0], message, sizeof message, 0);
+        printf("sent in part %d\n", sent > 0 && sent < (long)sizeof message);
         static uint32_t word;
-        if (!flags)             /* else it would go on for ever */
+        if (!flags) {           /* else they would go on for ever */
+                T(send(s2[0], message, sizeof message, 0));
                 T(syscall(SYS_futex, &word, 0, 0, NULL, NULL, 0));
+        }
         every(0);
+        close(s2[0]);
+        close(s2[1]);
         close(pipe_fds[0]);
         close(pipe_fds[1]);
         close(ep);
