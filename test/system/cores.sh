@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 core_mb=48       # private, and as much shared
-core_most=$((16 << 20))
+core_most=$((32 << 20))  # vmrun's own: 10 MB, and as much again for drivers of nodes, with their threads' stacks
 
 cores() {
     local pattern

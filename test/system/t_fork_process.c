@@ -41,6 +41,7 @@ static void test_ends(void)
         static const int deadly[] = { SIGKILL, SIGTERM, SIGHUP, SIGPIPE, SIGALRM, SIGUSR1 };
         for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++) {
                 if (!(child = start_child())) {
+                        signal(deadly[i], SIG_DFL);             /* nohup, for one, has it ignored */
                         raise(deadly[i]);
                         for (;;)
                                 pause();
