@@ -99,7 +99,7 @@ static struct far_node *open_node(const struct node_option *o, const struct far_
         size_t n = colon ? (size_t)(colon - o->url) : 0;
 
         if (!n) {
-                snprintf(why, FAR_WHY, "a far-memory node is named by a URL: give mem:SIZE, as in mem:8G");
+                snprintf(why, FAR_WHY, "a far-memory node is named by a URL, as in mem:8G, rdma://HOST, nbd://HOST, nbd+unix:///PATH or dax:PATH");
                 return NULL;
         }
         char scheme[16] = "";

@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/wait.h>
-#include "t_fork.h"
+#include "t_child.h"
 
 static int wait_for(char **command)
 {

@@ -15,20 +15,6 @@
 static uint64_t pages;                  /* the working set */
 static int scratch;                     /* a file */
 
-void reap_as(const char *file, int line, pid_t pid, int expect)
-{
-        int status = -1;
-        pid_t got;
-
-        while ((got = waitpid(pid, &status, 0)) < 0 && errno == EINTR)
-                ;
-        if (got == pid && status == expect)
-                return;
-        printf("FAILED %s:%d: waitpid(%s): status %#x, not %#x\n", file, line, got == pid ? "child" : strerrorname_np(errno), status, expect);
-        fflush(stdout);
-        exit(1);
-}
-
 /* Can the system read there?  Tells protection without a signal. */
 static bool readable(const void *p) { return pwrite(scratch, p, 1, 0) == 1; }
 static bool writable(void *p)
