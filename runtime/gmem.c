@@ -58,17 +58,32 @@ static bool try_hold(struct thread *t, uint64_t page, bool write, struct held *h
         return held;
 }
 
-/* Holds the page of addr, made resident by kern if need be.  Each try that fails means that the page went between kern's answer
- * and our pin; kern marks it as just used, so that does not repeat. */
-static int hold(struct thread *t, uint64_t addr, bool write, struct held *h)
+/* No call may pin more than an eighth of the cache, so that its own faults find frames. */
+static int pin_limit(void)
+{
+        uint64_t share = CONTROL->nframes / 8;
+        return share < GMEM_PIN_MAX ? (int)share : GMEM_PIN_MAX;
+}
+
+/* Holds the page of addr, made resident by kern if need be, together with what the caller will want next: len bytes from addr on, as far
+ * as they may be pinned at once. (The upcall, two exits, costs several times what a fault does.)  A range that fails says nothing of its
+ * first page, which is then asked for alone.  Each try that fails means that the page went between kern's answer and our pin; kern marks
+ * it as just used, so that does not repeat. */
+static int hold(struct thread *t, uint64_t addr, size_t len, bool write, struct held *h)
 {
         uint64_t page = addr & ~(uint64_t)(PAGE_SIZE - 1);
+        uint64_t most = (uint64_t)pin_limit() << PAGE_SHIFT;
 
         if (!is_program_address(addr))
                 return -EFAULT;
-        while (!try_hold(t, page, write, h))
+        while (!try_hold(t, page, write, h)) {
+                uint64_t range = len < most ? (addr + len + PAGE_SIZE - 1 - page) & ~(uint64_t)(PAGE_SIZE - 1) : most;
+                if (range > PAGE_SIZE && is_program_address(page + range - 1) &&
+                    thread_upcall(t, UPCALL_POPULATE, page, range, write) == 0)
+                        continue;
                 if (thread_upcall(t, UPCALL_POPULATE, page, PAGE_SIZE, write) != 0)
                         return -EFAULT;
+        }
         return 0;
 }
 
@@ -99,7 +114,7 @@ static int copy(struct thread *t, char *host, uint64_t addr, size_t len, bool wr
         while (len > 0) {
                 size_t n = in_page(addr, len);
                 struct held h;
-                int err = hold(t, addr, write, &h);
+                int err = hold(t, addr, len, write, &h);
                 if (err)
                         return err;
                 char *page = h.host + (addr & (PAGE_SIZE - 1));
@@ -134,7 +149,7 @@ int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write)
         while (len > 0) {
                 size_t n = in_page(addr, len);
                 struct held h;
-                int err = hold(t, addr, write, &h);
+                int err = hold(t, addr, len, write, &h);
                 if (err)
                         return err;
                 release(t, &h, false);
@@ -159,13 +174,6 @@ long gmem_string(struct thread *t, char *dst, uint64_t src, size_t max)
         return -ENAMETOOLONG;
 }
 
-/* No call may pin more than an eighth of the cache, so that its own faults find frames. */
-static int pin_limit(void)
-{
-        uint64_t share = CONTROL->nframes / 8;
-        return share < GMEM_PIN_MAX ? (int)share : GMEM_PIN_MAX;
-}
-
 long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, bool write)
 {
         size_t done = 0;
@@ -175,7 +183,7 @@ long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, 
         p->write = write;
         while (done < len && p->n < max) {
                 struct held h;
-                if (hold(t, addr + done, write, &h) != 0)
+                if (hold(t, addr + done, len - done, write, &h) != 0)
                         break;
                 size_t n = in_page(addr + done, len - done);
                 p->iov[p->n] = (struct iovec){ h.host + ((addr + done) & (PAGE_SIZE - 1)), n };
@@ -208,7 +216,7 @@ bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w)
 int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
 {
         struct held h;
-        int err = hold(t, addr, write, &h);
+        int err = hold(t, addr, sizeof(uint32_t), write, &h);
 
         if (err)
                 return err;

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -28,9 +30,11 @@
 #define VCPUS_FRESH  256
 #define STACK_SIZE   (256ul << 10)      /* of a host thread: system calls keep what is large in scratch */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next five, and thread.alive */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.alive */
 static struct vm *vm;
 static struct thread *idle;             /* vCPUs without a thread */
+static unsigned leaving;                /* threads whose end the program may know of, and whose vCPUs are not idle yet */
+static pthread_cond_t one_idle = PTHREAD_COND_INITIALIZER;
 static uint32_t next_vcpu = FIRST_VCPU;
 static unsigned live = 1;
 static pid_t leader;
@@ -127,7 +131,9 @@ void threads_go(void)
 void threads_forked(struct thread *t)
 {
         pthread_mutex_init(&lock, NULL);
+        pthread_cond_init(&one_idle, NULL);
         idle = NULL;
+        leaving = 0;
         next_vcpu = FIRST_VCPU;
         live = 1;
         leader = t->tid;
@@ -174,6 +180,34 @@ void threads_end_robust_lists(struct thread *t)
 
 /* ---- vCPUs ---- */
 
+/* Says once why clone gives EAGAIN: the program seldom can.  Under lock. */
+static void __attribute__((format(printf, 1, 2))) say_no_vcpu(const char *fmt, ...)
+{
+        static bool said;
+        char text[256];
+        va_list ap;
+
+        if (said)
+                return;
+        said = true;
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof text, fmt, ap);
+        va_end(ap);
+        warnx_("no more threads: %s", text);
+}
+
+/* Who has joined a thread expects its place to be free, so waits for vCPUs that will be idle at once.  Under lock.  The bound is for a thread
+ * that is held up on its way out because all threads are being stopped, which has to wait for us then. */
+static void wait_for_idle(void)
+{
+        struct timespec end;
+
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_sec++;
+        while (!idle && leaving && pthread_cond_timedwait(&one_idle, &lock, &end) == 0)
+                ;
+}
+
 /* One that is idle, or a new one; NULL: there can be no more. */
 static struct thread *take_vcpu(void)
 {
@@ -182,24 +216,28 @@ static struct thread *take_vcpu(void)
 
         pthread_mutex_lock(&lock);
         bool room = next_vcpu < vm->vcpus_max && (uint64_t)FRAMES_EACH * (next_vcpu + 1) <= CONTROL->nframes;
+        if (!room)
+                wait_for_idle();
         t = room && next_vcpu < VCPUS_FRESH ? NULL : idle;
         if (t) {
                 idle = t->next_idle;
         } else if (next_vcpu >= vm->vcpus_max) {
-                sys_say_once(0x70002, "all %u vCPUs of this VM are in use: EAGAIN for clone", vm->vcpus_max);
+                say_no_vcpu("all %u vCPUs of this VM are in use (EAGAIN): use fewer at a time", vm->vcpus_max);
         } else if (!room) {
-                sys_say_once(0x70003, "a cache of %llu pages is too small for %u threads: EAGAIN for clone; use a larger --cache",
-                             (unsigned long long)CONTROL->nframes, next_vcpu);
+                say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a larger --cache",
+                            (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof *t)) != NULL) {
                 if (vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why) == 0) {
                         time_join(t, vm->thread[0]);
                         next_vcpu++;
                 } else {
-                        info_("%s", why);
                         vcpu_destroy(t);
                         free(t);
                         t = idle;
-                        idle = t ? t->next_idle : NULL;
+                        if (t)
+                                idle = t->next_idle;
+                        else
+                                say_no_vcpu("%s", why);
                 }
         }
         if (t) {
@@ -346,6 +384,9 @@ void threads_end(struct thread *t, int status)
 {
         signals_hold(t);
         sys_put_off = 0;                /* a signal that was taken goes with its thread */
+        pthread_mutex_lock(&lock);
+        leaving++;
+        pthread_mutex_unlock(&lock);
         threads_let_go(t);
         thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
         pthread_mutex_lock(&lock);
@@ -367,6 +408,8 @@ void threads_gone(struct thread *t)
         t->alive = false;
         t->next_idle = idle;
         idle = t;                       /* from here on it may be another thread's */
+        leaving--;
+        pthread_cond_signal(&one_idle);
         pthread_mutex_unlock(&lock);
         if (atomic_load(&threads_stopping))
                 threads_tell_stopper();

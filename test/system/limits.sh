@@ -13,6 +13,7 @@ limits() {
     full_memory 'memory operations at random' 0 '*: ok' --random 1 4000 512
     full_memory 'more memory than there is' 135 'exhausting' --exhaust
     thread_limit
+    bulk_transfer
     statistics
 }
 
@@ -75,11 +76,27 @@ thread_limit() {
     local name='a cache too small for many threads' LIMIT=$limit
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
-    run_limited "$vmrun" -v --cache 1M "${vmrun_flags[@]}" -- "$build/test/system/t_threads" limit
-    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = 'limit: ok, then EAGAIN' ] && grep -q '^vmrun: a cache of 256 pages is too small.*EAGAIN' "$ERR"; then
+    run_limited "$vmrun" --cache 1M "${vmrun_flags[@]}" -- "$build/test/system/t_threads" limit
+    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = 'limit: ok, then EAGAIN' ] && grep -q '^vmrun: no more threads: a cache of 256 pages is too small' "$ERR"; then
         ok "$name"
     else
         not_ok "$name" "exit status $status, says '$(head -n 1 "$OUT")'"
+        show "$ERR"
+    fi
+}
+
+# A call that moves more than what is resident has its pages made so in large pieces: by an eighth of the cache an exit, not page by page.
+bulk_transfer() {
+    local name='a large read into a small cache takes few exits' LIMIT=$limit upcalls
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- dd if=/dev/zero of=/dev/null bs=1M count=8
+    upcalls=$(sed -n 's/^exits\.upcall_done //p' "$WORK/stats")
+    # 2,048 pages, 32 at once, some of which have gone again before they are used.
+    if [ "$status" = 0 ] && [ "${upcalls:-9999}" -lt 512 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, ${upcalls:-no} upcalls"
         show "$ERR"
     fi
 }
