@@ -1,5 +1,5 @@
 /*
- * See files.h.
+ * The registry (files.h): its entries, and what a mapping makes of them. files_read.c has what reads through them.
  *
  * What an entry keeps open.  A private mapping needs an fd to read from: a private dup, shared by all mappings of the
  * object that were opened alike.  A shared mapping needs none for its data, only for fstat and the name: an O_PATH handle, because closing
@@ -10,45 +10,21 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/kcmp.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "arena.h"
 #include "files.h"
+#include "files_entry.h"
 #include "vmrun.h"
-
-#define READ_MAX (0x1000 / sizeof(uint32_t))    /* frame numbers that fit the xfer page; not above IOV_MAX */
-_Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
-
-enum file_kind { FILE_FREE, FILE_PRIVATE, FILE_SHARED, FILE_ANONYMOUS, FILE_SEGMENT };
-
-struct file {
-        enum file_kind kind;
-        int fd;                         /* private fd; -1 for FILE_ANONYMOUS and FILE_SEGMENT */
-        bool endless;                   /* no end that fstat knows: /dev/zero, devices */
-        bool copied_up;                 /* overlayfs: one inode number may stand for two files (before and after a write) */
-        uint64_t refs;                  /* private: VMAs.  Otherwise: pages in the arena */
-        uint32_t readers;               /* uses in progress */
-        dev_t dev;
-        ino_t ino;
-        int mode;                       /* open flags that tell two entries of one inode apart */
-        uint64_t size;                  /* where there is no fd: bytes */
-        uint32_t key;                   /* FILE_SEGMENT: System V's */
-        bool no_exec;                   /* FILE_PRIVATE: a mapping must not become executable */
-        uint64_t probed_end;            /* FILE_PRIVATE: mmap was allowed up to this offset */
-        uint32_t next;                  /* in its hash chain, or in the free list */
-};
 
 #define HASH 256
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -346,10 +322,7 @@ uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino)
         return id;
 }
 
-/* --- reading --- */
-
-/* Between pin and unpin the fd stays open, whatever happens to the mappings. */
-static int pin(uint32_t id, struct file *copy)
+int files_pin(uint32_t id, struct file *copy)
 {
         pthread_mutex_lock(&files_lock);
         struct file *f = entry(id);
@@ -361,120 +334,13 @@ static int pin(uint32_t id, struct file *copy)
         return f ? 0 : -EBADF;
 }
 
-static void unpin(uint32_t id)
+void files_unpin(uint32_t id)
 {
         pthread_mutex_lock(&files_lock);
         table[id].readers--;
         int fd = drop_if_unused(id);
         pthread_mutex_unlock(&files_lock);
         close_fd(fd);
-}
-
-static char *frame_at(uint32_t frame) { return (char *)WINDOW + CONTROL->frames_off + (uint64_t)frame * PAGE_SIZE; }
-
-/* One iovec for each run of neighbouring frames. */
-static int frames_iov(const uint32_t *frame, uint32_t n, struct iovec *iov)
-{
-        int k = 0;
-        for (uint32_t i = 0; i < n; i++) {
-                if (frame[i] >= CONTROL->nframes) {
-                        warnx_("kern asked for a file page in frame %u of %llu: refused", frame[i], (unsigned long long)CONTROL->nframes);
-                        return -EINVAL;
-                }
-                if (i && frame[i] == frame[i - 1] + 1)
-                        iov[k - 1].iov_len += PAGE_SIZE;
-                else
-                        iov[k++] = (struct iovec){ frame_at(frame[i]), PAGE_SIZE };
-        }
-        return k;
-}
-
-/* Reads until all is full or the file ends; returns bytes, or -errno if nothing came.  iov is used up. */
-static int64_t read_all(int fd, struct iovec *iov, int k, uint64_t off)
-{
-        uint64_t got = 0;
-        while (k > 0) {
-                ssize_t r = preadv(fd, iov, k, (off_t)(off + got));
-                if (r < 0 && errno == EINTR)
-                        continue;
-                if (r < 0)
-                        return got ? (int64_t)got : -errno;
-                if (r == 0)
-                        break;
-                got += (uint64_t)r;
-                while (k > 0 && (size_t)r >= iov->iov_len) {
-                        r -= (ssize_t)iov->iov_len;
-                        iov++, k--;
-                }
-                if (k > 0) {
-                        iov->iov_base = (char *)iov->iov_base + r;
-                        iov->iov_len -= (size_t)r;
-                }
-        }
-        return (int64_t)got;
-}
-
-int64_t files_read(uint32_t id, uint64_t off, const uint32_t *frame, uint32_t n)
-{
-        struct file f;
-        struct iovec iov[READ_MAX];
-
-        if (n == 0 || n > READ_MAX || off % PAGE_SIZE || off > INT64_MAX - (uint64_t)n * PAGE_SIZE)
-                return -EINVAL;
-        int k = frames_iov(frame, n, iov);
-        if (k < 0)
-                return k;
-        int err = pin(id, &f);
-        if (err)
-                return err;
-        int64_t got = f.kind == FILE_PRIVATE ? read_all(f.fd, iov, k, off) : -EBADF;
-        unpin(id);
-        if (got < 0)
-                return got;
-        uint64_t tail = (uint64_t)got % PAGE_SIZE;
-        if (tail)
-                memset(frame_at(frame[got / PAGE_SIZE]) + tail, 0, PAGE_SIZE - tail);
-        return (got + PAGE_SIZE - 1) / PAGE_SIZE;
-}
-
-int64_t files_pages_left(uint32_t id, uint64_t off)
-{
-        struct file f;
-        struct stat st;
-        int err = pin(id, &f);
-        if (err)
-                return err;
-        uint64_t size = f.size;
-        if (f.endless)
-                size = INT64_MAX;
-        else if (f.fd >= 0)
-                size = fstat(f.fd, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
-        unpin(id);
-        return size > off ? (int64_t)((size - off - 1) / PAGE_SIZE + 1) : 0;
-}
-
-int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
-{
-        struct file f;
-        char name[40];
-        int err = pin(id, &f);
-        if (err)
-                return err;
-        *dev = f.dev;
-        *ino = f.ino;
-        ssize_t len = -1;
-        if (f.fd >= 0) {
-                snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", f.fd);
-                len = readlink(name, path, n - 1);
-        }
-        if (len >= 0)
-                path[len] = 0;
-        else if (f.kind == FILE_SEGMENT)
-                snprintf(path, n, "/SYSV%08x (deleted)", f.key);
-        else    /* what Linux calls shared anonymous memory, or a /proc that is gone */
-                snprintf(path, n, "%s", f.kind == FILE_ANONYMOUS ? "/dev/zero (deleted)" : "");
-        unpin(id);
-        return 0;
 }
 
 unsigned files_live(void)
@@ -536,21 +402,8 @@ int64_t files_exit_again(struct thread *t, struct exit_req *rq)
         return err;
 }
 
-int64_t files_exit_read(struct thread *t, struct exit_req *rq)
-{
-        if (rq->a[0] > UINT32_MAX || rq->a[2] > READ_MAX)
-                return -EINVAL;
-        return files_read((uint32_t)rq->a[0], rq->a[1], vcpu_xfer(t->v), (uint32_t)rq->a[2]);
-}
-
 int64_t files_exit_ref(struct thread *t, struct exit_req *rq)
 {
         (void)t;
         return rq->a[0] > UINT32_MAX ? -EBADF : files_ref((uint32_t)rq->a[0], (int)rq->a[1]);
-}
-
-int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq)
-{
-        (void)t;
-        return rq->a[0] > UINT32_MAX ? -EBADF : files_pages_left((uint32_t)rq->a[0], rq->a[1]);
 }
