@@ -531,6 +531,22 @@ static long by_row(const struct sys_row *row, const uint64_t a[6], uint64_t want
 /* What the program asked the kernel to answer: it may fail before it looks at anything, and after. */
 static uint64_t answers;
 
+/* capget(2): three versions of one struct, and an answer to who does not know them. */
+static long capabilities(long nr, const uint64_t a[6])
+{
+        const uint32_t newest = 0x20080522;
+        struct { uint32_t version; int32_t pid; } head;
+
+        if (!from(a[0], &head, sizeof head))
+                return -EFAULT;
+        size_t n = head.version == 0x19980330 ? 12 : head.version == 0x20071026 || head.version == newest ? 24 : 0;
+        if (!n)
+                return to(a[0], &newest, sizeof newest) ? (a[1] || nr == __NR_capset ? -EINVAL : 0) : -EFAULT;
+        if (nr == __NR_capget)
+                return !a[1] || write_some(a[1], n) ? 0 : -EFAULT;
+        return read_some(a[1], n) ? 0 : -EFAULT;
+}
+
 static long kernel(long nr, const uint64_t a[6])
 {
         uint64_t want = (answers = answers * 6364136223846793005ull + 1442695040888963407ull) >> 40;
@@ -598,8 +614,7 @@ static long kernel(long nr, const uint64_t a[6])
                 return to(a[1], &st, sizeof st) ? 0 : -EFAULT;
         }
         case __NR_prlimit64: return (!a[2] || read_some(a[2], 16)) && (!a[3] || write_some(a[3], 16)) ? 0 : -EFAULT;
-        case __NR_capget: return read_some(a[0], 8) && (!a[1] || write_some(a[1], 24)) ? 0 : -EFAULT;
-        case __NR_capset: return read_some(a[0], 8) && read_some(a[1], 24) ? 0 : -EFAULT;
+        case __NR_capget: case __NR_capset: return capabilities(nr, a);
         case __NR_sysinfo: return own_struct(a[0], 112, false, true);
         case __NR_sched_setattr: return own_struct(a[1], 48, true, false);
         case __NR_rt_sigprocmask: return (!a[1] || read_some(a[1], 8)) && (!a[2] || write_some(a[2], 8)) ? 0 : -EFAULT;
