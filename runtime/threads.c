@@ -202,9 +202,9 @@ static void wait_for_idle(void)
 {
         struct timespec end;
 
-        clock_gettime(CLOCK_REALTIME, &end);
+        clock_gettime(CLOCK_MONOTONIC, &end);
         end.tv_sec++;
-        while (!idle && leaving && pthread_cond_timedwait(&one_idle, &lock, &end) == 0)
+        while (!idle && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
                 ;
 }
 
