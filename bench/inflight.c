@@ -76,6 +76,8 @@ void privfd_close(int fd) { close(fd); }
 /* Nor does it fork. */
 bool privfd_is(int fd) { return fd < 0; }
 void privfd_forget(int fd) { (void)fd; }
+bool privfd_making(void) { return true; }
+void privfd_made(bool held) { (void)held; }
 void die_(int status, const char *fmt, ...)
 {
         va_list ap;

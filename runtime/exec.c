@@ -370,5 +370,5 @@ const struct handover *exec_resume(char **argv)
 
 void exec_init(void)
 {
-        handover_init(privfd_move(open("/proc/self/exe", O_PATH | O_CLOEXEC)));
+        handover_init(PRIVFD_NEW(open("/proc/self/exe", O_PATH | O_CLOEXEC)));
 }

@@ -218,8 +218,8 @@ static int path_handle(int fd)
 {
         char name[40];
         snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", fd);
-        int h = open(name, O_PATH | O_CLOEXEC);
-        return h >= 0 ? privfd_move(h) : privfd_dup(fd);
+        int h = PRIVFD_NEW(open(name, O_PATH | O_CLOEXEC));
+        return h >= 0 ? h : privfd_dup(fd);
 }
 
 static uint64_t pages_of(uint64_t len) { return len / PAGE_SIZE + (len % PAGE_SIZE != 0); }

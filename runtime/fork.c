@@ -165,10 +165,15 @@ static void tell_parent(struct thread *t, const struct clone_request *rq, int32_
 
 static int open_pipe(int up[2])
 {
-        if (pipe2(up, O_CLOEXEC) != 0)
-                return -errno;
-        up[0] = privfd_move(up[0]);
-        up[1] = privfd_move(up[1]);
+        bool held = privfd_making();
+        int err = pipe2(up, O_CLOEXEC) == 0 ? 0 : -errno;
+        if (!err) {
+                up[0] = privfd_move(up[0]);
+                up[1] = privfd_move(up[1]);
+        }
+        privfd_made(held);
+        if (err)
+                return err;
         if (up[0] >= 0 && up[1] >= 0)
                 return 0;
         for (int i = 0; i < 2; i++)

@@ -62,16 +62,15 @@ int vm_open(struct vm *vm, char *why, size_t n)
                 snprintf(why, n, "%s", reason);
                 return err;
         }
-        vm->kvm_fd = device >= 0 ? device : privfd_move(open("/dev/kvm", O_RDWR | O_CLOEXEC));
+        vm->kvm_fd = device >= 0 ? device : PRIVFD_NEW(open("/dev/kvm", O_RDWR | O_CLOEXEC));
         if (vm->kvm_fd < 0)
                 return snprintf(why, n, "/dev/kvm: %s", strerror(-vm->kvm_fd)), vm->kvm_fd;
-        vm->fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
+        vm->fd = PRIVFD_NEW(ioctl(vm->kvm_fd, KVM_CREATE_VM, 0));
         if (vm->fd < 0) {
-                err = -errno;
+                err = vm->fd;
                 snprintf(why, n, "KVM cannot make a virtual machine: %s", strerror(-err));
                 goto fail;
         }
-        vm->fd = privfd_move(vm->fd);
         vm->run_size = ioctl(vm->kvm_fd, KVM_GET_VCPU_MMAP_SIZE, 0);
         int xsave = ioctl(vm->fd, KVM_CHECK_EXTENSION, KVM_CAP_XSAVE2);
         vm->xsave2 = xsave > 0;
@@ -117,8 +116,7 @@ int vm_renew(struct vm *vm, char *why, size_t n)
         privfd_close(vm->fd);
         pthread_mutex_init(&vm->lock, NULL);
         vm->next_slot = 0;
-        int fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
-        vm->fd = fd < 0 ? -errno : privfd_move(fd);
+        vm->fd = PRIVFD_NEW(ioctl(vm->kvm_fd, KVM_CREATE_VM, 0));
         if (vm->fd < 0)
                 snprintf(why, n, "KVM cannot make a virtual machine for a child: %s", strerror(-vm->fd));
         return vm->fd < 0 ? vm->fd : 0;

@@ -16,9 +16,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "vmrun.h"
 
@@ -109,6 +111,32 @@ int privfd_dup(int fd)
         atomic_fetch_or(&private_set[n / 64], 1ull << (n % 64));
         return n;
 }
+
+/* Held for reading while the program closes or replaces a descriptor, for writing while one of ours has a low number, which the program may take
+ * for unused.  Bounded: a close may take long, as where it waits for a server or for SO_LINGER, and a child of vfork may have been killed in one. */
+static pthread_rwlock_t low_numbers = PTHREAD_RWLOCK_INITIALIZER;
+#define MAKING_WAITS_MS 100
+
+bool privfd_making(void)
+{
+        struct timespec end;
+
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        end.tv_nsec += MAKING_WAITS_MS * 1000000l;
+        end.tv_sec += end.tv_nsec / 1000000000;
+        end.tv_nsec %= 1000000000;
+        return pthread_rwlock_clockwrlock(&low_numbers, CLOCK_MONOTONIC, &end) == 0;
+}
+
+void privfd_made(bool held)
+{
+        if (held)
+                pthread_rwlock_unlock(&low_numbers);
+}
+
+void privfd_closing(void) { pthread_rwlock_rdlock(&low_numbers); }
+void privfd_closed_by_program(void) { pthread_rwlock_unlock(&low_numbers); }
+void privfd_forked(void) { pthread_rwlock_init(&low_numbers, NULL); }
 
 int privfd_move(int fd)
 {

@@ -371,12 +371,9 @@ static void bytes(const void *p, size_t n, struct text *x)
 static long serve(struct text *x, const char *name, int flags)
 {
         char link[64];
-        int fd = memfd_create(name, MFD_CLOEXEC);
+        int fd = PRIVFD_NEW(memfd_create(name, MFD_CLOEXEC));
         long ret;
 
-        if (fd < 0)
-                return -errno;
-        fd = privfd_move(fd);
         if (fd < 0)
                 return fd;
         for (size_t n = 0; n < x->n;) {

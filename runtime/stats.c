@@ -211,7 +211,7 @@ void stats_init(void)
                 return;
         real = realpath(opt.stats_file, NULL);          /* replace what a link points to, not the link */
         if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode)) {
-                place.direct_fd = privfd_move(open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY));
+                place.direct_fd = PRIVFD_NEW(open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY));
                 if (place.direct_fd < 0)
                         cannot_write(S_ISDIR(st.st_mode) ? EISDIR : -place.direct_fd);
                 free(real);

@@ -195,13 +195,11 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
         t->v->number = number;
         t->sigmask_dirty = true;
         t->vcpu_fd = -1;
-        int fd = ioctl(vm->fd, KVM_CREATE_VCPU, (unsigned long)number);
-        if (fd < 0) {
-                err = -errno;
-                snprintf(why, n, "KVM cannot make vCPU %u: %s", number, strerror(-err));
-                return err;
+        t->vcpu_fd = PRIVFD_NEW(ioctl(vm->fd, KVM_CREATE_VCPU, (unsigned long)number));
+        if (t->vcpu_fd < 0) {
+                snprintf(why, n, "KVM cannot make vCPU %u: %s", number, strerror(-t->vcpu_fd));
+                return t->vcpu_fd;
         }
-        t->vcpu_fd = privfd_move(fd);
         t->run = mmap(NULL, (size_t)vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->vcpu_fd, 0);
         if (t->run == MAP_FAILED || ioctl(t->vcpu_fd, KVM_SET_CPUID2, vm->cpuid) < 0) {
                 err = -errno;

@@ -67,6 +67,19 @@ void privfd_init(void);                 /* fixes the border from the current lim
 void privfd_init_seen(uint64_t soft, uint64_t hard);
 int privfd_adopt(int fd);               /* makes an inherited descriptor private and close-on-exec where it is: 0 or -EBADF */
 int privfd_base(void);                  /* where they begin */
+/* A new private one: `call` makes it under a low number. -errno if that fails. While it has that number, the program's threads close and
+ * replace no descriptor, for they could hit this one. */
+#define PRIVFD_NEW(call) ({                                             \
+        bool held_ = privfd_making();                                   \
+        int fd_ = (call);                                               \
+        fd_ = fd_ < 0 ? -errno : privfd_move(fd_);                      \
+        privfd_made(held_);                                             \
+        fd_;                                                            \
+})
+bool privfd_making(void);               /* the same by hand, for calls that make several; privfd_made() takes the result */
+void privfd_made(bool held);
+void privfd_closing(void), privfd_closed_by_program(void);      /* around what closes or replaces one of the program's own choice */
+void privfd_forked(void);               /* in a child: the threads that were between the two are not there */
 int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
 int privfd_dup(int fd);                 /* same, but leaves fd open */
 void privfd_close(int fd);              /* never plain close() for a private one */

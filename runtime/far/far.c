@@ -46,6 +46,8 @@ open:;
         return m;
 }
 
+#define URLS "rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, dax:PATH or mem:SIZE, as in mem:8G"
+
 /* The driver of a scheme, and the module it is in; NULL with why. */
 static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])
 {
@@ -64,8 +66,7 @@ static const struct far_driver *find_driver(const char *scheme, void **module, c
                         snprintf(why, FAR_WHY, "%s is of another version of vmrun: install vmrun again", modules[i].file);
                 return NULL;
         }
-        snprintf(why, FAR_WHY, "unknown scheme '%s': give rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, dax:PATH or mem:SIZE, "
-                 "as in mem:8G", scheme);
+        snprintf(why, FAR_WHY, "unknown scheme '%s': give " URLS, scheme);
         return NULL;
 }
 
@@ -99,7 +100,7 @@ static struct far_node *open_node(const struct node_option *o, const struct far_
         size_t n = colon ? (size_t)(colon - o->url) : 0;
 
         if (!n) {
-                snprintf(why, FAR_WHY, "a far-memory node is named by a URL, as in mem:8G, rdma://HOST, nbd://HOST, nbd+unix:///PATH or dax:PATH");
+                snprintf(why, FAR_WHY, "a far-memory node is named by a URL: give " URLS);
                 return NULL;
         }
         char scheme[16] = "";

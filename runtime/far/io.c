@@ -388,7 +388,7 @@ bool io_stop(unsigned limit_ms)
 /* KVM answers OUTB to DOORBELL_PORT by adding to the eventfd. */
 static int make_doorbell(void)
 {
-        doorbell = privfd_move(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        doorbell = PRIVFD_NEW(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
         if (doorbell < 0)
                 return doorbell;
         struct kvm_ioeventfd e = { .addr = DOORBELL_PORT, .len = 1, .fd = doorbell, .flags = KVM_IOEVENTFD_FLAG_PIO };

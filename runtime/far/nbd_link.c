@@ -130,11 +130,9 @@ static void link_connect(struct nbd_link *l)
         const int one = 1;
 
         l->words[0] = '\0';
-        int fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        int err = fd < 0 ? errno : 0;
-        l->fd = fd < 0 ? -1 : privfd_move(fd);
+        l->fd = PRIVFD_NEW(socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (l->fd < 0) {
-                nbd_link_fail(l, err ? -err : l->fd, "cannot make a socket: %s: raise `ulimit -n`", strerror(err ? err : -l->fd));
+                nbd_link_fail(l, l->fd, "cannot make a socket: %s: raise `ulimit -n`", strerror(-l->fd));
                 return;
         }
         if (a->any.sa_family != AF_UNIX)        /* requests are small, and somebody waits for each */

@@ -40,9 +40,11 @@ static void unhide(int *fd)
 
 struct rdma_event_channel *rdma_channel_open(char why[FAR_WHY])
 {
+        bool held = privfd_making();
         struct rdma_event_channel *ch = rdma_create_event_channel();
+        int err = ch ? hide(&ch->fd) : errno;
+        privfd_made(held);
         if (!ch) {
-                int err = errno;
                 if (err == EACCES || err == EPERM)
                         snprintf(why, FAR_WHY, "no permission for /dev/infiniband/rdma_cm: it should have mode 0666, as udev's rules set it");
                 else if (err == ENOENT || err == ENODEV)
@@ -53,7 +55,6 @@ struct rdma_event_channel *rdma_channel_open(char why[FAR_WHY])
                 errno = err;
                 return NULL;
         }
-        int err = hide(&ch->fd);
         if (!err)
                 return ch;
         snprintf(why, FAR_WHY, "no file descriptor is left: raise `ulimit -n`");

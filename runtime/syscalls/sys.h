@@ -187,7 +187,7 @@ sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_rec
        sys_getsockopt;                                                                                  /* socket.c */
 sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;                                                   /* poll.c */
 sys_fn sys_ioctl;                                                                                       /* ioctl.c */
-sys_fn sys_fcntl, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
+sys_fn sys_fcntl, sys_close, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
        sys_open_by_handle, sys_kcmp;                                                                              /* file.c */
 sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
 sys_fn sys_truncate, sys_ftruncate;                                                                     /* truncate.c */

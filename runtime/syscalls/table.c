@@ -65,7 +65,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(read, B, sys_read),
         HAND(write, B, sys_write),
         HROW(open, B | NEW, sys_open, PATH, V, V),
-        ROW(close, FD),
+        HAND(close, 0, sys_close),
         ROW(stat, PATH, OUT(STAT)),
         ROW(fstat, FD, OUT(STAT)),
         ROW(lstat, LINK, OUT(STAT)),

@@ -146,6 +146,8 @@ void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
 #define OWN_END   1016
 struct options opt;
 bool privfd_is(int fd) { return fd >= OWN_FIRST && fd < OWN_END; }
+void privfd_closing(void) { }
+void privfd_closed_by_program(void) { }
 int privfd_next(int from) { return from < OWN_FIRST ? OWN_FIRST : from < OWN_END ? from : -1; }
 uint64_t privfd_nofile_soft(void) { return 1100; }
 uint64_t privfd_nofile_hard(void) { return 1200; }
@@ -485,7 +487,9 @@ static size_t size_for(const struct sys_arg *d, const uint64_t a[6])
                 n = (int32_t)n > 0 ? (uint32_t)n : 0;
         else if (d->flags & AF_UINT)
                 n = (uint32_t)n;
-        return n > (1u << 20) ? 1u << 20 : n * d->size + d->add;
+        /* What is longer the kernel refuses after a look at its beginning. */
+        n = n > SYS_ARG_MAX ? SYS_ARG_MAX + 1 : n * d->size + d->add;
+        return n > SYS_ARG_MAX ? SYS_ARG_MAX : n;
 }
 
 static long by_row(const struct sys_row *row, const uint64_t a[6], uint64_t want)

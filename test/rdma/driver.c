@@ -74,6 +74,8 @@ int privfd_move(int fd)
 void privfd_close(int fd) { close(fd); }
 bool privfd_is(int fd) { return fd >= 700; }
 void privfd_forget(int fd) { (void)fd; }
+bool privfd_making(void) { return true; }
+void privfd_made(bool held) { (void)held; }
 void die_(int status, const char *fmt, ...)
 {
         va_list ap;

@@ -1,8 +1,10 @@
 /*
  * t_threads: what each thread has of its own.
  */
+#include <fcntl.h>
 #include <fenv.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include "t_threads.h"
@@ -235,6 +237,49 @@ static void keys(void)
         CHECK(destroyed == 55 && made_once == 1);
 }
 
+/* ---- descriptors, which vmrun makes for itself as well, while threads come and files are mapped ---- */
+
+static _Atomic bool done_mapping;
+
+static void *works_not(void *arg) { return arg; }
+
+/* For each new thread, and each mapping of a file that is not mapped already, vmrun opens something. The program itself opens nothing here. */
+static void *maps_and_starts(void *file)
+{
+        for (int i = 0; i < 1000 * effort; i++) {
+                char *p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, *(int *)file, 0);
+                CHECK(p != MAP_FAILED && munmap(p, 4096) == 0);
+                if (i % 100 == 0)
+                        finish(start(works_not, NULL));
+        }
+        done_mapping = true;
+        return NULL;
+}
+
+/* Numbers that nobody uses are the program's to close, and to put something at. */
+static void descriptor_numbers(void)
+{
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC), file = fcntl(null, F_DUPFD, null + 50), rounds_done = 0;
+
+        CHECK(null >= 0 && file >= 0 && close(file) == 0);
+        int some = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+        CHECK(some >= 0 && dup2(some, file) == file && close(some) == 0);
+        done_mapping = false;
+        pthread_t id = start(maps_and_starts, &file);
+        for (; !done_mapping; rounds_done++)
+                for (int n = null + 1; n < null + 6; n++) {
+                        if (n % 2) {
+                                CHECK(close(n) == -1 && errno == EBADF);
+                                continue;
+                        }
+                        CHECK(dup2(null, n) == n);
+                        CHECK(write(n, "x", 1) == 1);
+                        CHECK(close(n) == 0);
+                }
+        finish(id);
+        CHECK(rounds_done > 0 && close(null) == 0 && close(file) == 0);
+}
+
 const struct test own_tests[] = {
         { "own", "variables", variables },
         { "own", "errno", error_numbers },
@@ -244,5 +289,6 @@ const struct test own_tests[] = {
         { "own", "CPUs and priority", affinity },
         { "own", "CPU time", accounts },
         { "own", "keys and once", keys },
+        { "own", "numbers of descriptors", descriptor_numbers },
         { NULL, NULL, NULL }
 };
