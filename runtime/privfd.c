@@ -20,8 +20,8 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+#include "deadline.h"
 #include "vmrun.h"
 
 #define FD_BASE_MAX  65536u
@@ -119,12 +119,8 @@ static pthread_rwlock_t low_numbers = PTHREAD_RWLOCK_INITIALIZER;
 
 bool privfd_making(void)
 {
-        struct timespec end;
+        const struct timespec end = deadline_in_ms(MAKING_WAITS_MS);
 
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        end.tv_nsec += MAKING_WAITS_MS * 1000000l;
-        end.tv_sec += end.tv_nsec / 1000000000;
-        end.tv_nsec %= 1000000000;
         return pthread_rwlock_clockwrlock(&low_numbers, CLOCK_MONOTONIC, &end) == 0;
 }
 
@@ -134,8 +130,8 @@ void privfd_made(bool held)
                 pthread_rwlock_unlock(&low_numbers);
 }
 
-void privfd_closing(void) { pthread_rwlock_rdlock(&low_numbers); }
-void privfd_closed_by_program(void) { pthread_rwlock_unlock(&low_numbers); }
+void privfd_numbers_lock(void) { pthread_rwlock_rdlock(&low_numbers); }
+void privfd_numbers_unlock(void) { pthread_rwlock_unlock(&low_numbers); }
 void privfd_forked(void) { pthread_rwlock_init(&low_numbers, NULL); }
 
 int privfd_move(int fd)

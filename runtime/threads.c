@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "deadline.h"
 #include "exits.h"
 #include "gmem.h"
 #include "signals.h"
@@ -30,14 +31,14 @@
 #define VCPUS_FRESH  256
 #define STACK_SIZE   (256ul << 10)      /* of a host thread: system calls keep what is large in scratch */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.alive */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.alive and thread.next_idle */
 static struct vm *vm;
 static struct thread *idle;             /* vCPUs without a thread */
 static unsigned leaving;                /* threads whose end the program may know of, and whose vCPUs are not idle yet */
-static pthread_cond_t one_idle = PTHREAD_COND_INITIALIZER;
 static uint32_t next_vcpu = FIRST_VCPU;
 static unsigned live = 1;
 static pid_t leader;
+static pthread_cond_t one_idle = PTHREAD_COND_INITIALIZER;      /* idle has grown */
 
 void threads_init(struct thread *first)
 {
@@ -201,10 +202,8 @@ static void __attribute__((format(printf, 1, 2))) say_no_vcpu(const char *fmt, .
  * that is held up on its way out because all threads are being stopped, which has to wait for us then. */
 static void wait_for_idle(void)
 {
-        struct timespec end;
+        const struct timespec end = deadline_in_ms(1000);
 
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        end.tv_sec++;
         while (!idle && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
                 ;
 }
@@ -223,7 +222,7 @@ static struct thread *take_vcpu(void)
         if (t) {
                 idle = t->next_idle;
         } else if (next_vcpu >= vm->vcpus_max) {
-                say_no_vcpu("all %u vCPUs of this VM are in use (EAGAIN): use fewer at a time", vm->vcpus_max);
+                say_no_vcpu("all %u vCPUs of this VM are in use (EAGAIN): use fewer threads at a time", vm->vcpus_max);
         } else if (!room) {
                 say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a larger --cache",
                             (unsigned long long)CONTROL->nframes, next_vcpu);

@@ -194,10 +194,10 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
         t->v = vcpu_block(number);
         t->v->number = number;
         t->sigmask_dirty = true;
-        t->vcpu_fd = -1;
         t->vcpu_fd = PRIVFD_NEW(ioctl(vm->fd, KVM_CREATE_VCPU, (unsigned long)number));
         if (t->vcpu_fd < 0) {
-                snprintf(why, n, "KVM cannot make vCPU %u: %s", number, strerror(-t->vcpu_fd));
+                snprintf(why, n, "KVM cannot make vCPU %u: %s%s", number, strerror(-t->vcpu_fd),
+                         t->vcpu_fd == -EMFILE ? ": raise `ulimit -n`" : "");
                 return t->vcpu_fd;
         }
         t->run = mmap(NULL, (size_t)vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->vcpu_fd, 0);

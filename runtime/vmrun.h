@@ -78,7 +78,7 @@ int privfd_base(void);                  /* where they begin */
 })
 bool privfd_making(void);               /* the same by hand, for calls that make several; privfd_made() takes the result */
 void privfd_made(bool held);
-void privfd_closing(void), privfd_closed_by_program(void);      /* around what closes or replaces one of the program's own choice */
+void privfd_numbers_lock(void), privfd_numbers_unlock(void);    /* around a call by which the program closes or replaces a number */
 void privfd_forked(void);               /* in a child: the threads that were between the two are not there */
 int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
 int privfd_dup(int fd);                 /* same, but leaves fd open */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "../deadline.h"
 #include "far.h"
 #include "io.h"
 
@@ -252,15 +253,8 @@ void far_close(void)
 
 bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms)
 {
-        struct timespec until;
+        const struct timespec until = deadline_in_ms(limit_ms);
 
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += limit_ms / 1000;
-        until.tv_nsec += (long)(limit_ms % 1000) * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-                until.tv_sec++;
-                until.tv_nsec -= 1000000000;
-        }
         return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &until) == 0;
 }
 

@@ -51,12 +51,13 @@ int memfd_open(const char *name, uint64_t bytes, char *why, size_t n)
 int memfd_make(const char *name, uint64_t bytes, char *why, size_t n)
 {
         bool held = privfd_making();
-        int fd = memfd_open(name, bytes, why, n), low = fd;
+        int fd = memfd_open(name, bytes, why, n);
 
-        if (fd >= 0)
+        if (fd >= 0) {
                 fd = privfd_move(fd);
+                if (fd < 0)
+                        snprintf(why, n, "no file descriptor is left for it: raise `ulimit -n`");
+        }
         privfd_made(held);
-        if (low >= 0 && fd < 0)
-                snprintf(why, n, "no file descriptor is left for it: raise `ulimit -n`");
         return fd;
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "../deadline.h"
 #include "nbd.h"
 
 #define NBD_PORT "10809"
@@ -225,9 +226,7 @@ static int look_up(const struct nbd_target *t, unsigned timeout_ms, struct addri
         pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
         pthread_cond_init(&j->changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        long ns = end.tv_nsec + timeout_ms % 1000 * 1000000l;
-        end = (struct timespec){ end.tv_sec + timeout_ms / 1000 + ns / 1000000000, ns % 1000000000 };
+        end = deadline_in_ms(timeout_ms);
 
         int err = start_look_up(j, &thread);
         if (err) {

@@ -64,15 +64,19 @@ long sys_fcntl(struct thread *t, long nr, const uint64_t a[6])
         return ret >= 0 && out ? sys_deliver(t, a[2], p, n, ret) : ret;
 }
 
+/* A call that closes or replaces numbers of the program's choice, none of which is vmrun's. */
+static long on_numbers(long nr, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+        privfd_numbers_lock();
+        long ret = sys_raw(nr, a0, a1, a2, 0, 0, 0);
+        privfd_numbers_unlock();
+        return ret;
+}
+
 long sys_close(struct thread *t, long nr, const uint64_t a[6])
 {
         (void)t;
-        if (privfd_is((int)a[0]))
-                return -EBADF;
-        privfd_closing();
-        long ret = sys_raw(nr, a[0], 0, 0, 0, 0, 0);
-        privfd_closed_by_program();
-        return ret;
+        return privfd_is((int)a[0]) ? -EBADF : on_numbers(nr, a[0], 0, 0);
 }
 
 /* dup2 and dup3. */
@@ -85,10 +89,7 @@ long sys_dup2(struct thread *t, long nr, const uint64_t a[6])
                 return -EINVAL;
         if (privfd_is((int)a[1]) || ((uint32_t)a[1] >= privfd_nofile_soft() && (uint32_t)a[0] != (uint32_t)a[1]))
                 return -EBADF;
-        privfd_closing();
-        long ret = sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
-        privfd_closed_by_program();
-        return ret;
+        return on_numbers(nr, a[0], a[1], a[2]);
 }
 
 /*
@@ -107,9 +108,7 @@ long sys_close_range(struct thread *t, long nr, const uint64_t a[6])
                 int next = privfd_next((int)first);
                 uint64_t end = next < 0 || (uint64_t)next > last ? last : (uint64_t)next - 1;
                 if (next < 0 || (uint64_t)next > first) {
-                        privfd_closing();
-                        long ret = sys_raw(nr, first, end, flags, 0, 0, 0);
-                        privfd_closed_by_program();
+                        long ret = on_numbers(nr, first, end, flags);
                         if (ret)
                                 return ret;
                 }

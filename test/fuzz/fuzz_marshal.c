@@ -146,8 +146,8 @@ void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
 #define OWN_END   1016
 struct options opt;
 bool privfd_is(int fd) { return fd >= OWN_FIRST && fd < OWN_END; }
-void privfd_closing(void) { }
-void privfd_closed_by_program(void) { }
+void privfd_numbers_lock(void) { }
+void privfd_numbers_unlock(void) { }
 int privfd_next(int from) { return from < OWN_FIRST ? OWN_FIRST : from < OWN_END ? from : -1; }
 uint64_t privfd_nofile_soft(void) { return 1100; }
 uint64_t privfd_nofile_hard(void) { return 1200; }
