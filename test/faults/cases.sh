@@ -122,8 +122,8 @@ goodbye() {
     serve m --size 64M && three || return
     at=$(now)
     end_node m || { echo "memnode ended with status $?"; return 1; }
-    lost rdma "$at" 0 9000 "--node $RDMA.*: its memnode was stopped" && lost inline "$at" 0 9000 "--node $RDMA.*: its memnode was stopped" &&
-        lost nbd "$at" 0 9000 "--node $NBD.*its memnode (was stopped|has ended)"
+    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode was stopped" && lost inline "$at" 0 20000 "--node $RDMA.*: its memnode was stopped" &&
+        lost nbd "$at" 0 20000 "--node $NBD.*its memnode (was stopped|has ended)"
 }
 
 killed_node() {
@@ -131,8 +131,8 @@ killed_node() {
     serve m --size 64M && three || return
     at=$(now)
     kill -KILL "${node[m]}"
-    lost rdma "$at" 0 9000 "--node $RDMA.*: its memnode has ended" && lost inline "$at" 0 9000 "--node $RDMA.*: its memnode has ended" &&
-        lost nbd "$at" 0 9000 "--node $NBD.*: its memnode has ended"
+    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode has ended" && lost inline "$at" 0 20000 "--node $RDMA.*: its memnode has ended" &&
+        lost nbd "$at" 0 20000 "--node $NBD.*: its memnode has ended"
 }
 
 # A new memnode at the same place is not the old one, even with the same export.
@@ -143,8 +143,8 @@ replaced_node() {
     at=$(now)
     kill -KILL "${node[m]}"
     serve m --size 62M --export disk=16M || return
-    lost rdma "$at" 0 9000 "--node $RDMA.*: its memnode (has ended|does not know)" && lost nbd "$at" 0 9000 "--node $NBD.*(has ended|is gone)" &&
-        lost disk "$at" 0 9000 "--node $NBD/disk.*is gone"
+    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode (has ended|does not know)" && lost nbd "$at" 0 20000 "--node $NBD.*(has ended|is gone)" &&
+        lost disk "$at" 0 20000 "--node $NBD/disk.*is gone"
 }
 
 stopped_node() {
@@ -248,7 +248,7 @@ silence() {
     filled rdma nbd ten || return
     at=$(now)
     fault "$verb:m2"
-    lost rdma "$at" 2900 9000 '--node rdma://m2.*: nothing came through for 3.0 s' && lost nbd "$at" 2900 9000 '--node nbd://m2.* 3 s' &&
+    lost rdma "$at" 2900 20000 '--node rdma://m2.*: nothing came through for 3.0 s' && lost nbd "$at" 2900 20000 '--node nbd://m2.* 3 s' &&
         lost ten "$at" 9900 16000 '--node rdma://m2.*: nothing came through for 10.0 s'
 }
 muted() { silence mute; }
@@ -287,7 +287,7 @@ gives_back() {
     # Also one that ends because it lost another node.
     serve other --size 62M --listen "rdma://$here_address:7472" || return
     run_vm both 22M --timeout 30 --node "$RDMA" --node "$RDMA:7472"
-    await 150 stat_has m 'leases 1,' && await 150 stat_has other 'leases 1,' && kill -KILL "${node[other]}" && lost both "$(now)" 0 9000 'has ended' &&
+    await 150 stat_has m 'leases 1,' && await 150 stat_has other 'leases 1,' && kill -KILL "${node[other]}" && lost both "$(now)" 0 20000 'has ended' &&
         await 3 all_free m && end_node m
 }
 

@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 class Client:
-    def __init__(self, address, timeout=20):
+    def __init__(self, address, timeout=60):
         """address: the path of a unix socket, or (host, port)."""
         if isinstance(address, str):
             self.s = socket.socket(socket.AF_UNIX)

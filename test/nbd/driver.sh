@@ -51,7 +51,16 @@ serve() {
     servers="$servers $server"
     wait_for test -S "$socket"
 }
-kit() { serve "$1" nbdkit --foreground --unix "$@"; }
+# The socket is there before somebody listens.
+kit() {
+    rm -f "$WORK/kit.pid"
+    serve "$1" nbdkit --foreground --pidfile "$WORK/kit.pid" --unix "$@"
+    wait_for test -s "$WORK/kit.pid"
+}
+be_rude() {
+    serve "$2" "$rude" "$@"
+    wait_for grep -q ready "$WORK/server.out"
+}
 
 # A TCP port of the loopback interface that nobody listens on now.
 free_port() {
@@ -161,7 +170,7 @@ else
     refused 'a lease of a server that is no memnode' 'no memnode' --size 67108864 "nbd+unix:///?socket=$S"
     refused 'a token for an export' 'token-file=' --token-file /dev/null "$unix_url"
 
-    in_background --seconds 2 --gap 50 "$unix_url"
+    in_background --seconds 8 --gap 50 "$unix_url"
     refused 'an export that is in use' 'a vmrun on this host uses this export' "$unix_url"
     finish 'its first user goes on'
     good 'and it is free again' --count 100 "$unix_url"
@@ -300,14 +309,14 @@ fi
 # ---- What is no NBD server ----
 
 for how in text zeros noise half; do
-    serve "$S" "$rude" "$how" "$S"
+    be_rude "$how" "$S"
     refused "a port that is no NBD server: $how" 'does not answer as an NBD server|broke|closed' --connect-timeout 2000 "$unix_url"
     stop_servers
 done
-serve "$S" "$rude" silent "$S"
+be_rude silent "$S"
 refused 'a port that says nothing' 'says nothing \(1 s\)' --connect-timeout 1000 "$unix_url"
 stop_servers
-serve "$S" "$rude" deaf "$S"
+be_rude deaf "$S"
 refused 'a port that nobody serves' 'says nothing \(1 s\)' --connect-timeout 1000 "$unix_url"
 stop_servers
 port=$(free_port)
@@ -316,7 +325,7 @@ servers="$servers $!"
 wait_for grep -q ready "$WORK/server.out"
 refused 'a host that does not answer' 'does not answer \(1 s\)' --connect-timeout 1000 "nbd://127.0.0.1:$port/x"
 stop_servers
-serve "$S" "$rude" full "$S"
+be_rude full "$S"
 refused 'a socket with too many clients' 'too many clients' --connect-timeout 1000 "$unix_url"
 stop_servers
 

@@ -40,13 +40,13 @@ def turnover(at, grace):
         assert c.read(8 * MIB, 8 * MIB) == b"secret!!" * MIB
         with Client(at).greet() as d:
             assert "left" in expect(POLICY, d.go, lease("e", size))
-    begin = time.monotonic()
+        begin = time.monotonic()
     while True:
         try:
             c = client(at, lease("e", size))
             break
         except Refused:
-            assert time.monotonic() - begin < float(grace) + 5, "never given back"
+            assert time.monotonic() - begin < float(grace) + 20, "never given back"
             time.sleep(0.1)
     assert time.monotonic() - begin > float(grace) * 0.9, "given back too early"
     with c:

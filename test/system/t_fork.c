@@ -375,6 +375,8 @@ static int bomb(uint64_t seed, unsigned children)
                                 change(p, pages, 1 + v % 7, v);
                                 if (v % 3 == 0 && !start_child())
                                         _exit(0);
+                                while (waitpid(-1, NULL, WNOHANG) > 0)
+                                        ;
                         }
                 usleep(rnd(20000));
                 change(p, pages, 1 + rnd(50), 1);
@@ -420,6 +422,7 @@ int main(int argc, char **argv)
         CHECK((scratch = open("t_fork.scratch", O_RDWR | O_CREAT, 0600)) >= 0 && unlink("t_fork.scratch") == 0);
         if (argc == 5)
                 pages = (uint64_t)atoi(argv[4]) * MiB / PG;
+        signal(SIGCHLD, SIG_DFL);       /* ignored, it would take the children away */
         if (argc >= 4 && strcmp(argv[1], "--bomb") == 0)
                 return bomb((uint64_t)atoll(argv[2]), (unsigned)atoi(argv[3]));
         if (argc == 4 && strcmp(argv[1], "--time") == 0)

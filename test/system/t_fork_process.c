@@ -211,6 +211,9 @@ static void test_signals(void)
         CHECK(sigaltstack(&stack, NULL) == 0);
 
         /* A signal to the group finds parent and child, also while forks are under way. */
+        int held[2];
+        char c;
+        CHECK(pipe(held) == 0);
         if (!(child = start_child())) {
                 CHECK(setpgid(0, 0) == 0);
                 signal(SIGTERM, SIG_DFL);
@@ -223,6 +226,7 @@ static void test_signals(void)
                         pause();
         }
         reap(child, SIGTERM);
+        CHECK(close(held[1]) == 0 && read(held[0], &c, 1) == 0 && close(held[0]) == 0);         /* nobody is left who has it */
 }
 
 /* The registers that no C code keeps over a call. */

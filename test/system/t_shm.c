@@ -5,6 +5,7 @@
  *        t_shm count ID N       does segment ID have N attachments, of which none is this process's?
  * Writes files into the current folder and /dev/shm, and removes them.
  */
+#include <grp.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -169,7 +170,7 @@ static void test_rights(void)
         if (geteuid() == 0) {
                 pid_t child = start_child();
                 if (!child) {
-                        CHECK(setgid(12345) == 0 && setuid(12345) == 0);
+                        CHECK(setgroups(0, NULL) == 0 && setgid(12345) == 0 && setuid(12345) == 0);
                         FAILS(EACCES, shmat(id, NULL, SHM_RDONLY));
                         FAILS(EACCES, shmat(theirs, NULL, 0));
                         FAILS(EACCES, shmat(theirs, NULL, SHM_RDONLY | SHM_EXEC));

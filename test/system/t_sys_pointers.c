@@ -360,7 +360,6 @@ int main(int argc, char **argv)
                 perror(dir);
                 return 2;
         }
-        alarm(300);                     /* a call that should not have waited */
         for (int i = 0; i < BUFS; i++)
                 make_room(i);
         make_world();

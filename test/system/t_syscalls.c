@@ -100,7 +100,8 @@ static void test_files(void)
         FAILS(ERANGE, syscall(SYS_getcwd, buf, 3));
         FAILS(EFAULT, syscall(SYS_getcwd, nothing, 4096));
         /* More room claimed than there is: what counts is the length of the path. */
-        CHECK(T(syscall(SYS_getcwd, edge(strlen(buf) + 1), 4096)) == (long)strlen(buf) + 1 || 1);
+        char *exact = edge(strlen(buf) + 1);
+        CHECK(syscall(SYS_getcwd, exact, 4096) == (long)strlen(buf) + 1 && !strcmp(exact, buf));
         T(chdir(".."));
         T(mknod("fifo", S_IFIFO | 0600, 0));
         T(unlink("fifo"));
@@ -465,7 +466,6 @@ int main(int argc, char **argv)
                 perror(dir);
                 return 2;
         }
-        alarm(120);                     /* a call that should not have waited */
         memory_init();
         close_range(3, ~0U, 0);         /* whatever was inherited */
         test_files();
@@ -476,7 +476,6 @@ int main(int argc, char **argv)
         test_xattr();
         test_limits();
         test_time();
-        alarm(120);
         FAILS(ECHILD, wait4(-1, (int *)nothing, 0, NULL));
         FAILS(EFAULT, waitid(P_ALL, 0, (void *)nothing, WEXITED));
         FAILS(EINVAL, getrandom(pages, 5, 0x100));

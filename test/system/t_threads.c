@@ -71,8 +71,8 @@ bool falls_asleep(pid_t tid)
 {
         int64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
 
-        /* A thread may also wait for a page: so it is looked at several times. */
-        for (int in_a_row = 0; in_a_row < 5; sleep_ms(1)) {
+        /* A thread may also wait for a page: so it is looked at many times. */
+        for (int in_a_row = 0; in_a_row < 20; sleep_ms(1)) {
                 in_a_row = state_of(tid) == 'S' ? in_a_row + 1 : 0;
                 if (now_ns(CLOCK_MONOTONIC) > end)
                         return false;

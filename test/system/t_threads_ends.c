@@ -103,13 +103,21 @@ static void surround(void)
         sleep_ms(30);
 }
 
+/* The main thread's end can be joined like any other's, also after a bare SYS_exit. */
+static void join_main(void *id)
+{
+        if (pthread_join(*(pthread_t *)id, NULL))
+                _exit(95);
+}
+
 static void *exits_5(void *arg) { sleep_ms(50); exit(5); return arg; }
+static void *exits_5_alone(void *arg) { join_main(arg); exit(5); return arg; }
 static void *returns(void *arg) { sleep_ms(50); return arg; }
 static void *aborts(void *arg) { abort(); return arg; }
 static void *touches_nothing(void *arg) { *(volatile int *)arg = 1; return NULL; }
 static void *kills_all(void *arg) { kill(getpid(), SIGTERM); pause(); return arg; }
 static void *exits_all_6(void *arg) { syscall(SYS_exit_group, 6); return arg; }
-static void *exits_raw_3(void *arg) { sleep_ms(50); syscall(SYS_exit, 3); return arg; }
+static void *exits_raw_3_alone(void *arg) { join_main(arg); syscall(SYS_exit, 3); return arg; }
 
 static int deepens(volatile char *above, int depth)
 {
@@ -154,7 +162,8 @@ static void *goes_on_alone(void *arg)
         char path[] = "/tmp/t_threads.XXXXXX", text[8192], *p;
         int fd = mkstemp(path), status;
 
-        sleep_ms(50);           /* the first thread, a zombie by then, can still be named: nothing tells from outside */
+        join_main(arg);
+        sleep_ms(20);           /* joined, it has a few steps to go to be a zombie, which nothing tells */
         unlink(path);
         memset(text, 'x', sizeof text);
         CHECK(write(fd, text, sizeof text) == sizeof text);
@@ -181,14 +190,16 @@ static void *goes_on_alone(void *arg)
 
 void end_in_way(int way)
 {
+        static pthread_t self;
         sigset_t s = usr1();
 
+        self = pthread_self();
         switch (way) {
         case 1: surround(); exit(3); break;                             /* by main */
         case 2: surround(); start(exits_5, NULL); stays(); break;       /* by another */
-        case 3: start(exits_5, NULL); pthread_exit(NULL); break;
+        case 3: start(exits_5_alone, &self); pthread_exit(NULL); break;
         case 4: start(returns, NULL); start(returns, NULL); pthread_exit(NULL); break;
-        case 5: start(exits_raw_3, NULL); syscall(SYS_exit, 9); break;  /* the last one's counts */
+        case 5: start(exits_raw_3_alone, &self); syscall(SYS_exit, 9); break; /* the last one's counts */
         case 6: finish(start(aborts, NULL)); break;
         case 7: surround(); finish(start(aborts, NULL)); break;
         case 8: surround(); finish(start(touches_nothing, (void *)16)); break;
@@ -221,7 +232,7 @@ void end_in_way(int way)
                 exit(8);
                 break;
         case 17: surround(); raise(SIGKILL); break;
-        case 18: alarm(1); surround(); pthread_exit(NULL); break;       /* the others go on, until a timer ends all */
-        case 19: start(goes_on_alone, NULL); pthread_exit(NULL); break;
+        case 18: surround(); alarm(1); pthread_exit(NULL); break;       /* the others go on, until a timer ends all */
+        case 19: start(goes_on_alone, &self); pthread_exit(NULL); break;
         }
 }

@@ -175,7 +175,11 @@ static uint64_t next(uint64_t *x)
 
 static char *chunk_at(uint64_t c) { return arena + c * CHUNK * PG; }
 
-static void change_chunk(uint64_t c, uint64_t *x)
+/*
+ * @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.  It is mapped at all other
+ * times: what mmap chose for another worker could otherwise be there.
+ */
+static void change_chunk(uint64_t c, char *room, uint64_t *x)
 {
         char *at = chunk_at(c);
         uint64_t size = CHUNK * PG;
@@ -194,13 +198,12 @@ static void change_chunk(uint64_t c, uint64_t *x)
                 verify("read-only", at, c * CHUNK, CHUNK, version[c]);
                 CHECK(mprotect(at, size, RW) == 0);
                 break;
-        case 3: {
-                char *to = mmap(NULL, size, PROT_NONE, ANON, -1, 0);
-                CHECK(to != MAP_FAILED && remap(at, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
-                verify("moved", to, c * CHUNK, CHUNK, version[c]);
-                CHECK(remap(to, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+        case 3:
+                CHECK(remap(at, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, room) == room);
+                verify("moved", room, c * CHUNK, CHUNK, version[c]);
+                CHECK(remap(room, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+                CHECK(mmap(room, size, PROT_NONE, ANON | MAP_FIXED_NOREPLACE, -1, 0) == room);
                 break;
-        }
         default:
                 version[c] = version[c] % 1000 + 1;
                 fill(at, c * CHUNK, CHUNK, version[c]);
@@ -210,17 +213,20 @@ static void change_chunk(uint64_t c, uint64_t *x)
 static void *uses_arena(void *seed)
 {
         uint64_t x = (uintptr_t)seed;
+        char *room = mmap(NULL, CHUNK * PG, PROT_NONE, ANON, -1, 0);
 
+        CHECK(room != MAP_FAILED);
         while (!stop) {
                 uint64_t c = next(&x) % CHUNKS;
                 if (pthread_mutex_trylock(&chunk_lock[c]))
                         continue;
                 verify("arena", chunk_at(c), c * CHUNK, CHUNK, version[c]);
-                change_chunk(c, &x);
+                change_chunk(c, room, &x);
                 verify("arena, changed", chunk_at(c), c * CHUNK, CHUNK, version[c]);
                 pthread_mutex_unlock(&chunk_lock[c]);
                 operations++;
         }
+        munmap(room, CHUNK * PG);
         return NULL;
 }
 
@@ -235,7 +241,7 @@ static void shared_arena(void)
         for (uintptr_t i = 0; i < WORKERS; i++)
                 id[i] = start(uses_arena, (void *)(i * 77 + 1));
         int64_t end = now_ns(CLOCK_MONOTONIC) + 2000 * effort * MS;
-        while (now_ns(CLOCK_MONOTONIC) < end)
+        while (now_ns(CLOCK_MONOTONIC) < end || (operations <= 20 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE))
                 sleep_ms(50);
         stop = true;
         for (int i = 0; i < WORKERS; i++)
