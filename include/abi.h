@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 8
+#define ABI_VERSION 9
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -259,7 +259,7 @@ struct io_rings { struct io_ring demand, bulk; };
 struct time_page {
         _Atomic uint32_t seq;
         uint32_t valid;                 /* 0: TSC cannot be used, always exit */
-        uint64_t tsc0, mult;
+        uint64_t tsc0, mult, raw_mult;  /* ns = base + (tsc - tsc0) * mult >> 32; CLOCK_MONOTONIC_RAW has a rate of its own */
         uint64_t refresh_tsc;           /* beyond this TSC ask for a refresh (EXIT_TIME) */
         int64_t  realtime, monotonic, boottime, tai, monotonic_raw;     /* ns at tsc0 */
 };

@@ -14,7 +14,7 @@ static bool read_clock(uint64_t id, int64_t *ns)
         const struct time_page *t = &control.time;
         uint32_t seq;
         int64_t base;
-        uint64_t tsc;
+        uint64_t tsc, mult;
 
         do {
                 for (;;) {
@@ -30,15 +30,16 @@ static bool read_clock(uint64_t id, int64_t *ns)
                                 break;
                         vmexit(EXIT_TIME, 0, 0, 0);
                 }
+                mult = t->mult;
                 switch (id) {
                 case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: base = t->realtime; break;
                 case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_COARSE: base = t->monotonic; break;
-                case CLOCK_MONOTONIC_RAW: base = t->monotonic_raw; break;
+                case CLOCK_MONOTONIC_RAW: base = t->monotonic_raw, mult = t->raw_mult; break;
                 case CLOCK_BOOTTIME: base = t->boottime; break;
                 case CLOCK_TAI: base = t->tai; break;
                 default: return false;
                 }
-                *ns = base + (int64_t)((unsigned __int128)(tsc > t->tsc0 ? tsc - t->tsc0 : 0) * t->mult >> 32);
+                *ns = base + (int64_t)((unsigned __int128)(tsc > t->tsc0 ? tsc - t->tsc0 : 0) * mult >> 32);
                 atomic_thread_fence(memory_order_acquire);      /* the fields were read before seq is read again */
         } while (atomic_load_explicit(&control.time.seq, memory_order_relaxed) != seq);
         return true;

@@ -30,9 +30,9 @@ static int64_t now(clockid_t id)
         return ts.tv_sec * 1000000000ll + ts.tv_nsec;
 }
 
-static int64_t elapsed(const struct time_page *t, uint64_t tsc)
+static int64_t elapsed(const struct time_page *t, uint64_t tsc, uint64_t mult)
 {
-        return (int64_t)((unsigned __int128)(tsc - t->tsc0) * t->mult >> 32);
+        return (int64_t)((unsigned __int128)(tsc - t->tsc0) * mult >> 32);
 }
 
 /* The clock's new base: where kern's own clock stands, if that is near the truth. */
@@ -42,37 +42,58 @@ static int64_t continued(int64_t old_base, int64_t dt, int64_t truth)
         return llabs(truth - ours) < STEP_NS ? ours : truth;
 }
 
+/* The rate at which a clock is right again at the next refresh. */
+static uint64_t bent(uint64_t nominal, int64_t base, int64_t truth)
+{
+        int64_t error = truth - base;           /* none after a step */
+
+        return nominal + (uint64_t)((__int128)nominal * error / REFRESH_NS);
+}
+
+struct clocks { int64_t monotonic, realtime, boottime, tai, raw; };
+
+/* All clocks at one time, which is the result: again if it took long, because somebody else had the CPU. */
+static uint64_t read_clocks(struct clocks *c)
+{
+        uint64_t before, after;
+        int turns = 0;
+
+        do {
+                before = __rdtsc();
+                *c = (struct clocks){ now(CLOCK_MONOTONIC), now(CLOCK_REALTIME), now(CLOCK_BOOTTIME), now(CLOCK_TAI), now(CLOCK_MONOTONIC_RAW) };
+                after = __rdtsc();
+        } while (after - before > tsc_hz / 10000 && ++turns < 20);
+        return after + (uint64_t)tsc_offset;
+}
+
 void time_refresh(void)
 {
         struct time_page *t = &CONTROL->time;
         uint64_t nominal = ((unsigned __int128)1000000000 << 32) / tsc_hz;
 
         pthread_mutex_lock(&refresh_lock);
-        int64_t monotonic = now(CLOCK_MONOTONIC), realtime = now(CLOCK_REALTIME), boottime = now(CLOCK_BOOTTIME);
-        int64_t tai = now(CLOCK_TAI), raw = now(CLOCK_MONOTONIC_RAW);
-        uint64_t tsc = __rdtsc() + (uint64_t)tsc_offset;
+        struct clocks c;
+        uint64_t tsc = read_clocks(&c);
 
         uint32_t seq = atomic_load_explicit(&t->seq, memory_order_relaxed);
         atomic_store_explicit(&t->seq, seq + 1, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);      /* odd before the fields change; kern/time.c reads them in between */
-        int64_t dt = t->mult ? elapsed(t, tsc) : 0, error = 0;
         if (t->mult) {
-                error = monotonic - (t->monotonic + dt);
-                if (llabs(error) >= STEP_NS)
-                        error = 0;
-                t->monotonic = continued(t->monotonic, dt, monotonic);
-                t->realtime = continued(t->realtime, dt, realtime);
-                t->boottime = continued(t->boottime, dt, boottime);
-                t->tai = continued(t->tai, dt, tai);
-                t->monotonic_raw = continued(t->monotonic_raw, dt, raw);
+                int64_t dt = elapsed(t, tsc, t->mult);
+                t->monotonic = continued(t->monotonic, dt, c.monotonic);
+                t->realtime = continued(t->realtime, dt, c.realtime);
+                t->boottime = continued(t->boottime, dt, c.boottime);
+                t->tai = continued(t->tai, dt, c.tai);
+                t->monotonic_raw = continued(t->monotonic_raw, elapsed(t, tsc, t->raw_mult), c.raw);
         } else {
-                t->monotonic = monotonic;
-                t->realtime = realtime;
-                t->boottime = boottime;
-                t->tai = tai;
-                t->monotonic_raw = raw;
+                t->monotonic = c.monotonic;
+                t->realtime = c.realtime;
+                t->boottime = c.boottime;
+                t->tai = c.tai;
+                t->monotonic_raw = c.raw;
         }
-        t->mult = nominal + (uint64_t)((__int128)nominal * error / REFRESH_NS);
+        t->mult = bent(nominal, t->monotonic, c.monotonic);
+        t->raw_mult = bent(nominal, t->monotonic_raw, c.raw);
         t->tsc0 = tsc;
         t->refresh_tsc = tsc + (uint64_t)((unsigned __int128)tsc_hz * REFRESH_NS / 1000000000);
         atomic_store_explicit(&t->seq, seq + 2, memory_order_release);
