@@ -222,13 +222,14 @@ static enum outcome file_fill(struct fault *f)
         uint32_t cuts = atomic_load(&object_cuts);
         int64_t got = vmexit(EXIT_FILE_READ, f->vma.file, off, have);
         uint32_t wanted = (uint32_t)((f->addr - start) / PAGE_SIZE);
-        if (got < 0)
-                result = FAR_FAILED;
-        else if ((uint64_t)got <= wanted)
-                result = BEYOND_END;
 
         pt_publish(f->addr);
-        bool mapped = got > 0 && atomic_load(&object_cuts) == cuts && still_mapped(f);
+        /* The answer counts for what is mapped here: another thread may have put something else in its place, and the file may be closed by now. */
+        bool mapped = atomic_load(&object_cuts) == cuts && still_mapped(f);
+        if (mapped && got < 0)
+                result = FAR_FAILED;
+        else if (mapped && (uint64_t)got <= wanted)
+                result = BEYOND_END;
         pte_t keep = vma_keep(&f->vma);
         bool charge = f->vma.flags & VMA_TOUCH;
         for (uint32_t i = 0; i < have; i++) {
@@ -258,11 +259,10 @@ static enum outcome file_fill(struct fault *f)
 static enum outcome shared_map(struct fault *f)
 {
         int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
-        if (left <= 0)
-                return BEYOND_END;
 
         pt_publish(f->addr);
-        pte_slot_t *pte = still_mapped(f) ? pt_find(f->addr) : NULL;
+        bool mapped = still_mapped(f);                  /* else the answer is about what was there before */
+        pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
         for (uint64_t i = 0; pte && (int64_t)i < left; i++) {
                 uint64_t a = f->addr + i * PAGE_SIZE;
@@ -275,7 +275,7 @@ static enum outcome shared_map(struct fault *f)
         }
         pt_unpublish();
         f->kind = FAULT_SHARED;
-        return pte ? DONE : RETRY;
+        return pte ? DONE : mapped && left <= 0 ? BEYOND_END : RETRY;
 }
 
 /* Waits for the page that we asked for.  Nothing is published: a range operation waits itself for an entry that is BUSY, and nobody but

@@ -65,8 +65,12 @@ static int64_t forward(struct thread *t)
         return nr;
 }
 
-/* KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then drops the entries past its
- * end, so that the program's next touch faults and kern can tell it the address. */
+/*
+ * KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then drops the entries past its end, so that the
+ * program's next touch faults and kern can tell it the address.  If there is none, another thread's check may have dropped it, or the file
+ * may be long again: the program goes on, unless it gets nowhere.
+ */
+#define ARENA_CHECKS 16
 static void arena_check(struct thread *t)
 {
         int64_t dropped = 0;
@@ -76,7 +80,10 @@ static void arena_check(struct thread *t)
                 int64_t n = thread_upcall(t, UPCALL_OBJECT_CUT, id, left > 0 ? (uint64_t)left : 0, 0);
                 dropped += n > 0 ? n : 0;
         }
-        if (dropped == 0) {
+        if (dropped > 0 || t->stuck_at != t->v->regs.rip) {
+                t->stuck_at = t->v->regs.rip;
+                t->stuck_times = 0;
+        } else if (++t->stuck_times == ARENA_CHECKS) {
                 vcpu_dump(t);
                 die_(EXIT_VMRUN_FAILED, "KVM cannot reach some guest memory (EFAULT), and no shared file was cut short; is the host out of memory?");
         }
@@ -113,7 +120,9 @@ int64_t exit_serve(struct thread *t)
         struct exit_req *rq = &t->v->exit;
 
         switch (rq->op) {
-        case EXIT_SYSCALL:        return forward(t);
+        case EXIT_SYSCALL:
+                t->stuck_times = 0;
+                return forward(t);
         case EXIT_SIGNAL:         signals_fault(t, (int)rq->a[0], (int)rq->a[1], rq->a[2], (int)rq->a[3]); return 0;
         case EXIT_BUG:            bug(t, rq);
         case EXIT_LOG:
@@ -129,7 +138,9 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SHARED_AGAIN:   return files_exit_again(t, rq);
         case EXIT_FILE_REF:       return files_exit_ref(t, rq);
         case EXIT_SHARED_UNMAP:   return arena_exit_unmap(t, rq);
-        case EXIT_SHARED_CHECK:   return files_exit_shared_check(t, rq);
+        case EXIT_SHARED_CHECK:
+                t->stuck_times = 0;
+                return files_exit_shared_check(t, rq);
         case EXIT_MSYNC:          return arena_exit_msync(t, rq);
         case EXIT_ARENA_COPY:     return arena_exit_copy(t, rq);
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);

@@ -377,6 +377,100 @@ static void taken_away(void)
         munmap(taken, 4 * PG);
 }
 
+/* ---- files ---- */
+
+#define PAGES 48ul
+
+static int new_file(char with)
+{
+        int fd = memfd_create("file", 0);
+        char page[PG];
+
+        memset(page, with, sizeof page);
+        for (uint64_t i = 0; i < PAGES; i++)
+                CHECK(write(fd, page, sizeof page) == (ssize_t)sizeof page);
+        return fd;
+}
+
+/* One mapping takes the place of another while threads touch it: they find the one or the other, and no signal comes. */
+static volatile char *place;
+static void *looks(void *arg)
+{
+        while (!stop)
+                for (uint64_t i = 0; i < PAGES; i++) {
+                        char c = place[i * PG];
+                        CHECK(c == 'a' || c == 'b' || c == 0);
+                }
+        return arg;
+}
+
+static void files_replaced(void)
+{
+        const int fd[] = { new_file('a'), new_file('b') };
+        int64_t end = now_ns(CLOCK_MONOTONIC) + 500 * effort * MS;
+        pthread_t id[2];
+
+        place = map_pages(PAGES, RW, MAP_PRIVATE);
+        stop = false;
+        for (int i = 0; i < 2; i++)
+                id[i] = start(looks, NULL);
+        for (unsigned k = 0; k < 10 || now_ns(CLOCK_MONOTONIC) < end; k++) {
+                char *p = (char *)place;
+                int flags = (k % 4 == 0 ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED;
+                CHECK((k % 3 == 2 ? mmap(p, PAGES * PG, RW, ANON | MAP_FIXED, -1, 0) : mmap(p, PAGES * PG, RW, flags, fd[k % 3], 0)) == p);
+                sleep_ms(k % 8 == 0);
+        }
+        stop = true;
+        for (int i = 0; i < 2; i++)
+                finish(id[i]);
+        munmap((void *)place, PAGES * PG);
+        close(fd[0]);
+        close(fd[1]);
+}
+
+/* A shared file is cut short and made long again while threads touch it: they get SIGBUS now and then, and go on. */
+static __thread sigjmp_buf before_touch;
+static _Atomic uint64_t buses;
+static void on_bus(int sig) { (void)sig; buses++; siglongjmp(before_touch, 1); }
+
+static void *touches(void *arg)
+{
+        while (!stop)
+                if (sigsetjmp(before_touch, 1) == 0)
+                        for (uint64_t i = 0; i < PAGES; i++)
+                                place[i * PG]++;
+        return arg;
+}
+
+static void files_cut(void)
+{
+        int fd = new_file('a');
+        pthread_t id[3];
+        struct sigaction sa = { .sa_handler = on_bus };
+
+        CHECK(sigaction(SIGBUS, &sa, NULL) == 0);
+        place = mmap(NULL, PAGES * PG, RW, MAP_SHARED, fd, 0);
+        buses = 0;
+        stop = false;
+        for (int i = 0; i < 3; i++)
+                id[i] = start(touches, NULL);
+        int64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
+        for (int k = 0; k < 100 * effort || (buses < 20 && now_ns(CLOCK_MONOTONIC) < end); k++) {
+                CHECK(ftruncate(fd, (off_t)(k % 3 * 10 * PG)) == 0);
+                if (k % 2)
+                        sched_yield();
+                CHECK(ftruncate(fd, (off_t)(PAGES * PG)) == 0);
+                sleep_ms(k % 4 == 0);
+        }
+        stop = true;
+        for (int i = 0; i < 3; i++)
+                finish(id[i]);
+        CHECK(buses >= 20);
+        signal(SIGBUS, SIG_DFL);
+        munmap((void *)place, PAGES * PG);
+        close(fd);
+}
+
 const struct test memory_tests[] = {
         { "memory", "protected while another stores", protected },
         { "memory", "replaced while another stores", replaced },
@@ -386,5 +480,7 @@ const struct test memory_tests[] = {
         { "memory", "an arena that all threads change", shared_arena },
         { "memory", "heaps", heaps },
         { "memory", "taken away from a system call", taken_away },
+        { "memory", "files in each other's place", files_replaced },
+        { "memory", "a file that is cut while others touch it", files_cut },
         { NULL, NULL, NULL }
 };
