@@ -84,6 +84,9 @@ static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t 
 /* The one result whose length the kernel refuses above a limit, before it looks at anything. */
 #define EPOLL_EVENT 12
 
+/* No option of a socket reads more of what its value will replace. */
+#define READ_FIRST 4096ul
+
 /* Can a result of up to n bytes be stored?  One that may be shorter is looked at where it begins and where it would end: to make all of it
  * resident would cost more than it is worth. */
 static bool has_room(struct thread *t, uint64_t addr, size_t n, bool variable)
@@ -121,6 +124,8 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
                 return d->flags & AF_CHG ? P(sys_bad()) : collect_short(t, a[i], n, reach);
         if (d->kind == K_PRE && n && gmem_read(t, p, a[i], n))
                 memset(p, 0, n);
+        if ((d->flags & AF_READ) && gmem_read(t, p, a[i], n < READ_FIRST ? n : READ_FIRST))
+                memset(p, 0, n < READ_FIRST ? n : READ_FIRST);
         return P(p);
 }
 
@@ -183,7 +188,7 @@ static void remember(const struct sys_row *row, const uint64_t a[6], const uint6
 
                 if (d->kind == K_VOUT)
                         b->room[i] = (int32_t)arg_size(d, a, h);
-                if ((d->flags & AF_CHG) && h[i] && h[i] != P(sys_bad()))
+                if ((d->flags & (AF_CHG | AF_FAIL)) && h[i] && h[i] != P(sys_bad()))
                         memcpy(b->old[i], (void *)(uintptr_t)h[i], d->size);
         }
 }
@@ -194,7 +199,7 @@ static size_t result_size(const struct sys_arg *d, const uint64_t a[6], const ui
 {
         const void *p = (void *)(uintptr_t)h[i];
 
-        if (d->flags & AF_CHG)
+        if ((d->flags & AF_CHG) || ((d->flags & AF_FAIL) && ret < 0))
                 return memcmp(p, b->old[i], d->size) ? d->size : 0;
         if (ret < 0)
                 return 0;
@@ -259,6 +264,8 @@ long sys_generic(struct thread *t, long nr, const uint64_t a[6])
         if (ret)
                 return ret;
         remember(row, a, h, &b);
+        if ((row->flags & RF_RESERVE) && sys_no_fd_left() && h[0] != P(sys_bad()) && h[1] != P(sys_bad()))
+                return -EMFILE;
         ret = sys_raw(nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]), for_kernel(h[2], a[2]), for_kernel(h[3], a[3]),
                       for_kernel(h[4], a[4]), for_kernel(h[5], a[5]));
         ret = check_newfd(row, h, ret);

@@ -6,6 +6,7 @@
  */
 #include <linux/fs.h>
 #include <linux/fiemap.h>
+#include <linux/nsfs.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -36,6 +37,9 @@ static const struct ioctl_row {
         { 0x127d, 0x127d, I_IN, 16 },           /* BLKSECDISCARD */
         { 0x127e, 0x127e, I_OUT, 2 },           /* BLKROTATIONAL */
         { 0x127f, 0x127f, I_IN, 16 },           /* BLKZEROOUT */
+        { 0x4c04, 0x4c04, I_IN, 232 },          /* LOOP_SET_STATUS64 */
+        { 0x4c05, 0x4c05, I_OUT, 232 },         /* LOOP_GET_STATUS64 */
+        { 0x4c0a, 0x4c0a, I_IN, 304 },          /* LOOP_CONFIGURE */
         { 0x5401, 0x5401, I_OUT, 36 },          /* TCGETS */
         { 0x5402, 0x5404, I_IN, 36 },           /* TCSETS, TCSETSW, TCSETSF */
         { 0x5405, 0x5405, I_OUT, 18 },          /* TCGETA */
@@ -75,12 +79,12 @@ static const struct ioctl_row {
         { 0x8906, 0x8907, I_OUT, 16 },          /* SIOCGSTAMP, SIOCGSTAMPNS */
         { 0x890b, 0x890c, I_REFUSE, 0 },        /* SIOCADDRT, SIOCDELRT: a name behind a pointer */
         { 0x8940, 0x8941, I_REFUSE, 0 },        /* SIOCGIFBR, SIOCSIFBR: pointers */
-        { 0x8946, 0x8946, I_REFUSE, 0 },        /* SIOCETHTOOL: a pointer */
         { 0x8948, 0x8948, I_INOUT, 40 },        /* SIOCSMIIREG and its like */
         { 0x8953, 0x8955, I_INOUT, 68 },        /* SIOCDARP, SIOCGARP, SIOCSARP */
         { 0x894a, 0x894a, I_REFUSE, 0 },        /* SIOCWANDEV: a pointer */
         { 0x8982, 0x8983, I_REFUSE, 0 },        /* SIOCGIFVLAN, SIOCSIFVLAN */
         { 0x8990, 0x8999, I_REFUSE, 0 },        /* bonding: pointers in some */
+        { 0x894b, 0x894b, I_OUT, 4 },           /* SIOCOUTQNSD */
         { 0x8910, 0x8989, I_INOUT, 40 },        /* the rest takes a struct ifreq */
         { 0x80086601, 0x80086601, I_OUT, 4 },           /* FS_IOC_GETFLAGS: says long, is int; so are the next three */
         { 0x40086602, 0x40086602, I_IN, 4 },            /* FS_IOC_SETFLAGS */
@@ -90,7 +94,10 @@ static const struct ioctl_row {
         { 0x400454c8, 0x400454ce, I_VALUE, 0 },         /* TUNSETNOCSUM..TUNSETGROUP: by value */
         { 0x800454cf, 0x800454cf, I_OUT, 4 },           /* TUNGETFEATURES */
         { 0x400454d0, 0x400454d0, I_VALUE, 0 },         /* TUNSETOFFLOAD */
+        { 0x400454d4, 0x400454d4, I_IN, 4 },            /* TUNSETSNDBUF */
+        { 0x400454d8, 0x400454d8, I_IN, 4 },            /* TUNSETVNETHDRSZ */
         { 0x800454d2, 0x800454d2, I_OUT, 40 },          /* TUNGETIFF */
+        { 0xb704, 0xb704, I_OUT, 4 },                   /* NS_GET_OWNER_UID: says it takes nothing */
 };
 
 /* Families of encoded numbers (their type byte) without pointers in their structs. */
@@ -194,6 +201,10 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
                 /* FIEMAP writes its head whatever the result, so it must be there in any case. */
                 return n ? with_struct(t, nr, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n) : -EINVAL;
         }
+        if (cmd == SIOCETHTOOL) {       /* a pointer; what a driver without any of it says */
+                ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
+                return ret < 0 ? ret : -EOPNOTSUPP;
+        }
         if (cmd == FICLONE)             /* says it writes an int, but takes an fd by value */
                 return privfd_is((int)a[2]) ? -EBADF : sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -210,7 +221,7 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
                 /* By value, if it cannot be an address: below what may be mapped. */
                 if (a[2] < 0x10000) {
                         ret = sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
-                        return _IOC_TYPE(cmd) == 0xb7 ? sys_newfd(ret) : ret;   /* namespaces answer with fds */
+                        return cmd == NS_GET_USERNS || cmd == NS_GET_PARENT ? sys_newfd(ret) : ret;
                 }
                 return unknown(cmd);
         }

@@ -4,6 +4,7 @@
  */
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include "sys.h"
 
 int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n, void **kernel)
@@ -112,6 +113,11 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n)
                 uint64_t addr = P(v->prog[i].iov_base);
                 const char *src = v->host[i].iov_base;
 
+                /* Counted, and yet the kernel wrote nothing there: it threw it away (MSG_TRUNC of a TCP socket). */
+                if (src == sys_bad()) {
+                        done += len;
+                        continue;
+                }
                 if (!gmem_write(t, addr, src, len)) {
                         done += len;
                         continue;
@@ -144,7 +150,8 @@ enum sys_file sys_file_kind(int fd)
         case S_IFIFO:
                 return FILE_PIPE;
         case S_IFCHR:
-                return FILE_CHAR;
+                /* Memory and terminals are streams; what others take may be messages (FUSE). */
+                return major(st.st_rdev) <= 5 || (major(st.st_rdev) >= 136 && major(st.st_rdev) <= 143) ? FILE_CHAR : FILE_OTHER;
         case S_IFSOCK:
                 if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n))
                         return FILE_OTHER;

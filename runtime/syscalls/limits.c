@@ -5,7 +5,9 @@
  * Descriptors are privfd's.  Everything else is the host process's own.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include "sys.h"
 #include "../rlimits.h"
@@ -31,6 +33,19 @@ static uint64_t *kept(int res)
 static long host_limit(int pid, int res, const uint64_t *new, uint64_t *old)
 {
         return sys_own(__NR_prlimit64, (uint64_t)pid, (uint64_t)res, P(new), P(old), 0, 0);
+}
+
+/*
+ * Is that another program under vmrun?  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept from its cache or
+ * its descriptors.
+ */
+static bool runs_under_vmrun(int pid)
+{
+        char path[32];
+        struct stat theirs, own;
+
+        snprintf(path, sizeof path, "/proc/%d/exe", pid);
+        return stat(path, &theirs) == 0 && stat("/proc/self/exe", &own) == 0 && theirs.st_dev == own.st_dev && theirs.st_ino == own.st_ino;
 }
 
 static bool may_raise(void)
@@ -179,6 +194,8 @@ long sys_prlimit64(struct thread *t, long nr, const uint64_t a[6])
                 return -EFAULT;
         if (pid == 0 || pid == sys_own(__NR_getpid, 0, 0, 0, 0, 0, 0) || pid == sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0))
                 ret = own_limit(res, a[2] ? new : NULL, old);
+        else if (a[2] && (kept(res) || res == RLIMIT_NOFILE) && runs_under_vmrun(pid))
+                ret = -EPERM;
         else
                 ret = host_limit(pid, res, a[2] ? new : NULL, old);
         if (ret || !a[3])

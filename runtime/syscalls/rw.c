@@ -3,7 +3,7 @@
  *
  * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned while it may sleep, and a
  * datagram, a pipe write up to PIPE_BUF or a terminal line stays one piece.  More than that:
- *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short;
+ *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short, whatever signal comes;
  *   message sockets: one call with the whole length;
  *   the rest: host buffers in chunks; a write goes on until one is short (Linux's write would not return earlier), a read
  *   ends after the first chunk (Linux's may, and a second one could sleep where the program's would have returned),
@@ -30,11 +30,19 @@ static long whole(const struct io *io, const struct sys_iov *v)
 }
 
 /* A chunk at done bytes into the transfer. */
+static uint64_t position(const struct io *io, size_t done) { return io->at && io->pos != -1 ? (uint64_t)io->pos + done : UINT64_MAX; }
+
 static long piece(const struct io *io, const struct iovec *iov, int n, size_t done)
 {
-        uint64_t pos = io->at && io->pos != -1 ? (uint64_t)io->pos + done : UINT64_MAX;
+        return sys_raw(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, position(io, done), 0, io->flags);
+}
 
-        return sys_raw(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, pos, 0, io->flags);
+/* The same of a file, where Linux lets no signal come between the parts of a transfer. */
+static long file_piece(const struct io *io, const struct iovec *iov, int n, size_t done)
+{
+        if (!done)
+                return piece(io, iov, n, done);
+        return sys_raw_further(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, position(io, done), 0, io->flags);
 }
 
 static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
@@ -51,7 +59,7 @@ static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
                         long n = gmem_pin(t, p, addr + off, v->prog[i].iov_len - off, !io->write);
                         if (n <= 0)
                                 return done ? (long)done : -EFAULT;
-                        long ret = piece(io, p->iov, p->n, done);
+                        long ret = file_piece(io, p->iov, p->n, done);
                         gmem_unpin(t, p, ret > 0 ? (size_t)ret : 0);
                         if (ret < 0)
                                 return done ? (long)done : ret;
@@ -161,16 +169,8 @@ static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
                 return bounced(t, io, v);
         }
         /* The list itself lives in scratch, which every chunk starts anew. */
-        struct iovec list[8];
+        struct iovec list[SYS_IOV_MAX];
         struct sys_iov kept = *v;
-        if (v->n > 8) {
-                kept.n = 8;                     /* a short count after eight buffers of a huge transfer */
-                kept.total = 0;
-                for (int i = 0; i < 8; i++)
-                        kept.total += v->prog[i].iov_len;
-                if (kept.total <= SYS_BOUNCE)
-                        return sys_iov_clip(v, SYS_CHUNK), bounced(t, io, v);
-        }
         memcpy(list, v->prog, (size_t)kept.n * sizeof list[0]);
         kept.prog = list;
         return chunked(t, io, &kept, kind);

@@ -4,6 +4,7 @@
  * A thread's scratch is a short list of chunks, newest first.  Pointers into it stay valid until the call ends; then
  * only the first chunk is kept (grow-only up to SYS_CHUNK), so one big transfer does not cost memory for ever.
  */
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -86,7 +87,12 @@ static void *take(size_t n, size_t align, size_t offset)
 
 void *sys_scratch(size_t n) { return take(n, 16, 0); }
 
-void *sys_scratch_like(uint64_t addr, size_t n) { return take(n, 512, addr & 511); }
+void *sys_scratch_like(uint64_t addr, size_t n)
+{
+        size_t align = n < PAGE_SIZE ? 512 : PAGE_SIZE;
+
+        return take(n, align, addr & (align - 1));
+}
 
 void *sys_scratch_edge(size_t reach, size_t n)
 {
@@ -234,6 +240,20 @@ long sys_newfd(long ret)
                 return -EMFILE;
         }
         return ret;
+}
+
+bool sys_no_fd_left(void)
+{
+        uint64_t soft = privfd_nofile_soft();
+        long lowest;
+
+        /* The cheap question first, which also answers most: numbers are taken from below. */
+        if (!soft || sys_own(__NR_fcntl, soft - 1, F_GETFD, 0, 0, 0, 0) < 0)
+                return !soft;
+        lowest = sys_own(__NR_fcntl, soft - 1, F_DUPFD_CLOEXEC, 0, 0, 0, 0);
+        if (lowest >= 0)
+                sys_own(__NR_close, (uint64_t)lowest, 0, 0, 0, 0, 0);
+        return lowest < 0 || (uint64_t)lowest >= soft;
 }
 
 void sys_say_once(unsigned long key, const char *fmt, ...)

@@ -340,6 +340,9 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         return ret;
 }
 
+/* Tables of iptables, ip6tables, arptables and ebtables: structs with pointers.  80, between them, is SO_ORIGINAL_DST. */
+static bool is_table(int opt) { return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144); }
+
 /* Options with a pointer in them, or that make the kernel keep or map the program's pages. */
 long sys_setsockopt(struct thread *t, long nr, const uint64_t a[6])
 {
@@ -359,8 +362,7 @@ long sys_setsockopt(struct thread *t, long nr, const uint64_t a[6])
                 return sys_raw(nr, a[0], a[1], a[2], P(prog), sizeof *prog, 0);
         }
         if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ || level == 276 /* SOL_RDS */ ||
-            ((level == SOL_IP || level == IPPROTO_IPV6) && opt >= 64 && opt < 96 /* netfilter tables */ &&
-             !(level == IPPROTO_IPV6 && opt < 80))) {
+            ((level == SOL_IP || level == IPPROTO_IPV6) && is_table(opt))) {
                 sys_say_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
                              opt, level);
                 return -ENOPROTOOPT;
@@ -373,7 +375,7 @@ long sys_getsockopt(struct thread *t, long nr, const uint64_t a[6])
         int level = (int)a[1], opt = (int)a[2];
 
         if ((level == SOL_SOCKET && opt == SO_GET_FILTER) || (level == IPPROTO_TCP && opt == 35 /* ZEROCOPY_RECEIVE */) ||
-            (level == SOL_IP && opt >= 64 && opt < 96)) {
+            (level == SOL_IP && is_table(opt))) {
                 sys_say_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
                              opt, level);
                 return -ENOPROTOOPT;

@@ -40,6 +40,8 @@ enum sys_kind {
 #define AF_UINT  16     /* the length argument is an unsigned int */
 #define AF_RET   4      /* bytes to copy out: result * size + add, not the whole buffer */
 #define AF_CHG   8      /* K_PRE: copied out whatever the result, if the kernel changed it */
+#define AF_FAIL  32     /* K_INOUT: where the call fails, copied out if the kernel changed it */
+#define AF_READ  64     /* K_VOUT: the kernel may read its beginning first */
 
 struct sys_arg {
         uint8_t kind, flags;
@@ -52,6 +54,7 @@ struct sys_arg {
 #define RF_BLOCKS  1    /* may sleep without a bound */
 #define RF_NEWFD   2    /* the result is a new fd */
 #define RF_NEWFD2  4    /* argument 0 or 3, the K_OUT of 8 bytes, receives two new fds */
+#define RF_RESERVE 8    /* with RF_NEWFD: where there is no number left, nothing else happens */
 
 struct sys_row {
         const char *name;
@@ -87,21 +90,40 @@ long sys_enter(const _Atomic uint32_t *word, long nr, const uint64_t a[6]) __att
 /* Where a signal handler's frame that was interrupted at rip has to go on. */
 uint64_t sys_interrupted(uint64_t rip);
 
-static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+static inline long sys_raw_unless(const _Atomic uint32_t *word, long nr, const uint64_t a[6])
 {
-        const uint64_t a[6] = { a0, a1, a2, a3, a4, a5 };
         struct thread *t = thread_self;
 
         threads_leave(t);
-        long ret = sys_enter(&sys_put_off, nr, a);
+        long ret = sys_enter(word, nr, a);
         threads_return(t);
         return ret;
+}
+
+static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+{
+        const uint64_t a[6] = { a0, a1, a2, a3, a4, a5 };
+
+        return sys_raw_unless(&sys_put_off, nr, a);
+}
+
+/*
+ * A further part of a call that signals do not cut short, such as one that waits for a disk only: it is made although a signal was taken.
+ * That blocks all others, so no more than one can put it off.
+ */
+static inline long sys_raw_further(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+{
+        static const _Atomic uint32_t never;
+        const uint64_t a[6] = { a0, a1, a2, a3, a4, a5 };
+        long ret = sys_raw_unless(&never, nr, a);
+
+        return ret == -SYS_PUT_OFF ? sys_raw_unless(&never, nr, a) : ret;
 }
 static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
 
 /*
  * Host memory for the arguments of one call, released all at once when it ends.  NULL: out of memory.
- * sys_scratch_like keeps the address modulo 512 of the program's buffer, so that O_DIRECT sees the same alignment.
+ * sys_scratch_like keeps the address of the program's buffer modulo 512, or 4096 from a page on, so that O_DIRECT sees the same alignment.
  */
 void *sys_scratch(size_t n);
 void *sys_scratch_like(uint64_t addr, size_t n);
@@ -137,6 +159,8 @@ long sys_deliver(struct thread *t, uint64_t addr, const void *host, size_t n, lo
 
 /* A new fd beyond what the program may have becomes EMFILE. */
 long sys_newfd(long ret);
+/* Would it be one?  For calls that have an effect beside the number. */
+bool sys_no_fd_left(void);
 
 /* Says once (with -v) that a call, or a part of one, is not there. */
 void sys_say_once(unsigned long key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -44,6 +44,7 @@
 #define B       RF_BLOCKS
 #define NEW     RF_NEWFD
 #define NEW2    RF_NEWFD2
+#define FIRST   RF_RESERVE
 
 /* Why a call is refused: a sentence for docs/syscalls.md and for -v. */
 #define GONE    "a number without a call: Linux has none behind it either"
@@ -64,7 +65,7 @@
 const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(read, B, sys_read),
         HAND(write, B, sys_write),
-        HROW(open, B | NEW, sys_open, PATH, V, V),
+        HROW(open, B | NEW | FIRST, sys_open, PATH, V, V),
         HAND(close, 0, sys_close),
         ROW(stat, PATH, OUT(STAT)),
         ROW(fstat, FD, OUT(STAT)),
@@ -99,7 +100,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROWF(sendfile, B, FD, FD, ION(8), V),
         ROWF(socket, NEW, V, V, V),
         ROWF(connect, B, FD, INI(2), V),
-        ROWF(accept, B | NEW, FD, VOUT(2), ION(4)),
+        ROWF(accept, B | NEW | FIRST, FD, VOUT(2), ION(4)),
         HAND(sendto, B, sys_sendto),
         HAND(recvfrom, B, sys_recvfrom),
         HAND(sendmsg, B, sys_sendmsg),
@@ -111,7 +112,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(getpeername, FD, VOUT(2), IO(4)),
         ROWF(socketpair, NEW2, V, V, V, OUT(8)),
         HROW(setsockopt, 0, sys_setsockopt, FD, V, V, INI(4), V),
-        HROW(getsockopt, 0, sys_getsockopt, FD, V, V, VOUT(4), IO(4)),
+        HROW(getsockopt, 0, sys_getsockopt, FD, V, V, { K_VOUT, AF_NULL | AF_READ, 4, 0, 1 }, { K_INOUT, AF_FAIL, -1, 0, 4 }),
         HAND(clone, 0, sys_clone), HAND(fork, 0, sys_fork), HAND(vfork, 0, sys_vfork),
         HAND(execve, 0, sys_execve),
         HAND(exit, 0, sys_exit),
@@ -135,7 +136,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(getcwd, OUTR(1), V),
         ROW(chdir, PATH), ROW(fchdir, FD),
         ROW(rename, LINK, LINK), ROW(mkdir, LINK, V), ROW(rmdir, LINK),
-        HROW(creat, B | NEW, sys_creat, PATH, V),
+        HROW(creat, B | NEW | FIRST, sys_creat, PATH, V),
         ROW(link, LINK, LINK), ROW(unlink, LINK), ROW(symlink, STR, LINK),
         HROW(readlink, 0, sys_readlink, LINK, OUTRI(2), V),
         ROW(chmod, PATH, V), ROW(fchmod, FD, V),
@@ -234,7 +235,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(utimes, PATH, INN(32)),
         NOT(vserver, ENOSYS, GONE),
         NOT(mbind, ENOSYS, NUMA), NOT(set_mempolicy, ENOSYS, NUMA), NOT(get_mempolicy, ENOSYS, NUMA),
-        ROWF(mq_open, NEW, STR, V, V, INN(64)), ROW(mq_unlink, STR),
+        ROWF(mq_open, NEW | FIRST, STR, V, V, INN(64)), ROW(mq_unlink, STR),
         ROWF(mq_timedsend, B, FD, INA(2), V, V, INN(TIMESPEC)),
         ROWF(mq_timedreceive, B, FD, OUTR(2), V, OUTN(4), INN(TIMESPEC)),
         HAND(mq_notify, 0, sys_mq_notify),
@@ -245,7 +246,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(ioprio_set, V, V, V), ROW(ioprio_get, V, V),
         ROWF(inotify_init, NEW, V), ROW(inotify_add_watch, FD, PATH, V), ROW(inotify_rm_watch, FD, V),
         NOT(migrate_pages, ENOSYS, NUMA),
-        HROW(openat, B | NEW, sys_openat, FD, PATH, V, V),
+        HROW(openat, B | NEW | FIRST, sys_openat, FD, PATH, V, V),
         ROW(mkdirat, FD, LINK, V), ROW(mknodat, FD, LINK, V, V),
         ROW(fchownat, FD, PATHF(4), V, V, V), ROW(futimesat, FD, PATHN, INN(32)),
         ROW(newfstatat, FD, PATHF(3), OUT(STAT), V),
@@ -269,7 +270,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROWF(eventfd, NEW, V),
         ROWF(fallocate, B, FD, V, V, V),
         ROW(timerfd_settime, FD, V, IN(32), OUTN(32)), ROW(timerfd_gettime, FD, OUT(32)),
-        ROWF(accept4, B | NEW, FD, VOUT(2), ION(4), V),
+        ROWF(accept4, B | NEW | FIRST, FD, VOUT(2), ION(4), V),
         ROWF(signalfd4, NEW, FD, WANTED, V, V),
         ROWF(eventfd2, NEW, V, V), ROWF(epoll_create1, NEW, V),
         HAND(dup3, NEW, sys_dup2),
@@ -316,7 +317,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(clone3, 0, sys_clone3),
         HAND(close_range, 0, sys_close_range),
         HAND(openat2, B | NEW, sys_openat2),
-        ROWF(pidfd_getfd, NEW, FD, FD, V),
+        ROWF(pidfd_getfd, NEW, FD, V, V),
         ROW(faccessat2, FD, PATHF(3), V, V),
         NOT(process_madvise, ENOSYS, CROSS),
         ROWF(epoll_pwait2, B, FD, OUTRX(2, 12, 0), V, INN(TIMESPEC), BLOCKED, V),

@@ -825,6 +825,27 @@ static uint64_t work(uint64_t x, int n)
         return x;
 }
 
+/* What is read from a file or written to one comes whole, whatever signal comes meanwhile. */
+static void test_files(void)
+{
+        const size_t size = 8 << 20;
+        char *big = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        int fd = memfd_create("file", 0), whole = 0;
+
+        on(SIGALRM, count_call, 0, 0);
+        calls = 0;
+        memset(big, 1, size);
+        for (int i = 0; i < 20; i++) {
+                once_after(100 + i * i * 100);
+                whole += (i & 1 ? pread(fd, big, size, 0) : pwrite(fd, big, size, 0)) == (ssize_t)size;
+                while (calls <= i)
+                        usleep(1000);
+        }
+        printf("whole transfers %d\n", whole);
+        close(fd);
+        munmap(big, size);
+}
+
 /* Timers against computing, system calls and page faults: nothing of it may notice. */
 static void storm(int ms)
 {
@@ -916,6 +937,7 @@ int main(int argc, char **argv)
         test_changes();
         test_memory();
         test_altstack();
+        test_files();
         storm(300);
         return 0;
 }

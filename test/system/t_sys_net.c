@@ -3,6 +3,8 @@
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/if_packet.h>
 #include <linux/futex.h>
 #include <linux/vm_sockets.h>
 #include <mqueue.h>
@@ -161,10 +163,38 @@ static void test_inet(void)
         printf("len %u\n", n);
         FAILS(EFAULT, getsockopt(c, SOL_SOCKET, SO_TYPE, &one, NULL));
         FAILS(EFAULT, getsockopt(c, SOL_SOCKET, SO_TYPE, nothing, (n = 4, &n)));
+        /* Thrown away without a place to put it. */
+        T(send(c, "12345678", 8, 0));
+        T(recv(s, NULL, 6, MSG_TRUNC));
+        T(recv(s, buf, 100, 0));
+        /* Options whose value says what is asked for, or whose length comes back with an error; one beside others that are refused. */
+        n = 0;
+        T(getsockopt(c, SOL_IP, 80 /* SO_ORIGINAL_DST */, buf, &n) < 0);
         T(close(c));
         T(read(s, buf, 10));
         T(close(s));
         T(close(l));
+        l = socket(AF_PACKET, SOCK_RAW, 0);
+        for (int version = 0; version < 4; version++) {         /* a user may have no such socket: EBADF then */
+                int value = version;
+                n = 4;
+                T(getsockopt(l, SOL_PACKET, 11 /* PACKET_HDRLEN */, &value, &n));
+                printf("header %d\n", value);
+        }
+        close(l);
+        if (geteuid() == 0) {
+                gid_t old[64], some[] = { 1, 2, 3 };
+                int groups = getgroups(64, old), pair[2];
+                setgroups(3, some);
+                socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+                setgroups((size_t)groups, old);
+                n = 4;
+                FAILS(ERANGE, getsockopt(pair[0], SOL_SOCKET, 59 /* SO_PEERGROUPS */, buf, &n));
+                printf("needs %u\n", n);
+                T(getsockopt(pair[0], SOL_SOCKET, 59, buf, &n));
+                close(pair[0]);
+                close(pair[1]);
+        }
         /* UDP */
         l = socket(AF_INET, SOCK_DGRAM, 0);
         c = socket(AF_INET, SOCK_DGRAM, 0);

@@ -225,6 +225,11 @@ static void test_vectors(void)
         memset(data, 0, PG);
         T(readv(p[0], v, 1024));
         printf("sum %u\n", sum(data, 5 * PG));
+        /* Much, from many pieces, into a pipe that has room. */
+        for (int i = 0; i < 20; i++)
+                v[i] = (struct iovec){ data, 12 * PG };
+        if (T(fcntl(p[1], F_SETPIPE_SZ, 1 << 20)) >= 0)
+                T(writev(p[1], v, 20));
         close_range(3, ~0U, 0);
         unlink("vector");
         munmap(v, 8 * PG);
@@ -344,6 +349,9 @@ static void test_network_ioctl(void)
         printf("%d\n", *(int *)(void *)(pages + 2 * PG - 4));
         T(ioctl(s[0], SIOCOUTQ, edge(4)) == 0);
         T(ioctl(u, SIOCATMARK, edge(4)) < 0);
+        T(ioctl(socket(AF_INET, SOCK_STREAM, 0), 0x894b /* SIOCOUTQNSD */, edge(4)));
+        T(ioctl(open("/proc/self/ns/uts", O_RDONLY), 0xb703 /* NS_GET_NSTYPE */));
+        FAILS(EINVAL, ioctl(open("/proc/self/ns/uts", O_RDONLY), 0xb704 /* NS_GET_OWNER_UID */, edge(4)));
         close_range(3, ~0U, 0);
 }
 

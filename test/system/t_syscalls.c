@@ -10,12 +10,14 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
 #include <sys/time.h>
 #include <sys/times.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -394,6 +396,13 @@ static void test_limits(void)
         FAILS(EINVAL, getrlimit(99, r));
         FAILS(EFAULT, syscall(SYS_getrlimit, RLIMIT_AS, nothing));
         FAILS(EFAULT, syscall(SYS_prlimit64, 0, RLIMIT_AS, nothing, NULL));
+        struct sockaddr_un at = { AF_UNIX, "listening" };
+        int l = socket(AF_UNIX, SOCK_STREAM, 0), c = socket(AF_UNIX, SOCK_STREAM, 0), kept = creat("kept", 0600);
+        T(bind(l, (void *)&at, sizeof at));
+        T(listen(l, 5));
+        T(connect(c, (void *)&at, sizeof at));
+        T(write(c, "hello", 5));
+        T(write(kept, "contents", 8));
         getrlimit(RLIMIT_NOFILE, r);
         s = *r;
         r->rlim_cur = 20;
@@ -403,8 +412,25 @@ static void test_limits(void)
         while (dup(1) >= 0)
                 n++;
         CHECK(errno == EMFILE);
-        close_range(3, 19, 0);
         printf("got %d\n", n);
+        /* What could not be opened was not touched, and who could not be accepted still waits. */
+        FAILS(EMFILE, open("kept", O_WRONLY | O_TRUNC));
+        FAILS(EMFILE, creat("kept", 0600));
+        FAILS(EMFILE, open("never", O_WRONLY | O_CREAT, 0600));
+        FAILS(ENOENT, access("never", F_OK));
+        FAILS(EFAULT, open((char *)nothing, O_RDONLY));
+        FAILS(EMFILE, accept(l, NULL, NULL));
+        struct stat st;
+        CHECK(stat("kept", &st) == 0);
+        printf("kept %ld\n", (long)st.st_size);
+        close(19);
+        n = T(accept(l, NULL, NULL));
+        char word[8] = "";
+        T(read(n, word, 5));
+        printf("%s\n", word);
+        close_range(3, 19, 0);
+        unlink("kept");
+        unlink("listening");
         FAILS(EBADF, dup2(1, 20));
         T(setrlimit(RLIMIT_NOFILE, &s));
         getrlimit(RLIMIT_AS, r);
