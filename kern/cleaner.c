@@ -161,13 +161,13 @@ _Noreturn void cleaner_main(void)
                 hold_still();
                 uint32_t seq = atomic_load(&control.service_seq);
                 bool stocked = stock_up();
-                /*
-                 * Asleep (full barrier), then look once more: a poker takes a frame, or becomes a waiter, then looks at asleep.  Not with a
-                 * waiter, however many frames are free: who freed them since woke nobody.
-                 */
+                /* Asleep (full barrier), then look once more: a poker takes a frame, or becomes a waiter, then looks at asleep. */
                 atomic_exchange(&control.service_asleep, 1);
-                if (atomic_load(&control.frames_waiters) == 0 && (!stocked || atomic_load(&pager.nfree) >= pager.low) && !to_hold_still())
+                if ((atomic_load(&pager.nfree) >= pager.low || (!stocked && atomic_load(&control.frames_waiters) == 0)) && !to_hold_still()) {
+                        /* Others may have freed frames since stock_up(), for which somebody waits: they woke nobody. */
+                        wake_waiters();
                         vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
+                }
                 atomic_store(&control.service_asleep, 0);
         }
 }
