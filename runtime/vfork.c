@@ -110,8 +110,9 @@ static int child_main(void *arg)
                 t->v->regs.rsp = rq->stack;
         signals_release(t, c->mask);
         t->v->exit.ret = 0;
-        thread_loop(t);                 /* ends in execve, or in vfork_end() */
-        _exit(125);
+        thread_loop(t);                 /* ends in execve, or in vfork_end(); what it forked comes by when its first thread ends */
+        threads_gone(t);
+        _exit(125);                     /* not reached */
 }
 
 /* Brings the vCPU, which the child left, to where kern waits for an answer and holds nothing. */
