@@ -41,7 +41,8 @@ void threads_gone(struct thread *t);
  * is stopped first, and may never return. */
 void threads_stop(struct thread *t);
 void threads_go(void);
-/* After threads_stop(), as the last thing before the process ends: only children that borrow its memory go on. */
+/* After threads_stop(), as the last thing before the process or its program ends: only children that borrow its memory go on.  Should it not end,
+ * threads_go(). */
 void threads_stop_for_good(void);
 /* In a child that was just forked by t, all others being stopped: t is its only thread, and the leader, with vCPU 0 to come; nobody is
  * stopped any more. */
