@@ -134,6 +134,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         if (make_vm(t, im, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);
+        privfd_forked();                /* before the first new descriptor */
         time_init(t);
         if (rq->flags & CLONE_SETTLS)
                 im->state.fs = rq->tls;

@@ -135,7 +135,6 @@ void threads_forked(struct thread *t)
         pthread_cond_init(&one_idle, NULL);
         idle = NULL;
         leaving = 0;
-        privfd_forked();
         next_vcpu = FIRST_VCPU;
         live = 1;
         leader = t->tid;
