@@ -379,10 +379,13 @@ void threads_let_go(struct thread *t)
                 futex_wake(t, t->clear_tid, 1);
 }
 
-void threads_end(struct thread *t, int status)
+long threads_end(struct thread *t, int status)
 {
-        signals_hold(t);
-        sys_put_off = 0;                /* a signal that was taken goes with its thread */
+        uint64_t mask = signals_hold(t);
+        if (sys_put_off) {              /* it may be another thread's as well: it is not lost with this one */
+                signals_release(t, mask);
+                return -SYS_PUT_OFF;
+        }
         pthread_mutex_lock(&lock);
         leaving++;
         pthread_mutex_unlock(&lock);
@@ -400,6 +403,7 @@ void threads_end(struct thread *t, int status)
 
 void threads_gone(struct thread *t)
 {
+        return 0;
         bool is_leader = t->tid == leader;
 
         vcpu_retire(t);

@@ -31,8 +31,8 @@ long threads_make(struct thread *t, const struct clone_request *rq);
 
 /* What the kernel does for a thread that ends, for one whose lists are kept here: robust locks, CLEARTID. */
 void threads_let_go(struct thread *t);
-/* t ends with that status.  Returns if others go on, and thread_loop() then does; otherwise the program ends. */
-void threads_end(struct thread *t, int status);
+/* t ends with that status.  Returns 0 if others go on, and thread_loop() then returns; otherwise the program ends.  Or -SYS_PUT_OFF. */
+long threads_end(struct thread *t, int status);
 /* After thread_loop(): gives t with its vCPU back, so the caller may not look at it any more.  Does not return to the first thread. */
 void threads_gone(struct thread *t);
 
