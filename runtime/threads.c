@@ -226,7 +226,11 @@ static struct thread *take_vcpu(void)
                 say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a larger --cache",
                             (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof *t)) != NULL) {
-                if (vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why) == 0) {
+                int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why);
+                /* KVM keeps the number of one that failed half-way; vm->thread[] has a hole there. */
+                while (err == -EEXIST && next_vcpu + 1 < vm->vcpus_max)
+                        err = vcpu_create(vm, t, ++next_vcpu, ROLE_PROGRAM, why, sizeof why);
+                if (err == 0) {
                         time_join(t, vm->thread[0]);
                         next_vcpu++;
                 } else {
@@ -399,11 +403,11 @@ long threads_end(struct thread *t, int status)
         if (last)
                 program_exit(t, status);        /* the last one's status is the program's, since Linux 6.0 */
         t->ended = true;
+        return 0;
 }
 
 void threads_gone(struct thread *t)
 {
-        return 0;
         bool is_leader = t->tid == leader;
 
         vcpu_retire(t);
