@@ -159,6 +159,15 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         return far_keep(&h->far, t->vforked);
 }
 
+/* The host's execve, which ends all other threads.  A child that borrows their memory keeps it, and goes on, for nobody would tell it to later; if
+ * the execve fails, threads_go() tells all. */
+static long host_exec(struct thread *t, int dirfd, const char *path, char *const *argv, char *const *envp, int flags)
+{
+        if (!t->vforked)
+                threads_stop_for_good();
+        return sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp), (uint64_t)flags, 0);
+}
+
 /* The last look at everything is over: only the kernel can refuse now, for want of memory at most. */
 static long replace(struct thread *t, struct exec_room *r, const struct handover_fds *fds, bool goodbye)
 {
@@ -168,7 +177,7 @@ static long replace(struct thread *t, struct exec_room *r, const struct handover
         inherit(h->program);
         end(t, goodbye);
         set_hidden(r->envp, r->hidden, h->nhidden, true);
-        long err = sys_own(__NR_execveat, (uint64_t)fds->vmrun, P(""), P(r->words), P(r->envp), AT_EMPTY_PATH, 0);
+        long err = host_exec(t, fds->vmrun, "", r->words, r->envp, AT_EMPTY_PATH);
         if (goodbye)
                 die_(EXIT_VMRUN_FAILED, "%s: cannot be executed: %s; the memory nodes were told goodbye already, so the program ends", r->path,
                      strerror((int)-err));
@@ -231,7 +240,7 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
         drain_kicks();                  /* nobody sends another: this vCPU is not in the program */
         handlers(action, true);
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
-        long err = sys_own(__NR_execveat, (uint64_t)at->dirfd, P(at->path), P(r->argv), P(r->envp), (uint64_t)at->flags, 0);
+        long err = host_exec(t, at->dirfd, at->path, r->argv, r->envp, at->flags);
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), 0, 8, 0, 0);
         handlers(action, false);
         limits_to_host(&old, false, &undone);

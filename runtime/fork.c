@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "arena.h"
 #include "far/far.h"
@@ -120,15 +121,27 @@ static void settle(struct thread *t, const struct clone_request *rq)
                 t->v->regs.rsp = rq->stack;
 }
 
+/* Signals are held, so the one that a write to a pipe without readers raises still waits; it is not the program's. */
+static void take_back_sigpipe(void)
+{
+        const uint64_t set = 1ull << (SIGPIPE - 1);
+        const struct timespec now = { 0 };
+
+        sys_own(__NR_rt_sigtimedwait, P(&set), 0, P(&now), 8, 0, 0);
+}
+
 static void be_child(struct thread *t, const struct clone_request *rq, struct fork_image *im, const struct tree_child *c, int up)
 {
         char why[512] = "";
 
+        privfd_forked();                /* before the first new descriptor */
         int err = far_forked(c);
         if (err)                        /* the parent is no more, and with it what it shared */
                 die_(EXIT_VMRUN_FAILED, "a child was left without memory: its parent died before it was up");
-        if (write(up, "", 1) < 0)       /* the parent was killed just now: it is not missed */
+        if (write(up, "", 1) < 0) {     /* the parent was killed just now: it is not missed */
+                take_back_sigpipe();
                 info_("a child outlives its parent");
+        }
         privfd_close(up);
         service_forked();
         if (make_vm(t, im, why, sizeof why) != 0)

@@ -240,7 +240,7 @@ static int parse(struct placed *p, struct image *im, bool as_loader)
 static int real_path(int fd, char out[PATH_MAX])
 {
         char link[64];
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
         ssize_t n = readlink(link, out, PATH_MAX - 1);
         if (n < 0)
                 return -errno;

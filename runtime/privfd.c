@@ -97,7 +97,7 @@ int privfd_adopt(int fd)
 
 int privfd_base(void) { return (int)base; }
 
-int privfd_dup(int fd)
+static int dup_up(int fd)
 {
         if (!seen_hard)
                 privfd_init();
@@ -112,8 +112,9 @@ int privfd_dup(int fd)
         return n;
 }
 
-/* Held for reading while the program closes or replaces a descriptor, for writing while one of ours has a low number, which the program may take
- * for unused.  Bounded: a close may take long, as where it waits for a server or for SO_LINGER, and a child of vfork may have been killed in one. */
+/* Held for reading while the program looks which numbers are ours and closes or replaces others, for writing while one of ours has a number that
+ * is not marked yet.  Bounded: a close may take long, as where it waits for a server or for SO_LINGER, and a child of vfork may have been killed in
+ * one. */
 static pthread_rwlock_t low_numbers = PTHREAD_RWLOCK_INITIALIZER;
 #define MAKING_WAITS_MS 100
 
@@ -134,11 +135,19 @@ void privfd_numbers_lock(void) { pthread_rwlock_rdlock(&low_numbers); }
 void privfd_numbers_unlock(void) { pthread_rwlock_unlock(&low_numbers); }
 void privfd_forked(void) { pthread_rwlock_init(&low_numbers, NULL); }
 
+int privfd_dup(int fd)
+{
+        bool held = privfd_making();
+        int n = dup_up(fd);
+        privfd_made(held);
+        return n;
+}
+
 int privfd_move(int fd)
 {
         if (privfd_is(fd))
                 return fd;
-        int n = privfd_dup(fd);
+        int n = dup_up(fd);
         close(fd);
         return n;
 }

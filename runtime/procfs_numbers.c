@@ -131,7 +131,7 @@ static void stat_line(const char *line, const struct sizes *s, struct text *x)
 static unsigned fd_table(void)
 {
         unsigned last = 0, size = 128;
-        DIR *d = opendir("/proc/self/fd");
+        DIR *d = opendir("/proc/thread-self/fd");
 
         for (struct dirent *e; d && (e = readdir(d));) {
                 unsigned fd = (unsigned)atoi(e->d_name);

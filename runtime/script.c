@@ -86,7 +86,7 @@ static int open_at(const struct program_place *at)
         if (*at->path)
                 return openat(at->dirfd, at->path, flags | (at->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0));
         /* The descriptor may be one that cannot be read from. */
-        snprintf(link, sizeof link, "/proc/self/fd/%d", at->dirfd);
+        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", at->dirfd);
         return open(link, flags);
 }
 

@@ -1,5 +1,5 @@
 /*
- * The cleaner's thread and vCPU: made on first use, so a program that fits its cache never has them.
+ * The cleaner's thread and vCPU: made on first use, or before a first vfork, so a program that fits its cache seldom has them.
  */
 #ifndef VMRUN_SERVICE_H
 #define VMRUN_SERVICE_H

@@ -135,7 +135,6 @@ void threads_forked(struct thread *t)
         pthread_cond_init(&one_idle, NULL);
         idle = NULL;
         leaving = 0;
-        privfd_forked();
         next_vcpu = FIRST_VCPU;
         live = 1;
         leader = t->tid;
@@ -227,7 +226,11 @@ static struct thread *take_vcpu(void)
                 say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a larger --cache",
                             (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof *t)) != NULL) {
-                if (vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why) == 0) {
+                int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why);
+                /* KVM keeps the number of one that failed half-way; vm->thread[] has a hole there. */
+                while (err == -EEXIST && next_vcpu + 1 < vm->vcpus_max)
+                        err = vcpu_create(vm, t, ++next_vcpu, ROLE_PROGRAM, why, sizeof why);
+                if (err == 0) {
                         time_join(t, vm->thread[0]);
                         next_vcpu++;
                 } else {
@@ -380,10 +383,13 @@ void threads_let_go(struct thread *t)
                 futex_wake(t, t->clear_tid, 1);
 }
 
-void threads_end(struct thread *t, int status)
+long threads_end(struct thread *t, int status)
 {
-        signals_hold(t);
-        sys_put_off = 0;                /* a signal that was taken goes with its thread */
+        uint64_t mask = signals_hold(t);
+        if (sys_put_off) {              /* it may be another thread's as well: it is not lost with this one */
+                signals_release(t, mask);
+                return -SYS_PUT_OFF;
+        }
         pthread_mutex_lock(&lock);
         leaving++;
         pthread_mutex_unlock(&lock);
@@ -397,6 +403,7 @@ void threads_end(struct thread *t, int status)
         if (last)
                 program_exit(t, status);        /* the last one's status is the program's, since Linux 6.0 */
         t->ended = true;
+        return 0;
 }
 
 void threads_gone(struct thread *t)

@@ -31,8 +31,8 @@ long threads_make(struct thread *t, const struct clone_request *rq);
 
 /* What the kernel does for a thread that ends, for one whose lists are kept here: robust locks, CLEARTID. */
 void threads_let_go(struct thread *t);
-/* t ends with that status.  Returns if others go on, and thread_loop() then does; otherwise the program ends. */
-void threads_end(struct thread *t, int status);
+/* t ends with that status.  Returns 0 if others go on, and thread_loop() then returns; otherwise the program ends.  Or -SYS_PUT_OFF. */
+long threads_end(struct thread *t, int status);
 /* After thread_loop(): gives t with its vCPU back, so the caller may not look at it any more.  Does not return to the first thread. */
 void threads_gone(struct thread *t);
 
@@ -41,7 +41,8 @@ void threads_gone(struct thread *t);
  * is stopped first, and may never return. */
 void threads_stop(struct thread *t);
 void threads_go(void);
-/* After threads_stop(), as the last thing before the process ends: only children that borrow its memory go on. */
+/* After threads_stop(), as the last thing before the process or its program ends: only children that borrow its memory go on.  Should it not end,
+ * threads_go(). */
 void threads_stop_for_good(void);
 /* In a child that was just forked by t, all others being stopped: t is its only thread, and the leader, with vCPU 0 to come; nobody is
  * stopped any more. */

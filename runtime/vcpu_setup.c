@@ -207,13 +207,15 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
                 return err;
         }
         err = vcpu_reset(t, role);
-        if (err)
+        if (err) {
                 snprintf(why, n, "KVM refuses the vCPU's start state: %s", strerror(-err));
+                return err;
+        }
         vm->thread[number] = t;
         /* Release: whoever counts this vCPU (kern/flush.c, kern/pt.c) finds its block filled in. */
         if (number >= atomic_load(&CONTROL->nvcpus))
                 atomic_store_explicit(&CONTROL->nvcpus, number + 1, memory_order_release);
-        return err;
+        return 0;
 }
 
 void vcpu_destroy(struct thread *t)

@@ -22,6 +22,7 @@
 #include "exec.h"
 #include "exits.h"
 #include "gmem.h"
+#include "service.h"
 #include "sigframe.h"
 #include "signals.h"
 #include "syscalls/sys.h"
@@ -99,7 +100,6 @@ static int child_main(void *arg)
         t->vforked = true;
         t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
         t->robust_list = 0;
-        t->signal.alt = (struct altstack){ .flags = SS_DISABLE };
         if (rq->flags & CLONE_CLEAR_SIGHAND)
                 signals_clear(t);
         if (rq->flags & CLONE_PARENT_SETTID)
@@ -110,8 +110,9 @@ static int child_main(void *arg)
                 t->v->regs.rsp = rq->stack;
         signals_release(t, c->mask);
         t->v->exit.ret = 0;
-        thread_loop(t);                 /* ends in execve, or in vfork_end() */
-        _exit(125);
+        thread_loop(t);                 /* ends in execve, or in vfork_end(); what it forked comes by when its first thread ends */
+        threads_gone(t);
+        _exit(125);                     /* not reached */
 }
 
 /* Brings the vCPU, which the child left, to where kern waits for an answer and holds nothing. */
@@ -182,6 +183,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
                 goto out;
         }
         far_expect_program();
+        service_ensure(t->vm);          /* made by the child, it would be a thread of the child's, and end with it */
         if (!c || stack == MAP_FAILED || (ret = keep(t, &k)) != 0)
                 goto out;
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)

@@ -81,7 +81,7 @@ void privfd_made(bool held);
 void privfd_numbers_lock(void), privfd_numbers_unlock(void);    /* around a call by which the program closes or replaces a number */
 void privfd_forked(void);               /* in a child: the threads that were between the two are not there */
 int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
-int privfd_dup(int fd);                 /* same, but leaves fd open */
+int privfd_dup(int fd);                 /* same, but leaves fd open; not between privfd_making() and _made() */
 void privfd_close(int fd);              /* never plain close() for a private one */
 void privfd_forget(int fd);             /* for a library that will close this one itself, right after */
 void privfd_closed(int fd);             /* a library has closed this one by plain close() */

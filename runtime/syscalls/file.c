@@ -64,51 +64,60 @@ long sys_fcntl(struct thread *t, long nr, const uint64_t a[6])
         return ret >= 0 && out ? sys_deliver(t, a[2], p, n, ret) : ret;
 }
 
-/* A call that closes or replaces numbers of the program's choice, none of which is vmrun's. */
-static long on_numbers(long nr, uint64_t a0, uint64_t a1, uint64_t a2)
+typedef long numbers_fn(long nr, const uint64_t a[6]);
+
+/* A call that closes or replaces numbers of the program's choice.  The lock is held from the look whether one is vmrun's, and not while this thread
+ * is stopped: a fork makes descriptors then. */
+static long on_numbers(struct thread *t, numbers_fn *f, long nr, const uint64_t a[6])
 {
+        threads_leave(t);
         privfd_numbers_lock();
-        long ret = sys_raw(nr, a0, a1, a2, 0, 0, 0);
+        long ret = f(nr, a);
         privfd_numbers_unlock();
+        threads_return(t);
         return ret;
 }
 
-long sys_close(struct thread *t, long nr, const uint64_t a[6])
+/* The program's call, within on_numbers(). */
+static long enter(long nr, uint64_t a0, uint64_t a1, uint64_t a2)
 {
-        (void)t;
-        return privfd_is((int)a[0]) ? -EBADF : on_numbers(nr, a[0], 0, 0);
+        return sys_enter(&sys_put_off, nr, (const uint64_t[6]){ a0, a1, a2 });
 }
 
-/* dup2 and dup3. */
-long sys_dup2(struct thread *t, long nr, const uint64_t a[6])
+static long close_number(long nr, const uint64_t a[6]) { return privfd_is((int)a[0]) ? -EBADF : enter(nr, a[0], 0, 0); }
+
+long sys_close(struct thread *t, long nr, const uint64_t a[6]) { return on_numbers(t, close_number, nr, a); }
+
+static long dup_to(long nr, const uint64_t a[6])
 {
-        (void)t;
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (nr == __NR_dup3 && ((a[2] & ~(uint64_t)O_CLOEXEC) || (uint32_t)a[0] == (uint32_t)a[1]))
                 return -EINVAL;
         if (privfd_is((int)a[1]) || ((uint32_t)a[1] >= privfd_nofile_soft() && (uint32_t)a[0] != (uint32_t)a[1]))
                 return -EBADF;
-        return on_numbers(nr, a[0], a[1], a[2]);
+        return enter(nr, a[0], a[1], a[2]);
 }
+
+/* dup2 and dup3. */
+long sys_dup2(struct thread *t, long nr, const uint64_t a[6]) { return on_numbers(t, dup_to, nr, a); }
 
 /*
  * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel would give this thread
  * a table of its own, which vmrun's other threads would not share.  A program of one thread cannot tell.
  */
-long sys_close_range(struct thread *t, long nr, const uint64_t a[6])
+static long close_all(long nr, const uint64_t a[6])
 {
         uint64_t first = (uint32_t)a[0], last = (uint32_t)a[1];
         uint64_t flags = a[2] & ~2ull /* CLOSE_RANGE_UNSHARE */;
 
-        (void)t;
         if ((a[2] & ~6ull) || first > last)
                 return -EINVAL;
         while (first <= last && first <= INT32_MAX) {
                 int next = privfd_next((int)first);
                 uint64_t end = next < 0 || (uint64_t)next > last ? last : (uint64_t)next - 1;
                 if (next < 0 || (uint64_t)next > first) {
-                        long ret = on_numbers(nr, first, end, flags);
+                        long ret = enter(nr, first, end, flags);
                         if (ret)
                                 return ret;
                 }
@@ -118,6 +127,8 @@ long sys_close_range(struct thread *t, long nr, const uint64_t a[6])
         }
         return 0;
 }
+
+long sys_close_range(struct thread *t, long nr, const uint64_t a[6]) { return on_numbers(t, close_all, nr, a); }
 
 /* One name of a listing, as getdents and getdents64 lay it out. */
 static const char *entry_name(long nr, const char *entry)

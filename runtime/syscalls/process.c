@@ -15,8 +15,7 @@ long sys_exit(struct thread *t, long nr, const uint64_t a[6])
                 vfork_end(t, status);
         if (nr == __NR_exit_group)
                 program_exit(t, status);
-        threads_end(t, status);
-        return 0;
+        return threads_end(t, status);
 }
 
 static _Atomic bool no_huge_pages;

@@ -125,7 +125,7 @@ threads() {
     compare --quick --least 4M --cache 4M,64M 't_threads, memory' "$t" memory
     compare --quick --least 4M --cache 4M,64M 't_threads, vfork' "$t" vfork
     compare --long --least 20M --cache 20M 't_threads, long' "$t" long
-    for way in {1..19}; do
+    for way in {1..22}; do
         compare --least 4M --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
     done
 

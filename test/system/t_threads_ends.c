@@ -188,6 +188,79 @@ static void *goes_on_alone(void *arg)
         exit(failures ? 96 : 20);
 }
 
+/* Its first thread is gone, and so are its entries in /proc. */
+static void *executes_alone(void *arg)
+{
+        join_main(arg);
+        sleep_ms(20);           /* as above */
+        execl("/bin/sh", "sh", "-c", "exit 21", (char *)NULL);
+        return arg;
+}
+
+enum { GO = 100, ANSWER = 102 };        /* pipes that the next program finds again */
+
+static void pipe_at(int fd)
+{
+        int p[2];
+
+        if (pipe(p) || dup2(p[0], fd) != fd || dup2(p[1], fd + 1) != fd + 1)
+                exit(98);
+        close(p[0]);
+        close(p[1]);
+}
+
+static void *has_child(void *arg)
+{
+        char c = 0;
+
+        if (vfork() == 0) {
+                busy = 1;
+                _exit(read(GO, &c, 1) == 1 && write(ANSWER + 1, &c, 1) == 1 ? 4 : 5);
+        }
+        return arg;
+}
+
+/* The memory that a child borrows outlives the program that it belongs to.  The next program, `end -1`, asks the child and waits for it. */
+static void executes_beside_child(void)
+{
+        pipe_at(GO);
+        pipe_at(ANSWER);
+        start(has_child, NULL);
+        BECOMES(busy == 1);
+        sleep_ms(30);
+        execl("/proc/self/exe", "t_threads", "end", "-1", (char *)NULL);
+}
+
+static void asks_child(void)
+{
+        char c = 'c';
+        int status;
+
+        CHECK(write(GO + 1, &c, 1) == 1 && read(ANSWER, &c, 1) == 1 && c == 'c');
+        CHECK(wait(&status) > 0 && status == 4 << 8);
+        exit(failures ? 96 : 22);
+}
+
+static void *exits_23(void *arg) { sleep_ms(50); exit(23); return arg; }
+
+/* What the child of a vfork forks is a process like others: it may lose its first thread. */
+static void grandchild_loses_first_thread(void)
+{
+        int status;
+        pid_t child = vfork(), pid;
+
+        if (child == 0) {
+                pid = fork();
+                if (pid == 0) {
+                        start(exits_23, NULL);
+                        syscall(SYS_exit, 9);
+                }
+                _exit(pid < 0 && errno == ENOSYS ? 23 : waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 96);
+        }
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+        exit(failures ? 96 : WEXITSTATUS(status));
+}
+
 void end_in_way(int way)
 {
         static pthread_t self;
@@ -234,5 +307,9 @@ void end_in_way(int way)
         case 17: surround(); raise(SIGKILL); break;
         case 18: surround(); alarm(1); pthread_exit(NULL); break;       /* the others go on, until a timer ends all */
         case 19: start(goes_on_alone, &self); pthread_exit(NULL); break;
+        case 20: start(executes_alone, &self); pthread_exit(NULL); break;
+        case 21: executes_beside_child(); break;
+        case 22: grandchild_loses_first_thread(); break;
+        case -1: asks_child(); break;
         }
 }

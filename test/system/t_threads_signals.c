@@ -417,6 +417,45 @@ static void births(void)
         signal(SIGALRM, SIG_DFL);
 }
 
+/* A signal that is for the process outlives the thread that is about to take it. */
+static void *opens_and_ends(void *arg)
+{
+        sigset_t s = only(SIGRTMIN);
+
+        pthread_sigmask(SIG_UNBLOCK, &s, NULL);
+        for (volatile int i = 0; i < 300; i++) { }
+        syscall(SYS_exit, 0);           /* not by libc, which would block all signals before */
+        return arg;
+}
+
+static void *short_lives(void *arg)
+{
+        while (!stop)
+                finish(start(opens_and_ends, NULL));
+        return arg;
+}
+
+static void outlive(void)
+{
+        const int n = 2000 * effort;
+        sigset_t s = only(SIGRTMIN);
+
+        on(SIGRTMIN, note, 0);
+        stop = false;
+        CHECK(pthread_sigmask(SIG_BLOCK, &s, NULL) == 0);
+        pthread_t id = start(short_lives, NULL);
+        for (int i = 0; i < n; i++) {
+                while (sigqueue(getpid(), SIGRTMIN, (union sigval){ .sival_int = i }) != 0 && errno == EAGAIN)
+                        sleep_ms(1);
+                nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+        }
+        stop = true;
+        finish(id);
+        CHECK(pthread_sigmask(SIG_UNBLOCK, &s, NULL) == 0);     /* what is left */
+        CHECK(handled == n);
+        signal(SIGRTMIN, SIG_DFL);
+}
+
 const struct test signal_tests[] = {
         { "signal", "to a thread that computes, waits, reads, sleeps", directed },
         { "signal", "to the one thread that has it open", to_whom_it_is_open },
@@ -427,5 +466,6 @@ const struct test signal_tests[] = {
         { "signal", "20 threads get all of theirs", all_arrive },
         { "signal", "a storm over page faults", storm },
         { "signal", "births and deaths of threads in between", births },
+        { "signal", "for the process, while threads end", outlive },
         { NULL, NULL, NULL }
 };

@@ -120,17 +120,25 @@ static void keeps_to_itself(void)
         struct sigaction sa = { .sa_handler = handler }, old;
         sigset_t all, now;
         int fd = open("/dev/null", O_RDONLY), status;
+        static char room[65536];
+        const stack_t mine = { .ss_sp = room, .ss_size = sizeof room }, none = { .ss_flags = SS_DISABLE };
+        stack_t its;
 
+        CHECK(sigaltstack(&mine, NULL) == 0);
         CHECK(fd >= 0 && signal(SIGUSR1, SIG_IGN) != SIG_ERR);
         pid_t pid = IN_CHILD(
                 close(fd);
                 dup2(1, 77);
+                if (sigaltstack(NULL, &its) || its.ss_sp != room)
+                        _exit(2);
+                sigaltstack(&none, NULL);
                 sigaction(SIGUSR1, &sa, NULL);
                 raise(SIGUSR1);
                 sigfillset(&all);
                 sigprocmask(SIG_SETMASK, &all, NULL);
                 _exit(fcntl(fd, F_GETFD) == -1 && fcntl(77, F_GETFD) == 0 && handled == 1 ? 0 : 1));
         CHECK((status = status_of(pid)) == 0);
+        CHECK(sigaltstack(&none, &its) == 0 && its.ss_sp == room);
         CHECK(fcntl(fd, F_GETFD) == 0 && fcntl(77, F_GETFD) == -1);
         CHECK(sigaction(SIGUSR1, NULL, &old) == 0 && old.sa_handler == SIG_IGN);
         CHECK(raise(SIGUSR1) == 0 && handled == 1);
@@ -162,6 +170,42 @@ static void many(void)
                 int status = status_of(IN_CHILD(shared = i; _exit(i)));
                 CHECK(WIFEXITED(status) && WEXITSTATUS(status) == i && shared == i);
         }
+}
+
+static bool holds(volatile uint32_t *p, uint32_t n, uint32_t add)
+{
+        for (uint32_t i = 0; i < n; i++)
+                if (p[i * 1024] != i + add)
+                        return false;
+        return true;
+}
+
+static void set(volatile uint32_t *p, uint32_t n, uint32_t add)
+{
+        for (uint32_t i = 0; i < n; i++)
+                p[i * 1024] = i + add;
+}
+
+/* A process of its own, for this has to be the first time that memory runs short. */
+static void child_fills_memory(void)
+{
+        enum { PAGES = 3000 };
+        pid_t pid = fork();
+
+        if (pid < 0 && errno == ENOSYS)
+                return;                 /* a node that children cannot use */
+        if (pid == 0) {
+                volatile uint32_t *p = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                CHECK(status_of(IN_CHILD(set(p, PAGES, 1); _exit(0))) == 0);
+                CHECK(holds(p, PAGES, 1));
+                set(p, PAGES, 2);
+                pid_t next = fork();
+                if (next == 0)
+                        _exit(holds(p, PAGES, 2) ? 5 : 1);
+                CHECK(status_of(next) == 5 << 8 && holds(p, PAGES, 2));
+                _exit(failures != 0);
+        }
+        CHECK(status_of(pid) == 0);
 }
 
 /* A child that makes children of its own, and then ends in each of the ways: it is still its parent's guest. */
@@ -306,6 +350,7 @@ const struct test vfork_tests[] = {
         { "vfork", "mappings", maps },
         { "vfork", "200 in a row", many },
         { "vfork", "in the child of another", nested },
+        { "vfork", "a child that fills the memory first", child_fills_memory },
         { "vfork", "others go on", others_go_on },
         { "vfork", "signals meanwhile", signals_meanwhile },
         { "vfork", "from four threads at once, while others compute and fault", from_threads },

@@ -125,7 +125,7 @@ void threads_wait_to_go(struct thread *t) { (void)t; }
 struct thread *threads_find(struct thread *t, pid_t tid) { return tid == gettid() ? t : NULL; }
 long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
-void threads_end(struct thread *t, int status) { program_exit(t, status); }
+long threads_end(struct thread *t, int status) { program_exit(t, status); }
 _Noreturn void vfork_end(struct thread *t, int status) { program_exit(t, status); }
 
 /* --- the rest of vmrun --- */
