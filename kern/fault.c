@@ -224,8 +224,11 @@ static enum outcome file_fill(struct fault *f)
         uint32_t wanted = (uint32_t)((f->addr - start) / PAGE_SIZE);
 
         pt_publish(f->addr);
-        /* The answer counts for what is mapped here: another thread may have put something else in its place, and the file may be closed by now. */
-        bool mapped = atomic_load(&object_cuts) == cuts && still_mapped(f);
+        /*
+         * The answer counts for what is mapped here: another thread may have put something else in its place.  EBADF is an old one in any case,
+         * for what is mapped is held: the file was let go in between, also where it is mapped again by now.
+         */
+        bool mapped = atomic_load(&object_cuts) == cuts && got != -EBADF && still_mapped(f);
         if (mapped && got < 0)
                 result = FAR_FAILED;
         else if (mapped && (uint64_t)got <= wanted)
@@ -261,7 +264,7 @@ static enum outcome shared_map(struct fault *f)
         int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
 
         pt_publish(f->addr);
-        bool mapped = still_mapped(f);                  /* else the answer is about what was there before */
+        bool mapped = left != -EBADF && still_mapped(f);        /* else the answer is about what was there before, as above */
         pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
         for (uint64_t i = 0; pte && (int64_t)i < left; i++) {

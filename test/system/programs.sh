@@ -92,6 +92,7 @@ judge() {
         why="a check fails natively: $(grep -am 1 '^FAILED ' "$WORK/native.out")"
     elif [ "$status" != "$native_status" ]; then
         why="exit status $status, natively $native_status"
+        diff -a "$WORK/native.out" "$WORK/guest.out" | head -n 40 >>"$WORK/guest.err"
     elif ! cmp "$WORK/native.out" "$WORK/guest.out" >"$WORK/cmp" 2>&1; then
         why="standard output differs: $(tail -n 1 "$WORK/cmp" | sed 's/.*out[: ]*//')"
         diff -a "$WORK/native.out" "$WORK/guest.out" | head -n 40 >>"$WORK/guest.err"

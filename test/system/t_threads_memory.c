@@ -162,7 +162,7 @@ static void moved(void)
 #define CHUNK       16ul                /* pages */
 #define CHUNKS      512ul               /* 32 MiB: far, with the caches of these tests */
 #define WORKERS     4
-static char *arena;
+static char *arena, *rooms;             /* a room of a chunk for each worker */
 static pthread_mutex_t chunk_lock[CHUNKS];
 static uint64_t version[CHUNKS];
 static _Atomic uint64_t operations;
@@ -175,10 +175,7 @@ static uint64_t next(uint64_t *x)
 
 static char *chunk_at(uint64_t c) { return arena + c * CHUNK * PG; }
 
-/*
- * @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.  It is mapped at all other
- * times: what mmap chose for another worker could otherwise be there.
- */
+/* @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.  Nobody lets mmap choose a place meanwhile. */
 static void change_chunk(uint64_t c, char *room, uint64_t *x)
 {
         char *at = chunk_at(c);
@@ -210,12 +207,11 @@ static void change_chunk(uint64_t c, char *room, uint64_t *x)
         }
 }
 
-static void *uses_arena(void *seed)
+static void *uses_arena(void *number)
 {
-        uint64_t x = (uintptr_t)seed;
-        char *room = mmap(NULL, CHUNK * PG, PROT_NONE, ANON, -1, 0);
+        uint64_t x = (uintptr_t)number * 77 + 1;
+        char *room = rooms + (uintptr_t)number * CHUNK * PG;
 
-        CHECK(room != MAP_FAILED);
         while (!stop) {
                 uint64_t c = next(&x) % CHUNKS;
                 if (pthread_mutex_trylock(&chunk_lock[c]))
@@ -226,7 +222,6 @@ static void *uses_arena(void *seed)
                 pthread_mutex_unlock(&chunk_lock[c]);
                 operations++;
         }
-        munmap(room, CHUNK * PG);
         return NULL;
 }
 
@@ -235,11 +230,12 @@ static void shared_arena(void)
         pthread_t id[WORKERS];
 
         arena = map_pages(CHUNKS * CHUNK, RW, MAP_PRIVATE);
+        rooms = map_pages(WORKERS * CHUNK, PROT_NONE, MAP_PRIVATE);
         for (uint64_t c = 0; c < CHUNKS; c++)
                 pthread_mutex_init(&chunk_lock[c], NULL);
         stop = false;
         for (uintptr_t i = 0; i < WORKERS; i++)
-                id[i] = start(uses_arena, (void *)(i * 77 + 1));
+                id[i] = start(uses_arena, (void *)i);
         int64_t end = now_ns(CLOCK_MONOTONIC) + 2000 * effort * MS;
         while (now_ns(CLOCK_MONOTONIC) < end || (operations <= 20 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE))
                 sleep_ms(50);
@@ -250,6 +246,7 @@ static void shared_arena(void)
         for (uint64_t c = 0; c < CHUNKS; c++)
                 verify("arena, at last", chunk_at(c), c * CHUNK, CHUNK, version[c]);
         munmap(arena, CHUNKS * CHUNK * PG);
+        munmap(rooms, WORKERS * CHUNK * PG);
 }
 
 /* ---- the same far pages at once ---- */
