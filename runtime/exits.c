@@ -85,7 +85,7 @@ static void arena_check(struct thread *t)
                 t->stuck_times = 0;
         } else if (++t->stuck_times == ARENA_CHECKS) {
                 vcpu_dump(t);
-                die_(EXIT_VMRUN_FAILED, "KVM cannot reach some guest memory (EFAULT), and no shared file was cut short; is the host out of memory?");
+                die_(EXIT_VMRUN_FAILED, "KVM cannot reach some guest memory (EFAULT), and no shared file was cut short: is the host out of memory, or the file system of a mapped file full?");
         }
 }
 

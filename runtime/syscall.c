@@ -264,7 +264,8 @@ long sys_generic(struct thread *t, long nr, const uint64_t a[6])
         if (ret)
                 return ret;
         remember(row, a, h, &b);
-        if ((row->flags & RF_RESERVE) && sys_no_fd_left() && h[0] != P(sys_bad()) && h[1] != P(sys_bad()))
+        /* EFAULT comes first, for a path. */
+        if ((row->flags & RF_RESERVE) && h[0] != P(sys_bad()) && h[1] != P(sys_bad()) && sys_no_fd_left())
                 return -EMFILE;
         ret = sys_raw(nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]), for_kernel(h[2], a[2]), for_kernel(h[3], a[3]),
                       for_kernel(h[4], a[4]), for_kernel(h[5], a[5]));

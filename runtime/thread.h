@@ -37,9 +37,9 @@ struct thread {
         _Atomic pid_t tid, pid;         /* a kick goes there: the child of a vfork runs on its parent's vCPU, under its own ids */
         _Atomic bool sigmask_dirty;     /* the thread's mask changed: tell KVM before the next run */
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
-        uint64_t stuck_at;              /* here, the last time; */
-        unsigned stuck_times;           /* and so often since something else happened */
         bool privileged;                /* the program executed an instruction that only a kernel may */
+        uint64_t stuck_at;              /* RIP at the last arena_fault */
+        unsigned stuck_times;           /* arena faults there, since anything else happened, that no cut file explained */
         bool running;                   /* inside KVM_RUN */
         struct thread_signals signal;
         struct sighand *sighand;

@@ -2,6 +2,7 @@
  * Iovecs: the program's list of buffers and a host shadow of the same shape, so that the kernel sees the same number of
  * pieces with the same lengths and alignment.
  */
+#include <linux/major.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -136,6 +137,13 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n)
         return done;
 }
 
+/* Memory (/dev/zero) and terminals are; what other character devices take may be messages (FUSE). */
+static bool is_stream(unsigned device)
+{
+        return device == MEM_MAJOR || device == TTY_MAJOR || device == TTYAUX_MAJOR ||
+               (device >= UNIX98_PTY_MASTER_MAJOR && device < UNIX98_PTY_SLAVE_MAJOR + UNIX98_PTY_MAJOR_COUNT);
+}
+
 enum sys_file sys_file_kind(int fd)
 {
         struct stat st;
@@ -150,8 +158,7 @@ enum sys_file sys_file_kind(int fd)
         case S_IFIFO:
                 return FILE_PIPE;
         case S_IFCHR:
-                /* Memory and terminals are streams; what others take may be messages (FUSE). */
-                return major(st.st_rdev) <= 5 || (major(st.st_rdev) >= 136 && major(st.st_rdev) <= 143) ? FILE_CHAR : FILE_OTHER;
+                return is_stream(major(st.st_rdev)) ? FILE_CHAR : FILE_OTHER;
         case S_IFSOCK:
                 if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n))
                         return FILE_OTHER;

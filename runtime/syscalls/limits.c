@@ -45,7 +45,7 @@ static bool runs_under_vmrun(int pid)
         struct stat theirs, own;
 
         snprintf(path, sizeof path, "/proc/%d/exe", pid);
-        return stat(path, &theirs) == 0 && stat("/proc/self/exe", &own) == 0 && theirs.st_dev == own.st_dev && theirs.st_ino == own.st_ino;
+        return stat(path, &theirs) == 0 && stat("/proc/thread-self/exe", &own) == 0 && theirs.st_dev == own.st_dev && theirs.st_ino == own.st_ino;
 }
 
 static bool may_raise(void)

@@ -51,7 +51,7 @@ long sys_openat2(struct thread *t, long nr, const uint64_t a[6])
                 if (!how[2])
                         path = procfs_follow((int)a[0], s);
         }
-        if (sys_no_fd_left() && s != sys_bad())
+        if (s != sys_bad() && sys_no_fd_left())
                 return -EMFILE;
         ret = sys_newfd(sys_raw(nr, a[0], P(path), P(how), a[3], 0, 0));
         if (ret >= 0 && (flags & O_TRUNC))

@@ -4,7 +4,7 @@
  * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned while it may sleep, and a
  * datagram, a pipe write up to PIPE_BUF or a terminal line stays one piece.  More than that:
  *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short, whatever signal comes;
- *   message sockets: one call with the whole length;
+ *   message sockets, and what may be messages: one call with the whole length;
  *   the rest: host buffers in chunks; a write goes on until one is short (Linux's write would not return earlier), a read
  *   ends after the first chunk (Linux's may, and a second one could sleep where the program's would have returned),
  *   except on character devices (/dev/zero), where only a short one ends it.
@@ -162,9 +162,9 @@ static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
                 return pinned(t, io, v);
         if (kind == FILE_MESSAGE || kind == FILE_OTHER) {
                 if (v->total > SYS_MESSAGE_MAX) {
-                        if (io->write)
+                        if (io->write && kind == FILE_MESSAGE)
                                 return -EMSGSIZE;
-                        sys_iov_clip(v, SYS_MESSAGE_MAX);       /* no message is that long */
+                        sys_iov_clip(v, SYS_MESSAGE_MAX);       /* no message is that long; a stream's transfer is short */
                 }
                 return bounced(t, io, v);
         }

@@ -92,10 +92,8 @@ judge() {
         why="a check fails natively: $(grep -am 1 '^FAILED ' "$WORK/native.out")"
     elif [ "$status" != "$native_status" ]; then
         why="exit status $status, natively $native_status"
-        diff -a "$WORK/native.out" "$WORK/guest.out" | head -n 40 >>"$WORK/guest.err"
     elif ! cmp "$WORK/native.out" "$WORK/guest.out" >"$WORK/cmp" 2>&1; then
         why="standard output differs: $(tail -n 1 "$WORK/cmp" | sed 's/.*out[: ]*//')"
-        diff -a "$WORK/native.out" "$WORK/guest.out" | head -n 40 >>"$WORK/guest.err"
     elif ! cmp -s "$WORK/native.files" "$WORK/guest.files"; then
         why="the files it wrote differ"
     elif [ "$check_stderr" = yes ] && ! cmp -s "$WORK/native.err" "$WORK/guest.err.program"; then
@@ -106,6 +104,7 @@ judge() {
         return
     fi
     not_ok "$name" "$why"
+    diff -a "$WORK/native.out" "$WORK/guest.out" | head -n 40 >>"$WORK/guest.err"
     show "$WORK/guest.err" 40
     if [ "$keep" = yes ]; then
         local kept
