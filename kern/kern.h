@@ -17,6 +17,7 @@
 /* This vCPU's block, at the same address on each vCPU, and the page all share with the host (kern.ld). */
 extern struct vcpu vcpu_self;
 extern struct vcpu_stats vcpu_self_stats;
+extern const struct vcpu_fixed vcpu_self_fixed;
 extern uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 extern struct control control;
 

@@ -8,8 +8,8 @@
 #include "kern.h"
 #include "mm.h"
 
-static long sys_getpid(const uint64_t a[6]) { (void)a; return vcpu_self.pid; }
-static long sys_gettid(const uint64_t a[6]) { (void)a; return vcpu_self.tid; }
+static long sys_getpid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.pid; }
+static long sys_gettid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.tid; }
 
 static long sys_arch_prctl(const uint64_t a[6])
 {

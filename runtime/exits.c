@@ -109,7 +109,7 @@ static void event(struct thread *t)
 
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
 {
-        warnx_("kern: %s (0x%llx, 0x%llx); this is a bug in vmrun", kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
+        warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
                (unsigned long long)rq->a[2]);
         vcpu_dump(t);
         die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped");

@@ -105,6 +105,17 @@ void vm_close(struct vm *vm)
         munmap((void *)WINDOW, WINDOW_END - WINDOW);
 }
 
+void vm_refuse_msrs(struct vm *vm)
+{
+        uint8_t none[1] = { 0 };        /* a filter must have a range, so one MSR is refused by name and all others by default */
+        struct kvm_msr_filter f = {
+                .flags = KVM_MSR_FILTER_DEFAULT_DENY,
+                .ranges[0] = { .flags = KVM_MSR_FILTER_READ | KVM_MSR_FILTER_WRITE, .nmsrs = 1, .bitmap = none },
+        };
+
+        ioctl(vm->fd, KVM_X86_SET_MSR_FILTER, &f);
+}
+
 /* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
 int vm_renew(struct vm *vm, char *why, size_t n)
 {
@@ -194,23 +205,27 @@ int64_t vm_grow_pool(struct vm *vm, uint64_t size)
         return add_ram(vm, CONTROL->pool_end, size, MADV_HUGEPAGE);
 }
 
-/* Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that only its text is executable. */
+/*
+ * Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that only its text is executable.
+ * What kern never writes is mapped without W, for a wild store of the program's to fault: its text and constants, and the vCPU blocks,
+ * which each vCPU writes at VCPU_SELF.
+ */
 static void map_window(int level, uint64_t first_table)
 {
         uint64_t *pdpt = (uint64_t *)(WINDOW + PDPT_OFF(WINDOW >> 39));
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF), *pt = (uint64_t *)(WINDOW + first_table);
         uint64_t user = level == 3 ? 4 : 0;
         uint64_t ram_end = CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE;
-        uint64_t text = kern()->text_end - WINDOW;
+        uint64_t text = kern()->text_end - WINDOW, constant = kern()->constant_end - WINDOW;
 
         /* More than one PML4 slot for a large cache: their PDPTs are neighbours too. */
         for (uint64_t off = 0; off < ram_end; off += GiB)
                 pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | 0x23 | user;
         for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE)
-                pt[off / PAGE_SIZE] = (RAM_GPA + off) | 0x163 | user | (off < text ? 0 : 1ull << 63);
+                pt[off / PAGE_SIZE] = (RAM_GPA + off) | (off < constant ? 0x161 : 0x163) | user | (off < text ? 0 : 1ull << 63);
         pd[0] = (RAM_GPA + first_table) | 0x23 | user;
         for (uint64_t off = LARGE; off < CONTROL->pool_end; off += LARGE)
-                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0);
+                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0) & ~(off < RINGS_OFF ? 2ull : 0);
         for (uint64_t off = CONTROL->frames_off; off < ram_end; off += LARGE)
                 pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0);
 }
@@ -250,6 +265,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         memcpy((void *)WINDOW, kern_image, (size_t)(kern_image_end - kern_image));
 
         struct control *k = CONTROL;
+        k->canary0 = k->canary1 = k->canary2 = k->canary3 = k->canary4 = k->canary5 = CANARY;
         k->abi_version = ABI_VERSION;
         k->phys_bits = vm->phys_bits;
         k->nframes = c->nframes;

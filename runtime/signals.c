@@ -11,6 +11,7 @@
 #include "exits.h"
 #include "signals.h"
 #include "syscalls/sys.h"
+#include "trapped.h"
 #include "vm.h"
 
 static uint64_t bit(int sig) { return 1ull << (sig - 1); }
@@ -242,14 +243,19 @@ static void note_exception(struct thread *t, int vector)
 
 void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector)
 {
-        siginfo_t info = { .si_signo = signo, .si_code = code, .si_addr = (void *)(uintptr_t)addr };
-
-        note_exception(t, vector);
-        if (vector == 16 || vector == 19)
-                info.si_code = sigframe_fpe_code(t, (unsigned)vector);
         uint64_t mask = signals_hold(t);
-        const struct ksigaction k = action_for_delivery(t, signo);
-        if (!has_handler(&k) || (mask & bit(signo)))
-                program_killed(t, signo, info.si_code, addr);
+        struct trapped x = { .signo = signo, .code = code, .addr = addr, .vector = vector };
+
+        if (vector != SIGNALS_NO_VECTOR && trapped_as_on_linux(t, &x)) {
+                signals_release(t, mask);
+                return;
+        }
+        note_exception(t, x.vector);
+        if (x.vector == 16 || x.vector == 19)
+                x.code = sigframe_fpe_code(t, (unsigned)x.vector);
+        const siginfo_t info = { .si_signo = x.signo, .si_code = x.code, .si_addr = (void *)(uintptr_t)x.addr };
+        const struct ksigaction k = action_for_delivery(t, x.signo);
+        if (!has_handler(&k) || (mask & bit(x.signo)))
+                program_killed(t, x.signo, x.code, x.addr);
         run_handler(t, &k, &info, mask, mask);
 }

@@ -14,11 +14,11 @@
 
 static const char *const modes[] = { [MODE_OUT] = "out", [MODE_KERN] = "kern", [MODE_PROGRAM] = "program" };
 
-static void print_vcpu(unsigned n, const struct vcpu *v)
+static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed *f)
 {
         typedef unsigned long long ull;
 
-        printf("vcpu %u: %s p=%u mode=%s", n, v->role == ROLE_SERVICE ? "cleaner" : "program", v->level,
+        printf("vcpu %u: %s p=%u mode=%s", n, f->role == ROLE_SERVICE ? "cleaner" : "program", f->level,
                v->mode <= MODE_PROGRAM ? modes[v->mode] : "?");
         printf(" exit=%s(%#llx, %#llx) upcall=%u event=%#x flushed=%llu faulting=%#llx\n", stats_exit_name(v->exit.op), (ull)v->exit.a[0],
                (ull)v->exit.a[1], v->upcall.op, v->event, (ull)v->flushed, v->faulting ? (ull)v->faulting - 1 : 0);
@@ -71,9 +71,11 @@ int states_print(const char *pid)
         if (pread(fd, &c, sizeof c, (off_t)(WINDOW + CONTROL_OFF)) != sizeof c || c.abi_version != ABI_VERSION)
                 die_(EXIT_VMRUN_FAILED, "--states %s: this process is no vmrun of this version", pid);
         for (unsigned i = 0; i < c.nvcpus && i < VCPUS_MAX; i++) {
-                union { struct vcpu v; char page[PAGE_SIZE]; } block;
-                if (pread(fd, &block, sizeof block, (off_t)(uint64_t)vcpu_block(i)) == sizeof block)
-                        print_vcpu(i, &block.v);
+                struct vcpu v;
+                struct vcpu_fixed f;
+                if (pread(fd, &v, sizeof v, (off_t)(uint64_t)vcpu_block(i)) == sizeof v &&
+                    pread(fd, &f, sizeof f, (off_t)(uint64_t)vcpu_fixed(vcpu_block(i))) == sizeof f)
+                        print_vcpu(i, &v, &f);
         }
         printf("flush epoch %llu, cleaner %s, waiting for frames: %u, starved: %u\n", (unsigned long long)c.flush_epoch,
                c.service_asleep ? "asleep" : "awake", c.frames_waiters, c.starved);

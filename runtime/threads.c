@@ -65,7 +65,7 @@ void threads_wait_to_go(struct thread *t)
 {
         uint32_t by;
 
-        while ((by = atomic_load(&threads_stopping)) != 0 && by != t->v->number + 1 && !(by == ENDED && t->vforked)) {
+        while ((by = atomic_load(&threads_stopping)) != 0 && by != vcpu_fixed(t->v)->number + 1 && !(by == ENDED && t->vforked)) {
                 atomic_exchange(&t->safe, 1);
                 threads_tell_stopper();
                 word_sleep(&threads_stopping, by, NULL); /* as long as the other one takes */
@@ -108,9 +108,9 @@ void threads_stop(struct thread *t)
         const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
         uint32_t none = 0;
 
-        if (atomic_load(&threads_stopping) == t->v->number + 1)
+        if (atomic_load(&threads_stopping) == vcpu_fixed(t->v)->number + 1)
                 return;                 /* all are stopped already */
-        while (!atomic_compare_exchange_strong(&threads_stopping, &none, t->v->number + 1)) {
+        while (!atomic_compare_exchange_strong(&threads_stopping, &none, vcpu_fixed(t->v)->number + 1)) {
                 threads_wait_to_go(t);
                 none = 0;
         }
@@ -285,8 +285,8 @@ static int copy_state(struct thread *t, struct thread *child, const struct clone
                 return err;
         if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
                 return -errno;
-        child->v->fs_base = rq->flags & CLONE_SETTLS ? rq->tls : s.fs.base;
-        child->v->gs_base = s.gs.base;
+        vcpu_fixed(child->v)->fs_base = rq->flags & CLONE_SETTLS ? rq->tls : s.fs.base;
+        vcpu_fixed(child->v)->gs_base = s.gs.base;
         struct regs *r = &child->v->regs;
         *r = t->v->regs;
         r->rax = 0;
@@ -307,8 +307,8 @@ static void *thread_main(void *arg)
         pid_t tid = (pid_t)syscall(SYS_gettid);
 
         t->tid = tid;
-        t->v->tid = (uint32_t)tid;
-        t->v->pid = (uint32_t)t->pid;
+        vcpu_fixed(t->v)->tid = (uint32_t)tid;
+        vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
         t->clear_tid = rq.flags & CLONE_CHILD_CLEARTID ? rq.child_tid : 0;
         t->robust_list = 0;
         signals_thread_start(t);

@@ -84,8 +84,8 @@ static void set_ids(struct thread *t, pid_t tid, pid_t pid)
 {
         t->tid = tid;
         t->pid = pid;
-        t->v->tid = (uint32_t)tid;
-        t->v->pid = (uint32_t)pid;
+        vcpu_fixed(t->v)->tid = (uint32_t)tid;
+        vcpu_fixed(t->v)->pid = (uint32_t)pid;
 }
 
 static int child_main(void *arg)

@@ -37,6 +37,8 @@ struct vm_config {
 void vm_use_device(int fd);
 /* Opens KVM and makes an empty VM.  0, or -errno with why. */
 int vm_open(struct vm *vm, char *why, size_t n);
+/* p = 0: has KVM refuse the program RDMSR and WRMSR, as Linux does.  No effect on a KVM that cannot (before Linux 5.10). */
+void vm_refuse_msrs(struct vm *vm);
 /* Lays out guest RAM in the window and CONTROL, with kern's image in place.  After vm_open. */
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n);
 /* Fills in the page tables of the window for vm->level, anew if they exist. */
@@ -67,6 +69,12 @@ int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
 int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
 void vcpu_destroy(struct thread *t);
 
+/*
+ * Has the program, in ring 0, changed registers that are vmrun's: control registers, descriptor tables, segments?  Sets them right then.
+ * The vCPU does not run, and no exit of KVM's is unfinished.  p = 0 only.
+ */
+bool vcpu_mend(struct thread *t);
+
 /* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by itself. (vcpu.c) */
 void vcpu_run(struct thread *t);
 /* One KVM_RUN for the probe: 0 if kern exited, else -errno. */
@@ -79,6 +87,9 @@ void vcpu_retire(struct thread *t);
 void vcpu_redirect(struct thread *t);
 /* Answers one exit. (exits.c) */
 int64_t exit_serve(struct thread *t);
+
+/* What to say of a guest in a state that makes no sense. */
+#define VM_BLAME "this is a bug in vmrun, or the program has written into kern or changed the CPU's tables, which nothing keeps it from"
 
 /* Registers and page-table walk of a vCPU on vmrun's stderr, for a state that makes no sense. (dump.c) */
 void vcpu_dump(struct thread *t);
