@@ -114,6 +114,8 @@ static void settle(struct thread *t, const struct clone_request *rq)
         t->robust_list = 0;
         if (rq->flags & CLONE_CLEAR_SIGHAND)
                 signals_clear(t);
+        if (t->pid == 1)                /* of a namespace: signals are another matter there */
+                signals_process_start(t);
         if (rq->flags & CLONE_CHILD_SETTID)
                 gmem_write(t, rq->child_tid, &tid, sizeof tid);  /* a bad address is nobody's error, on Linux too */
         t->v->regs.rax = 0;             /* kern, which has just started, does not wait for the end of a system call */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "settings.h"
 
 #ifndef PACKAGE_VERSION
@@ -126,6 +127,27 @@ static _Noreturn void bad_option(char **argv, bool missing_value)
              "(the program's own options come after its name)", given);
 }
 
+/* The value of --stats.  The plain name of a file is one in this folder, but a word that may be meant
+ * for yes or no is looked at like one of the configuration file. */
+static const char *stats_value(const char *given)
+{
+        static const char *const words[] = { "yes", "no", "true", "false", "on", "off", "1", "0" };
+        char *path;
+
+        if (!given)
+                return "yes";
+        if (!*given)
+                die_(EXIT_VMRUN_FAILED, "--stats=: no file is named: give --stats=FILE, or --stats for standard error");
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+                if (strcasecmp(given, words[i]) == 0)
+                        return given;
+        if (strchr(given, '/'))
+                return given;
+        if (asprintf(&path, "./%s", given) < 0)
+                die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
+        return path;
+}
+
 /* The command line as it stands.  --help, --version and options that do not exist end here. */
 static void take_line(int argc, char **argv, struct given *g)
 {
@@ -147,9 +169,7 @@ static void take_line(int argc, char **argv, struct given *g)
                         g->value[setting_find("verbose")] = "yes";
                         break;
                 case OPT_STATS:
-                        if (optarg && !*optarg)
-                                die_(EXIT_VMRUN_FAILED, "--stats=: no file is named: give --stats=FILE, or --stats for standard error");
-                        g->value[setting_find("stats")] = optarg ? optarg : "yes";
+                        g->value[setting_find("stats")] = stats_value(optarg);
                         break;
                 case OPT_NODE:
                         if (g->nnodes == NODES_MAX)

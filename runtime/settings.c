@@ -119,10 +119,17 @@ uint64_t cache_default(void)
 
 static int set_stats(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        o->stats = strcmp(text, "no") != 0;
+        bool yes = strcmp(text, "yes") == 0, no = strcmp(text, "no") == 0;
+
+        if (*text && !yes && !no && !strchr(text, '/')) {       /* a word, or the name of a file? */
+                snprintf(why, SETTING_WHY, "give yes, no, or the path of a file with a / in it, "
+                         "as in ./%.64s", text);
+                return -EINVAL;
+        }
+        o->stats = !no;
         free((void *)o->stats_file);
         o->stats_file = NULL;
-        return !o->stats || strcmp(text, "yes") == 0 ? 0 : text_parse(text, &o->stats_file, why);
+        return yes || no ? 0 : text_parse(text, &o->stats_file, why);
 }
 
 static int set_verbose(struct options *o, const char *text, char why[SETTING_WHY])

@@ -5,6 +5,9 @@
  * SIG_DFL and SIG_IGN.  Only where the program has a handler does vmrun have one: it takes one signal, notes its siginfo and leaves all
  * signals blocked.  kern is then made to look (EVENT_HOST), and within EXIT_EVENT the frame is built, upon which the mask becomes what
  * Linux would have set.
+ *
+ * With --stats, vmrun also has a handler where the default action ends the program.  The signal
+ * takes the same way, at whose end stands program_killed() instead of a frame.
  */
 #ifndef VMRUN_SIGNALS_H
 #define VMRUN_SIGNALS_H
@@ -24,6 +27,8 @@ struct sighand {
 
 /* This host thread runs t from now on, a new thread of the program. */
 void signals_thread_start(struct thread *t);
+/* Once for each process: the host's dispositions where the program's are the default ones. */
+void signals_process_start(struct thread *t);
 /* t goes on with dispositions of its own, `copy`, which are those it has now. */
 void signals_copy(struct thread *t, struct sighand *copy);
 

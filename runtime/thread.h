@@ -23,6 +23,8 @@ struct thread_signals {
         uint64_t mask;                  /* and the program's mask then; the host thread itself blocks all */
         bool waits;                     /* the call under way waits with a mask of its own: */
         uint64_t wait_mask;
+        bool ends;                      /* that signal had the default action, the program's end: */
+        int timer;                      /* of the host, which sees to it that it does end */
         struct altstack alt;
         uint64_t trapno, err, cr2;      /* of the last exception that became a signal: signal frames show them */
 };

@@ -168,7 +168,9 @@ static void good_lines(void **state)
         accepted(VMRUN("--cache=1M", "--", "--odd"), "program=--odd");
         accepted(VMRUN("--cache=1M", "ls", "--", "-v"), "verbose=0 stats=no program=ls");
         accepted(VMRUN("--cache=1M", "--stats", "ls"), "stats=yes program=ls");
-        accepted(VMRUN("--cache=1M", "--stats=f", "ls"), "stats=f program=ls");
+        accepted(VMRUN("--cache=1M", "--stats=f", "ls"), "stats=./f program=ls");
+        accepted(VMRUN("--cache=1M", "--stats=/f", "ls"), "stats=/f program=ls");
+        accepted(VMRUN("--cache=1M", "--stats=yes", "ls"), "stats=yes program=ls");
         accepted(VMRUN("--cache=1M", "--node", "mem:1M", "--node=mem:2M", "ls"), "nodes=2 verbose=0 stats=no program=ls far=768");
         accepted(VMRUN("ls"), "nodes=0 ");
 
@@ -191,6 +193,8 @@ static void bad_lines(void **state)
         refused(VMRUN("--cache", "", "ls"), "--cache : this is no size", "as in 4G");
         refused(VMRUN("--cache"), "--cache: a value is missing", "--help");
         refused(VMRUN("--stats=", "ls"), "--stats=", "--stats=FILE");
+        refused(VMRUN("--stats=on", "ls"), "--stats on: ", "yes, no, or the path of a file with a / in it, as in ./on");
+        refused(VMRUN("--stats=True", "ls"), "--stats True: ", "./True");
         refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
         refused(VMRUN("--nosuch", "ls"), "--nosuch", "--help");
         refused(VMRUN("-x", "ls"), "-x", "--help");
@@ -235,7 +239,7 @@ static void config_and_line(void **state)
         snprintf(path, sizeof(path), "%s/vmrun.conf", folder);
         snprintf(other, sizeof(other), "%s/other", folder);
         assert_non_null(f = fopen(path, "w"));
-        fputs("[vmrun]\ncache = 1M\nverbose = no\nstats = f\nplacement = free\novercommit = yes\n"
+        fputs("[vmrun]\ncache = 1M\nverbose = no\nstats = ./f\nplacement = free\novercommit = yes\n"
               "[node a]\nurl = mem:1M\n[node b]\nurl = mem:2M\n", f);
         fclose(f);
         assert_non_null(f = fopen(other, "w"));
@@ -243,12 +247,12 @@ static void config_and_line(void **state)
         fclose(f);
 
         setenv("XDG_CONFIG_HOME", folder, 1);
-        accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=f program=ls far=768 placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
+        accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=./f program=ls far=768 placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
         accepted(VMRUN("--no-stats", "--no-overcommit", "--cache=3M", "ls"), "cache=3145728 nodes=2 verbose=0 stats=no ");
         accepted(VMRUN("--no-overcommit", "ls"), "overcommit=0");
         accepted(VMRUN("--stats", "ls"), "stats=yes ");
         accepted(VMRUN("--placement=linear", "ls"), "placement=1");
-        accepted(VMRUN("--node", "mem:4M", "ls"), "nodes=1 verbose=0 stats=f program=ls far=1024");
+        accepted(VMRUN("--node", "mem:4M", "ls"), "nodes=1 verbose=0 stats=./f program=ls far=1024");
         accepted(VMRUN("--config", other, "ls"), "cache=2097152 nodes=0 verbose=0 stats=no ");
         accepted(VMRUN("--config", other, "--no-config", "--cache=1M", "ls"), "nodes=0 ");
         accepted(VMRUN("--no-config", "--config", other, "ls"), "cache=2097152 ");
