@@ -218,8 +218,8 @@ void settings_default(struct options *o)
 
 /* --- nodes --- */
 
-enum node_key { KEY_URL, KEY_SIZE, KEY_WEIGHT, KEY_TOKEN_FILE, KEY_DEVICE, KEY_GID_INDEX, KEYS };
-static const char *const node_keys[KEYS] = { "url", "size", "weight", "token-file", "device", "gid-index" };
+enum node_key { KEY_URL, KEY_SIZE, KEY_WEIGHT, KEY_TOKEN_FILE, KEY_DEVICE, KEY_GID_INDEX, KEY_OVERWRITE, KEYS };
+static const char *const node_keys[KEYS] = { "url", "size", "weight", "token-file", "device", "gid-index", "overwrite" };
 
 void node_draft_init(struct node_draft *d)
 {
@@ -265,7 +265,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         int err;
 
         if (!value) {
-                snprintf(why, SETTING_WHY, "'%.64s' after the ? has no value: give size=, weight=, token-file=, device= or gid-index=", pair);
+                snprintf(why, SETTING_WHY, "'%.64s' after the ? has no value: give size=, weight=, token-file=, device=, gid-index= or overwrite=", pair);
                 return -EINVAL;
         }
         *value++ = '\0';
@@ -275,7 +275,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         }
         err = strcmp(pair, "url") == 0 ? -ENOENT : node_draft_set(d, pair, value, reason);
         if (err == -ENOENT)
-                snprintf(why, SETTING_WHY, "unknown option '%.64s' after the ?: give size, weight, token-file, device or gid-index", pair);
+                snprintf(why, SETTING_WHY, "unknown option '%.64s' after the ?: give size, weight, token-file, device, gid-index or overwrite", pair);
         else if (err)
                 snprintf(why, SETTING_WHY, "%.32s=%.64s: %.200s", pair, value, reason);
         return err == -ENOENT ? -EINVAL : err;
@@ -341,7 +341,7 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
         while (k < KEYS && strcmp(node_keys[k], key) != 0)
                 k++;
         if (k == KEYS) {
-                snprintf(why, SETTING_WHY, "unknown key: give url, size, weight, token-file, device or gid-index");
+                snprintf(why, SETTING_WHY, "unknown key: give url, size, weight, token-file, device, gid-index or overwrite");
                 return -ENOENT;
         }
         if (d->given & 1u << k) {
@@ -365,6 +365,8 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 if (!err)
                         d->node.gid_index = (int)number;
                 return err;
+        case KEY_OVERWRITE:
+                return flag_parse(value, &d->node.overwrite, why);
         default:
                 return -ENOENT;
         }
@@ -380,6 +382,8 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
                 snprintf(why, SETTING_WHY, "memory of this host takes no token-file: leave it out");
         else if ((n->device || n->gid_index >= 0) && !has_scheme(n->url, "rdma"))
                 snprintf(why, SETTING_WHY, "device and gid-index are for rdma:// only: leave them out");
+        else if ((d->given & 1u << KEY_OVERWRITE) && !has_scheme(n->url, "dax"))
+                snprintf(why, SETTING_WHY, "overwrite is for dax: only: leave it out");
         else
                 return 0;
         return -EINVAL;

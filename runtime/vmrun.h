@@ -26,6 +26,7 @@ struct node_option {
         uint64_t size;                  /* bytes to use of it, whole pages; 0: all it has */
         unsigned weight;                /* share of the slabs, 1 to 1000 */
         int gid_index;                  /* rdma: in the local device's table; -1: by the route to the node */
+        bool overwrite;                 /* dax: also a file with data that is not vmrun's */
 };
 
 enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };

@@ -223,6 +223,13 @@ bad_nodes() {
     refuse 'dax: of a file of odd size' 125 'multiple of 4K' "$vmrun" --node "dax:$file" true
     truncate -s 64M "$file"
     refuse 'dax: of a file that is too small' 125 'has 64M, not the size=65M' "$vmrun" --node "dax:$file?size=65M" true
+    head -c 8192 /dev/zero | tr '\0' x >"$WORK/precious"
+    cp "$WORK/precious" "$WORK/precious.was"
+    refuse "dax: of somebody's data" 125 'data in it that vmrun did not write.*overwrite=yes' "$vmrun" --node "dax:$WORK/precious" true
+    if ! cmp -s "$WORK/precious" "$WORK/precious.was"; then
+        not_ok "dax: of somebody's data, untouched" 'the file has changed'
+    fi
+    accept "dax: of somebody's data, asked for" "$vmrun" --node "dax:$WORK/precious?overwrite=yes" echo hello
     refuse 'dax: of a file in use' 125 'uses it' flock "$file" "$vmrun" --node "dax:$file" true
     refuse 'dax: twice' 125 'uses it' "$vmrun" --node "dax:$file" --node "dax:$file" true
     chmod 400 "$file"
