@@ -197,10 +197,13 @@ int main(int argc, char **argv)
         sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         info_("ending");
-        rdma_server_stop(STOP_MS);
-        nbd_stop(STOP_MS);
+        pool_end();
+        bool ended = rdma_server_stop(STOP_MS);
+        ended &= nbd_stop(STOP_MS);
         if (opt.control)
                 unlink(opt.control);
+        if (!ended)
+                _exit(0);               /* the memory goes with the threads that still use it */
         pool_close();
         return 0;
 }

@@ -49,9 +49,10 @@ void account_print(FILE *to);
  * in why that names the thing, the cause and the cure, without the URL. */
 int rdma_server_listen(const char *url, char *why, size_t n);    /* librdmacm has an rdma_listen() */
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
-/* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or after timeout_ms. */
-void rdma_server_stop(unsigned timeout_ms);
-void nbd_stop(unsigned timeout_ms);
+/* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or some seconds after timeout_ms.  False: threads
+ * are still at work in the pool. */
+bool rdma_server_stop(unsigned timeout_ms);
+bool nbd_stop(unsigned timeout_ms);
 void rdma_server_print(FILE *to);        /* statistics */
 
 #endif

@@ -51,6 +51,26 @@ refused_addresses() {
     refused "a control socket in use" "another memnode has it" --listen "nbd+unix://$WORK/x" --control "$WORK/control"
 }
 
+# A connection's work may take longer than the end waits for: the memory must still be there.  Long enough to see that: 120 GiB to be zeroed.
+busy_ends() {
+    local i name="SIGTERM with busy clients, $rounds times"
+    selected "$name" || return 0
+    for ((i = 0; i < rounds; i++)); do
+        start --size 512M --export disk=512M
+        run_limited "${case[@]}" "$sock" busy $server $((512 << 20))
+        case_status=$status
+        await_end
+        if [ "$case_status" != 0 ] || [ "$status" != 0 ] || [ -e "$sock" ] || grep -q 'still at work' "$log"; then
+            not_ok "$name" "round $i: the clients: $case_status; memnode: $status; socket $(ls "$sock" 2>&1)"
+            show "$ERR"
+            show "$log"
+            rm -f "$sock"
+            return 0
+        fi
+    done
+    ok "$name"
+}
+
 refused_settings() {
     local here="nbd+unix://$WORK/x"
     refused "more memory than the host has" "of memory in all: give a smaller size" --listen "$here" --size 60T
