@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 9
+#define ABI_VERSION 10
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -194,6 +194,7 @@ struct vcpu {
         struct frame_list frames;       /* this vCPU's own stock of free frames; only its own kern touches it */
         uint32_t reclaim_hand;          /* where its direct reclaim looks next */
         uint32_t writes_seen;           /* writes of its bulk ring before this one are over and were reported (kern/rings.c) */
+        uint64_t robust_list;           /* the host's alone: what set_robust_list said.  Here, where other processes' vmruns find it */
 };
 #define EVENT_HOST 1u                   /* the host has something to do: EXIT_EVENT before the program goes on */
 #define EVENT_IRET 2u                   /* the host changed regs beyond what a system call returns: go back by iretq */
