@@ -190,6 +190,7 @@ struct vcpu_fixed {
         uint32_t tid, pid;              /* of the thread and process that run here; a child of vfork runs on its parent's vCPU */
         uint32_t pad;
         uint64_t fs_base, gs_base;      /* what FS and GS are to be when the vCPU starts */
+        uint64_t robust_list;           /* what set_robust_list said: not kern's, but other processes' vmruns look here */
         uint64_t frame3_pf[5];          /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
         uint64_t frame3_trap[5];        /* same, for the other exceptions */
 };

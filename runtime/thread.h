@@ -53,8 +53,7 @@ struct thread {
         bool vforked;                   /* the child of a vfork runs here meanwhile */
         struct thread *next_idle;
         uint32_t pins;                  /* frames it holds (gmem.c) */
-        uint64_t clear_tid;             /* what set_tid_address and set_robust_list say; kept here, for the host's are vmrun's own */
-        uint64_t robust_list;
+        uint64_t clear_tid;             /* what set_tid_address says; kept here, as the vCPU block keeps set_robust_list's, for the host's are vmrun's own */
         void *exec_room;                /* what an execve of a process that borrowed our memory has left behind (exec.c) */
 };
 

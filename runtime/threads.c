@@ -176,8 +176,8 @@ struct thread *threads_find(struct thread *t, pid_t tid)
 void threads_end_robust_lists(struct thread *t)
 {
         for (uint32_t i = 0; i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i]->robust_list)
-                        robust_list_end(t, vm->thread[i]->robust_list, (uint32_t)vm->thread[i]->tid);
+                if (vm->thread[i] && vm->thread[i]->alive && vcpu_fixed(vm->thread[i]->v)->robust_list)
+                        robust_list_end(t, vcpu_fixed(vm->thread[i]->v)->robust_list, (uint32_t)vm->thread[i]->tid);
 }
 
 /* ---- vCPUs ---- */
@@ -311,7 +311,7 @@ static void *thread_main(void *arg)
         vcpu_fixed(t->v)->tid = (uint32_t)tid;
         vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
         t->clear_tid = rq.flags & CLONE_CHILD_CLEARTID ? rq.child_tid : 0;
-        t->robust_list = 0;
+        vcpu_fixed(t->v)->robust_list = 0;
         signals_thread_start(t);
         t->sigmask_dirty = true;
         vcpu_run(t);                    /* to EXIT_READY */
@@ -379,7 +379,7 @@ void threads_let_go(struct thread *t)
 {
         const uint32_t zero = 0;
 
-        robust_list_end(t, t->robust_list, (uint32_t)t->tid);
+        robust_list_end(t, vcpu_fixed(t->v)->robust_list, (uint32_t)t->tid);
         if (t->clear_tid && gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
                 futex_wake(t, t->clear_tid, 1);
 }

@@ -74,7 +74,7 @@ static int keep(struct thread *t, struct kept *k)
                 return -errno;
         *k = (struct kept){
                 .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = sigframe_keep_state(t), .signal = t->signal,
-                .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = t->robust_list,
+                .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = vcpu_fixed(t->v)->robust_list,
                 .vforked = t->vforked,
         };
         return k->xstate ? 0 : -ENOMEM;
@@ -99,7 +99,7 @@ static int child_main(void *arg)
         signals_copy(t, &c->sighand);
         t->vforked = true;
         t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
-        t->robust_list = 0;
+        vcpu_fixed(t->v)->robust_list = 0;
         if (rq->flags & CLONE_CLEAR_SIGHAND)
                 signals_clear(t);
         if (rq->flags & CLONE_PARENT_SETTID)
@@ -149,7 +149,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         exec_room_free(t);
         t->sighand = k->sighand;
         t->clear_tid = k->clear_tid;
-        t->robust_list = k->robust_list;
+        vcpu_fixed(t->v)->robust_list = k->robust_list;
         set_ids(t, k->tid, k->pid);
         sys_put_off = 0;
         settle(t);

@@ -32,22 +32,47 @@ long sys_set_robust_list(struct thread *t, long nr, const uint64_t a[6])
         (void)nr;
         if (a[1] != 24)
                 return -EINVAL;
-        t->robust_list = a[0];
+        vcpu_fixed(t->v)->robust_list = a[0];
         return 0;
 }
 
-/* The host kernel's list of a thread is vmrun's libc's: only the recorded one is the program's. */
+static bool peek(pid_t tid, void *to, const volatile void *from, size_t n)
+{
+        struct iovec l = { to, n }, r = { (void *)(uintptr_t)from, n };
+
+        return sys_own(__NR_process_vm_readv, (uint64_t)tid, P(&l), 1, P(&r), 1, 0) == (long)n;
+}
+
+/* The list of a thread of any process that vmrun runs, ours or another's: it is in the thread's vCPU block, which is at the same address in
+ * each of them. */
+static bool find_robust_list(pid_t tid, uint64_t *head)
+{
+        uint32_t version, n;
+        struct vcpu_fixed v;
+
+        if (!peek(tid, &version, &CONTROL->abi_version, 4) || version != ABI_VERSION || !peek(tid, &n, &CONTROL->nvcpus, 4))
+                return false;
+        for (uint32_t i = 0; i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof v); i++)
+                if (v.role == ROLE_PROGRAM && v.tid == (uint32_t)tid) {
+                        *head = v.robust_list;
+                        return true;
+                }
+        return false;
+}
+
+/* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread under vmrun is there vmrun's libc's. */
 long sys_get_robust_list(struct thread *t, long nr, const uint64_t a[6])
 {
-        struct thread *of = a[0] ? threads_find(t, (pid_t)a[0]) : t;
-        uint64_t len = 24;
+        uint64_t head = 0, len = 0;
+        long ret = sys_raw(nr, a[0], P(&head), P(&len), 0, 0, 0);
 
-        (void)nr;
-        if (!of)
-                return -ESRCH;
-        if (gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &of->robust_list, 8))
-                return -EFAULT;
-        return 0;
+        if (ret)
+                return ret;
+        if (!(pid_t)a[0] || (pid_t)a[0] == t->tid)
+                head = vcpu_fixed(t->v)->robust_list;
+        else
+                find_robust_list((pid_t)a[0], &head);
+        return gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &head, 8) ? -EFAULT : 0;
 }
 
 /* A descriptor table of its own would part this thread from vmrun's others; so that is passed over. */
