@@ -217,6 +217,8 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
         struct sigaction dfl = { .sa_handler = SIG_DFL };
         sigset_t set;
 
+        if (!opt.stats)                 /* those have a time limit, and are to come first */
+                signals_open_deadly(t);
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
         if (!t->vforked) {              /* the program is its parent's */

@@ -14,6 +14,7 @@
 #include "trapped.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "watch.h"
 
 static uint64_t bit(int sig) { return 1ull << (sig - 1); }
 
@@ -242,13 +243,63 @@ uint64_t signals_hold(struct thread *t)
 
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
         t->sigmask_dirty = true;        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
+        t->signal.held = true;
         /* From here on nothing comes; if one was taken before, the host's mask was all even then. */
-        return sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
+        t->signal.held_mask = sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
+        return t->signal.held_mask;
+}
+
+static const int people_end_by[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
+#define PEOPLE_END_BY (sizeof people_end_by / sizeof people_end_by[0])
+
+uint64_t signals_deadly(struct thread *t)
+{
+        uint64_t mask = t->signal.held ? t->signal.held_mask : t->signal.mask, deadly = 0;
+
+        if (!t->signal.held && !sys_put_off)
+                return 0;
+        pthread_mutex_lock(&t->sighand->lock);
+        for (size_t i = 0; i < PEOPLE_END_BY; i++) {
+                int sig = people_end_by[i];
+                if (lookup(t->sighand, sig)->handler == 0 && !tells_end(t, sig))
+                        deadly |= bit(sig);
+        }
+        pthread_mutex_unlock(&t->sighand->lock);
+        return deadly & ~mask;
+}
+
+void signals_let_end(struct thread *t)
+{
+        uint64_t deadly = signals_deadly(t), mask;
+
+        if (!deadly)
+                return;
+        sys_own(__NR_rt_sigprocmask, SIG_UNBLOCK, P(&deadly), P(&mask), 8, 0, 0);
+        sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
+}
+
+void signals_open_deadly(struct thread *t)
+{
+        const struct ksigaction dfl = { .handler = 0 };
+        uint64_t open = 0;
+
+        for (size_t i = 0; i < PEOPLE_END_BY; i++) {
+                int sig = people_end_by[i];
+                struct ksigaction k;
+                if (signals_action(t, sig, NULL, &k) == 0 && k.handler != (uint64_t)(uintptr_t)SIG_IGN) {
+                        sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&dfl), 0, 8, 0, 0);
+                        open |= bit(sig);
+                }
+        }
+        open &= ~(sys_put_off ? t->signal.mask : t->signal.held_mask);
+        sys_own(__NR_rt_sigprocmask, SIG_UNBLOCK, P(&open), 0, 8, 0, 0);
+        t->sigmask_dirty = true;
 }
 
 void signals_release(struct thread *t, uint64_t mask)
 {
         mask &= ~(bit(SIGKILL) | bit(SIGSTOP) | SYS_KICKBIT);
+        t->signal.held = false;
         if (sys_put_off) {              /* a signal still waits for its frame: all stay blocked until then */
                 t->signal.mask = mask;
                 return;
@@ -290,6 +341,9 @@ void signals_deliver(struct thread *t)
         if (!sys_put_off)
                 return;
         sys_put_off = 0;                /* the host thread's mask is still all */
+        watch_end(t);
+        s->held = true;
+        s->held_mask = s->mask;
         s->waits = false;
         if (mask & bit(info.si_signo)) {
                 timer_stop(t);

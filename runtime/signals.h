@@ -40,6 +40,13 @@ void signals_clear(struct thread *t);
 
 /* Holds back all signals of this thread, and tells the program's mask; signals_release sets that again, or another. */
 uint64_t signals_hold(struct thread *t);
+/* Signals that may end the program even while they are held: those that people send for that, have their default action in the host's
+ * kernel too, and that the program does not block.  So one that is stuck can be ended.  0 when nothing is held. */
+uint64_t signals_deadly(struct thread *t);
+/* KVM_RUN was interrupted, perhaps by one of those: then this is the end. */
+void signals_let_end(struct thread *t);
+/* The program is ending: the same, whatever handlers it had for them. */
+void signals_open_deadly(struct thread *t);
 void signals_release(struct thread *t, uint64_t mask);
 
 /* EXIT_EVENT: makes the frame of the signal that was taken, if any. */

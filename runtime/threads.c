@@ -22,6 +22,7 @@
 #include "syscalls/sys.h"
 #include "threads.h"
 #include "vm.h"
+#include "watch.h"
 #include "word.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
@@ -104,10 +105,25 @@ static bool all_stopped(const struct thread *t)
         return all && atomic_load(&started) == made;
 }
 
+/* All others had the longest time that anything takes.  Those that are in the guest will not come out of it. */
+static void complain(const struct thread *t)
+{
+        for (uint32_t i = 0; i < next_vcpu; i++) {
+                struct thread *u = vm->thread[i];
+                if (!u || !u->alive || u == t || atomic_load(&u->safe) || atomic_load(&u->v->mode) == MODE_OUT)
+                        continue;
+                warnx_("vCPU %u (thread %d) does not stop: mode %u, last entry to kern at RIP %#llx, exit %u", i, (int)u->tid, u->v->mode,
+                       (unsigned long long)u->v->regs.rip, u->v->exit.op);
+                die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: a thread has not come out of kern for %llu s; " VM_BLAME,
+                     (unsigned long long)watch_limit_ms() / 1000);
+        }
+}
+
 void threads_stop(struct thread *t)
 {
         const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
         uint32_t none = 0;
+        uint64_t waits = 0;
 
         if (atomic_load(&threads_stopping) == vcpu_fixed(t->v)->number + 1)
                 return;                 /* all are stopped already */
@@ -120,6 +136,8 @@ void threads_stop(struct thread *t)
                 if (all_stopped(t))
                         return;
                 word_sleep(&arrivals, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
+                if (++waits * 10 > watch_limit_ms())     /* so many ms at most have passed: arrivals end a wait early */
+                        complain(t);
         }
 }
 

@@ -11,8 +11,10 @@
 #include <unistd.h>
 #include "exits.h"
 #include "signals.h"
+#include "syscalls/sys.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "watch.h"
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
 
@@ -53,7 +55,7 @@ static void set_run_mask(struct thread *t)
 
         t->sigmask_dirty = false;       /* first: a signal taken from here on sets it again (signals.c) */
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof set);
-        set &= ~kick_mask();
+        set &= ~(kick_mask() | signals_deadly(t));
         memcpy(u.m.sigset, &set, sizeof set);
         if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
@@ -168,6 +170,34 @@ static _Noreturn void state_makes_no_sense(struct thread *t)
              t->run->exit_reason);
 }
 
+/* The program's own state is as good as it gets then: what was about to be injected was for tables that are gone. */
+static void forget_exception(struct thread *t)
+{
+        struct kvm_vcpu_events e;
+
+        if (ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) == 0) {
+                e.exception.injected = e.exception.pending = 0;
+                ioctl(t->vcpu_fd, KVM_SET_VCPU_EVENTS, &e);
+        }
+}
+
+/* A signal for the program waits for kern to come by.  If it does not: is that the program's doing? */
+static void watch(struct thread *t)
+{
+        if (!sys_put_off)
+                return;
+        if (!t->watch.since) {
+                watch_begin(t);
+        } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
+                forget_exception(t);
+                t->privileged = true;
+        } else if (watch_is_over(t)) {
+                vcpu_dump(t);
+                die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: for %llu s kern has not let the program have a signal; " VM_BLAME,
+                     (unsigned long long)watch_limit_ms() / 1000);
+        }
+}
+
 int vcpu_try_run(struct thread *t)
 {
         for (;;) {
@@ -175,7 +205,9 @@ int vcpu_try_run(struct thread *t)
                         set_run_mask(t);
                 if (ioctl(t->vcpu_fd, KVM_RUN, 0) == 0)
                         break;
-                if (errno != EINTR && errno != EAGAIN)
+                if (errno == EINTR)
+                        signals_let_end(t);
+                else if (errno != EAGAIN)
                         return -errno;
         }
         return t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT ? 0 : -EIO;
@@ -193,6 +225,8 @@ void vcpu_run(struct thread *t)
                         if (errno == EINTR) {
                                 t->run->immediate_exit = 0;     /* before we look at the mode: a signal taken later sets it again */
                                 kick_drain();
+                                signals_let_end(t);
+                                watch(t);
                                 redirect_to_kern(t);
                         } else if (errno == EFAULT && atomic_load(&t->v->mode) == MODE_PROGRAM) {
                                 t->arena_fault = true;
