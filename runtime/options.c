@@ -148,6 +148,18 @@ static const char *stats_value(const char *given)
         return path;
 }
 
+/* `--stats FILE PROGRAM`: getopt takes FILE for the program. */
+static const char *after_stats;
+
+const char *options_hint(void)
+{
+        static char text[PATH_MAX + 64];
+
+        if (after_stats)
+                snprintf(text, sizeof(text), " (for statistics in that file say --stats=%s)", after_stats);
+        return text;
+}
+
 /* The command line as it stands.  --help, --version and options that do not exist end here. */
 static void take_line(int argc, char **argv, struct given *g)
 {
@@ -205,6 +217,8 @@ static void take_line(int argc, char **argv, struct given *g)
                 }
         }
         opt.argv = argv + optind;
+        if (optind > 1 && strcmp(argv[optind - 1], "--stats") == 0)
+                after_stats = argv[optind];
 }
 
 static void take_settings(const struct given *g)
