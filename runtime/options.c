@@ -112,6 +112,20 @@ static void default_cache(void)
         info_("cache: %s, a quarter of the available memory (--cache SIZE sets it)", size_text(opt.cache, a));
 }
 
+/* The option of which `given`, with its dashes and maybe a value, is a misspelling; NULL: none. */
+static const char *near_option(const char *given)
+{
+        const char *words[sizeof(long_options) / sizeof(long_options[0]) - 1];
+        const size_t n = sizeof(words) / sizeof(words[0]);
+        char *name = strndup(given + strspn(given, "-"), strcspn(given + strspn(given, "-"), "="));
+
+        for (size_t i = 0; i < n; i++)
+                words[i] = long_options[i].name;
+        const char *near = name ? near_word(name, words, n) : NULL;
+        free(name);
+        return near;
+}
+
 /* getopt has no words for it that name the cure. */
 static _Noreturn void bad_option(char **argv, bool missing_value)
 {
@@ -123,6 +137,9 @@ static _Noreturn void bad_option(char **argv, bool missing_value)
                 die_(EXIT_VMRUN_FAILED, "%s: this option takes no value: leave out what follows the =", given);
         if (optopt)
                 die_(EXIT_VMRUN_FAILED, "-%c: no such option: see vmrun --help (the program's own options come after its name)", optopt);
+        const char *near = near_option(given);
+        if (near)
+                die_(EXIT_VMRUN_FAILED, "%s: no such option: did you mean --%s?", given, near);
         die_(EXIT_VMRUN_FAILED, "%s: no such option, or an abbreviation of several: see vmrun --help "
              "(the program's own options come after its name)", given);
 }

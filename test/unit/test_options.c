@@ -197,6 +197,10 @@ static void bad_lines(void **state)
         refused(VMRUN("--stats=True", "ls"), "--stats True: ", "./True");
         refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
         refused(VMRUN("--nosuch", "ls"), "--nosuch", "--help");
+        refused(VMRUN("--cahce=1M", "ls"), "--cahce=1M: no such option", "did you mean --cache?");
+        refused(VMRUN("--cache-mb", "512", "ls"), "--cache-mb: no such option",
+                "did you mean --cache?");
+        refused(VMRUN("--c=1M", "ls"), "--c=1M: no such option, or an abbreviation", "--help");
         refused(VMRUN("-x", "ls"), "-x", "--help");
         refused(VMRUN("--check", "ls"), "ls", "leave it out");
         refused(VMRUN("-v"), "no program", "--help");
