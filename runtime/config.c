@@ -172,6 +172,17 @@ static bool has_remark(struct config *c, const char *key, const char *value)
         return true;
 }
 
+static bool has_quotes(struct config *c, const char *key, const char *value)
+{
+        size_t n = strlen(value);
+
+        if (n < 2 || !strchr("\"'", *value) || value[n - 1] != *value)
+                return false;
+        mistake(c, c->line, "%s = %s: values stand without quotes: write %s = %.*s", key, value,
+                key, (int)n - 2, value + 1);
+        return true;
+}
+
 /* inih's handler: one key.  Its own idea of the section is not needed. */
 static int take_key(void *arg, const char *section, const char *key, const char *value)
 {
@@ -182,7 +193,7 @@ static int take_key(void *arg, const char *section, const char *key, const char 
         (void)section;
         if (c->err)
                 return 0;
-        if (has_remark(c, key, value))
+        if (has_remark(c, key, value) || has_quotes(c, key, value))
                 return 0;
         switch (c->section) {
         case IN_NONE:

@@ -284,8 +284,10 @@ void options_parse(int argc, char **argv)
         if (opt.command == CMD_STATES)
                 return;
         opt.config = g.no_config ? NULL : g.config ? g.config : config_default();
-        if (opt.config && config_read(&opt, opt.config, why, sizeof(why)) != 0)
-                die_(EXIT_VMRUN_FAILED, "%s", why);
+        int err = opt.config ? config_read(&opt, opt.config, why, sizeof(why)) : 0;
+        if (err)                        /* -EINVAL: what is in it, which has its cure */
+                die_(EXIT_VMRUN_FAILED, "%s%s", why, err == -EINVAL ? "" : err == -ENOENT ?
+                     ": check the name after --config" : ": make it readable, or give --no-config");
         take_settings(&g);
         take_nodes(&g);
         if (opt.command == CMD_CHECK)

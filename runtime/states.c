@@ -75,7 +75,7 @@ int states_print(const char *pid)
                      "runs it, ask as its user, or as root", pid);
         if (fd < 0 && errno == ENOENT)
                 die_(EXIT_VMRUN_FAILED, "--states %s: there is no such process: " GIVE, pid);
-        if (fd < 0)
+        if (fd < 0 && errno != ESRCH)   /* one of the kernel's own, or a zombie */
                 die_(EXIT_VMRUN_FAILED, "--states %s: %s: %s", pid, path, strerror(errno));
         if (pread(fd, &c, sizeof c, (off_t)(WINDOW + CONTROL_OFF)) != sizeof c || c.abi_version != ABI_VERSION)
                 die_(EXIT_VMRUN_FAILED, "--states %s: no vmrun of this version runs this process: " GIVE, pid);

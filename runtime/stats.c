@@ -221,7 +221,12 @@ void stats_print(FILE *f, uint64_t tsc_khz)
 
 static _Noreturn void cannot_write(int err)
 {
-        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s", opt.stats_file, strerror(err));
+        const char *cure = err == EISDIR ? "name a file in it" :
+                           err == ENOENT || err == ENOTDIR ? "make its folder first" :
+                           err == ENAMETOOLONG ? "give a shorter name" :
+                           "name a file where this user may write";
+        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s: %s", opt.stats_file,
+             strerror(err), cure);
 }
 
 void stats_init(void)

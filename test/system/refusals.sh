@@ -155,7 +155,12 @@ refusals() {
     refuse '--node without a kind' 125 'node|host' "$vmrun" --node host true
     refuse '--node mem:0' 125 'mem:0' "$vmrun" --node mem:0 true
     refuse '--node mem: with a bad size' 125 'mem:12x' "$vmrun" --node mem:12x true
-    refuse '--stats into a missing folder' 125 '/no/such/folder' "$vmrun" --stats=/no/such/folder/file true
+    refuse '--stats into a missing folder' 125 '/no/such/folder.*make its folder' \
+        "$vmrun" --stats=/no/such/folder/file true
+    refuse '--stats into a folder' 125 'directory: name a file' "$vmrun" --stats="$WORK" true
+    # shellcheck disable=SC2016 # for the inner shell
+    refuse 'a limit of address space' 125 'memory.*ulimit -v' \
+        bash -c 'ulimit -v 100000 && exec "$@"' - "$vmrun" --cache 64M true
 
     refuse '--stats, a blank and a file' 127 '/no/such/file: .*--stats=/no/such/file' \
         "$vmrun" --stats /no/such/file true
@@ -163,6 +168,11 @@ refusals() {
         "$vmrun" --stats "$data/small" true
     refuse '--states of no number' 125 'states abc: give the number of a process' "$vmrun" --states abc
     refuse '--states of no process' 125 'no such process: give the number' "$vmrun" --states 4194305
+    refuse '--states of a zombie' 125 'no vmrun .* runs this process: give' \
+        python3 -c 'import os, sys, time
+p = os.fork() or os._exit(0)
+time.sleep(0.3)
+os.execv(sys.argv[1], ["vmrun", "--states", str(p)])' "$vmrun"
     refuse '--states of another process' 125 'no vmrun .* runs this process: give' "$vmrun" --states $$
     local less=()
     if [ "$(id -u)" -eq 0 ]; then

@@ -197,8 +197,11 @@ static void bad_settings(void **state)
         refused("[node a]\nurl = mem:1M\nsize-mb = 512\n", 3,
                 "size-mb = 512: unknown key: did you mean size = 512M?");
         refused("[vmrun]\ncache = 2M # local\n", 2,
-                "cache = 2M # local: behind a value, remarks begin with ; (# is for whole lines): write cache = 2M ; local");
+                "cache = 2M # local: behind a value, remarks begin with ; (# is for whole lines): "
+                "write cache = 2M ; local");
         refused("[node a]\nurl = mem:1M \t# here\n", 2, "write url = mem:1M ; here");
+        refused("[vmrun]\ncache = \"2M\"\n", 2, "values stand without quotes: write cache = 2M");
+        refused("[node a]\nurl = 'mem:1M'\n", 2, "write url = mem:1M");
         accepted("[vmrun]\ncache = 2M ; local\nstats = /tmp/a#b\n");
         assert_string_equal(o.stats_file, "/tmp/a#b");
         refused("[vmrun]\ncache\n", 2, "neither a section nor a setting");

@@ -261,7 +261,8 @@ static void config_and_line(void **state)
         accepted(VMRUN("--config", other, "--no-config", "--cache=1M", "ls"), "nodes=0 ");
         accepted(VMRUN("--no-config", "--config", other, "ls"), "cache=2097152 ");
         unsetenv("XDG_CONFIG_HOME");
-        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file", "");
+        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file",
+                "check the name after --config");
         refused(VMRUN("--config", folder, "ls"), ": cannot be read: Is a directory", folder);
 
         /* ~/.config, where there is no other word for it. */
