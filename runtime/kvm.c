@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "arena.h"
 #include "check.h"
@@ -236,6 +237,16 @@ static uint64_t first_table_off(void)
         return RAM_PD_OFF + ROUND_UP(CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE, GiB) / GiB * PAGE_SIZE;
 }
 
+static const char *address_space_cure(int err)
+{
+        struct rlimit r;
+
+        if (err != -ENOMEM || getrlimit(RLIMIT_AS, &r) != 0 || r.rlim_cur == RLIM_INFINITY)
+                return "";
+        return ": raise the limit of address space (ulimit -v), of which cache and far memory take "
+               "as much as they hold";
+}
+
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
 {
         uint64_t frames_size = ROUND_UP(c->nframes * PAGE_SIZE, LARGE);
@@ -258,8 +269,8 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         /* A program's start touches some seventy pages here and there in what comes first: clearing huge pages for them took two
          * thirds of the instructions of `vmrun /bin/true` (bench/startup.sh). */
         if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 || (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0) {
-                snprintf(why, n, "guest memory cannot be had at its place (%s): %s", err == -EEXIST ? "address in use" : "KVM or mmap",
-                         strerror(-err));
+                snprintf(why, n, "guest memory cannot be had at its place (%s): %s%s", err == -EEXIST ? "address in use" : "KVM or mmap",
+                         strerror(-err), address_space_cure(err));
                 return err;
         }
         memcpy((void *)WINDOW, kern_image, (size_t)(kern_image_end - kern_image));

@@ -87,6 +87,84 @@ static int text_parse(const char *text, const char **copy, char why[SETTING_WHY]
         return -ENOMEM;
 }
 
+/* --- keys that do not exist --- */
+
+#define NEAR_MOST 31                    /* bytes of a word that is looked at */
+
+/* How many bytes to change, add or leave out make b of a (Levenshtein). */
+static unsigned distance(const char *a, const char *b)
+{
+        unsigned row[NEAR_MOST + 1], n = (unsigned)strlen(b);
+
+        for (unsigned j = 0; j <= n; j++)
+                row[j] = j;
+        for (unsigned i = 1; *a; a++, i++) {
+                unsigned corner = row[0];
+                row[0] = i;
+                for (unsigned j = 1; j <= n; j++) {
+                        unsigned change = corner + (*a != b[j - 1]);
+                        unsigned add = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+                        corner = row[j];
+                        row[j] = change < add ? change : add;
+                }
+        }
+        return row[n];
+}
+
+const char *near_word(const char *text, const char *const words[], size_t n)
+{
+        char low[NEAR_MOST + 1];
+        const char *nearest = NULL;
+        unsigned least = 3;
+        size_t len = strlen(text);
+
+        if (len > NEAR_MOST)
+                return NULL;
+        for (size_t i = 0; i <= len; i++)
+                low[i] = text[i] == '_' ? '-' : (char)tolower((unsigned char)text[i]);
+        for (size_t i = 0; i < n; i++) {
+                size_t whole = strlen(words[i]);
+                bool begins = whole > 3 && strncmp(low, words[i], whole) == 0;
+                unsigned d = begins ? 0 : distance(low, words[i]);
+                if (d < least && d <= whole / 2) {
+                        nearest = words[i];
+                        least = d;
+                }
+        }
+        return nearest;
+}
+
+/* "cache-mb" and "512" for "cache": M, and so on; 0: no unit, or no plain number. */
+static char unit_of(const char *text, const char *word, const char *value)
+{
+        const char *unit = strlen(text) > strlen(word) ? text + strlen(word) + 1 : "";
+        char first = (char)toupper((unsigned char)*unit);
+
+        if (!first || !strchr("KMGT", first) || !*value || value[strspn(value, "0123456789")])
+                return 0;
+        unit++;
+        return !*unit || strcasecmp(unit, "b") == 0 || strcasecmp(unit, "ib") == 0 ? first : 0;
+}
+
+/* Why the key is refused, which is none of the words; `where` it stands. */
+static void say_unknown(const char *key, const char *value, const char *const words[], size_t n,
+                        const char *where, char why[SETTING_WHY])
+{
+        const char *word = near_word(key, words, n);
+        char unit = word ? unit_of(key, word, value) : 0;
+
+        size_t at = (size_t)snprintf(why, SETTING_WHY, "unknown key%s: %s", where,
+                                     word ? "" : "give ");
+
+        if (unit)
+                snprintf(why + at, SETTING_WHY - at, "did you mean %s = %s%c?", word, value, unit);
+        else if (word)
+                snprintf(why + at, SETTING_WHY - at, "did you mean %s?", word);
+        for (size_t i = 0; !word && i < n; i++)
+                at += (size_t)snprintf(why + at, SETTING_WHY - at, "%s%s", words[i],
+                                       i + 2 < n ? ", " : i + 1 < n ? " or " : "");
+}
+
 /* --- settings --- */
 
 static int set_cache(struct options *o, const char *text, char why[SETTING_WHY])
@@ -200,6 +278,20 @@ int setting_find(const char *name)
                 if (strcmp(settings[i].name, name) == 0)
                         return (int)i;
         return -ENOENT;
+}
+
+void setting_unknown(const char *key, const char *value, char why[SETTING_WHY])
+{
+        const size_t n = sizeof(settings) / sizeof(settings[0]);
+        const char *words[SETTINGS_MAX];
+
+        for (size_t i = 0; i < n; i++)
+                words[i] = settings[i].name;
+        if (strncmp(key, "node", 4) == 0 || strcmp(key, "url") == 0)
+                snprintf(why, SETTING_WHY, "unknown key in [vmrun]: a node has a section of its "
+                         "own: [node NAME], and below it url = %.64s", value);
+        else
+                say_unknown(key, value, words, n, " in [vmrun]", why);
 }
 
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY])
@@ -341,7 +433,7 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
         while (k < KEYS && strcmp(node_keys[k], key) != 0)
                 k++;
         if (k == KEYS) {
-                snprintf(why, SETTING_WHY, "unknown key: give url, size, weight, token-file, device, gid-index or overwrite");
+                say_unknown(key, value, node_keys, KEYS, "", why);
                 return -ENOENT;
         }
         if (d->given & 1u << k) {

@@ -12,6 +12,8 @@
 #include "stats.h"
 #include "vmrun.h"
 
+#define GIVE "give the number of a process that vmrun runs (ls -l /proc/*/exe 2>&- | grep vmrun shows them)"
+
 static const char *const modes[] = { [MODE_OUT] = "out", [MODE_KERN] = "kern", [MODE_PROGRAM] = "program" };
 
 static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed *f)
@@ -64,12 +66,19 @@ int states_print(const char *pid)
         static struct control c;
         char path[64];
 
+        if (!*pid || pid[strspn(pid, "0123456789")] || strlen(pid) > 10)
+                die_(EXIT_VMRUN_FAILED, "--states %s: " GIVE, pid);
         snprintf(path, sizeof path, "/proc/%s/mem", pid);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
+        if (fd < 0 && (errno == EACCES || errno == EPERM))
+                die_(EXIT_VMRUN_FAILED, "--states %s: the memory of this process may not be read: if vmrun "
+                     "runs it, ask as its user, or as root", pid);
+        if (fd < 0 && errno == ENOENT)
+                die_(EXIT_VMRUN_FAILED, "--states %s: there is no such process: " GIVE, pid);
+        if (fd < 0 && errno != ESRCH)   /* one of the kernel's own, or a zombie */
                 die_(EXIT_VMRUN_FAILED, "--states %s: %s: %s", pid, path, strerror(errno));
         if (pread(fd, &c, sizeof c, (off_t)(WINDOW + CONTROL_OFF)) != sizeof c || c.abi_version != ABI_VERSION)
-                die_(EXIT_VMRUN_FAILED, "--states %s: this process is no vmrun of this version", pid);
+                die_(EXIT_VMRUN_FAILED, "--states %s: no vmrun of this version runs this process: " GIVE, pid);
         for (unsigned i = 0; i < c.nvcpus && i < VCPUS_MAX; i++) {
                 struct vcpu v;
                 struct vcpu_fixed f;

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "arena.h"
@@ -119,6 +120,27 @@ static void print_latencies(FILE *f, const struct totals *t, uint64_t tsc_khz)
         }
 }
 
+/* What guest RAM outside the cache has in memory: its pool is address space for the most part, which
+ * costs nothing.  And the file in which the processes of a tree keep who has which slots. */
+static uint64_t metadata_bytes(void)
+{
+        static unsigned char here[65536];       /* a thread's stack is small */
+        uint64_t bytes = 0, step = sizeof(here) * PAGE_SIZE;
+        struct stat st;
+
+        for (uint64_t off = 0; off < CONTROL->pool_end; off += step) {
+                uint64_t n = CONTROL->pool_end - off < step ? CONTROL->pool_end - off : step;
+                if (mincore((void *)(WINDOW + off), n, here) != 0)
+                        break;
+                for (uint64_t i = 0; i < n / PAGE_SIZE; i++)
+                        bytes += (here[i] & 1) * PAGE_SIZE;
+        }
+        int tree = slabs_tree_fd(NULL);
+        if (tree >= 0 && fstat(tree, &st) == 0)
+                bytes += (uint64_t)st.st_blocks * 512;
+        return bytes;
+}
+
 /* VmHWM and the parts of the resident set at this moment, which is near the peak: frames and far pages are never given back. */
 static void print_memory(FILE *f)
 {
@@ -140,7 +162,7 @@ static void print_memory(FILE *f)
                 fclose(st);
         arena_usage(&used, &backed);
         line(f, "", "cache_bytes", CONTROL->nframes * PAGE_SIZE);
-        line(f, "", "metadata_bytes", CONTROL->pool_next);
+        line(f, "", "metadata_bytes", metadata_bytes());
         line(f, "", "far_bytes", CONTROL->far_pages * PAGE_SIZE);
         line(f, "", "far_leased_bytes", far_leased_pages() * PAGE_SIZE);
         line(f, "", "shared_bytes", used);
@@ -199,7 +221,12 @@ void stats_print(FILE *f, uint64_t tsc_khz)
 
 static _Noreturn void cannot_write(int err)
 {
-        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s", opt.stats_file, strerror(err));
+        const char *cure = err == EISDIR ? "name a file in it" :
+                           err == ENOENT || err == ENOTDIR ? "make its folder first" :
+                           err == ENAMETOOLONG ? "give a shorter name" :
+                           "name a file where this user may write";
+        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s: %s", opt.stats_file,
+             strerror(err), cure);
 }
 
 void stats_init(void)

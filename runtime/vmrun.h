@@ -52,6 +52,8 @@ struct options {
 extern struct options opt;
 /* Fills opt.  --help, --version and mistakes end the process here; afterwards opt.cache is chosen.  (options.c) */
 void options_parse(int argc, char **argv);
+/* To follow what is said of a program that cannot be had, which may be meant for something else. */
+const char *options_hint(void);
 
 /* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
 void message_init(void);                /* dups stderr above the program's fds */

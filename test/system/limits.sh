@@ -115,6 +115,18 @@ statistics() {
         not_ok "$name" "exit status $status, or output, or no statistics"
         show "$ERR"
     fi
+    name='metadata_bytes is what is in memory'
+    local metadata anon
+    run_limited "$vmrun" --stats="$WORK/stats" -- true
+    metadata=$(sed -n 's/^metadata_bytes //p' "$WORK/stats")
+    anon=$(sed -n 's/^rss_bytes\.anon //p' "$WORK/stats")
+    if [ "$status" = 0 ] && [ "${metadata:-0}" -gt 0 ] && [ "$metadata" -lt "${anon:-0}" ] &&
+        [ "$metadata" -lt $((16 << 20)) ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, metadata_bytes ${metadata:-missing}, rss_bytes.anon ${anon:-missing}"
+        show "$ERR"
+    fi
     name='--stats goes to standard error'
     run_limited "$vmrun" --cache 4M --stats -- echo hello
     if [ "$status" = 0 ] && [ "$(cat "$OUT")" = hello ] && [ -s "$ERR" ]; then

@@ -197,6 +197,10 @@ static void bad_lines(void **state)
         refused(VMRUN("--stats=True", "ls"), "--stats True: ", "./True");
         refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
         refused(VMRUN("--nosuch", "ls"), "--nosuch", "--help");
+        refused(VMRUN("--cahce=1M", "ls"), "--cahce=1M: no such option", "did you mean --cache?");
+        refused(VMRUN("--cache-mb", "512", "ls"), "--cache-mb: no such option",
+                "did you mean --cache?");
+        refused(VMRUN("--c=1M", "ls"), "--c=1M: no such option, or an abbreviation", "--help");
         refused(VMRUN("-x", "ls"), "-x", "--help");
         refused(VMRUN("--check", "ls"), "ls", "leave it out");
         refused(VMRUN("-v"), "no program", "--help");
@@ -257,7 +261,8 @@ static void config_and_line(void **state)
         accepted(VMRUN("--config", other, "--no-config", "--cache=1M", "ls"), "nodes=0 ");
         accepted(VMRUN("--no-config", "--config", other, "ls"), "cache=2097152 ");
         unsetenv("XDG_CONFIG_HOME");
-        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file", "");
+        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file",
+                "check the name after --config");
         refused(VMRUN("--config", folder, "ls"), ": cannot be read: Is a directory", folder);
 
         /* ~/.config, where there is no other word for it. */
