@@ -183,6 +183,7 @@ int main(int argc, char **argv)
         if (fd < 0)
                 die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`", strerror(errno));
 
+        log_open();
         open_pool();
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
@@ -202,6 +203,7 @@ int main(int argc, char **argv)
         ended &= nbd_stop(STOP_MS);
         if (opt.control)
                 unlink(opt.control);
+        log_close();
         if (!ended)
                 _exit(0);               /* the memory goes with the threads that still use it */
         pool_close();

@@ -15,6 +15,7 @@ limits() {
     thread_limit
     bulk_transfer
     statistics
+    unread
 }
 
 # The value of FIELD in kB of process PID, or nothing.
@@ -119,6 +120,19 @@ statistics() {
         ok "$name"
     else
         not_ok "$name" "exit status $status"
+        show "$ERR"
+    fi
+}
+
+unread() {
+    local name='a standard error that nobody reads stops nothing' LIMIT=$limit
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited python3 "$here/deaf.py" "$vmrun"
+    if [ "$status" = 0 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "status $status"
         show "$ERR"
     fi
 }
