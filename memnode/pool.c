@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "../common/size.h"
+#include "memnode.h"
 #include "pool.h"
 
 #define PAGE          4096ull
@@ -171,8 +172,7 @@ void pool_free(char *at, uint64_t bytes)
         for (e = extents; e && e->start != start; e = e->next)
                 ;
         if (!e || e->state != TAKEN || e->end - e->start != bytes) {
-                fprintf(stderr, "memnode: pool_free of what was not given out: %#llx bytes at %#llx\n", (unsigned long long)bytes,
-                        (unsigned long long)start);
+                warnx_("pool_free of what was not given out: %#llx bytes at %#llx", (unsigned long long)bytes, (unsigned long long)start);
                 abort();                /* memory of two owners: to go on would show one's bytes to the other */
         }
         e->state = DIRTY;

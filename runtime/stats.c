@@ -10,12 +10,15 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../common/put.h"
 #include "arena.h"
 #include "far/far.h"
 #include "files.h"
 #include "stats.h"
 #include "syscall.h"
 #include "vmrun.h"
+
+#define READER_MS 5000          /* the statistics wait no longer for a reader that takes nothing */
 
 /* What abi.h adds later and nobody names here is printed by its number. */
 static const char *const fault_names[FAULT_KINDS] = {
@@ -277,24 +280,17 @@ void stats_adopt(const struct stats_place *p)
         place = *p;
 }
 
-/* The whole text in one write where possible, so that lines of others do not fall between. */
 static bool print_to(int fd, uint64_t tsc_khz)
 {
         char *text = NULL;
-        size_t size = 0, done = 0;
+        size_t size = 0;
         FILE *f = open_memstream(&text, &size);
         if (!f)
                 return false;
         stats_print(f, tsc_khz);
         bool good = !ferror(f);
         good &= fclose(f) == 0;
-        while (good && done < size) {
-                ssize_t w = write(fd, text + done, size - done);
-                if (w >= 0)
-                        done += (size_t)w;
-                else if (errno != EINTR)
-                        good = false;
-        }
+        good = good && put_all(fd, text, size, READER_MS);
         free(text);
         return good;
 }

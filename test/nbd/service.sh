@@ -189,6 +189,8 @@ reload_tests() {
 service_tests() {
     check_alone "systemd is told: ready, reloading, stopping" python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
         --listen nbd://127.0.0.1:0
+    check_alone "a standard error that nobody reads stops nothing" python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
+    check_alone "descriptors that are used up while clients wait" python3 "$here/crowd.py" "$WORK" "$memnode"
     local name="the systemd unit is one" unit
     unit=$(dirname "$memnode")/memnode.service
     if have systemd-analyze && [ -e "$unit" ]; then
