@@ -102,6 +102,8 @@ void vm_close(struct vm *vm)
                 privfd_close(vm->kvm_fd);
         free(vm->cpuid);
         vm->cpuid = NULL;
+        free(vm->slot);
+        vm->slot = NULL;
         vm->fd = vm->kvm_fd = -1;
         munmap((void *)WINDOW, WINDOW_END - WINDOW);
 }
@@ -118,34 +120,70 @@ void vm_refuse_msrs(struct vm *vm)
 }
 
 /* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
-int vm_renew(struct vm *vm, char *why, size_t n)
+void vm_away(struct vm *vm)
 {
-        for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++) {
+        for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++)
                 if (vm->thread[i])
                         vcpu_destroy(vm->thread[i]);
-                vm->thread[i] = NULL;
-        }
         privfd_close(vm->fd);
-        pthread_mutex_init(&vm->lock, NULL);
-        vm->next_slot = 0;
+}
+
+static int make_again(struct vm *vm, char *why, size_t n)
+{
         vm->fd = PRIVFD_NEW(ioctl(vm->kvm_fd, KVM_CREATE_VM, 0));
         if (vm->fd < 0)
-                snprintf(why, n, "KVM cannot make a virtual machine for a child: %s", strerror(-vm->fd));
+                snprintf(why, n, "KVM cannot make a virtual machine again: %s", strerror(-vm->fd));
         return vm->fd < 0 ? vm->fd : 0;
+}
+
+int vm_renew(struct vm *vm, char *why, size_t n)
+{
+        vm_away(vm);
+        memset(vm->thread, 0, sizeof vm->thread);
+        pthread_mutex_init(&vm->lock, NULL);
+        vm->next_slot = 0;
+        return make_again(vm, why, n);
+}
+
+int vm_back(struct vm *vm, char *why, size_t n)
+{
+        int err = make_again(vm, why, n);
+
+        for (uint32_t i = 0; !err && i < vm->next_slot; i++)
+                if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &vm->slot[i]) < 0) {
+                        err = -errno;
+                        snprintf(why, n, "KVM does not take back the memory of a virtual machine: %s", strerror(-err));
+                }
+        return err;
+}
+
+/* Room for one more.  Under lock. */
+static struct kvm_userspace_memory_region *new_slot(struct vm *vm)
+{
+        if (vm->next_slot == vm->slot_room) {
+                uint32_t room = vm->slot_room ? 2 * vm->slot_room : 16;
+                struct kvm_userspace_memory_region *more = realloc(vm->slot, room * sizeof *more);
+                if (!more)
+                        return NULL;
+                vm->slot = more;
+                vm->slot_room = room;
+        }
+        return &vm->slot[vm->next_slot];
 }
 
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
 {
-        struct kvm_userspace_memory_region r = {
-                .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (uint64_t)host,
-        };
-        int err = 0;
+        int err = -ENOMEM;
 
         pthread_mutex_lock(&vm->lock);
-        r.slot = vm->next_slot;
-        if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &r) < 0)
-                err = -errno;
-        else
+        struct kvm_userspace_memory_region *r = new_slot(vm);
+        if (r) {
+                *r = (struct kvm_userspace_memory_region){
+                        .slot = vm->next_slot, .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (uint64_t)host,
+                };
+                err = ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, r) < 0 ? -errno : 0;
+        }
+        if (!err)
                 vm->next_slot++;
         pthread_mutex_unlock(&vm->lock);
         return err;

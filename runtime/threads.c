@@ -226,6 +226,18 @@ static void wait_for_idle(void)
                 ;
 }
 
+bool threads_single(void)
+{
+        const struct timespec end = deadline_in_ms(1000);
+
+        pthread_mutex_lock(&lock);
+        while (live == 1 && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
+                ;
+        bool single = live == 1 && !leaving;
+        pthread_mutex_unlock(&lock);
+        return single;
+}
+
 /* One that is idle, or a new one; NULL: there can be no more. */
 static struct thread *take_vcpu(void)
 {

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "check.h"
+#include "sigframe.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -218,13 +219,9 @@ int vcpu_reset(struct thread *t, enum vcpu_role role)
         return set_start(t);
 }
 
-int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n)
+/* KVM's side of it. */
+static int make_vcpu(struct vm *vm, struct thread *t, uint32_t number, char *why, size_t n)
 {
-        int err;
-
-        t->vm = vm;
-        t->v = vcpu_block(number);
-        vcpu_fixed(t->v)->number = number;
         t->sigmask_dirty = true;
         t->vcpu_fd = PRIVFD_NEW(ioctl(vm->fd, KVM_CREATE_VCPU, (unsigned long)number));
         if (t->vcpu_fd < 0) {
@@ -234,10 +231,23 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
         }
         t->run = mmap(NULL, (size_t)vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->vcpu_fd, 0);
         if (t->run == MAP_FAILED || ioctl(t->vcpu_fd, KVM_SET_CPUID2, vm->cpuid) < 0) {
-                err = -errno;
+                int err = -errno;
                 snprintf(why, n, "KVM does not take the CPU features it supports: %s", strerror(-err));
                 return err;
         }
+        if (number == 0)
+                vm_refuse_msrs(vm);
+        return 0;
+}
+
+int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n)
+{
+        t->vm = vm;
+        t->v = vcpu_block(number);
+        vcpu_fixed(t->v)->number = number;
+        int err = make_vcpu(vm, t, number, why, n);
+        if (err)
+                return err;
         err = vcpu_reset(t, role);
         if (err) {
                 snprintf(why, n, "KVM refuses the vCPU's start state: %s", strerror(-err));
@@ -258,6 +268,45 @@ void vcpu_destroy(struct thread *t)
                 privfd_close(t->vcpu_fd);
 }
 
+struct vcpu_kept {
+        struct kvm_regs regs;
+        struct kvm_sregs sregs;
+        void *xstate;
+        bool tsc_known;
+        uint64_t tsc_offset;
+};
+
+struct vcpu_kept *vcpu_keep(struct thread *t)
+{
+        struct vcpu_kept *k = calloc(1, sizeof *k);
+
+        vcpu_retire(t);                 /* first: KVM finishes the exit */
+        if (k)
+                k->xstate = sigframe_keep_state(t);
+        if (!k || !k->xstate)
+                die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
+        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &k->regs) < 0 || ioctl(t->vcpu_fd, KVM_GET_SREGS, &k->sregs) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM does not tell the registers of a vCPU: %s", strerror(errno));
+        k->tsc_known = time_keep(t, &k->tsc_offset);
+        return k;
+}
+
+int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n)
+{
+        int err = make_vcpu(t->vm, t, vcpu_fixed(t->v)->number, why, n);
+        if (err)
+                return err;
+        err = set_start(t);             /* what is the same for all: MSRs, XCR0 */
+        if (!err && (ioctl(t->vcpu_fd, KVM_SET_SREGS, &k->sregs) < 0 || ioctl(t->vcpu_fd, KVM_SET_REGS, &k->regs) < 0))
+                err = -errno;
+        if (err)
+                snprintf(why, n, "KVM does not take back the registers of a vCPU: %s", strerror(-err));
+        sigframe_bring_back_state(t, k->xstate);
+        time_bring_back(t, k->tsc_known, k->tsc_offset);
+        free(k);
+        return err;
+}
+
 static bool forced_level(int *level)
 {
         const char *e = getenv("VMRUN_LEVEL");
@@ -276,8 +325,6 @@ static int try_level(struct vm *vm, struct thread *t)
         vcpu_fixed(t->v)->tid = (uint32_t)t->tid;
         vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
         int err = set_start(t);
-        if (err == 0 && vm->level == 0)
-                vm_refuse_msrs(vm);
         if (err == 0)
                 err = vcpu_try_run(t);
         return err == 0 && t->v->exit.op != EXIT_READY ? -EIO : err;

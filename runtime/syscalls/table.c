@@ -286,7 +286,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(clock_adjtime, V, IO(208)),
         ROW(syncfs, FD),
         HAND(sendmmsg, B, sys_sendmmsg),
-        ROW(setns, FD, V),
+        HROW(setns, 0, sys_setns, FD, V),
         ROW(getcpu, OUTN(4), OUTN(4), V),
         NOT(process_vm_readv, ENOSYS, CROSS), NOT(process_vm_writev, ENOSYS, CROSS),
         HAND(kcmp, 0, sys_kcmp),
