@@ -52,9 +52,6 @@ void threads_end_robust_lists(struct thread *t);
 /* Frames that the stopped threads hold. */
 uint64_t threads_pins(void);
 
-/* The program thread with that tid, or NULL.  t: the one that asks. */
-struct thread *threads_find(struct thread *t, pid_t tid);
-
 /* In EXIT_EVENT: stays here while all are to stop. */
 void threads_pause(struct thread *t);
 
