@@ -91,6 +91,8 @@ enum exit_op {
         EXIT_SHARED_CHECK,      /* a[0] file id, a[1] offset in bytes: ret number of pages from there up to the end of the object */
         EXIT_ARENA_COPY,        /* store into the arena for kern: a[0] guest-physical address, a[1] source in the window, a[2] length */
         EXIT_MSYNC,             /* a[0] guest-physical address in the arena, a[1] length, a[2] flags */
+        EXIT_MINCORE,           /* is it in the page cache?  a[0] file id of a private mapping, a[1] offset in bytes, a[2] pages, at most PAGE_SIZE of
+                                   them; or FILE_NONE, guest-physical address in the arena.  ret 0, and mincore's bytes in xfer, or -errno */
         EXIT_GROW_POOL,         /* the pool is used up: add a[0] bytes (multiple of 2 MiB) after control.pool_end; ret 0 or -ENOMEM */
         EXIT_LEASE,             /* service vCPU: slab number a[0], the first that kern does not use yet.  ret 0: it is in control.slabs; -EAGAIN:
                                    slots of processes that died were freed instead; -EBUSY: every tier is used up, but other processes

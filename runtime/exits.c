@@ -142,6 +142,7 @@ int64_t exit_serve(struct thread *t)
                 t->stuck_times = 0;
                 return files_exit_shared_check(t, rq);
         case EXIT_MSYNC:          return arena_exit_msync(t, rq);
+        case EXIT_MINCORE:        return files_exit_mincore(t, rq);
         case EXIT_ARENA_COPY:     return arena_exit_copy(t, rq);
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
         case EXIT_LEASE:          return far_exit_lease(t, rq);

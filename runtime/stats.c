@@ -37,7 +37,7 @@ static const char *const exit_names[EXIT_OPS] = {
         [EXIT_READY] = "ready", [EXIT_SYSCALL] = "syscall", [EXIT_UPCALL_DONE] = "upcall_done", [EXIT_SIGNAL] = "signal",
         [EXIT_BUG] = "bug", [EXIT_LOG] = "log", [EXIT_FILE_READ] = "file_read", [EXIT_FILE_MAP] = "file_map",
         [EXIT_ANON_SHARED] = "anon_shared", [EXIT_SHM_ATTACH] = "shm_attach", [EXIT_SHARED_AGAIN] = "shared_again", [EXIT_FILE_REF] = "file_ref", [EXIT_SHARED_UNMAP] = "shared_unmap",
-        [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_GROW_POOL] = "grow_pool",
+        [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_MINCORE] = "mincore", [EXIT_GROW_POOL] = "grow_pool",
         [EXIT_LEASE] = "lease", [EXIT_SLOTS_RELEASE] = "slots_release", [EXIT_WAIT_FRAMES] = "wait_frames", [EXIT_WAKE_FRAMES] = "wake_frames",
         [EXIT_SERVICE_SLEEP] = "service_sleep", [EXIT_SERVICE_WAKE] = "service_wake", [EXIT_WAIT_PTE] = "wait_pte",
         [EXIT_WAKE_PTE] = "wake_pte", [EXIT_KICK] = "kick", [EXIT_YIELD] = "yield", [EXIT_TIME] = "time", [EXIT_EVENT] = "event",

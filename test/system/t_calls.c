@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/keyctl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/uio.h>
@@ -249,7 +250,6 @@ static void test_mincore(void)
         pid_t pid = start_child();
         if (!pid) {
                 s[11 * PG] = 1;
-                m[1 * PG] = 1;
                 _exit(0);
         }
         CHECK(failures_of(pid) == 0);
@@ -358,6 +358,93 @@ static void test_robust_list(void)
                 close(p[i]), close(q[i]);
 }
 
+/* ---- keys ---- */
+
+#define key(cmd, ...) syscall(SYS_keyctl, cmd, ##__VA_ARGS__)
+
+static void say_key(const char *what, long ret, const char *buf)
+{
+        printf("%s: %ld %s, \"%.40s\"\n", what, ret, ret < 0 ? strerrorname_np(errno) : "", buf);
+}
+
+static void test_keys(void)
+{
+        char *buf = pages;
+        long ring, id, other_ring;
+
+        memset(pages, 0, 2 * PG);
+        OK(key(KEYCTL_JOIN_SESSION_KEYRING, NULL));
+        OK(ring = syscall(SYS_add_key, "keyring", "t_calls", NULL, 0L, KEY_SPEC_SESSION_KEYRING));
+        OK(id = syscall(SYS_add_key, "user", "name", "payload", 7L, ring));
+        CHECK(syscall(SYS_add_key, "user", "name", "payload", 7L, ring) == id);
+        FAILS(EFAULT, syscall(SYS_add_key, nothing, "name", "payload", 7L, ring));
+        FAILS(EFAULT, syscall(SYS_add_key, "user", nothing, "payload", 7L, ring));
+        FAILS(EFAULT, syscall(SYS_add_key, "user", "name", nothing, 7L, ring));
+        FAILS(EFAULT, syscall(SYS_add_key, "user", "name", NULL, 7L, ring));
+        FAILS(EFAULT, syscall(SYS_add_key, "user", "name", nothing - 3, 7L, ring));
+        FAILS(EINVAL, syscall(SYS_add_key, "user", "name", nothing, 1L << 20, ring));
+        FAILS(EINVAL, syscall(SYS_add_key, "user", NULL, "payload", 7L, ring));
+        FAILS(EINVAL, syscall(SYS_add_key, "user", "name", "", 0L, ring));
+        FAILS(ENODEV, syscall(SYS_add_key, "no such type", "name", "payload", 7L, ring));
+        CHECK(syscall(SYS_request_key, "user", "name", NULL, 0L) == id);
+        FAILS(ENOKEY, syscall(SYS_request_key, "user", "another", NULL, 0L));
+        FAILS(EFAULT, syscall(SYS_request_key, "user", nothing, NULL, 0L));
+        FAILS(EFAULT, syscall(SYS_request_key, "user", "another", nothing, 0L));
+        /* What there is is told whether there is room for it or not. */
+        for (long n = 0; n <= 8; n += 2) {
+                memset(buf, '-', 40);
+                say_key("read", key(KEYCTL_READ, id, buf, n), buf);
+        }
+        T(key(KEYCTL_READ, id, NULL, 0L));
+        FAILS(EFAULT, key(KEYCTL_READ, id, nothing, 100L));
+        FAILS(EFAULT, key(KEYCTL_READ, id, nothing - 3, 100L));
+        T(key(KEYCTL_READ, id, nothing - 7, 100L));
+        memset(buf, 0, 200);
+        for (long n = 0; n <= 100; n += 50) {
+                memset(buf, '-', 150);
+                say_key("describe", key(KEYCTL_DESCRIBE, id, buf, n), buf);
+        }
+        T(key(KEYCTL_GET_SECURITY, id, buf, 100L));
+        T(key(KEYCTL_UPDATE, id, "something longer", 16L));
+        memset(buf, 0, 100);
+        say_key("read", key(KEYCTL_READ, id, buf, 100L), buf);
+        FAILS(EFAULT, key(KEYCTL_UPDATE, id, nothing, 16L));
+        CHECK(key(KEYCTL_SEARCH, KEY_SPEC_SESSION_KEYRING, "user", "name", 0L) == id);
+        FAILS(ENOKEY, key(KEYCTL_SEARCH, ring, "user", "no name", 0L));
+        FAILS(EFAULT, key(KEYCTL_SEARCH, ring, nothing, "no name", 0L));
+        OK(other_ring = syscall(SYS_add_key, "keyring", "t_calls 2", NULL, 0L, KEY_SPEC_PROCESS_KEYRING));
+        T(key(KEYCTL_LINK, id, other_ring));
+        int32_t *ids = (int32_t *)pages;
+        T(key(KEYCTL_READ, other_ring, ids, 100L));
+        CHECK(ids[0] == id);
+        T(key(KEYCTL_RESTRICT_KEYRING, other_ring, NULL, NULL));
+        FAILS(EPERM, key(KEYCTL_LINK, ring, other_ring));
+        T(key(KEYCTL_UNLINK, id, other_ring));
+        T(key(KEYCTL_SETPERM, id, 0x3f3f0000L));
+        T(key(KEYCTL_SET_TIMEOUT, id, 1000L));
+        memset(buf, '-', 20);
+        long caps = key(KEYCTL_CAPABILITIES, buf, 12L);
+        printf("capabilities %ld %u\n", caps, sum(buf, 14));
+        FAILS(EFAULT, key(KEYCTL_CAPABILITIES, nothing, 12L));
+        struct keyctl_dh_params dh = { .priv = (int32_t)id, .prime = (int32_t)id, .base = (int32_t)id };
+        T(key(KEYCTL_DH_COMPUTE, &dh, NULL, 0L, NULL));
+        T(key(KEYCTL_DH_COMPUTE, nothing, NULL, 0L, NULL));
+        T(key(KEYCTL_DH_COMPUTE, &dh, buf, 100L, &(struct keyctl_kdf_params){ .hashname = (char *)"sha256" }));
+        T(key(KEYCTL_DH_COMPUTE, &dh, buf, 100L, &(struct keyctl_kdf_params){ .hashname = nothing }));
+        T(key(KEYCTL_PKEY_QUERY, id, 0L, "", buf));
+        T(key(KEYCTL_PKEY_ENCRYPT, &(struct keyctl_pkey_params){ .key_id = (int32_t)id, .in_len = 5, .out_len = 5 }, "", "12345", buf));
+        T(key(KEYCTL_PKEY_VERIFY, nothing, "", "12345", buf));
+        struct iovec v[] = { { (char *)"pay", 3 }, { (char *)"load", 4 } };
+        T(key(KEYCTL_INSTANTIATE_IOV, id, v, 2L, 0L));
+        T(key(KEYCTL_INSTANTIATE, id, "payload", 7L, 0L));
+        T(key(99L));
+        T(key(-1L));
+        T(key(KEYCTL_REVOKE, id));
+        FAILS(EKEYREVOKED, key(KEYCTL_READ, id, buf, 100L));
+        T(key(KEYCTL_CLEAR, ring));
+        T(key(KEYCTL_INVALIDATE, ring));
+}
+
 /* ---- arch_prctl ---- */
 
 static void test_arch_prctl(void)
@@ -389,7 +476,7 @@ int main(int argc, char **argv)
         close_range(3, ~0U, 0);
         static const struct { const char *name; void (*test)(void); } tests[] = {
                 { "vmsplice", test_vmsplice }, { "requeue", test_requeue }, { "mmap", test_mmap_errors }, { "mincore", test_mincore },
-                { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl },
+                { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl }, { "keys", test_keys },
         };
         for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
                 if (argc <= 2 || !strcmp(argv[2], tests[i].name)) {
