@@ -5,9 +5,10 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* What became of an instruction. The first signal that it caused, or that it ran. */
+/* What became of an instruction: the first signal that it caused, or that it ran. */
 struct outcome {
         int32_t signo, code;            /* signo 0: it ran */
+        uint64_t more;                  /* signals behind the first */
         uint64_t addr, rip;
         uint64_t trap, err, flags;      /* flags: of the signal's frame, or after it ran */
         uint64_t rax;                   /* after it ran */
@@ -34,6 +35,9 @@ unsigned instructions_count(void);
 struct instruction instruction(unsigned n);
 
 /* t_entry_instructions.c */
-int instructions_main(const char *only, int table, int seconds);
+int instructions_main(int seconds, const char *only);
+
+/* t_entry_flags.c */
+int flags_main(long rounds);
 
 #endif

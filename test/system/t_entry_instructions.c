@@ -11,7 +11,7 @@
 #include "t_entry.h"
 
 struct report {
-        uint32_t number, last;          /* last: the child ends behind this one */
+        uint64_t last;                  /* the child ends behind this one */
         struct outcome o;
 };
 
@@ -33,8 +33,9 @@ static void describe(const struct instruction *i, const struct outcome *o, char 
         char addr[32], rip[32];
 
         if (o->signo)
-                snprintf(text, n, "SIG%s code %d addr %s rip %s trap %lu err 0x%lx flags 0x%lx", sigabbrev_np(o->signo), o->code,
-                         where(o->addr, i->code, addr, sizeof addr), where(o->rip, i->code, rip, sizeof rip), o->trap, o->err, o->flags);
+                snprintf(text, n, "SIG%s code %d addr %s rip %s trap %lu err 0x%lx flags 0x%lx%s", sigabbrev_np(o->signo), o->code,
+                         where(o->addr, i->code, addr, sizeof addr), where(o->rip, i->code, rip, sizeof rip), o->trap, o->err, o->flags,
+                         o->more ? ", and more signals" : "");
         else if (i->flags & I_VALUE)
                 snprintf(text, n, "ran, rax 0x%lx flags 0x%lx", o->rax, o->flags);
         else
@@ -42,13 +43,13 @@ static void describe(const struct instruction *i, const struct outcome *o, char 
 }
 
 /* All from `first` on, until one that leaves something behind. */
-static void child(int out, unsigned first)
+static void child(int out, unsigned first, unsigned end)
 {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         run_prepare();
-        for (unsigned n = first; n < instructions_count(); n++) {
+        for (unsigned n = first; n < end; n++) {
                 struct instruction i = instruction(n);
-                struct report r = { .number = n, .last = (i.flags & I_ALONE) != 0 };
+                struct report r = { .last = (i.flags & I_ALONE) != 0 };
 
                 run_code(i.code, &r.o);
                 if (write(out, &r, sizeof r) != sizeof r || r.last)
@@ -68,14 +69,8 @@ static void describe_end(int timed_out, int status, char *text, size_t n)
                 snprintf(text, n, "exit status %d", WEXITSTATUS(status));
 }
 
-static void print(const char *only, const char *name, const char *text)
-{
-        if (!only || strcmp(only, name) == 0)
-                printf("%s: %s\n", name, text);
-}
-
-/* One child's; returns the first that is still to be run. */
-static unsigned turn(unsigned first, const char *only, int seconds)
+/* One child's turn; returns the first instruction that is still to be run. */
+static unsigned turn(unsigned first, unsigned end, int seconds)
 {
         int p[2], status, timed_out = 0;
         char text[256];
@@ -89,37 +84,39 @@ static unsigned turn(unsigned first, const char *only, int seconds)
         fflush(stdout);
         pid_t pid = fork();
         if (pid == 0)
-                child(p[1], first);
+                child(p[1], first, end);
         close(p[1]);
-        while (!r.last && n < instructions_count()) {
+        while (!r.last && n < end) {
                 struct pollfd f = { .fd = p[0], .events = POLLIN };
-                if (poll(&f, 1, seconds * 1000) != 1) {
-                        timed_out = 1;
+                timed_out = poll(&f, 1, seconds * 1000) != 1;
+                if (timed_out || read(p[0], &r, sizeof r) != sizeof r)
                         break;
-                }
-                if (read(p[0], &r, sizeof r) != sizeof r)
-                        break;
-                struct instruction i = instruction(r.number);
+                struct instruction i = instruction(n);
                 describe(&i, &r.o, text, sizeof text);
-                print(only, i.name, text);
-                n = r.number + 1;
+                printf("%s: %s\n", i.name, text);
+                n++;
         }
         close(p[0]);
         if (timed_out)
                 kill(pid, SIGKILL);
         waitpid(pid, &status, 0);
-        if (!r.last && n < instructions_count()) {
+        if (!r.last && n < end) {
                 describe_end(timed_out, status, text, sizeof text);
-                print(only, instruction(n).name, text);
-                n++;
+                printf("%s: %s\n", instruction(n++).name, text);
         }
         return n;
 }
 
-int instructions_main(const char *only, int table, int seconds)
+int instructions_main(int seconds, const char *only)
 {
-        (void)table;
-        for (unsigned n = 0; n < instructions_count(); )
-                n = turn(n, only, seconds);
+        unsigned n = 0, end = instructions_count();
+
+        if (only) {
+                while (n < end && strcmp(instruction(n).name, only) != 0)
+                        n++;
+                end = n < end ? n + 1 : end;
+        }
+        while (n < end)
+                n = turn(n, end, seconds);
         return 0;
 }

@@ -52,13 +52,17 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 {
         greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
 
-        now->signo = sig;
-        now->code = si->si_code;
-        now->addr = (uint64_t)si->si_addr;
-        now->rip = (uint64_t)g[REG_RIP];
-        now->trap = (uint64_t)g[REG_TRAPNO];
-        now->err = (uint64_t)g[REG_ERR];
-        now->flags = (uint64_t)g[REG_EFL];
+        if (now->signo) {
+                now->more++;
+        } else {
+                now->signo = sig;
+                now->code = si->si_code;
+                now->addr = (uint64_t)si->si_addr;
+                now->rip = (uint64_t)g[REG_RIP];
+                now->trap = (uint64_t)g[REG_TRAPNO];
+                now->err = (uint64_t)g[REG_ERR];
+                now->flags = (uint64_t)g[REG_EFL];
+        }
         g[REG_RIP] = (greg_t)run_end;
         g[REG_EFL] &= ~0x54700;
         g[REG_CSGSFS] = (g[REG_CSGSFS] & ~0xffffll) | (greg_t)run_cs;

@@ -233,7 +233,7 @@ I("iretq, not canonical", RUN, "mov %rsp, %rcx; pushq $0x2b; push %rcx; pushq $0
 I("iretq to this CS and SS", RUN, "mov %rsp, %rcx; mov %ss, %eax; push %rax; push %rcx; pushfq; mov %cs, %eax; push %rax; lea 1f(%rip), %rax; push %rax; iretq; 1: nop");
 I("iretl to this CS and SS", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; mov %rsp, %rcx; sub $20, %rsp; lea 2f(%rip), %rax; mov %eax, (%rsp); "
   "mov %cs, 4(%rsp); movw $0, 6(%rsp); movl $0x202, 8(%rsp); mov %ecx, 12(%rsp); movl $0, 16(%rsp); mov %ss, 16(%rsp); iretl; 2: mov 0x900+1b(%rip), %rsp");
-I("iretw", RUN, "iretw");
+I("iretw to nothing", RUN, "push $0; push $0; iretw");
 I("lretq 0x33", RUN, "pushq $0x33; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
 I("lretq to this CS", RUN, "mov %cs, %eax; push %rax; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
 I("lretq 0x10", ALONE, "pushq $0x10; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
