@@ -313,6 +313,7 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
     namespaces
+    compare --quick --cache 64M 't_entry, flags' "$build/test/system/t_entry" flags
     local way
     for way in {1..11}; do
         compare --cache 64M --no-stderr "t_signals, death $way" "$build/test/system/t_signals" die "$way"

@@ -1,0 +1,55 @@
+# Wild writes: a program that writes into kern's memory is refused, or its VM stops and vmrun says that the program may have done it.
+# It never hangs, and never ends with status 0.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+# What nobody but kern has a reason to write: these must not pass.
+wild_guarded=(header text gdt idt idt.all tss guard pml4 pdpt ram.pd self self.first self.512 block0 block0.all control control.first)
+
+wild() {
+    local size place value
+    wild_write '' 1 0x4141414141414141
+    for place in "${wild_guarded[@]}"; do
+        wild_write "$place" guarded 0x4141414141414141
+        wild_write "$place" guarded 0
+    done
+    # Single words among kern's own: some have no effect, none makes a program hang or succeed by mistake.
+    if [ "$long" = yes ]; then
+        while read -r size place; do
+            [[ " ${wild_guarded[*]} " = *" $place "* ]] || for value in 0x4141414141414141 0 1 -1; do
+                wild_write "$place" word $value
+            done
+        done < <("$build/test/system/t_wild" list)
+    fi
+}
+
+# wild_write PLACE CLASS VALUE
+wild_write() {
+    local name="wild write: ${1:-none}${1:+, $3}" why='' LIMIT=$limit
+    selected "$name" || return 0
+    OUT=$WORK/guest.out ERR=$WORK/guest.err
+    cd "$WORK" || exit 1
+    # What hangs gets a SIGTERM first, which must end it too.
+    run_limited timeout $((limit / 3)) "$vmrun" --cache 16M -- "$build/test/system/t_wild" ${1:+"$1" "$3"}
+    case $status in
+    124) why='hangs; SIGTERM ends it' ;;
+    timeout) why='hangs, and SIGTERM does not end it' ;;
+    7)
+        if [ "$2" = guarded ]; then
+            why='goes unnoticed'
+        elif [ -z "$1" ] && [ "$(cat "$OUT")" != '30488 1 3' ]; then
+            why="without a wild write it says: $(head -n 1 "$OUT")"
+        fi
+        ;;
+    125) grep -aq '^vmrun: .*program may have written' "$ERR" || why='stops, and does not say that the program may have written there' ;;
+    13[0-9]) ;;
+    *) why="exit status $status" ;;
+    esac
+    [ -n "$1" ] || [ "$status" = 7 ] || why="exit status $status without a wild write"
+    if [ -z "$why" ]; then
+        ok "$name"
+    else
+        not_ok "$name" "$why"
+        show "$OUT" 5
+        show "$ERR"
+    fi
+}
