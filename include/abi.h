@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 9
+#define ABI_VERSION 10
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -91,8 +91,9 @@ enum exit_op {
         EXIT_SERVICE_SLEEP,     /* service vCPU: sleep until control.service_seq differs from a[0] */
         EXIT_SERVICE_WAKE,      /* doorbell: wake the service vCPU */
         EXIT_WAIT_PTE,          /* sleep until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of a[1], at most 100 ms;
-                                   spurious returns allowed.  Where there is no I/O thread: does its work meanwhile */
-        EXIT_WAKE_PTE,          /* wake those that sleep on a[0] */
+                                   spurious returns allowed.  a[2]: 0: far memory changes them, so where there is no I/O thread its work is
+                                   done meanwhile; 1: another vCPU does */
+        EXIT_WAKE_PTE,          /* wake those that sleep on a[0], a[1] of them at most; 0: all */
         EXIT_KICK,              /* a[0] vCPU number: send it the kick signal */
         EXIT_YIELD,             /* let another thread run: a lock holder is not running */
         EXIT_TIME,              /* refresh control.time */
