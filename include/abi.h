@@ -64,8 +64,8 @@ enum exit_op {
                                    that the program's handler runs next; does not return if it dies of it */
         EXIT_BUG,               /* kern met a state that makes no sense; a[0] address of a text in the window.  Does not return */
         EXIT_LOG,               /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v */
-        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n;
-                                   xfer holds n frame numbers.  ret: number of pages that begin before the end of the file
+        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n, a[3] address of
+                                   n frame numbers (uint32_t) in the window.  ret: number of pages that begin before the end of the file
                                    (each filled, its tail zeroed), or -errno */
         EXIT_FILE_MAP,          /* mmap of a file: a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or -errno.
                                    private: out[0] file id (one reference).  shared: out[0] file id (no reference of its own: it lives as
