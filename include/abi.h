@@ -74,8 +74,8 @@ enum exit_op {
                                    as on Linux (runtime/trapped.c); does not return if it dies of it */
         EXIT_BUG,               /* kern met a state that makes no sense; a[0] address of a text in the window.  Does not return */
         EXIT_LOG,               /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v */
-        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n;
-                                   xfer holds n frame numbers.  ret: number of pages that begin before the end of the file
+        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n, a[3] address of
+                                   n frame numbers (uint32_t) in the window.  ret: number of pages that begin before the end of the file
                                    (each filled, its tail zeroed), or -errno */
         EXIT_FILE_MAP,          /* mmap of a file: a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or -errno.
                                    private: out[0] file id (one reference).  shared: out[0] file id (no reference of its own: it lives as
@@ -103,8 +103,9 @@ enum exit_op {
         EXIT_SERVICE_SLEEP,     /* service vCPU: sleep until control.service_seq differs from a[0] */
         EXIT_SERVICE_WAKE,      /* doorbell: wake the service vCPU */
         EXIT_WAIT_PTE,          /* sleep until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of a[1], at most 100 ms;
-                                   spurious returns allowed.  Where there is no I/O thread: does its work meanwhile */
-        EXIT_WAKE_PTE,          /* wake those that sleep on a[0] */
+                                   spurious returns allowed.  a[2]: 0: far memory changes them, so where there is no I/O thread its work is
+                                   done meanwhile; 1: another vCPU does */
+        EXIT_WAKE_PTE,          /* wake those that sleep on a[0], a[1] of them at most; 0: all */
         EXIT_KICK,              /* a[0] vCPU number: send it the kick signal */
         EXIT_YIELD,             /* let another thread run: a lock holder is not running */
         EXIT_TIME,              /* refresh control.time */

@@ -59,7 +59,7 @@
 #define VCPU_BLOCK      0x10000
 #define VCPU_SELF       (WINDOW - VCPU_BLOCK)
 #define VCPU_STATS_OFF  0x1000          /* struct vcpu_stats, 8 KiB */
-#define VCPU_XFER_OFF   0x3000          /* bulk arguments of an exit or upcall, 4 KiB */
+#define VCPU_XFER_OFF   0x3000          /* bulk arguments and answers of an upcall, 4 KiB */
 #define VCPU_TSS_OFF    0x4000
 #define VCPU_IST_OFF    0x5000          /* top of the stack of all exceptions but #PF: grows down from 0x5000+PAGE_SIZE */
 #define VCPU_GDT_OFF    0x6000          /* GDT, IDT and struct vcpu_fixed: one page that the guest cannot write */

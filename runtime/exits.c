@@ -40,11 +40,12 @@ static const char *kern_text(struct thread *t, uint64_t va)
         return s ? s : "(a text that is not in the window)";
 }
 
-static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen)
+static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_vcpu)
 {
         const struct timespec limit = { .tv_nsec = 100000000 };
         const void *word = kern_pointer(t, at, 8);
-        if (word && opt.io == IO_INLINE)
+        /* Never io_wait() for a vCPU: that one may itself wait for far memory, whose work is done by one thread at a time. */
+        if (word && opt.io == IO_INLINE && !for_vcpu)
                 io_wait(word, seen);
         else if (word)
                 word_sleep(word, seen, &limit);
@@ -154,8 +155,8 @@ int64_t exit_serve(struct thread *t)
                 service_ensure(t->vm);
                 word_wake(&CONTROL->service_seq, 1);
                 return 0;
-        case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1]);
-        case EXIT_WAKE_PTE:       word_wake(kern_pointer(t, rq->a[0], 8), INT_MAX); return 0;
+        case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1], rq->a[2]);
+        case EXIT_WAKE_PTE:       word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX); return 0;
         case EXIT_KICK:
                 if (rq->a[0] < CONTROL->nvcpus)
                         vcpu_kick(t->vm->thread[rq->a[0]]);

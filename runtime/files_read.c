@@ -12,9 +12,10 @@
 #include "arena.h"
 #include "files.h"
 #include "files_entry.h"
+#include "vm.h"
 #include "vmrun.h"
 
-#define READ_MAX (0x1000 / sizeof(uint32_t))    /* frame numbers that fit the xfer page; not above IOV_MAX */
+#define READ_MAX 1024                   /* pages at a time: more than kern asks for, and not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
 
 static char *frame_at(uint32_t frame) { return (char *)WINDOW + CONTROL->frames_off + (uint64_t)frame * PAGE_SIZE; }
@@ -126,9 +127,10 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
 
 int64_t files_exit_read(struct thread *t, struct exit_req *rq)
 {
-        if (rq->a[0] > UINT32_MAX || rq->a[2] > READ_MAX)
+        const uint32_t *frames = rq->a[2] <= READ_MAX ? kern_pointer(t, rq->a[3], rq->a[2] * sizeof(*frames)) : NULL;
+        if (rq->a[0] > UINT32_MAX || !frames)
                 return -EINVAL;
-        return files_read((uint32_t)rq->a[0], rq->a[1], vcpu_xfer(t->v), (uint32_t)rq->a[2]);
+        return files_read((uint32_t)rq->a[0], rq->a[1], frames, (uint32_t)rq->a[2]);
 }
 
 int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq)
