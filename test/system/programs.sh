@@ -198,7 +198,8 @@ slow.start()
 slow.join(0.05)
 print(slow.is_alive())'
 
-programs() {
+# How all of them are run.
+prepare_programs() {
     # The same for both: nothing of the tester's own.
     environment=(env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$WORK" LC_ALL=C TZ=UTC PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1)
     # A wrong count of frames, slots or pins at the end makes vmrun fail.
@@ -206,7 +207,10 @@ programs() {
     if "$vmrun" --help 2>/dev/null | grep -q -e '--debug'; then
         vmrun_flags=(--debug)
     fi
+}
 
+programs() {
+    prepare_programs
     local in=../data
     compare --quick true true
     compare --quick false false
