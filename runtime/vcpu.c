@@ -148,8 +148,8 @@ static void look_at_canaries(struct thread *t)
         if (!where)
                 return;
         vcpu_dump(t);
-        die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: the program has written into kern's memory, over %s: it has a stray "
-             "pointer into %#llx-%#llx, which is vmrun's", where, (unsigned long long)VCPU_SELF, (unsigned long long)WINDOW_END);
+        die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: the program may have written into kern's memory, over %s: look for a "
+             "stray pointer into %#llx-%#llx, which is vmrun's", where, (unsigned long long)VCPU_SELF, (unsigned long long)WINDOW_END);
 }
 
 static const char *exit_reason_text(const struct kvm_run *run)

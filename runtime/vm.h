@@ -100,7 +100,7 @@ void vcpu_redirect(struct thread *t);
 int64_t exit_serve(struct thread *t);
 
 /* What to say of a guest in a state that makes no sense. */
-#define VM_BLAME "this is a bug in vmrun, or the program has written into kern or changed the CPU's tables, which nothing keeps it from"
+#define VM_BLAME "this is a bug in vmrun, or the program may have written into kern or changed the CPU's tables: they share a privilege level"
 
 /* Registers and page-table walk of a vCPU on vmrun's stderr, for a state that makes no sense. (dump.c) */
 void vcpu_dump(struct thread *t);
