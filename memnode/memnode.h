@@ -22,6 +22,7 @@ struct memnode_options {
         bool have_token, verbose;
         uint32_t grace_ms;              /* how long a client that vanished keeps what it has */
         const char *config;             /* the configuration file; NULL: none */
+        int socket_mode;                /* of nbd+unix:// sockets; -1: as umask says */
         const char *control;            /* path of the control socket; NULL: none */
         bool check;                     /* tell what this host offers, and end */
 };
