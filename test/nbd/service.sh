@@ -127,6 +127,9 @@ checks() {
     checked "--check, huge pages that are not there" 1 "sysctl vm.nr_hugepages=" --size 8G --hugepages 2M --listen nbd://127.0.0.1
     if [ ! -e /dev/infiniband/rdma_cm ]; then
         checked "--check, RDMA on a host without" 1 "cannot serve over RDMA" --size 1M --listen rdma://0.0.0.0
+        checked "--check, RDMA on a host without, beside NBD" 1 "cannot serve over RDMA" --listen nbd://127.0.0.1 --listen rdma://0.0.0.0
+        checked "--check, a host without RDMA, and no address" 0 "memnode can serve 1M over NBD, but not over RDMA: see device above" --size 1M
+        checked "--check, a host without RDMA, and no option" 0 "memnode can serve over NBD, but not over RDMA"
     fi
 }
 
