@@ -184,7 +184,8 @@ int check_report(void)
                 return verdict("memnode cannot serve %s: this host has %s of memory in all", size_text(size, a), size_text(total, b));
         if (size > offered)
                 return verdict("memnode should not serve %s: only %s is available", size_text(size, a), size_text(offered, b));
-        printf("%-12s memnode can serve%s%s", "verdict", opt.size ? " " : "", opt.size ? size_text(opt.size, a) : "");
+        printf("%-12s memnode can serve%s%s", "verdict", opt.size ? " " : "",
+               opt.size ? size_text(opt.size, a) : "");
         if (!opt.nlisten && !rdma_works)
                 printf(" over NBD, but not over RDMA: %s", why);
         putchar('\n');

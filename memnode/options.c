@@ -39,7 +39,7 @@ static const char help_text[] =
         "      --grace SECONDS       how long a client that vanished keeps its memory (default: 30)\n"
         "      --config FILE         read settings from FILE; the command line wins\n"
         "      --control PATH        a socket that gives the statistics to whoever connects\n"
-        "      --socket-mode MODE    who may connect to nbd+unix:// sockets, as in 666 (default: as umask says)\n"
+        "      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as umask says)\n"
         "  -v, --verbose             say what is going on\n"
         "      --check               tell what this host offers, and whether memnode could serve\n"
         "      --version             print the version\n"
@@ -196,7 +196,8 @@ static int set_socket_mode(struct memnode_options *o, const char *value, char wh
         size_t len = strlen(value);
 
         if (!len || len > 4 || strspn(value, "01234567") != len || strtol(value, NULL, 8) > 0777) {
-                snprintf(why, WHY_MAX, "not the mode of a socket: give octal digits, as in 660 or 666");
+                snprintf(why, WHY_MAX,
+                         "not the mode of a socket: give octal digits, as in 660 or 666");
                 return -EINVAL;
         }
         o->socket_mode = (int)strtol(value, NULL, 8);

@@ -42,8 +42,8 @@ static void module_dir(char *dir, size_t size)
 }
 
 /*
- * Modules are installed in a folder of their own; in the build tree they lie beside vmrun.  An installed tree that lies elsewhere, by DESTDIR
- * or because it was moved, has its own.
+ * Modules are installed in a folder of their own; in the build tree they lie beside vmrun.  An
+ * installed tree that lies elsewhere, by DESTDIR or because it was moved, has its own.
  */
 static void *load_module(const char *file, char why[FAR_WHY])
 {
@@ -54,7 +54,8 @@ static void *load_module(const char *file, char why[FAR_WHY])
         module_dir(dir, sizeof(dir));
         const char *const places[] = { "", dir };
         for (size_t i = 0; slash && i < 2; i++) {
-                snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "%s%s", places[i], file);
+                snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "%s%s", places[i],
+                         file);
                 if (access(path, F_OK) == 0)
                         goto open;
         }

@@ -181,8 +181,8 @@ static void open_files(void)
         CHECK(dup2(20, FD_RW) == FD_RW && dup2(21, FD_RO) == FD_RO);
 }
 
-/* With a protection key for PROT_EXEC mappings Linux makes them unreadable, so mlock of one gives ENOMEM.  Ours have none, as where the CPU has
- * none, and Linux does without where all are taken. */
+/* With a protection key for PROT_EXEC mappings Linux makes them unreadable, so mlock of one gives
+ * ENOMEM.  Ours have none, as where the CPU has none, and Linux does without where all are taken. */
 static void take_protection_keys(void)
 {
         while (syscall(SYS_pkey_alloc, 0, 0) >= 0)
@@ -192,7 +192,9 @@ static void take_protection_keys(void)
 /* Older kernels (6.1) populate what lies behind a hole as well, and tell of what is wrong there. */
 static bool older(long nr, const uint64_t a[6], long got, long want)
 {
-        return nr == SYS_madvise && (a[2] == MADV_POPULATE_READ || a[2] == MADV_POPULATE_WRITE) && got == -ENOMEM && want == -EINVAL;
+        bool populate = a[2] == MADV_POPULATE_READ || a[2] == MADV_POPULATE_WRITE;
+
+        return nr == SYS_madvise && populate && got == -ENOMEM && want == -EINVAL;
 }
 
 static void child(uint64_t steps)
