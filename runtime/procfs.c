@@ -3,8 +3,8 @@
  *
  * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
  * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo, cmdline, environ, auxv, and with the
- * program's numbers in the host's text stat, statm, status (procfs_numbers.c).  Not there: what tells of
- * vmrun's memory page by page (smaps, pagemap and their like), as in a kernel built without it; mem cannot be opened.
+ * program's numbers in the host's text stat, statm, status (procfs_numbers.c); smaps (procfs_smaps.c), and mem (procfs_mem.c).  Not there:
+ * what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel built without it.
  * vmrun's own descriptors and threads are in no listing.  What is written here is as of the open, not of each read.
  *
  * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that is in /proc.  Symbolic
@@ -287,9 +287,8 @@ void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void
 }
 
 /* A line as fs/proc/task_mmu.c writes it: names start at column 74. */
-static void map_line(const struct map_entry *e, void *arg)
+void procfs_map_line(const struct map_entry *e, struct text *x)
 {
-        struct text *x = arg;
         char path[PATH_MAX] = "";
         dev_t dev = 0;
         ino_t ino = 0;
@@ -315,6 +314,8 @@ static void map_line(const struct map_entry *e, void *arg)
         }
         text_add(x, "\n");
 }
+
+static void map_line(const struct map_entry *e, void *arg) { procfs_map_line(e, arg); }
 
 static void map_size(const struct map_entry *e, void *arg)
 {
@@ -393,10 +394,10 @@ static long serve(struct text *x, const char *name, int flags)
 
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret)
 {
-        static const char *const absent[] = { "smaps", "smaps_rollup", "pagemap", "numa_maps", "map_files" };
+        static const char *const absent[] = { "pagemap", "numa_maps", "map_files" };
         char rest[PATH_MAX];
         struct text x = { 0 };
-        bool maps, info, cmdline, environ, aux, numbers;
+        bool maps, smaps, info, cmdline, environ, aux, numbers;
         pid_t task;
 
         if (!own_path(dirfd, path, rest, &task))
@@ -408,17 +409,18 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                     (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
                         return *ret = -ENOENT, true;
         if (!strcmp(rest, "mem"))
-                return *ret = -EACCES, true;
+                return *ret = flags & (O_PATH | O_DIRECTORY) ? -EACCES : procfs_mem_open(flags), true;
         if ((!strncmp(rest, "fd/", 3) && privfd_is(atoi(rest + 3))) ||
             (!strncmp(rest, "fdinfo/", 7) && privfd_is(atoi(rest + 7))))
                 return *ret = -ENOENT, true;
         maps = !strcmp(rest, "maps");
+        smaps = !strcmp(rest, "smaps") || !strcmp(rest, "smaps_rollup");
         info = !strcmp(rest, "/meminfo");
         cmdline = !strcmp(rest, "cmdline") && args.end > args.start;
         environ = !strcmp(rest, "environ") && environment.end > environment.start;
         aux = !strcmp(rest, "auxv") && auxv_size;
         numbers = !strcmp(rest, "stat") || !strcmp(rest, "statm") || !strcmp(rest, "status");
-        if ((!maps && !info && !cmdline && !environ && !aux && !numbers) || (flags & O_PATH))
+        if ((!maps && !smaps && !info && !cmdline && !environ && !aux && !numbers) || (flags & O_PATH))
                 return false;
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return *ret = -EACCES, true;
@@ -426,6 +428,8 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                 return *ret = -ENOTDIR, true;
         if (maps)
                 procfs_each_map(t, map_line, &x);
+        else if (smaps)
+                procfs_smaps(t, rest[5], &x);
         else if (info)
                 meminfo(t, &x);
         else if (aux)

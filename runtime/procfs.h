@@ -33,6 +33,16 @@ enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS } procfs_dir(int fd);
 /* Is that an entry to be left out? */
 bool procfs_hides(enum procfs_dir dir, const char *name);
 
+/* /proc/self/mem. (procfs_mem.c)  A new fd, or -errno; is fd one of those; and what is read or written there, at *pos or the
+ * descriptor's own position. */
+struct sys_iov;
+long procfs_mem_open(int flags);
+bool procfs_mem_is_(int fd);
+extern _Atomic bool procfs_mem_exists;
+static inline bool procfs_mem_is(int fd) { return procfs_mem_exists && procfs_mem_is_(fd); }
+long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos, bool write);
+void procfs_mem_forked(void);
+
 /* Memory the program has, in bytes: its cache and what the far tiers hold; and what of it is free, approximately. */
 uint64_t procfs_mem_total(void);
 uint64_t procfs_mem_free(struct thread *t);

@@ -16,6 +16,10 @@ void text_add(struct text *x, const char *fmt, ...) __attribute__((format(printf
 
 /* Calls fn for each mapping of the program, in order of address. */
 void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg);
+/* The line of maps for one. */
+void procfs_map_line(const struct map_entry *e, struct text *x);
+/* smaps, or smaps_rollup. (procfs_smaps.c) */
+void procfs_smaps(struct thread *t, bool rollup, struct text *x);
 /* Threads of this process that are vmrun's own. */
 unsigned procfs_helpers(void);
 

@@ -78,6 +78,9 @@ static inline void sys_waits_with(struct thread *t, uint64_t mask)
 /* The marshaller, for handlers that have only one thing to add. */
 long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
 
+/* Is process pid another program under vmrun?  (limits.c) */
+bool sys_under_vmrun(int pid);
+
 /* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno.  (call.c) */
 long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
@@ -222,6 +225,7 @@ sys_fn sys_futex;                                                               
 sys_fn sys_execve, sys_execveat;                                                                        /* exec.c */
 sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;                                                      /* clone.c */
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
+sys_fn sys_process_vm;                                                                                 /* process_vm.c */
 sys_fn sys_semctl, sys_msgctl, sys_shmget, sys_shmctl, sys_msgrcv;                                      /* sysv.c */
 
 #endif

@@ -7,9 +7,10 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include "t_sys.h"
 
-static char text[1 << 16];
+static char text[1 << 18];
 static int initialized = 5;
 
 /* Without stdio, whose buffers would be part of what is measured. */
@@ -170,6 +171,128 @@ static void test_names(void)
         printf("comm %s", content("/proc/thread-self/comm"));
 }
 
+/* Figures of smaps: of the mapping that begins at p, and of all together. */
+static unsigned long of_map(const void *p, const char *name)
+{
+        char head[32];
+
+        snprintf(head, sizeof head, "\n%08lx-", (unsigned long)p);
+        const char *at = strstr(content("/proc/self/smaps"), head);
+        CHECK(at != NULL);
+        return at ? strtoul(line(at, name), NULL, 10) : 0;
+}
+
+static unsigned long of_all(const char *name)
+{
+        unsigned long total = 0;
+
+        for (const char *p = content("/proc/self/smaps"); (p = strstr(p, name)) != NULL; p += strlen(name))
+                if (p[-1] == '\n')
+                        total += strtoul(p + strlen(name), NULL, 10);
+        return total;
+}
+
+static void test_smaps(void)
+{
+        char *p = mmap(NULL, 66 * PG, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q = p + PG;
+
+        mprotect(q, 64 * PG, PROT_READ | PROT_WRITE);
+        for (int i = 0; i < 40; i++)
+                q[i * PG] = 1;
+        printf("size %lu, in use %lu, locked %lu", of_map(q, "Size:"), of_map(q, "Rss:") + of_map(q, "Swap:"), of_map(q, "Locked:"));
+        CHECK(of_map(q, "Pss:") == of_map(q, "Rss:") && of_map(q, "Anonymous:") == of_map(q, "Rss:"));
+        CHECK(of_map(q, "Private_Dirty:") <= of_map(q, "Rss:") && of_map(q, "Referenced:") <= of_map(q, "Rss:"));
+        CHECK(strstr(content("/proc/self/smaps"), "VmFlags: rd wr mr mw me"));
+        mlock(q, 64 * PG);
+        printf(", then %lu of %lu\n", of_map(q, "Locked:"), of_map(q, "Rss:"));
+        CHECK(of_map(q, "Swap:") == 0);
+        munlock(q, 64 * PG);
+        madvise(q, 64 * PG, MADV_DONTNEED);
+        printf("given back: %lu\n", of_map(q, "Rss:") + of_map(q, "Swap:"));
+        CHECK(of_all("Size:") >= kib("VmSize:") && of_all("Size:") <= kib("VmSize:") + 64);     /* what has no VMA: [vsyscall] */
+        CHECK(strstr(content("/proc/self/smaps_rollup"), "[rollup]\n"));
+        unsigned long together = number("/proc/self/smaps_rollup", "Rss:") + number("/proc/self/smaps_rollup", "Swap:");
+        unsigned long sum = of_all("Rss:") + of_all("Swap:");
+        CHECK(together + 256 >= sum && sum + 256 >= together);          /* reading is done with pages, too */
+        munmap(p, 66 * PG);
+}
+
+/* Memory by its file: positions, borders, and what hangs on the descriptor. */
+static void test_mem(void)
+{
+        char *p = mmap(NULL, 5 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buf[3 * PG];
+        off_t at = (off_t)(uintptr_t)p;
+        int fd = open("/proc/self/mem", O_RDWR), again, one_way;
+        char path[64];
+
+        munmap(p + 3 * PG, PG);
+        memset(p, 'a', 3 * PG);
+        CHECK(fd >= 0);
+        T(pread(fd, buf, 100, at + 10));
+        CHECK(buf[0] == 'a' && buf[99] == 'a');
+        T(pwrite(fd, "bcd", 3, at + PG - 1));
+        CHECK(!memcmp(p + PG - 1, "bcd", 3));
+        T(pread(fd, buf, sizeof buf, at + PG));                         /* up to the hole */
+        FAILS(EIO, pread(fd, buf, 1, at + 3 * PG));
+        FAILS(EIO, pwrite(fd, buf, 1, at + 3 * PG));
+        FAILS(EIO, pread(fd, buf, 1, 0));
+        FAILS(EFAULT, pread(fd, p + 3 * PG, 8, at));
+        FAILS(EFAULT, pwrite(fd, p + 3 * PG, 8, at));
+        FAILS(EINVAL, pread(fd, buf, 1, -1));
+        T(pread(fd, buf, 0, 0));
+        /* The position belongs to the description, not to the number. */
+        CHECK(lseek(fd, at, SEEK_SET) == at);
+        T(read(fd, buf, 10));
+        again = dup(fd);
+        CHECK(lseek(again, 0, SEEK_CUR) == at + 10);
+        T(write(again, "xyz", 3));
+        CHECK(!memcmp(p + 10, "xyz", 3) && lseek(fd, 0, SEEK_CUR) == at + 13);
+        CHECK(lseek(fd, -3, SEEK_CUR) == at + 10);
+        struct iovec v[2] = { { buf, 2 }, { buf + 100, 4 } };
+        T(readv(fd, v, 2));
+        CHECK(!memcmp(buf, "xy", 2) && !memcmp(buf + 100, "zaaa", 4) && lseek(fd, 0, SEEK_CUR) == at + 16);
+        v[0].iov_base = (char *)"12";
+        v[1].iov_base = (char *)"3456";
+        T(pwritev(fd, v, 2, at + PG));
+        CHECK(!memcmp(p + PG, "123456", 6) && lseek(fd, 0, SEEK_CUR) == at + 16);
+        close(fd);
+        T(pread(again, buf, 4, at + PG));
+        CHECK(!memcmp(buf, "1234", 4));
+        close(again);
+        snprintf(path, sizeof path, "/proc/%d/mem", getpid());
+        one_way = open(path, O_RDONLY | O_CLOEXEC);
+        printf("flags %d %d\n", fcntl(one_way, F_GETFD), fcntl(one_way, F_GETFL) & O_ACCMODE);
+        FAILS(EBADF, pwrite(one_way, "x", 1, at));
+        T(pread(one_way, buf, 4, at + PG));
+        close(one_way);
+        one_way = open("/proc/thread-self/mem", O_WRONLY);
+        FAILS(EBADF, read(one_way, buf, 1));
+        T(pwrite(one_way, "x", 1, at));
+        CHECK(p[0] == 'x');
+        close(one_way);
+        /* The number is another file's from here on. */
+        fd = open("/dev/zero", O_RDWR);
+        CHECK(fd == one_way || fd >= 0);
+        T(pread(fd, buf, 4, at));
+        close(fd);
+        munmap(p, 5 * PG);
+}
+
+/* Whether pages may be merged is for KSM to know. */
+static void test_mergeable(void)
+{
+        char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        memset(p, 'm', 4 * PG);
+        T(madvise(p, 4 * PG, MADV_MERGEABLE));
+        T(madvise(p, 4 * PG, MADV_UNMERGEABLE));
+        FAILS(EINVAL, madvise(p + 1, PG, MADV_MERGEABLE));
+        munmap(p + PG, PG);
+        FAILS(ENOMEM, madvise(p, 4 * PG, MADV_MERGEABLE));
+        CHECK(p[0] == 'm' && p[3 * PG] == 'm');
+        munmap(p, 4 * PG);
+}
+
 int main(int argc, char **argv, char **envp)
 {
         setvbuf(stdout, NULL, _IOLBF, 0);
@@ -180,6 +303,9 @@ int main(int argc, char **argv, char **envp)
         test_signals();
         test_tasks();
         test_names();
+        test_smaps();
+        test_mem();
+        test_mergeable();
         printf("failures %d\n", failures);
         return failures ? 1 : 0;
 }
