@@ -3,8 +3,8 @@
  *
  * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
  * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo, cmdline, environ, auxv, and with the
- * program's numbers in the host's text stat, statm, status (procfs_numbers.c); smaps (procfs_smaps.c), and mem (procfs_mem.c).  Not there:
- * what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel built without it.
+ * program's numbers in the host's text stat, statm, status (procfs_numbers.c); smaps (procfs_smaps.c), map_files (procfs_maps.c), mem
+ * (procfs_mem.c).  Not there: what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel built without it.
  * vmrun's own descriptors and threads are in no listing.  What is written here is as of the open, not of each read.
  *
  * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that is in /proc.  Symbolic
@@ -183,25 +183,52 @@ static bool own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *ta
         return true;
 }
 
+#define MAP_FILES "map_files/"
+static bool is_map_file(const char *rest) { return !strncmp(rest, MAP_FILES, strlen(MAP_FILES)); }
+
+/* The host's folder has entries of vmrun's own mappings: no name leads there. */
+#define NO_MAP_FILE "/proc/thread-self/" MAP_FILES "none"
+
 const char *procfs_follow(int dirfd, const char *path)
 {
+        static _Thread_local char file[PATH_MAX];
         char rest[PATH_MAX];
         pid_t task;
 
-        return exe[0] && own_path(dirfd, path, rest, &task) && !strcmp(rest, "exe") ? exe : path;
+        if (!exe[0] || !own_path(dirfd, path, rest, &task))
+                return path;
+        if (is_map_file(rest))
+                return procfs_map_file(thread_self, rest + strlen(MAP_FILES), file) ? NO_MAP_FILE : file;
+        return !strcmp(rest, "exe") ? exe : path;
+}
+
+const char *procfs_itself(int dirfd, const char *path)
+{
+        char rest[PATH_MAX], file[PATH_MAX];
+        pid_t task;
+
+        if (!exe[0] || !own_path(dirfd, path, rest, &task) || !is_map_file(rest))
+                return path;
+        return procfs_map_file(thread_self, rest + strlen(MAP_FILES), file) ? NO_MAP_FILE : "/proc/thread-self/exe";
 }
 
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
 {
-        char rest[PATH_MAX];
-        size_t len = strlen(exe);
+        char rest[PATH_MAX], file[PATH_MAX];
+        const char *target = exe;
         pid_t task;
 
-        if (!len || !own_path(dirfd, path, rest, &task) || strcmp(rest, "exe"))
+        if (!exe[0] || !own_path(dirfd, path, rest, &task))
                 return -1;
-        if (len > n)
-                len = n;
-        memcpy(buf, exe, len);
+        if (is_map_file(rest)) {
+                if (procfs_map_file(thread_self, rest + strlen(MAP_FILES), file))
+                        return -ENOENT;
+                target = file;
+        } else if (strcmp(rest, "exe")) {
+                return -1;
+        }
+        size_t len = strnlen(target, n);
+        memcpy(buf, target, len);
         return (long)len;
 }
 
@@ -221,7 +248,8 @@ enum procfs_dir procfs_dir(int fd)
         dir[n] = 0;
         if (!own_path(AT_FDCWD, dir, rest, &task))
                 return PROCFS_OTHER;
-        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS : !strcmp(rest, "task") ? PROCFS_TASKS : PROCFS_OTHER;
+        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS : !strcmp(rest, "task") ? PROCFS_TASKS :
+               !strcmp(rest, "map_files") ? PROCFS_MAPS : PROCFS_OTHER;
 }
 
 bool procfs_hides(enum procfs_dir dir, const char *name)
@@ -394,7 +422,7 @@ static long serve(struct text *x, const char *name, int flags)
 
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret)
 {
-        static const char *const absent[] = { "pagemap", "numa_maps", "map_files" };
+        static const char *const absent[] = { "pagemap", "numa_maps" };
         char rest[PATH_MAX];
         struct text x = { 0 };
         bool maps, smaps, info, cmdline, environ, aux, numbers;

@@ -19,7 +19,10 @@ void procfs_set_image(const struct image *im);
 /* The path a call that follows links shall use: path itself, or the program's file for /proc/self/exe. */
 const char *procfs_follow(int dirfd, const char *path);
 
-/* The target of a link the program must not see: its length in buf (cut at n, no NUL), or -1: let the kernel answer. */
+/* The same for a call that asks for a link itself: where the host has none such, another link. */
+const char *procfs_itself(int dirfd, const char *path);
+
+/* The target of a link the program must not see: its length in buf (cut at n, no NUL), -ENOENT, or -1: let the kernel answer. */
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
 
 /*
@@ -28,8 +31,10 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
  */
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
 
-/* Is fd a listing of this process's descriptors or threads, where vmrun's own must not appear? */
-enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS } procfs_dir(int fd);
+/* Is fd a listing of this process's descriptors, threads or mappings, where vmrun's own must not appear? */
+enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS, PROCFS_MAPS } procfs_dir(int fd);
+/* PROCFS_MAPS: what getdents (or getdents64) gives from where fd stands, or -errno. (procfs_maps.c) */
+long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room);
 /* Is that an entry to be left out? */
 bool procfs_hides(enum procfs_dir dir, const char *name);
 

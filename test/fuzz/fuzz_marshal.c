@@ -156,6 +156,13 @@ void info_(const char *fmt, ...) { (void)fmt; }
 
 void procfs_set_exe(const char *path) { (void)path; }
 const char *procfs_follow(int dirfd, const char *path) { (void)dirfd; return strlen(path) % 7 ? path : "/an/other/path"; }
+const char *procfs_itself(int dirfd, const char *path) { return procfs_follow(dirfd, path); }
+long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room)
+{
+        (void)t, (void)fd, (void)is64;
+        memset(buf, 'x', room);
+        return (long)room;
+}
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
 {
         (void)dirfd;

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include "t_sys.h"
 
@@ -293,6 +294,56 @@ static void test_mergeable(void)
         munmap(p, 4 * PG);
 }
 
+/* Links by address: to this program, and to a file that is mapped in two parts. */
+static void test_map_files(void)
+{
+        static const char name[] = "mapped";
+        char entry[64], path[128], target[4096], here[4096], *p;
+        struct stat st, file;
+        int found = 0, others = 0, dots = 0, fd = open(name, O_RDWR | O_CREAT, 0600), dir;
+
+        CHECK(ftruncate(fd, 4 * PG) == 0 && fstat(fd, &file) == 0);
+        p = mmap(NULL, 4 * PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        close(fd);
+        munmap(p + 2 * PG, PG);
+        snprintf(entry, sizeof entry, "%lx-%lx", (unsigned long)p, (unsigned long)p + 2 * PG);
+        snprintf(path, sizeof path, "/proc/self/map_files/%s", entry);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        CHECK(n > 0 && getcwd(here, sizeof here));
+        target[n < 0 ? 0 : n] = 0;
+        CHECK(!strncmp(target, here, strlen(here)) && !strcmp(target + strlen(here), "/mapped"));
+        CHECK(stat(path, &st) == 0 && st.st_ino == file.st_ino && S_ISREG(st.st_mode));
+        CHECK(lstat(path, &st) == 0 && S_ISLNK(st.st_mode));
+        fd = open(path, O_RDONLY);
+        CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == file.st_ino);
+        close(fd);
+        DIR *d = opendir("/proc/self/map_files");
+        for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+                found += !strcmp(e->d_name, entry);
+                dots += e->d_name[0] == '.';
+                others += e->d_name[0] != '.' && fstatat(dirfd(d), e->d_name, &st, 0) == 0;
+        }
+        CHECK(d && found == 1 && dots == 2 && others > 4);
+        rewinddir(d);
+        CHECK(readdir(d) != NULL && readdir(d) != NULL && readdir(d) != NULL);
+        closedir(d);
+        /* One entry after the other, as a small buffer has it. */
+        dir = open("/proc/self/map_files", O_RDONLY | O_DIRECTORY);
+        char few[64];
+        int calls = 0;
+        while ((n = syscall(SYS_getdents64, dir, few, sizeof few)) > 0)
+                calls++;
+        CHECK(n == 0 && calls > 4);
+        FAILS(EINVAL, (lseek(dir, 0, SEEK_SET), syscall(SYS_getdents64, dir, few, 8)));
+        close(dir);
+        snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", (unsigned long)p, (unsigned long)p + 4 * PG);
+        FAILS(ENOENT, readlink(path, target, sizeof target));
+        FAILS(ENOENT, open(path, O_RDONLY));
+        FAILS(ENOENT, lstat(path, &st));
+        munmap(p, 4 * PG);
+        unlink(name);
+}
+
 int main(int argc, char **argv, char **envp)
 {
         setvbuf(stdout, NULL, _IOLBF, 0);
@@ -306,6 +357,7 @@ int main(int argc, char **argv, char **envp)
         test_smaps();
         test_mem();
         test_mergeable();
+        test_map_files();
         printf("failures %d\n", failures);
         return failures ? 1 : 0;
 }
