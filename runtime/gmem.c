@@ -177,14 +177,18 @@ static void count_page(pte_t p, bool anonymous, struct gmem_count *c)
         if (n >= CONTROL->nframes)
                 return;
         const struct frame *f = &frame_table()[n];
-        bool dirty = (p & PTE_D) || (atomic_load_explicit(&f->word, memory_order_relaxed) & FRAME_DIRTY);
+        bool dirty =
+                (p & PTE_D) || (atomic_load_explicit(&f->word, memory_order_relaxed) & FRAME_DIRTY);
         c->dirty += dirty;
         /* A page of a file's private mapping that was changed is one, too. */
-        c->anonymous += anonymous || dirty || __atomic_load_n(&f->slot, __ATOMIC_RELAXED) != SLOT_NONE;
+        c->anonymous +=
+                anonymous || dirty || __atomic_load_n(&f->slot, __ATOMIC_RELAXED) != SLOT_NONE;
 }
 
-/* Table by table, each with an address in it published: then kern does not use it for something else. */
-void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous, struct gmem_count *c)
+/* Table by table, each with an address in it published: then kern does not use it for something
+ * else. */
+void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
+                struct gmem_count *c)
 {
         const uint64_t table = 512 * PAGE_SIZE;
 
@@ -194,7 +198,8 @@ void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous, 
                 atomic_exchange(&t->v->faulting, at + 1);
                 pte_slot_t *pte = find_pte(at);
                 for (uint64_t i = 0; pte && i < (next - at) >> PAGE_SHIFT; i++)
-                        count_page(atomic_load_explicit(&pte[i], memory_order_relaxed), anonymous, c);
+                        count_page(atomic_load_explicit(&pte[i], memory_order_relaxed), anonymous,
+                                   c);
                 atomic_store_explicit(&t->v->faulting, 0, memory_order_release);
         }
 }

@@ -2,13 +2,15 @@
  * Paths into /proc that must lead to the program.
  *
  * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
- * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo, cmdline, environ, auxv, and with the
- * program's numbers in the host's text stat, statm, status (procfs_numbers.c); smaps (procfs_smaps.c), map_files (procfs_maps.c), mem
- * (procfs_mem.c).  Not there: what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel built without it.
- * vmrun's own descriptors and threads are in no listing.  What is written here is as of the open, not of each read.
+ * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo,
+ * cmdline, environ, auxv, and with the program's numbers in the host's text stat, statm, status
+ * (procfs_numbers.c); smaps (procfs_smaps.c), map_files (procfs_maps.c), mem (procfs_mem.c).  Not
+ * there: what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel
+ * built without it. vmrun's own descriptors and threads are in no listing.  What is written here is
+ * as of the open, not of each read.
  *
- * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that is in /proc.  Symbolic
- * links elsewhere that lead into /proc, and "..", are not followed here.
+ * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that
+ * is in /proc.  Symbolic links elsewhere that lead into /proc, and "..", are not followed here.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -186,6 +188,11 @@ static bool own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *ta
 #define MAP_FILES "map_files/"
 static bool is_map_file(const char *rest) { return !strncmp(rest, MAP_FILES, strlen(MAP_FILES)); }
 
+static int map_file(const char *rest, char path[PATH_MAX])
+{
+        return procfs_map_file(thread_self, rest + strlen(MAP_FILES), path);
+}
+
 /* The host's folder has entries of vmrun's own mappings: no name leads there. */
 #define NO_MAP_FILE "/proc/thread-self/" MAP_FILES "none"
 
@@ -198,7 +205,7 @@ const char *procfs_follow(int dirfd, const char *path)
         if (!exe[0] || !own_path(dirfd, path, rest, &task))
                 return path;
         if (is_map_file(rest))
-                return procfs_map_file(thread_self, rest + strlen(MAP_FILES), file) ? NO_MAP_FILE : file;
+                return map_file(rest, file) ? NO_MAP_FILE : file;
         return !strcmp(rest, "exe") ? exe : path;
 }
 
@@ -209,7 +216,7 @@ const char *procfs_itself(int dirfd, const char *path)
 
         if (!exe[0] || !own_path(dirfd, path, rest, &task) || !is_map_file(rest))
                 return path;
-        return procfs_map_file(thread_self, rest + strlen(MAP_FILES), file) ? NO_MAP_FILE : "/proc/thread-self/exe";
+        return map_file(rest, file) ? NO_MAP_FILE : "/proc/thread-self/exe";
 }
 
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
@@ -221,7 +228,7 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
         if (!exe[0] || !own_path(dirfd, path, rest, &task))
                 return -1;
         if (is_map_file(rest)) {
-                if (procfs_map_file(thread_self, rest + strlen(MAP_FILES), file))
+                if (map_file(rest, file))
                         return -ENOENT;
                 target = file;
         } else if (strcmp(rest, "exe")) {
@@ -248,7 +255,8 @@ enum procfs_dir procfs_dir(int fd)
         dir[n] = 0;
         if (!own_path(AT_FDCWD, dir, rest, &task))
                 return PROCFS_OTHER;
-        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS : !strcmp(rest, "task") ? PROCFS_TASKS :
+        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS :
+               !strcmp(rest, "task") ? PROCFS_TASKS :
                !strcmp(rest, "map_files") ? PROCFS_MAPS : PROCFS_OTHER;
 }
 
@@ -437,7 +445,8 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                     (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
                         return *ret = -ENOENT, true;
         if (!strcmp(rest, "mem"))
-                return *ret = flags & (O_PATH | O_DIRECTORY) ? -EACCES : procfs_mem_open(flags), true;
+                return *ret = flags & (O_PATH | O_DIRECTORY) ? -EACCES : procfs_mem_open(flags),
+                       true;
         if ((!strncmp(rest, "fd/", 3) && privfd_is(atoi(rest + 3))) ||
             (!strncmp(rest, "fdinfo/", 7) && privfd_is(atoi(rest + 7))))
                 return *ret = -ENOENT, true;
@@ -448,7 +457,8 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
         environ = !strcmp(rest, "environ") && environment.end > environment.start;
         aux = !strcmp(rest, "auxv") && auxv_size;
         numbers = !strcmp(rest, "stat") || !strcmp(rest, "statm") || !strcmp(rest, "status");
-        if ((!maps && !smaps && !info && !cmdline && !environ && !aux && !numbers) || (flags & O_PATH))
+        if ((!maps && !smaps && !info && !cmdline && !environ && !aux && !numbers) ||
+            (flags & O_PATH))
                 return false;
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return *ret = -EACCES, true;

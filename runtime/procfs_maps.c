@@ -1,8 +1,8 @@
 /*
  * map_files: a link to its file for each mapping of one, by its addresses.
  *
- * The folder itself is the host's; its listing is made here, with the place in the list as position.  What an entry leads to is the file's
- * path, as in maps.
+ * The folder itself is the host's; its listing is made here, with the place in the list as
+ * position.  What an entry leads to is the file's path, as in maps.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,10 +36,13 @@ int procfs_map_file(struct thread *t, const char *name, char path[PATH_MAX])
 
         w.start = strtoull(name, &p, 16);
         w.end = *p == '-' ? strtoull(p + 1, NULL, 16) : 0;
-        snprintf(again, sizeof again, "%llx-%llx", (unsigned long long)w.start, (unsigned long long)w.end);
+        snprintf(again, sizeof again, "%llx-%llx", (unsigned long long)w.start,
+                 (unsigned long long)w.end);
         if (strcmp(name, again) == 0)
                 procfs_each_map(t, match, &w);
-        return w.file != FILE_NONE && file_describe(w.file, path, PATH_MAX, &dev, &ino) == 0 && path[0] == '/' ? 0 : -ENOENT;
+        if (w.file == FILE_NONE || file_describe(w.file, path, PATH_MAX, &dev, &ino) != 0)
+                return -ENOENT;
+        return path[0] == '/' ? 0 : -ENOENT;
 }
 
 struct listing {
@@ -51,7 +54,11 @@ struct listing {
 
 static void add(struct listing *l, const char *name, unsigned char type)
 {
-        struct { uint64_t ino; int64_t next; uint16_t size; } head = { (uint64_t)l->at + 1, l->at + 1, 0 };
+        struct {
+                uint64_t ino;
+                int64_t next;
+                uint16_t size;
+        } head = { (uint64_t)l->at + 1, l->at + 1, 0 };
         const size_t name_at = 18 + l->is64;
         size_t size = (name_at + strlen(name) + 1 + !l->is64 + 7) & ~7ul;
 
@@ -78,13 +85,16 @@ static void add_map(const struct map_entry *e, void *arg)
 
         if (e->file == FILE_NONE || file_describe(e->file, path, sizeof path, &dev, &ino) != 0)
                 return;
-        snprintf(name, sizeof name, "%llx-%llx", (unsigned long long)e->start, (unsigned long long)e->end);
+        snprintf(name, sizeof name, "%llx-%llx", (unsigned long long)e->start,
+                 (unsigned long long)e->end);
         add(arg, name, DT_LNK);
 }
 
 long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room)
 {
-        struct listing l = { .buf = buf, .room = room, .is64 = is64, .from = lseek(fd, 0, SEEK_CUR) };
+        struct listing l = {
+                .buf = buf, .room = room, .is64 = is64, .from = lseek(fd, 0, SEEK_CUR)
+        };
 
         add(&l, ".", DT_DIR);
         add(&l, "..", DT_DIR);

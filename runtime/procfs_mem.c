@@ -1,9 +1,11 @@
 /*
- * /proc/self/mem: an empty memfd that cannot be written, of which each open makes a description of its own.  So position, access mode, dup and
- * what else hangs on a descriptor are the host's; reads and writes that name such a descriptor are done here, on the program's memory.
+ * /proc/self/mem: an empty memfd that cannot be written, of which each open makes a description of
+ * its own.  So position, access mode, dup and what else hangs on a descriptor are the host's; reads
+ * and writes that name such a descriptor are done here, on the program's memory.
  *
- * Other calls find an empty file, and so do processes that have it from this one, by fork or exec: the memory it is about is not theirs,
- * and gone on Linux, too, after exec.  Access is the program's own, as with the kernel's proc_mem.force_override=never.
+ * Other calls find an empty file, and so do processes that have it from this one, by fork or exec:
+ * the memory it is about is not theirs, and gone on Linux, too, after exec.  Access is the
+ * program's own, as with the kernel's proc_mem.force_override=never.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +20,7 @@
 #include "syscalls/sys.h"
 #include "vmrun.h"
 
-_Atomic bool procfs_mem_exists;         /* somebody has opened it: released once the two below are there */
+_Atomic bool procfs_mem_exists;         /* opened by somebody: released with the two below there */
 static struct stat file;                /* what it is */
 static int file_fd = -1;                /* private */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the making of it */
@@ -29,7 +31,9 @@ static int make(void)
 
         if (fd < 0)
                 return fd;
-        if (fchmod(fd, 0600) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL) != 0 || fstat(fd, &file) != 0) {
+        if (fchmod(fd, 0600) != 0 ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL) != 0 ||
+            fstat(fd, &file) != 0) {
                 int err = -errno;
                 privfd_close(fd);
                 return err;
@@ -57,7 +61,8 @@ bool procfs_mem_is_(int fd)
 {
         struct stat st;
 
-        return sys_own(__NR_fstat, (uint64_t)fd, P(&st), 0, 0, 0, 0) == 0 && st.st_dev == file.st_dev && st.st_ino == file.st_ino;
+        return sys_own(__NR_fstat, (uint64_t)fd, P(&st), 0, 0, 0, 0) == 0 &&
+               st.st_dev == file.st_dev && st.st_ino == file.st_ino;
 }
 
 /* In a forked child, whose own is another. */
@@ -70,7 +75,8 @@ void procfs_mem_forked(void)
         pthread_mutex_init(&lock, NULL);
 }
 
-/* As mem_rw() of the kernel goes: in pieces, to the first that cannot be had; a bad buffer is EFAULT whatever went before. */
+/* As mem_rw() of the kernel goes: in pieces, to the first that cannot be had; a bad buffer is
+ * EFAULT whatever went before. */
 static long copy(struct thread *t, uint64_t buf, size_t len, uint64_t at, bool write)
 {
         char piece[PAGE_SIZE];
@@ -91,7 +97,8 @@ static long copy(struct thread *t, uint64_t buf, size_t len, uint64_t at, bool w
         return (long)done;
 }
 
-long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos, bool write)
+long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
+                   bool write)
 {
         int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
         uint64_t at = pos ? (uint64_t)*pos : (uint64_t)lseek(fd, 0, SEEK_CUR);

@@ -1,15 +1,22 @@
 /*
- * smaps and smaps_rollup: what of each mapping is in the cache and what in the far tiers, as its page tables say.
+ * smaps and smaps_rollup: what of each mapping is in the cache and what in the far tiers, as its
+ * page tables say.
  *
- * Nobody counts who else has a page of a shared mapping, so all pages are this process's own (Private, Pss = Rss).  Swap is what is in a far
- * tier only.
+ * Nobody counts who else has a page of a shared mapping, so all pages are this process's own
+ * (Private, Pss = Rss).  Swap is what is in a far tier only.
  */
 #include <string.h>
 #include <sys/mman.h>
 #include "gmem.h"
 #include "procfs_text.h"
 
-struct rollup { struct text *x; struct thread *t; struct gmem_count sum; uint64_t start, end, locked; bool each; };
+struct rollup {
+        struct text *x;
+        struct thread *t;
+        struct gmem_count sum;
+        uint64_t start, end, locked;
+        bool each;
+};
 
 static void line(struct text *x, const char *name, uint64_t pages)
 {
@@ -18,8 +25,10 @@ static void line(struct text *x, const char *name, uint64_t pages)
 
 static void figures(struct text *x, const struct gmem_count *c, uint64_t locked, bool rollup)
 {
-        static const char *const none[] = { "LazyFree:", "AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:", "Shared_Hugetlb:",
-                                            "Private_Hugetlb:" };
+        static const char *const none[] = {
+                "LazyFree:",      "AnonHugePages:",  "ShmemPmdMapped:",
+                "FilePmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"
+        };
 
         line(x, "Rss:", c->resident);
         line(x, "Pss:", c->resident);
@@ -46,9 +55,11 @@ static void flags(struct text *x, const struct map_entry *e)
 {
         bool shared = e->flags & MAP_SHARED;
 
-        text_add(x, "THPeligible:    0\nVmFlags:%s%s%s%s mr mw me%s%s%s%s \n", e->prot & PROT_READ ? " rd" : "", e->prot & PROT_WRITE ? " wr" : "",
-                 e->prot & PROT_EXEC ? " ex" : "", shared ? " sh" : "", shared ? " ms" : "", e->flags & MAP_ENTRY_STACK ? " gd" : "",
-                 e->flags & MAP_ENTRY_LOCKED ? " lo" : "", !shared && (e->prot & PROT_WRITE) ? " ac" : "");
+        text_add(x, "THPeligible:    0\nVmFlags:%s%s%s%s mr mw me%s%s%s%s \n",
+                 e->prot & PROT_READ ? " rd" : "", e->prot & PROT_WRITE ? " wr" : "",
+                 e->prot & PROT_EXEC ? " ex" : "", shared ? " sh" : "", shared ? " ms" : "",
+                 e->flags & MAP_ENTRY_STACK ? " gd" : "", e->flags & MAP_ENTRY_LOCKED ? " lo" : "",
+                 !shared && (e->prot & PROT_WRITE) ? " ac" : "");
 }
 
 static void add_map(const struct map_entry *e, void *arg)
@@ -85,6 +96,7 @@ void procfs_smaps(struct thread *t, bool rollup, struct text *x)
         procfs_each_map(t, add_map, &r);
         if (!rollup)
                 return;
-        text_add(x, "%08lx-%08lx ---p 00000000 00:00 0 %*s[rollup]\n", (unsigned long)r.start, (unsigned long)r.end, r.end >> 44 ? 25 : 33, "");
+        text_add(x, "%08lx-%08lx ---p 00000000 00:00 0 %*s[rollup]\n", (unsigned long)r.start,
+                 (unsigned long)r.end, r.end >> 44 ? 25 : 33, "");
         figures(x, &r.sum, r.locked, true);
 }

@@ -141,9 +141,12 @@ static const char *resolved(const struct sys_row *row, const uint64_t a[6], int 
 {
         const struct sys_arg *d = &row->arg[i];
         int dirfd = i > 0 && row->arg[i - 1].kind == K_FD ? (int)a[i - 1] : AT_FDCWD;
-        bool itself = d->kind == K_PATH ? d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW) : row == &sys_rows[__NR_lstat];
+        bool itself = d->kind == K_PATH ? d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW) :
+                                          row == &sys_rows[__NR_lstat];
 
-        return itself ? procfs_itself(dirfd, path) : d->kind == K_PATH ? procfs_follow(dirfd, path) : path;
+        if (itself)
+                return procfs_itself(dirfd, path);
+        return d->kind == K_PATH ? procfs_follow(dirfd, path) : path;
 }
 
 /* Preconditions: h[] holds a copy of a[], and nothing of b is used but reach.  0, or -errno. */

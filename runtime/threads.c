@@ -212,7 +212,8 @@ bool threads_single(void)
         const struct timespec end = deadline_in_ms(1000);
 
         pthread_mutex_lock(&lock);
-        while (live == 1 && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
+        while (live == 1 && leaving &&
+               pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
                 ;
         bool single = live == 1 && !leaving;
         pthread_mutex_unlock(&lock);

@@ -36,8 +36,8 @@ static long host_limit(int pid, int res, const uint64_t *new, uint64_t *old)
 }
 
 /*
- * (sys.h)  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept from its cache or
- * its descriptors.
+ * (sys.h)  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept
+ * from its cache or its descriptors.
  */
 bool sys_under_vmrun(int pid)
 {
@@ -47,7 +47,8 @@ bool sys_under_vmrun(int pid)
         snprintf(path, sizeof path, "/proc/%d/exe", pid);
         if (stat("/proc/thread-self/exe", &own) != 0)
                 return true;            /* without /proc nobody can tell */
-        return stat(path, &theirs) == 0 && theirs.st_dev == own.st_dev && theirs.st_ino == own.st_ino;
+        return stat(path, &theirs) == 0 && theirs.st_dev == own.st_dev &&
+               theirs.st_ino == own.st_ino;
 }
 
 static bool may_raise(void)

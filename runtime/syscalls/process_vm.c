@@ -1,12 +1,15 @@
 /*
- * process_vm_readv and process_vm_writev: between this program and itself, or a process that does not run under vmrun.
+ * process_vm_readv and process_vm_writev: between this program and itself, or a process that does
+ * not run under vmrun.
  *
- * Of another program under vmrun, pages may be in far memory, where only its own kern finds them, and page tables are no more than a moment's
- * view for anybody else: EPERM, as for a process that may not be traced.
+ * Of another program under vmrun, pages may be in far memory, where only its own kern finds them,
+ * and page tables are no more than a moment's view for anybody else: EPERM, as for a process that
+ * may not be traced.
  */
 #include "sys.h"
 
-struct place { const struct iovec *iov; uint64_t left, at; };  /* of a list: pieces not used up, and bytes used of the first */
+/* In a list: pieces that are not used up, and bytes used of the first. */
+struct place { const struct iovec *iov; uint64_t left, at; };
 
 /* Bytes at *addr up to the end of its piece, at most a page; 0: the list is at its end. */
 static size_t next_piece(struct place *p, uint64_t *addr)
@@ -28,9 +31,12 @@ static long there(struct thread *t, int pid, char *buf, uint64_t addr, size_t n,
 {
         const struct iovec l = { buf, n }, r = { (void *)(uintptr_t)addr, n };
 
-        if (!pid)
-                return (write ? gmem_write(t, addr, buf, n) : gmem_read(t, buf, addr, n)) ? -EFAULT : (long)n;
-        return sys_own(write ? __NR_process_vm_writev : __NR_process_vm_readv, (uint64_t)pid, P(&l), 1, P(&r), 1, 0);
+        long nr = write ? __NR_process_vm_writev : __NR_process_vm_readv;
+
+        if (pid)
+                return sys_own(nr, (uint64_t)pid, P(&l), 1, P(&r), 1, 0);
+        int err = write ? gmem_write(t, addr, buf, n) : gmem_read(t, buf, addr, n);
+        return err ? err : (long)n;
 }
 
 /* pid: 0 for this program. */
@@ -57,7 +63,8 @@ static long transfer(struct thread *t, int pid, struct place *l, struct place *r
         return done ? done : got;
 }
 
-/* The other side's list, whose addresses may be anything: 0, and *any whether it names a byte; or -errno. */
+/* The other side's list, whose addresses may be anything: 0, and *any whether it names a byte; or
+ * -errno. */
 static long read_remote(struct thread *t, uint64_t addr, uint64_t n, struct iovec **iov, bool *any)
 {
         *any = false;
@@ -97,7 +104,8 @@ long sys_process_vm(struct thread *t, long nr, const uint64_t a[6])
         } else if (pid <= 0) {
                 return -ESRCH;
         } else if (sys_under_vmrun(pid)) {
-                sys_say_once(0x70007, "the memory of another program under vmrun cannot be read or written: EPERM");
+                sys_say_once(0x70007, "the memory of another program under vmrun cannot be read or "
+                                      "written: EPERM");
                 return -EPERM;
         }
         struct place l = { v.prog, (uint64_t)v.n, 0 }, r = { remote, a[4], 0 };

@@ -181,7 +181,8 @@ enum procfs_dir procfs_dir(int fd) { return fd & 1 ? PROCFS_FDS : PROCFS_OTHER; 
 bool procfs_hides(enum procfs_dir dir, const char *name) { (void)dir; return name[0] & 1; }
 _Atomic bool procfs_mem_exists;
 bool procfs_mem_is_(int fd) { (void)fd; return false; }
-long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos, bool write)
+long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
+                   bool write)
 {
         (void)t, (void)fd, (void)v, (void)pos, (void)write;
         return -EIO;

@@ -187,7 +187,8 @@ static unsigned long of_all(const char *name)
 {
         unsigned long total = 0;
 
-        for (const char *p = content("/proc/self/smaps"); (p = strstr(p, name)) != NULL; p += strlen(name))
+        for (const char *p = content("/proc/self/smaps"); (p = strstr(p, name)) != NULL;
+             p += strlen(name))
                 if (p[-1] == '\n')
                         total += strtoul(p + strlen(name), NULL, 10);
         return total;
@@ -200,9 +201,12 @@ static void test_smaps(void)
         mprotect(q, 64 * PG, PROT_READ | PROT_WRITE);
         for (int i = 0; i < 40; i++)
                 q[i * PG] = 1;
-        printf("size %lu, in use %lu, locked %lu", of_map(q, "Size:"), of_map(q, "Rss:") + of_map(q, "Swap:"), of_map(q, "Locked:"));
-        CHECK(of_map(q, "Pss:") == of_map(q, "Rss:") && of_map(q, "Anonymous:") == of_map(q, "Rss:"));
-        CHECK(of_map(q, "Private_Dirty:") <= of_map(q, "Rss:") && of_map(q, "Referenced:") <= of_map(q, "Rss:"));
+        printf("size %lu, in use %lu, locked %lu", of_map(q, "Size:"),
+               of_map(q, "Rss:") + of_map(q, "Swap:"), of_map(q, "Locked:"));
+        CHECK(of_map(q, "Pss:") == of_map(q, "Rss:") &&
+              of_map(q, "Anonymous:") == of_map(q, "Rss:"));
+        CHECK(of_map(q, "Private_Dirty:") <= of_map(q, "Rss:") &&
+              of_map(q, "Referenced:") <= of_map(q, "Rss:"));
         CHECK(strstr(content("/proc/self/smaps"), "VmFlags: rd wr mr mw me"));
         mlock(q, 64 * PG);
         printf(", then %lu of %lu\n", of_map(q, "Locked:"), of_map(q, "Rss:"));
@@ -210,18 +214,21 @@ static void test_smaps(void)
         munlock(q, 64 * PG);
         madvise(q, 64 * PG, MADV_DONTNEED);
         printf("given back: %lu\n", of_map(q, "Rss:") + of_map(q, "Swap:"));
-        CHECK(of_all("Size:") >= kib("VmSize:") && of_all("Size:") <= kib("VmSize:") + 64);     /* what has no VMA: [vsyscall] */
+        CHECK(of_all("Size:") >= kib("VmSize:") &&
+              of_all("Size:") <= kib("VmSize:") + 64); /* [vsyscall] */
         CHECK(strstr(content("/proc/self/smaps_rollup"), "[rollup]\n"));
-        unsigned long together = number("/proc/self/smaps_rollup", "Rss:") + number("/proc/self/smaps_rollup", "Swap:");
+        unsigned long together = number("/proc/self/smaps_rollup", "Rss:") +
+                                 number("/proc/self/smaps_rollup", "Swap:");
         unsigned long sum = of_all("Rss:") + of_all("Swap:");
-        CHECK(together + 256 >= sum && sum + 256 >= together);          /* reading is done with pages, too */
+        CHECK(together + 256 >= sum && sum + 256 >= together); /* reading is done with pages, too */
         munmap(p, 66 * PG);
 }
 
 /* Memory by its file: positions, borders, and what hangs on the descriptor. */
 static void test_mem(void)
 {
-        char *p = mmap(NULL, 5 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buf[3 * PG];
+        char *p = mmap(NULL, 5 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+             buf[3 * PG];
         off_t at = (off_t)(uintptr_t)p;
         int fd = open("/proc/self/mem", O_RDWR), again, one_way;
         char path[64];
@@ -251,7 +258,8 @@ static void test_mem(void)
         CHECK(lseek(fd, -3, SEEK_CUR) == at + 10);
         struct iovec v[2] = { { buf, 2 }, { buf + 100, 4 } };
         T(readv(fd, v, 2));
-        CHECK(!memcmp(buf, "xy", 2) && !memcmp(buf + 100, "zaaa", 4) && lseek(fd, 0, SEEK_CUR) == at + 16);
+        CHECK(!memcmp(buf, "xy", 2) && !memcmp(buf + 100, "zaaa", 4) &&
+              lseek(fd, 0, SEEK_CUR) == at + 16);
         v[0].iov_base = (char *)"12";
         v[1].iov_base = (char *)"3456";
         T(pwritev(fd, v, 2, at + PG));
@@ -336,7 +344,8 @@ static void test_map_files(void)
         CHECK(n == 0 && calls > 4);
         FAILS(EINVAL, (lseek(dir, 0, SEEK_SET), syscall(SYS_getdents64, dir, few, 8)));
         close(dir);
-        snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", (unsigned long)p, (unsigned long)p + 4 * PG);
+        snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", (unsigned long)p,
+                 (unsigned long)p + 4 * PG);
         FAILS(ENOENT, readlink(path, target, sizeof target));
         FAILS(ENOENT, open(path, O_RDONLY));
         FAILS(ENOENT, lstat(path, &st));

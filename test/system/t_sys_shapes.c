@@ -568,13 +568,16 @@ static void test_far(void)
         munmap(to, 64 * PG);
 }
 
-/* process_vm_readv and process_vm_writev: on this process, one that ended, and the checks in their order. */
+/* process_vm_readv and process_vm_writev: on this process, one that ended, and the checks in their
+ * order. */
 static void test_process_vm(void)
 {
         char *a = pages, *b = pages + PG;
         pid_t pid = getpid();
-        struct iovec l[2] = { { b, 10 }, { b + 100, 20 } }, r[3] = { { a, 5 }, { a + 50, 0 }, { a + 10, 25 } };
-        struct iovec over = { nothing - 4, 8 }, to = { read_only, 8 }, minus = { a, (size_t)-1 }, none = { a, 0 };
+        struct iovec l[2] = { { b, 10 }, { b + 100, 20 } },
+                     r[3] = { { a, 5 }, { a + 50, 0 }, { a + 10, 25 } };
+        struct iovec over = { nothing - 4, 8 }, to = { read_only, 8 }, minus = { a, (size_t)-1 },
+                     none = { a, 0 };
 
         for (int i = 0; i < 200; i++)
                 a[i] = (char)i;

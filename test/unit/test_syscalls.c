@@ -129,7 +129,11 @@ int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
 void alone_end(struct thread *t) { (void)t; }
 void service_ensure(struct vm *vm) { (void)vm; }
 bool threads_single(void) { return false; }
-void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous, struct gmem_count *c) { (void)t, (void)start, (void)end, (void)anonymous, (void)c; }
+void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
+                struct gmem_count *c)
+{
+        (void)t, (void)start, (void)end, (void)anonymous, (void)c;
+}
 long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long threads_end(struct thread *t, int status) { program_exit(t, status); }
