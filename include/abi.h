@@ -171,6 +171,7 @@ struct map_entry {
 };
 #define MAP_ENTRY_STACK 0x10000000u
 #define MAP_ENTRY_HEAP  0x20000000u
+#define MAP_ENTRY_LOCKED 0x40000000u
 #define FILE_NONE       0u
 
 struct exit_req { uint32_t op, pad; uint64_t a[6]; int64_t ret; uint64_t out[2]; };

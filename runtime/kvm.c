@@ -152,7 +152,9 @@ int vm_back(struct vm *vm, char *why, size_t n)
         for (uint32_t i = 0; !err && i < vm->next_slot; i++)
                 if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &vm->slot[i]) < 0) {
                         err = -errno;
-                        snprintf(why, n, "KVM does not take back the memory of a virtual machine: %s", strerror(-err));
+                        snprintf(why, n,
+                                 "KVM does not take back the memory of a virtual machine: %s",
+                                 strerror(-err));
                 }
         return err;
 }
@@ -179,7 +181,10 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
         struct kvm_userspace_memory_region *r = new_slot(vm);
         if (r) {
                 *r = (struct kvm_userspace_memory_region){
-                        .slot = vm->next_slot, .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (uint64_t)host,
+                        .slot = vm->next_slot,
+                        .guest_phys_addr = gpa,
+                        .memory_size = size,
+                        .userspace_addr = (uint64_t)host,
                 };
                 err = ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, r) < 0 ? -errno : 0;
         }

@@ -136,6 +136,19 @@ struct before {
         uint64_t old[6][4];
 };
 
+/* The path that the kernel gets for argument i. */
+static const char *resolved(const struct sys_row *row, const uint64_t a[6], int i, const char *path)
+{
+        const struct sys_arg *d = &row->arg[i];
+        int dirfd = i > 0 && row->arg[i - 1].kind == K_FD ? (int)a[i - 1] : AT_FDCWD;
+        bool itself = d->kind == K_PATH ? d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW) :
+                                          row == &sys_rows[__NR_lstat];
+
+        if (itself)
+                return procfs_itself(dirfd, path);
+        return d->kind == K_PATH ? procfs_follow(dirfd, path) : path;
+}
+
 /* Preconditions: h[] holds a copy of a[], and nothing of b is used but reach.  0, or -errno. */
 static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6], struct before *b)
 {
@@ -152,9 +165,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                         break;
                 case K_PATH: case K_PATHL:
                         h[i] = P(sys_string(t, a[i]));
-                        if (d->kind == K_PATH && h[i] != P(sys_bad()) && !(d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW)))
-                                h[i] = P(procfs_follow(i > 0 && row->arg[i - 1].kind == K_FD ? (int)a[i - 1] : AT_FDCWD,
-                                                       (char *)(uintptr_t)h[i]));
+                        if (h[i] != P(sys_bad()))
+                                h[i] = P(resolved(row, a, i, (const char *)(uintptr_t)h[i]));
                         break;
                 case K_IN:
                         h[i] = collect_in(t, a[i], arg_size(d, a, h));

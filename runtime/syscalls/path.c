@@ -69,6 +69,8 @@ static long link_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, u
                 n = procfs_readlink(dirfd, s, target, room < sizeof target ? room : sizeof target);
         if (n >= 0)
                 return gmem_write(t, buf, target, (size_t)n) ? -EFAULT : n;
+        if (n == -ENOENT)
+                return n;
         return sys_generic(t, nr, a);
 }
 

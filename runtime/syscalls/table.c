@@ -304,7 +304,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(sendmmsg, B, sys_sendmmsg),
         HROW(setns, 0, sys_setns, FD, V),
         ROW(getcpu, OUTN(4), OUTN(4), V),
-        NOT(process_vm_readv, ENOSYS, CROSS), NOT(process_vm_writev, ENOSYS, CROSS),
+        HAND(process_vm_readv, 0, sys_process_vm), HAND(process_vm_writev, 0, sys_process_vm),
         HAND(kcmp, 0, sys_kcmp),
         NOT(finit_module, EPERM, ADMIN),
         HAND(sched_setattr, 0, sys_sched_attr), ROW(sched_getattr, V, PREA(2), V, V),

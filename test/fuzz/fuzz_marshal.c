@@ -156,6 +156,13 @@ void info_(const char *fmt, ...) { (void)fmt; }
 
 void procfs_set_exe(const char *path) { (void)path; }
 const char *procfs_follow(int dirfd, const char *path) { (void)dirfd; return strlen(path) % 7 ? path : "/an/other/path"; }
+const char *procfs_itself(int dirfd, const char *path) { return procfs_follow(dirfd, path); }
+long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room)
+{
+        (void)t, (void)fd, (void)is64;
+        memset(buf, 'x', room);
+        return (long)room;
+}
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
 {
         (void)dirfd;
@@ -172,6 +179,14 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
 }
 enum procfs_dir procfs_dir(int fd) { return fd & 1 ? PROCFS_FDS : PROCFS_OTHER; }
 bool procfs_hides(enum procfs_dir dir, const char *name) { (void)dir; return name[0] & 1; }
+_Atomic bool procfs_mem_exists;
+bool procfs_mem_is_(int fd) { (void)fd; return false; }
+long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
+                   bool write)
+{
+        (void)t, (void)fd, (void)v, (void)pos, (void)write;
+        return -EIO;
+}
 uint64_t procfs_mem_total(void) { return 1 << 30; }
 uint64_t procfs_mem_free(struct thread *t) { (void)t; return 1 << 20; }
 
@@ -197,6 +212,10 @@ void threads_tell_stopper(void) { FAIL("nobody stops it"); }
 void threads_wait_to_go(struct thread *t) { (void)t; FAIL("nobody stops it"); }
 long threads_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); return 0; }
 struct thread *threads_find(struct thread *t, pid_t tid) { return tid & 1 ? t : NULL; }
+int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
+void alone_end(struct thread *t) { (void)t; }
+void service_ensure(struct vm *vm) { (void)vm; }
+bool threads_single(void) { return false; }
 void vfork_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); }
 #define NOT_HERE(fn) long fn(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; return -ENOSYS; }
 NOT_HERE(sys_clone) NOT_HERE(sys_clone3) NOT_HERE(sys_fork) NOT_HERE(sys_vfork) NOT_HERE(sys_execve) NOT_HERE(sys_execveat) NOT_HERE(sys_futex)

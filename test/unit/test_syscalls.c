@@ -25,6 +25,8 @@
 #include "files.h"
 #include "procfs.h"
 #include "signals.h"
+#include "alone.h"
+#include "service.h"
 #include "syscalls/sys.h"
 #include "vfork.h"
 
@@ -122,6 +124,16 @@ void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (
 _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { }
 void threads_wait_to_go(struct thread *t) { (void)t; }
+struct thread *threads_find(struct thread *t, pid_t tid) { return tid == gettid() ? t : NULL; }
+int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
+void alone_end(struct thread *t) { (void)t; }
+void service_ensure(struct vm *vm) { (void)vm; }
+bool threads_single(void) { return false; }
+void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
+                struct gmem_count *c)
+{
+        (void)t, (void)start, (void)end, (void)anonymous, (void)c;
+}
 long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long threads_end(struct thread *t, int status) { program_exit(t, status); }
