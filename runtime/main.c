@@ -144,7 +144,6 @@ int main(int argc, char **argv)
                 exec_init();
                 stats_init();
         }
-        kick_init();
         make_vm();
         open_program();
         if (vcpu_start_first(&vm, &first, why, sizeof why) != 0)

@@ -46,6 +46,7 @@ void threads_init(struct thread *first)
         first->alive = true;
         leader = first->tid;
         signals_thread_start(first);
+        signals_expect_kicks(first);
 }
 
 /* ---- stopping all ---- */

@@ -27,6 +27,7 @@
 #include "signals.h"
 #include "syscalls/sys.h"
 #include "vfork.h"
+#include "vm.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -121,6 +122,7 @@ void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (
 
 _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { }
+bool vcpu_is_kick(struct thread *t, const siginfo_t *info) { (void)t, (void)info; return false; }
 void threads_wait_to_go(struct thread *t) { (void)t; }
 long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
@@ -274,8 +276,6 @@ __attribute__((constructor)) static void start(void)
         procfs_set_exe(exe);
         unsetenv("LD_PRELOAD");
         sys_raw(__NR_rt_sigaction, SIGSYS, P(&act), 0, 8, 0, 0);
-        uint64_t kick = SYS_KICKBIT;
-        sys_raw(__NR_rt_sigprocmask, SIG_BLOCK, P(&kick), 0, 8, 0, 0);
         if (prctl(PR_SET_SYSCALL_USER_DISPATCH, 1, sud_start, sud_end - sud_start, &selector)) {
                 fprintf(stderr, "no syscall user dispatch here\n");
                 _exit(77);
