@@ -109,6 +109,7 @@ static void open_program(void)
                 die_(image_exit_status(err), "%s", image.why.text);
         if (image.set_id && !before)
                 warnx_("%s has a set-uid or set-gid bit, which vmrun does not honour", image.exe);
+        program_mark_running(image.fd);
         procfs_set_exe(image.exe);
         prctl(PR_SET_NAME, image.comm);
 }

@@ -205,6 +205,9 @@ long futex_wake(struct thread *t, uint64_t addr, uint32_t n);
 /* The thread with that tid ends: what the kernel does for the robust list at head, in t's memory. */
 void robust_list_end(struct thread *t, uint64_t head, uint32_t tid);
 
+/* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
+bool sys_text_busy(int dirfd, const char *path, int flags);
+
 /* The file behind a descriptor may have been cut short.  (truncate.c) */
 void sys_cut(struct thread *t, int fd);
 
