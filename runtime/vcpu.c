@@ -122,7 +122,9 @@ static int run_guest(struct thread *t)
                 err = errno;
         }
         t->running = false;
-        if (atomic_fetch_and(&t->kick, ~KICK_OPEN) != KICK_OPEN || (ret < 0 && err == EINTR))
+        /* Interrupted by no signal that was taken (that sets immediate_exit): one that the program blocks is in the queue. */
+        bool unexplained = ret < 0 && err == EINTR && !t->run->immediate_exit;
+        if (atomic_fetch_and(&t->kick, ~KICK_OPEN) != KICK_OPEN || unexplained)
                 kicked(t);
         errno = err;
         return ret;
