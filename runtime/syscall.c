@@ -46,18 +46,12 @@ static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint6
         return n * d->size + d->add;
 }
 
-static uint64_t collect_mask(struct thread *t, const struct sys_arg *d, uint64_t addr)
+static uint64_t collect_mask(struct thread *t, uint64_t addr)
 {
         uint64_t *mask = sys_in(t, addr, 8, 8);
 
-        if ((void *)mask == sys_bad())
-                return P(mask);
-        if (d->kind == K_BLOCKED) {
-                *mask |= SYS_KICKBIT;
+        if ((void *)mask != sys_bad())
                 sys_waits_with(t, *mask);
-        } else {
-                *mask &= ~SYS_KICKBIT;
-        }
         return P(mask);
 }
 
@@ -174,8 +168,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                 case K_INOUT:
                         h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
                         break;
-                case K_BLOCKED: case K_WANTED:
-                        h[i] = collect_mask(t, d, a[i]);
+                case K_BLOCKED:
+                        h[i] = collect_mask(t, a[i]);
                         break;
                 }
         }

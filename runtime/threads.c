@@ -48,6 +48,7 @@ void threads_init(struct thread *first)
         leader = first->tid;
         signals_thread_start(first);
         signals_process_start(first);
+        signals_expect_kicks(first);
 }
 
 /* ---- stopping all ---- */

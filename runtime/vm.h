@@ -123,7 +123,9 @@ void time_refresh(void);
 
 /* The kick signal: SIGSTKFLT, which Linux never sends. */
 #define KICK_SIGNAL 16
-void kick_init(void);                   /* blocks it for good; before any thread is made */
+#define KICK_CODE   (-4000)             /* si_code: no other sender has it */
 void vcpu_kick(struct thread *t);
+/* Is what came to t, or to its queue, a kick, and not the program's own signal of that number? */
+bool vcpu_is_kick(struct thread *t, const siginfo_t *info);
 
 #endif

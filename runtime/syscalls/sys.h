@@ -31,8 +31,7 @@ enum sys_kind {
         K_INOUT,        /* both */
         K_PRE,          /* copied out as K_OUT, but the kernel may leave bytes alone: filled from the program first */
         K_VOUT,         /* copied out; its room is the int that argument len points to (a K_INOUT of 4) */
-        K_BLOCKED,      /* a signal mask to block while the call waits: the kick signal stays blocked */
-        K_WANTED,       /* a signal set to wait for: never has the kick signal */
+        K_BLOCKED,      /* a signal mask to block while the call waits */
 };
 /* Argument flags. */
 #define AF_NULL  1      /* NULL has a meaning of its own */
@@ -175,7 +174,6 @@ void sys_say_once(unsigned long key, const char *fmt, ...) __attribute__((format
 
 #define SYS_NOWHERE     0xfffffffffffff000ull   /* with no length can this be memory of a process */
 #define SYS_SIGKICK     16              /* SIGSTKFLT */
-#define SYS_KICKBIT     (1ull << (SYS_SIGKICK - 1))
 #define SYS_IOV_MAX     1024
 #define SYS_RW_MAX      0x7ffff000ul    /* the kernel's MAX_RW_COUNT */
 #define SYS_BOUNCE      (128ul << 10)   /* up to here always by bounce buffer */
@@ -209,6 +207,9 @@ enum sys_file sys_file_kind(int fd);
 long futex_wake(struct thread *t, uint64_t addr, uint32_t n);
 /* The thread with that tid ends: what the kernel does for the robust list at head, in t's memory. */
 void robust_list_end(struct thread *t, uint64_t head, uint32_t tid);
+
+/* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
+bool sys_text_busy(int dirfd, const char *path, int flags);
 
 /* The file behind a descriptor may have been cut short.  (truncate.c) */
 void sys_cut(struct thread *t, int fd);
