@@ -3,7 +3,8 @@
  * its number, and a hash of what it did: every signal with its frame, and registers and memory at its end. It is the same natively.
  * Signals of the other thread are not part of that: their handler only sees that it begins as handlers do.
  *
- *   t_entry_fuzz [--without-nt] SEED BLOCKS [BLOCK]    that many blocks, or only this one, with its code and all that goes into its hash
+ *   t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]    that many blocks, or only this one, with its code and all that goes into its hash;
+ *                                                       BLOCK "all": all of them so
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 #include "t_entry_fuzz.h"
 
-enum { ALT_PAGES = 16, RF = 0x10000, TF = 0x100, DF = 0x400, NT = 0x4000, SIGNALS_MAX = 64 };
+enum { ALT_PAGES = 16, RF = 0x10000, TF = 0x100, DF = 0x400, SIGNALS_MAX = 64 };
 
 static uint64_t hash;
 static unsigned signals_taken;
@@ -262,12 +263,12 @@ int main(int argc, char **argv)
 {
         pthread_t t;
 
-        if (argc > 1 && strcmp(argv[1], "--without-nt") == 0) {
-                code_without = NT;
+        if (argc > 1 && strcmp(argv[1], "--level3") == 0) {
+                code_for_level3 = 1;
                 argv++, argc--;
         }
         if (argc < 3 || argc > 4) {
-                fprintf(stderr, "usage: t_entry_fuzz [--without-nt] SEED BLOCKS [BLOCK]\n");
+                fprintf(stderr, "usage: t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]\n");
                 return 2;
         }
         const uint64_t seed = strtoull(argv[1], NULL, 0);
@@ -277,8 +278,8 @@ int main(int argc, char **argv)
         prepare();
         if (pthread_create(&t, NULL, kicker, (void *)seed))
                 fail("pthread_create");
-        if (argc == 4) {
-                shows_all = 1;
+        shows_all = argc == 4;
+        if (shows_all && strcmp(argv[3], "all") != 0) {
                 block(seed, strtoul(argv[3], NULL, 0));
         } else {
                 for (unsigned long n = 0; n < blocks; n++)

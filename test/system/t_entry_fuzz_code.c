@@ -12,7 +12,7 @@
 
 enum reg { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 };
 
-uint64_t code_without;
+int code_for_level3;
 
 static unsigned char *at;
 
@@ -64,7 +64,7 @@ static uint64_t value(struct random *r)
 /* CF PF AF ZF SF DF OF NT AC ID, always IF; sometimes TF. */
 static uint64_t flags(struct random *r)
 {
-        return (random_next(r) & 0x244cd5 & ~code_without) | 0x202 | (below(r, 8) == 0 ? 0x100 : 0);
+        return (random_next(r) & (code_for_level3 ? 0x240cd5 : 0x244cd5)) | 0x202 | (below(r, 8) == 0 ? 0x100 : 0);
 }
 
 static unsigned any_reg(struct random *r)
@@ -122,8 +122,10 @@ static void string(struct random *r)
 {
         static const unsigned char op[] = { 0xa4, 0xa5, 0xaa, 0xab, 0xac, 0xae, 0xa6 };         /* movs stos lods scas cmps */
 
-        mov_imm(RDI, pointer(r));
-        mov_imm(RSI, pointer(r));
+        int reads = (int)below(r, 2);   /* which of the two is bad first differs between CPUs: one at most is */
+
+        mov_imm(RDI, reads ? TOUCHED + below(r, 2 * PAGE / 16) * 16 : pointer(r));
+        mov_imm(RSI, reads ? pointer(r) : TOUCHED + 2 * PAGE + below(r, PAGE / 16) * 16);
         mov_imm(RCX, below(r, 48));
         if (below(r, 2))
                 B(0xf3);
@@ -195,7 +197,11 @@ static void segment(struct random *r)
 
 static void stack_pointer(struct random *r)
 {
-        mov_imm(RSP, below(r, 3) ? STACK + PAGES * PAGE - below(r, 3 * PAGE / 8) * 8 : pointer(r));
+        uint64_t p = pointer(r);
+
+        if (below(r, 3) || (code_for_level3 && p >> 47))
+                p = STACK + PAGES * PAGE - below(r, 3 * PAGE / 8) * 8;
+        mov_imm(RSP, p);
 }
 
 static void call_with(unsigned nr, uint64_t a, uint64_t b, uint64_t c)
