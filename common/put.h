@@ -4,10 +4,13 @@
 #ifndef COMMON_PUT_H
 #define COMMON_PUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Writes all of it, as far as that can be done: gives up on a reader that is gone, or that takes nothing for a second.  Raises SIGPIPE
- * unless the caller sees to that. */
-void put_all(int fd, const char *s, size_t n);
+/*
+ * Writes all of it: true, or false with errno; ETIMEDOUT: the reader has taken nothing for wait_ms.  Raises SIGPIPE unless the caller sees to
+ * that.  The descriptor may be a blocking one, for it is not ours alone to change: a write is for no more than a pipe that is ready takes.
+ */
+bool put_all(int fd, const char *s, size_t n, int wait_ms);
 
 #endif

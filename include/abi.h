@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 9
+#define ABI_VERSION 10
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -25,13 +25,14 @@ struct kern_header {
         uint32_t vectors;               /* number of exception stubs: 32 */
         uint64_t image_end;             /* end of bss */
         uint64_t text_end;              /* [WINDOW, text_end) is executable, the rest is not */
+        uint64_t constant_end;          /* [WINDOW, constant_end) is never written */
         uint64_t start;                 /* first RIP of a vCPU */
         uint64_t event;                 /* where the host points a kicked vCPU that ran program code */
         uint64_t syscall;               /* LSTAR */
         uint64_t stubs[2];              /* exception stubs at p = 0 and at p = 3 */
         uint64_t stub_size;             /* bytes between two stubs of a table */
         uint64_t flush_gate;            /* p = 3: RIP after the int3 that asks ring 0 for a TLB flush */
-        uint64_t pf_common, trap_common; /* where the stubs continue at the program's level (vcpu.frame3_*) */
+        uint64_t pf_common, trap_common; /* where the stubs continue at the program's level (vcpu_fixed.frame3_*) */
         uint64_t look[2], look_end[2];  /* restartable returns to the program: a kicked RIP in [look, look_end) goes back to look */
 };
 
@@ -45,6 +46,10 @@ struct regs {
         uint64_t rip, cs, rflags, rsp, ss;
 };
 
+/* RFLAGS of kern: no interrupts, no direction, no nested task.  Those that a program starts with: interrupts are on, as Linux shows. */
+#define RFLAGS_KERN    0x002
+#define RFLAGS_PROGRAM 0x202
+
 /* Where a vCPU is.  Written by kern, read by whoever kicks it (kern/flush.c has the protocol). */
 enum vcpu_mode {
         MODE_OUT     = 0,               /* in the host, or not started */
@@ -54,18 +59,23 @@ enum vcpu_mode {
 
 enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
 
+/* In the vector of an exception: no exception, but the program's `int n` through the gate of one that pushes an error code. */
+#define SOFTWARE_INT 0x100
+
 /* Exits: kern asks, the host answers in exit.ret (0 or a value, or -errno).  a[] is IN, out[] is OUT. */
 enum exit_op {
         EXIT_NONE = 0,
         EXIT_READY,             /* a program vCPU is up, its TSC is a[0]; the host loads the program by upcalls and sets regs.rip, regs.rsp */
         EXIT_SYSCALL,           /* forward: number and arguments are in regs (rax rdi rsi rdx r10 r8 r9); ret -> rax */
         EXIT_UPCALL_DONE,       /* the answer to an upcall is in upcall.ret */
-        EXIT_SIGNAL,            /* an exception of the program's: a[0] signo, a[1] si_code, a[2] si_addr, a[3] vector.  Changes regs so
-                                   that the program's handler runs next; does not return if it dies of it */
+        EXIT_SIGNAL,            /* an exception of the program's: a[0] signo, a[1] si_code, a[2] si_addr, a[3] vector, perhaps with
+                                   SOFTWARE_INT.  Changes regs so
+                                   that the program's handler runs next, or that it goes on
+                                   as on Linux (runtime/trapped.c); does not return if it dies of it */
         EXIT_BUG,               /* kern met a state that makes no sense; a[0] address of a text in the window.  Does not return */
         EXIT_LOG,               /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v */
-        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n;
-                                   xfer holds n frame numbers.  ret: number of pages that begin before the end of the file
+        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n, a[3] address of
+                                   n frame numbers (uint32_t) in the window.  ret: number of pages that begin before the end of the file
                                    (each filled, its tail zeroed), or -errno */
         EXIT_FILE_MAP,          /* mmap of a file: a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or -errno.
                                    private: out[0] file id (one reference).  shared: out[0] file id (no reference of its own: it lives as
@@ -81,6 +91,8 @@ enum exit_op {
         EXIT_SHARED_CHECK,      /* a[0] file id, a[1] offset in bytes: ret number of pages from there up to the end of the object */
         EXIT_ARENA_COPY,        /* store into the arena for kern: a[0] guest-physical address, a[1] source in the window, a[2] length */
         EXIT_MSYNC,             /* a[0] guest-physical address in the arena, a[1] length, a[2] flags */
+        EXIT_MINCORE,           /* is it in the page cache?  a[0] file id of a private mapping, a[1] offset in bytes, a[2] pages, at most PAGE_SIZE of
+                                   them; or FILE_NONE, guest-physical address in the arena.  ret 0, and mincore's bytes in xfer, or -errno */
         EXIT_GROW_POOL,         /* the pool is used up: add a[0] bytes (multiple of 2 MiB) after control.pool_end; ret 0 or -ENOMEM */
         EXIT_LEASE,             /* service vCPU: slab number a[0], the first that kern does not use yet.  ret 0: it is in control.slabs; -EAGAIN:
                                    slots of processes that died were freed instead; -EBUSY: every tier is used up, but other processes
@@ -91,8 +103,9 @@ enum exit_op {
         EXIT_SERVICE_SLEEP,     /* service vCPU: sleep until control.service_seq differs from a[0] */
         EXIT_SERVICE_WAKE,      /* doorbell: wake the service vCPU */
         EXIT_WAIT_PTE,          /* sleep until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of a[1], at most 100 ms;
-                                   spurious returns allowed.  Where there is no I/O thread: does its work meanwhile */
-        EXIT_WAKE_PTE,          /* wake those that sleep on a[0] */
+                                   spurious returns allowed.  a[2]: 0: far memory changes them, so where there is no I/O thread its work is
+                                   done meanwhile; 1: another vCPU does */
+        EXIT_WAKE_PTE,          /* wake those that sleep on a[0], a[1] of them at most; 0: all */
         EXIT_KICK,              /* a[0] vCPU number: send it the kick signal */
         EXIT_YIELD,             /* let another thread run: a lock holder is not running */
         EXIT_TIME,              /* refresh control.time */
@@ -166,8 +179,30 @@ struct upcall   { uint32_t op, pad; uint64_t a[4]; int64_t ret; };
 #define FRAME_BATCH 32                  /* frames moved between a vCPU's list and the global one at a time */
 struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
 
+/*
+ * A program that runs at kern's own privilege level may write into kern by accident.  What is never written is mapped without W.
+ * What must be writable has canaries between its parts; the host looks at them at each exit (runtime/vcpu.c).
+ */
+#define CANARY 0x5afe57ac6b0b1e55ull
+
+/* What the host says to kern about a vCPU.  Mapped without W. */
+struct vcpu_fixed {
+        uint32_t number;                /* index of the block */
+        uint32_t role;                  /* enum vcpu_role */
+        uint32_t level;                 /* privilege level p: 0 or 3 */
+        uint32_t tid, pid;              /* of the thread and process that run here; a child of vfork runs on its parent's vCPU */
+        uint32_t pad;
+        uint64_t fs_base, gs_base;      /* what FS and GS are to be when the vCPU starts */
+        uint64_t robust_list;           /* what set_robust_list said: not kern's, but other processes' vmruns look here */
+        uint64_t frame3_pf[5];          /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
+        uint64_t frame3_trap[5];        /* same, for the other exceptions */
+};
+
 /* First page of a vCPU block. */
 struct vcpu {
+        uint64_t canary0;
+        uint64_t line_pad0[7];
+
         /* Written by kern, read by kickers; a line of its own. */
         _Atomic uint32_t mode;          /* enum vcpu_mode */
         _Atomic uint32_t event;         /* EVENT_* set by kickers, cleared by kern */
@@ -175,25 +210,20 @@ struct vcpu {
         _Atomic uint64_t faulting;      /* page address + 1 of a fault in progress, 0: none (kern/fault.c) */
         uint64_t line_pad[5];
 
-        uint32_t number;                /* index of this block.  IN from the host, like the next three */
-        uint32_t role;                  /* enum vcpu_role */
-        uint32_t level;                 /* privilege level p: 0 or 3 */
-        uint32_t tid;
         uint64_t cr2;                   /* stored by the exception stubs */
         uint64_t entry_tsc;             /* when the fault being handled began */
-        uint64_t kstack;                /* what RSP becomes on entry to kern */
-        uint64_t frame3_pf[5];          /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
-        uint64_t frame3_trap[5];        /* same, for the other exceptions */
-        uint64_t fs_base, gs_base;      /* IN from the host: what FS and GS are to be when the vCPU starts */
-        uint32_t pid, pid_pad;          /* IN: of the process whose thread runs here; a child of vfork runs on its parent's vCPU */
+        uint64_t canary1;
 
         struct exit_req exit;
         struct upcall   upcall;
+        uint64_t canary2;
         struct regs     regs __attribute__((aligned(16)));
+        uint64_t canary3;
 
         struct frame_list frames;       /* this vCPU's own stock of free frames; only its own kern touches it */
         uint32_t reclaim_hand;          /* where its direct reclaim looks next */
         uint32_t writes_seen;           /* writes of its bulk ring before this one are over and were reported (kern/rings.c) */
+        uint64_t canary4;
 };
 #define EVENT_HOST 1u                   /* the host has something to do: EXIT_EVENT before the program goes on */
 #define EVENT_IRET 2u                   /* the host changed regs beyond what a system call returns: go back by iretq */
@@ -264,8 +294,9 @@ struct time_page {
         int64_t  realtime, monotonic, boottime, tai, monotonic_raw;     /* ns at tsc0 */
 };
 
-/* One page shared by all vCPUs and the host. */
+/* Shared by all vCPUs and the host. */
 struct control {
+        uint64_t canary0;
         uint32_t abi_version;
         uint32_t level;                 /* privilege level p */
         uint32_t stats_on;
@@ -285,6 +316,7 @@ struct control {
         uint64_t mmap_top;              /* mmap goes down from here */
         uint64_t mmap_min;              /* vm.mmap_min_addr */
 
+        uint64_t canary1;
         _Atomic uint32_t nvcpus;        /* vCPU blocks in use: [0, nvcpus) */
         _Atomic uint32_t frames_seq;    /* futex: bumped when frames become free and somebody waits */
         _Atomic uint32_t frames_waiters;
@@ -297,7 +329,9 @@ struct control {
         _Atomic uint32_t io_asleep;     /* the I/O thread sleeps: whoever takes this down rings DOORBELL_PORT */
         uint32_t io_pad;
         _Atomic uint64_t wait_ticks;    /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c) */
+        uint64_t canary2;
         _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */
+        uint64_t canary3;
 
         struct time_page time __attribute__((aligned(64)));
         uint64_t tsc_khz;
@@ -306,7 +340,9 @@ struct control {
         uint32_t tree_number;           /* this process's in the tree (tree.h); valid, as the next one, once there is a slab */
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */
+        uint64_t canary4;
         struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
+        uint64_t canary5;
 };
 
 /* Large entry (2 MiB) of the window for guest-physical address gpa: never far memory, never flushed. */
@@ -318,6 +354,10 @@ static inline uint64_t window_pde(uint64_t gpa, uint32_t level, int exec)
 static inline struct vcpu *vcpu_block(unsigned n)
 {
         return (struct vcpu *)(WINDOW + VCPUS_OFF + (uint64_t)n * VCPU_BLOCK);
+}
+static inline struct vcpu_fixed *vcpu_fixed(struct vcpu *v)
+{
+        return (struct vcpu_fixed *)((char *)v + VCPU_FIXED_OFF);
 }
 static inline struct vcpu_stats *vcpu_stats(struct vcpu *v)
 {
@@ -349,6 +389,7 @@ static inline uint64_t hist_low(unsigned b)
 
 _Static_assert(sizeof(struct vcpu) <= 0x1000, "struct vcpu fits its page");
 _Static_assert(sizeof(struct vcpu_stats) <= 0x2000, "struct vcpu_stats fits its two pages");
+_Static_assert(VCPU_FIXED_OFF % PAGE_SIZE + sizeof(struct vcpu_fixed) <= PAGE_SIZE, "struct vcpu_fixed fits its page");
 _Static_assert(CONTROL_OFF + sizeof(struct control) <= VCPUS_OFF, "struct control fits its room");
 _Static_assert(VCPUS_OFF + (uint64_t)VCPUS_MAX * VCPU_BLOCK <= RINGS_OFF, "vCPU blocks fit below the rings");
 _Static_assert(sizeof(struct io_rings) <= RINGS_SIZE, "a vCPU's rings fit their room");

@@ -20,16 +20,14 @@ void kern_start(void);
 void kern_start(void)
 {
         static bool booted;
-        struct vcpu *v = &vcpu_self;
-
-        if (v->role == ROLE_SERVICE)
+        if (vcpu_self_fixed.role == ROLE_SERVICE)
                 cleaner_main();
         if (!booted) {
                 booted = true;
                 boot_once();
         }
         pager_share(&pager, control.nvcpus);
-        cpu_set_fs(v->fs_base);
-        cpu_set_gs(v->gs_base);
+        cpu_set_fs(vcpu_self_fixed.fs_base);
+        cpu_set_gs(vcpu_self_fixed.gs_base);
         vmexit(EXIT_READY, cpu_tsc(), 0, 0);
 }

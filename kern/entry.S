@@ -21,13 +21,15 @@
 #include "layout.h"
 
 #define V(off)   vcpu_self+(off)(%rip)
+/* Top of kern's stack: an address, not a word in memory that the program could overwrite. */
+#define KSTACK   vcpu_self+VCPU_STACK_TOP(%rip)
 
         .section .header, "ax"
         .globl kern_header
 kern_header:
         .quad 0x6e72656b6e757276                /* KERN_MAGIC */
         .long KERN_ABI_VERSION, 32
-        .quad kern_image_end, kern_text_end
+        .quad kern_image_end, kern_text_end, kern_constant_end
         .quad kern_start_asm, event_entry, syscall_entry
         .quad stubs0, stubs3
         .quad STUB_SIZE
@@ -38,13 +40,31 @@ kern_header:
 
         .text
 
-/* First instruction of a vCPU; RSP is vcpu.kstack. */
+/* First instruction of a vCPU; RSP is the top of kern's stack. */
         .globl kern_start_asm
 kern_start_asm:
         xorl %ebp, %ebp
         addps %xmm0, %xmm0                      /* no instruction emulator knows it: the probe for p (runtime/vcpu_setup.c) */
         call kern_start
         jmp return_iret
+
+.macro save_registers_but_rax
+        movq %rdi, V(R_rdi)
+        movq %rsi, V(R_rsi)
+        movq %rdx, V(R_rdx)
+        movq %rcx, V(R_rcx)
+        movq %r8,  V(R_r8)
+        movq %r9,  V(R_r9)
+        movq %r10, V(R_r10)
+        movq %r11, V(R_r11)
+        movq %rbx, V(R_rbx)
+        movq %rbp, V(R_rbp)
+        movq %r12, V(R_r12)
+        movq %r13, V(R_r13)
+        movq %r14, V(R_r14)
+        movq %r15, V(R_r15)
+        cld
+.endm
 
 /* ---- exception stubs ---- */
 
@@ -59,24 +79,57 @@ kern_start_asm:
         pushq $\n
 .endm
 
+/* The error code of the #GP that `int n` is where its gate is not the program's to use (Intel SDM vol. 3A 6.13). */
+#define INT_ERROR_CODE(n) ((n) * 8 + 2)
+
+/*
+ * In ring 0 no gate is closed to the program's `int n`, and no error code comes with it.  The CPU aligns the stack to 16 bytes
+ * before it pushes, so RSP tells: five words were pushed or six.
+ */
+.macro jump_if_software_int label
+        testb $8, %spl
+        jnz \label
+.endm
+
         .balign STUB_SIZE
 stubs0:
 .set n, 0
 .rept 32
         .balign STUB_SIZE
         .if n == 14
+        jump_if_software_int int_14
         pushq %rax                              /* lands in vcpu.regs.rax */
         movq %cr2, %rax
         movq %rax, V(V_CR2)
-        movq V(V_KSTACK), %rsp
+        leaq KSTACK, %rsp
         jmp pf_common
         .else
+        .if HAS_ERROR_CODE(n)
+        jump_if_software_int 1f
+        pushq $n
+        leaq KSTACK, %rsp
+        jmp trap_common
+1:      pushq $INT_ERROR_CODE(n)
+        pushq $(SOFTWARE_INT_ + n)
+        .else
         trap_words n
-        movq V(V_KSTACK), %rsp
+        .endif
+        leaq KSTACK, %rsp
         jmp trap_common
         .endif
         .set n, n + 1
 .endr
+        .balign STUB_SIZE
+
+/* `int $14` in ring 0: the CPU stored rip..ss in vcpu.regs, as of a page fault. */
+int_14: pushq $INT_ERROR_CODE(14)               /* lands in vcpu.regs.err */
+        pushq %rax
+        leaq KSTACK, %rsp
+        movl $MODE_KERN_, V(V_MODE)
+        save_registers_but_rax
+        movl $(SOFTWARE_INT_ + 14), %edi
+        call trap
+        jmp return_iret
 
 /* p = 3.  Each instruction here is emulated on a pagetable-based KVM, so there are few. */
         .balign STUB_SIZE
@@ -126,24 +179,6 @@ flush_gate_end:
 
 /* ---- into kern ---- */
 
-.macro save_registers_but_rax
-        movq %rdi, V(R_rdi)
-        movq %rsi, V(R_rsi)
-        movq %rdx, V(R_rdx)
-        movq %rcx, V(R_rcx)
-        movq %r8,  V(R_r8)
-        movq %r9,  V(R_r9)
-        movq %r10, V(R_r10)
-        movq %r11, V(R_r11)
-        movq %rbx, V(R_rbx)
-        movq %rbp, V(R_rbp)
-        movq %r12, V(R_r12)
-        movq %r13, V(R_r13)
-        movq %r14, V(R_r14)
-        movq %r15, V(R_r15)
-        cld
-.endm
-
 pf_common:
         movl $MODE_KERN_, V(V_MODE)
         save_registers_but_rax
@@ -171,12 +206,25 @@ trap_common:
         movq V(V_TRAP_TOP-56), %rdi             /* vector */
         call trap
         jmp return_iret
-1:      popq %rcx
+1:      cmpq $1, V(V_TRAP_TOP-56)
+        jne 2f
+        leaq syscall_entry(%rip), %rcx
+        cmpq %rcx, V(V_TRAP_TOP-40)
+        je step_of_syscall
+2:      popq %rcx
         popq %rax
         leaq V(V_TRAP_TOP-56), %rdi
         cld
         call kern_trap                          /* returns only for a trap on the way back to the program */
         jmp return_iret
+
+/* The program steps (TF) over a SYSCALL, and the #DB comes after it, at syscall_entry: Bochs does so, no hardware is known to.
+ * SFMASK has cleared TF in what goes back and R11 has it, and kern's stack is unused: begin as if it had not come, as Linux does. */
+step_of_syscall:
+        popq %rcx
+        popq %rax
+        leaq V(V_TRAP_TOP-40), %rsp
+        iretq
 
 /* A kicked vCPU that ran program code; the host has stored rip, rflags and rsp in vcpu.regs and given us kern's stack. */
 event_entry:
@@ -190,7 +238,7 @@ event_entry:
         .balign 64
 syscall_entry:
         movq %rsp, V(R_rsp)
-        movq V(V_KSTACK), %rsp
+        leaq KSTACK, %rsp
         movl $MODE_KERN_, V(V_MODE)
         movq %rax, V(R_rax)
         movq %rcx, V(R_rip)
@@ -223,7 +271,7 @@ syscall_entry:
  * then looks at the mode: one of the two sees the other.  [I]  (flush.c) */
 .macro become_program label
         movl $MODE_PROGRAM_, V(V_MODE)
-        lock orl $0, (%rsp)
+        lock orl $0, -8(%rsp)                   /* RSP may be the very top of kern's stack */
 \label:
         cmpl $0, V(V_EVENT)
         jne 9f
@@ -255,14 +303,14 @@ iret_jump:
 look_iret_end:
 
 9:      movl $MODE_KERN_, V(V_MODE)
-        movq V(V_KSTACK), %rsp
+        leaq KSTACK, %rsp
         call events
         jmp return_iret
 
 /* From C that does not return to its callers: the host changed vcpu.regs so that a signal handler runs (trap.c). */
         .globl program_resume
 program_resume:
-        movq V(V_KSTACK), %rsp
+        leaq KSTACK, %rsp
         jmp return_iret
 
         .globl syscall_jump, iret_jump, look_iret, look_iret_end

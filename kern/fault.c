@@ -198,10 +198,11 @@ static uint64_t file_run(const struct fault *f, uint32_t *npages)
         return start;
 }
 
-/* Reads pages of a private file mapping into frames, by an exit, and installs them.  Not published on entry. */
+/* Reads pages of a private file mapping into frames, by an exit, and installs them.  Not published on entry.
+ * [I] It leaves xfer alone: an upcall whose arguments are there, as those of mm_batch(), may come by here. */
 static enum outcome file_fill(struct fault *f)
 {
-        uint32_t *frames = (uint32_t *)vcpu_self_xfer, npages, have = 0;
+        uint32_t npages, have = 0;
         frame_t taken[FAULT_AROUND];
         uint64_t start = file_run(f, &npages);
         uint64_t off = start - f->vma.start + f->vma.off;
@@ -217,10 +218,8 @@ static enum outcome file_fill(struct fault *f)
                 start = f->addr;
                 off = start - f->vma.start + f->vma.off;
         }
-        for (uint32_t i = 0; i < have; i++)
-                frames[i] = taken[i];
         uint32_t cuts = atomic_load(&object_cuts);
-        int64_t got = vmexit(EXIT_FILE_READ, f->vma.file, off, have);
+        int64_t got = vmexit5(EXIT_FILE_READ, f->vma.file, off, have, (uint64_t)taken, 0);
         uint32_t wanted = (uint32_t)((f->addr - start) / PAGE_SIZE);
 
         pt_publish(f->addr);

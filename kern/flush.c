@@ -14,7 +14,7 @@ static _Atomic uint64_t done_epoch;     /* a completed epoch; grows.  A hint tha
 static void flush_self(void)
 {
         uint64_t e = atomic_load(&control.flush_epoch);
-        cpu_flush_tlb(vcpu_self.level);
+        cpu_flush_tlb(vcpu_self_fixed.level);
         count(CNT_FLUSHES);
         atomic_store_explicit(&vcpu_self.flushed, e, memory_order_release);
 }

@@ -17,6 +17,7 @@
 /* This vCPU's block, at the same address on each vCPU, and the page all share with the host (kern.ld). */
 extern struct vcpu vcpu_self;
 extern struct vcpu_stats vcpu_self_stats;
+extern const struct vcpu_fixed vcpu_self_fixed;
 extern uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 extern struct control control;
 
@@ -34,9 +35,8 @@ void kern_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 
 /* A page fault is the program's fault: its handler runs next, or it dies.  Kern's stack is dropped. (trap.c) */
 _Noreturn void program_signal(int signo, int code, uint64_t addr);
 
-/* A spin lock with a patient taker: after a while it asks the host to run somebody else, since the holder may be a thread that
- * does not run. (lock.c) */
-struct lock { _Atomic uint32_t v; };
+/* A lock whose taker spins, then yields, since the holder may be a thread that does not run, then sleeps. (lock.c) */
+struct lock { _Atomic uint32_t v; };    /* enum of lock.c; 0: free */
 void lock_take(struct lock *l);
 void lock_drop(struct lock *l);
 extern struct lock mm_lock;             /* guards the VMA tree against other writers, and all range operations */

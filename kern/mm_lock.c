@@ -27,7 +27,7 @@ static bool all_resident(uint64_t start, uint64_t end)
         uint8_t vec[CHUNK / PAGE_SIZE];
         pt_resident(start, end, vec);
         for (uint64_t i = 0; i < page_count(end - start); i++)
-                if (!vec[i])
+                if (vec[i] != PT_RESIDENT)
                         return false;
         return true;
 }

@@ -3,9 +3,10 @@
  */
 #include "mm_range.h"
 
+#define MAP_HUGE_SIZES (0x1fu << 26)    /* bits of MAP_HUGE_2MB and MAP_HUGE_1GB */
 /* What MAP_SHARED_VALIDATE lets pass: flags older than it. */
 #define MAP_OLD  (MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE | MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | \
-                  MAP_POPULATE | MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_32BIT)
+                  MAP_POPULATE | MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_HUGE_SIZES | MAP_32BIT)
 
 int mm_check_fixed(const struct mm_request *r)
 {
@@ -16,18 +17,29 @@ int mm_check_fixed(const struct mm_request *r)
         return r->addr < control.mmap_min ? -EPERM : 0;
 }
 
-/* What can be told without looking at the address space. */
+static bool occupied(const struct mm_request *r)
+{
+        lock_take(&mm_lock);
+        struct vma_node *n = vma_find(r->addr);
+        bool is = n && n->v.start < r->addr + r->len;
+        lock_drop(&mm_lock);
+        return is;
+}
+
+/* What can be told without the file, in Linux's order; map_locked() looks at the place once more. */
 static int check_args(struct mm_request *r)
 {
         bool file = !(r->flags & MAP_ANONYMOUS);
         uint32_t type = r->flags & MAP_TYPE;
 
-        if (page_off(r->off) || !r->len)
+        if (page_off(r->off))
                 return -EINVAL;
         if (file && r->fd < 0)
                 return -EBADF;
-        if (r->flags & MAP_HUGETLB)
+        if ((r->flags & MAP_HUGETLB) && (file || r->len))
                 return file ? -EINVAL : -ENOMEM;        /* a system without huge pages */
+        if (!r->len)
+                return -EINVAL;
         r->len = page_align(r->len);
         if (!r->len || r->len > TASK_SIZE)
                 return -ENOMEM;
@@ -36,16 +48,18 @@ static int check_args(struct mm_request *r)
         int err = r->flags & MAP_FIXED ? mm_check_fixed(r) : 0;
         if (err)
                 return err;
+        if ((r->flags & MAP_FIXED_NOREPLACE) && occupied(r))
+                return -EEXIST;
         if ((r->flags & MAP_LOCKED) && !control.rlimit_memlock)
                 return -EPERM;
-        if (file && r->off + r->len > INT64_MAX)
+        if (file && page_count(r->off) + page_count(r->len) > page_count(INT64_MAX))
                 return -EOVERFLOW;
         if (file && type == MAP_SHARED_VALIDATE && (r->flags & ~MAP_OLD))
                 return -EOPNOTSUPP;
         if (type != MAP_SHARED && type != MAP_PRIVATE && !(file && type == MAP_SHARED_VALIDATE))
                 return -EINVAL;
-        if ((r->flags & MAP_GROWSDOWN) && (file || type != MAP_PRIVATE))
-                return -EINVAL;
+        if ((r->flags & MAP_GROWSDOWN) && !file && type != MAP_PRIVATE)
+                return -EINVAL;         /* a file's is refused by the host, which has more to look at first */
         return 0;
 }
 
@@ -146,11 +160,21 @@ long mm_map_opened(struct mm_request *r)
         return at;
 }
 
+/* Of two errors the descriptor's is the one that Linux finds first, but for an offset within a page. */
+static int descriptor_first(const struct mm_request *r, int err)
+{
+        if (page_off(r->off) || (r->flags & MAP_ANONYMOUS))
+                return err;
+        int64_t mapped = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0, MAP_SHARED, 0, 0);  /* no bytes: EBADF, or EINVAL */
+        return mapped == -EBADF ? -EBADF : err;
+}
+
 static long map(struct mm_request *r)
 {
         int err = check_args(r);
-        if (!err)
-                err = open_object(r);
+        if (err)
+                return descriptor_first(r, err);
+        err = open_object(r);
         return err ? err : mm_map_opened(r);
 }
 

@@ -11,9 +11,23 @@ static void resident(uint64_t start, uint64_t end, uint8_t *vec)
                 pt_resident(at, e, vec + page_count(at - start));
 }
 
+/* Of a file, or of memory that others share, what counts is the host's page cache; a private page that was changed is not in it. */
+static void ask_host(const struct vma *v, uint64_t pages, uint8_t *vec)
+{
+        const uint8_t *cached = (const uint8_t *)vcpu_self_xfer;
+        bool shared = v->flags & MAP_SHARED;
+
+        if (vmexit(EXIT_MINCORE, shared ? FILE_NONE : v->file, shared ? v->gpa : v->off, pages) != 0)
+                return;                 /* unmapped since */
+        for (uint64_t i = 0; i < pages; i++)
+                if (shared || !vec[i])
+                        vec[i] = cached[i] & 1;
+}
+
 /* Up to CHUNK pages of one VMA.  How many, or -ENOMEM. */
 static long mincore_chunk(uint64_t start, uint64_t end, uint8_t vec[CHUNK])
 {
+        struct vma v = { .file = FILE_NONE };
         long pages = -ENOMEM;
         lock_take(&mm_lock);
         struct vma_node *n = vma_find(start);
@@ -22,8 +36,13 @@ static long mincore_chunk(uint64_t start, uint64_t end, uint8_t vec[CHUNK])
                 pages = (long)page_count(end - start);
                 memset(vec, 0, (size_t)pages);
                 resident(start, end, vec);
+                v = vma_part(n->v, start, end);
         }
         lock_drop(&mm_lock);
+        if (v.file != FILE_NONE)
+                ask_host(&v, (uint64_t)pages, vec);
+        for (long i = 0; i < pages; i++)
+                vec[i] = vec[i] == PT_RESIDENT;
         return pages;
 }
 

@@ -13,9 +13,8 @@ void offsets(void)
         DEFINE(V_EVENT, offsetof(struct vcpu, event));
         DEFINE(V_FLUSHED, offsetof(struct vcpu, flushed));
         DEFINE(V_CR2, offsetof(struct vcpu, cr2));
-        DEFINE(V_KSTACK, offsetof(struct vcpu, kstack));
-        DEFINE(V_FRAME3_PF, offsetof(struct vcpu, frame3_pf));
-        DEFINE(V_FRAME3_TRAP, offsetof(struct vcpu, frame3_trap));
+        DEFINE(V_FRAME3_PF, VCPU_FIXED_OFF + offsetof(struct vcpu_fixed, frame3_pf));
+        DEFINE(V_FRAME3_TRAP, VCPU_FIXED_OFF + offsetof(struct vcpu_fixed, frame3_trap));
         DEFINE(V_REGS, offsetof(struct vcpu, regs));
         DEFINE(V_TRAP_TOP, VCPU_IST_OFF + PAGE_SIZE);
 #define REG(name) DEFINE(R_##name, offsetof(struct vcpu, regs) + offsetof(struct regs, name))
@@ -25,10 +24,11 @@ void offsets(void)
         DEFINE(MODE_KERN_, MODE_KERN);
         DEFINE(MODE_PROGRAM_, MODE_PROGRAM);
         DEFINE(KERN_ABI_VERSION, ABI_VERSION);
+        DEFINE(SOFTWARE_INT_, SOFTWARE_INT);
 }
 
 /* kern.ld repeats addresses of layout.h, since a linker script cannot include it. */
 _Static_assert(VCPU_SELF == 0x67ffffff0000 && WINDOW + CONTROL_OFF == 0x680000100000, "kern.ld agrees with layout.h");
-_Static_assert(VCPU_STATS_OFF == 0x1000 && VCPU_XFER_OFF == 0x3000, "kern.ld agrees with layout.h");
+_Static_assert(VCPU_STATS_OFF == 0x1000 && VCPU_XFER_OFF == 0x3000 && VCPU_FIXED_OFF == 0x6800, "kern.ld agrees with layout.h");
 /* #PF's stack ends where struct regs ends: see entry.S. */
 _Static_assert((offsetof(struct vcpu, regs) + sizeof(struct regs)) % 16 == 0, "the CPU would align the #PF stack elsewhere");

@@ -206,7 +206,7 @@ void pt_resident(uint64_t start, uint64_t end, uint8_t *vec)
         memset(vec, 0, (end - start) / PAGE_SIZE);
         for_each_entry(pte, addr, start, end) {
                 enum pte_kind k = pte_kind(atomic_load_explicit(pte, memory_order_relaxed));
-                vec[(addr - start) / PAGE_SIZE] = k == PTE_PRESENT || k == PTE_ARENA || k == PTE_HELD;
+                vec[(addr - start) / PAGE_SIZE] = k == PTE_PRESENT || k == PTE_ARENA || k == PTE_HELD ? PT_RESIDENT : k == PTE_NONE ? 0 : PT_FAR;
         }
 }
 

@@ -38,7 +38,9 @@ uint64_t pt_zap(uint64_t start, uint64_t end);
 void pt_protect(uint64_t start, uint64_t end, pte_t prot);
 /* Moves [from, from+len) to [to, to+len), which holds nothing; keeps contents.  0, or -ENOMEM with everything as before. */
 int pt_move(uint64_t from, uint64_t to, uint64_t len);
-/* mincore: one byte a page, bit 0 = resident. */
+/* One byte a page: PT_RESIDENT, PT_FAR, or 0 for one that was never there or was dropped. */
+#define PT_RESIDENT 1
+#define PT_FAR 2
 void pt_resident(uint64_t start, uint64_t end, uint8_t *vec);
 /* How many entries of the range lead to the arena. */
 uint64_t pt_count_arena(uint64_t start, uint64_t end);

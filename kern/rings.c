@@ -7,7 +7,7 @@
 #include "cpu.h"
 #include "kern.h"
 
-static struct io_rings *rings(void) { return vcpu_rings(vcpu_self.number); }
+static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
 
 /* tail is ours; the exchange is a full barrier: the entry is there before the I/O thread is seen asleep, and it says that it sleeps before
  * it looks at the tails for the last time (runtime/far/io.c). */

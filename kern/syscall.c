@@ -8,8 +8,8 @@
 #include "kern.h"
 #include "mm.h"
 
-static long sys_getpid(const uint64_t a[6]) { (void)a; return vcpu_self.pid; }
-static long sys_gettid(const uint64_t a[6]) { (void)a; return vcpu_self.tid; }
+static long sys_getpid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.pid; }
+static long sys_gettid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.tid; }
 
 static long sys_arch_prctl(const uint64_t a[6])
 {
@@ -29,6 +29,10 @@ static long sys_arch_prctl(const uint64_t a[6])
         case ARCH_GET_GS:
                 base = a[0] == ARCH_GET_FS ? cpu_fs() : cpu_gs();
                 return kern_copy_out(a[1], &base, sizeof base);
+        case ARCH_GET_CPUID:
+                return 1;               /* no CPUID faults, */
+        case ARCH_SET_CPUID:
+                return -ENODEV;         /* nor can it be made to: as where the CPU has no such thing */
         default:
                 return -EINVAL;
         }

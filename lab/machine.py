@@ -45,6 +45,7 @@ class Plan:
     rw: list = dataclasses.field(default_factory=list)
     environment: dict = dataclasses.field(default_factory=dict)
     qemu: list = dataclasses.field(default_factory=list)
+    files: list = dataclasses.field(default_factory=list)  # with VMX: what comes along
 
 
 def address(number):
@@ -160,6 +161,8 @@ class Output:
 
 class Machine:
     """A machine that runs one command. The caller waits for the sockets of ports() and hands what comes to receive()."""
+
+    emulator = "QEMU"
 
     def __init__(self, plan, write_out, write_err):
         self.plan = plan
@@ -282,7 +285,7 @@ class Machine:
             self.process.wait()
 
     def evidence(self):
-        """What QEMU and the guest's kernel last said."""
+        """What the emulator and the guest's kernel last said."""
         os.lseek(self.complaints, 0, os.SEEK_SET)
         text = os.read(self.complaints, 65536) + self.console[-KEPT:].replace(b"\r", b"")
         return text.decode("utf-8", "backslashreplace").strip()

@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import sys
 
 import faults
@@ -35,6 +36,8 @@ def parse_arguments():
         del options.command[0]
     if not options.command and not options.prepare:
         parser.error("no COMMAND is given")
+    if options.vmx:
+        check_vmx(parser, options)
     check_machine(parser, options)
     check_memnodes(parser, options)
     return options
@@ -42,12 +45,17 @@ def parse_arguments():
 
 def add_machine_options(parser):
     parser.add_argument("--icount", action="store_true", help="one vCPU whose clock advances 1 ns an instruction")
-    parser.add_argument("--mem", type=int, default=4096, metavar="MB", help="memory of the guest (default 4096)")
+    parser.add_argument("--mem", type=int, metavar="MB",
+                        help="memory of the guest (default 4096; 1024 with --vmx)")
     parser.add_argument("--cpus", type=int, metavar="N", help="vCPUs of the guest (default 2; 1 with --icount)")
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for all of it (default 600)")
-    parser.add_argument("--boot-limit", type=float, default=40, metavar="S",
+    parser.add_argument("--boot-limit", type=float, metavar="S",
                         help="boot anew if the guest is not up by then, with twice the time (default 40)")
     parser.add_argument("--accel", choices=["tcg", "kvm"], help="default: kvm where the host's can nest, else tcg")
+    parser.add_argument("--vmx", action="store_true",
+                        help="VMX and EPT, emulated by Bochs; arguments that are files come along")
+    parser.add_argument("--file", action="append", default=[], metavar="PATH",
+                        help="with --vmx: a file or folder that comes along too")
     parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="COMMAND may write to DIR for good")
     parser.add_argument("--one-thread", action="store_true",
                         help="emulate the vCPUs in turns, so that races inside QEMU cannot happen")
@@ -73,7 +81,28 @@ def add_memnode_options(parser):
                         help="a fault so long after COMMAND's start: " + ", ".join(faults.VERBS))
 
 
+def check_vmx(parser, options):
+    """Refuse what Bochs has no means for. Add to --file the files that COMMAND's words name."""
+    if shutil.which("bochs-bin", path="/usr/bin") is None:
+        parser.error("--vmx: there is no Bochs: install the packages that lab/packages lists")
+    no_means = "icount", "cpus", "accel", "boot_limit", "rw", "rdma", "stdin", "qemu", "memnodes"
+    for name in no_means:
+        if getattr(options, name):
+            parser.error(f"--{name.replace('_', '-')} cannot be had with --vmx, see lab/README.md")
+    options.accel = "tcg"
+    for path in options.file:
+        if not os.path.exists(path):
+            parser.error(f"--file {path}: there is no such file")
+    words = [shutil.which(word) or word for word in options.command[:1]] + options.command[1:]
+    options.file += [word for word in words if os.path.isfile(word)]
+
+
 def check_machine(parser, options):
+    if options.mem is None:
+        options.mem = 1024 if options.vmx else 4096
+    if options.boot_limit is None:
+        # A Bochs that comes up late is slow, but does not hang.
+        options.boot_limit = 2 * options.timeout if options.vmx else 40
     if options.mem < 256:
         parser.error(f"--mem {options.mem}: the guest needs 256 MB at least")
     if options.timeout <= 0:

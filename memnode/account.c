@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../common/line.h"
 #include "../common/size.h"
 #include "memnode.h"
 #include "pool.h"
@@ -38,8 +39,9 @@ struct account *account_open(const char *name)
                 return NULL;
         snprintf(a->name, sizeof(a->name), "%s", name);
         /* A client chose it, and it is shown on terminals. */
+        line_clean(a->name, strlen(a->name));
         for (char *c = a->name; *c; c++)
-                if ((unsigned char)*c < ' ' || *c == 0x7f || *c == '"')
+                if (*c == '"')
                         *c = '?';
         pthread_mutex_lock(&lock);
         bool room = naccounts < ACCOUNTS_MAX;

@@ -51,7 +51,7 @@ int control_open(const char *path, char *why, size_t n)
         return fd;
 }
 
-void control_answer(int fd, void (*print)(FILE *to))
+int control_answer(int fd, void (*print)(FILE *to))
 {
         const struct timeval second = { .tv_sec = 1 };
         char *text = NULL;
@@ -59,7 +59,7 @@ void control_answer(int fd, void (*print)(FILE *to))
 
         int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
         if (peer < 0)
-                return;
+                return -errno;
         setsockopt(peer, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof(second));
         FILE *f = open_memstream(&text, &size);
         if (f) {
@@ -75,4 +75,5 @@ void control_answer(int fd, void (*print)(FILE *to))
                 free(text);
         }
         close(peer);
+        return 0;
 }

@@ -1,31 +1,25 @@
 /*
- * memnode's words: one message, one line, one write, on standard error.
+ * memnode's words: one message, one line, on standard error.
  */
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-#include "../common/put.h"
+#include "../common/line.h"
 #include "memnode.h"
 
-static void say(const char *fmt, va_list ap)
-{
-        char line[1024] = "memnode: ";
-        size_t head = strlen(line);
-        int len = vsnprintf(line + head, sizeof(line) - head - 1, fmt, ap);
+static const char prefix[] = "memnode: ";
+static int out = STDERR_FILENO;         /* constant once there are threads */
 
-        if (len < 0)
-                return;
-        size_t n = head + (size_t)len;
-        if (n > sizeof(line) - 2)
-                n = sizeof(line) - 2;
-        /* Clients choose their names, and a log is often read on a terminal. */
-        for (char *c = line; c < line + n; c++)
-                if ((unsigned char)*c < ' ' || *c == 0x7f)
-                        *c = '?';
-        line[n++] = '\n';
-        put_all(STDERR_FILENO, line, n);        /* a slow reader must not stop the service; SIGPIPE is ignored (main.c) */
+void log_open(void)
+{
+        int fd = line_open(STDERR_FILENO);
+
+        if (fd >= 0)
+                out = fd;
 }
+
+/* Clients choose their names, and a log is often read on a terminal: line_say() cleans what it writes.  SIGPIPE is ignored (main.c). */
+static void say(const char *fmt, va_list ap) { line_say(out, prefix, fmt, ap); }
+void log_close(void) { line_end(out, prefix); }
 
 void warnx_(const char *fmt, ...)
 {

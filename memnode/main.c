@@ -17,6 +17,7 @@
 #include "pool.h"
 
 #define STOP_MS 5000            /* what a clean end may take */
+#define RETRY_MS 200            /* after a client of the control socket could not be taken */
 
 struct memnode_options opt;
 
@@ -132,6 +133,20 @@ static void announce(void)
         tell_ready();
 }
 
+/* False: the next client of the control socket must wait, for want of descriptors or memory. */
+static bool answer(int control)
+{
+        static bool said;
+        int err = control_answer(control, print_statistics);
+        bool none = err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
+
+        if (none && !said)
+                warnx_("clients of the control socket must wait: %s%s", strerror(-err), err == -EMFILE ? ": raise `ulimit -n`" : "");
+        if (none || !err)
+                said = none;
+        return !none;
+}
+
 /* Until a signal says that it is over. */
 static void serve(int signals, int control, int argc, char **argv)
 {
@@ -140,10 +155,11 @@ static void serve(int signals, int control, int argc, char **argv)
         for (;;) {
                 struct signalfd_siginfo info;
 
-                if (poll(fds, 2, -1) < 0)       /* no bound: it is what memnode does when nobody wants anything */
+                /* A client that cannot be taken stays there, so poll() would return at once: it is not looked at for a while.  Otherwise there
+                 * is no bound: it is what memnode does when nobody wants anything. */
+                if (poll(fds, 2, fds[1].fd == control ? -1 : RETRY_MS) < 0)
                         continue;
-                if (fds[1].revents)
-                        control_answer(control, print_statistics);
+                fds[1].fd = fds[1].revents && !answer(control) ? -1 : control;
                 if (read(signals, &info, sizeof(info)) != sizeof(info))
                         continue;
                 switch (info.ssi_signo) {
@@ -183,6 +199,7 @@ int main(int argc, char **argv)
         if (fd < 0)
                 die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`", strerror(errno));
 
+        log_open();
         open_pool();
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
@@ -197,10 +214,14 @@ int main(int argc, char **argv)
         sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         info_("ending");
-        rdma_server_stop(STOP_MS);
-        nbd_stop(STOP_MS);
+        pool_end();
+        bool ended = rdma_server_stop(STOP_MS);
+        ended &= nbd_stop(STOP_MS);
         if (opt.control)
                 unlink(opt.control);
+        log_close();
+        if (!ended)
+                _exit(0);               /* the memory goes with the threads that still use it */
         pool_close();
         return 0;
 }

@@ -315,7 +315,7 @@ static void shut_all(int how)
  * In three steps: for a moment new requests are answered with NBD_ESHUTDOWN, so that a busy client learns why; then nothing more is
  * read, and every connection ends once what it has read is answered; in the end those go that do not take their answers.
  */
-void nbd_stop(unsigned timeout_ms)
+bool nbd_stop(unsigned timeout_ms)
 {
         unsigned moment = timeout_ms / 4 < 250 ? timeout_ms / 4 : 250;
 
@@ -331,6 +331,8 @@ void nbd_stop(unsigned timeout_ms)
                                 warnx_("%u NBD connections are still at work", nconnections);
                 }
         }
+        bool ended = nconnections == 0;
         pthread_mutex_unlock(&lock);
         nbd_exports_close();
+        return ended;
 }

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "../common/size.h"
+#include "memnode.h"
 #include "pool.h"
 
 #define PAGE          4096ull
@@ -42,7 +43,7 @@ static pthread_cond_t scrubbed = PTHREAD_COND_INITIALIZER;      /* to pool_alloc
 /* guarded by lock */
 static struct extent *extents;          /* sorted, covers [0, size) without a gap; no two neighbours are both FREE or both DIRTY */
 static uint64_t left;                   /* bytes FREE, DIRTY or SCRUBBED: what is or soon will be there */
-static bool ending;
+static bool ending;                     /* to both */
 
 /* The extent that covers `at` in its middle becomes two.  -ENOMEM */
 static int split(uint64_t at)
@@ -141,7 +142,7 @@ char *pool_alloc(uint64_t bytes)
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += SCRUB_WAIT_S;
         pthread_mutex_lock(&lock);
-        for (;;) {
+        while (!ending) {
                 struct extent *e = fit(bytes);
                 if (e) {
                         if (split(e->start + bytes) == 0) {
@@ -171,8 +172,7 @@ void pool_free(char *at, uint64_t bytes)
         for (e = extents; e && e->start != start; e = e->next)
                 ;
         if (!e || e->state != TAKEN || e->end - e->start != bytes) {
-                fprintf(stderr, "memnode: pool_free of what was not given out: %#llx bytes at %#llx\n", (unsigned long long)bytes,
-                        (unsigned long long)start);
+                warnx_("pool_free of what was not given out: %#llx bytes at %#llx", (unsigned long long)bytes, (unsigned long long)start);
                 abort();                /* memory of two owners: to go on would show one's bytes to the other */
         }
         e->state = DIRTY;
@@ -305,14 +305,20 @@ out_fd:
         return err;
 }
 
+void pool_end(void)
+{
+        pthread_mutex_lock(&lock);
+        ending = true;
+        pthread_cond_signal(&dirtied);
+        pthread_cond_broadcast(&scrubbed);
+        pthread_mutex_unlock(&lock);
+}
+
 void pool_close(void)
 {
         if (fd < 0)
                 return;
-        pthread_mutex_lock(&lock);
-        ending = true;
-        pthread_cond_signal(&dirtied);
-        pthread_mutex_unlock(&lock);
+        pool_end();
         pthread_join(scrubber, NULL);
         for (struct extent *e = extents, *next; e; e = next) {
                 next = e->next;

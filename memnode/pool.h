@@ -9,6 +9,9 @@
 
 /* Takes `size` bytes in pages of hugepage bytes (1 GiB, 2 MiB or 4 KiB).  0, or -errno with one sentence in why. */
 int pool_open(uint64_t size, uint64_t hugepage, char *why, size_t n);
+/* Nothing more is given out, and nobody waits for memory any more. */
+void pool_end(void);
+/* The memory is gone: no thread may be at work in it. */
 void pool_close(void);
 /* What the kernel says of huge pages of that many bytes: "nr_hugepages", how many there are, or "free_hugepages"; 0 too if it knows none. */
 uint64_t pool_hugepages(uint64_t hugepage, const char *which);

@@ -278,25 +278,26 @@ int rdma_server_listen(const char *url, char *why, size_t n)
         return 0;
 }
 
-void rdma_server_stop(unsigned timeout_ms)
+bool rdma_server_stop(unsigned timeout_ms)
 {
         struct timespec until;
         uint64_t one = 1;
 
         if (!channel)
-                return;
+                return true;
         stop_ms = timeout_ms;
         if (write(stop_fd, &one, sizeof(one)) != sizeof(one))
-                return;
+                return false;
         /* The thread minds the time; what is added is for the clean-up. */
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += timeout_ms / 1000 + 5;
         if (pthread_timedjoin_np(thread, NULL, &until) != 0) {
                 warnx_("RDMA does not end in time: connections are cut");
-                return;
+                return false;
         }
         rdma_destroy_event_channel(channel);
         close(stop_fd);
+        return true;
 }
 
 void rdma_server_print(FILE *to)

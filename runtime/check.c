@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/kvm.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "check.h"
@@ -160,6 +162,31 @@ int check_phys_bits(unsigned host, unsigned guest, const char **why)
         return -EOPNOTSUPP;
 }
 
+/* Who may open /dev/kvm differs: distributions have a group for it, containers often a number only. */
+static const char *why_not_allowed(void)
+{
+        static char text[512];
+        const char *start = "no permission to open /dev/kvm";
+        struct group *g;
+        struct stat st;
+
+        if (stat("/dev/kvm", &st) != 0 || faccessat(AT_FDCWD, "/dev/kvm", R_OK | W_OK, AT_EACCESS) == 0)
+                snprintf(text, sizeof(text), "%s, though its mode allows it: a container without this device, or "
+                         "a security module: start the container with --device /dev/kvm; " LAB, start);
+        else if (st.st_gid == 0 || (st.st_mode & 060) != 060)
+                snprintf(text, sizeof(text), "%s, which has no group that may (mode %o, owner %u:%u): run vmrun "
+                         "as root, or as root let others (chmod 666 /dev/kvm); " LAB, start,
+                         st.st_mode & 0777, st.st_uid, st.st_gid);
+        else if ((g = getgrgid(st.st_gid)) != NULL)
+                snprintf(text, sizeof(text), "%s: add yourself to the group %s (usermod -aG %s NAME) and log in "
+                         "again; " LAB, start, g->gr_name, g->gr_name);
+        else
+                snprintf(text, sizeof(text), "%s: its group has the number %u and no name here: be in it (in a "
+                         "container --group-add %u, else groupadd -g %u kvm && usermod -aG kvm NAME, and log in "
+                         "again); " LAB, start, st.st_gid, st.st_gid, st.st_gid);
+        return text;
+}
+
 static const char *why_not_open(int err)
 {
         static char text[320];
@@ -171,7 +198,7 @@ static const char *why_not_open(int err)
                 return "there is no /dev/kvm, because its module is not loaded: modprobe kvm_intel or kvm_amd; " LAB;
         case EACCES:
         case EPERM:
-                return "no permission to open /dev/kvm: add yourself to the group kvm (usermod -aG kvm NAME) and log in again; " LAB;
+                return why_not_allowed();
         case ENODEV:
         case ENXIO:
                 return "/dev/kvm is there but nothing serves it: load kvm_intel or kvm_amd, enable virtualization in the firmware, or nested "

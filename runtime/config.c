@@ -155,6 +155,34 @@ static char *next_line(char *text, int size, void *arg)
         return c->err ? NULL : text;
 }
 
+/* Behind a value, # is part of it for inih: seldom what was meant. */
+static bool has_remark(struct config *c, const char *key, const char *value)
+{
+        const char *mark = strchr(value, '#');
+        size_t n;
+
+        while (mark && (mark == value || !strchr(" \t", mark[-1])))
+                mark = strchr(mark + 1, '#');
+        if (!mark)
+                return false;
+        for (n = (size_t)(mark - value); n && strchr(" \t", value[n - 1]); n--)
+                ;
+        mistake(c, c->line, "%s = %s: behind a value, remarks begin with ; (# is for whole lines): "
+                "write %s = %.*s ;%s", key, value, key, (int)n, value, mark + 1);
+        return true;
+}
+
+static bool has_quotes(struct config *c, const char *key, const char *value)
+{
+        size_t n = strlen(value);
+
+        if (n < 2 || !strchr("\"'", *value) || value[n - 1] != *value)
+                return false;
+        mistake(c, c->line, "%s = %s: values stand without quotes: write %s = %.*s", key, value,
+                key, (int)n - 2, value + 1);
+        return true;
+}
+
 /* inih's handler: one key.  Its own idea of the section is not needed. */
 static int take_key(void *arg, const char *section, const char *key, const char *value)
 {
@@ -165,6 +193,8 @@ static int take_key(void *arg, const char *section, const char *key, const char 
         (void)section;
         if (c->err)
                 return 0;
+        if (has_remark(c, key, value) || has_quotes(c, key, value))
+                return 0;
         switch (c->section) {
         case IN_NONE:
                 mistake(c, c->line, "%s = %s: stands in no section: put it under [vmrun] or [node NAME]", key, value);
@@ -172,7 +202,9 @@ static int take_key(void *arg, const char *section, const char *key, const char 
         case IN_VMRUN:
                 i = setting_find(key);
                 if (i < 0)
-                        mistake(c, c->line, "%s = %s: unknown key in [vmrun]: see vmrun.conf(5)", key, value);
+                        setting_unknown(key, value, why);
+                if (i < 0)
+                        mistake(c, c->line, "%s = %s: %s", key, value, why);
                 else if (c->given & 1u << i)
                         mistake(c, c->line, "%s = %s: given twice: leave one out", key, value);
                 else if (setting_set(c->o, i, value, why) != 0)

@@ -38,7 +38,7 @@ void vcpu_dump(struct thread *t)
 
         ioctl(t->vcpu_fd, KVM_GET_REGS, &r);
         ioctl(t->vcpu_fd, KVM_GET_SREGS, &s);
-        warnx_("vCPU %u (p = %u, mode %s, exit op %u):", v->number, v->level, mode_name(v->mode), v->exit.op);
+        warnx_("vCPU %u (p = %u, mode %s, exit op %u):", vcpu_fixed(v)->number, vcpu_fixed(v)->level, mode_name(v->mode), v->exit.op);
         warnx_("  rip %016llx rsp %016llx rflags %08llx cr2 %016llx cr3 %llx", (ull)r.rip, (ull)r.rsp, (ull)r.rflags, (ull)s.cr2, (ull)s.cr3);
         warnx_("  rax %016llx rbx %016llx rcx %016llx rdx %016llx", (ull)r.rax, (ull)r.rbx, (ull)r.rcx, (ull)r.rdx);
         warnx_("  rsi %016llx rdi %016llx rbp %016llx r8  %016llx", (ull)r.rsi, (ull)r.rdi, (ull)r.rbp, (ull)r.r8);

@@ -40,11 +40,12 @@ static const char *kern_text(struct thread *t, uint64_t va)
         return s ? s : "(a text that is not in the window)";
 }
 
-static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen)
+static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_vcpu)
 {
         const struct timespec limit = { .tv_nsec = 100000000 };
         const void *word = kern_pointer(t, at, 8);
-        if (word && opt.io == IO_INLINE)
+        /* Never io_wait() for a vCPU: that one may itself wait for far memory, whose work is done by one thread at a time. */
+        if (word && opt.io == IO_INLINE && !for_vcpu)
                 io_wait(word, seen);
         else if (word)
                 word_sleep(word, seen, &limit);
@@ -109,7 +110,7 @@ static void event(struct thread *t)
 
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
 {
-        warnx_("kern: %s (0x%llx, 0x%llx); this is a bug in vmrun", kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
+        warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
                (unsigned long long)rq->a[2]);
         vcpu_dump(t);
         die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped");
@@ -142,6 +143,7 @@ int64_t exit_serve(struct thread *t)
                 t->stuck_times = 0;
                 return files_exit_shared_check(t, rq);
         case EXIT_MSYNC:          return arena_exit_msync(t, rq);
+        case EXIT_MINCORE:        return files_exit_mincore(t, rq);
         case EXIT_ARENA_COPY:     return arena_exit_copy(t, rq);
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
         case EXIT_LEASE:          return far_exit_lease(t, rq);
@@ -153,8 +155,8 @@ int64_t exit_serve(struct thread *t)
                 service_ensure(t->vm);
                 word_wake(&CONTROL->service_seq, 1);
                 return 0;
-        case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1]);
-        case EXIT_WAKE_PTE:       word_wake(kern_pointer(t, rq->a[0], 8), INT_MAX); return 0;
+        case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1], rq->a[2]);
+        case EXIT_WAKE_PTE:       word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX); return 0;
         case EXIT_KICK:
                 if (rq->a[0] < CONTROL->nvcpus)
                         vcpu_kick(t->vm->thread[rq->a[0]]);
@@ -217,6 +219,8 @@ _Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t ad
         struct sigaction dfl = { .sa_handler = SIG_DFL };
         sigset_t set;
 
+        if (!opt.stats)                 /* those have a time limit, and are to come first */
+                signals_open_deadly(t);
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
               (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
         if (!t->vforked) {              /* the program is its parent's */

@@ -41,12 +41,13 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino);
 /* How many ids are alive: 0 at the end, when nothing is mapped. */
 unsigned files_live(void);
 
-/* EXIT_FILE_MAP, EXIT_ANON_SHARED, EXIT_SHARED_AGAIN, EXIT_FILE_READ, EXIT_FILE_REF, EXIT_SHARED_CHECK */
+/* EXIT_FILE_MAP, EXIT_ANON_SHARED, EXIT_SHARED_AGAIN, EXIT_FILE_READ, EXIT_FILE_REF, EXIT_SHARED_CHECK, EXIT_MINCORE */
 int64_t files_exit_map(struct thread *t, struct exit_req *rq);
 int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq);
 int64_t files_exit_again(struct thread *t, struct exit_req *rq);
 int64_t files_exit_read(struct thread *t, struct exit_req *rq);
 int64_t files_exit_ref(struct thread *t, struct exit_req *rq);
 int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq);
+int64_t files_exit_mincore(struct thread *t, struct exit_req *rq);
 
 #endif

@@ -5,14 +5,17 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "arena.h"
 #include "files.h"
 #include "files_entry.h"
+#include "vm.h"
 #include "vmrun.h"
 
-#define READ_MAX (0x1000 / sizeof(uint32_t))    /* frame numbers that fit the xfer page; not above IOV_MAX */
+#define READ_MAX 1024                   /* pages at a time: more than kern asks for, and not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
 
 static char *frame_at(uint32_t frame) { return (char *)WINDOW + CONTROL->frames_off + (uint64_t)frame * PAGE_SIZE; }
@@ -124,13 +127,43 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
 
 int64_t files_exit_read(struct thread *t, struct exit_req *rq)
 {
-        if (rq->a[0] > UINT32_MAX || rq->a[2] > READ_MAX)
+        const uint32_t *frames = rq->a[2] <= READ_MAX ? kern_pointer(t, rq->a[3], rq->a[2] * sizeof(*frames)) : NULL;
+        if (rq->a[0] > UINT32_MAX || !frames)
                 return -EINVAL;
-        return files_read((uint32_t)rq->a[0], rq->a[1], vcpu_xfer(t->v), (uint32_t)rq->a[2]);
+        return files_read((uint32_t)rq->a[0], rq->a[1], frames, (uint32_t)rq->a[2]);
 }
 
 int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq)
 {
         (void)t;
         return rq->a[0] > UINT32_MAX ? -EBADF : files_pages_left((uint32_t)rq->a[0], rq->a[1]);
+}
+
+/* What the host kernel would say of a mapping like the program's: nothing is mapped by it that was not, for no page of it is touched. */
+static int64_t mincore_private(uint32_t id, uint64_t off, uint64_t len, unsigned char *vec)
+{
+        struct file f;
+        int64_t err = files_pin(id, &f);
+
+        if (err)
+                return err;
+        void *p = f.kind == FILE_PRIVATE ? mmap(NULL, len, PROT_NONE, MAP_PRIVATE, f.fd, (off_t)off) : MAP_FAILED;
+        err = p == MAP_FAILED ? -EBADF : mincore(p, len, vec) == 0 ? 0 : -errno;
+        if (p != MAP_FAILED)
+                munmap(p, len);
+        files_unpin(id);
+        return err;
+}
+
+int64_t files_exit_mincore(struct thread *t, struct exit_req *rq)
+{
+        uint64_t len = rq->a[2] * PAGE_SIZE;
+        unsigned char *vec = vcpu_xfer(t->v);
+
+        if (rq->a[0] > UINT32_MAX || rq->a[2] == 0 || rq->a[2] > PAGE_SIZE)
+                return -EINVAL;
+        if (rq->a[0] != FILE_NONE)
+                return mincore_private((uint32_t)rq->a[0], rq->a[1], len, vec);
+        void *p = arena_host(rq->a[1]);
+        return p && mincore(p, len, vec) == 0 ? 0 : -ENOMEM;
 }

@@ -111,9 +111,11 @@ static void settle(struct thread *t, const struct clone_request *rq)
         const int32_t tid = t->tid;
 
         t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
-        t->robust_list = 0;
+        vcpu_fixed(t->v)->robust_list = 0;
         if (rq->flags & CLONE_CLEAR_SIGHAND)
                 signals_clear(t);
+        if (t->pid == 1)                /* of a namespace: signals are another matter there */
+                signals_process_start(t);
         if (rq->flags & CLONE_CHILD_SETTID)
                 gmem_write(t, rq->child_tid, &tid, sizeof tid);  /* a bad address is nobody's error, on Linux too */
         t->v->regs.rax = 0;             /* kern, which has just started, does not wait for the end of a system call */

@@ -67,8 +67,9 @@ static int pin_limit(void)
 
 /* Holds the page of addr, made resident by kern if need be, together with what the caller will want next: len bytes from addr on, as far
  * as they may be pinned at once. (The upcall, two exits, costs several times what a fault does.)  A range that fails says nothing of its
- * first page, which is then asked for alone.  Each try that fails means that the page went between kern's answer and our pin; kern marks
- * it as just used, so that does not repeat. */
+ * first page, which is then asked for alone.  Each try that fails means that the page went between kern's answer and our pin, or that an
+ * evictor has just claimed it.  Neither repeats: a page that kern brought has A set, so the hand passes it by once, and a claim that pins
+ * cannot join is short (kern/pager/frame.h). */
 static int hold(struct thread *t, uint64_t addr, size_t len, bool write, struct held *h)
 {
         uint64_t page = addr & ~(uint64_t)(PAGE_SIZE - 1);

@@ -425,7 +425,7 @@ int image_load(struct thread *t, struct image *im)
                 err = write_all(t, im);
         if (!err) {
                 struct regs *r = &t->v->regs;
-                *r = (struct regs) { .rip = im->first_rip, .rsp = im->stack.sp, .rflags = 2, .cs = r->cs, .ss = r->ss };
+                *r = (struct regs) { .rip = im->first_rip, .rsp = im->stack.sp, .rflags = RFLAGS_PROGRAM, .cs = r->cs, .ss = r->ss };
                 tell(im);
         }
         image_close(im);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "arena.h"
 #include "check.h"
@@ -101,39 +102,88 @@ void vm_close(struct vm *vm)
                 privfd_close(vm->kvm_fd);
         free(vm->cpuid);
         vm->cpuid = NULL;
+        free(vm->slot);
+        vm->slot = NULL;
         vm->fd = vm->kvm_fd = -1;
         munmap((void *)WINDOW, WINDOW_END - WINDOW);
 }
 
-/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
-int vm_renew(struct vm *vm, char *why, size_t n)
+void vm_refuse_msrs(struct vm *vm)
 {
-        for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++) {
+        uint8_t none[1] = { 0 };        /* a filter must have a range, so one MSR is refused by name and all others by default */
+        struct kvm_msr_filter f = {
+                .flags = KVM_MSR_FILTER_DEFAULT_DENY,
+                .ranges[0] = { .flags = KVM_MSR_FILTER_READ | KVM_MSR_FILTER_WRITE, .nmsrs = 1, .bitmap = none },
+        };
+
+        ioctl(vm->fd, KVM_X86_SET_MSR_FILTER, &f);
+}
+
+/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
+void vm_away(struct vm *vm)
+{
+        for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++)
                 if (vm->thread[i])
                         vcpu_destroy(vm->thread[i]);
-                vm->thread[i] = NULL;
-        }
         privfd_close(vm->fd);
-        pthread_mutex_init(&vm->lock, NULL);
-        vm->next_slot = 0;
+}
+
+static int make_again(struct vm *vm, char *why, size_t n)
+{
         vm->fd = PRIVFD_NEW(ioctl(vm->kvm_fd, KVM_CREATE_VM, 0));
         if (vm->fd < 0)
-                snprintf(why, n, "KVM cannot make a virtual machine for a child: %s", strerror(-vm->fd));
+                snprintf(why, n, "KVM cannot make a virtual machine again: %s", strerror(-vm->fd));
         return vm->fd < 0 ? vm->fd : 0;
+}
+
+int vm_renew(struct vm *vm, char *why, size_t n)
+{
+        vm_away(vm);
+        memset(vm->thread, 0, sizeof vm->thread);
+        pthread_mutex_init(&vm->lock, NULL);
+        vm->next_slot = 0;
+        return make_again(vm, why, n);
+}
+
+int vm_back(struct vm *vm, char *why, size_t n)
+{
+        int err = make_again(vm, why, n);
+
+        for (uint32_t i = 0; !err && i < vm->next_slot; i++)
+                if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &vm->slot[i]) < 0) {
+                        err = -errno;
+                        snprintf(why, n, "KVM does not take back the memory of a virtual machine: %s", strerror(-err));
+                }
+        return err;
+}
+
+/* Room for one more.  Under lock. */
+static struct kvm_userspace_memory_region *new_slot(struct vm *vm)
+{
+        if (vm->next_slot == vm->slot_room) {
+                uint32_t room = vm->slot_room ? 2 * vm->slot_room : 16;
+                struct kvm_userspace_memory_region *more = realloc(vm->slot, room * sizeof *more);
+                if (!more)
+                        return NULL;
+                vm->slot = more;
+                vm->slot_room = room;
+        }
+        return &vm->slot[vm->next_slot];
 }
 
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
 {
-        struct kvm_userspace_memory_region r = {
-                .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (uint64_t)host,
-        };
-        int err = 0;
+        int err = -ENOMEM;
 
         pthread_mutex_lock(&vm->lock);
-        r.slot = vm->next_slot;
-        if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &r) < 0)
-                err = -errno;
-        else
+        struct kvm_userspace_memory_region *r = new_slot(vm);
+        if (r) {
+                *r = (struct kvm_userspace_memory_region){
+                        .slot = vm->next_slot, .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (uint64_t)host,
+                };
+                err = ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, r) < 0 ? -errno : 0;
+        }
+        if (!err)
                 vm->next_slot++;
         pthread_mutex_unlock(&vm->lock);
         return err;
@@ -194,23 +244,27 @@ int64_t vm_grow_pool(struct vm *vm, uint64_t size)
         return add_ram(vm, CONTROL->pool_end, size, MADV_HUGEPAGE);
 }
 
-/* Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that only its text is executable. */
+/*
+ * Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that only its text is executable.
+ * What kern never writes is mapped without W, for a wild store of the program's to fault: its text and constants, and the vCPU blocks,
+ * which each vCPU writes at VCPU_SELF.
+ */
 static void map_window(int level, uint64_t first_table)
 {
         uint64_t *pdpt = (uint64_t *)(WINDOW + PDPT_OFF(WINDOW >> 39));
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF), *pt = (uint64_t *)(WINDOW + first_table);
         uint64_t user = level == 3 ? 4 : 0;
         uint64_t ram_end = CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE;
-        uint64_t text = kern()->text_end - WINDOW;
+        uint64_t text = kern()->text_end - WINDOW, constant = kern()->constant_end - WINDOW;
 
         /* More than one PML4 slot for a large cache: their PDPTs are neighbours too. */
         for (uint64_t off = 0; off < ram_end; off += GiB)
                 pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | 0x23 | user;
         for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE)
-                pt[off / PAGE_SIZE] = (RAM_GPA + off) | 0x163 | user | (off < text ? 0 : 1ull << 63);
+                pt[off / PAGE_SIZE] = (RAM_GPA + off) | (off < constant ? 0x161 : 0x163) | user | (off < text ? 0 : 1ull << 63);
         pd[0] = (RAM_GPA + first_table) | 0x23 | user;
         for (uint64_t off = LARGE; off < CONTROL->pool_end; off += LARGE)
-                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0);
+                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0) & ~(off < RINGS_OFF ? 2ull : 0);
         for (uint64_t off = CONTROL->frames_off; off < ram_end; off += LARGE)
                 pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0);
 }
@@ -219,6 +273,16 @@ static void map_window(int level, uint64_t first_table)
 static uint64_t first_table_off(void)
 {
         return RAM_PD_OFF + ROUND_UP(CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE, GiB) / GiB * PAGE_SIZE;
+}
+
+static const char *address_space_cure(int err)
+{
+        struct rlimit r;
+
+        if (err != -ENOMEM || getrlimit(RLIMIT_AS, &r) != 0 || r.rlim_cur == RLIM_INFINITY)
+                return "";
+        return ": raise the limit of address space (ulimit -v), of which cache and far memory take "
+               "as much as they hold";
 }
 
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
@@ -243,13 +307,14 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         /* A program's start touches some seventy pages here and there in what comes first: clearing huge pages for them took two
          * thirds of the instructions of `vmrun /bin/true` (bench/startup.sh). */
         if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 || (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0) {
-                snprintf(why, n, "guest memory cannot be had at its place (%s): %s", err == -EEXIST ? "address in use" : "KVM or mmap",
-                         strerror(-err));
+                snprintf(why, n, "guest memory cannot be had at its place (%s): %s%s", err == -EEXIST ? "address in use" : "KVM or mmap",
+                         strerror(-err), address_space_cure(err));
                 return err;
         }
         memcpy((void *)WINDOW, kern_image, (size_t)(kern_image_end - kern_image));
 
         struct control *k = CONTROL;
+        k->canary0 = k->canary1 = k->canary2 = k->canary3 = k->canary4 = k->canary5 = CANARY;
         k->abi_version = ABI_VERSION;
         k->phys_bits = vm->phys_bits;
         k->nframes = c->nframes;

@@ -84,7 +84,7 @@ static int find_program(const struct image_config *c)
         int err = program_find(path, opt.argv[0], getenv("PATH"), &why);
 
         if (err)
-                die_(image_exit_status(err), "%s", why.text);
+                die_(image_exit_status(err), "%s%s", why.text, options_hint());
         return image_open(&image, path, opt.argv, environ, c);
 }
 
@@ -106,7 +106,7 @@ static void open_program(void)
         image_config_init(&c, CONTROL);
         int err = before ? take_program(&c) : find_program(&c);
         if (err)
-                die_(image_exit_status(err), "%s", image.why.text);
+                die_(image_exit_status(err), "%s%s", image.why.text, options_hint());
         if (image.set_id && !before)
                 warnx_("%s has a set-uid or set-gid bit, which vmrun does not honour", image.exe);
         procfs_set_exe(image.exe);

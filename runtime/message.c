@@ -1,6 +1,6 @@
 /*
  * vmrun's own words.  They go to a private copy of stderr, so that a program that closes or redirects its fd 2 neither
- * loses nor swallows them.  One message, one line, one write.
+ * loses nor swallows them.  One message, one line, one write; what nobody reads is dropped and counted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,14 +11,15 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../common/put.h"
+#include "../common/line.h"
 #include "vmrun.h"
 
 static int out_fd = STDERR_FILENO;      /* until message_init; -1: stderr was closed when vmrun started */
 
 void message_init(void)
 {
-        out_fd = privfd_dup(STDERR_FILENO);
+        out_fd = line_open(STDERR_FILENO);
+        out_fd = out_fd < 0 ? privfd_dup(STDERR_FILENO) : privfd_move(out_fd);
         if (out_fd == -EMFILE || out_fd == -EINVAL)
                 out_fd = STDERR_FILENO; /* no room up there: better a shared stderr than silence */
         else if (out_fd < 0)
@@ -37,26 +38,15 @@ int message_fd(void)
 
 static void say(const char *fmt, va_list ap)
 {
-        char line[2048] = "vmrun: ";
-        size_t head = strlen(line);
-
         if (out_fd < 0)
                 return;
-        int len = vsnprintf(line + head, sizeof(line) - head - 1, fmt, ap);
-        if (len < 0)
-                return;
-        size_t n = head + (size_t)len;
-        if (n > sizeof(line) - 2)
-                n = sizeof(line) - 2;
-        line[n++] = '\n';
-
         /* A closed pipe would raise SIGPIPE in the program's name.  One that is pending already is the program's own. */
         sigset_t pipe_set, old, pending;
         sigemptyset(&pipe_set);
         sigaddset(&pipe_set, SIGPIPE);
         sigpending(&pending);
         pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
-        put_all(out_fd, line, n);       /* a slow reader must not change the program's fate */
+        line_say(out_fd, "vmrun: ", fmt, ap);
         if (!sigismember(&pending, SIGPIPE)) {
                 const struct timespec now = { 0, 0 };
                 while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)

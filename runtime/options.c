@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "settings.h"
 
 #ifndef PACKAGE_VERSION
@@ -111,6 +112,20 @@ static void default_cache(void)
         info_("cache: %s, a quarter of the available memory (--cache SIZE sets it)", size_text(opt.cache, a));
 }
 
+/* The option of which `given`, with its dashes and maybe a value, is a misspelling; NULL: none. */
+static const char *near_option(const char *given)
+{
+        const char *words[sizeof(long_options) / sizeof(long_options[0]) - 1];
+        const size_t n = sizeof(words) / sizeof(words[0]);
+        char *name = strndup(given + strspn(given, "-"), strcspn(given + strspn(given, "-"), "="));
+
+        for (size_t i = 0; i < n; i++)
+                words[i] = long_options[i].name;
+        const char *near = name ? near_word(name, words, n) : NULL;
+        free(name);
+        return near;
+}
+
 /* getopt has no words for it that name the cure. */
 static _Noreturn void bad_option(char **argv, bool missing_value)
 {
@@ -122,8 +137,44 @@ static _Noreturn void bad_option(char **argv, bool missing_value)
                 die_(EXIT_VMRUN_FAILED, "%s: this option takes no value: leave out what follows the =", given);
         if (optopt)
                 die_(EXIT_VMRUN_FAILED, "-%c: no such option: see vmrun --help (the program's own options come after its name)", optopt);
+        const char *near = near_option(given);
+        if (near)
+                die_(EXIT_VMRUN_FAILED, "%s: no such option: did you mean --%s?", given, near);
         die_(EXIT_VMRUN_FAILED, "%s: no such option, or an abbreviation of several: see vmrun --help "
              "(the program's own options come after its name)", given);
+}
+
+/* The value of --stats.  The plain name of a file is one in this folder, but a word that may be meant
+ * for yes or no is looked at like one of the configuration file. */
+static const char *stats_value(const char *given)
+{
+        static const char *const words[] = { "yes", "no", "true", "false", "on", "off", "1", "0" };
+        char *path;
+
+        if (!given)
+                return "yes";
+        if (!*given)
+                die_(EXIT_VMRUN_FAILED, "--stats=: no file is named: give --stats=FILE, or --stats for standard error");
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+                if (strcasecmp(given, words[i]) == 0)
+                        return given;
+        if (strchr(given, '/'))
+                return given;
+        if (asprintf(&path, "./%s", given) < 0)
+                die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
+        return path;
+}
+
+/* `--stats FILE PROGRAM`: getopt takes FILE for the program. */
+static const char *after_stats;
+
+const char *options_hint(void)
+{
+        static char text[PATH_MAX + 64];
+
+        if (after_stats)
+                snprintf(text, sizeof(text), " (for statistics in that file say --stats=%s)", after_stats);
+        return text;
 }
 
 /* The command line as it stands.  --help, --version and options that do not exist end here. */
@@ -147,9 +198,7 @@ static void take_line(int argc, char **argv, struct given *g)
                         g->value[setting_find("verbose")] = "yes";
                         break;
                 case OPT_STATS:
-                        if (optarg && !*optarg)
-                                die_(EXIT_VMRUN_FAILED, "--stats=: no file is named: give --stats=FILE, or --stats for standard error");
-                        g->value[setting_find("stats")] = optarg ? optarg : "yes";
+                        g->value[setting_find("stats")] = stats_value(optarg);
                         break;
                 case OPT_NODE:
                         if (g->nnodes == NODES_MAX)
@@ -185,6 +234,8 @@ static void take_line(int argc, char **argv, struct given *g)
                 }
         }
         opt.argv = argv + optind;
+        if (optind > 1 && strcmp(argv[optind - 1], "--stats") == 0)
+                after_stats = argv[optind];
 }
 
 static void take_settings(const struct given *g)
@@ -233,8 +284,10 @@ void options_parse(int argc, char **argv)
         if (opt.command == CMD_STATES)
                 return;
         opt.config = g.no_config ? NULL : g.config ? g.config : config_default();
-        if (opt.config && config_read(&opt, opt.config, why, sizeof(why)) != 0)
-                die_(EXIT_VMRUN_FAILED, "%s", why);
+        int err = opt.config ? config_read(&opt, opt.config, why, sizeof(why)) : 0;
+        if (err)                        /* -EINVAL: what is in it, which has its cure */
+                die_(EXIT_VMRUN_FAILED, "%s%s", why, err == -EINVAL ? "" : err == -ENOENT ?
+                     ": check the name after --config" : ": make it readable, or give --no-config");
         take_settings(&g);
         take_nodes(&g);
         if (opt.command == CMD_CHECK)

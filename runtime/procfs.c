@@ -102,9 +102,11 @@ static bool is_helper(pid_t tid)
 {
         uint32_t n = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);      /* their blocks are filled in */
 
-        for (uint32_t i = 0; i < n; i++)
-                if (vcpu_block(i)->role == ROLE_PROGRAM && vcpu_block(i)->tid == (uint32_t)tid)
+        for (uint32_t i = 0; i < n; i++) {
+                const struct vcpu_fixed *v = vcpu_fixed(vcpu_block(i));
+                if (v->role == ROLE_PROGRAM && v->tid == (uint32_t)tid)
                         return false;
+        }
         return n > 0;
 }
 

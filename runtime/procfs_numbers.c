@@ -70,15 +70,15 @@ static void statm(const struct sizes *s, struct text *x)
 /* A set of pending or blocked signals: vmrun's own is always blocked. */
 static uint64_t seen_mask(uint64_t mask) { return mask & ~SYS_KICKBIT; }
 
-/* A set of caught or ignored ones: of vmrun's own, and of the two that its C library uses for its threads, what the program made of them. */
-static uint64_t seen_actions(uint64_t mask, bool caught)
+/* The set of caught or of ignored ones, as the program made them: vmrun has handlers of its own. */
+static uint64_t seen_actions(bool caught)
 {
-        static const int own[] = { SYS_SIGKICK, 32, 33 };
+        uint64_t mask = 0;
 
-        for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        for (int sig = 1; sig <= SIGNALS_MAX; sig++) {
                 struct ksigaction k = { 0 };
-                bool is = signals_action(thread_self, own[i], NULL, &k) == 0 && (caught ? k.handler > 1 : k.handler == 1);
-                mask = (mask & ~(1ull << (own[i] - 1))) | (uint64_t)is << (own[i] - 1);
+                if (signals_action(thread_self, sig, NULL, &k) == 0)
+                        mask |= (uint64_t)(caught ? k.handler > 1 : k.handler == 1) << (sig - 1);
         }
         return mask;
 }
@@ -94,7 +94,7 @@ static bool stat_field(int field, uint64_t old, const struct sizes *s, uint64_t 
         case 27: *new = place.end_code; return true;
         case 28: *new = place.start_stack; return true;
         case 31: case 32: *new = seen_mask(old); return true;
-        case 33: case 34: *new = seen_actions(old, field == 34) & INT32_MAX; return true;
+        case 33: case 34: *new = seen_actions(field == 34) & INT32_MAX; return true;
         case 43: case 44: *new = 0; return true;                /* time as a guest */
         case 45: *new = place.start_data; return true;
         case 46: *new = place.end_data; return true;
@@ -164,7 +164,8 @@ static void status_line(const char *line, const struct sizes *s, struct text *x)
         for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++)
                 if (!strncmp(line, masks[i], n)) {
                         uint64_t mask = strtoull(line + n, NULL, 16);
-                        text_add(x, "%s\t%016llx\n", masks[i], (unsigned long long)(i < 2 ? seen_actions(mask, i == 1) : seen_mask(mask)));
+                        mask = i < 2 ? seen_actions(i == 1) : seen_mask(mask);
+                        text_add(x, "%s\t%016llx\n", masks[i], (unsigned long long)mask);
                         return;
                 }
         if (!strncmp(line, "Threads:", n))

@@ -15,18 +15,25 @@
 
 static struct vm *service_vm;
 static struct thread service;
+static pthread_t id;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool exists;                     /* the thread was made; guarded by lock */
 static _Atomic uint32_t up;             /* futex: its vCPU is there */
 
-static void *service_main(void *arg)
+static void make_vcpu(void)
 {
         char why[512];
-        (void)arg;
+
         service = (struct thread){ .pid = getpid() };
-        prctl(PR_SET_NAME, "vmrun-cleaner");
         if (vcpu_create(service_vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
+}
+
+static void *service_main(void *again)
+{
+        prctl(PR_SET_NAME, "vmrun-cleaner");
+        if (!again)
+                make_vcpu();
         service.tid = (pid_t)syscall(SYS_gettid);
         atomic_store(&up, 1);
         word_wake(&up, 1);
@@ -34,14 +41,13 @@ static void *service_main(void *arg)
         return NULL;
 }
 
-static void start(void)
+static void start(void *again)
 {
-        pthread_t id;
         uint64_t all = ~0ull, old;
 
         /* Signals are the program's: this thread takes none, not even the two that libc would leave open. */
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
-        int err = pthread_create(&id, NULL, service_main, NULL);
+        int err = pthread_create(&id, NULL, service_main, again);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
         if (err)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
@@ -55,7 +61,7 @@ void service_ensure(struct vm *vm)
         pthread_mutex_lock(&lock);
         if (!exists) {
                 service_vm = vm;
-                start();
+                start(NULL);
         }
         exists = true;
         pthread_mutex_unlock(&lock);
@@ -90,6 +96,24 @@ void service_release(void)
                 return;
         atomic_store(&CONTROL->service_hold, 0);
         wake();
+}
+
+void service_end(void)
+{
+        if (!exists)
+                return;
+        service.ended = true;           /* before the sequence moves, by which it is woken */
+        wake();
+        pthread_join(id, NULL);
+        atomic_store(&up, 0);
+}
+
+void service_again(void)
+{
+        if (!exists)
+                return;
+        service.ended = false;
+        start(&service);
 }
 
 void service_sleep(uint32_t seen)

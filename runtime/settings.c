@@ -87,6 +87,84 @@ static int text_parse(const char *text, const char **copy, char why[SETTING_WHY]
         return -ENOMEM;
 }
 
+/* --- keys that do not exist --- */
+
+#define NEAR_MOST 31                    /* bytes of a word that is looked at */
+
+/* How many bytes to change, add or leave out make b of a (Levenshtein). */
+static unsigned distance(const char *a, const char *b)
+{
+        unsigned row[NEAR_MOST + 1], n = (unsigned)strlen(b);
+
+        for (unsigned j = 0; j <= n; j++)
+                row[j] = j;
+        for (unsigned i = 1; *a; a++, i++) {
+                unsigned corner = row[0];
+                row[0] = i;
+                for (unsigned j = 1; j <= n; j++) {
+                        unsigned change = corner + (*a != b[j - 1]);
+                        unsigned add = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+                        corner = row[j];
+                        row[j] = change < add ? change : add;
+                }
+        }
+        return row[n];
+}
+
+const char *near_word(const char *text, const char *const words[], size_t n)
+{
+        char low[NEAR_MOST + 1];
+        const char *nearest = NULL;
+        unsigned least = 3;
+        size_t len = strlen(text);
+
+        if (len > NEAR_MOST)
+                return NULL;
+        for (size_t i = 0; i <= len; i++)
+                low[i] = text[i] == '_' ? '-' : (char)tolower((unsigned char)text[i]);
+        for (size_t i = 0; i < n; i++) {
+                size_t whole = strlen(words[i]);
+                bool begins = whole > 3 && strncmp(low, words[i], whole) == 0;
+                unsigned d = begins ? 0 : distance(low, words[i]);
+                if (d < least && d <= whole / 2) {
+                        nearest = words[i];
+                        least = d;
+                }
+        }
+        return nearest;
+}
+
+/* "cache-mb" and "512" for "cache": M, and so on; 0: no unit, or no plain number. */
+static char unit_of(const char *text, const char *word, const char *value)
+{
+        const char *unit = strlen(text) > strlen(word) ? text + strlen(word) + 1 : "";
+        char first = (char)toupper((unsigned char)*unit);
+
+        if (!first || !strchr("KMGT", first) || !*value || value[strspn(value, "0123456789")])
+                return 0;
+        unit++;
+        return !*unit || strcasecmp(unit, "b") == 0 || strcasecmp(unit, "ib") == 0 ? first : 0;
+}
+
+/* Why the key is refused, which is none of the words; `where` it stands. */
+static void say_unknown(const char *key, const char *value, const char *const words[], size_t n,
+                        const char *where, char why[SETTING_WHY])
+{
+        const char *word = near_word(key, words, n);
+        char unit = word ? unit_of(key, word, value) : 0;
+
+        size_t at = (size_t)snprintf(why, SETTING_WHY, "unknown key%s: %s", where,
+                                     word ? "" : "give ");
+
+        if (unit)
+                snprintf(why + at, SETTING_WHY - at, "did you mean %s = %s%c?", word, value, unit);
+        else if (word)
+                snprintf(why + at, SETTING_WHY - at, "did you mean %s?", word);
+        for (size_t i = 0; !word && i < n; i++)
+                at += (size_t)snprintf(why + at, SETTING_WHY - at, "%s%s", words[i],
+                                       i + 2 < n ? ", " : i + 1 < n ? " or " : "");
+}
+
 /* --- settings --- */
 
 static int set_cache(struct options *o, const char *text, char why[SETTING_WHY])
@@ -119,10 +197,17 @@ uint64_t cache_default(void)
 
 static int set_stats(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        o->stats = strcmp(text, "no") != 0;
+        bool yes = strcmp(text, "yes") == 0, no = strcmp(text, "no") == 0;
+
+        if (*text && !yes && !no && !strchr(text, '/')) {       /* a word, or the name of a file? */
+                snprintf(why, SETTING_WHY, "give yes, no, or the path of a file with a / in it, "
+                         "as in ./%.64s", text);
+                return -EINVAL;
+        }
+        o->stats = !no;
         free((void *)o->stats_file);
         o->stats_file = NULL;
-        return !o->stats || strcmp(text, "yes") == 0 ? 0 : text_parse(text, &o->stats_file, why);
+        return yes || no ? 0 : text_parse(text, &o->stats_file, why);
 }
 
 static int set_verbose(struct options *o, const char *text, char why[SETTING_WHY])
@@ -195,6 +280,20 @@ int setting_find(const char *name)
         return -ENOENT;
 }
 
+void setting_unknown(const char *key, const char *value, char why[SETTING_WHY])
+{
+        const size_t n = sizeof(settings) / sizeof(settings[0]);
+        const char *words[SETTINGS_MAX];
+
+        for (size_t i = 0; i < n; i++)
+                words[i] = settings[i].name;
+        if (strncmp(key, "node", 4) == 0 || strcmp(key, "url") == 0)
+                snprintf(why, SETTING_WHY, "unknown key in [vmrun]: a node has a section of its "
+                         "own: [node NAME], and below it url = %.64s", value);
+        else
+                say_unknown(key, value, words, n, " in [vmrun]", why);
+}
+
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY])
 {
         return settings[number].set(o, value, why);
@@ -211,8 +310,8 @@ void settings_default(struct options *o)
 
 /* --- nodes --- */
 
-enum node_key { KEY_URL, KEY_SIZE, KEY_WEIGHT, KEY_TOKEN_FILE, KEY_DEVICE, KEY_GID_INDEX, KEYS };
-static const char *const node_keys[KEYS] = { "url", "size", "weight", "token-file", "device", "gid-index" };
+enum node_key { KEY_URL, KEY_SIZE, KEY_WEIGHT, KEY_TOKEN_FILE, KEY_DEVICE, KEY_GID_INDEX, KEY_OVERWRITE, KEYS };
+static const char *const node_keys[KEYS] = { "url", "size", "weight", "token-file", "device", "gid-index", "overwrite" };
 
 void node_draft_init(struct node_draft *d)
 {
@@ -258,7 +357,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         int err;
 
         if (!value) {
-                snprintf(why, SETTING_WHY, "'%.64s' after the ? has no value: give size=, weight=, token-file=, device= or gid-index=", pair);
+                snprintf(why, SETTING_WHY, "'%.64s' after the ? has no value: give size=, weight=, token-file=, device=, gid-index= or overwrite=", pair);
                 return -EINVAL;
         }
         *value++ = '\0';
@@ -268,7 +367,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         }
         err = strcmp(pair, "url") == 0 ? -ENOENT : node_draft_set(d, pair, value, reason);
         if (err == -ENOENT)
-                snprintf(why, SETTING_WHY, "unknown option '%.64s' after the ?: give size, weight, token-file, device or gid-index", pair);
+                snprintf(why, SETTING_WHY, "unknown option '%.64s' after the ?: give size, weight, token-file, device, gid-index or overwrite", pair);
         else if (err)
                 snprintf(why, SETTING_WHY, "%.32s=%.64s: %.200s", pair, value, reason);
         return err == -ENOENT ? -EINVAL : err;
@@ -334,7 +433,7 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
         while (k < KEYS && strcmp(node_keys[k], key) != 0)
                 k++;
         if (k == KEYS) {
-                snprintf(why, SETTING_WHY, "unknown key: give url, size, weight, token-file, device or gid-index");
+                say_unknown(key, value, node_keys, KEYS, "", why);
                 return -ENOENT;
         }
         if (d->given & 1u << k) {
@@ -358,6 +457,8 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 if (!err)
                         d->node.gid_index = (int)number;
                 return err;
+        case KEY_OVERWRITE:
+                return flag_parse(value, &d->node.overwrite, why);
         default:
                 return -ENOENT;
         }
@@ -373,6 +474,8 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
                 snprintf(why, SETTING_WHY, "memory of this host takes no token-file: leave it out");
         else if ((n->device || n->gid_index >= 0) && !has_scheme(n->url, "rdma"))
                 snprintf(why, SETTING_WHY, "device and gid-index are for rdma:// only: leave them out");
+        else if ((d->given & 1u << KEY_OVERWRITE) && !has_scheme(n->url, "dax"))
+                snprintf(why, SETTING_WHY, "overwrite is for dax: only: leave it out");
         else
                 return 0;
         return -EINVAL;

@@ -14,6 +14,10 @@
 
 /* The number, below SETTINGS_MAX, of a setting of the section [vmrun], most of which are options of the same name; -ENOENT. */
 int setting_find(const char *name);
+/* For a key that is no setting: what to write instead. */
+void setting_unknown(const char *key, const char *value, char why[SETTING_WHY]);
+/* That of n words for which `text` is likely a mistake, such as cahce or Cache_MB; NULL: none. */
+const char *near_word(const char *text, const char *const words[], size_t n);
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY]);
 /* What holds where nobody says anything; the cache is chosen later. */
 void settings_default(struct options *o);

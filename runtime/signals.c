@@ -11,7 +11,10 @@
 #include "exits.h"
 #include "signals.h"
 #include "syscalls/sys.h"
+#include "trapped.h"
 #include "vm.h"
+#include "vmrun.h"
+#include "watch.h"
 
 static uint64_t bit(int sig) { return 1ull << (sig - 1); }
 
@@ -51,6 +54,71 @@ static void take(int sig, siginfo_t *info, void *context)
         atomic_fetch_or(&t->v->event, EVENT_HOST);
         t->run->immediate_exit = 1;     /* if this comes between vcpu_run's last look and KVM_RUN */
         *rip = (greg_t)sys_interrupted((uint64_t)*rip);
+}
+
+/* ---- signals that end the program, where it has statistics to print first ---- */
+
+#define END_SECONDS 4   /* threads stop, statistics, and 1 s each for the cleaner and nodes */
+
+/* The default action, which is the host kernel's, once the handler has returned. */
+static void end_at_once(struct thread *t, int sig)
+{
+        const struct ksigaction dfl = { .handler = 0 };
+
+        sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&dfl), 0, 8, 0, 0);
+        sys_own(__NR_tgkill, (uint64_t)t->pid, (uint64_t)t->tid, (uint64_t)sig, 0, 0, 0);
+}
+
+/* The same signal once more, in a while.  t's address marks it: the program's timers lack it. */
+static bool timer_start(struct thread *t, int sig)
+{
+        struct sigevent e = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = sig,
+                              .sigev_value.sival_ptr = t, ._sigev_un._tid = t->tid };
+        const struct itimerspec when = { .it_value.tv_sec = END_SECONDS };
+        int *id = &t->signal.timer;
+
+        return sys_own(__NR_timer_create, CLOCK_MONOTONIC, P(&e), P(id), 0, 0, 0) == 0 &&
+               sys_own(__NR_timer_settime, (uint64_t)*id, 0, P(&when), 0, 0, 0) == 0;
+}
+
+/* The program ends in signals_deliver().  Until then its signal stays open, to end a thread
+ * that does not come there (kern waits for a node that is silent, say): by the timer only, for
+ * timeout(1) and terminals may send the same one several times. */
+static void take_last(int sig, siginfo_t *info, void *context)
+{
+        struct thread *t = thread_self;
+        ucontext_t *uc = context;
+
+        if (!t)
+                return;
+        if (!t->signal.ends) {
+                take(sig, info, context);
+                sigdelset(&uc->uc_sigmask, sig);
+                t->signal.ends = timer_start(t, sig);
+                if (!t->signal.ends)
+                        end_at_once(t, sig);
+        } else if (info->si_code == SI_TIMER && info->si_value.sival_ptr == t) {
+                end_at_once(t, sig);
+        }
+}
+
+/* It does not end the program after all. */
+static void timer_stop(struct thread *t)
+{
+        if (t->signal.ends)
+                sys_own(__NR_timer_delete, (uint64_t)t->signal.timer, 0, 0, 0, 0, 0);
+        t->signal.ends = false;
+}
+
+/* Does its default action end t's process, which then is to be told?  Not that of process 1 of a
+ * container: the kernel drops it.  32 and 33 are for libc, vmrun's as well. */
+static bool tells_end(const struct thread *t, int sig)
+{
+        const uint64_t others = bit(SIGKILL) | bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) |
+                                bit(SIGTTOU) | bit(SIGCONT) | bit(SIGCHLD) | bit(SIGURG) |
+                                bit(SIGWINCH) | SYS_KICKBIT | bit(32) | bit(33);
+
+        return opt.stats && t->pid != 1 && !(others & bit(sig));
 }
 
 /* ---- dispositions ---- */
@@ -98,12 +166,18 @@ static struct ksigaction *lookup(struct sighand *h, int sig)
 }
 
 /* What the host has for a disposition of the program's.  Handlers take all signals' turns (sa_mask), by the rules of SA_RESTART. */
-static struct ksigaction host_action(const struct ksigaction *k)
+static struct ksigaction host_action(const struct thread *t, int sig, const struct ksigaction *k)
 {
-        if (!has_handler(k))
+        bool last = k->handler == 0 && tells_end(t, sig);
+
+        if (!has_handler(k) && !last)
                 return (struct ksigaction){ .handler = k->handler, .flags = k->flags & FLAGS_MIRRORED };
-        return (struct ksigaction){ .handler = (uint64_t)(uintptr_t)take, .restorer = (uint64_t)(uintptr_t)signals_restorer,
-                                    .flags = SA_SIGINFO | SA_RESTORER_ | (k->flags & FLAGS_MIRRORED), .mask = ~0ull };
+        return (struct ksigaction){
+                .handler = P(last ? take_last : take), .restorer = P(signals_restorer),
+                .flags = SA_SIGINFO | SA_RESTORER_ |
+                         (last ? SA_RESTART : k->flags & FLAGS_MIRRORED),
+                .mask = ~0ull,
+        };
 }
 
 long signals_action(struct thread *t, int sig, const struct ksigaction *new, struct ksigaction *old)
@@ -115,7 +189,7 @@ long signals_action(struct thread *t, int sig, const struct ksigaction *new, str
         if (old)
                 *old = *k;
         if (new) {
-                const struct ksigaction host = host_action(new);
+                const struct ksigaction host = host_action(t, sig, new);
                 if (sig != SYS_SIGKICK)         /* hidden: only recorded; and not sys_raw(), where one that holds the lock might be stopped */
                         ret = sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
                 if (ret == 0) {
@@ -138,6 +212,15 @@ void signals_clear(struct thread *t)
                         signals_action(t, sig, &dfl, NULL);
 }
 
+void signals_process_start(struct thread *t)
+{
+        struct ksigaction k;
+
+        for (int sig = 1; opt.stats && sig <= SIGNALS_MAX; sig++)
+                if (signals_action(t, sig, NULL, &k) == 0 && k.handler == 0)
+                        signals_action(t, sig, &k, NULL);
+}
+
 /* The disposition for a signal that is delivered now; SA_RESETHAND has its effect. */
 static struct ksigaction action_for_delivery(struct thread *t, int sig)
 {
@@ -145,7 +228,7 @@ static struct ksigaction action_for_delivery(struct thread *t, int sig)
         struct ksigaction *k = lookup(t->sighand, sig), now = *k;
         if (has_handler(k) && (k->flags & SA_RESETHAND)) {
                 k->handler = 0;
-                const struct ksigaction host = host_action(k);
+                const struct ksigaction host = host_action(t, sig, k);
                 sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
         }
         pthread_mutex_unlock(&t->sighand->lock);
@@ -160,13 +243,63 @@ uint64_t signals_hold(struct thread *t)
 
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
         t->sigmask_dirty = true;        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
+        t->signal.held = true;
         /* From here on nothing comes; if one was taken before, the host's mask was all even then. */
-        return sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
+        t->signal.held_mask = sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
+        return t->signal.held_mask;
+}
+
+static const int people_end_by[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
+#define PEOPLE_END_BY (sizeof people_end_by / sizeof people_end_by[0])
+
+uint64_t signals_deadly(struct thread *t)
+{
+        uint64_t mask = t->signal.held ? t->signal.held_mask : t->signal.mask, deadly = 0;
+
+        if (!t->signal.held && !sys_put_off)
+                return 0;
+        pthread_mutex_lock(&t->sighand->lock);
+        for (size_t i = 0; i < PEOPLE_END_BY; i++) {
+                int sig = people_end_by[i];
+                if (lookup(t->sighand, sig)->handler == 0 && !tells_end(t, sig))
+                        deadly |= bit(sig);
+        }
+        pthread_mutex_unlock(&t->sighand->lock);
+        return deadly & ~mask;
+}
+
+void signals_let_end(struct thread *t)
+{
+        uint64_t deadly = signals_deadly(t), mask;
+
+        if (!deadly)
+                return;
+        sys_own(__NR_rt_sigprocmask, SIG_UNBLOCK, P(&deadly), P(&mask), 8, 0, 0);
+        sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
+}
+
+void signals_open_deadly(struct thread *t)
+{
+        const struct ksigaction dfl = { .handler = 0 };
+        uint64_t open = 0;
+
+        for (size_t i = 0; i < PEOPLE_END_BY; i++) {
+                int sig = people_end_by[i];
+                struct ksigaction k;
+                if (signals_action(t, sig, NULL, &k) == 0 && k.handler != (uint64_t)(uintptr_t)SIG_IGN) {
+                        sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&dfl), 0, 8, 0, 0);
+                        open |= bit(sig);
+                }
+        }
+        open &= ~(sys_put_off ? t->signal.mask : t->signal.held_mask);
+        sys_own(__NR_rt_sigprocmask, SIG_UNBLOCK, P(&open), 0, 8, 0, 0);
+        t->sigmask_dirty = true;
 }
 
 void signals_release(struct thread *t, uint64_t mask)
 {
         mask &= ~(bit(SIGKILL) | bit(SIGSTOP) | SYS_KICKBIT);
+        t->signal.held = false;
         if (sys_put_off) {              /* a signal still waits for its frame: all stay blocked until then */
                 t->signal.mask = mask;
                 return;
@@ -208,13 +341,20 @@ void signals_deliver(struct thread *t)
         if (!sys_put_off)
                 return;
         sys_put_off = 0;                /* the host thread's mask is still all */
+        watch_end(t);
+        s->held = true;
+        s->held_mask = s->mask;
         s->waits = false;
         if (mask & bit(info.si_signo)) {
+                timer_stop(t);
                 send_again(t, &info);   /* the mask changed since: an exception's handler or rt_sigreturn came first */
                 signals_release(t, s->mask);
                 return;
         }
         const struct ksigaction k = action_for_delivery(t, info.si_signo);
+        if (k.handler == 0 && s->ends)
+                program_killed(t, info.si_signo, info.si_code, 0);
+        timer_stop(t);
         if (has_handler(&k)) {
                 run_handler(t, &k, &info, mask, s->mask);
                 return;
@@ -242,14 +382,19 @@ static void note_exception(struct thread *t, int vector)
 
 void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector)
 {
-        siginfo_t info = { .si_signo = signo, .si_code = code, .si_addr = (void *)(uintptr_t)addr };
-
-        note_exception(t, vector);
-        if (vector == 16 || vector == 19)
-                info.si_code = sigframe_fpe_code(t, (unsigned)vector);
         uint64_t mask = signals_hold(t);
-        const struct ksigaction k = action_for_delivery(t, signo);
-        if (!has_handler(&k) || (mask & bit(signo)))
-                program_killed(t, signo, info.si_code, addr);
+        struct trapped x = { .signo = signo, .code = code, .addr = addr, .vector = vector };
+
+        if (vector != SIGNALS_NO_VECTOR && trapped_as_on_linux(t, &x)) {
+                signals_release(t, mask);
+                return;
+        }
+        note_exception(t, x.vector);
+        if (x.vector == 16 || x.vector == 19)
+                x.code = sigframe_fpe_code(t, (unsigned)x.vector);
+        const siginfo_t info = { .si_signo = x.signo, .si_code = x.code, .si_addr = (void *)(uintptr_t)x.addr };
+        const struct ksigaction k = action_for_delivery(t, x.signo);
+        if (!has_handler(&k) || (mask & bit(x.signo)))
+                program_killed(t, x.signo, x.code, x.addr);
         run_handler(t, &k, &info, mask, mask);
 }

@@ -5,6 +5,9 @@
  * SIG_DFL and SIG_IGN.  Only where the program has a handler does vmrun have one: it takes one signal, notes its siginfo and leaves all
  * signals blocked.  kern is then made to look (EVENT_HOST), and within EXIT_EVENT the frame is built, upon which the mask becomes what
  * Linux would have set.
+ *
+ * With --stats, vmrun also has a handler where the default action ends the program.  The signal
+ * takes the same way, at whose end stands program_killed() instead of a frame.
  */
 #ifndef VMRUN_SIGNALS_H
 #define VMRUN_SIGNALS_H
@@ -24,6 +27,8 @@ struct sighand {
 
 /* This host thread runs t from now on, a new thread of the program. */
 void signals_thread_start(struct thread *t);
+/* Once for each process: the host's dispositions where the program's are the default ones. */
+void signals_process_start(struct thread *t);
 /* t goes on with dispositions of its own, `copy`, which are those it has now. */
 void signals_copy(struct thread *t, struct sighand *copy);
 
@@ -35,6 +40,13 @@ void signals_clear(struct thread *t);
 
 /* Holds back all signals of this thread, and tells the program's mask; signals_release sets that again, or another. */
 uint64_t signals_hold(struct thread *t);
+/* Signals that may end the program even while they are held: those that people send for that, have their default action in the host's
+ * kernel too, and that the program does not block.  So one that is stuck can be ended.  0 when nothing is held. */
+uint64_t signals_deadly(struct thread *t);
+/* KVM_RUN was interrupted, perhaps by one of those: then this is the end. */
+void signals_let_end(struct thread *t);
+/* The program is ending: the same, whatever handlers it had for them. */
+void signals_open_deadly(struct thread *t);
 void signals_release(struct thread *t, uint64_t mask);
 
 /* EXIT_EVENT: makes the frame of the signal that was taken, if any. */

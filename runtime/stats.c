@@ -7,14 +7,18 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../common/put.h"
 #include "arena.h"
 #include "far/far.h"
 #include "files.h"
 #include "stats.h"
 #include "syscall.h"
 #include "vmrun.h"
+
+#define READER_MS 5000          /* the statistics wait no longer for a reader that takes nothing */
 
 /* What abi.h adds later and nobody names here is printed by its number. */
 static const char *const fault_names[FAULT_KINDS] = {
@@ -33,7 +37,7 @@ static const char *const exit_names[EXIT_OPS] = {
         [EXIT_READY] = "ready", [EXIT_SYSCALL] = "syscall", [EXIT_UPCALL_DONE] = "upcall_done", [EXIT_SIGNAL] = "signal",
         [EXIT_BUG] = "bug", [EXIT_LOG] = "log", [EXIT_FILE_READ] = "file_read", [EXIT_FILE_MAP] = "file_map",
         [EXIT_ANON_SHARED] = "anon_shared", [EXIT_SHM_ATTACH] = "shm_attach", [EXIT_SHARED_AGAIN] = "shared_again", [EXIT_FILE_REF] = "file_ref", [EXIT_SHARED_UNMAP] = "shared_unmap",
-        [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_GROW_POOL] = "grow_pool",
+        [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_MINCORE] = "mincore", [EXIT_GROW_POOL] = "grow_pool",
         [EXIT_LEASE] = "lease", [EXIT_SLOTS_RELEASE] = "slots_release", [EXIT_WAIT_FRAMES] = "wait_frames", [EXIT_WAKE_FRAMES] = "wake_frames",
         [EXIT_SERVICE_SLEEP] = "service_sleep", [EXIT_SERVICE_WAKE] = "service_wake", [EXIT_WAIT_PTE] = "wait_pte",
         [EXIT_WAKE_PTE] = "wake_pte", [EXIT_KICK] = "kick", [EXIT_YIELD] = "yield", [EXIT_TIME] = "time", [EXIT_EVENT] = "event",
@@ -119,6 +123,27 @@ static void print_latencies(FILE *f, const struct totals *t, uint64_t tsc_khz)
         }
 }
 
+/* What guest RAM outside the cache has in memory: its pool is address space for the most part, which
+ * costs nothing.  And the file in which the processes of a tree keep who has which slots. */
+static uint64_t metadata_bytes(void)
+{
+        static unsigned char here[65536];       /* a thread's stack is small */
+        uint64_t bytes = 0, step = sizeof(here) * PAGE_SIZE;
+        struct stat st;
+
+        for (uint64_t off = 0; off < CONTROL->pool_end; off += step) {
+                uint64_t n = CONTROL->pool_end - off < step ? CONTROL->pool_end - off : step;
+                if (mincore((void *)(WINDOW + off), n, here) != 0)
+                        break;
+                for (uint64_t i = 0; i < n / PAGE_SIZE; i++)
+                        bytes += (here[i] & 1) * PAGE_SIZE;
+        }
+        int tree = slabs_tree_fd(NULL);
+        if (tree >= 0 && fstat(tree, &st) == 0)
+                bytes += (uint64_t)st.st_blocks * 512;
+        return bytes;
+}
+
 /* VmHWM and the parts of the resident set at this moment, which is near the peak: frames and far pages are never given back. */
 static void print_memory(FILE *f)
 {
@@ -140,7 +165,7 @@ static void print_memory(FILE *f)
                 fclose(st);
         arena_usage(&used, &backed);
         line(f, "", "cache_bytes", CONTROL->nframes * PAGE_SIZE);
-        line(f, "", "metadata_bytes", CONTROL->pool_next);
+        line(f, "", "metadata_bytes", metadata_bytes());
         line(f, "", "far_bytes", CONTROL->far_pages * PAGE_SIZE);
         line(f, "", "far_leased_bytes", far_leased_pages() * PAGE_SIZE);
         line(f, "", "shared_bytes", used);
@@ -199,7 +224,12 @@ void stats_print(FILE *f, uint64_t tsc_khz)
 
 static _Noreturn void cannot_write(int err)
 {
-        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s", opt.stats_file, strerror(err));
+        const char *cure = err == EISDIR ? "name a file in it" :
+                           err == ENOENT || err == ENOTDIR ? "make its folder first" :
+                           err == ENAMETOOLONG ? "give a shorter name" :
+                           "name a file where this user may write";
+        die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s: %s", opt.stats_file,
+             strerror(err), cure);
 }
 
 void stats_init(void)
@@ -250,24 +280,17 @@ void stats_adopt(const struct stats_place *p)
         place = *p;
 }
 
-/* The whole text in one write where possible, so that lines of others do not fall between. */
 static bool print_to(int fd, uint64_t tsc_khz)
 {
         char *text = NULL;
-        size_t size = 0, done = 0;
+        size_t size = 0;
         FILE *f = open_memstream(&text, &size);
         if (!f)
                 return false;
         stats_print(f, tsc_khz);
         bool good = !ferror(f);
         good &= fclose(f) == 0;
-        while (good && done < size) {
-                ssize_t w = write(fd, text + done, size - done);
-                if (w >= 0)
-                        done += (size_t)w;
-                else if (errno != EINTR)
-                        good = false;
-        }
+        good = good && put_all(fd, text, size, READER_MS);
         free(text);
         return good;
 }

@@ -252,9 +252,10 @@ static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret
         return ret;
 }
 
-long sys_generic(struct thread *t, long nr, const uint64_t a[6])
+long sys_generic(struct thread *t, long nr, const uint64_t a[6]) { return sys_marshal(t, &sys_rows[nr], nr, a); }
+
+long sys_marshal(struct thread *t, const struct sys_row *row, long nr, const uint64_t a[6])
 {
-        const struct sys_row *row = &sys_rows[nr];
         struct before b;
         uint64_t h[6];
         long ret;

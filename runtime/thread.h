@@ -21,8 +21,12 @@ struct altstack { uint64_t sp; int32_t flags, pad; uint64_t size; };
 struct thread_signals {
         siginfo_t info;                 /* the signal that the host handler took, while sys_put_off is set, */
         uint64_t mask;                  /* and the program's mask then; the host thread itself blocks all */
+        bool held;                      /* between signals_hold and signals_release; */
+        uint64_t held_mask;             /* the program's mask then */
         bool waits;                     /* the call under way waits with a mask of its own: */
         uint64_t wait_mask;
+        bool ends;                      /* that signal had the default action, the program's end: */
+        int timer;                      /* of the host, which sees to it that it does end */
         struct altstack alt;
         uint64_t trapno, err, cr2;      /* of the last exception that became a signal: signal frames show them */
 };
@@ -41,6 +45,7 @@ struct thread {
         uint64_t stuck_at;              /* RIP at the last arena_fault */
         unsigned stuck_times;           /* arena faults there, since anything else happened, that no cut file explained */
         bool running;                   /* inside KVM_RUN */
+        struct { uint64_t since; int timer; bool has_timer; } watch;    /* since: 0, or CLOCK_MONOTONIC in ms (watch.c) */
         struct thread_signals signal;
         struct sighand *sighand;
 
@@ -51,8 +56,7 @@ struct thread {
         bool vforked;                   /* the child of a vfork runs here meanwhile */
         struct thread *next_idle;
         uint32_t pins;                  /* frames it holds (gmem.c) */
-        uint64_t clear_tid;             /* what set_tid_address and set_robust_list say; kept here, for the host's are vmrun's own */
-        uint64_t robust_list;
+        uint64_t clear_tid;             /* what set_tid_address says; kept here, as the vCPU block keeps set_robust_list's, for the host's are vmrun's own */
         void *exec_room;                /* what an execve of a process that borrowed our memory has left behind (exec.c) */
 };
 

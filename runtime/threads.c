@@ -22,6 +22,7 @@
 #include "syscalls/sys.h"
 #include "threads.h"
 #include "vm.h"
+#include "watch.h"
 #include "word.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
@@ -46,6 +47,7 @@ void threads_init(struct thread *first)
         first->alive = true;
         leader = first->tid;
         signals_thread_start(first);
+        signals_process_start(first);
 }
 
 /* ---- stopping all ---- */
@@ -65,7 +67,7 @@ void threads_wait_to_go(struct thread *t)
 {
         uint32_t by;
 
-        while ((by = atomic_load(&threads_stopping)) != 0 && by != t->v->number + 1 && !(by == ENDED && t->vforked)) {
+        while ((by = atomic_load(&threads_stopping)) != 0 && by != vcpu_fixed(t->v)->number + 1 && !(by == ENDED && t->vforked)) {
                 atomic_exchange(&t->safe, 1);
                 threads_tell_stopper();
                 word_sleep(&threads_stopping, by, NULL); /* as long as the other one takes */
@@ -103,14 +105,29 @@ static bool all_stopped(const struct thread *t)
         return all && atomic_load(&started) == made;
 }
 
+/* All others had the longest time that anything takes.  Those that are in the guest will not come out of it. */
+static void complain(const struct thread *t)
+{
+        for (uint32_t i = 0; i < next_vcpu; i++) {
+                struct thread *u = vm->thread[i];
+                if (!u || !u->alive || u == t || atomic_load(&u->safe) || atomic_load(&u->v->mode) == MODE_OUT)
+                        continue;
+                warnx_("vCPU %u (thread %d) does not stop: mode %u, last entry to kern at RIP %#llx, exit %u", i, (int)u->tid, u->v->mode,
+                       (unsigned long long)u->v->regs.rip, u->v->exit.op);
+                die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: a thread has not come out of kern for %llu s; " VM_BLAME,
+                     (unsigned long long)watch_limit_ms() / 1000);
+        }
+}
+
 void threads_stop(struct thread *t)
 {
         const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
         uint32_t none = 0;
+        uint64_t waits = 0;
 
-        if (atomic_load(&threads_stopping) == t->v->number + 1)
+        if (atomic_load(&threads_stopping) == vcpu_fixed(t->v)->number + 1)
                 return;                 /* all are stopped already */
-        while (!atomic_compare_exchange_strong(&threads_stopping, &none, t->v->number + 1)) {
+        while (!atomic_compare_exchange_strong(&threads_stopping, &none, vcpu_fixed(t->v)->number + 1)) {
                 threads_wait_to_go(t);
                 none = 0;
         }
@@ -119,6 +136,8 @@ void threads_stop(struct thread *t)
                 if (all_stopped(t))
                         return;
                 word_sleep(&arrivals, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
+                if (++waits * 10 > watch_limit_ms())     /* so many ms at most have passed: arrivals end a wait early */
+                        complain(t);
         }
 }
 
@@ -159,24 +178,12 @@ uint64_t threads_pins(void)
         return n;
 }
 
-struct thread *threads_find(struct thread *t, pid_t tid)
-{
-        struct thread *found = t->tid == tid ? t : NULL;
-
-        pthread_mutex_lock(&lock);
-        for (uint32_t i = 0; !found && i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i]->tid == tid)
-                        found = vm->thread[i];
-        pthread_mutex_unlock(&lock);
-        return found;
-}
-
 /* Locks that threads hold when the program ends; those in shared memory are other processes' affair too. */
 void threads_end_robust_lists(struct thread *t)
 {
         for (uint32_t i = 0; i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i]->robust_list)
-                        robust_list_end(t, vm->thread[i]->robust_list, (uint32_t)vm->thread[i]->tid);
+                if (vm->thread[i] && vm->thread[i]->alive && vcpu_fixed(vm->thread[i]->v)->robust_list)
+                        robust_list_end(t, vcpu_fixed(vm->thread[i]->v)->robust_list, (uint32_t)vm->thread[i]->tid);
 }
 
 /* ---- vCPUs ---- */
@@ -205,6 +212,18 @@ static void wait_for_idle(void)
 
         while (!idle && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
                 ;
+}
+
+bool threads_single(void)
+{
+        const struct timespec end = deadline_in_ms(1000);
+
+        pthread_mutex_lock(&lock);
+        while (live == 1 && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
+                ;
+        bool single = live == 1 && !leaving;
+        pthread_mutex_unlock(&lock);
+        return single;
 }
 
 /* One that is idle, or a new one; NULL: there can be no more. */
@@ -285,8 +304,8 @@ static int copy_state(struct thread *t, struct thread *child, const struct clone
                 return err;
         if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
                 return -errno;
-        child->v->fs_base = rq->flags & CLONE_SETTLS ? rq->tls : s.fs.base;
-        child->v->gs_base = s.gs.base;
+        vcpu_fixed(child->v)->fs_base = rq->flags & CLONE_SETTLS ? rq->tls : s.fs.base;
+        vcpu_fixed(child->v)->gs_base = s.gs.base;
         struct regs *r = &child->v->regs;
         *r = t->v->regs;
         r->rax = 0;
@@ -307,10 +326,10 @@ static void *thread_main(void *arg)
         pid_t tid = (pid_t)syscall(SYS_gettid);
 
         t->tid = tid;
-        t->v->tid = (uint32_t)tid;
-        t->v->pid = (uint32_t)t->pid;
+        vcpu_fixed(t->v)->tid = (uint32_t)tid;
+        vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
         t->clear_tid = rq.flags & CLONE_CHILD_CLEARTID ? rq.child_tid : 0;
-        t->robust_list = 0;
+        vcpu_fixed(t->v)->robust_list = 0;
         signals_thread_start(t);
         t->sigmask_dirty = true;
         vcpu_run(t);                    /* to EXIT_READY */
@@ -378,7 +397,7 @@ void threads_let_go(struct thread *t)
 {
         const uint32_t zero = 0;
 
-        robust_list_end(t, t->robust_list, (uint32_t)t->tid);
+        robust_list_end(t, vcpu_fixed(t->v)->robust_list, (uint32_t)t->tid);
         if (t->clear_tid && gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
                 futex_wake(t, t->clear_tid, 1);
 }

@@ -52,8 +52,8 @@ void threads_end_robust_lists(struct thread *t);
 /* Frames that the stopped threads hold. */
 uint64_t threads_pins(void);
 
-/* The program thread with that tid, or NULL.  t: the one that asks. */
-struct thread *threads_find(struct thread *t, pid_t tid);
+/* Has the program this one thread?  One that is on its way out is waited for, a second at most. */
+bool threads_single(void);
 
 /* In EXIT_EVENT: stays here while all are to stop. */
 void threads_pause(struct thread *t);

@@ -102,10 +102,33 @@ void time_refresh(void)
 
 static bool close_to(int64_t a, int64_t b) { return llabs(a - b) < (int64_t)(tsc_hz / 100); }
 
+static struct kvm_device_attr offset_attr(uint64_t *offset)
+{
+        return (struct kvm_device_attr){ .group = KVM_VCPU_TSC_CTRL, .attr = KVM_VCPU_TSC_OFFSET, .addr = (uint64_t)(uintptr_t)offset };
+}
+
+bool time_keep(const struct thread *t, uint64_t *offset)
+{
+        struct kvm_device_attr a = offset_attr(offset);
+
+        return ioctl(t->vcpu_fd, KVM_GET_DEVICE_ATTR, &a) == 0;
+}
+
+void time_bring_back(struct thread *t, bool known, uint64_t offset)
+{
+        struct kvm_device_attr a = offset_attr(&offset);
+
+        if (known && ioctl(t->vcpu_fd, KVM_SET_DEVICE_ATTR, &a) == 0)
+                return;
+        if (CONTROL->time.valid)
+                info_("clocks: this KVM does not set the offset of a TSC: reading the time exits");
+        CONTROL->time.valid = 0;
+}
+
 void time_join(struct thread *t, const struct thread *first)
 {
         uint64_t offset;
-        struct kvm_device_attr a = { .group = KVM_VCPU_TSC_CTRL, .attr = KVM_VCPU_TSC_OFFSET, .addr = (uint64_t)(uintptr_t)&offset };
+        struct kvm_device_attr a = offset_attr(&offset);
         union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)]; } u = { .m.nmsrs = 1 };
 
         if (ioctl(first->vcpu_fd, KVM_GET_DEVICE_ATTR, &a) == 0 && ioctl(t->vcpu_fd, KVM_SET_DEVICE_ATTR, &a) == 0)

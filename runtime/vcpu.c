@@ -11,8 +11,10 @@
 #include <unistd.h>
 #include "exits.h"
 #include "signals.h"
+#include "syscalls/sys.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "watch.h"
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
 
@@ -53,7 +55,7 @@ static void set_run_mask(struct thread *t)
 
         t->sigmask_dirty = false;       /* first: a signal taken from here on sets it again (signals.c) */
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof set);
-        set &= ~kick_mask();
+        set &= ~(kick_mask() | signals_deadly(t));
         memcpy(u.m.sigset, &set, sizeof set);
         if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
@@ -66,6 +68,8 @@ static bool exception_queued(struct thread *t)
         return ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) < 0 || e.exception.injected || e.exception.pending;
 }
 
+static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
+
 /* A kicked vCPU that was running the program continues at kern's event entry; one on its way back to the program looks again. */
 static void redirect_to_kern(struct thread *t)
 {
@@ -77,7 +81,7 @@ static void redirect_to_kern(struct thread *t)
                 return;
         if (ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_GET_REGS: %s", strerror(errno));
-        if (r.rip - WINDOW < CONTROL_OFF) {
+        if (in_kern(r.rip)) {
                 int i = r.rip >= h->look[0] && r.rip < h->look_end[0] ? 0 :
                         r.rip >= h->look[1] && r.rip < h->look_end[1] ? 1 : -1;
                 if (i < 0)
@@ -88,19 +92,23 @@ static void redirect_to_kern(struct thread *t)
                 v->regs.rsp = r.rsp;
                 v->regs.rflags = r.rflags;
                 r.rip = h->event;
-                r.rsp = v->kstack;
-                r.rflags = 2;
+                r.rsp = VCPU_SELF + VCPU_STACK_TOP;
         }
+        /* Kern's C code must not run with the program's flags: a return's popfq may have set DF or NT already. */
+        r.rflags = RFLAGS_KERN;
         if (ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_REGS: %s", strerror(errno));
 }
 
-/* A KVM exit that program code caused: an instruction that only a kernel may execute. */
+/* A KVM exit that program code caused: an instruction that only a kernel may execute.  Not so with RIP in kern's image: there the
+ * page tables are wrong, or the program has jumped there, and the same would happen for ever. */
 static bool program_misbehaved(struct thread *t)
 {
+        struct kvm_regs r;
+
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
-                return atomic_load(&t->v->mode) == MODE_PROGRAM;
+                return atomic_load(&t->v->mode) == MODE_PROGRAM && ioctl(t->vcpu_fd, KVM_GET_REGS, &r) == 0 && !in_kern(r.rip);
         default:
                 return false;
         }
@@ -122,9 +130,26 @@ static void privileged_instruction(struct thread *t)
                 r.rip = at.rip - halted;
                 ioctl(t->vcpu_fd, KVM_SET_REGS, &r);
         }
+        vcpu_mend(t);                   /* memory that does not exist: after a `mov` to CR3 */
         t->privileged = true;
         atomic_fetch_or(&t->v->event, EVENT_HOST);
         redirect_to_kern(t);
+}
+
+/* Has the program written over words that only kern and vmrun write? */
+static void look_at_canaries(struct thread *t)
+{
+        const struct vcpu *v = t->v;
+        const struct control *k = CONTROL;
+        const char *where = v->canary0 != CANARY || v->canary1 != CANARY || v->canary2 != CANARY || v->canary3 != CANARY ||
+                                    v->canary4 != CANARY ? "its vCPU's state" :
+                            k->canary0 != CANARY || k->canary1 != CANARY || k->canary2 != CANARY || k->canary3 != CANARY ||
+                                    k->canary4 != CANARY || k->canary5 != CANARY ? "the control page" : NULL;
+        if (!where)
+                return;
+        vcpu_dump(t);
+        die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: the program may have written into kern's memory, over %s: look for a "
+             "stray pointer into %#llx-%#llx, which is vmrun's", where, (unsigned long long)VCPU_SELF, (unsigned long long)WINDOW_END);
 }
 
 static const char *exit_reason_text(const struct kvm_run *run)
@@ -141,8 +166,36 @@ static const char *exit_reason_text(const struct kvm_run *run)
 static _Noreturn void state_makes_no_sense(struct thread *t)
 {
         vcpu_dump(t);
-        die_(EXIT_VMRUN_FAILED, "the virtual machine stopped: %s (KVM exit reason %u); this is a bug in vmrun",
-             exit_reason_text(t->run), t->run->exit_reason);
+        die_(EXIT_VMRUN_FAILED, "the virtual machine stopped: %s (KVM exit reason %u); " VM_BLAME, exit_reason_text(t->run),
+             t->run->exit_reason);
+}
+
+/* The program's own state is as good as it gets then: what was about to be injected was for tables that are gone. */
+static void forget_exception(struct thread *t)
+{
+        struct kvm_vcpu_events e;
+
+        if (ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) == 0) {
+                e.exception.injected = e.exception.pending = 0;
+                ioctl(t->vcpu_fd, KVM_SET_VCPU_EVENTS, &e);
+        }
+}
+
+/* A signal for the program waits for kern to come by.  If it does not: is that the program's doing? */
+static void watch(struct thread *t)
+{
+        if (!sys_put_off)
+                return;
+        if (!t->watch.since) {
+                watch_begin(t);
+        } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
+                forget_exception(t);
+                t->privileged = true;
+        } else if (watch_is_over(t)) {
+                vcpu_dump(t);
+                die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: for %llu s kern has not let the program have a signal; " VM_BLAME,
+                     (unsigned long long)watch_limit_ms() / 1000);
+        }
 }
 
 int vcpu_try_run(struct thread *t)
@@ -152,7 +205,9 @@ int vcpu_try_run(struct thread *t)
                         set_run_mask(t);
                 if (ioctl(t->vcpu_fd, KVM_RUN, 0) == 0)
                         break;
-                if (errno != EINTR && errno != EAGAIN)
+                if (errno == EINTR)
+                        signals_let_end(t);
+                else if (errno != EAGAIN)
                         return -errno;
         }
         return t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT ? 0 : -EIO;
@@ -170,6 +225,8 @@ void vcpu_run(struct thread *t)
                         if (errno == EINTR) {
                                 t->run->immediate_exit = 0;     /* before we look at the mode: a signal taken later sets it again */
                                 kick_drain();
+                                signals_let_end(t);
+                                watch(t);
                                 redirect_to_kern(t);
                         } else if (errno == EFAULT && atomic_load(&t->v->mode) == MODE_PROGRAM) {
                                 t->arena_fault = true;
@@ -182,8 +239,10 @@ void vcpu_run(struct thread *t)
                         continue;
                 }
                 /* kern says OUT before each exit of its own; a program's OUT to the same port comes from PROGRAM. */
-                if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT && atomic_load(&t->v->mode) == MODE_OUT)
+                if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT && atomic_load(&t->v->mode) == MODE_OUT) {
+                        look_at_canaries(t);
                         return;
+                }
                 if (!program_misbehaved(t))
                         state_makes_no_sense(t);
                 privileged_instruction(t);

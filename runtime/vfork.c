@@ -74,7 +74,7 @@ static int keep(struct thread *t, struct kept *k)
                 return -errno;
         *k = (struct kept){
                 .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = sigframe_keep_state(t), .signal = t->signal,
-                .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = t->robust_list,
+                .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = vcpu_fixed(t->v)->robust_list,
                 .vforked = t->vforked,
         };
         return k->xstate ? 0 : -ENOMEM;
@@ -84,8 +84,8 @@ static void set_ids(struct thread *t, pid_t tid, pid_t pid)
 {
         t->tid = tid;
         t->pid = pid;
-        t->v->tid = (uint32_t)tid;
-        t->v->pid = (uint32_t)pid;
+        vcpu_fixed(t->v)->tid = (uint32_t)tid;
+        vcpu_fixed(t->v)->pid = (uint32_t)pid;
 }
 
 static int child_main(void *arg)
@@ -99,7 +99,7 @@ static int child_main(void *arg)
         signals_copy(t, &c->sighand);
         t->vforked = true;
         t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
-        t->robust_list = 0;
+        vcpu_fixed(t->v)->robust_list = 0;
         if (rq->flags & CLONE_CLEAR_SIGHAND)
                 signals_clear(t);
         if (rq->flags & CLONE_PARENT_SETTID)
@@ -149,9 +149,10 @@ static void bring_back(struct thread *t, const struct kept *k)
         exec_room_free(t);
         t->sighand = k->sighand;
         t->clear_tid = k->clear_tid;
-        t->robust_list = k->robust_list;
+        vcpu_fixed(t->v)->robust_list = k->robust_list;
         set_ids(t, k->tid, k->pid);
         sys_put_off = 0;
+        t->watch.since = 0;             /* a timer that there was has gone with the child */
         settle(t);
         vcpu_retire(t);                 /* the exit is answered by kern's next run; now registers may be set */
         t->v->regs = k->regs;

@@ -20,8 +20,10 @@ struct vm {
         bool fsgsbase;                  /* CR4.FSGSBASE may be set */
         struct kvm_cpuid2 *cpuid;
 
-        pthread_mutex_t lock;           /* guards the next two */
-        uint32_t next_slot;             /* KVM memory slots in use */
+        pthread_mutex_t lock;           /* guards the next four */
+        uint32_t next_slot;             /* KVM memory slots in use, */
+        uint32_t slot_room;             /* room for them in the array, */
+        struct kvm_userspace_memory_region *slot;       /* and what they are, for vm_back() */
         uint64_t next_gpa;              /* first unused address above RAM, for far tiers */
         struct thread *thread[VCPUS_MAX]; /* by vCPU number; written once, before the vCPU counts in control.nvcpus */
         unsigned vcpus_max;             /* what KVM allows, at most VCPUS_MAX */
@@ -37,6 +39,8 @@ struct vm_config {
 void vm_use_device(int fd);
 /* Opens KVM and makes an empty VM.  0, or -errno with why. */
 int vm_open(struct vm *vm, char *why, size_t n);
+/* Has KVM refuse the program RDMSR and WRMSR in ring 0 too, as Linux does.  No effect on a KVM that cannot (before Linux 5.10). */
+void vm_refuse_msrs(struct vm *vm);
 /* Lays out guest RAM in the window and CONTROL, with kern's image in place.  After vm_open. */
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n);
 /* Fills in the page tables of the window for vm->level, anew if they exist. */
@@ -46,6 +50,11 @@ void vm_close(struct vm *vm);
 /* In a forked child, where vm is the parent's, which is of no use in another address space: lets go of it and its vCPUs, and makes an empty
  * VM of the same kind in its place. */
 int vm_renew(struct vm *vm, char *why, size_t n);
+
+/* Lets go of the VM and its vCPUs, with guest memory left where it is; makes both again, but for the vCPUs, which come by vcpu_bring_back().
+ * Nobody else uses any of it meanwhile.  (alone.c) */
+void vm_away(struct vm *vm);
+int vm_back(struct vm *vm, char *why, size_t n);
 
 /* Bytes of guest-physical space left for far tiers. */
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
@@ -66,6 +75,16 @@ int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
 /* The same where the level is known: vm->level. */
 int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
 void vcpu_destroy(struct thread *t);
+/* What KVM knows of a vCPU that waits in an exit, or has no thread; and the same vCPU in another VM (vm_back), which goes on there. */
+struct vcpu_kept;
+struct vcpu_kept *vcpu_keep(struct thread *t);
+int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n);
+
+/*
+ * Has the program, in ring 0, changed registers that are vmrun's: control registers, descriptor tables, segments?  Sets them right then.
+ * The vCPU does not run, and no exit of KVM's is unfinished.  p = 0 only.
+ */
+bool vcpu_mend(struct thread *t);
 
 /* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by itself. (vcpu.c) */
 void vcpu_run(struct thread *t);
@@ -80,6 +99,9 @@ void vcpu_redirect(struct thread *t);
 /* Answers one exit. (exits.c) */
 int64_t exit_serve(struct thread *t);
 
+/* What to say of a guest in a state that makes no sense. */
+#define VM_BLAME "this is a bug in vmrun, or the program may have written into kern or changed the CPU's tables: they share a privilege level"
+
 /* Registers and page-table walk of a vCPU on vmrun's stderr, for a state that makes no sense. (dump.c) */
 void vcpu_dump(struct thread *t);
 
@@ -90,6 +112,9 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len);
 void time_init(struct thread *t);
 /* Another vCPU, which has just been made, gets the clock of the first.  Without effect on its first run: call it before. */
 void time_join(struct thread *t, const struct thread *first);
+/* The clock of a vCPU, and the same for one that takes its place.  False: there is no way to tell it, so reading the time exits from now on. */
+bool time_keep(const struct thread *t, uint64_t *offset);
+void time_bring_back(struct thread *t, bool known, uint64_t offset);
 /* In EXIT_READY: has its clock become that?  If not, reading the time exits from now on. */
 void time_check(const struct thread *t);
 void time_refresh(void);

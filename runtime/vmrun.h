@@ -26,6 +26,7 @@ struct node_option {
         uint64_t size;                  /* bytes to use of it, whole pages; 0: all it has */
         unsigned weight;                /* share of the slabs, 1 to 1000 */
         int gid_index;                  /* rdma: in the local device's table; -1: by the route to the node */
+        bool overwrite;                 /* dax: also a file with data that is not vmrun's */
 };
 
 enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
@@ -51,6 +52,8 @@ struct options {
 extern struct options opt;
 /* Fills opt.  --help, --version and mistakes end the process here; afterwards opt.cache is chosen.  (options.c) */
 void options_parse(int argc, char **argv);
+/* To follow what is said of a program that cannot be had, which may be meant for something else. */
+const char *options_hint(void);
 
 /* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
 void message_init(void);                /* dups stderr above the program's fds */

@@ -66,7 +66,7 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, boo
                 atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
                 return -EAGAIN;
         }
-        atomic_fetch_and(&f->word, ~FRAME_DIRTY);       /* no pin can set it again while we hold the claim */
+        atomic_fetch_and(&f->word, ~FRAME_DIRTY);       /* no pin can set it again: it is not WRITING yet */
         int err = env_slot_write(f->slot, n);
         if (err < 0) {
                 pg->unwritable++;
@@ -75,6 +75,27 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, boo
         }
         cnt[CNT_WRITEBACK]++;
         return err;
+}
+
+/* The write of a claimed frame was posted. */
+static void write_posted(struct pager *pg, frame_t n)
+{
+        pg->writing++;
+        atomic_fetch_or(&pg->frames[n].word, FRAME_WRITING);
+}
+
+/* It is over.  True: the claim is ours alone, as before; false: it is gone, for somebody has pinned the frame meanwhile.  Acquire: with
+ * what who has unpinned it did. */
+static bool write_over(struct pager *pg, frame_t n)
+{
+        struct frame *f = &pg->frames[n];
+        uint64_t w = atomic_load(&f->word), next;
+
+        pg->writing--;
+        do {
+                next = w & ~(w & FRAME_PINS ? FRAME_WRITING | FRAME_CLAIMED : FRAME_WRITING);
+        } while (!atomic_compare_exchange_weak(&f->word, &w, next));
+        return next & FRAME_CLAIMED;
 }
 
 /* PRESENT or HELD -> REMOTE or NONE for a claimed, clean, cold page. */
@@ -149,7 +170,7 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
         if (pte && is_cold(p) && ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
                 int err = write_back(pg, n, pte, p, true, cnt);
                 if (err == ENV_POSTED) {
-                        pg->writing++;
+                        write_posted(pg, n);
                         return false;   /* claimed until reap_writes() */
                 }
                 if (err < 0) {
@@ -165,7 +186,7 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
         return true;
 }
 
-/* Takes note of writes that are over.  Meanwhile the program may have used the page, which stays then, or unmapped it: an orphan.
+/* Takes note of writes that are over.  Meanwhile the page may have been used or pinned, and stays then, or unmapped: an orphan.
  * Returns how many frames were freed. */
 static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
 {
@@ -174,13 +195,11 @@ static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
         int err;
 
         while (pg->writing > 0 && (n = env_slot_written(&err)) != FRAME_NONE) {
-                struct frame *f = &pg->frames[n];
-                pg->writing--;
                 if (err) {
                         pg->unwritable++;
-                        atomic_fetch_or(&f->word, FRAME_DIRTY);
+                        atomic_fetch_or(&pg->frames[n].word, FRAME_DIRTY);
                 }
-                if (take_off(pg, n)) {
+                if (write_over(pg, n) && take_off(pg, n)) {
                         cnt[CNT_EVICTED_DIRTY]++;
                         frame_free(pg, NULL, n);
                         freed++;
@@ -244,7 +263,7 @@ int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
                 return -EBUSY;
         int err = write_back(pg, n, pte, p, false, cnt);
         if (err == ENV_POSTED)
-                pg->writing++;
+                write_posted(pg, n);
         else
                 frame_drop_claim(f);
         return err;

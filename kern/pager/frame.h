@@ -7,7 +7,12 @@
  *   31..24 flags
  *   15..0  pins    holders that use the content through the window (gmem)
  *
- * Rules.  [I] An evictor claims (pins 0 -> CLAIMED, one CAS) before it touches the PTE; nobody pins a claimed frame.
+ * Rules.  [I] An evictor claims (pins 0 -> CLAIMED, one CAS) before it touches the PTE; nobody pins a claimed frame, but for one that is
+ * WRITING.  That claim lasts as long as the node takes, in an outage for minutes, and nobody has to wait for its end: until then the evictor
+ * leaves entry and word alone, as if it had only a pin.  At the end it takes WRITING off and looks at the pins in one CAS: with pins, it
+ * lets go and the page stays, else the claim is its alone again.  Content that changes meanwhile is marked dirty (D, or DIRTY by the pin).
+ * [I] WRITING is set after DIRTY was cleared: once pins may join, mprotect may move D to DIRTY while TLBs still store to the page, and who
+ * cleared DIRTY then would lose those stores.
  * A frame with pins or CLAIMED is never freed: whoever unmaps it sets ORPHAN, and the last of them to let go frees it.
  * pte, slot: written only by the holder of CLAIMED (a frame off the free list starts out claimed by its taker), or, for
  * pte, by mremap under mm_lock with the PTE empty (transition.c).
@@ -22,6 +27,7 @@
 
 #define FRAME_PINS      0xffffull
 #define FRAME_CLAIMED   (1ull << 24)    /* one owner works on frame and PTE: evictor, fetcher, unmapper */
+#define FRAME_WRITING   (1ull << 25)    /* with CLAIMED: a write to its slot is under way, and pins may join */
 #define FRAME_DIRTY     (1ull << 26)    /* software-dirty: written through the window, or D was lost with a PTE change */
 #define FRAME_RESIDENT  (1ull << 27)    /* in use; clear: on a free list, or never used */
 #define FRAME_ORPHAN    (1ull << 28)    /* unmapped while held: the CLOCK hand frees it when nobody holds it */
@@ -42,6 +48,13 @@ struct frame {
 };
 
 static inline bool frame_word_held(uint64_t w) { return w & FRAME_HELD_MASK; }
+/* Is it claimed by somebody who must be alone?  That is short. */
+static inline bool frame_word_closed(uint64_t w) { return (w & (FRAME_CLAIMED | FRAME_WRITING)) == FRAME_CLAIMED; }
+/* May it be pinned? */
+static inline bool frame_word_open(uint64_t w)
+{
+        return (w & FRAME_RESIDENT) && !frame_word_closed(w) && (w & FRAME_PINS) != FRAME_PINS;
+}
 static inline uint32_t frame_word_epoch(uint64_t w) { return (uint32_t)(w >> FRAME_EPOCH_SHIFT); }
 
 /* Claims a resident frame nobody holds; w is a recent value of the word.  Acquires what the last holder released. */
@@ -67,7 +80,7 @@ static inline void frame_stamp(struct frame *f, uint64_t epoch)
 /* Pins the frame behind an entry so that its content may be used through the window, by kern or by the host.
  * write: the entry must allow writing.  Returns the frame, or FRAME_NONE: not resident, not allowed or just claimed; the
  * caller populates the page and tries again.  Order: pin first, then look at the entry again; an evictor claims first
- * and then changes the entry, so one of the two sees the other. */
+ * (or ends its write) and then changes the entry, so one of the two sees the other. */
 static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write)
 {
         pte_t p = atomic_load(pte);
@@ -77,7 +90,7 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         struct frame *f = &frames[n];
         uint64_t w = atomic_load(&f->word);
         do {
-                if (!(w & FRAME_RESIDENT) || (w & (FRAME_CLAIMED | FRAME_ORPHAN)) || (w & FRAME_PINS) == FRAME_PINS)
+                if (!frame_word_open(w) || (w & FRAME_ORPHAN))
                         return FRAME_NONE;
         } while (!atomic_compare_exchange_weak(&f->word, &w, w + 1));
         p = atomic_load(pte);

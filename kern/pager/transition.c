@@ -86,15 +86,15 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         }
 }
 
-/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which is short, and a full count of
- * pins.  False: the frame went free meanwhile, so the entry has changed too. */
+/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which is short (one that is WRITING is
+ * joined), and a full count of pins.  False: the frame went free meanwhile, so the entry has changed too. */
 static bool hold(struct frame *f)
 {
         uint64_t w = atomic_load(&f->word);
         for (unsigned spins = 0;; spins++) {
                 if (!(w & FRAME_RESIDENT))
                         return false;
-                if ((w & FRAME_CLAIMED) || (w & FRAME_PINS) == FRAME_PINS) {
+                if (!frame_word_open(w)) {
                         env_relax(spins);
                         w = atomic_load(&f->word);
                 } else if (atomic_compare_exchange_weak(&f->word, &w, w + 1)) {

@@ -4,6 +4,9 @@
  *
  * The file is as large as it is, belongs to this process and its children alone (flock), and is neither zeroed before nor after: what is
  * in it is of no meaning to anybody, but may be pages of the program.
+ *
+ * That it is of no meaning must be seen, or said: a file of a file system must have no data, or the mark that vmrun leaves in its last page
+ * before it writes to the others; else the user has to ask for it (overwrite=yes).  So a name that was mistyped costs nobody his file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +28,14 @@ struct dax_node {
         int fd;
         bool file;                      /* of a file system: blocks must be allocated, and may run out */
         bool direct;                    /* its pages are the memory itself, not a cache of it */
+        bool hugetlbfs;
+        uint64_t mark_at;               /* of a file: where its last page begins, which is no slot */
+        uint64_t mark_room;             /* bytes of that page */
+        bool marked;                    /* the mark was written, by this process or one that it was forked from */
 };
+
+/* Text: who looks into the file sees what it is. */
+static const char mark[] = "vmrun far memory: this file may be overwritten.  See dax: in vmrun(1).\n";
 
 static int why_not_open(int err, const char *path, char why[FAR_WHY])
 {
@@ -92,9 +102,42 @@ static int measure(struct dax_node *d, uint64_t *bytes, uint64_t *align, char wh
         }
         d->file = true;
         *bytes = (uint64_t)st.st_size;
-        if (fs.f_type == HUGETLBFS_MAGIC)
+        d->hugetlbfs = fs.f_type == HUGETLBFS_MAGIC;
+        if (d->hugetlbfs)
                 *align = (uint64_t)fs.f_bsize;
-        d->direct = fs.f_type == HUGETLBFS_MAGIC || fs.f_type == TMPFS_MAGIC;
+        d->direct = d->hugetlbfs || fs.f_type == TMPFS_MAGIC;
+        d->mark_room = *align;
+        d->mark_at = *bytes >= *align ? *bytes / *align * *align - *align : 0;
+        return 0;
+}
+
+/* Is there nothing in it that somebody could miss?  Blocks that were set aside but never written are holes too. */
+static bool is_empty(const struct dax_node *d)
+{
+        struct stat st;
+
+        if (d->hugetlbfs)               /* knows no SEEK_DATA */
+                return fstat(d->fd, &st) == 0 && st.st_blocks == 0;
+        return lseek(d->fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
+}
+
+static bool is_marked(const struct dax_node *d)
+{
+        char found[sizeof(mark)];
+
+        return pread(d->fd, found, sizeof(found), (off_t)d->mark_at) == sizeof(found) && memcmp(found, mark, sizeof(mark)) == 0;
+}
+
+/* With its blocks there: hugetlbfs has no write(2), and a store into a file system that is full would be SIGBUS. */
+static int put_mark(struct dax_node *d)
+{
+        void *p = mmap(NULL, d->mark_room, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, (off_t)d->mark_at);
+
+        if (p == MAP_FAILED)
+                return -errno;
+        memcpy(p, mark, sizeof(mark));
+        munmap(p, d->mark_room);
+        d->marked = true;
         return 0;
 }
 
@@ -135,12 +178,18 @@ static int take(struct far_node *n, struct dax_node *d, const char *path, char w
                         snprintf(why, FAR_WHY, "it cannot be locked: %s: name a file of another file system", strerror(-err));
                 return err;
         }
+        /* Inherited: the program before execve looked. */
+        if (d->file && !n->inherited && !n->option->overwrite && !is_empty(d) && !is_marked(d)) {
+                snprintf(why, FAR_WHY, "there is data in it that vmrun did not write: name another file, or an empty one of some size, as "
+                         "truncate makes it; if nobody needs that data, add ?overwrite=yes");
+                return -EEXIST;
+        }
         if (bytes % PAGE_SIZE) {
                 snprintf(why, FAR_WHY, "its size, %llu bytes, is no multiple of 4K: give it one, as in truncate -s %%4K %.64s",
                          (unsigned long long)bytes, path);
                 return -EINVAL;
         }
-        if (bytes < align) {
+        if (bytes < align * (d->file ? 2 : 1)) {        /* a file's last page is the mark's */
                 snprintf(why, FAR_WHY, "it is too small with %s: make it larger, a multiple of %s, as in truncate -s 8G %.64s", size_text(bytes, a),
                          size_text(align, b), path);
                 return -EINVAL;
@@ -151,7 +200,10 @@ static int take(struct far_node *n, struct dax_node *d, const char *path, char w
         }
         n->granule = align > PAGE_SIZE ? (uint32_t)(align / PAGE_SIZE) : 0;
         n->pages = bytes / align * (align / PAGE_SIZE);
-        return try_mapping(d, n->pages * PAGE_SIZE, why);
+        err = try_mapping(d, n->pages * PAGE_SIZE, why);
+        n->kept = d->file ? (uint32_t)(align / PAGE_SIZE) : 0;
+        n->pages -= n->kept;
+        return err;
 }
 
 static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
@@ -206,7 +258,12 @@ static int dax_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t
 {
         (void)place;
         struct dax_node *d = n->data;
-        int err = d->file ? allocate(d, first * PAGE_SIZE, (uint64_t)pages * PAGE_SIZE) : 0;
+        int err = d->file && !d->marked ? allocate(d, d->mark_at, d->mark_room) : 0;
+
+        if (!err && d->file && !d->marked)
+                err = put_mark(d);
+        if (!err && d->file)
+                err = allocate(d, first * PAGE_SIZE, (uint64_t)pages * PAGE_SIZE);
         return err ? err : window_map(vm, d->fd, first, pages, (uint64_t)n->granule * PAGE_SIZE, s);
 }
 

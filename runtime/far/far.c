@@ -87,7 +87,7 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
                 return -EINVAL;
         }
         if (pages > n->pages + n->kept) {
-                snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less", size_text(n->pages * PAGE_SIZE, a),
+                snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less", size_text((n->pages + n->kept) * PAGE_SIZE, a),
                          size_text(n->option->size, b));
                 return -ENOSPC;
         }

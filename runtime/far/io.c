@@ -61,7 +61,8 @@ static _Atomic uint32_t attached;       /* futex: 1: nodes are attached.  Releas
 
 /* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it: released by the answer. */
 static _Atomic uint32_t hold;
-enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD };
+enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };    /* HOLD_END: the thread is to end */
+static pthread_t io_thread;
 
 /* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -272,7 +273,8 @@ void io_wait_attached(void)
                 word_sleep(&attached, 0, NULL);       /* ends within the connect time-outs, or with the process */
 }
 
-static void stand_still(void)
+/* False: it is to end. */
+static bool stand_still(void)
 {
         uint32_t asked = HOLD_ASKED;
 
@@ -280,9 +282,10 @@ static void stand_still(void)
                 word_wake(&hold, INT_MAX);
         while (atomic_load(&hold) == HOLD_HELD)
                 word_sleep(&hold, HOLD_HELD, NULL);
+        return atomic_load(&hold) != HOLD_END;
 }
 
-static _Noreturn void *io_main(void *arg)
+static void *io_main(void *arg)
 {
         uint64_t idle_since = 0;
 
@@ -293,8 +296,8 @@ static _Noreturn void *io_main(void *arg)
         for (;;) {
                 if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
                         stay_stopped();
-                if (atomic_load_explicit(&hold, memory_order_relaxed) != HOLD_NONE)
-                        stand_still();
+                if (atomic_load_explicit(&hold, memory_order_relaxed) != HOLD_NONE && !stand_still())
+                        return NULL;
                 if (step() > 0) {
                         idle_since = 0;
                         continue;
@@ -355,6 +358,15 @@ void io_release(void)
         }
 }
 
+void io_end(void)
+{
+        if (!started || opt.io == IO_INLINE)
+                return;
+        atomic_store(&hold, HOLD_END);
+        word_wake(&hold, INT_MAX);
+        pthread_join(io_thread, NULL);
+}
+
 void io_forked(void)
 {
         if (doorbell >= 0)
@@ -388,18 +400,46 @@ bool io_stop(unsigned limit_ms)
 /* KVM answers OUTB to DOORBELL_PORT by adding to the eventfd. */
 static int make_doorbell(void)
 {
-        doorbell = PRIVFD_NEW(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        if (doorbell < 0)
+                doorbell = PRIVFD_NEW(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
         if (doorbell < 0)
                 return doorbell;
         struct kvm_ioeventfd e = { .addr = DOORBELL_PORT, .len = 1, .fd = doorbell, .flags = KVM_IOEVENTFD_FLAG_PIO };
         return ioctl(io_vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
 }
 
+/* With its doorbell in the VM.  -EINVAL: this process has left its PID namespace for its children's (unshare), and makes no more threads. */
+static int start_thread(void)
+{
+        sigset_t all, old;
+
+        int err = make_doorbell();
+        if (err)
+                die_(EXIT_VMRUN_FAILED, "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline", strerror(-err));
+        if (opt.io == IO_INLINE)
+                return 0;
+        sigfillset(&all);               /* signals are the program's */
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        err = pthread_create(&io_thread, NULL, io_main, NULL);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        if (err && err != EINVAL)
+                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline", strerror(err));
+        return -err;
+}
+
+void io_again(void)
+{
+        if (!started)
+                return;
+        if (opt.io == IO_THREAD)
+                atomic_store(&hold, HOLD_NONE);
+        if (start_thread() != 0)
+                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made after unshare or setns of a PID namespace: try --io inline");
+}
+
 void io_start(struct vm *vm)
 {
         unsigned spin_us = 0;
-        pthread_t id;
-        sigset_t all, old;
 
         if (started)
                 return;
@@ -413,16 +453,10 @@ void io_start(struct vm *vm)
                 attach_all();
         spin_ticks = CONTROL->tsc_khz * spin_us / 1000;
         cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
-        int err = make_doorbell();
-        if (err)
-                die_(EXIT_VMRUN_FAILED, "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline", strerror(-err));
-        if (opt.io == IO_THREAD) {
-                sigfillset(&all);       /* signals are the program's */
-                pthread_sigmask(SIG_SETMASK, &all, &old);
-                err = pthread_create(&id, NULL, (void *(*)(void *))io_main, NULL);
-                pthread_sigmask(SIG_SETMASK, &old, NULL);
-                if (err)
-                        die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline", strerror(err));
+        if (start_thread() != 0) {
+                opt.io = IO_INLINE;
+                if (!atomic_load(&attached))
+                        attach_all();
         }
         started = true;
 }

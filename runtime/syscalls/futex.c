@@ -38,6 +38,20 @@ static bool cannot_be_shared(struct thread *t, uint64_t addr, uint64_t op, const
         return !(op & FUTEX_PRIVATE_FLAG) && !gmem_word_shared(w) && gmem_check(t, addr, 4, true);
 }
 
+/* What the kernel finds wrong with a word before it looks at anything else: that a private one is not there is no error. */
+static long bad_key(struct thread *t, uint64_t addr, uint64_t op)
+{
+        struct gmem_word w;
+        long ret = bad_word(addr);
+
+        if (ret || (op & FUTEX_PRIVATE_FLAG) || (ret = gmem_word(t, addr, false, &w)) != 0)
+                return ret;
+        if (cannot_be_shared(t, addr, op, &w))
+                ret = -EFAULT;
+        gmem_word_drop(t, &w, false);
+        return ret;
+}
+
 static long on_word(struct thread *t, const uint64_t a[6], int op, bool write, const struct timespec *ts)
 {
         struct gmem_word w;
@@ -67,18 +81,11 @@ static long futex_wait(struct thread *t, const uint64_t a[6], int op)
 static long wake(struct thread *t, uint64_t addr, uint64_t op, uint64_t n, uint64_t bits)
 {
         struct gmem_word w;
-        long ret = bad_word(addr);
+        long ret = bad_key(t, addr, op);        /* which makes a shared one resident: another process may wait on a page that this one has not touched */
 
-        if (ret)
+        if (ret || !gmem_word_here(t, addr, &w))
                 return ret;
-        if (!(op & FUTEX_PRIVATE_FLAG) && (ret = gmem_check(t, addr, 4, false)) != 0)
-                return ret;             /* and another process may wait on a page that this one has not touched */
-        if (!gmem_word_here(t, addr, &w))
-                return 0;
-        if (cannot_be_shared(t, addr, op, &w))
-                ret = -EFAULT;
-        else
-                ret = sys_own(__NR_futex, P(w.host), (op & FUTEX_CMD_MASK) | host_flags(&w, 0), n, 0, 0, bits);
+        ret = sys_own(__NR_futex, P(w.host), (op & FUTEX_CMD_MASK) | host_flags(&w, 0), n, 0, 0, bits);
         gmem_word_drop(t, &w, false);
         return ret;
 }
@@ -134,13 +141,13 @@ static long wake_op(struct thread *t, const uint64_t a[6])
 
 static long requeue(struct thread *t, const uint64_t a[6], bool compare)
 {
-        long ret = bad_word(a[0]);
         uint32_t word;
+        long ret;
 
-        if (ret || (ret = bad_word(a[4])) != 0)
-                return ret;
         if ((int32_t)a[2] < 0 || (int32_t)a[3] < 0)
                 return -EINVAL;
+        if ((ret = bad_key(t, a[0], a[1])) != 0 || (ret = bad_key(t, a[4], a[1])) != 0)
+                return ret;
         if (compare && gmem_read(t, &word, a[0], 4))
                 return -EFAULT;
         if (compare && word != (uint32_t)a[5])

@@ -1,9 +1,12 @@
 /*
  * The end of a thread or of the program, threads' small print, prctl, capabilities.
  */
+#include <sched.h>
 #include <sys/prctl.h>
 #include "sys.h"
+#include "../alone.h"
 #include "../exits.h"
+#include "../service.h"
 #include "../threads.h"
 #include "../vfork.h"
 
@@ -32,29 +35,113 @@ long sys_set_robust_list(struct thread *t, long nr, const uint64_t a[6])
         (void)nr;
         if (a[1] != 24)
                 return -EINVAL;
-        t->robust_list = a[0];
+        vcpu_fixed(t->v)->robust_list = a[0];
         return 0;
 }
 
-/* The host kernel's list of a thread is vmrun's libc's: only the recorded one is the program's. */
+static bool peek(pid_t tid, void *to, const volatile void *from, size_t n)
+{
+        struct iovec l = { to, n }, r = { (void *)(uintptr_t)from, n };
+
+        return sys_own(__NR_process_vm_readv, (uint64_t)tid, P(&l), 1, P(&r), 1, 0) == (long)n;
+}
+
+/* The list of a thread of any process that vmrun runs, ours or another's: it is in the thread's vCPU block, which is at the same address in
+ * each of them. */
+static bool find_robust_list(pid_t tid, uint64_t *head)
+{
+        uint32_t version, n;
+        struct vcpu_fixed v;
+
+        if (!peek(tid, &version, &CONTROL->abi_version, 4) || version != ABI_VERSION || !peek(tid, &n, &CONTROL->nvcpus, 4))
+                return false;
+        for (uint32_t i = 0; i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof v); i++)
+                if (v.role == ROLE_PROGRAM && v.tid == (uint32_t)tid) {
+                        *head = v.robust_list;
+                        return true;
+                }
+        return false;
+}
+
+/* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread under vmrun is there vmrun's libc's. */
 long sys_get_robust_list(struct thread *t, long nr, const uint64_t a[6])
 {
-        struct thread *of = a[0] ? threads_find(t, (pid_t)a[0]) : t;
-        uint64_t len = 24;
+        uint64_t head = 0, len = 0;
+        long ret = sys_raw(nr, a[0], P(&head), P(&len), 0, 0, 0);
 
-        (void)nr;
-        if (!of)
-                return -ESRCH;
-        if (gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &of->robust_list, 8))
-                return -EFAULT;
-        return 0;
+        if (ret)
+                return ret;
+        if (!(pid_t)a[0] || (pid_t)a[0] == t->tid)
+                head = vcpu_fixed(t->v)->robust_list;
+        else
+                find_robust_list((pid_t)a[0], &head);
+        return gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &head, 8) ? -EFAULT : 0;
 }
 
-/* A descriptor table of its own would part this thread from vmrun's others; so that is passed over. */
+/* Calls of these Linux allows to a process with one thread only, and */
+#define OF_ONE_THREAD (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)
+/* after these it makes children in the new namespace, but no threads in this process. */
+#define NO_THREADS_AFTER (CLONE_NEWPID | 0x80ull /* CLONE_NEWTIME */)
+
+/* The call again, which was refused, without vmrun's own threads. */
+static long call_alone(struct thread *t, long nr, uint64_t a0, uint64_t a1, long refused)
+{
+        int err = alone_begin(t);
+        if (err)
+                return err == -EINVAL ? refused : err;
+        long ret = sys_own(nr, a0, a1, 0, 0, 0, 0);
+        alone_end(t);
+        return ret;
+}
+
+static long unshare_some(struct thread *t, uint64_t flags)
+{
+        long ret = sys_raw(__NR_unshare, flags, 0, 0, 0, 0, 0);
+        return ret == -EINVAL && (flags & OF_ONE_THREAD) ? call_alone(t, __NR_unshare, flags, 0, ret) : ret;
+}
+
+/* A descriptor table of its own would part this thread from vmrun's others; so that is passed over.  What makes new threads impossible comes last
+ * where new ones are due, and when those are there that vmrun may need. */
 long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
 {
-        (void)t;
-        return sys_raw(nr, a[0] & ~0x400ull /* CLONE_FILES */, 0, 0, 0, 0, 0);
+        uint64_t flags = a[0] & ~(uint64_t)CLONE_FILES, last = flags & NO_THREADS_AFTER;
+
+        if (t->vforked)                 /* alone already, and vmrun's threads are its parent's */
+                return sys_raw(nr, flags, 0, 0, 0, 0, 0);
+        if (!last)
+                return unshare_some(t, flags);
+        if (flags & CLONE_NEWUSER) {
+                long ret = unshare_some(t, flags & ~last);
+                if (ret)
+                        return ret;
+        }
+        service_ensure(t->vm);
+        /* One half of the call being made, no signal puts off the other. */
+        return sys_own(nr, flags & CLONE_NEWUSER ? last : flags, 0, 0, 0, 0, 0);
+}
+
+/* What namespaces a[0] stands for: of one, the kernel tells; with a pidfd, the caller does. */
+static uint64_t kinds_of(const uint64_t a[6])
+{
+        long kind = a[1] ? (long)a[1] : sys_own(__NR_ioctl, a[0], 0xb703 /* NS_GET_NSTYPE */, 0, 0, 0, 0);
+        return kind > 0 ? (uint64_t)kind : 0;
+}
+
+long sys_setns(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint64_t kinds = t->vforked ? 0 : kinds_of(a);
+
+        if (kinds & NO_THREADS_AFTER)
+                service_ensure(t->vm);
+        long ret = sys_generic(t, nr, a);
+        if (ret != -EINVAL && ret != -EUSERS)
+                return ret;
+        /* Who changes his mount namespace may share root and working directory with nobody, which vmrun's threads do. */
+        if ((kinds & CLONE_NEWNS) && threads_single() && sys_own(__NR_unshare, CLONE_FS, 0, 0, 0, 0, 0) == 0)
+                ret = sys_generic(t, nr, a);
+        if ((ret == -EINVAL || ret == -EUSERS) && (kinds & (CLONE_NEWUSER | 0x80)))
+                ret = call_alone(t, nr, a[0], a[1], ret);
+        return ret;
 }
 
 enum prctl_kind { PC_VALUE, PC_IN, PC_OUT, PC_REFUSE };

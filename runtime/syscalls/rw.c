@@ -9,6 +9,8 @@
  *   ends after the first chunk (Linux's may, and a second one could sleep where the program's would have returned),
  *   except on character devices (/dev/zero), where only a short one ends it.
  */
+#include <fcntl.h>
+#include <sys/mman.h>
 #include "sys.h"
 
 /* One transfer, whatever the call was. */
@@ -251,47 +253,61 @@ long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
         return (long)done;
 }
 
+/* What it takes to have a copy of these bytes lie in its pages as they do in theirs, with a page behind it. */
+static size_t splice_pages(const struct iovec *v)
+{
+        return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
+}
+
+/* Into the pipe.  Copies that nobody else has, and that lie in their pages as the program's bytes do: so the kernel finds the same room for them in
+ * the pipe, which keeps their pages when they are unmapped here. */
+static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct sys_iov *v)
+{
+        size_t size = 0, at = 0;
+
+        for (int i = 0; i < v->n; i++)
+                size += splice_pages(&v->prog[i]);
+        char *copies = mmap(NULL, size + PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (copies == MAP_FAILED)
+                return -ENOMEM;
+        for (int i = 0; i < v->n; at += splice_pages(&v->prog[i++])) {
+                uint64_t addr = P(v->prog[i].iov_base);
+                size_t len = v->prog[i].iov_len, reach = sys_reach(t, addr, len, false);
+                char *copy = copies + at + (addr & (PAGE_SIZE - 1));
+
+                if (gmem_read(t, copy, addr, reach))
+                        reach = 0;
+                v->host[i] = (struct iovec){ reach || !len ? copy : sys_bad(), len };
+                if (reach == len)
+                        continue;
+                if (reach)              /* it goes up to the end of a page */
+                        mprotect(copy + reach, PAGE_SIZE, PROT_NONE);
+                v->n = i + 1;
+        }
+        long ret = sys_raw(__NR_vmsplice, fd, P(v->host), (uint64_t)v->n, flags, 0, 0);
+        munmap(copies, size + PAGE_SIZE);
+        return ret;
+}
+
 /*
  * The kernel would keep the program's pages in the pipe after the call; a frame may be evicted before they are read.
  * So the bytes are copied, which differs only for a program that changes them in between.
  */
 long sys_vmsplice(struct thread *t, long nr, const uint64_t a[6])
 {
-        struct io io = { .fd = (int)a[0], .vector = true };
+        uint64_t fd = privfd_is((int)a[0]) ? INT32_MAX : a[0];
+        long flags = sys_own(__NR_fcntl, fd, F_GETFL, 0, 0, 0, 0), room = sys_own(__NR_fcntl, fd, F_GETPIPE_SZ, 0, 0, 0, 0), ret;
         struct sys_iov v;
         void *kernel;
-        long fl;
-        int err;
 
-        (void)nr;
-        if (privfd_is((int)a[0]))
-                return -EBADF;
-        fl = sys_raw(__NR_fcntl, a[0], 3 /* F_GETFL */, 0, 0, 0, 0);
-        if (fl < 0)
-                return fl;
-        if (a[3] & ~0xfull)
-                return -EINVAL;
-        if (sys_file_kind((int)a[0]) != FILE_PIPE)
-                return -EBADF;
-        if ((a[3] & 2 /* SPLICE_F_NONBLOCK */) && !(fl & 04000)) {
-                sys_say_once(0x20000, "vmsplice with SPLICE_F_NONBLOCK on a blocking pipe: EAGAIN");
-                return -EAGAIN;
-        }
-        io.write = (fl & 3) != 0;
-        io.nr = io.write ? __NR_writev : __NR_readv;
-        err = sys_iov_read(t, &v, a[1], a[2], &kernel);
-        if (err)
-                return sys_raw(io.nr, a[0], P(kernel), a[2], 0, 0, 0);
-        /* Pages go into the pipe one by one, up to the first that is not there; write() would refuse the whole. */
-        for (int i = 0; i < v.n && io.write; i++) {
-                size_t before = i ? v.total : 0, reach = sys_reach(t, P(v.prog[i].iov_base), v.prog[i].iov_len, false);
-                v.total = before + reach;
-                if (reach == v.prog[i].iov_len)
-                        continue;
-                if (!v.total)
-                        return -EFAULT;
-                v.prog[i].iov_len = reach;
-                v.n = i + 1;
-        }
-        return transfer(t, &io, &v);
+        if (sys_iov_read(t, &v, a[1], a[2], &kernel))
+                return sys_raw(nr, fd, P(kernel), a[2], a[3], 0, 0);
+        sys_iov_clip(&v, room > 0 ? (size_t)room : PAGE_SIZE);  /* no pipe: the kernel says so before it looks at any bytes */
+        if ((flags & O_ACCMODE) != O_RDONLY)
+                return splice_copies(t, fd, a[3], &v);
+        if (sys_iov_room(t, &v))
+                return -ENOMEM;
+        ret = sys_raw(nr, fd, P(v.host), (uint64_t)v.n, a[3], 0, 0);
+        size_t put = ret > 0 ? sys_iov_store(t, &v, (size_t)ret) : 0;
+        return ret <= 0 ? ret : put ? (long)put : -EFAULT;
 }

@@ -68,6 +68,9 @@ struct sys_row {
 #define SYS_ROWS 451
 extern const struct sys_row sys_rows[SYS_ROWS];
 
+#define SYS_KEYCTL_ROWS 33
+extern const struct sys_row sys_keyctl_rows[SYS_KEYCTL_ROWS];
+
 /* The call waits with this mask in place of the thread's: if a signal ends it, the handler runs under that mask. */
 static inline void sys_waits_with(struct thread *t, uint64_t mask)
 {
@@ -77,6 +80,8 @@ static inline void sys_waits_with(struct thread *t, uint64_t mask)
 
 /* The marshaller, for handlers that have only one thing to add. */
 long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
+/* The same by a row that is not the number's own. */
+long sys_marshal(struct thread *t, const struct sys_row *row, long nr, const uint64_t a[6]);
 
 /* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno.  (call.c) */
 long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
@@ -217,11 +222,12 @@ sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinka
 sys_fn sys_truncate, sys_ftruncate;                                                                     /* truncate.c */
 sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
 sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
-       sys_unshare, sys_capability, sys_sched_attr;                                                     /* process.c */
+       sys_unshare, sys_setns, sys_capability, sys_sched_attr;                                                     /* process.c */
 sys_fn sys_futex;                                                                                       /* futex.c */
 sys_fn sys_execve, sys_execveat;                                                                        /* exec.c */
 sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;                                                      /* clone.c */
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
+sys_fn sys_keyctl, sys_key_iov, sys_key_dh, sys_key_pkey;                                               /* keys.c */
 sys_fn sys_semctl, sys_msgctl, sys_shmget, sys_shmctl, sys_msgrcv;                                      /* sysv.c */
 
 #endif

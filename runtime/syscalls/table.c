@@ -2,6 +2,7 @@
  * One row a system call number, x86-64, Linux 6.1.  Data only: what a row cannot say has a handler, and what is not
  * offered is refused by a row of its own, with the errno a kernel without that feature gives.
  */
+#include <linux/keyctl.h>
 #include "sys.h"
 
 /* Arguments. */
@@ -27,6 +28,8 @@
 #define PRE(n)          { K_PRE, 0, -1, 0, n }
 #define PREN(n)         { K_PRE, AF_NULL, -1, 0, n }
 #define PREA(k)         { K_PRE, AF_UINT, k, 0, 1 }
+#define PREAN(k)        { K_PRE, AF_NULL, k, 0, 1 }
+#define PRER(k)         { K_PRE, AF_NULL | AF_RET, k, 0, 1 }    /* the result may say more than came, and is then no length of what did */
 #define CHGN(n)         { K_PRE, AF_NULL | AF_CHG, -1, 0, n }
 #define IO(n)           { K_INOUT, 0, -1, 0, n }
 #define ION(n)          { K_INOUT, AF_NULL, -1, 0, n }
@@ -54,13 +57,26 @@
 #define QUOTA   "what follows its pointer depends on the file system; as without CONFIG_QUOTA"
 #define AIO     "the kernel would keep addresses of the program's after the call; as without CONFIG_AIO"
 #define NUMA    "the program's memory is frames of a cache, which are not its own to place; as without CONFIG_NUMA"
-#define KEYS    "not needed so far; as without CONFIG_KEYS"
 #define CROSS   "addresses in another process are vmrun's there, not its program's; as without CONFIG_CROSS_MEMORY_ATTACH"
 #define PKEYS   "page tables are kern's, and it keeps no keys; as before Linux 4.9"
 #define RING    "rings are shared with the kernel, which would keep addresses of the program's; as without CONFIG_IO_URING"
 
 #define TIMESPEC 16
 #define STAT    144
+
+/* keyctl, by command (argument 0). */
+#define KEY(c, ...)     [KEYCTL_##c] = { "KEYCTL_" #c, NULL, 0, 0, { V, __VA_ARGS__ }, NULL }
+#define HKEY(c, h, ...) [KEYCTL_##c] = { "KEYCTL_" #c, h, 0, 0, { V, __VA_ARGS__ }, NULL }
+const struct sys_row sys_keyctl_rows[SYS_KEYCTL_ROWS] = {
+        KEY(GET_KEYRING_ID, V, V), KEY(JOIN_SESSION_KEYRING, STRN), KEY(UPDATE, V, INA(3), V), KEY(REVOKE, V), KEY(CHOWN, V, V, V),
+        KEY(SETPERM, V, V), KEY(DESCRIBE, V, PRER(3), V), KEY(CLEAR, V), KEY(LINK, V, V), KEY(UNLINK, V, V), KEY(SEARCH, V, STR, STR, V),
+        KEY(READ, V, PRER(3), V), KEY(INSTANTIATE, V, INA(3), V, V), KEY(NEGATE, V, V, V), KEY(SET_REQKEY_KEYRING, V), KEY(SET_TIMEOUT, V, V),
+        KEY(ASSUME_AUTHORITY, V), KEY(GET_SECURITY, V, PRER(3), V), KEY(SESSION_TO_PARENT, V), KEY(REJECT, V, V, V, V),
+        HKEY(INSTANTIATE_IOV, sys_key_iov, V), KEY(INVALIDATE, V), KEY(GET_PERSISTENT, V, V), HKEY(DH_COMPUTE, sys_key_dh, IN(12), PRER(3), V, V),
+        KEY(PKEY_QUERY, V, V, STRN, OUT(56)), HKEY(PKEY_ENCRYPT, sys_key_pkey, V), HKEY(PKEY_DECRYPT, sys_key_pkey, V),
+        HKEY(PKEY_SIGN, sys_key_pkey, V), HKEY(PKEY_VERIFY, sys_key_pkey, V), KEY(RESTRICT_KEYRING, V, STRN, STRN), KEY(MOVE, V, V, V, V),
+        KEY(CAPABILITIES, PREAN(2), V), KEY(WATCH_KEY, V, FD, V),
+};
 
 const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(read, B, sys_read),
@@ -242,7 +258,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(mq_getsetattr, FD, INN(64), OUTN(64)),
         NOT(kexec_load, EPERM, ADMIN),
         ROWF(waitid, B, V, V, PREN(128), V, PREN(144)),
-        NOT(add_key, ENOSYS, KEYS), NOT(request_key, ENOSYS, KEYS), NOT(keyctl, ENOSYS, KEYS),
+        ROW(add_key, STR, STRN, INA(3), V, V), ROWF(request_key, B, STR, STR, STRN, V), HAND(keyctl, 0, sys_keyctl),
         ROW(ioprio_set, V, V, V), ROW(ioprio_get, V, V),
         ROWF(inotify_init, NEW, V), ROW(inotify_add_watch, FD, PATH, V), ROW(inotify_rm_watch, FD, V),
         NOT(migrate_pages, ENOSYS, NUMA),
@@ -286,7 +302,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(clock_adjtime, V, IO(208)),
         ROW(syncfs, FD),
         HAND(sendmmsg, B, sys_sendmmsg),
-        ROW(setns, FD, V),
+        HROW(setns, 0, sys_setns, FD, V),
         ROW(getcpu, OUTN(4), OUTN(4), V),
         NOT(process_vm_readv, ENOSYS, CROSS), NOT(process_vm_writev, ENOSYS, CROSS),
         HAND(kcmp, 0, sys_kcmp),

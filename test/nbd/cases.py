@@ -321,6 +321,25 @@ def shutdown(at, pid):
         ended(idle)
 
 
+def busy(at, pid, size):
+    """SIGTERM while many connections have long work to do in the pool, others read, and one waits: all of them end."""
+    size = int(size)
+    clients = [client(at, "disk") for _ in range(240)]
+    work = b"".join(struct.pack(">IHHQQI", 0x25609513, flags, ZEROES, i, 0, size) for i in range(20) for flags in (0, NO_HOLE))
+    for c in clients[:220]:
+        c.send(work)
+    for c in clients[220:239]:
+        c.flood(100, MIB)
+    time.sleep(0.1)
+    os.kill(int(pid), 15)
+    for c in clients:
+        try:
+            while c.s.recv(1 << 20):
+                pass
+        except ConnectionResetError:
+            pass
+
+
 def main():
     at, case = sys.argv[1:3]
     if not at.startswith("/"):

@@ -51,6 +51,26 @@ refused_addresses() {
     refused "a control socket in use" "another memnode has it" --listen "nbd+unix://$WORK/x" --control "$WORK/control"
 }
 
+# A connection's work may take longer than the end waits for: the memory must still be there.  Long enough to see that: 120 GiB to be zeroed.
+busy_ends() {
+    local i name="SIGTERM with busy clients, $rounds times"
+    selected "$name" || return 0
+    for ((i = 0; i < rounds; i++)); do
+        start --size 512M --export disk=512M
+        run_limited "${case[@]}" "$sock" busy $server $((512 << 20))
+        case_status=$status
+        await_end
+        if [ "$case_status" != 0 ] || [ "$status" != 0 ] || [ -e "$sock" ] || grep -q 'still at work' "$log"; then
+            not_ok "$name" "round $i: the clients: $case_status; memnode: $status; socket $(ls "$sock" 2>&1)"
+            show "$ERR"
+            show "$log"
+            rm -f "$sock"
+            return 0
+        fi
+    done
+    ok "$name"
+}
+
 refused_settings() {
     local here="nbd+unix://$WORK/x"
     refused "more memory than the host has" "of memory in all: give a smaller size" --listen "$here" --size 60T
@@ -169,6 +189,8 @@ reload_tests() {
 service_tests() {
     check_alone "systemd is told: ready, reloading, stopping" python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
         --listen nbd://127.0.0.1:0
+    check_alone "a standard error that nobody reads stops nothing" python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
+    check_alone "descriptors that are used up while clients wait" python3 "$here/crowd.py" "$WORK" "$memnode"
     local name="the systemd unit is one" unit
     unit=$(dirname "$memnode")/memnode.service
     if have systemd-analyze && [ -e "$unit" ]; then

@@ -15,6 +15,9 @@ limits() {
     thread_limit
     bulk_transfer
     statistics
+    reports_of_the_killed
+    first_of_a_container
+    unread
 }
 
 # The value of FIELD in kB of process PID, or nothing.
@@ -113,12 +116,87 @@ statistics() {
         not_ok "$name" "exit status $status, or output, or no statistics"
         show "$ERR"
     fi
+    name='metadata_bytes is what is in memory'
+    local metadata anon
+    run_limited "$vmrun" --stats="$WORK/stats" -- true
+    metadata=$(sed -n 's/^metadata_bytes //p' "$WORK/stats")
+    anon=$(sed -n 's/^rss_bytes\.anon //p' "$WORK/stats")
+    if [ "$status" = 0 ] && [ "${metadata:-0}" -gt 0 ] && [ "$metadata" -lt "${anon:-0}" ] &&
+        [ "$metadata" -lt $((16 << 20)) ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, metadata_bytes ${metadata:-missing}, rss_bytes.anon ${anon:-missing}"
+        show "$ERR"
+    fi
     name='--stats goes to standard error'
     run_limited "$vmrun" --cache 4M --stats -- echo hello
     if [ "$status" = 0 ] && [ "$(cat "$OUT")" = hello ] && [ -s "$ERR" ]; then
         ok "$name"
     else
         not_ok "$name" "exit status $status"
+        show "$ERR"
+    fi
+}
+
+# Each process reports but the child of a vfork and the one that SIGKILL ends: one for each line of
+# t_ends that says `sent`, less that one; the first; the child that a child has; and two of which
+# the second is executed by the first.
+reports_of_the_killed() {
+    local name='--stats reports when a signal ends the program, and changes nothing else'
+    local LIMIT=$limit wanted reports whole
+    selected "$name" || return 0
+    OUT=$WORK/native.out ERR=$WORK/native.err
+    run_limited "$build/test/system/t_ends"
+    rm -rf "$WORK/reports" && mkdir "$WORK/reports"
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" --cache 8M --stats="$WORK/reports/stats" "${vmrun_flags[@]}" -- \
+        "$build/test/system/t_ends"
+    wanted=$(($(grep -c sent "$WORK/native.out") + 3))
+    reports=$(find "$WORK/reports" -name 'stats*' | wc -l)
+    whole=$(cat "$WORK"/reports/* | grep -c '^mapped_files ')
+    if [ "$status" != 0 ] || ! cmp -s "$WORK/native.out" "$OUT"; then
+        not_ok "$name" "exit status $status, or not the same words as natively"
+        diff "$WORK/native.out" "$OUT" | head -n 20 >>"$ERR"
+    elif [ "$reports" != "$wanted" ] || [ "$whole" != "$wanted" ]; then
+        not_ok "$name" "$reports reports, $whole of them whole, instead of $wanted"
+    else
+        ok "$name"
+        return
+    fi
+    show "$ERR"
+}
+
+# The kernel drops signals with their default action that process 1 is sent from its namespace.
+first_of_a_container() {
+    local name='--stats, process 1 of a container' LIMIT=$limit
+    selected "$name" || return 0
+    if ! unshare -rpf --mount-proc true 2>/dev/null; then
+        skip "$name" 'unshare cannot make a namespace of processes here'
+        return
+    fi
+    OUT=$WORK/out ERR=$WORK/err
+    # shellcheck disable=SC2016 # for the inner shells
+    run_limited unshare -rpf --mount-proc \
+        "$vmrun" --cache 8M --stats="$WORK/stats" "${vmrun_flags[@]}" -- \
+        bash -c '(kill -TERM 1); echo "$$ lives"; sleep 1000 & kill -TERM $!; wait $!; echo $?'
+    if [ "$status" = 0 ] && [ "$(tr '\n' ' ' <"$OUT")" = '1 lives 143 ' ] &&
+        grep -q '^pid 1$' "$WORK/stats"; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, says '$(tr '\n' ' ' <"$OUT")'"
+        show "$ERR"
+    fi
+}
+
+unread() {
+    local name='a standard error that nobody reads stops nothing' LIMIT=$limit
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited python3 "$here/deaf.py" "$vmrun"
+    if [ "$status" = 0 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "status $status"
         show "$ERR"
     fi
 }

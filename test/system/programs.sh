@@ -139,6 +139,27 @@ threads() {
     fi
 }
 
+# What puts itself into a box, where the tester may do so: a VM is made again on the way.
+namespaces() {
+    local t=$build/test/system/t_ns what='what needs namespaces'
+    if ! unshare -Ur true 2>/dev/null; then
+        selected "$what" && [ "$list" = no ] && skip "$what" 'unshare cannot make a user namespace here'
+        return
+    fi
+    # Who leaves his network leaves his nodes there.
+    if [[ ${nodes[*]-} != *nbd://* && ${nodes[*]-} != *rdma://* ]]; then
+        compare --quick 'unshare -Urn' unshare -Urn sh -c 'wc -l </proc/net/dev'
+        compare --quick --cache 1M,64M t_ns "$t" net
+    else
+        compare --cache 1M,64M t_ns "$t"
+    fi
+    compare --quick 'unshare -Ur' unshare -Ur id -u
+    compare 'unshare -Urm' unshare -Urm sh -c 'mount -t tmpfs none /mnt && echo here >/mnt/file && cat /mnt/file'
+    compare --quick 'unshare -Urp' unshare -Urp --fork --mount-proc sh -c 'echo $$; ls -d /proc/1; exec readlink /proc/self/exe'
+    compare --quick --cache 8M bubblewrap bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --unshare-all --die-with-parent \
+        sh -c 'echo x >/tmp/x && cat /tmp/x; touch /usr/x; ls /dev'
+}
+
 python_threads='import threading, queue, hashlib, zlib, time
 from concurrent.futures import ThreadPoolExecutor
 tasks, results = queue.Queue(8), queue.Queue()
@@ -177,7 +198,8 @@ slow.start()
 slow.join(0.05)
 print(slow.is_alive())'
 
-programs() {
+# How all of them are run.
+prepare_programs() {
     # The same for both: nothing of the tester's own.
     environment=(env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$WORK" LC_ALL=C TZ=UTC PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1)
     # A wrong count of frames, slots or pins at the end makes vmrun fail.
@@ -185,7 +207,10 @@ programs() {
     if "$vmrun" --help 2>/dev/null | grep -q -e '--debug'; then
         vmrun_flags=(--debug)
     fi
+}
 
+programs() {
+    prepare_programs
     local in=../data
     compare --quick true true
     compare --quick false false
@@ -284,8 +309,14 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     compare --quick --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
     compare --quick --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
     compare --quick --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
+    local part
+    for part in vmsplice requeue mmap mincore robust arch_prctl keys; do
+        compare --quick --cache 1M,64M "t_calls, $part" "$build/test/system/t_calls" . "$part"
+    done
     compare --quick --cache 1M,64M 't_proc' "$build/test/system/t_proc"
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
+    compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
+    namespaces
     compare --quick --cache 64M 't_entry, flags' "$build/test/system/t_entry" flags
     local way
     for way in {1..11}; do

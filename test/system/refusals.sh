@@ -155,7 +155,30 @@ refusals() {
     refuse '--node without a kind' 125 'node|host' "$vmrun" --node host true
     refuse '--node mem:0' 125 'mem:0' "$vmrun" --node mem:0 true
     refuse '--node mem: with a bad size' 125 'mem:12x' "$vmrun" --node mem:12x true
-    refuse '--stats into a missing folder' 125 '/no/such/folder' "$vmrun" --stats=/no/such/folder/file true
+    refuse '--stats into a missing folder' 125 '/no/such/folder.*make its folder' \
+        "$vmrun" --stats=/no/such/folder/file true
+    refuse '--stats into a folder' 125 'directory: name a file' "$vmrun" --stats="$WORK" true
+    # shellcheck disable=SC2016 # for the inner shell
+    refuse 'a limit of address space' 125 'memory.*ulimit -v' \
+        bash -c 'ulimit -v 100000 && exec "$@"' - "$vmrun" --cache 64M true
+
+    refuse '--stats, a blank and a file' 127 '/no/such/file: .*--stats=/no/such/file' \
+        "$vmrun" --stats /no/such/file true
+    refuse '--stats, a blank and a file that is there' 126 'small: .*--stats=.*small' \
+        "$vmrun" --stats "$data/small" true
+    refuse '--states of no number' 125 'states abc: give the number of a process' "$vmrun" --states abc
+    refuse '--states of no process' 125 'no such process: give the number' "$vmrun" --states 4194305
+    refuse '--states of a zombie' 125 'no vmrun .* runs this process: give' \
+        python3 -c 'import os, sys, time
+p = os.fork() or os._exit(0)
+time.sleep(0.3)
+os.execv(sys.argv[1], ["vmrun", "--states", str(p)])' "$vmrun"
+    refuse '--states of another process' 125 'no vmrun .* runs this process: give' "$vmrun" --states $$
+    local less=()
+    if [ "$(id -u)" -eq 0 ]; then
+        less=(setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace)
+    fi
+    refuse '--states of another user' 125 'states 1: .*ask as .*root' "${less[@]}" "$vmrun" --states 1
 
     bad_settings
     bad_nodes
@@ -223,6 +246,13 @@ bad_nodes() {
     refuse 'dax: of a file of odd size' 125 'multiple of 4K' "$vmrun" --node "dax:$file" true
     truncate -s 64M "$file"
     refuse 'dax: of a file that is too small' 125 'has 64M, not the size=65M' "$vmrun" --node "dax:$file?size=65M" true
+    head -c 8192 /dev/zero | tr '\0' x >"$WORK/precious"
+    cp "$WORK/precious" "$WORK/precious.was"
+    refuse "dax: of somebody's data" 125 'data in it that vmrun did not write.*overwrite=yes' "$vmrun" --node "dax:$WORK/precious" true
+    if ! cmp -s "$WORK/precious" "$WORK/precious.was"; then
+        not_ok "dax: of somebody's data, untouched" 'the file has changed'
+    fi
+    accept "dax: of somebody's data, asked for" "$vmrun" --node "dax:$WORK/precious?overwrite=yes" echo hello
     refuse 'dax: of a file in use' 125 'uses it' flock "$file" "$vmrun" --node "dax:$file" true
     refuse 'dax: twice' 125 'uses it' "$vmrun" --node "dax:$file" --node "dax:$file" true
     chmod 400 "$file"
@@ -289,6 +319,27 @@ check_nodes() {
     refuse '--check of a bad file' 125 'wrong\.conf:1: \[node a\]' "$vmrun" --check --config "$conf"
 }
 
+# The message tells which group has /dev/kvm, if there is one.
+kvm_groups() {
+    if [ "$(id -u)" -ne 0 ]; then
+        skip 'the group of /dev/kvm' 'only root can make such files'
+        return
+    fi
+    kvm_of 'a group with a name' daemon:daemon 660 'the group daemon \(usermod -aG daemon NAME\)'
+    kvm_of 'a group without a name' daemon:4242 660 'group has the number 4242 .*--group-add 4242'
+    kvm_of 'no group' daemon:root 600 'no group that may \(mode 600, owner 1:0\): run vmrun as root'
+}
+
+# kvm_of WHAT OWNER MODE REGEX: says this where /dev/kvm is such a file.
+kvm_of() {
+    local drop=-dac_override,-dac_read_search
+    # shellcheck disable=SC2016 # for the inner shell
+    refuse "/dev/kvm has $1" 125 "permission to open /dev/kvm.*$4" \
+        unshare -m sh -c 'mount -t tmpfs none /dev && : >/dev/kvm && chown "$1" /dev/kvm &&
+            chmod "$2" /dev/kvm && shift 2 && exec "$@"' sh "$2" "$3" \
+        setpriv --bounding-set "$drop" --inh-caps "$drop" "$vmrun" -- true
+}
+
 # Without a usable /dev/kvm, in a mount namespace of our own.
 no_kvm() {
     if ! unshare -rm mount --bind /dev/null /dev/kvm 2>/dev/null; then
@@ -303,6 +354,7 @@ no_kvm() {
         unshare -rm sh -c 'mount -t tmpfs none /dev && : >/dev/kvm && chmod 0 /dev/kvm &&
             exec setpriv --bounding-set -dac_override,-dac_read_search --inh-caps -dac_override,-dac_read_search "$@"' \
         sh "$vmrun" -- true
+    kvm_groups
     # --check still speaks, and says that programs cannot run.
     if selected '--check without /dev/kvm'; then
         OUT=$WORK/guest.out ERR=$WORK/guest.err

@@ -20,6 +20,7 @@
 #define KERN ((const struct kern_header *)WINDOW)
 #define BLOCK0 (WINDOW + VCPUS_OFF)
 #define WORD(field) { "self." #field, VCPU_SELF + offsetof(struct vcpu, field), 8 }
+#define FIXED(field) { "fixed." #field, VCPU_SELF + VCPU_FIXED_OFF + offsetof(struct vcpu_fixed, field), 8 }
 #define CONTROL_WORD(field) { "control." #field, WINDOW + CONTROL_OFF + offsetof(struct control, field), 8 }
 
 struct place {
@@ -32,8 +33,8 @@ static const struct place places[] = {
         { "header", WINDOW, 8 },
         { "text", WINDOW + 0x1000, 8 },
         { "gdt", VCPU_SELF + VCPU_GDT_OFF + SEL_KERN_CS, 8 },
-        { "idt", VCPU_SELF + VCPU_GDT_OFF + 0x100 + 14 * 16, 16 },
-        { "idt.all", VCPU_SELF + VCPU_GDT_OFF + 0x100, 512 },
+        { "idt", VCPU_SELF + VCPU_IDT_OFF + 14 * 16, 16 },
+        { "idt.all", VCPU_SELF + VCPU_IDT_OFF, 512 },
         { "tss", VCPU_SELF + VCPU_TSS_OFF, 104 },
         { "pml4", VCPU_SELF + VCPU_PML4_OFF, PAGE_SIZE / 2 },
         { "pml4.next", VCPU_SELF + VCPU_PML4_OFF + 300 * 8, 8 },
@@ -55,9 +56,9 @@ static const struct place places[] = {
         { "rings", WINDOW + RINGS_OFF, RINGS_SIZE },
         { "pool", WINDOW + POOL_OFF + 0x200000, 0x10000 },
         /* Words. */
-        WORD(mode), WORD(flushed), WORD(faulting), WORD(number), WORD(level), WORD(cr2), WORD(entry_tsc), WORD(kstack),
-        WORD(frame3_pf), WORD(frame3_trap), WORD(fs_base), WORD(pid), WORD(exit), WORD(upcall), WORD(regs.rip), WORD(regs.rsp),
-        WORD(regs.ss), WORD(frames), WORD(reclaim_hand),
+        WORD(mode), WORD(flushed), WORD(faulting), WORD(cr2), WORD(entry_tsc), FIXED(number), FIXED(level), FIXED(fs_base),
+        FIXED(frame3_pf), FIXED(frame3_trap), FIXED(pid), WORD(exit), WORD(upcall), WORD(regs.rip), WORD(regs.rsp), WORD(regs.ss),
+        WORD(frames), WORD(reclaim_hand),
         CONTROL_WORD(abi_version), CONTROL_WORD(stats_on), CONTROL_WORD(overcommit), CONTROL_WORD(nframes), CONTROL_WORD(frames_off),
         CONTROL_WORD(frame_table), CONTROL_WORD(pool_next), CONTROL_WORD(far_pages), CONTROL_WORD(mmap_top), CONTROL_WORD(nvcpus),
         CONTROL_WORD(frames_waiters), CONTROL_WORD(service_seq), CONTROL_WORD(service_hold), CONTROL_WORD(flush_epoch),

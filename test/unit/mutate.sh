@@ -94,7 +94,10 @@ mutant frames.c "a freed frame keeps its slot" '/^void frame_free/,/^}/s/env_slo
 mutant frame.h "unpinning forgets the dirty bit" '/^static inline void frame_unpin/,/^}/s/if \(wrote\)/if (0 \&\& wrote)/'
 mutant frame.h "unpinning sets the dirty bit too late" '/^static inline void frame_unpin/,/^}/{s/^        atomic_fetch_sub.*$//;s/^        if \(wrote\)/        atomic_fetch_sub(\&f->word, 1);\n        if (wrote)/}'
 mutant frame.h "a pin does not look at the entry again" '/^static inline frame_t frame_pin/,/^}/s/if \(pte_kind\(p\) == PTE_PRESENT && pte_num.*/if (1)/'
-mutant frame.h "a pin ignores the claim" '/^static inline frame_t frame_pin/,/^}/s/\(FRAME_CLAIMED \| FRAME_ORPHAN\)/FRAME_ORPHAN/'
+mutant frame.h "a pin ignores the claim" '/^static inline frame_t frame_pin/,/^}/s/!frame_word_open\(w\) \|\| \(w & FRAME_ORPHAN\)/!(w \& FRAME_RESIDENT) || (w \& FRAME_ORPHAN)/'
+mutant frame.h "a pin sees no difference between claims" '/^static inline bool frame_word_closed/s/return .*/return w \& FRAME_CLAIMED; }/'
+mutant clock.c "the end of a write does not look at pins" '/^static bool write_over/,/^}/s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/FRAME_WRITING/'
+mutant clock.c "the end of a write leaves WRITING" '/^static bool write_over/,/^}/s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/w \& FRAME_PINS ? FRAME_CLAIMED : 0/'
 mutant frame.h "a claim ignores pins" '/^static inline bool frame_claim/,/^}/s/frame_word_held\(w\)/(w \& FRAME_CLAIMED)/'
 mutant pte.h "a stray A makes an entry unknown" 's/if \(\(p & ~\(PTE_A \| PTE_D\)\) == 0\)/if (p == 0)/'
 

@@ -18,12 +18,12 @@
 enum seen {
         SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP, SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED,
         SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE, SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
-        SEEN_STRAY, SEEN_POSTED, SEEN_COUNT
+        SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_COUNT
 };
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page", "sleep for a busy page", "direct reclaim",
         "A cleared", "unflushed", "pin", "unmap", "protect", "move", "lock", "clean eviction", "dirty eviction", "read", "write",
-        "orphan", "stray A or D", "posted fetch",
+        "orphan", "stray A or D", "posted fetch", "pin of a page that is being written",
 };
 
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };

@@ -164,6 +164,14 @@ static void bad_settings(void **state)
         refused("[vmrun]\ncache = 65G\n", 2, "larger than this host's memory of 64G: give less, 48G is available now");
         refused("[vmrun]\ncache =\n", 2, "this is no size");
         refused("[vmrun]\nstats =\n", 2, "the value is missing");
+        static const char *const words[] = { "maybe", "true", "on", "1", "Yes", "off", "stats.txt" };
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+                char text[64], cure[128];
+                sprintf(text, "[vmrun]\nstats = %s\n", words[i]);
+                sprintf(cure, "stats = %s: give yes, no, or the path of a file with a / in it, as in ./%s",
+                        words[i], words[i]);
+                refused(text, 2, cure);
+        }
         refused("[vmrun]\nverbose = on\n", 2, "verbose = on: give no or yes");
         refused("[vmrun]\novercommit = 1\n", 2, "give no or yes");
         refused("[vmrun]\nfollow = maybe\n", 2, "give no or yes");
@@ -175,6 +183,27 @@ static void bad_settings(void **state)
         refused("[vmrun]\nCache = 4G\n", 2, "Cache = 4G: unknown key in [vmrun]");
         refused("[vmrun]\nnode = mem:\n", 2, "unknown key");
         refused("[vmrun]\ncheck = yes\n", 2, "unknown key");
+        refused("[vmrun]\ncache-mb = 512\n", 2,
+                "cache-mb = 512: unknown key in [vmrun]: did you mean cache = 512M?");
+        refused("[vmrun]\ncache_GiB = 4\n", 2, "did you mean cache = 4G?");
+        refused("[vmrun]\ncache-size = 4G\n", 2, "did you mean cache?");
+        refused("[vmrun]\ncahce = 4G\n", 2, "did you mean cache?");
+        refused("[vmrun]\nconnect_timeout = 4\n", 2, "did you mean connect-timeout?");
+        refused("[vmrun]\ntimeout-ms = 400\n", 2, "did you mean timeout?");
+        refused("[vmrun]\nurl = rdma://m1\n", 2, "[node NAME], and below it url = rdma://m1");
+        refused("[vmrun]\ncolour = red\n", 2,
+                "unknown key in [vmrun]: give cache, stats, verbose, overcommit, follow, prefetch, "
+                "placement, timeout, connect-timeout or io");
+        refused("[node a]\nurl = mem:1M\nsize-mb = 512\n", 3,
+                "size-mb = 512: unknown key: did you mean size = 512M?");
+        refused("[vmrun]\ncache = 2M # local\n", 2,
+                "cache = 2M # local: behind a value, remarks begin with ; (# is for whole lines): "
+                "write cache = 2M ; local");
+        refused("[node a]\nurl = mem:1M \t# here\n", 2, "write url = mem:1M ; here");
+        refused("[vmrun]\ncache = \"2M\"\n", 2, "values stand without quotes: write cache = 2M");
+        refused("[node a]\nurl = 'mem:1M'\n", 2, "write url = mem:1M");
+        accepted("[vmrun]\ncache = 2M ; local\nstats = /tmp/a#b\n");
+        assert_string_equal(o.stats_file, "/tmp/a#b");
         refused("[vmrun]\ncache\n", 2, "neither a section nor a setting");
         refused("[vmrun]\n= 4G\n", 2, "unknown key");
 }

@@ -53,9 +53,10 @@ static void make_file(uint64_t bytes)
         close(fd);
 }
 
+static struct node_option o = { .url = "dax:file", .weight = 1 };
+
 static int open_node(struct far_node *n, const char *file)
 {
-        static struct node_option o = { .url = "dax:file", .weight = 1 };
         *n = (struct far_node){ .driver = &far_dax, .option = &o, .url = o.url };
         why[0] = 0;
         return far_dax.open(n, file, why);
@@ -79,17 +80,18 @@ static void files(void **state)
         (void)state;
         make_file(40 << 20);
         assert_int_equal(open_node(&n, path), 0);
-        assert_int_equal(n.pages, 40 << 8);
+        assert_int_equal(n.pages + n.kept, 40 << 8);
+        assert_int_equal(n.kept, 1);
         assert_int_equal(n.granule, 0);
         far_dax.describe(&n, text, sizeof(text));
-        assert_non_null(strstr(text, "40M of a file"));
+        assert_non_null(strstr(text, "40.0M of a file"));               /* one page less */
 
         /* Locked, also against this very process; free again when closed. */
         assert_int_equal(open_node(&second, path), -EWOULDBLOCK);
         assert_non_null(strstr(why, "another node of this vmrun uses it"));
 
         /* The slabs are the file, page by page, and one behind the other. */
-        const uint32_t pages[] = { 4096, 4096, 2048 };
+        const uint32_t pages[] = { 4096, 4096, 2047 };
         uint64_t first = 0;
         for (int i = 0; i < 3; i++) {
                 assert_int_equal(far_dax.lease(&n, NULL, first, pages[i], &s[i], NULL), 0);
@@ -114,7 +116,7 @@ static void files(void **state)
         assert_int_equal(far_dax.lease(&n, NULL, 0, 512, &s[0], NULL), -EINVAL);
         memory_error = 0;
         assert_int_equal(far_dax.lease(&n, NULL, 0, 512, &s[0], NULL), 0);
-        assert_int_equal(s[0].va, s[2].va + (2048 << 12));
+        assert_int_equal(s[0].va, s[2].va + (2048 << 12));      /* rounded up to 2 MiB */
         assert_int_equal(*(uint64_t *)s[0].va, 1);              /* nothing zeroes it */
 
         /* The lock stays as long as any of it is mapped. */
@@ -171,6 +173,8 @@ static void no_files(void **state)
                 refused("/proc/version", -EACCES, "cannot be written");
         make_file(0);
         refused(path, -EINVAL, "too small with 0: make it larger");
+        make_file(4096);
+        refused(path, -EINVAL, "too small with 4K: make it larger");    /* the mark's page is all of it */
         make_file(4097);
         refused(path, -EINVAL, "4097 bytes, is no multiple of 4K");
         make_file(100);
@@ -183,6 +187,77 @@ static void no_files(void **state)
         chmod(path, 0400);
         if (geteuid() != 0)
                 refused(path, -EACCES, "cannot be written");
+}
+
+static void write_at(off_t at, const char *text)
+{
+        int fd = open(path, O_WRONLY);
+        assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
+        close(fd);
+}
+
+static bool starts_with(const char *text)
+{
+        char found[64] = "";
+        int fd = open(path, O_RDONLY);
+        assert_true(pread(fd, found, strlen(text), 0) >= 0);
+        close(fd);
+        return strcmp(found, text) == 0;
+}
+
+/* Data that somebody may want is not overwritten, unless the user says that nobody does; what vmrun wrote is known again. */
+static void others_data(void **state)
+{
+        struct far_node n;
+        struct slab s;
+        struct stat st;
+
+        (void)state;
+        make_file(1 << 20);
+        write_at(0, "precious");
+        refused(path, -EEXIST, "data in it that vmrun did not write");
+        assert_non_null(strstr(why, "?overwrite=yes"));
+        make_file(4097);                                        /* nor is it told how to make such a file fit */
+        write_at(4096, "x");
+        refused(path, -EEXIST, "data in it that vmrun did not write");
+        make_file(1 << 20);
+        write_at(500 << 10, "precious");                        /* behind a hole */
+        refused(path, -EEXIST, "data in it that vmrun did not write");
+
+        /* It is no other than it was, until something is leased of it. */
+        o.overwrite = true;
+        assert_int_equal(open_node(&n, path), 0);
+        far_dax.close(&n);
+        o.overwrite = false;
+        refused(path, -EEXIST, "data in it that vmrun did not write");
+
+        o.overwrite = true;
+        write_at(0, "precious");
+        assert_int_equal(open_node(&n, path), 0);
+        assert_int_equal(far_dax.lease(&n, NULL, 0, 255, &s, NULL), 0);
+        assert_true(starts_with("precious"));                   /* no slot was written */
+        memset((void *)s.va, 'P', 255 << 12);                   /* all of them */
+        munmap((void *)s.va, 255 << 12);
+        far_dax.close(&n);
+        o.overwrite = false;
+        assert_int_equal(open_node(&n, path), 0);               /* marked */
+        far_dax.close(&n);
+
+        /* cp makes another file of it, although its inode stays: and that is not marked. */
+        assert_int_equal(truncate(path, 0), 0);
+        assert_int_equal(truncate(path, 1 << 20), 0);
+        write_at(0, "precious");
+        refused(path, -EEXIST, "data in it that vmrun did not write");
+
+        /* Blocks that are set aside are no data. */
+        make_file(1 << 20);
+        int fd = open(path, O_RDWR);
+        assert_int_equal(posix_fallocate(fd, 0, 1 << 20), 0);
+        close(fd);
+        assert_int_equal(stat(path, &st), 0);
+        assert_true(st.st_blocks * 512 >= 1 << 20);
+        assert_int_equal(open_node(&n, path), 0);
+        far_dax.close(&n);
 }
 
 /* Mappings of large pages begin at multiples of them, whatever is in the window. */
@@ -219,7 +294,8 @@ int main(void)
         }
         snprintf(path, sizeof(path), "%s/file", folder);
         privfd_init();
-        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(holder), cmocka_unit_test(no_files), cmocka_unit_test(alignment) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(holder), cmocka_unit_test(no_files), cmocka_unit_test(others_data),
+                                             cmocka_unit_test(alignment) };
         int failed = cmocka_run_group_tests_name("dax", tests, NULL, NULL);
         unlink(path);
         rmdir(folder);

@@ -175,8 +175,8 @@ static void bad_requests(void **state)
         assert_int_equal(files_exit_map(&thread, rq), 0);
         id = (uint32_t)rq->out[0];
         assert_int_equal(rq->out[0] >> 32, 0);
-        ((uint32_t *)vcpu_xfer(thread.v))[0] = 5;
-        rq->a[0] = id, rq->a[1] = 4096, rq->a[2] = 1;
+        const uint32_t wanted = 5;
+        rq->a[0] = id, rq->a[1] = 4096, rq->a[2] = 1, rq->a[3] = (uint64_t)&wanted;
         assert_int_equal(files_exit_read(&thread, rq), 1);
         assert_int_equal(frame(5)[0], 'b');
         rq->a[2] = 1ull << 40;

@@ -168,7 +168,9 @@ static void good_lines(void **state)
         accepted(VMRUN("--cache=1M", "--", "--odd"), "program=--odd");
         accepted(VMRUN("--cache=1M", "ls", "--", "-v"), "verbose=0 stats=no program=ls");
         accepted(VMRUN("--cache=1M", "--stats", "ls"), "stats=yes program=ls");
-        accepted(VMRUN("--cache=1M", "--stats=f", "ls"), "stats=f program=ls");
+        accepted(VMRUN("--cache=1M", "--stats=f", "ls"), "stats=./f program=ls");
+        accepted(VMRUN("--cache=1M", "--stats=/f", "ls"), "stats=/f program=ls");
+        accepted(VMRUN("--cache=1M", "--stats=yes", "ls"), "stats=yes program=ls");
         accepted(VMRUN("--cache=1M", "--node", "mem:1M", "--node=mem:2M", "ls"), "nodes=2 verbose=0 stats=no program=ls far=768");
         accepted(VMRUN("ls"), "nodes=0 ");
 
@@ -191,8 +193,14 @@ static void bad_lines(void **state)
         refused(VMRUN("--cache", "", "ls"), "--cache : this is no size", "as in 4G");
         refused(VMRUN("--cache"), "--cache: a value is missing", "--help");
         refused(VMRUN("--stats=", "ls"), "--stats=", "--stats=FILE");
+        refused(VMRUN("--stats=on", "ls"), "--stats on: ", "yes, no, or the path of a file with a / in it, as in ./on");
+        refused(VMRUN("--stats=True", "ls"), "--stats True: ", "./True");
         refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
         refused(VMRUN("--nosuch", "ls"), "--nosuch", "--help");
+        refused(VMRUN("--cahce=1M", "ls"), "--cahce=1M: no such option", "did you mean --cache?");
+        refused(VMRUN("--cache-mb", "512", "ls"), "--cache-mb: no such option",
+                "did you mean --cache?");
+        refused(VMRUN("--c=1M", "ls"), "--c=1M: no such option, or an abbreviation", "--help");
         refused(VMRUN("-x", "ls"), "-x", "--help");
         refused(VMRUN("--check", "ls"), "ls", "leave it out");
         refused(VMRUN("-v"), "no program", "--help");
@@ -235,7 +243,7 @@ static void config_and_line(void **state)
         snprintf(path, sizeof(path), "%s/vmrun.conf", folder);
         snprintf(other, sizeof(other), "%s/other", folder);
         assert_non_null(f = fopen(path, "w"));
-        fputs("[vmrun]\ncache = 1M\nverbose = no\nstats = f\nplacement = free\novercommit = yes\n"
+        fputs("[vmrun]\ncache = 1M\nverbose = no\nstats = ./f\nplacement = free\novercommit = yes\n"
               "[node a]\nurl = mem:1M\n[node b]\nurl = mem:2M\n", f);
         fclose(f);
         assert_non_null(f = fopen(other, "w"));
@@ -243,17 +251,18 @@ static void config_and_line(void **state)
         fclose(f);
 
         setenv("XDG_CONFIG_HOME", folder, 1);
-        accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=f program=ls far=768 placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
+        accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=./f program=ls far=768 placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
         accepted(VMRUN("--no-stats", "--no-overcommit", "--cache=3M", "ls"), "cache=3145728 nodes=2 verbose=0 stats=no ");
         accepted(VMRUN("--no-overcommit", "ls"), "overcommit=0");
         accepted(VMRUN("--stats", "ls"), "stats=yes ");
         accepted(VMRUN("--placement=linear", "ls"), "placement=1");
-        accepted(VMRUN("--node", "mem:4M", "ls"), "nodes=1 verbose=0 stats=f program=ls far=1024");
+        accepted(VMRUN("--node", "mem:4M", "ls"), "nodes=1 verbose=0 stats=./f program=ls far=1024");
         accepted(VMRUN("--config", other, "ls"), "cache=2097152 nodes=0 verbose=0 stats=no ");
         accepted(VMRUN("--config", other, "--no-config", "--cache=1M", "ls"), "nodes=0 ");
         accepted(VMRUN("--no-config", "--config", other, "ls"), "cache=2097152 ");
         unsetenv("XDG_CONFIG_HOME");
-        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file", "");
+        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file",
+                "check the name after --config");
         refused(VMRUN("--config", folder, "ls"), ": cannot be read: Is a directory", folder);
 
         /* ~/.config, where there is no other word for it. */
@@ -321,6 +330,8 @@ static void node_options(void **state)
         refused(VMRUN("--node", "mem:4M?token-file=/t", "ls"), "takes no token-file", "leave it out");
         refused(VMRUN("--node", "mem:4M?device=mlx5_0", "ls"), "for rdma:// only", "leave them out");
         refused(VMRUN("--node", "nbd://m1?gid-index=0", "ls"), "for rdma:// only", "leave them out");
+        refused(VMRUN("--node", "mem:4M?overwrite=yes", "ls"), "overwrite is for dax: only", "leave it out");
+        refused(VMRUN("--node", "dax:/x?overwrite=1", "ls"), "overwrite=1: ", "give no or yes");
         refused(VMRUN("--node", "rdma://m1?gid-index=-1", "ls"), "gid-index=-1: ", "from 0 to 65535");
         refused(VMRUN("--node", "mem:4M?socket=/s", "ls"), "unknown option 'socket'", "give size, weight");
         refused(VMRUN("--node", "nbd://m1?socket=/s", "ls"), "unknown option 'socket'", "give size, weight");
@@ -329,10 +340,11 @@ static void node_options(void **state)
         optind = 0;
         char *line[] = { (char *)"vmrun", (char *)"--cache=1M", (char *)"--node",
                          (char *)"rdma://m1:7471?size=4097K&weight=2&token-file=/etc/a%26b&gid-index=1&device=mlx5_0", (char *)"--node",
-                         (char *)"nbd+unix:///e?weight=7&socket=/run/s&size=8G", (char *)"ls", NULL };
-        options_parse(7, line);
+                         (char *)"nbd+unix:///e?weight=7&socket=/run/s&size=8G", (char *)"--node", (char *)"dax:/x?overwrite=yes",
+                         (char *)"ls", NULL };
+        options_parse(9, line);
         const struct node_option *n = opt.nodes;
-        assert_int_equal(opt.nnodes, 2);
+        assert_int_equal(opt.nnodes, 3);
         assert_string_equal(n->url, "rdma://m1:7471");
         assert_string_equal(n->name, "rdma://m1:7471");
         assert_string_equal(n->token_file, "/etc/a&b");
@@ -347,6 +359,10 @@ static void node_options(void **state)
         assert_int_equal(n->size, 8ull << 30);
         assert_int_equal(n->gid_index, -1);
         assert_null(n->token_file);
+        assert_false(n->overwrite);
+        n++;
+        assert_string_equal(n->url, "dax:/x");
+        assert_true(n->overwrite);
         for (unsigned i = 0; i < opt.nnodes; i++)
                 node_option_free(&opt.nodes[i]);
 }

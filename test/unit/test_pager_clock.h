@@ -269,6 +269,97 @@ static void test_shared_slot_kept(void **state)
         atomic_fetch_sub(&env.slot_used[slot], 1);
 }
 
+static bool post_all(void) { return true; }
+
+/* A page that is cold and dirty, and whose write is under way. */
+static frame_t make_writing(unsigned v, uint64_t content)
+{
+        frame_t f = make_present(v, rw, PTE_A | PTE_D, content);
+        env.post = post_all;
+        evict_all();
+        env.post = NULL;
+        assert_int_equal(env.pg.writing, 1);
+        assert_int_equal(kind(v), PTE_PRESENT);
+        return f;
+}
+
+static void end_writes(void)
+{
+        while (env_io_step(0))
+                ;
+        clock_pass(&env.pg, 0, cnt);
+        assert_int_equal(env.pg.writing, 0);
+}
+
+static void nobody_waits(void)
+{
+        static unsigned steps;
+        if (++steps > 10000)
+                fail_msg("somebody waits for the end of a write");
+}
+
+/* The node may be silent for minutes: what system calls do to the page does not wait for it. */
+static void test_use_while_written(void **state)
+{
+        (void)state;
+        frame_t f = make_writing(0, 7);
+        env.step = nobody_waits;
+        page_cool(&env.pg, &env.pte[0]);
+        assert_true(page_set_locked(&env.pg, &env.pte[0], true));
+        assert_true(page_set_locked(&env.pg, &env.pte[0], false));
+        assert_true(page_protect(&env.pg, &env.pte[0], no_access));
+        assert_false(page_protect(&env.pg, &env.pte[0], rw));
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], true), f);
+        env.content[f][0] = 8;
+        frame_unpin(&env.frames[f], true);
+        end_writes();
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_DIRTY);
+        assert_int_equal(evict_all(), 1);
+        assert_int_equal(env.far[pte_num(env.pte[0])][0], 8);
+}
+
+/* Who has it pinned at the end keeps it. */
+static void test_pinned_while_written(void **state)
+{
+        pte_t old;
+
+        (void)state;
+        frame_t f = make_writing(0, 7);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], false), f);
+        assert_false(frame_claim(&env.frames[f], env.frames[f].word));
+        end_writes();
+        assert_int_equal(kind(0), PTE_PRESENT);
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | 1);
+        frame_unpin(&env.frames[f], false);
+        uint64_t writes = env.writes;                   /* it was only read: clean, and cold as before */
+        assert_true(clock_take_clean(&env.pg, f));
+        assert_int_equal(env.writes, writes);
+        frame_free(&env.pg, &list, f);
+
+        /* And of one that was unmapped meanwhile nothing is left once both are gone. */
+        f = make_writing(1, 9);
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[1], false), f);
+        frame_discard(&env.pg, &list, page_detach(&env.pg, &env.pte[1], &old));
+        assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[1], false), FRAME_NONE);
+        end_writes();
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_ORPHAN | 1);
+        frame_unpin(&env.frames[f], false);
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+        assert_int_equal(env.frames[f].word, 0);
+}
+
+/* Locked while it is written: it stays. */
+static void test_locked_while_written(void **state)
+{
+        (void)state;
+        make_writing(0, 7);
+        assert_true(page_set_locked(&env.pg, &env.pte[0], true));
+        end_writes();
+        assert_int_equal(kind(0), PTE_PRESENT);
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_LOCKED);
+        assert_true(page_set_locked(&env.pg, &env.pte[0], false));
+}
+
 /* fork: a page becomes clean where it is, hot as it is. */
 static void test_write_back_for_fork(void **state)
 {

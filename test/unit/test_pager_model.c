@@ -229,6 +229,7 @@ static void gmem_actor(void *arg)
                         continue;
                 }
                 m.seen[SEEN_PIN]++;
+                m.seen[SEEN_PIN_WRITING] += (env.frames[n].word & FRAME_WRITING) != 0;
                 uint64_t obj = env.content[n][0];
                 if (gen == m.gen[v] && !(gen & 1) && (obj != m.vma[v].obj || !vma_allows(v, write)))
                         sched_fail("page %u pinned, but frame %u holds object %lu or access is not allowed", v, n, (unsigned long)obj);

@@ -122,7 +122,6 @@ void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (
 _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { }
 void threads_wait_to_go(struct thread *t) { (void)t; }
-struct thread *threads_find(struct thread *t, pid_t tid) { return tid == gettid() ? t : NULL; }
 long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long threads_end(struct thread *t, int status) { program_exit(t, status); }

@@ -1,0 +1,60 @@
+/*
+ * keyctl: its commands have rows of their own (table.c), and here is what these cannot say.
+ */
+#include <linux/keyctl.h>
+#include "sys.h"
+
+long sys_keyctl(struct thread *t, long nr, const uint64_t a[6])
+{
+        uint32_t command = (uint32_t)a[0];
+
+        /* One that we do not know may have pointers: the kernel says what it says to a number that it does not know itself. */
+        if (command >= SYS_KEYCTL_ROWS)
+                return sys_raw(nr, UINT32_MAX, 0, 0, 0, 0, 0);
+        const struct sys_row *row = &sys_keyctl_rows[command];
+        return row->fn ? row->fn(t, nr, a) : sys_marshal(t, row, nr, a);
+}
+
+/* The payload in pieces. */
+long sys_key_iov(struct thread *t, long nr, const uint64_t a[6])
+{
+        struct sys_iov v;
+        void *kernel = NULL;
+        int err = a[2] ? sys_iov_read(t, &v, a[2], a[3], &kernel) : 0;
+
+        if (a[2] && !err && v.total <= SYS_ARG_MAX)
+                err = sys_iov_fill(t, &v);
+        else if (a[2] && !err)          /* too long: the kernel looks at that before it looks at any byte */
+                for (int i = 0; i < v.n; i++)
+                        v.host[i] = (struct iovec){ sys_bad(), v.prog[i].iov_len };
+        return sys_raw(nr, a[0], a[1], P(a[2] && !err ? v.host : kernel), a[3], a[4], 0);
+}
+
+/* The last argument leads to a struct with pointers. */
+long sys_key_dh(struct thread *t, long nr, const uint64_t a[6])
+{
+        struct keyctl_kdf_params *kdf = sys_in_null(t, a[4], sizeof *kdf);
+        const uint64_t with[6] = { a[0], a[1], a[2], a[3], P(kdf) };
+
+        if (kdf && (void *)kdf != sys_bad()) {
+                kdf->hashname = sys_string(t, P(kdf->hashname));
+                kdf->otherinfo = sys_in_null(t, P(kdf->otherinfo), kdf->otherinfolen);
+        }
+        return sys_marshal(t, &sys_keyctl_rows[KEYCTL_DH_COMPUTE], nr, with);
+}
+
+/* Encryption, decryption and signatures: the lengths of what goes in and of what comes out, or of the two that go in, are in a struct. */
+long sys_key_pkey(struct thread *t, long nr, const uint64_t a[6])
+{
+        struct keyctl_pkey_params *p = sys_in(t, a[1], sizeof *p, sizeof *p);
+        bool known = (void *)p != sys_bad(), verify = (int)a[0] == KEYCTL_PKEY_VERIFY;
+        char *info = a[2] ? sys_string(t, a[2]) : NULL;
+        void *in = known ? sys_in(t, a[3], p->in_len, SYS_ARG_MAX) : sys_bad();
+        void *second = !known || p->out_len > SYS_ARG_MAX ? sys_bad() :
+                       verify ? sys_in(t, a[4], p->in2_len, SYS_ARG_MAX) : sys_out(t, a[4], p->out_len);
+        long ret = sys_raw(nr, a[0], P(p), P(info), P(in), P(second), 0);
+
+        if (ret <= 0 || verify)
+                return ret;
+        return sys_deliver(t, a[4], second, (size_t)ret < p->out_len ? (size_t)ret : p->out_len, ret);
+}

@@ -1,0 +1,25 @@
+/*
+ * An exception of the program's as kern saw it, and what Linux makes of it (trapped.c).
+ */
+#ifndef VMRUN_TRAPPED_H
+#define VMRUN_TRAPPED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct thread;
+
+struct trapped {
+        int signo, code;                /* the signal, and its si_code */
+        uint64_t addr;                  /* si_addr */
+        int vector;                     /* of the exception; IN: perhaps with SOFTWARE_INT */
+};
+
+/*
+ * IN/OUT x, and t->v->regs: what they would be on Linux, where the program runs in ring 3.
+ * True: the instruction is none that Linux refuses.  It was carried out, and the program goes on.
+ * In EXIT_SIGNAL, all signals held.
+ */
+bool trapped_as_on_linux(struct thread *t, struct trapped *x);
+
+#endif

@@ -1,0 +1,36 @@
+# What a memory node that answers late costs: time, but no processor time (t_outage.c says of what).
+# shellcheck shell=bash disable=SC2034,SC2154
+
+outages() {
+    late 'writes that are held back' writes 5 440
+    late 'writes that are held back, inline' writes 5 440 --io inline
+    late 'reads that are held back' reads 2 1200
+    late 'reads that are held back, inline' reads 2 1200 --io inline
+}
+
+# late NAME KIND SECONDS PAGES OPTION...: t_outage with 512 pages of cache beside a node that answers requests of that kind so late.
+late() {
+    local name=$1 kind=$2 seconds=$3 pages=$4 LIMIT=$((limit * 3)) i kit socket=$WORK/late.sock
+    shift 4
+    selected "$name" || return 0
+    command -v nbdkit >/dev/null || { skip "$name" 'nbdkit is not installed'; return; }
+    OUT=$WORK/out ERR=$WORK/err
+    rm -f "$socket" "$WORK/late.pid"
+    # nbdkit has an option for each kind, and the pid file once it listens.
+    nbdkit --foreground --threads 128 --pidfile "$WORK/late.pid" --unix "$socket" --filter=delay memory 256M "delay-${kind%s}=$seconds" 2>"$WORK/late.log" &
+    kit=$!
+    for ((i = 0; i < 200; i++)); do
+        [ ! -s "$WORK/late.pid" ] || break
+        sleep 0.05
+    done
+    run_limited "$vmrun" --cache 2M --connect-timeout 60 --timeout 60 --node "nbd+unix:///disk?socket=$socket" "$@" "${vmrun_flags[@]}" -- \
+        "$build/test/system/t_outage" "$kind" "$seconds" "$pages"
+    kill -KILL $kit
+    { wait $kit; } 2>/dev/null
+    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = "$kind: ok" ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, says '$(head -n 1 "$OUT")'"
+        show "$ERR"
+    fi
+}
