@@ -191,7 +191,7 @@ I("idiv, too large", RUN, "mov $0x80000000, %eax; mov $-1, %edx; mov $-1, %ecx; 
 I("x87 division by 0", RUN, "fninit; movw $0x37b, (%rdi); fldcw (%rdi); fldz; fld1; fdivp; fwait; fninit");
 I("x87 invalid", RUN, "fninit; movw $0x37e, (%rdi); fldcw (%rdi); fldz; fldz; fdivp; fwait; fninit");
 I("SSE division by 0", RUN, "movl $0x1d80, (%rdi); ldmxcsr (%rdi); xorps %xmm1, %xmm1; mov $1, %eax; cvtsi2ss %eax, %xmm0; divss %xmm1, %xmm0");
-I("ldmxcsr, reserved bits", RUN, "movl $-1, (%rdi); ldmxcsr (%rdi)");
+I("ldmxcsr, reserved bits", RUN, "movl $-1, (%rdi); ldmxcsr (%rdi); movl $0x1f80, (%rdi); ldmxcsr (%rdi)");
 I("movaps, unaligned", RUN, "movaps 1(%rdi), %xmm0");
 I("cmpxchg16b, unaligned", RUN, "lock cmpxchg16b 1(%rdi)");
 I("load from 0", RUN, "xor %ecx, %ecx; mov (%rcx), %eax");
