@@ -14,6 +14,7 @@ limits() {
     full_memory 'more memory than there is' 135 'exhausting' --exhaust
     thread_limit
     bulk_transfer
+    used_by_calls
     statistics
 }
 
@@ -97,6 +98,21 @@ bulk_transfer() {
         ok "$name"
     else
         not_ok "$name" "exit status $status, ${upcalls:-no} upcalls"
+        show "$ERR"
+    fi
+}
+
+# 64 pages in a cache of 256, used 400 times by calls while 6,400 others are touched once.
+used_by_calls() {
+    local name='a buffer that only system calls use stays resident' LIMIT=$limit fetches
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- "$build/test/system/t_memory" --calls 200
+    fetches=$(sed -n 's/^faults\.fetch //p' "$WORK/stats")
+    if [ "$status" = 0 ] && [ "${fetches:-9999}" -lt 700 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, ${fetches:-no} fetches"
         show "$ERR"
     fi
 }
