@@ -50,7 +50,7 @@ mutant() {
 
 # Eviction and flushes
 mutant clock.c "evicts without waiting for the flush" 's/^(.*return ).*age < 0.*$/\1true || next || age;/'
-mutant clock.c "stamps before it clears A" '/^static bool second_chance/,/^}/{s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f, env_flush_next());/;s/frame_stamp\(f, env_flush_next\(\)\);$/&/;/^                frame_stamp/d;/^        if \(cleared\)/d}'
+mutant clock.c "stamps before it clears A" '/^static void second_chance/,/^}/{s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f, env_flush_next());/;s/frame_stamp\(f, env_flush_next\(\)\);$/&/;/^                frame_stamp/d;/^        if \(cleared\)/d}'
 mutant clock.c "evicts a page whose A is set" 's/^(static bool is_cold.*return ).*/\1p | 1; }/'
 mutant clock.c "taking off does not look at the epoch" '/^static bool take_off/,/^}/s/ && epoch_done\(w\)//'
 mutant clock.c "taking off does not look at D" '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
