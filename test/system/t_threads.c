@@ -94,7 +94,7 @@ static void *waits_at_the_gate(void *arg)
 }
 
 /* Makes threads until there can be no more, and again once they are gone. */
-#define COLLIDE_PAGES 2048
+#define COLLIDE_PAGES 1024
 static char *collide_at;
 static _Atomic unsigned collide_step;
 
@@ -107,7 +107,7 @@ static void *collide_thread(void *arg)
         for (unsigned i = 0; i < 2 * COLLIDE_PAGES; i++) {
                 atomic_fetch_add(&collide_step, 1);
                 for (unsigned spins = 0; atomic_load(&collide_step) < 2 * (i + 1); spins++)
-                        if (spins > 100000)
+                        if (spins > 20000)
                                 sched_yield();
                 sum += *(volatile uint64_t *)(collide_at + i % COLLIDE_PAGES * 4096ul);
         }
