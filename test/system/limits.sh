@@ -124,7 +124,7 @@ collisions() {
     local name='threads that meet at a page of a memory tier do not sleep' LIMIT=$limit run waits=0 sleeps=0
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
-    for ((run = 0; run < 4 && waits < 100; run++)); do
+    for ((run = 0; run < 8 && waits < 100; run++)); do
         run_limited "$vmrun" --no-config --cache 2M --node mem:64M --stats="$WORK/stats" -- "$build/test/system/t_threads" collide
         if [ "$status" != 0 ]; then
             not_ok "$name" "exit status $status"
