@@ -1,5 +1,6 @@
 /*
- * A blocked write would stop more than its message: memnode could not even be told to end, and the program under vmrun would stand.
+ * A blocked write would stop more than its message: memnode could not even be told to end, and the
+ * program under vmrun would stand.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -12,10 +13,12 @@
 #include "line.h"
 #include "put.h"
 
-#define LINE_MAX_BYTES  2048            /* with the count before it still less than PIPE_BUF: a pipe takes it whole or not at all */
+/* With the count before it still less than PIPE_BUF: a pipe takes it whole or not at all. */
+#define LINE_MAX_BYTES  2048
 #define PATIENCE_MS     200             /* with a reader that has read all so far */
 
-static atomic_uint dropped;             /* lines since the last that was written; relaxed: it carries nothing but itself */
+/* Lines since the last that was written.  Relaxed: it carries nothing but itself. */
+static atomic_uint dropped;
 
 int line_open(int fd)
 {
@@ -29,10 +32,11 @@ int line_open(int fd)
         return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 }
 
-/* The length of the UTF-8 character at s, of at most n bytes; 0: it is none, or a control character. */
+/* The length of the UTF-8 character at s, of at most n bytes; 0: none, or a control character. */
 static size_t printable(const unsigned char *s, size_t n)
 {
-        static const uint32_t least[] = { 0, 0, 0xa0, 0x800, 0x10000 }; /* shorter forms are forbidden, and 0x80 to 0x9f are C1 */
+        /* By length, for longer forms than needed are forbidden; 0x80 to 0x9f are C1. */
+        static const uint32_t least[] = { 0, 0, 0xa0, 0x800, 0x10000 };
 
         if (*s < 0x80)
                 return *s >= ' ' && *s != 0x7f;
@@ -59,7 +63,8 @@ void line_clean(char *s, size_t n)
 
 static int count_line(char *at, size_t size, const char *prefix, unsigned lost)
 {
-        return snprintf(at, size, "%s%u line%s dropped before this one: nobody read them\n", prefix, lost, lost == 1 ? " was" : "s were");
+        return snprintf(at, size, "%s%u line%s dropped before this one: nobody read them\n", prefix,
+                        lost, lost == 1 ? " was" : "s were");
 }
 
 void line_say(int fd, const char *prefix, const char *fmt, va_list ap)

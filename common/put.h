@@ -8,8 +8,9 @@
 #include <stddef.h>
 
 /*
- * Writes all of it: true, or false with errno; ETIMEDOUT: the reader has taken nothing for wait_ms.  Raises SIGPIPE unless the caller sees to
- * that.  The descriptor may be a blocking one, for it is not ours alone to change: a write is for no more than a pipe that is ready takes.
+ * Writes all of it: true, or false with errno; ETIMEDOUT: the reader has taken nothing for wait_ms.
+ * Raises SIGPIPE unless the caller sees to that.  The descriptor may be a blocking one, for it is
+ * not ours alone to change: a write is for no more than a pipe that is ready takes.
  */
 bool put_all(int fd, const char *s, size_t n, int wait_ms);
 

@@ -26,9 +26,11 @@ NOTES = {
     "sys_vmsplice": "copies, so that the pipe holds no page of the program",
     "sys_fsconfig": "FSCONFIG_SET_BINARY is EOPNOTSUPP",
     "sys_close_range": "passes over vmrun's own descriptors; CLOSE_RANGE_UNSHARE closes without unsharing",
-    "sys_unshare": "CLONE_FILES has no effect",
+    "sys_unshare": "CLONE_FILES has no effect; for a user namespace, vmrun's threads end and are made again",
+    "sys_setns": "for a user or time namespace, vmrun's threads end and are made again",
+    "sys_process_vm": "on the program itself, and on processes that do not run under vmrun; EPERM for others that do",
     "sys_shmget": "SHM_HUGETLB makes none: ENOMEM, as on a system without huge pages",
-    "sys_rt_sigaction": "SIGSTKFLT, by which vmrun reaches its own threads, is recorded and never sent",
+    "sys_rt_sigaction": "SIGSTKFLT, by which vmrun reaches its own threads too, has a handler of vmrun's below: where the program ignores it, a wait that no handler restarts ends with EINTR",
     "sys_getrlimit": "limits of memory are kern's, those of descriptors as if vmrun had none",
     "sys_open": "files of /proc/self that tell of memory are written by vmrun",
 }

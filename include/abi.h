@@ -171,6 +171,7 @@ struct map_entry {
 };
 #define MAP_ENTRY_STACK 0x10000000u
 #define MAP_ENTRY_HEAP  0x20000000u
+#define MAP_ENTRY_LOCKED 0x40000000u
 #define FILE_NONE       0u
 
 struct exit_req { uint32_t op, pad; uint64_t a[6]; int64_t ret; uint64_t out[2]; };
@@ -393,6 +394,7 @@ _Static_assert(VCPU_FIXED_OFF % PAGE_SIZE + sizeof(struct vcpu_fixed) <= PAGE_SI
 _Static_assert(CONTROL_OFF + sizeof(struct control) <= VCPUS_OFF, "struct control fits its room");
 _Static_assert(VCPUS_OFF + (uint64_t)VCPUS_MAX * VCPU_BLOCK <= RINGS_OFF, "vCPU blocks fit below the rings");
 _Static_assert(sizeof(struct io_rings) <= RINGS_SIZE, "a vCPU's rings fit their room");
-_Static_assert(RINGS_OFF + (uint64_t)VCPUS_MAX * RINGS_SIZE <= POOL_OFF, "the rings fit below the pool");
+_Static_assert(RINGS_OFF + (uint64_t)VCPUS_MAX * RINGS_SIZE <= RAM_PD_OFF, "the rings fit below the page tables");
+_Static_assert(RAM_PD_OFF + (WINDOW_END - WINDOW) / 0x40000000 * PAGE_SIZE <= RAM_PT_OFF && RAM_PT_OFF < POOL_OFF, "so do directories of the whole window");
 
 #endif

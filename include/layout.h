@@ -20,6 +20,7 @@
  *   CONTROL_OFF                    struct control
  *   VCPUS_OFF                      vCPU blocks, VCPU_BLOCK bytes each
  *   RINGS_OFF                      rings of far memory, one struct io_rings a vCPU, RINGS_SIZE bytes apart
+ *   RAM_PD_OFF, RAM_PT_OFF         page tables of the window
  *   POOL_OFF                       page-table pages, VMAs, frame table: grows up to control.pool_max
  *   control.frames_off             the cache frames
  */
@@ -50,10 +51,14 @@
 #define POOL_OFF        0x8000000
 #define VCPUS_MAX       1024            /* KVM's usual limit; fits below POOL_OFF */
 
-/* The pool begins with the page tables that exist from the start: the PDPT of each lower-half PML4 slot, shared by all
- * vCPUs, then the page directories of RAM, which together are one array of 2 MiB entries. */
+/* Page tables of the window, which the guest cannot write: the page directories of RAM, which together are one array of 2 MiB
+ * entries, and the page table of its first 2 MiB. */
+#define RAM_PD_OFF      0x6000000
+#define RAM_PT_OFF      0x7000000
+
+/* The pool begins with the PDPT of each lower-half PML4 slot, shared by all vCPUs. */
 #define PDPT_OFF(slot)  (POOL_OFF + (slot) * PAGE_SIZE)
-#define RAM_PD_OFF      (POOL_OFF + 256 * PAGE_SIZE)
+#define POOL_PDPTS      256
 
 /* A vCPU block, and what is at which offset of it. */
 #define VCPU_BLOCK      0x10000

@@ -1,8 +1,9 @@
 /*
  * madvise.
  *
- * What differs from Linux: MADV_FREE frees at once, which it may; MADV_REMOVE of a shared file is EOPNOTSUPP, as on a file
- * system that cannot punch holes; no KSM and no MADV_COLLAPSE (EINVAL, as in a kernel without them).
+ * What differs from Linux: MADV_FREE frees at once, which it may; MADV_REMOVE of a shared file is
+ * EOPNOTSUPP, as on a file system that cannot punch holes; pages that may be merged never are, as
+ * where KSM does not run; no MADV_COLLAPSE (EINVAL, as in a kernel without it).
  */
 #include "mm_range.h"
 
@@ -17,6 +18,7 @@ static bool known(int advice)
         case MADV_FREE: case MADV_REMOVE: case MADV_DONTFORK: case MADV_DOFORK: case MADV_WIPEONFORK: case MADV_KEEPONFORK:
         case MADV_COLD: case MADV_PAGEOUT: case MADV_DONTDUMP: case MADV_DODUMP: case MADV_HUGEPAGE: case MADV_NOHUGEPAGE:
         case MADV_POPULATE_READ: case MADV_POPULATE_WRITE:
+        case MADV_MERGEABLE: case MADV_UNMERGEABLE:
                 return true;
         default:
                 return false;

@@ -257,9 +257,13 @@ uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max)
         struct vma v;
         struct vma_hidden hidden;
         for (; n < max && vma_read(above, &v, &hidden); above = v.end)
-                out[n++] = (struct map_entry){ .start = v.start, .end = v.end, .off = v.off, .prot = v.prot, .file = v.file,
-                                               .flags = v.flags & (MAP_SHARED | MAP_PRIVATE | VMA_STACK | VMA_HEAP) };
+                out[n++] = (struct map_entry){
+                        .start = v.start, .end = v.end, .off = v.off, .prot = v.prot, .file = v.file,
+                        .flags = v.flags & (MAP_SHARED | MAP_PRIVATE | VMA_STACK | VMA_HEAP | VMA_LOCKED),
+                };
         return n;
 }
 
-_Static_assert(VMA_STACK == MAP_ENTRY_STACK && VMA_HEAP == MAP_ENTRY_HEAP, "mm_maps passes them on");
+_Static_assert(VMA_STACK == MAP_ENTRY_STACK && VMA_HEAP == MAP_ENTRY_HEAP &&
+               VMA_LOCKED == MAP_ENTRY_LOCKED,
+               "mm_maps passes them on");

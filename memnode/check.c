@@ -156,7 +156,7 @@ int check_report(void)
 {
         uint64_t available, total = check_memory(&available);
         char why[512], a[32], b[32];
-        bool rdma = !opt.nlisten;       /* nobody said what is wanted: RDMA */
+        bool rdma = false;              /* is wanted; where nothing is said, NBD does */
 
         for (unsigned i = 0; i < opt.nlisten; i++)
                 rdma |= !strncmp(opt.listen[i], "rdma://", 7);
@@ -169,9 +169,10 @@ int check_report(void)
         fact("memory", "%s available", size_text(available, a));
 
         uint64_t size = opt.size ? opt.size : 4096;
-        if (rdma && !up)
-                return verdict("memnode cannot serve over RDMA: see device above");
-        if (rdma && check_memlock(size, why, sizeof(why)))
+        bool rdma_works = up && check_memlock(size, why, sizeof(why)) == 0;
+        if (!up)
+                snprintf(why, sizeof(why), "see device above");
+        if (rdma && !rdma_works)
                 return verdict("memnode cannot serve over RDMA: %s", why);
         uint64_t offered = opt.hugepage == 1 << 30 ? large : opt.hugepage == 2 << 20 ? medium : available;
         if (size > offered && opt.hugepage > 4096) {
@@ -183,6 +184,10 @@ int check_report(void)
                 return verdict("memnode cannot serve %s: this host has %s of memory in all", size_text(size, a), size_text(total, b));
         if (size > offered)
                 return verdict("memnode should not serve %s: only %s is available", size_text(size, a), size_text(offered, b));
-        printf("%-12s memnode can serve%s%s\n", "verdict", opt.size ? " " : "", opt.size ? size_text(opt.size, a) : "");
+        printf("%-12s memnode can serve%s%s", "verdict", opt.size ? " " : "",
+               opt.size ? size_text(opt.size, a) : "");
+        if (!opt.nlisten && !rdma_works)
+                printf(" over NBD, but not over RDMA: %s", why);
+        putchar('\n');
         return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -17,7 +17,8 @@ void log_open(void)
                 out = fd;
 }
 
-/* Clients choose their names, and a log is often read on a terminal: line_say() cleans what it writes.  SIGPIPE is ignored (main.c). */
+/* Clients choose their names, and a log is often read on a terminal: line_say() cleans what it
+ * writes. SIGPIPE is ignored (main.c). */
 static void say(const char *fmt, va_list ap) { line_say(out, prefix, fmt, ap); }
 void log_close(void) { line_end(out, prefix); }
 

@@ -141,7 +141,8 @@ static bool answer(int control)
         bool none = err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
 
         if (none && !said)
-                warnx_("clients of the control socket must wait: %s%s", strerror(-err), err == -EMFILE ? ": raise `ulimit -n`" : "");
+                warnx_("clients of the control socket must wait: %s%s", strerror(-err),
+                       err == -EMFILE ? ": raise `ulimit -n`" : "");
         if (none || !err)
                 said = none;
         return !none;
@@ -155,8 +156,9 @@ static void serve(int signals, int control, int argc, char **argv)
         for (;;) {
                 struct signalfd_siginfo info;
 
-                /* A client that cannot be taken stays there, so poll() would return at once: it is not looked at for a while.  Otherwise there
-                 * is no bound: it is what memnode does when nobody wants anything. */
+                /* A client that cannot be taken stays there, so poll() would return at once: it is
+                 * not looked at for a while.  Otherwise there is no bound: it is what memnode does
+                 * when nobody wants anything. */
                 if (poll(fds, 2, fds[1].fd == control ? -1 : RETRY_MS) < 0)
                         continue;
                 fds[1].fd = fds[1].revents && !answer(control) ? -1 : control;

@@ -22,13 +22,15 @@ struct memnode_options {
         bool have_token, verbose;
         uint32_t grace_ms;              /* how long a client that vanished keeps what it has */
         const char *config;             /* the configuration file; NULL: none */
+        int socket_mode;                /* of nbd+unix:// sockets; -1: as umask says */
         const char *control;            /* path of the control socket; NULL: none */
         bool check;                     /* tell what this host offers, and end */
 };
 /* Fixed from the start on, but for max_per_client and grace_ms, which SIGHUP may change: other threads read them as relaxed atomics. */
 extern struct memnode_options opt;
 
-/* One line on standard error with the prefix "memnode: "; dropped and counted while nobody reads there.  (log.c) */
+/* One line on standard error with the prefix "memnode: "; dropped and counted while nobody reads
+ * there.  (log.c) */
 void log_open(void);                    /* before the first thread */
 void log_close(void);                   /* says how many were dropped last */
 void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -51,8 +53,8 @@ void account_print(FILE *to);
  * in why that names the thing, the cause and the cure, without the URL. */
 int rdma_server_listen(const char *url, char *why, size_t n);    /* librdmacm has an rdma_listen() */
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
-/* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or some seconds after timeout_ms.  False: threads
- * are still at work in the pool. */
+/* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or
+ * some seconds after timeout_ms.  False: threads are still at work in the pool. */
 bool rdma_server_stop(unsigned timeout_ms);
 bool nbd_stop(unsigned timeout_ms);
 void rdma_server_print(FILE *to);        /* statistics */

@@ -188,6 +188,17 @@ static bool stale(const struct sockaddr_un *a)
         return refused;
 }
 
+/* No other thread makes files. */
+static int bind_unix(int fd, const struct sockaddr_un *a)
+{
+        mode_t mask = opt.socket_mode < 0 ? 0 : umask(0777 & ~(mode_t)opt.socket_mode);
+        int err = bind(fd, (const struct sockaddr *)a, sizeof *a) != 0 ? -errno : 0;
+
+        if (opt.socket_mode >= 0)
+                umask(mask);
+        return err;
+}
+
 /* PATH, or as in NBD's URLs for clients: /?socket=PATH. */
 static int listen_unix(const char *url, char *why, size_t n)
 {
@@ -203,9 +214,9 @@ static int listen_unix(const char *url, char *why, size_t n)
                 return -ENAMETOOLONG;
         }
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        int err = fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) != 0 ? -errno : 0;
+        int err = fd < 0 ? -errno : bind_unix(fd, &a);
         if (err == -EADDRINUSE && stale(&a) && unlink(a.sun_path) == 0)
-                err = bind(fd, (struct sockaddr *)&a, sizeof a) != 0 ? -errno : 0;
+                err = bind_unix(fd, &a);
         if (!err && listen(fd, BACKLOG) != 0) {
                 err = -errno;
                 unlink(a.sun_path);

@@ -23,7 +23,8 @@
 
 #define PAGE            4096ul
 #define RETURNED        (1u << 20)              /* zeroed ranges that long go back to the host where that is possible */
-#define ZERO_STEP       (4u << 20)              /* zeroed between two looks at whether memnode is to end: of 256 connections at once, 1 GiB */
+/* Zeroed between two looks at whether memnode is to end: by 256 connections at once, 1 GiB. */
+#define ZERO_STEP       (4u << 20)
 #define BATCH           64                      /* replies that leave together at most */
 #define BATCH_BYTES     (256u << 10)            /* more is not held back: the client has enough to do */
 #define DIRECT          (32u << 10)             /* after a WRITE that large only the next header is read ahead: the data behind it */
@@ -258,7 +259,9 @@ static int do_read(struct conn *c, const struct nbd_request *r)
 
 static int do_write(struct conn *c, const struct nbd_request *r, bool known_flags, bool ending)
 {
-        uint32_t error = ending ? NBD_ESHUTDOWN : !known_flags || r->length > NBD_PAYLOAD_MAX ? NBD_EINVAL : !inside(c, r) ? NBD_ENOSPC : 0;
+        uint32_t error = ending ? NBD_ESHUTDOWN :
+                         !known_flags || r->length > NBD_PAYLOAD_MAX ? NBD_EINVAL :
+                         !inside(c, r) ? NBD_ENOSPC : 0;
         /* Refused or not, its data comes. */
         int err = payload(c, error ? NULL : c->l->e->base + r->offset, r->length);
         if (err)
@@ -302,7 +305,7 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
         while (at < end) {
                 if (stopping(c))
                         return fail(c, r, NBD_ESHUTDOWN, "memnode is about to end");
-                size_t len = ZERO_STEP - (uintptr_t)at % ZERO_STEP;     /* up to a border of pages */
+                size_t len = ZERO_STEP - (uintptr_t)at % ZERO_STEP;     /* to a border of pages */
                 len = len < (size_t)(end - at) ? len : (size_t)(end - at);
                 zero(at, len, r->flags & NBD_CMD_NO_HOLE);
                 at += len;

@@ -39,6 +39,7 @@ static const char help_text[] =
         "      --grace SECONDS       how long a client that vanished keeps its memory (default: 30)\n"
         "      --config FILE         read settings from FILE; the command line wins\n"
         "      --control PATH        a socket that gives the statistics to whoever connects\n"
+        "      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as umask says)\n"
         "  -v, --verbose             say what is going on\n"
         "      --check               tell what this host offers, and whether memnode could serve\n"
         "      --version             print the version\n"
@@ -189,6 +190,20 @@ static int set_grace(struct memnode_options *o, const char *value, char why[WHY_
         return 0;
 }
 
+/* Octal digits, as chmod takes them. */
+static int set_socket_mode(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        size_t len = strlen(value);
+
+        if (!len || len > 4 || strspn(value, "01234567") != len || strtol(value, NULL, 8) > 0777) {
+                snprintf(why, WHY_MAX,
+                         "not the mode of a socket: give octal digits, as in 660 or 666");
+                return -EINVAL;
+        }
+        o->socket_mode = (int)strtol(value, NULL, 8);
+        return 0;
+}
+
 static int set_control(struct memnode_options *o, const char *value, char why[WHY_MAX]) { return set_string(&o->control, value, why); }
 static int set_config(struct memnode_options *o, const char *value, char why[WHY_MAX]) { return set_string(&o->config, value, why); }
 static int set_verbose(struct memnode_options *o, const char *value, char why[WHY_MAX])
@@ -213,6 +228,7 @@ static const struct setting settings[] = {
         { "hugepages",      set_hugepages,      .flag = false },
         { "grace",          set_grace,          .flag = false },
         { "control",        set_control,        .flag = false },
+        { "socket-mode",    set_socket_mode,    .flag = false },
         { "config",         set_config,         .flag = false },
         { "verbose",        set_verbose,        .flag = true },
         { "check",          set_check,          .flag = true },
@@ -304,6 +320,7 @@ static void defaults(struct memnode_options *o)
         memset(o, 0, sizeof(*o));
         o->grace_ms = GRACE_DEFAULT;
         o->max_per_client = UINT64_MAX;
+        o->socket_mode = -1;
 }
 
 /* Lists of the command line replace those of the file. */

@@ -172,7 +172,8 @@ void pool_free(char *at, uint64_t bytes)
         for (e = extents; e && e->start != start; e = e->next)
                 ;
         if (!e || e->state != TAKEN || e->end - e->start != bytes) {
-                warnx_("pool_free of what was not given out: %#llx bytes at %#llx", (unsigned long long)bytes, (unsigned long long)start);
+                warnx_("pool_free of what was not given out: %#llx bytes at %#llx",
+                       (unsigned long long)bytes, (unsigned long long)start);
                 abort();                /* memory of two owners: to go on would show one's bytes to the other */
         }
         e->state = DIRTY;

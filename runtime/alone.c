@@ -1,8 +1,9 @@
 /*
  * See alone.h.
  *
- * Guest memory stays where it is, in this process; what goes and comes again is what KVM and the host kernel have: memory slots
- * (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back), threads.  No transfer is under way meanwhile, and nodes stay connected.
+ * Guest memory stays where it is, in this process; what goes and comes again is what KVM and the
+ * host kernel have: memory slots (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back),
+ * threads.  No transfer is under way meanwhile, and nodes stay connected.
  */
 #include <errno.h>
 #include <sched.h>
@@ -20,7 +21,7 @@
 #include "vm.h"
 
 static uint64_t mask;                   /* the program's, and */
-static struct vcpu_kept **kept;         /* by number: from alone_begin() to alone_end(), of which there is one at a time */
+static struct vcpu_kept **kept;         /* by number; there is one alone_begin() at a time */
 
 /* After unshare or setns of PID namespaces Linux makes children there, but no threads. */
 static bool threads_can_be_made(void)
@@ -31,18 +32,19 @@ static bool threads_can_be_made(void)
 
         if (a < 0 || b < 0 || strcmp(own, next) == 0)
                 return true;            /* (as far as is known: without /proc nobody tells) */
-        sys_say_once(0x70006, "a user or time namespace cannot be entered after unshare or setns of a PID namespace, as vmrun could make no "
+        sys_say_once(0x70006, "a user or time namespace cannot be entered after unshare or setns "
+                              "of a PID namespace, as vmrun could make no "
                               "threads there: EINVAL; enter all at once, or this one first");
         return false;
 }
 
-/* A thread that has ended is one of this process until the kernel has buried it, which takes moments.  CLONE_THREAD asks for just that and changes
- * nothing. */
+/* A thread that has ended is one of this process until the kernel has buried it, which takes
+ * moments.  CLONE_THREAD asks for just that and changes nothing. */
 static void wait_for_burial(void)
 {
         const struct timespec pause = { .tv_nsec = 200000 };
 
-        for (int tries = 0; tries < 5000 && unshare(CLONE_THREAD) != 0; tries++)        /* a second; then the call will tell */
+        for (int tries = 0; tries < 5000 && unshare(CLONE_THREAD) != 0; tries++) /* a second */
                 nanosleep(&pause, NULL);
 }
 
@@ -95,7 +97,8 @@ int alone_begin(struct thread *t)
 void alone_end(struct thread *t)
 {
         put_together(t->vm);
-        vcpu_retire(t);                 /* its first run: now the VM has its thread, even if none can be made a moment later */
+        /* Its first run: now the VM has its thread, even if none can be made a moment later. */
+        vcpu_retire(t);
         io_again();
         service_again();
         io_release();

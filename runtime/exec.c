@@ -165,7 +165,10 @@ static long host_exec(struct thread *t, int dirfd, const char *path, char *const
 {
         if (!t->vforked)
                 threads_stop_for_good();
-        return sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp), (uint64_t)flags, 0);
+        signals_end_kicks(t);           /* nobody sends one: this vCPU is not in the program */
+        long err = sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp), (uint64_t)flags, 0);
+        signals_expect_kicks(t);
+        return err;
 }
 
 /* The last look at everything is over: only the kernel can refuse now, for want of memory at most. */
@@ -216,15 +219,6 @@ static void handlers(struct ksigaction old[SIGNALS_MAX + 1], bool away)
         }
 }
 
-static void drain_kicks(void)
-{
-        const uint64_t kick = SYS_KICKBIT;
-        const struct timespec now = { 0 };
-
-        while (sys_own(__NR_rt_sigtimedwait, P(&kick), 0, P(&now), 8, 0, 0) == SYS_SIGKICK)
-                ;
-}
-
 /* certain: the file passed all checks, so this is the end of this program, and is reported as such. */
 static long run_natively(struct thread *t, struct exec_room *r, const struct program_place *at, uint64_t mask, bool certain)
 {
@@ -237,7 +231,6 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
                 end(t, goodbye);
         limits_keep(&limits);
         limits_to_host(&limits, certain, &old);
-        drain_kicks();                  /* nobody sends another: this vCPU is not in the program */
         handlers(action, true);
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
         long err = host_exec(t, at->dirfd, at->path, r->argv, r->envp, at->flags);
@@ -372,8 +365,7 @@ const struct handover *exec_resume(char **argv)
         far_adopt(&h->far);
         stats_adopt(&h->stats);
         vm_use_device(h->kvm);
-        const uint64_t mask = h->mask | SYS_KICKBIT;
-        sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
+        sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&h->mask), 0, 8, 0, 0);
         return h;
 }
 

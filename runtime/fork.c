@@ -25,6 +25,7 @@
 #include "fork.h"
 #include "fork_image.h"
 #include "gmem.h"
+#include "procfs.h"
 #include "service.h"
 #include "signals.h"
 #include "syscalls/sys.h"
@@ -146,6 +147,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         }
         privfd_close(up);
         service_forked();
+        procfs_mem_forked();
         if (make_vm(t, im, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);

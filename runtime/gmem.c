@@ -160,6 +160,51 @@ int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write)
         return 0;
 }
 
+static void count_page(pte_t p, bool anonymous, struct gmem_count *c)
+{
+        enum pte_kind kind = pte_kind(p);
+
+        c->far += kind == PTE_REMOTE;
+        if (kind == PTE_NONE || kind == PTE_REMOTE || kind == PTE_BAD)
+                return;
+        c->resident++;
+        c->referenced += (p & PTE_A) != 0;
+        if (kind == PTE_ARENA) {
+                c->shared++;
+                c->dirty += (p & PTE_D) != 0;
+                return;
+        }
+        uint64_t n = pte_num(p) - ((RAM_GPA + CONTROL->frames_off) >> PAGE_SHIFT);
+        if (n >= CONTROL->nframes)
+                return;
+        const struct frame *f = &frame_table()[n];
+        bool dirty =
+                (p & PTE_D) || (atomic_load_explicit(&f->word, memory_order_relaxed) & FRAME_DIRTY);
+        c->dirty += dirty;
+        /* A page of a file's private mapping that was changed is one, too. */
+        c->anonymous +=
+                anonymous || dirty || __atomic_load_n(&f->slot, __ATOMIC_RELAXED) != SLOT_NONE;
+}
+
+/* Table by table, each with an address in it published: then kern does not use it for something
+ * else. */
+void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
+                struct gmem_count *c)
+{
+        const uint64_t table = 512 * PAGE_SIZE;
+
+        for (uint64_t next, at = start; at < end; at = next) {
+                next = (at & ~(table - 1)) + table;
+                next = next < end ? next : end;
+                atomic_exchange(&t->v->faulting, at + 1);
+                pte_slot_t *pte = find_pte(at);
+                for (uint64_t i = 0; pte && i < (next - at) >> PAGE_SHIFT; i++)
+                        count_page(atomic_load_explicit(&pte[i], memory_order_relaxed), anonymous,
+                                   c);
+                atomic_store_explicit(&t->v->faulting, 0, memory_order_release);
+        }
+}
+
 long gmem_string(struct thread *t, char *dst, uint64_t src, size_t max)
 {
         for (size_t got = 0; got < max; ) {

@@ -19,6 +19,12 @@ int gmem_write(struct thread *t, uint64_t dst, const void *src, size_t len);
 /* Checks that [addr, addr+len) may be accessed without touching it: 0 or -EFAULT. */
 int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write);
 
+/* Pages of [start, end), added to c; anonymous: it is no mapping of a file, nor shared.  A moment's
+ * view, for /proc. */
+struct gmem_count { uint64_t resident, dirty, referenced, anonymous, shared, far; };
+void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
+                struct gmem_count *c);
+
 /* A string of less than max bytes: its length, copied with its NUL; -EFAULT; -ENAMETOOLONG when no NUL came. */
 long gmem_string(struct thread *t, char *dst, uint64_t src, size_t max);
 

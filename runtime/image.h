@@ -11,6 +11,7 @@
 #ifndef VMRUN_IMAGE_H
 #define VMRUN_IMAGE_H
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -131,5 +132,25 @@ void image_close(struct image *im);
 
 /* vmrun's exit status for an error of program_find or image_open, as shells have it: 126, 127, or 125. */
 int image_exit_status(int err);
+
+/* A program's file is not to be written to while the program runs.  The host kernel sees to that for what it executes itself; vmruns tell each
+ * other by a lock on a byte that no file has, which lasts as long as a process has the file open as the program's.  Where the file system has no
+ * locks, nobody knows. */
+static inline struct flock program_lock(short type)
+{
+        return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = INT64_MAX - 1, .l_len = 1 };
+}
+
+static inline void program_mark_running(int fd)
+{
+        struct flock l = program_lock(F_RDLCK);
+        fcntl(fd, F_OFD_SETLK, &l);
+}
+
+static inline bool program_is_running(int fd)
+{
+        struct flock l = program_lock(F_WRLCK);
+        return fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+}
 
 #endif

@@ -152,7 +152,9 @@ int vm_back(struct vm *vm, char *why, size_t n)
         for (uint32_t i = 0; !err && i < vm->next_slot; i++)
                 if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &vm->slot[i]) < 0) {
                         err = -errno;
-                        snprintf(why, n, "KVM does not take back the memory of a virtual machine: %s", strerror(-err));
+                        snprintf(why, n,
+                                 "KVM does not take back the memory of a virtual machine: %s",
+                                 strerror(-err));
                 }
         return err;
 }
@@ -179,7 +181,10 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
         struct kvm_userspace_memory_region *r = new_slot(vm);
         if (r) {
                 *r = (struct kvm_userspace_memory_region){
-                        .slot = vm->next_slot, .guest_phys_addr = gpa, .memory_size = size, .userspace_addr = (uint64_t)host,
+                        .slot = vm->next_slot,
+                        .guest_phys_addr = gpa,
+                        .memory_size = size,
+                        .userspace_addr = (uint64_t)host,
                 };
                 err = ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, r) < 0 ? -errno : 0;
         }
@@ -237,23 +242,38 @@ static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)
         return vm_add_memory(vm, RAM_GPA + off, p, size);
 }
 
+/* May kern write there?  It has no reason to where vCPU blocks are, which each vCPU writes at VCPU_SELF, nor where these tables are. */
+static bool is_writable(uint64_t off) { return off >= POOL_OFF || (off >= RINGS_OFF && off < RAM_PD_OFF); }
+
+/* Fills in the directories of the window for [from, to), multiples of 2 MiB.  Entries that are not present are kept by nobody, so that is
+ * done while the guest runs, too (docs/architecture.md, invariant 10). */
+static void map_ram(int level, uint64_t from, uint64_t to)
+{
+        uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF);
+
+        for (uint64_t off = from; off < to; off += LARGE)
+                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0) & ~(is_writable(off) ? 0 : 2ull);
+}
+
 int64_t vm_grow_pool(struct vm *vm, uint64_t size)
 {
         if (size % LARGE != 0 || size > CONTROL->pool_max - CONTROL->pool_end)
                 return -EINVAL;
-        return add_ram(vm, CONTROL->pool_end, size, MADV_HUGEPAGE);
+        int err = add_ram(vm, CONTROL->pool_end, size, MADV_HUGEPAGE);
+        if (!err)
+                map_ram(vm->level, CONTROL->pool_end, CONTROL->pool_end + size);
+        return err;
 }
 
 /*
  * Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that only its text is executable.
- * What kern never writes is mapped without W, for a wild store of the program's to fault: its text and constants, and the vCPU blocks,
- * which each vCPU writes at VCPU_SELF.
+ * What kern never writes is mapped without W, for a wild store of the program's to fault.
  */
-static void map_window(int level, uint64_t first_table)
+void vm_map_window(struct vm *vm)
 {
         uint64_t *pdpt = (uint64_t *)(WINDOW + PDPT_OFF(WINDOW >> 39));
-        uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF), *pt = (uint64_t *)(WINDOW + first_table);
-        uint64_t user = level == 3 ? 4 : 0;
+        uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF), *pt = (uint64_t *)(WINDOW + RAM_PT_OFF);
+        uint64_t user = vm->level == 3 ? 4 : 0;
         uint64_t ram_end = CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE;
         uint64_t text = kern()->text_end - WINDOW, constant = kern()->constant_end - WINDOW;
 
@@ -262,17 +282,9 @@ static void map_window(int level, uint64_t first_table)
                 pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | 0x23 | user;
         for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE)
                 pt[off / PAGE_SIZE] = (RAM_GPA + off) | (off < constant ? 0x161 : 0x163) | user | (off < text ? 0 : 1ull << 63);
-        pd[0] = (RAM_GPA + first_table) | 0x23 | user;
-        for (uint64_t off = LARGE; off < CONTROL->pool_end; off += LARGE)
-                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0) & ~(off < RINGS_OFF ? 2ull : 0);
-        for (uint64_t off = CONTROL->frames_off; off < ram_end; off += LARGE)
-                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0);
-}
-
-/* Where things begin in the pool: after the PDPTs and the page directories of RAM come a page table and the frame table. */
-static uint64_t first_table_off(void)
-{
-        return RAM_PD_OFF + ROUND_UP(CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE, GiB) / GiB * PAGE_SIZE;
+        pd[0] = (RAM_GPA + RAM_PT_OFF) | 0x23 | user;
+        map_ram(vm->level, LARGE, CONTROL->pool_end);
+        map_ram(vm->level, CONTROL->frames_off, ram_end);
 }
 
 static const char *address_space_cure(int err)
@@ -289,7 +301,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
 {
         uint64_t frames_size = ROUND_UP(c->nframes * PAGE_SIZE, LARGE);
         uint64_t pool_max = POOL_OFF + pool_limit(c->nframes, c->far_pages);
-        uint64_t tables = RAM_PD_OFF - POOL_OFF + (pool_max + frames_size) / GiB * PAGE_SIZE + LARGE;
+        const uint64_t tables = POOL_PDPTS * PAGE_SIZE;
         uint64_t pool_end = POOL_OFF + ROUND_UP(tables + c->nframes * 32 + 4 * MiB, LARGE);
         int err;
 
@@ -321,11 +333,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         k->frames_off = pool_max;
         k->pool_end = pool_end;
         k->pool_max = pool_max;
-        k->frame_table = WINDOW + first_table_off() + PAGE_SIZE;
+        k->frame_table = WINDOW + POOL_OFF + tables;
         k->pool_next = ROUND_UP(k->frame_table - WINDOW + c->nframes * 32, PAGE_SIZE);
         vm->next_gpa = ROUND_UP(RAM_GPA + pool_max + frames_size, GiB);
         vm_map_window(vm);
         return 0;
 }
-
-void vm_map_window(struct vm *vm) { map_window(vm->level, first_table_off()); }

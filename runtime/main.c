@@ -109,6 +109,7 @@ static void open_program(void)
                 die_(image_exit_status(err), "%s%s", image.why.text, options_hint());
         if (image.set_id && !before)
                 warnx_("%s has a set-uid or set-gid bit, which vmrun does not honour", image.exe);
+        program_mark_running(image.fd);
         procfs_set_exe(image.exe);
         prctl(PR_SET_NAME, image.comm);
 }
@@ -144,7 +145,6 @@ int main(int argc, char **argv)
                 exec_init();
                 stats_init();
         }
-        kick_init();
         make_vm();
         open_program();
         if (vcpu_start_first(&vm, &first, why, sizeof why) != 0)

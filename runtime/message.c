@@ -1,6 +1,7 @@
 /*
  * vmrun's own words.  They go to a private copy of stderr, so that a program that closes or redirects its fd 2 neither
- * loses nor swallows them.  One message, one line, one write; what nobody reads is dropped and counted.
+ * loses nor swallows them.  One message, one line, one write; what nobody reads is dropped and
+ * counted.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,13 +2,15 @@
  * Paths into /proc that must lead to the program.
  *
  * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
- * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo, cmdline, environ, auxv, and with the
- * program's numbers in the host's text stat, statm, status (procfs_numbers.c).  Not there: what tells of
- * vmrun's memory page by page (smaps, pagemap and their like), as in a kernel built without it; mem cannot be opened.
- * vmrun's own descriptors and threads are in no listing.  What is written here is as of the open, not of each read.
+ * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo,
+ * cmdline, environ, auxv, and with the program's numbers in the host's text stat, statm, status
+ * (procfs_numbers.c); smaps (procfs_smaps.c), map_files (procfs_maps.c), mem (procfs_mem.c).  Not
+ * there: what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel
+ * built without it. vmrun's own descriptors and threads are in no listing.  What is written here is
+ * as of the open, not of each read.
  *
- * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that is in /proc.  Symbolic
- * links elsewhere that lead into /proc, and "..", are not followed here.
+ * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that
+ * is in /proc.  Symbolic links elsewhere that lead into /proc, and "..", are not followed here.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -185,25 +187,57 @@ static bool own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *ta
         return true;
 }
 
+#define MAP_FILES "map_files/"
+static bool is_map_file(const char *rest) { return !strncmp(rest, MAP_FILES, strlen(MAP_FILES)); }
+
+static int map_file(const char *rest, char path[PATH_MAX])
+{
+        return procfs_map_file(thread_self, rest + strlen(MAP_FILES), path);
+}
+
+/* The host's folder has entries of vmrun's own mappings: no name leads there. */
+#define NO_MAP_FILE "/proc/thread-self/" MAP_FILES "none"
+
 const char *procfs_follow(int dirfd, const char *path)
 {
+        static _Thread_local char file[PATH_MAX];
         char rest[PATH_MAX];
         pid_t task;
 
-        return exe[0] && own_path(dirfd, path, rest, &task) && !strcmp(rest, "exe") ? exe : path;
+        if (!exe[0] || !own_path(dirfd, path, rest, &task))
+                return path;
+        if (is_map_file(rest))
+                return map_file(rest, file) ? NO_MAP_FILE : file;
+        return !strcmp(rest, "exe") ? exe : path;
+}
+
+const char *procfs_itself(int dirfd, const char *path)
+{
+        char rest[PATH_MAX], file[PATH_MAX];
+        pid_t task;
+
+        if (!exe[0] || !own_path(dirfd, path, rest, &task) || !is_map_file(rest))
+                return path;
+        return map_file(rest, file) ? NO_MAP_FILE : "/proc/thread-self/exe";
 }
 
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
 {
-        char rest[PATH_MAX];
-        size_t len = strlen(exe);
+        char rest[PATH_MAX], file[PATH_MAX];
+        const char *target = exe;
         pid_t task;
 
-        if (!len || !own_path(dirfd, path, rest, &task) || strcmp(rest, "exe"))
+        if (!exe[0] || !own_path(dirfd, path, rest, &task))
                 return -1;
-        if (len > n)
-                len = n;
-        memcpy(buf, exe, len);
+        if (is_map_file(rest)) {
+                if (map_file(rest, file))
+                        return -ENOENT;
+                target = file;
+        } else if (strcmp(rest, "exe")) {
+                return -1;
+        }
+        size_t len = strnlen(target, n);
+        memcpy(buf, target, len);
         return (long)len;
 }
 
@@ -223,7 +257,9 @@ enum procfs_dir procfs_dir(int fd)
         dir[n] = 0;
         if (!own_path(AT_FDCWD, dir, rest, &task))
                 return PROCFS_OTHER;
-        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS : !strcmp(rest, "task") ? PROCFS_TASKS : PROCFS_OTHER;
+        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS :
+               !strcmp(rest, "task") ? PROCFS_TASKS :
+               !strcmp(rest, "map_files") ? PROCFS_MAPS : PROCFS_OTHER;
 }
 
 bool procfs_hides(enum procfs_dir dir, const char *name)
@@ -289,9 +325,8 @@ void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void
 }
 
 /* A line as fs/proc/task_mmu.c writes it: names start at column 74. */
-static void map_line(const struct map_entry *e, void *arg)
+void procfs_map_line(const struct map_entry *e, struct text *x)
 {
-        struct text *x = arg;
         char path[PATH_MAX] = "";
         dev_t dev = 0;
         ino_t ino = 0;
@@ -317,6 +352,8 @@ static void map_line(const struct map_entry *e, void *arg)
         }
         text_add(x, "\n");
 }
+
+static void map_line(const struct map_entry *e, void *arg) { procfs_map_line(e, arg); }
 
 static void map_size(const struct map_entry *e, void *arg)
 {
@@ -395,10 +432,10 @@ static long serve(struct text *x, const char *name, int flags)
 
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret)
 {
-        static const char *const absent[] = { "smaps", "smaps_rollup", "pagemap", "numa_maps", "map_files" };
+        static const char *const absent[] = { "pagemap", "numa_maps" };
         char rest[PATH_MAX];
         struct text x = { 0 };
-        bool maps, info, cmdline, environ, aux, numbers;
+        bool maps, smaps, info, cmdline, environ, aux, numbers;
         pid_t task;
 
         if (!own_path(dirfd, path, rest, &task))
@@ -410,17 +447,20 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                     (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
                         return *ret = -ENOENT, true;
         if (!strcmp(rest, "mem"))
-                return *ret = -EACCES, true;
+                return *ret = flags & (O_PATH | O_DIRECTORY) ? -EACCES : procfs_mem_open(flags),
+                       true;
         if ((!strncmp(rest, "fd/", 3) && privfd_is(atoi(rest + 3))) ||
             (!strncmp(rest, "fdinfo/", 7) && privfd_is(atoi(rest + 7))))
                 return *ret = -ENOENT, true;
         maps = !strcmp(rest, "maps");
+        smaps = !strcmp(rest, "smaps") || !strcmp(rest, "smaps_rollup");
         info = !strcmp(rest, "/meminfo");
         cmdline = !strcmp(rest, "cmdline") && args.end > args.start;
         environ = !strcmp(rest, "environ") && environment.end > environment.start;
         aux = !strcmp(rest, "auxv") && auxv_size;
         numbers = !strcmp(rest, "stat") || !strcmp(rest, "statm") || !strcmp(rest, "status");
-        if ((!maps && !info && !cmdline && !environ && !aux && !numbers) || (flags & O_PATH))
+        if ((!maps && !smaps && !info && !cmdline && !environ && !aux && !numbers) ||
+            (flags & O_PATH))
                 return false;
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return *ret = -EACCES, true;
@@ -428,6 +468,8 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                 return *ret = -ENOTDIR, true;
         if (maps)
                 procfs_each_map(t, map_line, &x);
+        else if (smaps)
+                procfs_smaps(t, rest[5], &x);
         else if (info)
                 meminfo(t, &x);
         else if (aux)

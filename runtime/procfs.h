@@ -19,7 +19,11 @@ void procfs_set_image(const struct image *im);
 /* The path a call that follows links shall use: path itself, or the program's file for /proc/self/exe. */
 const char *procfs_follow(int dirfd, const char *path);
 
-/* The target of a link the program must not see: its length in buf (cut at n, no NUL), or -1: let the kernel answer. */
+/* The same for a call that asks for a link itself: where the host has none such, another link. */
+const char *procfs_itself(int dirfd, const char *path);
+
+/* The target of a link the program must not see: its length in buf (cut at n, no NUL), -ENOENT, or
+ * -1: let the kernel answer. */
 long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
 
 /*
@@ -28,10 +32,25 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
  */
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
 
-/* Is fd a listing of this process's descriptors or threads, where vmrun's own must not appear? */
-enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS } procfs_dir(int fd);
+/* Is fd a listing of this process's descriptors, threads or mappings, where vmrun's own must not
+ * appear? */
+enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS, PROCFS_MAPS } procfs_dir(int fd);
+/* PROCFS_MAPS: what getdents (or getdents64) gives from where fd stands, or -errno.
+ * (procfs_maps.c) */
+long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room);
 /* Is that an entry to be left out? */
 bool procfs_hides(enum procfs_dir dir, const char *name);
+
+/* /proc/self/mem. (procfs_mem.c)  A new fd, or -errno; is fd one of those; and what is read or
+ * written there, at *pos or the descriptor's own position. */
+struct sys_iov;
+long procfs_mem_open(int flags);
+bool procfs_mem_is_(int fd);
+extern _Atomic bool procfs_mem_exists;
+static inline bool procfs_mem_is(int fd) { return procfs_mem_exists && procfs_mem_is_(fd); }
+long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
+                   bool write);
+void procfs_mem_forked(void);
 
 /* Memory the program has, in bytes: its cache and what the far tiers hold; and what of it is free, approximately. */
 uint64_t procfs_mem_total(void);

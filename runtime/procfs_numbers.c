@@ -67,9 +67,6 @@ static void statm(const struct sizes *s, struct text *x)
                  (unsigned long long)s->text, (unsigned long long)(s->use.data + s->stack));
 }
 
-/* A set of pending or blocked signals: vmrun's own is always blocked. */
-static uint64_t seen_mask(uint64_t mask) { return mask & ~SYS_KICKBIT; }
-
 /* The set of caught or of ignored ones, as the program made them: vmrun has handlers of its own. */
 static uint64_t seen_actions(bool caught)
 {
@@ -93,7 +90,7 @@ static bool stat_field(int field, uint64_t old, const struct sizes *s, uint64_t 
         case 26: *new = place.start_code; return true;
         case 27: *new = place.end_code; return true;
         case 28: *new = place.start_stack; return true;
-        case 31: case 32: *new = seen_mask(old); return true;
+        case 31: case 32: *new = old; return true;
         case 33: case 34: *new = seen_actions(field == 34) & INT32_MAX; return true;
         case 43: case 44: *new = 0; return true;                /* time as a guest */
         case 45: *new = place.start_data; return true;
@@ -164,7 +161,7 @@ static void status_line(const char *line, const struct sizes *s, struct text *x)
         for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++)
                 if (!strncmp(line, masks[i], n)) {
                         uint64_t mask = strtoull(line + n, NULL, 16);
-                        mask = i < 2 ? seen_actions(i == 1) : seen_mask(mask);
+                        mask = i < 2 ? seen_actions(i == 1) : mask;
                         text_add(x, "%s\t%016llx\n", masks[i], (unsigned long long)mask);
                         return;
                 }

@@ -310,8 +310,12 @@ void settings_default(struct options *o)
 
 /* --- nodes --- */
 
-enum node_key { KEY_URL, KEY_SIZE, KEY_WEIGHT, KEY_TOKEN_FILE, KEY_DEVICE, KEY_GID_INDEX, KEY_OVERWRITE, KEYS };
-static const char *const node_keys[KEYS] = { "url", "size", "weight", "token-file", "device", "gid-index", "overwrite" };
+enum node_key {
+        KEY_URL, KEY_SIZE, KEY_WEIGHT, KEY_TOKEN_FILE, KEY_DEVICE, KEY_GID_INDEX, KEY_OVERWRITE, KEYS
+};
+static const char *const node_keys[KEYS] = {
+        "url", "size", "weight", "token-file", "device", "gid-index", "overwrite",
+};
 
 void node_draft_init(struct node_draft *d)
 {
@@ -357,7 +361,10 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         int err;
 
         if (!value) {
-                snprintf(why, SETTING_WHY, "'%.64s' after the ? has no value: give size=, weight=, token-file=, device=, gid-index= or overwrite=", pair);
+                snprintf(why, SETTING_WHY,
+                         "'%.64s' after the ? has no value: give size=, weight=, token-file=, "
+                         "device=, gid-index= or overwrite=",
+                         pair);
                 return -EINVAL;
         }
         *value++ = '\0';
@@ -367,7 +374,10 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         }
         err = strcmp(pair, "url") == 0 ? -ENOENT : node_draft_set(d, pair, value, reason);
         if (err == -ENOENT)
-                snprintf(why, SETTING_WHY, "unknown option '%.64s' after the ?: give size, weight, token-file, device, gid-index or overwrite", pair);
+                snprintf(why, SETTING_WHY,
+                         "unknown option '%.64s' after the ?: give size, weight, token-file, "
+                         "device, gid-index or overwrite",
+                         pair);
         else if (err)
                 snprintf(why, SETTING_WHY, "%.32s=%.64s: %.200s", pair, value, reason);
         return err == -ENOENT ? -EINVAL : err;

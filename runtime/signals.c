@@ -29,7 +29,10 @@ void signals_thread_start(struct thread *t)
         thread_self = t;
         t->sighand = &program;
         t->signal = (struct thread_signals){ .alt.flags = SS_DISABLE };
+        t->sigmask_dirty = true;        /* from now on KVM_RUN may be kicked */
 }
+
+static bool ignored(const struct ksigaction *k) { return k->handler == (uint64_t)(uintptr_t)SIG_IGN; }
 
 /* Runs on the thread that is to get the signal, whose vCPU does not run now; the kernel holds back all other signals (sa_mask).
  * All it stores is for this very thread, so no barrier is needed.  A fault of vmrun's own ends here too: it repeats
@@ -41,14 +44,19 @@ static void take(int sig, siginfo_t *info, void *context)
         uint64_t mask, all = ~0ull;
         struct thread *t = thread_self;
 
-        (void)sig;
         if (!t)
                 return;                 /* not a program thread; those block everything */
+        if (sig == SYS_SIGKICK && vcpu_is_kick(t, info)) {
+                t->run->immediate_exit = 1;     /* if KVM_RUN is still to come */
+                return;
+        }
+        if (sig == SYS_SIGKICK && ignored(&t->sighand->action[sig]))
+                return;                 /* ours stands there for the kicks */
         memcpy(&t->signal.info, info, sizeof *info);
         /* The kernel's set is 8 bytes; glibc's would reach into what follows it in the frame. */
         memcpy(&mask, &uc->uc_sigmask, sizeof mask);
         memcpy(&uc->uc_sigmask, &all, sizeof all);
-        t->signal.mask = mask & ~SYS_KICKBIT;
+        t->signal.mask = mask;
         sys_put_off = 1;
         t->sigmask_dirty = true;
         atomic_fetch_or(&t->v->event, EVENT_HOST);
@@ -116,7 +124,7 @@ static bool tells_end(const struct thread *t, int sig)
 {
         const uint64_t others = bit(SIGKILL) | bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) |
                                 bit(SIGTTOU) | bit(SIGCONT) | bit(SIGCHLD) | bit(SIGURG) |
-                                bit(SIGWINCH) | SYS_KICKBIT | bit(32) | bit(33);
+                                bit(SIGWINCH) | bit(SYS_SIGKICK) | bit(32) | bit(33);
 
         return opt.stats && t->pid != 1 && !(others & bit(sig));
 }
@@ -159,25 +167,36 @@ static struct ksigaction *lookup(struct sighand *h, int sig)
 
         if (!h->known[sig]) {
                 h->known[sig] = true;
-                if (sig == SYS_SIGKICK || sys_own(__NR_rt_sigaction, (uint64_t)sig, 0, P(k), 8, 0, 0) || has_handler(k))
+                if (sys_own(__NR_rt_sigaction, (uint64_t)sig, 0, P(k), 8, 0, 0) || has_handler(k))
                         memset(k, 0, sizeof *k);
         }
         return k;
 }
 
-/* What the host has for a disposition of the program's.  Handlers take all signals' turns (sa_mask), by the rules of SA_RESTART. */
+/*
+ * What the host has for a disposition of the program's.  Handlers take all signals' turns (sa_mask),
+ * by the rules of SA_RESTART.  Kicks need one whatever the program has.
+ */
 static struct ksigaction host_action(const struct thread *t, int sig, const struct ksigaction *k)
 {
         bool last = k->handler == 0 && tells_end(t, sig);
+        uint64_t flags = k->flags & FLAGS_MIRRORED;
 
-        if (!has_handler(k) && !last)
-                return (struct ksigaction){ .handler = k->handler, .flags = k->flags & FLAGS_MIRRORED };
+        if (!has_handler(k) && !last && sig != SYS_SIGKICK)
+                return (struct ksigaction){ .handler = k->handler, .flags = flags };
         return (struct ksigaction){
                 .handler = P(last ? take_last : take), .restorer = P(signals_restorer),
-                .flags = SA_SIGINFO | SA_RESTORER_ |
-                         (last ? SA_RESTART : k->flags & FLAGS_MIRRORED),
+                .flags = SA_SIGINFO | SA_RESTORER_ | (has_handler(k) ? flags : SA_RESTART),
                 .mask = ~0ull,
         };
+}
+
+/* Disposition of the kick signal that needs no handler of the program's; what is pending is dropped by SIG_IGN. */
+static void set_kick(uint64_t handler)
+{
+        const struct ksigaction plain = { .handler = handler };
+
+        sys_own(__NR_rt_sigaction, SYS_SIGKICK, P(&plain), 0, 8, 0, 0);
 }
 
 long signals_action(struct thread *t, int sig, const struct ksigaction *new, struct ksigaction *old)
@@ -190,8 +209,10 @@ long signals_action(struct thread *t, int sig, const struct ksigaction *new, str
                 *old = *k;
         if (new) {
                 const struct ksigaction host = host_action(t, sig, new);
-                if (sig != SYS_SIGKICK)         /* hidden: only recorded; and not sys_raw(), where one that holds the lock might be stopped */
-                        ret = sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
+                if (sig == SYS_SIGKICK && ignored(new))
+                        set_kick(new->handler);
+                /* Not sys_raw(), where one that holds the lock might be stopped. */
+                ret = sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
                 if (ret == 0) {
                         *k = *new;
                         k->flags &= FLAGS_KNOWN;
@@ -200,6 +221,22 @@ long signals_action(struct thread *t, int sig, const struct ksigaction *new, str
         }
         pthread_mutex_unlock(&t->sighand->lock);
         return ret;
+}
+
+void signals_expect_kicks(struct thread *t)
+{
+        struct ksigaction now;
+
+        if (signals_action(t, SYS_SIGKICK, NULL, &now) == 0)
+                signals_action(t, SYS_SIGKICK, &now, NULL);
+}
+
+void signals_end_kicks(struct thread *t)
+{
+        struct ksigaction now;
+
+        if (signals_action(t, SYS_SIGKICK, NULL, &now) == 0)
+                set_kick(ignored(&now) ? now.handler : 0);
 }
 
 void signals_clear(struct thread *t)
@@ -245,7 +282,7 @@ uint64_t signals_hold(struct thread *t)
         t->sigmask_dirty = true;        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
         t->signal.held = true;
         /* From here on nothing comes; if one was taken before, the host's mask was all even then. */
-        t->signal.held_mask = sys_put_off ? t->signal.mask : mask & ~SYS_KICKBIT;
+        t->signal.held_mask = sys_put_off ? t->signal.mask : mask;
         return t->signal.held_mask;
 }
 
@@ -298,13 +335,12 @@ void signals_open_deadly(struct thread *t)
 
 void signals_release(struct thread *t, uint64_t mask)
 {
-        mask &= ~(bit(SIGKILL) | bit(SIGSTOP) | SYS_KICKBIT);
+        mask &= ~(bit(SIGKILL) | bit(SIGSTOP));
         t->signal.held = false;
         if (sys_put_off) {              /* a signal still waits for its frame: all stay blocked until then */
                 t->signal.mask = mask;
                 return;
         }
-        mask |= SYS_KICKBIT;
         t->sigmask_dirty = true;
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
 }
@@ -336,7 +372,7 @@ void signals_deliver(struct thread *t)
 {
         struct thread_signals *s = &t->signal;
         siginfo_t info = s->info;
-        uint64_t mask = s->waits ? s->wait_mask & ~SYS_KICKBIT : s->mask;
+        uint64_t mask = s->waits ? s->wait_mask : s->mask;
 
         if (!sys_put_off)
                 return;
@@ -359,8 +395,11 @@ void signals_deliver(struct thread *t)
                 run_handler(t, &k, &info, mask, s->mask);
                 return;
         }
-        if (k.handler == (uint64_t)(uintptr_t)SIG_DFL)
+        if (k.handler == (uint64_t)(uintptr_t)SIG_DFL) {
+                if (info.si_signo == SYS_SIGKICK)
+                        set_kick(0);
                 send_again(t, &info);   /* the handler went since: now it has its default effect */
+        }
         signals_release(t, s->mask);
 }
 

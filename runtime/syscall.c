@@ -46,18 +46,12 @@ static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint6
         return n * d->size + d->add;
 }
 
-static uint64_t collect_mask(struct thread *t, const struct sys_arg *d, uint64_t addr)
+static uint64_t collect_mask(struct thread *t, uint64_t addr)
 {
         uint64_t *mask = sys_in(t, addr, 8, 8);
 
-        if ((void *)mask == sys_bad())
-                return P(mask);
-        if (d->kind == K_BLOCKED) {
-                *mask |= SYS_KICKBIT;
+        if ((void *)mask != sys_bad())
                 sys_waits_with(t, *mask);
-        } else {
-                *mask &= ~SYS_KICKBIT;
-        }
         return P(mask);
 }
 
@@ -136,6 +130,19 @@ struct before {
         uint64_t old[6][4];
 };
 
+/* The path that the kernel gets for argument i. */
+static const char *resolved(const struct sys_row *row, const uint64_t a[6], int i, const char *path)
+{
+        const struct sys_arg *d = &row->arg[i];
+        int dirfd = i > 0 && row->arg[i - 1].kind == K_FD ? (int)a[i - 1] : AT_FDCWD;
+        bool itself = d->kind == K_PATH ? d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW) :
+                                          row == &sys_rows[__NR_lstat];
+
+        if (itself)
+                return procfs_itself(dirfd, path);
+        return d->kind == K_PATH ? procfs_follow(dirfd, path) : path;
+}
+
 /* Preconditions: h[] holds a copy of a[], and nothing of b is used but reach.  0, or -errno. */
 static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6], struct before *b)
 {
@@ -152,9 +159,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                         break;
                 case K_PATH: case K_PATHL:
                         h[i] = P(sys_string(t, a[i]));
-                        if (d->kind == K_PATH && h[i] != P(sys_bad()) && !(d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW)))
-                                h[i] = P(procfs_follow(i > 0 && row->arg[i - 1].kind == K_FD ? (int)a[i - 1] : AT_FDCWD,
-                                                       (char *)(uintptr_t)h[i]));
+                        if (h[i] != P(sys_bad()))
+                                h[i] = P(resolved(row, a, i, (const char *)(uintptr_t)h[i]));
                         break;
                 case K_IN:
                         h[i] = collect_in(t, a[i], arg_size(d, a, h));
@@ -162,8 +168,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                 case K_INOUT:
                         h[i] = P(sys_in(t, a[i], arg_size(d, a, h), SYS_ARG_MAX));
                         break;
-                case K_BLOCKED: case K_WANTED:
-                        h[i] = collect_mask(t, d, a[i]);
+                case K_BLOCKED:
+                        h[i] = collect_mask(t, a[i]);
                         break;
                 }
         }

@@ -48,6 +48,7 @@ void threads_init(struct thread *first)
         leader = first->tid;
         signals_thread_start(first);
         signals_process_start(first);
+        signals_expect_kicks(first);
 }
 
 /* ---- stopping all ---- */
@@ -178,6 +179,18 @@ uint64_t threads_pins(void)
         return n;
 }
 
+struct thread *threads_find(struct thread *t, pid_t tid)
+{
+        struct thread *found = t->tid == tid ? t : NULL;
+
+        pthread_mutex_lock(&lock);
+        for (uint32_t i = 0; !found && i < next_vcpu; i++)
+                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i]->tid == tid)
+                        found = vm->thread[i];
+        pthread_mutex_unlock(&lock);
+        return found;
+}
+
 /* Locks that threads hold when the program ends; those in shared memory are other processes' affair too. */
 void threads_end_robust_lists(struct thread *t)
 {
@@ -219,7 +232,8 @@ bool threads_single(void)
         const struct timespec end = deadline_in_ms(1000);
 
         pthread_mutex_lock(&lock);
-        while (live == 1 && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
+        while (live == 1 && leaving &&
+               pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
                 ;
         bool single = live == 1 && !leaving;
         pthread_mutex_unlock(&lock);

@@ -54,6 +54,8 @@ uint64_t threads_pins(void);
 
 /* Has the program this one thread?  One that is on its way out is waited for, a second at most. */
 bool threads_single(void);
+/* The program thread with that tid, or NULL.  t: the one that asks. */
+struct thread *threads_find(struct thread *t, pid_t tid);
 
 /* In EXIT_EVENT: stays here while all are to stop. */
 void threads_pause(struct thread *t);

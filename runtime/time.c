@@ -104,7 +104,9 @@ static bool close_to(int64_t a, int64_t b) { return llabs(a - b) < (int64_t)(tsc
 
 static struct kvm_device_attr offset_attr(uint64_t *offset)
 {
-        return (struct kvm_device_attr){ .group = KVM_VCPU_TSC_CTRL, .attr = KVM_VCPU_TSC_OFFSET, .addr = (uint64_t)(uintptr_t)offset };
+        return (struct kvm_device_attr){ .group = KVM_VCPU_TSC_CTRL,
+                                         .attr = KVM_VCPU_TSC_OFFSET,
+                                         .addr = (uint64_t)(uintptr_t)offset };
 }
 
 bool time_keep(const struct thread *t, uint64_t *offset)

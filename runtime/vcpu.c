@@ -3,11 +3,13 @@
  */
 #include <errno.h>
 #include <linux/kvm.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "exits.h"
 #include "signals.h"
@@ -18,44 +20,131 @@
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
 
-/* ---- the kick signal: blocked in all host threads but inside KVM_RUN, so it interrupts nothing else, and one that
- * comes early makes the next KVM_RUN return at once ---- */
+/*
+ * ---- kicks: what makes KVM_RUN return ----
+ *
+ * The signal is one that the program may use as well, so it is open or blocked as the program has it; only inside KVM_RUN it is always open.
+ * A kick must not come later than that, for it would end a system call of the program's.  [I] It is sent only by who has seen OPEN, and counts
+ * itself as a sender before that look; who takes OPEN away (full barriers both) then waits for the senders and takes what they have sent.
+ */
+#define KICK_OPEN   1u
+#define KICK_SENT   2u                  /* a sender was here, whether it saw OPEN or not */
+#define KICK_SENDER 4u                  /* one more of them */
 
 static uint64_t kick_mask(void) { return 1ull << (KICK_SIGNAL - 1); }
 
-static void kick_handler(int sig) { (void)sig; }
-
-void kick_init(void)
+bool vcpu_is_kick(struct thread *t, const siginfo_t *info)
 {
-        struct sigaction sa = { .sa_handler = kick_handler };   /* never runs: the signal is blocked whenever host code runs */
-        uint64_t mask = kick_mask();
-
-        sigaction(KICK_SIGNAL, &sa, NULL);
-        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, NULL, sizeof mask);
-}
-
-static void kick_drain(void)
-{
-        uint64_t mask = kick_mask();
-        const struct timespec now = { 0 };
-        while (syscall(SYS_rt_sigtimedwait, &mask, NULL, &now, sizeof mask) == KICK_SIGNAL)
-                ;
+        /* Where the host has no memory for the rest, a signal has its number alone. */
+        bool bare = info->si_code == SI_USER && info->si_pid == 0;
+        if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &t->watch)
+                return true;            /* watch.c */
+        return info->si_code == KICK_CODE || (bare && (atomic_load(&t->kick) & ~KICK_OPEN));
 }
 
 void vcpu_kick(struct thread *t)
 {
-        syscall(SYS_tgkill, t->pid, t->tid, KICK_SIGNAL);
+        siginfo_t info = { .si_signo = KICK_SIGNAL, .si_code = KICK_CODE };
+
+        if (atomic_fetch_add(&t->kick, KICK_SENDER) & KICK_OPEN)
+                syscall(SYS_rt_tgsigqueueinfo, t->pid, t->tid, KICK_SIGNAL, &info);
+        uint32_t k = atomic_fetch_or(&t->kick, KICK_SENT) | KICK_SENT;
+        while (k >= KICK_SENDER && !atomic_compare_exchange_weak(&t->kick, &k, k - KICK_SENDER))
+                ;
 }
 
-/* Inside KVM_RUN this thread's mask is the program's, with the kick signal open. */
+/* They are between two instructions each, unless one was the child of a vfork and was killed or stopped there: hence the bound. */
+static void wait_for_senders(struct thread *t)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+
+        for (int i = 0; atomic_load(&t->kick) >= KICK_SENDER; i++) {
+                if (i < 100)
+                        sched_yield();
+                else if (i < 200)
+                        nanosleep(&ms, NULL);
+                else
+                        atomic_fetch_and(&t->kick, KICK_SENDER - 1);
+        }
+}
+
+/* Back to where it came from: to this thread, or to whichever of the program's has it open. */
+static void give_back(struct thread *t, siginfo_t *info, bool here)
+{
+        if (here || info->si_code == SI_TKILL)
+                syscall(SYS_rt_tgsigqueueinfo, t->pid, t->tid, KICK_SIGNAL, info);
+        else if (syscall(SYS_rt_sigqueueinfo, t->pid, KICK_SIGNAL, info) != 0)
+                syscall(SYS_kill, t->pid, KICK_SIGNAL); /* only the leader may say who the sender was */
+}
+
+/*
+ * The program's own signal came with the kicks.  One that it blocks would end each KVM_RUN at once: it is parked until the next exit.  But if
+ * another thread is to take it, that one goes first.
+ */
+static void put_off(struct thread *t, siginfo_t *info, bool blocked)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+
+        if (!blocked || (!t->bounced && !sys_put_off)) {
+                t->bounced = blocked;
+                give_back(t, info, !blocked);
+                if (blocked)
+                        nanosleep(&ms, NULL);
+        } else {
+                t->parked = *info;
+        }
+}
+
+/* Takes what was sent off the queue.  Nothing is delivered meanwhile, so a mask that `take` (signals.c) sets stays. */
+static void kicked(struct thread *t)
+{
+        const uint64_t kick = kick_mask(), all = ~0ull;
+        const struct timespec now = { 0 };
+        siginfo_t info, own = { .si_signo = 0 };
+        uint64_t mask;
+
+        wait_for_senders(t);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
+        while (syscall(SYS_rt_sigtimedwait, &kick, &info, &now, sizeof kick) == KICK_SIGNAL)
+                if (!vcpu_is_kick(t, &info))
+                        own = info;
+        if (own.si_signo)
+                put_off(t, &own, mask & kick);
+        atomic_fetch_and(&t->kick, ~KICK_SENT);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+}
+
+/* KVM_RUN, during which kicks may come, or which one that came before has made needless. */
+static int run_guest(struct thread *t)
+{
+        int ret = -1, err = EINTR;
+
+        t->running = true;
+        if (atomic_fetch_or(&t->kick, KICK_OPEN) == 0) {
+                ret = ioctl(t->vcpu_fd, KVM_RUN, 0);
+                err = errno;
+        }
+        t->running = false;
+        /* Interrupted by no signal that was taken (that sets immediate_exit): one that the program blocks is in the queue. */
+        bool unexplained = ret < 0 && err == EINTR && !t->run->immediate_exit;
+        if (atomic_fetch_and(&t->kick, ~KICK_OPEN) != KICK_OPEN || unexplained)
+                kicked(t);
+        errno = err;
+        return ret;
+}
+
+/* Inside KVM_RUN this thread's mask is the program's, with the kick signal open.  (vmrun's own threads are not kicked.) */
 static void set_run_mask(struct thread *t)
 {
         uint64_t set;
         union { struct kvm_signal_mask m; char room[sizeof(struct kvm_signal_mask) + sizeof set]; } u = { .m.len = sizeof set };
 
         t->sigmask_dirty = false;       /* first: a signal taken from here on sets it again (signals.c) */
+        t->bounced = false;
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof set);
-        set &= ~(kick_mask() | signals_deadly(t));
+        set &= ~signals_deadly(t);
+        if (thread_self)
+                set &= ~kick_mask();
         memcpy(u.m.sigset, &set, sizeof set);
         if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
@@ -142,7 +231,7 @@ static void look_at_canaries(struct thread *t)
         const struct vcpu *v = t->v;
         const struct control *k = CONTROL;
         const char *where = v->canary0 != CANARY || v->canary1 != CANARY || v->canary2 != CANARY || v->canary3 != CANARY ||
-                                    v->canary4 != CANARY ? "its vCPU's state" :
+                                    v->canary4 != CANARY || v->frames.n > FRAME_BATCH * 2 - 1 ? "its vCPU's state" :
                             k->canary0 != CANARY || k->canary1 != CANARY || k->canary2 != CANARY || k->canary3 != CANARY ||
                                     k->canary4 != CANARY || k->canary5 != CANARY ? "the control page" : NULL;
         if (!where)
@@ -213,18 +302,15 @@ int vcpu_try_run(struct thread *t)
         return t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT ? 0 : -EIO;
 }
 
-void vcpu_run(struct thread *t)
+static void run_to_exit(struct thread *t)
 {
         for (;;) {
                 if (t->sigmask_dirty)
                         set_run_mask(t);
-                t->running = true;
-                int ret = ioctl(t->vcpu_fd, KVM_RUN, 0);
-                t->running = false;
+                int ret = run_guest(t);
                 if (ret < 0) {
                         if (errno == EINTR) {
                                 t->run->immediate_exit = 0;     /* before we look at the mode: a signal taken later sets it again */
-                                kick_drain();
                                 signals_let_end(t);
                                 watch(t);
                                 redirect_to_kern(t);
@@ -246,6 +332,15 @@ void vcpu_run(struct thread *t)
                 if (!program_misbehaved(t))
                         state_makes_no_sense(t);
                 privileged_instruction(t);
+        }
+}
+
+void vcpu_run(struct thread *t)
+{
+        run_to_exit(t);
+        if (t->parked.si_signo) {
+                give_back(t, &t->parked, false);
+                t->parked.si_signo = 0;
         }
 }
 

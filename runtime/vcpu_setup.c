@@ -240,7 +240,8 @@ static int make_vcpu(struct vm *vm, struct thread *t, uint32_t number, char *why
         return 0;
 }
 
-int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n)
+int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why,
+                size_t n)
 {
         t->vm = vm;
         t->v = vcpu_block(number);
@@ -285,8 +286,10 @@ struct vcpu_kept *vcpu_keep(struct thread *t)
                 k->xstate = sigframe_keep_state(t);
         if (!k || !k->xstate)
                 die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
-        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &k->regs) < 0 || ioctl(t->vcpu_fd, KVM_GET_SREGS, &k->sregs) < 0)
-                die_(EXIT_VMRUN_FAILED, "KVM does not tell the registers of a vCPU: %s", strerror(errno));
+        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &k->regs) < 0 ||
+            ioctl(t->vcpu_fd, KVM_GET_SREGS, &k->sregs) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM does not tell the registers of a vCPU: %s",
+                     strerror(errno));
         k->tsc_known = time_keep(t, &k->tsc_offset);
         return k;
 }
@@ -297,10 +300,12 @@ int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n)
         if (err)
                 return err;
         err = set_start(t);             /* what is the same for all: MSRs, XCR0 */
-        if (!err && (ioctl(t->vcpu_fd, KVM_SET_SREGS, &k->sregs) < 0 || ioctl(t->vcpu_fd, KVM_SET_REGS, &k->regs) < 0))
+        if (!err && (ioctl(t->vcpu_fd, KVM_SET_SREGS, &k->sregs) < 0 ||
+                     ioctl(t->vcpu_fd, KVM_SET_REGS, &k->regs) < 0))
                 err = -errno;
         if (err)
-                snprintf(why, n, "KVM does not take back the registers of a vCPU: %s", strerror(-err));
+                snprintf(why, n, "KVM does not take back the registers of a vCPU: %s",
+                         strerror(-err));
         sigframe_bring_back_state(t, k->xstate);
         time_bring_back(t, k->tsc_known, k->tsc_offset);
         free(k);

@@ -144,6 +144,7 @@ static void bring_back(struct thread *t, const struct kept *k)
 {
         t->run->immediate_exit = 0;
         t->v->upcall.op = UPCALL_NONE;
+        atomic_store(&t->kick, 0);      /* the child may have been killed with the door open */
         atomic_store(&t->v->faulting, 0);
         t->vforked = k->vforked;
         exec_room_free(t);

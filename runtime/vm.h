@@ -51,8 +51,8 @@ void vm_close(struct vm *vm);
  * VM of the same kind in its place. */
 int vm_renew(struct vm *vm, char *why, size_t n);
 
-/* Lets go of the VM and its vCPUs, with guest memory left where it is; makes both again, but for the vCPUs, which come by vcpu_bring_back().
- * Nobody else uses any of it meanwhile.  (alone.c) */
+/* Lets go of the VM and its vCPUs, with guest memory left where it is; makes both again, but for
+ * the vCPUs, which come by vcpu_bring_back(). Nobody else uses any of it meanwhile.  (alone.c) */
 void vm_away(struct vm *vm);
 int vm_back(struct vm *vm, char *why, size_t n);
 
@@ -75,7 +75,8 @@ int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
 /* The same where the level is known: vm->level. */
 int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
 void vcpu_destroy(struct thread *t);
-/* What KVM knows of a vCPU that waits in an exit, or has no thread; and the same vCPU in another VM (vm_back), which goes on there. */
+/* What KVM knows of a vCPU that waits in an exit, or has no thread; and the same vCPU in another VM
+ * (vm_back), which goes on there. */
 struct vcpu_kept;
 struct vcpu_kept *vcpu_keep(struct thread *t);
 int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n);
@@ -112,7 +113,8 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len);
 void time_init(struct thread *t);
 /* Another vCPU, which has just been made, gets the clock of the first.  Without effect on its first run: call it before. */
 void time_join(struct thread *t, const struct thread *first);
-/* The clock of a vCPU, and the same for one that takes its place.  False: there is no way to tell it, so reading the time exits from now on. */
+/* The clock of a vCPU, and the same for one that takes its place.  False: there is no way to tell
+ * it, so reading the time exits from now on. */
 bool time_keep(const struct thread *t, uint64_t *offset);
 void time_bring_back(struct thread *t, bool known, uint64_t offset);
 /* In EXIT_READY: has its clock become that?  If not, reading the time exits from now on. */
@@ -121,7 +123,9 @@ void time_refresh(void);
 
 /* The kick signal: SIGSTKFLT, which Linux never sends. */
 #define KICK_SIGNAL 16
-void kick_init(void);                   /* blocks it for good; before any thread is made */
+#define KICK_CODE   (-4000)             /* si_code: no other sender has it */
 void vcpu_kick(struct thread *t);
+/* Is what came to t, or to its queue, a kick, and not the program's own signal of that number? */
+bool vcpu_is_kick(struct thread *t, const siginfo_t *info);
 
 #endif

@@ -29,7 +29,7 @@ uint64_t watch_limit_ms(void) { return LIMIT_MS + opt.timeout_ms; }
 
 void watch_begin(struct thread *t)
 {
-        struct sigevent e = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = KICK_SIGNAL };
+        struct sigevent e = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = KICK_SIGNAL, .sigev_value.sival_ptr = &t->watch };
         const struct itimerspec every = { .it_interval.tv_sec = 1, .it_value.tv_sec = 1 };
 
         if (t->watch.since)

@@ -78,11 +78,27 @@ run_limited() {
     fi
 }
 
+# Programs that become other users start vmrun again, which loads its drivers from where it is. In a
+# checkout that others cannot enter (below /root) this makes $vmrun a copy in a folder that they
+# can. After make_work, whose trap removes it.
+PUBLIC=''
+make_reachable() {
+    local from
+    from=$(dirname "$(realpath "$vmrun")")
+    if [ "$(id -u)" -ne 0 ] ||
+        setpriv --reuid 65534 --regid 65534 --clear-groups test -r "$from/vmrun"; then
+        return
+    fi
+    PUBLIC=$(mktemp -d /tmp/vmrun-public.XXXXXX) && chmod 755 "$PUBLIC" &&
+        cp "$from/vmrun" "$from"/far-*.so "$PUBLIC" || exit 1
+    vmrun=$PUBLIC/vmrun
+}
+
 # A fresh folder in $WORK that goes when the script ends.
 make_work() {
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-test.XXXXXX") || exit 1
     # shellcheck disable=SC2064 # the folder as it is now
-    trap "rm -rf '$WORK'" EXIT
+    trap "rm -rf '$WORK' \"\$PUBLIC\"" EXIT
     trap 'exit 1' HUP INT TERM
     mkfifo "$WORK/never"
     OUT=$WORK/out

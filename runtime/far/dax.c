@@ -1,12 +1,15 @@
 /*
- * dax:PATH: the far tier is what a file maps: persistent or CXL memory as a DAX device (/dev/dax0.0), a file on hugetlbfs or tmpfs, or
- * a file of a file system on a block device, where pages then go through the host's page cache.
+ * dax:PATH: the far tier is what a file maps: persistent or CXL memory as a DAX device
+ * (/dev/dax0.0), a file on hugetlbfs or tmpfs, or a file of a file system on a block device, where
+ * pages then go through the host's page cache.
  *
- * The file is as large as it is, belongs to this process and its children alone (flock), and is neither zeroed before nor after: what is
- * in it is of no meaning to anybody, but may be pages of the program.
+ * The file is as large as it is, belongs to this process and its children alone (flock), and is
+ * neither zeroed before nor after: what is in it is of no meaning to anybody, but may be pages of
+ * the program.
  *
- * That it is of no meaning must be seen, or said: a file of a file system must have no data, or the mark that vmrun leaves in its last page
- * before it writes to the others; else the user has to ask for it (overwrite=yes).  So a name that was mistyped costs nobody his file.
+ * That it is of no meaning must be seen, or said: a file of a file system must have no data, or the
+ * mark that vmrun leaves in its last page before it writes to the others; else the user has to ask
+ * for it (overwrite=yes).  So a name that was mistyped costs nobody his file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,13 +32,14 @@ struct dax_node {
         bool file;                      /* of a file system: blocks must be allocated, and may run out */
         bool direct;                    /* its pages are the memory itself, not a cache of it */
         bool hugetlbfs;
-        uint64_t mark_at;               /* of a file: where its last page begins, which is no slot */
+        uint64_t mark_at; /* of a file: where its last page begins, which is no slot */
         uint64_t mark_room;             /* bytes of that page */
-        bool marked;                    /* the mark was written, by this process or one that it was forked from */
+        bool marked;                    /* the mark was written, by this process or its parent */
 };
 
 /* Text: who looks into the file sees what it is. */
-static const char mark[] = "vmrun far memory: this file may be overwritten.  See dax: in vmrun(1).\n";
+static const char mark[] =
+        "vmrun far memory: this file may be overwritten.  See dax: in vmrun(1).\n";
 
 static int why_not_open(int err, const char *path, char why[FAR_WHY])
 {
@@ -111,7 +115,8 @@ static int measure(struct dax_node *d, uint64_t *bytes, uint64_t *align, char wh
         return 0;
 }
 
-/* Is there nothing in it that somebody could miss?  Blocks that were set aside but never written are holes too. */
+/* Is there nothing in it that somebody could miss?  Blocks that were set aside but never written
+ * are holes too. */
 static bool is_empty(const struct dax_node *d)
 {
         struct stat st;
@@ -125,13 +130,16 @@ static bool is_marked(const struct dax_node *d)
 {
         char found[sizeof(mark)];
 
-        return pread(d->fd, found, sizeof(found), (off_t)d->mark_at) == sizeof(found) && memcmp(found, mark, sizeof(mark)) == 0;
+        return pread(d->fd, found, sizeof(found), (off_t)d->mark_at) == sizeof(found) &&
+               memcmp(found, mark, sizeof(mark)) == 0;
 }
 
-/* With its blocks there: hugetlbfs has no write(2), and a store into a file system that is full would be SIGBUS. */
+/* With its blocks there: hugetlbfs has no write(2), and a store into a file system that is full
+ * would be SIGBUS. */
 static int put_mark(struct dax_node *d)
 {
-        void *p = mmap(NULL, d->mark_room, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, (off_t)d->mark_at);
+        void *p = mmap(NULL, d->mark_room, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd,
+                       (off_t)d->mark_at);
 
         if (p == MAP_FAILED)
                 return -errno;
@@ -180,7 +188,9 @@ static int take(struct far_node *n, struct dax_node *d, const char *path, char w
         }
         /* Inherited: the program before execve looked. */
         if (d->file && !n->inherited && !n->option->overwrite && !is_empty(d) && !is_marked(d)) {
-                snprintf(why, FAR_WHY, "there is data in it that vmrun did not write: name another file, or an empty one of some size, as "
+                snprintf(why, FAR_WHY,
+                         "there is data in it that vmrun did not write: name another file, or an "
+                         "empty one of some size, as "
                          "truncate makes it; if nobody needs that data, add ?overwrite=yes");
                 return -EEXIST;
         }

@@ -27,15 +27,35 @@ static const struct { const char *scheme, *file; } modules[] = {
 static struct far_node *nodes[NODES_MAX];
 static unsigned nnodes;
 
-/* Modules are installed in a folder of their own; in the build tree they lie beside vmrun. */
+/* The folder of modules as the one of vmrun sees it, as in ../libexec/vmrun/ */
+static void module_dir(char *dir, size_t size)
+{
+        const char *from = BIN_DIR, *to = MODULE_DIR;
+        size_t same = 0, n = 0;
+
+        for (size_t i = 0; from[i] && from[i] == to[i]; i++)
+                if (from[i] == '/')
+                        same = i + 1;
+        for (const char *s = from + same; s; s = strchr(s + 1, '/'))
+                n += (size_t)snprintf(dir + n, n < size ? size - n : 0, "../");
+        snprintf(dir + n, n < size ? size - n : 0, "%s/", to + same);
+}
+
+/*
+ * Modules are installed in a folder of their own; in the build tree they lie beside vmrun.  An
+ * installed tree that lies elsewhere, by DESTDIR or because it was moved, has its own.
+ */
 static void *load_module(const char *file, char why[FAR_WHY])
 {
-        char path[PATH_MAX], *slash;
-        ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
+        char path[2 * PATH_MAX], dir[PATH_MAX];
+        ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+        char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
 
-        path[n > 0 ? n : 0] = '\0';
-        if ((slash = strrchr(path, '/')) != NULL) {
-                strcpy(slash + 1, file);
+        module_dir(dir, sizeof(dir));
+        const char *const places[] = { "", dir };
+        for (size_t i = 0; slash && i < 2; i++) {
+                snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "%s%s", places[i],
+                         file);
                 if (access(path, F_OK) == 0)
                         goto open;
         }
@@ -87,7 +107,8 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
                 return -EINVAL;
         }
         if (pages > n->pages + n->kept) {
-                snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less", size_text((n->pages + n->kept) * PAGE_SIZE, a),
+                snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less",
+                         size_text((n->pages + n->kept) * PAGE_SIZE, a),
                          size_text(n->option->size, b));
                 return -ENOSPC;
         }

@@ -61,7 +61,7 @@ static _Atomic uint32_t attached;       /* futex: 1: nodes are attached.  Releas
 
 /* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it: released by the answer. */
 static _Atomic uint32_t hold;
-enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };    /* HOLD_END: the thread is to end */
+enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };   /* HOLD_END: it is to end */
 static pthread_t io_thread;
 
 /* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
@@ -296,7 +296,8 @@ static void *io_main(void *arg)
         for (;;) {
                 if (atomic_load_explicit(&stop_asked, memory_order_relaxed))
                         stay_stopped();
-                if (atomic_load_explicit(&hold, memory_order_relaxed) != HOLD_NONE && !stand_still())
+                if (atomic_load_explicit(&hold, memory_order_relaxed) != HOLD_NONE &&
+                    !stand_still())
                         return NULL;
                 if (step() > 0) {
                         idle_since = 0;
@@ -408,14 +409,17 @@ static int make_doorbell(void)
         return ioctl(io_vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
 }
 
-/* With its doorbell in the VM.  -EINVAL: this process has left its PID namespace for its children's (unshare), and makes no more threads. */
+/* With its doorbell in the VM.  -EINVAL: this process has left its PID namespace for its children's
+ * (unshare), and makes no more threads. */
 static int start_thread(void)
 {
         sigset_t all, old;
 
         int err = make_doorbell();
         if (err)
-                die_(EXIT_VMRUN_FAILED, "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline", strerror(-err));
+                die_(EXIT_VMRUN_FAILED,
+                     "KVM cannot wake the I/O thread (KVM_IOEVENTFD): %s: try --io inline",
+                     strerror(-err));
         if (opt.io == IO_INLINE)
                 return 0;
         sigfillset(&all);               /* signals are the program's */
@@ -423,7 +427,8 @@ static int start_thread(void)
         err = pthread_create(&io_thread, NULL, io_main, NULL);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
         if (err && err != EINVAL)
-                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline", strerror(err));
+                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline",
+                     strerror(err));
         return -err;
 }
 
@@ -434,7 +439,8 @@ void io_again(void)
         if (opt.io == IO_THREAD)
                 atomic_store(&hold, HOLD_NONE);
         if (start_thread() != 0)
-                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made after unshare or setns of a PID namespace: try --io inline");
+                die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made after unshare or setns of a "
+                                        "PID namespace: try --io inline");
 }
 
 void io_start(struct vm *vm)

@@ -18,7 +18,8 @@ void io_wait(const void *word, uint32_t seen);
 /* For fork: the I/O thread stands still, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);
-/* Between the two: ends the thread, and makes it again, in another VM if need be.  Nodes stay connected. */
+/* Between the two: ends the thread, and makes it again, in another VM if need be.  Nodes stay
+ * connected. */
 void io_end(void);
 void io_again(void);
 /* In a forked child: there is none, nor any transfer under way. */

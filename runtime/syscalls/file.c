@@ -169,6 +169,10 @@ long sys_getdents(struct thread *t, long nr, const uint64_t a[6])
                 return -ENOMEM;
         if (room && gmem_check(t, a[1], 1, true))
                 return -EFAULT;
+        if (dir == PROCFS_MAPS) {
+                ret = procfs_list_maps(t, (int)a[0], nr == __NR_getdents64, buf, room);
+                return ret > 0 ? sys_deliver(t, a[1], buf, (size_t)ret, ret) : ret;
+        }
         /* Nothing left after the filter is not the end: that is what 0 would say. */
         do {
                 ret = sys_raw(nr, a[0], P(buf), room, 0, 0, 0);

@@ -36,16 +36,19 @@ static long host_limit(int pid, int res, const uint64_t *new, uint64_t *old)
 }
 
 /*
- * Is that another program under vmrun?  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept from its cache or
- * its descriptors.
+ * (sys.h)  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept
+ * from its cache or its descriptors.
  */
-static bool runs_under_vmrun(int pid)
+bool sys_under_vmrun(int pid)
 {
         char path[32];
         struct stat theirs, own;
 
         snprintf(path, sizeof path, "/proc/%d/exe", pid);
-        return stat(path, &theirs) == 0 && stat("/proc/thread-self/exe", &own) == 0 && theirs.st_dev == own.st_dev && theirs.st_ino == own.st_ino;
+        if (stat("/proc/thread-self/exe", &own) != 0)
+                return true;            /* without /proc nobody can tell */
+        return stat(path, &theirs) == 0 && theirs.st_dev == own.st_dev &&
+               theirs.st_ino == own.st_ino;
 }
 
 static bool may_raise(void)
@@ -194,7 +197,7 @@ long sys_prlimit64(struct thread *t, long nr, const uint64_t a[6])
                 return -EFAULT;
         if (pid == 0 || pid == sys_own(__NR_getpid, 0, 0, 0, 0, 0, 0) || pid == sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0))
                 ret = own_limit(res, a[2] ? new : NULL, old);
-        else if (a[2] && (kept(res) || res == RLIMIT_NOFILE) && runs_under_vmrun(pid))
+        else if (a[2] && (kept(res) || res == RLIMIT_NOFILE) && sys_under_vmrun(pid))
                 ret = -EPERM;
         else
                 ret = host_limit(pid, res, a[2] ? new : NULL, old);

@@ -2,8 +2,28 @@
  * The open family and readlink: where paths into /proc must lead to the program and not to vmrun.
  */
 #include <fcntl.h>
+#include <sys/stat.h>
 #include "sys.h"
+#include "../image.h"
 #include "../procfs.h"
+
+bool sys_text_busy(int dirfd, const char *path, int flags)
+{
+        bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC), new = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+        struct stat st;
+
+        if (!writes || new || (flags & (O_PATH | O_DIRECTORY)))
+                return false;
+        if (fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
+                return false;
+        if (faccessat(dirfd, path, W_OK, AT_EACCESS))
+                return false;           /* which is what Linux says then */
+        int fd = PRIVFD_NEW(openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+        bool busy = fd >= 0 && program_is_running(fd);
+        if (fd >= 0)
+                privfd_close(fd);
+        return busy;
+}
 
 static long open_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, uint64_t path, int flags)
 {
@@ -12,6 +32,8 @@ static long open_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, u
 
         if (s != sys_bad() && !privfd_is(dirfd) && procfs_open(t, dirfd, s, flags, &ret))
                 return sys_newfd(ret);
+        if (s != sys_bad() && !privfd_is(dirfd) && sys_text_busy(dirfd, procfs_follow(dirfd, s), flags))
+                return -ETXTBSY;
         ret = sys_generic(t, nr, a);
         if (ret >= 0 && (flags & O_TRUNC))
                 sys_cut(t, (int)ret);
@@ -50,6 +72,8 @@ long sys_openat2(struct thread *t, long nr, const uint64_t a[6])
                         return sys_newfd(ret);
                 if (!how[2])
                         path = procfs_follow((int)a[0], s);
+                if (!how[2] && sys_text_busy((int)a[0], path, flags))
+                        return -ETXTBSY;
         }
         if (s != sys_bad() && sys_no_fd_left())
                 return -EMFILE;
@@ -69,6 +93,8 @@ static long link_at(struct thread *t, long nr, const uint64_t a[6], int dirfd, u
                 n = procfs_readlink(dirfd, s, target, room < sizeof target ? room : sizeof target);
         if (n >= 0)
                 return gmem_write(t, buf, target, (size_t)n) ? -EFAULT : n;
+        if (n == -ENOENT)
+                return n;
         return sys_generic(t, nr, a);
 }
 

@@ -50,10 +50,8 @@ static void *blocked_mask(struct thread *t, uint64_t addr)
 {
         uint64_t *m = sys_in_null(t, addr, 8);
 
-        if (m && (void *)m != sys_bad()) {
-                *m |= SYS_KICKBIT;
+        if (m && (void *)m != sys_bad())
                 sys_waits_with(t, *m);
-        }
         return m;
 }
 

@@ -97,11 +97,14 @@ static long call_alone(struct thread *t, long nr, uint64_t a0, uint64_t a1, long
 static long unshare_some(struct thread *t, uint64_t flags)
 {
         long ret = sys_raw(__NR_unshare, flags, 0, 0, 0, 0, 0);
-        return ret == -EINVAL && (flags & OF_ONE_THREAD) ? call_alone(t, __NR_unshare, flags, 0, ret) : ret;
+        if (ret == -EINVAL && (flags & OF_ONE_THREAD))
+                ret = call_alone(t, __NR_unshare, flags, 0, ret);
+        return ret;
 }
 
-/* A descriptor table of its own would part this thread from vmrun's others; so that is passed over.  What makes new threads impossible comes last
- * where new ones are due, and when those are there that vmrun may need. */
+/* A descriptor table of its own would part this thread from vmrun's others; so that is passed over.
+ * What makes new threads impossible comes last where new ones are due, and when those are there
+ * that vmrun may need. */
 long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
 {
         uint64_t flags = a[0] & ~(uint64_t)CLONE_FILES, last = flags & NO_THREADS_AFTER;
@@ -123,7 +126,10 @@ long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
 /* What namespaces a[0] stands for: of one, the kernel tells; with a pidfd, the caller does. */
 static uint64_t kinds_of(const uint64_t a[6])
 {
-        long kind = a[1] ? (long)a[1] : sys_own(__NR_ioctl, a[0], 0xb703 /* NS_GET_NSTYPE */, 0, 0, 0, 0);
+        long kind = (long)a[1];
+
+        if (!kind)
+                kind = sys_own(__NR_ioctl, a[0], 0xb703 /* NS_GET_NSTYPE */, 0, 0, 0, 0);
         return kind > 0 ? (uint64_t)kind : 0;
 }
 
@@ -136,8 +142,10 @@ long sys_setns(struct thread *t, long nr, const uint64_t a[6])
         long ret = sys_generic(t, nr, a);
         if (ret != -EINVAL && ret != -EUSERS)
                 return ret;
-        /* Who changes his mount namespace may share root and working directory with nobody, which vmrun's threads do. */
-        if ((kinds & CLONE_NEWNS) && threads_single() && sys_own(__NR_unshare, CLONE_FS, 0, 0, 0, 0, 0) == 0)
+        /* Who changes his mount namespace may share root and working directory with nobody, which
+         * vmrun's threads do. */
+        if ((kinds & CLONE_NEWNS) && threads_single() &&
+            sys_own(__NR_unshare, CLONE_FS, 0, 0, 0, 0, 0) == 0)
                 ret = sys_generic(t, nr, a);
         if ((ret == -EINVAL || ret == -EUSERS) && (kinds & (CLONE_NEWUSER | 0x80)))
                 ret = call_alone(t, nr, a[0], a[1], ret);

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include "sys.h"
+#include "../procfs.h"
 
 /* One transfer, whatever the call was. */
 struct io {
@@ -194,6 +195,8 @@ static long single(struct thread *t, long nr, const uint64_t a[6], bool write)
         if ((int64_t)a[2] < 0 || a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
                 return sys_raw(nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3], a[4], a[5]);
         sys_iov_one(&v, store, a[1], a[2]);
+        if (procfs_mem_is(io.fd))
+                return procfs_mem_rw(t, io.fd, &v, io.at ? &io.pos : NULL, write);
         return transfer(t, &io, &v);
 }
 
@@ -218,6 +221,8 @@ static long vector(struct thread *t, long nr, const uint64_t a[6], bool write)
         err = sys_iov_read(t, &v, a[1], a[2], &kernel);
         if (err)
                 return sys_raw(nr, a[0], P(kernel), a[2], a[3], a[4], a[5]);
+        if (procfs_mem_is(io.fd))
+                return procfs_mem_rw(t, io.fd, &v, io.at && io.pos != -1 ? &io.pos : NULL, write);
         return transfer(t, &io, &v);
 }
 

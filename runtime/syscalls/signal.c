@@ -1,8 +1,7 @@
 /*
  * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return from a handler.
  *
- * Masks are the host thread's own, so the kernel does what Linux does.  Only vmrun's kick signal is apart: always
- * blocked out here, never shown.  What becomes of a signal is ../signals.c.
+ * Masks are the host thread's own, so the kernel does what Linux does.  What becomes of a signal is ../signals.c.
  */
 #include <signal.h>
 #include "sys.h"
@@ -47,20 +46,13 @@ long sys_rt_sigprocmask(struct thread *t, long nr, const uint64_t a[6])
 
         if (a[3] != 8)
                 return -EINVAL;
-        if (a[1]) {
-                if (gmem_read(t, &set, a[1], 8))
-                        return -EFAULT;
-                if ((int)a[0] == SIG_SETMASK)
-                        set |= SYS_KICKBIT;
-                else
-                        set &= ~SYS_KICKBIT;
-        }
+        if (a[1] && gmem_read(t, &set, a[1], 8))
+                return -EFAULT;
         ret = sys_raw(nr, a[0], a[1] ? P(&set) : 0, P(&old), 8, 0, 0);
         if (ret)
                 return ret;
         if (a[1])
                 t->sigmask_dirty = true;
-        old &= ~SYS_KICKBIT;
         return a[2] ? sys_deliver(t, a[2], &old, 8, 0) : 0;
 }
 
@@ -72,7 +64,6 @@ long sys_rt_sigpending(struct thread *t, long nr, const uint64_t a[6])
         if (a[1] > 8)
                 return -EINVAL;
         ret = sys_raw(nr, P(&set), 8, 0, 0, 0, 0);
-        set &= ~SYS_KICKBIT;
         return ret ? ret : gmem_write(t, a[0], &set, a[1]) ? -EFAULT : 0;
 }
 

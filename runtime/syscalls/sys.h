@@ -31,8 +31,7 @@ enum sys_kind {
         K_INOUT,        /* both */
         K_PRE,          /* copied out as K_OUT, but the kernel may leave bytes alone: filled from the program first */
         K_VOUT,         /* copied out; its room is the int that argument len points to (a K_INOUT of 4) */
-        K_BLOCKED,      /* a signal mask to block while the call waits: the kick signal stays blocked */
-        K_WANTED,       /* a signal set to wait for: never has the kick signal */
+        K_BLOCKED,      /* a signal mask to block while the call waits */
 };
 /* Argument flags. */
 #define AF_NULL  1      /* NULL has a meaning of its own */
@@ -82,6 +81,9 @@ static inline void sys_waits_with(struct thread *t, uint64_t mask)
 long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
 /* The same by a row that is not the number's own. */
 long sys_marshal(struct thread *t, const struct sys_row *row, long nr, const uint64_t a[6]);
+
+/* Is process pid another program under vmrun?  (limits.c) */
+bool sys_under_vmrun(int pid);
 
 /* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno.  (call.c) */
 long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
@@ -172,7 +174,6 @@ void sys_say_once(unsigned long key, const char *fmt, ...) __attribute__((format
 
 #define SYS_NOWHERE     0xfffffffffffff000ull   /* with no length can this be memory of a process */
 #define SYS_SIGKICK     16              /* SIGSTKFLT */
-#define SYS_KICKBIT     (1ull << (SYS_SIGKICK - 1))
 #define SYS_IOV_MAX     1024
 #define SYS_RW_MAX      0x7ffff000ul    /* the kernel's MAX_RW_COUNT */
 #define SYS_BOUNCE      (128ul << 10)   /* up to here always by bounce buffer */
@@ -207,6 +208,9 @@ long futex_wake(struct thread *t, uint64_t addr, uint32_t n);
 /* The thread with that tid ends: what the kernel does for the robust list at head, in t's memory. */
 void robust_list_end(struct thread *t, uint64_t head, uint32_t tid);
 
+/* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
+bool sys_text_busy(int dirfd, const char *path, int flags);
+
 /* The file behind a descriptor may have been cut short.  (truncate.c) */
 void sys_cut(struct thread *t, int fd);
 
@@ -222,12 +226,13 @@ sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinka
 sys_fn sys_truncate, sys_ftruncate;                                                                     /* truncate.c */
 sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
 sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
-       sys_unshare, sys_setns, sys_capability, sys_sched_attr;                                                     /* process.c */
+       sys_unshare, sys_setns, sys_capability, sys_sched_attr;          /* process.c */
 sys_fn sys_futex;                                                                                       /* futex.c */
 sys_fn sys_execve, sys_execveat;                                                                        /* exec.c */
 sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;                                                      /* clone.c */
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
 sys_fn sys_keyctl, sys_key_iov, sys_key_dh, sys_key_pkey;                                               /* keys.c */
+sys_fn sys_process_vm;                                                  /* process_vm.c */
 sys_fn sys_semctl, sys_msgctl, sys_shmget, sys_shmctl, sys_msgrcv;                                      /* sysv.c */
 
 #endif

@@ -35,7 +35,6 @@
 #define ION(n)          { K_INOUT, AF_NULL, -1, 0, n }
 #define VOUT(k)         { K_VOUT, AF_NULL, k, 0, 1 }
 #define BLOCKED         { K_BLOCKED, AF_NULL, -1, 0, 8 }
-#define WANTED          { K_WANTED, AF_NULL, -1, 0, 8 }
 
 /* Rows. */
 #define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ }, NULL }
@@ -176,7 +175,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(getpgid, V), ROW(setfsuid, V), ROW(setfsgid, V), ROW(getsid, V),
         HAND(capget, 0, sys_capability), HAND(capset, 0, sys_capability),
         HAND(rt_sigpending, 0, sys_rt_sigpending),
-        ROWF(rt_sigtimedwait, B, WANTED, OUTN(128), INN(TIMESPEC), V),
+        ROWF(rt_sigtimedwait, B, INN(8), OUTN(128), INN(TIMESPEC), V),
         ROW(rt_sigqueueinfo, V, V, IN(128)),
         ROWF(rt_sigsuspend, B, BLOCKED, V),
         HAND(sigaltstack, 0, sys_sigaltstack),
@@ -281,13 +280,13 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         NOT(move_pages, ENOSYS, NUMA),
         ROW(utimensat, FD, PATHF(3), INN(32), V),
         ROWF(epoll_pwait, B, FD, OUTRX(2, 12, 0), V, V, BLOCKED, V),
-        ROWF(signalfd, NEW, FD, WANTED, V),
+        ROWF(signalfd, NEW, FD, INN(8), V),
         ROWF(timerfd_create, NEW, V, V),
         ROWF(eventfd, NEW, V),
         ROWF(fallocate, B, FD, V, V, V),
         ROW(timerfd_settime, FD, V, IN(32), OUTN(32)), ROW(timerfd_gettime, FD, OUT(32)),
         ROWF(accept4, B | NEW | FIRST, FD, VOUT(2), ION(4), V),
-        ROWF(signalfd4, NEW, FD, WANTED, V, V),
+        ROWF(signalfd4, NEW, FD, INN(8), V, V),
         ROWF(eventfd2, NEW, V, V), ROWF(epoll_create1, NEW, V),
         HAND(dup3, NEW, sys_dup2),
         ROWF(pipe2, NEW2, OUT(8), V),
@@ -304,7 +303,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(sendmmsg, B, sys_sendmmsg),
         HROW(setns, 0, sys_setns, FD, V),
         ROW(getcpu, OUTN(4), OUTN(4), V),
-        NOT(process_vm_readv, ENOSYS, CROSS), NOT(process_vm_writev, ENOSYS, CROSS),
+        HAND(process_vm_readv, 0, sys_process_vm), HAND(process_vm_writev, 0, sys_process_vm),
         HAND(kcmp, 0, sys_kcmp),
         NOT(finit_module, EPERM, ADMIN),
         HAND(sched_setattr, 0, sys_sched_attr), ROW(sched_getattr, V, PREA(2), V, V),

@@ -37,10 +37,14 @@ long sys_ftruncate(struct thread *t, long nr, const uint64_t a[6])
 
 long sys_truncate(struct thread *t, long nr, const uint64_t a[6])
 {
-        long ret = sys_generic(t, nr, a);
+        char *path = sys_string(t, a[0]);
         struct stat st;
 
-        if (ret == 0 && sys_own(__NR_stat, P(sys_string(t, a[0])), P(&st), 0, 0, 0, 0) == 0)
+        if (path != sys_bad() && sys_text_busy(AT_FDCWD, path, O_WRONLY))
+                return -ETXTBSY;
+        long ret = sys_generic(t, nr, a);
+
+        if (ret == 0 && sys_own(__NR_stat, P(path), P(&st), 0, 0, 0, 0) == 0)
                 cut(t, &st);
         return ret;
 }

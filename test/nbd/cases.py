@@ -322,10 +322,11 @@ def shutdown(at, pid):
 
 
 def busy(at, pid, size):
-    """SIGTERM while many connections have long work to do in the pool, others read, and one waits: all of them end."""
+    """SIGTERM while many connections have long work in the pool, others read: all end."""
     size = int(size)
     clients = [client(at, "disk") for _ in range(240)]
-    work = b"".join(struct.pack(">IHHQQI", 0x25609513, flags, ZEROES, i, 0, size) for i in range(20) for flags in (0, NO_HOLE))
+    work = b"".join(struct.pack(">IHHQQI", 0x25609513, flags, ZEROES, i, 0, size)
+                    for i in range(20) for flags in (0, NO_HOLE))
     for c in clients[:220]:
         c.send(work)
     for c in clients[220:239]:

@@ -1,7 +1,8 @@
 """
 usage: crowd.py FOLDER MEMNODE
 
-A memnode whose descriptors are all used up while clients wait at each of its sockets: it sleeps, says so once, and serves them as soon as it can.
+A memnode whose descriptors are all used up while clients wait at each of its sockets: it sleeps,
+says so once, and serves them as soon as it can.
 """
 import os
 import resource
@@ -14,7 +15,7 @@ from client import *
 from client import client
 
 folder, memnode = sys.argv[1:3]
-nbd, control, log = (os.path.join(folder, name) for name in ("crowd.nbd", "crowd.control", "crowd.log"))
+nbd, control, log = (os.path.join(folder, "crowd." + name) for name in ("nbd", "control", "log"))
 
 
 def waiting(path):
@@ -35,8 +36,9 @@ def lines(words):
 
 
 with open(log, "w") as f:
-    p = subprocess.Popen([memnode, "--hugepages", "none", "--size", "1M", "--export", "disk=64K", "--listen", "nbd+unix://" + nbd,
-                          "--control", control], stderr=f, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)))
+    p = subprocess.Popen([memnode, "--hugepages", "none", "--size", "1M", "--export", "disk=64K",
+                          "--listen", "nbd+unix://" + nbd, "--control", control], stderr=f,
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)))
 try:
     for _ in range(200):
         if lines("serving"):
@@ -53,7 +55,8 @@ try:
     time.sleep(2)
     used = cpu_seconds(p.pid) - began
     assert used < 0.5, f"{used} s of CPU time within 2 s"
-    for words in ("NBD clients must wait: Too many open files", "clients of the control socket must wait: Too many open files: raise"):
+    for words in ("NBD clients must wait: Too many open files",
+                  "clients of the control socket must wait: Too many open files: raise"):
         assert lines(words) == 1, f"{lines(words)} times: {words}"
     for s in crowd:
         s.close()

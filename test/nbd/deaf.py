@@ -1,8 +1,8 @@
 """
 usage: deaf.py SOCKET MEMNODE
 
-A memnode whose standard error nobody reads, be it a pipe or a stopped terminal, serves and ends all the same, and counts the messages that
-it dropped.
+A memnode whose standard error nobody reads, be it a pipe or a stopped terminal, serves and ends all
+the same, and counts the messages that it dropped.
 """
 import fcntl
 import os
@@ -20,8 +20,8 @@ path, memnode = sys.argv[1:3]
 
 
 def start(stderr):
-    p = subprocess.Popen([memnode, "-v", "--hugepages", "none", "--size", "1M", "--export", "disk=64K", "--listen", "nbd+unix://" + path],
-                         stderr=stderr)
+    p = subprocess.Popen([memnode, "-v", "--hugepages", "none", "--size", "1M",
+                          "--export", "disk=64K", "--listen", "nbd+unix://" + path], stderr=stderr)
     for _ in range(200):
         try:
             with Client(path):
@@ -49,7 +49,8 @@ def serve_and_end(p):
 def count(text):
     """The number in the line that tells of dropped ones."""
     line = next(s for s in text.splitlines() if "dropped" in s)
-    assert line.startswith("memnode: ") and line.endswith(" dropped before this one: nobody read them"), line
+    assert line.startswith("memnode: "), line
+    assert line.endswith(" dropped before this one: nobody read them"), line
     return int(line.split()[1])
 
 
@@ -60,7 +61,7 @@ for _ in serve_and_end(start(w)):
     assert os.read(r, 8192) == b"x" * 4096
     with client(path, "disk") as c:
         assert c.call(FLUSH) == 0
-assert not fcntl.fcntl(w, fcntl.F_GETFL) & os.O_NONBLOCK, "the mode of everybody's standard error was changed"
+assert not fcntl.fcntl(w, fcntl.F_GETFL) & os.O_NONBLOCK, "everybody's mode was changed"
 text = os.read(r, 8192).decode()
 assert count(text) >= 20, text
 

@@ -51,7 +51,8 @@ refused_addresses() {
     refused "a control socket in use" "another memnode has it" --listen "nbd+unix://$WORK/x" --control "$WORK/control"
 }
 
-# A connection's work may take longer than the end waits for: the memory must still be there.  Long enough to see that: 120 GiB to be zeroed.
+# A connection's work may take longer than the end waits for: the memory must still be there. Long
+# enough to see that: 220 connections that zero and give back the same 512 MiB.
 busy_ends() {
     local i name="SIGTERM with busy clients, $rounds times"
     selected "$name" || return 0
@@ -60,8 +61,9 @@ busy_ends() {
         run_limited "${case[@]}" "$sock" busy $server $((512 << 20))
         case_status=$status
         await_end
-        if [ "$case_status" != 0 ] || [ "$status" != 0 ] || [ -e "$sock" ] || grep -q 'still at work' "$log"; then
-            not_ok "$name" "round $i: the clients: $case_status; memnode: $status; socket $(ls "$sock" 2>&1)"
+        if [ "$case_status" != 0 ] || [ "$status" != 0 ] || [ -e "$sock" ] ||
+            grep -q 'still at work' "$log"; then
+            not_ok "$name" "round $i: the clients: $case_status; memnode: $status"
             show "$ERR"
             show "$log"
             rm -f "$sock"
@@ -80,6 +82,7 @@ refused_settings() {
     refused "a configuration file that is not there" "cannot be opened" --config "$WORK/none"
     printf '[memnode]\nsize = 1M\nlimit = 3\n' >"$WORK/bad"
     refused "a key that is unknown, with file and line" "$WORK/bad:3: limit: there is no such setting" --listen "$here" --config "$WORK/bad"
+    refused "a mode that is none" "not the mode of a socket" --listen "$here" --socket-mode rw
     refused "a token file that is empty" "its first line is the token" --listen "$here" --token-file /dev/null
     # More huge pages than there are.
     local free=$(($(cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages) + 1))
@@ -126,6 +129,12 @@ checks() {
     checked "--check, huge pages that are not there" 1 "sysctl vm.nr_hugepages=" --size 8G --hugepages 2M --listen nbd://127.0.0.1
     if [ ! -e /dev/infiniband/rdma_cm ]; then
         checked "--check, RDMA on a host without" 1 "cannot serve over RDMA" --size 1M --listen rdma://0.0.0.0
+        checked "--check, RDMA on a host without, beside NBD" 1 "cannot serve over RDMA" \
+            --listen nbd://127.0.0.1 --listen rdma://0.0.0.0
+        checked "--check, a host without RDMA, and no address" 0 \
+            "memnode can serve 1M over NBD, but not over RDMA: see device above" --size 1M
+        checked "--check, a host without RDMA, and no option" 0 \
+            "memnode can serve over NBD, but not over RDMA"
     fi
 }
 
@@ -186,11 +195,42 @@ reload_tests() {
     stop
 }
 
+# As the systemd unit has it: umask 077, under which others connect where --socket-mode lets them.
+other_users() {
+    local name="--socket-mode lets other users in" public at connect='import os, socket, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+assert s.recv(8) == b"NBDMAGIC"'
+    selected "$name" || return 0
+    if [ "$(id -u)" -ne 0 ]; then
+        skip "$name" "only root can become another user"
+        return
+    fi
+    public=$(mktemp -d /tmp/vmrun-public.XXXXXX) && chmod 755 "$public"
+    at=$public/nbd
+    umask 077
+    start --size 1M --listen "nbd+unix://$at" --socket-mode 666
+    umask 022
+    run_limited python3 -c "$connect" "$at"
+    if [ "$status" = 0 ] && [ "$(stat -c %a "$at")" = 666 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "status $status, mode $(stat -c %a "$at")"
+        show "$ERR"
+    fi
+    stop
+    rm -rf "$public"
+}
+
 service_tests() {
     check_alone "systemd is told: ready, reloading, stopping" python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
         --listen nbd://127.0.0.1:0
-    check_alone "a standard error that nobody reads stops nothing" python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
-    check_alone "descriptors that are used up while clients wait" python3 "$here/crowd.py" "$WORK" "$memnode"
+    check_alone "a standard error that nobody reads stops nothing" \
+        python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
+    check_alone "descriptors that are used up while clients wait" \
+        python3 "$here/crowd.py" "$WORK" "$memnode"
+    other_users
     local name="the systemd unit is one" unit
     unit=$(dirname "$memnode")/memnode.service
     if have systemd-analyze && [ -e "$unit" ]; then

@@ -1,8 +1,8 @@
 """
 usage: deaf.py VMRUN
 
-What vmrun has to say goes to a standard error that nobody reads: the program runs, ends and dies of signals all the same, and what was dropped
-is counted once there is a reader.
+What vmrun has to say goes to a standard error that nobody reads: the program runs, ends and dies of
+signals all the same, and what was dropped is counted once there is a reader.
 """
 import fcntl
 import os
@@ -24,7 +24,8 @@ def full_pipe():
 
 def start(*command, options=()):
     r, w = full_pipe()
-    p = subprocess.Popen([vmrun, "-v", "--cache", "4M", *options, "--", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=w)
+    p = subprocess.Popen([vmrun, "-v", "--cache", "4M", *options, "--", *command],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=w)
     return p, r, w
 
 
@@ -40,7 +41,7 @@ def ends(p, status):
 
 p, r, w = start("echo", "hello", options=["--stats"])
 assert ends(p, 0) == b"hello\n"
-assert not fcntl.fcntl(w, fcntl.F_GETFL) & os.O_NONBLOCK, "the mode of everybody's standard error was changed"
+assert not fcntl.fcntl(w, fcntl.F_GETFL) & os.O_NONBLOCK, "everybody's mode was changed"
 
 p, r, w = start("sh", "-c", "echo ready; exec sleep 100")
 p.send_signal(signal.SIGTERM)
@@ -52,6 +53,7 @@ assert os.read(r, 8192) == b"x" * 4096
 ends(p, 0)
 text = os.read(r, 8192).decode()
 first, second = text.splitlines()[:2]
-assert first.startswith("vmrun: ") and first.endswith(" lines were dropped before this one: nobody read them"), text
+assert first.startswith("vmrun: "), text
+assert first.endswith(" lines were dropped before this one: nobody read them"), text
 assert int(first.split()[1]) >= 3, text
 assert second == "vmrun: prctl option 12345 is unknown: EINVAL", text

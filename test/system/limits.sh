@@ -18,6 +18,7 @@ limits() {
     reports_of_the_killed
     first_of_a_container
     unread
+    end_without_statistics
 }
 
 # The value of FIELD in kB of process PID, or nothing.
@@ -198,5 +199,42 @@ unread() {
     else
         not_ok "$name" "status $status"
         show "$ERR"
+    fi
+}
+
+# A program whose node is silent cannot be brought to a stop: the signal ends it all the same, after 4 s.
+end_without_statistics() {
+    local name='--stats, a signal while a node is silent' node pid status before
+    local socket=$WORK/node.sock
+    selected "$name" || return 0
+    "$build/memnode/memnode" --size 64M --hugepages none --listen "nbd+unix://$socket" 2>"$WORK/err" &
+    node=$!
+    for _ in {1..100}; do
+        [ ! -S "$socket" ] || break
+        read -r -t 0.1 _ <>"$WORK/never"
+    done
+    "$vmrun" --cache 1M --timeout 60 --stats="$WORK/silent" \
+        --node "nbd+unix:///?socket=$socket&size=64M" -- \
+        "$build/examples/randmem" --size 32M --accesses 1000000000 >"$WORK/out" 2>>"$WORK/err" &
+    pid=$!
+    for _ in {1..300}; do
+        [ "$(status_kb RssAnon $pid)" -lt 2048 ] 2>/dev/null || break
+        read -r -t 0.1 _ <>"$WORK/never"
+    done
+    read -r -t 2 _ <>"$WORK/never"
+    kill -STOP $node
+    read -r -t 0.5 _ <>"$WORK/never"
+    before=$SECONDS
+    kill -USR1 $pid
+    { wait $pid; } 2>/dev/null
+    status=$?
+    kill -CONT $node
+    kill $node
+    wait $node
+    if [ $status = 138 ] && [ $((SECONDS - before)) -lt 30 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status after $((SECONDS - before)) s"
+        show "$WORK/err"
     fi
 }

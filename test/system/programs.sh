@@ -310,9 +310,11 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     compare --quick --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
     compare --quick --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
     local part
-    for part in vmsplice requeue mmap mincore robust arch_prctl keys; do
+    for part in vmsplice requeue mmap mincore robust arch_prctl keys busy; do
         compare --quick --cache 1M,64M "t_calls, $part" "$build/test/system/t_calls" . "$part"
     done
+    compare --quick --cache 4M,64M 't_calls_signals' "$build/test/system/t_calls_signals" 15 17
+    compare --cache 64M 't_calls_signals, all 64' "$build/test/system/t_calls_signals" 1 64
     compare --quick --cache 1M,64M 't_proc' "$build/test/system/t_proc"
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"

@@ -445,6 +445,92 @@ static void test_keys(void)
         T(key(KEYCTL_INVALIDATE, ring));
 }
 
+/* ---- a program's file is not written to while it runs, and not executed while somebody may write to it ---- */
+
+static void copy_self(const char *to)
+{
+        static char buf[1 << 16];
+        int in = open("/proc/self/exe", O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_EXCL, 0700);
+        ssize_t n;
+
+        while ((n = read(in, buf, sizeof buf)) > 0)
+                CHECK(write(out, buf, (size_t)n) == n);
+        close(in), close(out);
+}
+
+/* errno of the execve, or 0. */
+static int try(const char *program)
+{
+        pid_t pid = start_child();
+        int status;
+
+        if (!pid) {
+                execl(program, program, "none", NULL);
+                _exit(errno);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+        return WEXITSTATUS(status);
+}
+
+static void test_busy(void)
+{
+        int p[2], q[2];
+        char c;
+
+        CHECK(symlink("prog", "link") == 0);
+        copy_self("prog");
+        CHECK(pipe(p) == 0 && pipe(q) == 0);
+        pid_t pid = start_child();
+        if (!pid) {
+                dup2(p[0], 100);
+                dup2(q[1], 101);
+                close_range(3, 99, 0);
+                execl("prog", "prog", ".", "hold", NULL);
+                _exit(1);
+        }
+        CHECK(read(q[0], &c, 1) == 1);
+        int hold = dup2(p[1], 90);
+        printf("while it runs\n");
+        close_range(3, 89, 0);
+        OK(open("/proc/self/exe", O_WRONLY));
+        for (int i = 0; i < 2; i++) {
+                OK(open("prog", O_WRONLY));
+                OK(open("prog", O_RDONLY | O_TRUNC));
+                OK(open("link", O_RDWR));
+                OK(open("link", O_WRONLY | O_NOFOLLOW));
+                OK(open("prog", O_WRONLY | O_CREAT | O_EXCL, 0600));
+                OK(open("prog", O_WRONLY | O_DIRECTORY));
+                OK(openat(AT_FDCWD, "./prog", O_WRONLY | O_CREAT, 0600));
+                OK(truncate("prog", 10));
+                OK(truncate("link", 10));
+                OK(creat("prog", 0600));
+                if (i)
+                        break;
+                CHECK(write(hold, "", 1) == 1);
+                printf("afterwards: %d\n", failures_of(pid));
+        }
+        close_range(3, ~0U, 0);
+        unlink("prog");
+        copy_self("prog");
+        CHECK(try("prog") == 0);
+        int fd = open("prog", O_RDWR | O_CLOEXEC);
+        printf("open for writing: %s\n", strerrorname_np(try("prog")));
+        printf("by its link: %s\n", strerrorname_np(try("link")));
+        int script = open("script", O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+        CHECK(write(script, "#!prog none\n", 12) == 12);
+        printf("a script that is: %s\n", strerrorname_np(try("./script")));
+        close(script);
+        printf("one whose interpreter is: %s\n", strerrorname_np(try("./script")));
+        close(fd);
+        CHECK(try("./script") == 0);
+        fd = open("prog", O_RDONLY);
+        CHECK(try("prog") == 0);
+        close(fd);
+        unlink("prog");
+        unlink("link");
+        unlink("script");
+}
+
 /* ---- arch_prctl ---- */
 
 static void test_arch_prctl(void)
@@ -467,6 +553,12 @@ int main(int argc, char **argv)
         char dir[4096];
 
         setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+        if (argc > 2 && !strcmp(argv[2], "hold")) {     /* executed by test_busy() */
+                char c;
+                return write(101, "", 1) == 1 && read(100, &c, 1) == 1 ? 0 : 1;
+        }
+        if (argc > 1 && !strcmp(argv[1], "none"))
+                return 0;
         snprintf(dir, sizeof dir, "%s/t_calls.XXXXXX", argc > 1 ? argv[1] : "/tmp");
         if (!mkdtemp(dir) || chdir(dir)) {
                 perror(dir);
@@ -476,7 +568,7 @@ int main(int argc, char **argv)
         close_range(3, ~0U, 0);
         static const struct { const char *name; void (*test)(void); } tests[] = {
                 { "vmsplice", test_vmsplice }, { "requeue", test_requeue }, { "mmap", test_mmap_errors }, { "mincore", test_mincore },
-                { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl }, { "keys", test_keys },
+                { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl }, { "keys", test_keys }, { "busy", test_busy },
         };
         for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
                 if (argc <= 2 || !strcmp(argv[2], tests[i].name)) {

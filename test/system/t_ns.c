@@ -1,6 +1,7 @@
 /*
- * Calls that Linux allows to a process with one thread only: unshare and setns of user namespaces and their like.  The program keeps more
- * memory than a small cache holds, and something in vector registers, and looks whether all of it is there afterwards.
+ * Calls that Linux allows to a process with one thread only: unshare and setns of user namespaces
+ * and their like.  The program keeps more memory than a small cache holds, and something in vector
+ * registers, and looks whether all of it is there afterwards.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -41,7 +42,9 @@ static long unshare_with_registers(int flags)
         long ret;
 
         __asm__ volatile("movupd %2, %%xmm7\n\tsyscall\n\tmovupd %%xmm7, %1"
-                         : "=a"(ret), "=m"(out) : "m"(in), "a"(SYS_unshare), "D"((long)flags) : "rcx", "r11", "xmm7", "memory");
+                         : "=a"(ret), "=m"(out)
+                         : "m"(in), "a"(SYS_unshare), "D"((long)flags)
+                         : "rcx", "r11", "xmm7", "memory");
         CHECK(out[0] == in[0] && out[1] == in[1]);
         return ret;
 }
@@ -60,7 +63,8 @@ static void in_child(const char *what, void (*test)(void))
                 _exit(failures);
         }
         CHECK(waitpid(pid, &status, 0) == pid);
-        printf("%s: %s %d\n", what, WIFEXITED(status) ? "status" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+        printf("%s: %s %d\n", what, WIFEXITED(status) ? "status" : "signal",
+               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
         CHECK(status == 0);
 }
 
@@ -101,7 +105,8 @@ static void user_namespace(void)
         CHECK(unshare_with_registers(CLONE_NEWUSER) == 0);
         check_filled(1);
         clock_gettime(CLOCK_MONOTONIC, &after);
-        CHECK(after.tv_sec - before.tv_sec < 60 && (after.tv_sec > before.tv_sec || after.tv_nsec >= before.tv_nsec));
+        CHECK(after.tv_sec - before.tv_sec < 60 &&
+              (after.tv_sec > before.tv_sec || after.tv_nsec >= before.tv_nsec));
         CHECK(readlink("/proc/self/ns/user", link[1], sizeof link[1] - 1) > 0);
         CHECK(strcmp(link[0], link[1]) != 0);
         int fd = open("/proc/self/setgroups", O_WRONLY);

@@ -7,9 +7,11 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include "t_sys.h"
 
-static char text[1 << 16];
+static char text[1 << 18];
 static int initialized = 5;
 
 /* Without stdio, whose buffers would be part of what is measured. */
@@ -170,6 +172,187 @@ static void test_names(void)
         printf("comm %s", content("/proc/thread-self/comm"));
 }
 
+/* Figures of smaps: of the mapping that begins at p, and of all together. */
+static unsigned long of_map(const void *p, const char *name)
+{
+        char head[32];
+
+        snprintf(head, sizeof head, "\n%08lx-", (unsigned long)p);
+        const char *at = strstr(content("/proc/self/smaps"), head);
+        CHECK(at != NULL);
+        return at ? strtoul(line(at, name), NULL, 10) : 0;
+}
+
+static unsigned long of_all(const char *name)
+{
+        unsigned long total = 0;
+
+        for (const char *p = content("/proc/self/smaps"); (p = strstr(p, name)) != NULL;
+             p += strlen(name))
+                if (p[-1] == '\n')
+                        total += strtoul(p + strlen(name), NULL, 10);
+        return total;
+}
+
+static void test_smaps(void)
+{
+        char *p = mmap(NULL, 66 * PG, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q = p + PG;
+
+        mprotect(q, 64 * PG, PROT_READ | PROT_WRITE);
+        for (int i = 0; i < 40; i++)
+                q[i * PG] = 1;
+        printf("size %lu, in use %lu, locked %lu", of_map(q, "Size:"),
+               of_map(q, "Rss:") + of_map(q, "Swap:"), of_map(q, "Locked:"));
+        CHECK(of_map(q, "Pss:") == of_map(q, "Rss:") &&
+              of_map(q, "Anonymous:") == of_map(q, "Rss:"));
+        CHECK(of_map(q, "Private_Dirty:") <= of_map(q, "Rss:") &&
+              of_map(q, "Referenced:") <= of_map(q, "Rss:"));
+        CHECK(strstr(content("/proc/self/smaps"), "VmFlags: rd wr mr mw me"));
+        mlock(q, 64 * PG);
+        printf(", then %lu of %lu\n", of_map(q, "Locked:"), of_map(q, "Rss:"));
+        CHECK(of_map(q, "Swap:") == 0);
+        munlock(q, 64 * PG);
+        madvise(q, 64 * PG, MADV_DONTNEED);
+        printf("given back: %lu\n", of_map(q, "Rss:") + of_map(q, "Swap:"));
+        CHECK(of_all("Size:") >= kib("VmSize:") &&
+              of_all("Size:") <= kib("VmSize:") + 64); /* [vsyscall] */
+        CHECK(strstr(content("/proc/self/smaps_rollup"), "[rollup]\n"));
+        unsigned long together = number("/proc/self/smaps_rollup", "Rss:") +
+                                 number("/proc/self/smaps_rollup", "Swap:");
+        unsigned long sum = of_all("Rss:") + of_all("Swap:");
+        CHECK(together + 256 >= sum && sum + 256 >= together); /* reading is done with pages, too */
+        munmap(p, 66 * PG);
+}
+
+/* Memory by its file: positions, borders, and what hangs on the descriptor. */
+static void test_mem(void)
+{
+        char *p = mmap(NULL, 5 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+             buf[3 * PG];
+        off_t at = (off_t)(uintptr_t)p;
+        int fd = open("/proc/self/mem", O_RDWR), again, one_way;
+        char path[64];
+
+        munmap(p + 3 * PG, PG);
+        memset(p, 'a', 3 * PG);
+        CHECK(fd >= 0);
+        T(pread(fd, buf, 100, at + 10));
+        CHECK(buf[0] == 'a' && buf[99] == 'a');
+        T(pwrite(fd, "bcd", 3, at + PG - 1));
+        CHECK(!memcmp(p + PG - 1, "bcd", 3));
+        T(pread(fd, buf, sizeof buf, at + PG));                         /* up to the hole */
+        FAILS(EIO, pread(fd, buf, 1, at + 3 * PG));
+        FAILS(EIO, pwrite(fd, buf, 1, at + 3 * PG));
+        FAILS(EIO, pread(fd, buf, 1, 0));
+        FAILS(EFAULT, pread(fd, p + 3 * PG, 8, at));
+        FAILS(EFAULT, pwrite(fd, p + 3 * PG, 8, at));
+        FAILS(EINVAL, pread(fd, buf, 1, -1));
+        T(pread(fd, buf, 0, 0));
+        /* The position belongs to the description, not to the number. */
+        CHECK(lseek(fd, at, SEEK_SET) == at);
+        T(read(fd, buf, 10));
+        again = dup(fd);
+        CHECK(lseek(again, 0, SEEK_CUR) == at + 10);
+        T(write(again, "xyz", 3));
+        CHECK(!memcmp(p + 10, "xyz", 3) && lseek(fd, 0, SEEK_CUR) == at + 13);
+        CHECK(lseek(fd, -3, SEEK_CUR) == at + 10);
+        struct iovec v[2] = { { buf, 2 }, { buf + 100, 4 } };
+        T(readv(fd, v, 2));
+        CHECK(!memcmp(buf, "xy", 2) && !memcmp(buf + 100, "zaaa", 4) &&
+              lseek(fd, 0, SEEK_CUR) == at + 16);
+        v[0].iov_base = (char *)"12";
+        v[1].iov_base = (char *)"3456";
+        T(pwritev(fd, v, 2, at + PG));
+        CHECK(!memcmp(p + PG, "123456", 6) && lseek(fd, 0, SEEK_CUR) == at + 16);
+        close(fd);
+        T(pread(again, buf, 4, at + PG));
+        CHECK(!memcmp(buf, "1234", 4));
+        close(again);
+        snprintf(path, sizeof path, "/proc/%d/mem", getpid());
+        one_way = open(path, O_RDONLY | O_CLOEXEC);
+        printf("flags %d %d\n", fcntl(one_way, F_GETFD), fcntl(one_way, F_GETFL) & O_ACCMODE);
+        FAILS(EBADF, pwrite(one_way, "x", 1, at));
+        T(pread(one_way, buf, 4, at + PG));
+        close(one_way);
+        one_way = open("/proc/thread-self/mem", O_WRONLY);
+        FAILS(EBADF, read(one_way, buf, 1));
+        T(pwrite(one_way, "x", 1, at));
+        CHECK(p[0] == 'x');
+        close(one_way);
+        /* The number is another file's from here on. */
+        fd = open("/dev/zero", O_RDWR);
+        CHECK(fd == one_way || fd >= 0);
+        T(pread(fd, buf, 4, at));
+        close(fd);
+        munmap(p, 5 * PG);
+}
+
+/* Whether pages may be merged is for KSM to know. */
+static void test_mergeable(void)
+{
+        char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        memset(p, 'm', 4 * PG);
+        T(madvise(p, 4 * PG, MADV_MERGEABLE));
+        T(madvise(p, 4 * PG, MADV_UNMERGEABLE));
+        FAILS(EINVAL, madvise(p + 1, PG, MADV_MERGEABLE));
+        munmap(p + PG, PG);
+        FAILS(ENOMEM, madvise(p, 4 * PG, MADV_MERGEABLE));
+        CHECK(p[0] == 'm' && p[3 * PG] == 'm');
+        munmap(p, 4 * PG);
+}
+
+/* Links by address: to this program, and to a file that is mapped in two parts. */
+static void test_map_files(void)
+{
+        static const char name[] = "mapped";
+        char entry[64], path[128], target[4096], here[4096], *p;
+        struct stat st, file;
+        int found = 0, others = 0, dots = 0, fd = open(name, O_RDWR | O_CREAT, 0600), dir;
+
+        CHECK(ftruncate(fd, 4 * PG) == 0 && fstat(fd, &file) == 0);
+        p = mmap(NULL, 4 * PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        close(fd);
+        munmap(p + 2 * PG, PG);
+        snprintf(entry, sizeof entry, "%lx-%lx", (unsigned long)p, (unsigned long)p + 2 * PG);
+        snprintf(path, sizeof path, "/proc/self/map_files/%s", entry);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        CHECK(n > 0 && getcwd(here, sizeof here));
+        target[n < 0 ? 0 : n] = 0;
+        CHECK(!strncmp(target, here, strlen(here)) && !strcmp(target + strlen(here), "/mapped"));
+        CHECK(stat(path, &st) == 0 && st.st_ino == file.st_ino && S_ISREG(st.st_mode));
+        CHECK(lstat(path, &st) == 0 && S_ISLNK(st.st_mode));
+        fd = open(path, O_RDONLY);
+        CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == file.st_ino);
+        close(fd);
+        DIR *d = opendir("/proc/self/map_files");
+        for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+                found += !strcmp(e->d_name, entry);
+                dots += e->d_name[0] == '.';
+                others += e->d_name[0] != '.' && fstatat(dirfd(d), e->d_name, &st, 0) == 0;
+        }
+        CHECK(d && found == 1 && dots == 2 && others > 4);
+        rewinddir(d);
+        CHECK(readdir(d) != NULL && readdir(d) != NULL && readdir(d) != NULL);
+        closedir(d);
+        /* One entry after the other, as a small buffer has it. */
+        dir = open("/proc/self/map_files", O_RDONLY | O_DIRECTORY);
+        char few[64];
+        int calls = 0;
+        while ((n = syscall(SYS_getdents64, dir, few, sizeof few)) > 0)
+                calls++;
+        CHECK(n == 0 && calls > 4);
+        FAILS(EINVAL, (lseek(dir, 0, SEEK_SET), syscall(SYS_getdents64, dir, few, 8)));
+        close(dir);
+        snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", (unsigned long)p,
+                 (unsigned long)p + 4 * PG);
+        FAILS(ENOENT, readlink(path, target, sizeof target));
+        FAILS(ENOENT, open(path, O_RDONLY));
+        FAILS(ENOENT, lstat(path, &st));
+        munmap(p, 4 * PG);
+        unlink(name);
+}
+
 int main(int argc, char **argv, char **envp)
 {
         setvbuf(stdout, NULL, _IOLBF, 0);
@@ -180,6 +363,10 @@ int main(int argc, char **argv, char **envp)
         test_signals();
         test_tasks();
         test_names();
+        test_smaps();
+        test_mem();
+        test_mergeable();
+        test_map_files();
         printf("failures %d\n", failures);
         return failures ? 1 : 0;
 }

@@ -568,6 +568,48 @@ static void test_far(void)
         munmap(to, 64 * PG);
 }
 
+/* process_vm_readv and process_vm_writev: on this process, one that ended, and the checks in their
+ * order. */
+static void test_process_vm(void)
+{
+        char *a = pages, *b = pages + PG;
+        pid_t pid = getpid();
+        struct iovec l[2] = { { b, 10 }, { b + 100, 20 } },
+                     r[3] = { { a, 5 }, { a + 50, 0 }, { a + 10, 25 } };
+        struct iovec over = { nothing - 4, 8 }, to = { read_only, 8 }, minus = { a, (size_t)-1 },
+                     none = { a, 0 };
+
+        for (int i = 0; i < 200; i++)
+                a[i] = (char)i;
+        memset(b, 0, 200);
+        T(process_vm_readv(pid, l, 2, r, 3, 0));
+        printf("sum %u\n", sum(b, 200));
+        T(process_vm_readv((pid_t)syscall(SYS_gettid), l, 1, r, 3, 0));
+        T(process_vm_writev(pid, r, 3, l, 2, 0));
+        printf("sum %u\n", sum(a, 200));
+        /* Up to the first byte that cannot be had, at either side. */
+        T(process_vm_readv(pid, l, 2, &over, 1, 0));
+        T(process_vm_readv(pid, &over, 1, r, 3, 0));
+        FAILS(EFAULT, process_vm_writev(pid, l, 2, &to, 1, 0));
+        T(process_vm_readv(pid, l, 1, &to, 1, 0));
+        FAILS(EFAULT, process_vm_readv(pid, l, 1, &(struct iovec){ nothing, 1 }, 1, 0));
+        FAILS(EFAULT, process_vm_readv(pid, l, 1, &(struct iovec){ (void *)-4096, 1 }, 1, 0));
+        /* What is refused first. */
+        FAILS(EINVAL, process_vm_readv(-1, (void *)1, 1, (void *)1, 1, 1));
+        FAILS(EFAULT, process_vm_readv(-1, (void *)1, 1, r, 3, 0));
+        FAILS(EINVAL, process_vm_readv(-1, l, 1025, r, 3, 0));
+        FAILS(EINVAL, process_vm_readv(-1, &minus, 1, r, 3, 0));
+        T(process_vm_readv(-1, &none, 1, (void *)1, 1, 0));
+        FAILS(EINVAL, process_vm_readv(-1, l, 1, r, 1025, 0));
+        FAILS(EFAULT, process_vm_readv(-1, l, 1, (void *)1, 3, 0));
+        FAILS(EINVAL, process_vm_readv(-1, l, 1, &minus, 1, 0));
+        T(process_vm_readv(-1, l, 1, &none, 1, 0));
+        T(process_vm_readv(-1, l, 1, r, 0, 0));
+        FAILS(ESRCH, process_vm_readv(-1, l, 1, r, 1, 0));
+        FAILS(ESRCH, process_vm_readv(0, l, 1, r, 1, 0));
+        FAILS(ESRCH, process_vm_writev(1073741824, l, 1, r, 1, 0));
+}
+
 int main(int argc, char **argv)
 {
         char dir[4096];
@@ -589,6 +631,7 @@ int main(int argc, char **argv)
         test_thousand();
         test_listing();
         test_far();
+        test_process_vm();
         printf("failures %d\n", failures);
         if (chdir("..") || rmdir(dir))
                 printf("left over: %s\n", strerrorname_np(errno));

@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 
 # What nobody but kern has a reason to write: these must not pass.
-wild_guarded=(header text gdt idt idt.all tss guard pml4 pdpt ram.pd self self.first self.512 block0 block0.all control control.first)
+wild_guarded=(header text gdt idt idt.all tss guard pml4 pdpt ram.pd self self.first block0 block0.all control control.first)
 
 wild() {
     local size place value

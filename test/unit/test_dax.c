@@ -174,7 +174,8 @@ static void no_files(void **state)
         make_file(0);
         refused(path, -EINVAL, "too small with 0: make it larger");
         make_file(4096);
-        refused(path, -EINVAL, "too small with 4K: make it larger");    /* the mark's page is all of it */
+        refused(path, -EINVAL,
+                "too small with 4K: make it larger"); /* the mark's page is all of it */
         make_file(4097);
         refused(path, -EINVAL, "4097 bytes, is no multiple of 4K");
         make_file(100);
@@ -205,7 +206,8 @@ static bool starts_with(const char *text)
         return strcmp(found, text) == 0;
 }
 
-/* Data that somebody may want is not overwritten, unless the user says that nobody does; what vmrun wrote is known again. */
+/* Data that somebody may want is not overwritten, unless the user says that nobody does; what vmrun
+ * wrote is known again. */
 static void others_data(void **state)
 {
         struct far_node n;
@@ -217,7 +219,7 @@ static void others_data(void **state)
         write_at(0, "precious");
         refused(path, -EEXIST, "data in it that vmrun did not write");
         assert_non_null(strstr(why, "?overwrite=yes"));
-        make_file(4097);                                        /* nor is it told how to make such a file fit */
+        make_file(4097); /* nor is it told how to make such a file fit */
         write_at(4096, "x");
         refused(path, -EEXIST, "data in it that vmrun did not write");
         make_file(1 << 20);
@@ -294,8 +296,10 @@ int main(void)
         }
         snprintf(path, sizeof(path), "%s/file", folder);
         privfd_init();
-        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(holder), cmocka_unit_test(no_files), cmocka_unit_test(others_data),
-                                             cmocka_unit_test(alignment) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(files), cmocka_unit_test(holder),
+                                            cmocka_unit_test(no_files),
+                                            cmocka_unit_test(others_data),
+                                            cmocka_unit_test(alignment) };
         int failed = cmocka_run_group_tests_name("dax", tests, NULL, NULL);
         unlink(path);
         rmdir(folder);

@@ -1,5 +1,6 @@
 /*
- * Messages to readers that do not read: neither a blocked pipe nor a stopped terminal may stop who writes, and what was dropped is counted.
+ * Messages to readers that do not read: neither a blocked pipe nor a stopped terminal may stop who
+ * writes, and what was dropped is counted.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -44,7 +45,7 @@ static void check_blocked(int in, int out, int to)
 {
         alarm(LIMIT_S);
         for (unsigned i = 0; i < 2000; i++)
-                say(to, "%04u: a line that is a little longer, so that not all of them have room in any buffer", i);
+                say(to, "%04u: a line, long enough for 2000 not to have room in any buffer", i);
         const char *text = reads(in);
         unsigned lines = 0;
         for (const char *s = text; (s = strchr(s, '\n')); s++)
@@ -53,7 +54,8 @@ static void check_blocked(int in, int out, int to)
         say(to, "again");
         char wanted[200];
         text = reads(in);
-        snprintf(wanted, sizeof(wanted), "test: %u lines were dropped before this one: nobody read them", 2000 - lines);
+        snprintf(wanted, sizeof(wanted),
+                 "test: %u lines were dropped before this one: nobody read them", 2000 - lines);
         assert_non_null(strstr(text, wanted));
         assert_non_null(strstr(text, "\ntest: again"));
         say(to, "and again");
@@ -117,7 +119,8 @@ static void stopped_terminal(void **state)
         assert_string_equal(reads(master), "");
         assert_int_equal(tcflow(slave, TCOON), 0);
         line_end(to, "test: ");
-        assert_string_equal(reads(master), "test: 100 lines were dropped before this one: nobody read them\n");
+        assert_string_equal(reads(master),
+                            "test: 100 lines were dropped before this one: nobody read them\n");
         line_end(to, "test: ");
         assert_string_equal(reads(master), "");
         alarm(0);
@@ -141,9 +144,12 @@ static void no_pipe(void **state)
         rewind(f);
         size_t n = fread(text, 1, sizeof(text) - 1, f);
         text[n] = 0;
-        const char *first = "test: to a file\ntest: 1 line was dropped before this one: nobody read them\ntest: 000";
+        const char *first = "test: to a file\n"
+                            "test: 1 line was dropped before this one: nobody read them\n"
+                            "test: 000";
         assert_memory_equal(text, first, strlen(first));
-        assert_true(n < strlen(first) + 2100 && text[n - 1] == '\n');   /* cut, and a line all the same */
+        /* cut, and a line all the same */
+        assert_true(n < strlen(first) + 2100 && text[n - 1] == '\n');
         fclose(f);
 }
 
@@ -184,12 +190,14 @@ static void control_characters(void **state)
         (void)state;
         cleaned("plain ~", "plain ~");
         cleaned("\1\33[31m\7\177\n", "??[31m???");
-        cleaned("a\x80z\x9b" "31m\x9f", "a?z?31m?");                    /* C1, as 8-bit terminals take it */
+        cleaned("a\x80z\x9b" "31m\x9f", "a?z?31m?");    /* C1, as 8-bit terminals take it */
         cleaned("a\xc2\x80z\xc2\x9b" "31m\xc2\x9f", "a??z??31m??");     /* C1 in UTF-8 */
-        cleaned("\xc2\xa0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc2\xa0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+        cleaned("\xc2\xa0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80",
+                "\xc2\xa0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
         cleaned("\xe9t\xe9", "?t?");                                    /* Latin-1 */
-        cleaned("\xc0\x9b\xe0\x82\x9b\xf0\x80\x82\x9b", "?????????");   /* C1 in forms that are too long */
-        cleaned("\xed\xa0\x80 \xf4\x90\x80\x80 \xff", "??? ???? ?");    /* surrogates, beyond Unicode */
+        /* C1 in forms that are too long; surrogates, and beyond Unicode */
+        cleaned("\xc0\x9b\xe0\x82\x9b\xf0\x80\x82\x9b", "?????????");
+        cleaned("\xed\xa0\x80 \xf4\x90\x80\x80 \xff", "??? ???? ?");
         cleaned("cut \xe2\x82", "cut ??");
 }
 

@@ -330,7 +330,8 @@ static void node_options(void **state)
         refused(VMRUN("--node", "mem:4M?token-file=/t", "ls"), "takes no token-file", "leave it out");
         refused(VMRUN("--node", "mem:4M?device=mlx5_0", "ls"), "for rdma:// only", "leave them out");
         refused(VMRUN("--node", "nbd://m1?gid-index=0", "ls"), "for rdma:// only", "leave them out");
-        refused(VMRUN("--node", "mem:4M?overwrite=yes", "ls"), "overwrite is for dax: only", "leave it out");
+        refused(VMRUN("--node", "mem:4M?overwrite=yes", "ls"), "overwrite is for dax: only",
+                "leave it out");
         refused(VMRUN("--node", "dax:/x?overwrite=1", "ls"), "overwrite=1: ", "give no or yes");
         refused(VMRUN("--node", "rdma://m1?gid-index=-1", "ls"), "gid-index=-1: ", "from 0 to 65535");
         refused(VMRUN("--node", "mem:4M?socket=/s", "ls"), "unknown option 'socket'", "give size, weight");
@@ -338,10 +339,17 @@ static void node_options(void **state)
 
         memset(&opt, 0, sizeof(opt));
         optind = 0;
-        char *line[] = { (char *)"vmrun", (char *)"--cache=1M", (char *)"--node",
-                         (char *)"rdma://m1:7471?size=4097K&weight=2&token-file=/etc/a%26b&gid-index=1&device=mlx5_0", (char *)"--node",
-                         (char *)"nbd+unix:///e?weight=7&socket=/run/s&size=8G", (char *)"--node", (char *)"dax:/x?overwrite=yes",
-                         (char *)"ls", NULL };
+        char *line[] = { (char *)"vmrun",
+                         (char *)"--cache=1M",
+                         (char *)"--node",
+                         (char *)"rdma://m1:7471?size=4097K&weight=2&token-file=/etc/a%26b&"
+                                 "gid-index=1&device=mlx5_0",
+                         (char *)"--node",
+                         (char *)"nbd+unix:///e?weight=7&socket=/run/s&size=8G",
+                         (char *)"--node",
+                         (char *)"dax:/x?overwrite=yes",
+                         (char *)"ls",
+                         NULL };
         options_parse(9, line);
         const struct node_option *n = opt.nodes;
         assert_int_equal(opt.nnodes, 3);

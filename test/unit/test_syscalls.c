@@ -25,8 +25,11 @@
 #include "files.h"
 #include "procfs.h"
 #include "signals.h"
+#include "alone.h"
+#include "service.h"
 #include "syscalls/sys.h"
 #include "vfork.h"
+#include "vm.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -121,7 +124,18 @@ void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (
 
 _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { }
+bool vcpu_is_kick(struct thread *t, const siginfo_t *info) { (void)t, (void)info; return false; }
 void threads_wait_to_go(struct thread *t) { (void)t; }
+struct thread *threads_find(struct thread *t, pid_t tid) { return tid == gettid() ? t : NULL; }
+int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
+void alone_end(struct thread *t) { (void)t; }
+void service_ensure(struct vm *vm) { (void)vm; }
+bool threads_single(void) { return false; }
+void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
+                struct gmem_count *c)
+{
+        (void)t, (void)start, (void)end, (void)anonymous, (void)c;
+}
 long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 long threads_end(struct thread *t, int status) { program_exit(t, status); }
@@ -274,8 +288,6 @@ __attribute__((constructor)) static void start(void)
         procfs_set_exe(exe);
         unsetenv("LD_PRELOAD");
         sys_raw(__NR_rt_sigaction, SIGSYS, P(&act), 0, 8, 0, 0);
-        uint64_t kick = SYS_KICKBIT;
-        sys_raw(__NR_rt_sigprocmask, SIG_BLOCK, P(&kick), 0, 8, 0, 0);
         if (prctl(PR_SET_SYSCALL_USER_DISPATCH, 1, sud_start, sud_end - sud_start, &selector)) {
                 fprintf(stderr, "no syscall user dispatch here\n");
                 _exit(77);

@@ -181,9 +181,26 @@ static void open_files(void)
         CHECK(dup2(20, FD_RW) == FD_RW && dup2(21, FD_RO) == FD_RO);
 }
 
+/* With a protection key for PROT_EXEC mappings Linux makes them unreadable, so mlock of one gives
+ * ENOMEM.  Ours have none, as where the CPU has none, and Linux does without where all are taken. */
+static void take_protection_keys(void)
+{
+        while (syscall(SYS_pkey_alloc, 0, 0) >= 0)
+                ;
+}
+
+/* Older kernels (6.1) populate what lies behind a hole as well, and tell of what is wrong there. */
+static bool older(long nr, const uint64_t a[6], long got, long want)
+{
+        bool populate = a[2] == MADV_POPULATE_READ || a[2] == MADV_POPULATE_WRITE;
+
+        return nr == SYS_madvise && populate && got == -ENOMEM && want == -EINVAL;
+}
+
 static void child(uint64_t steps)
 {
         open_files();
+        take_protection_keys();
         for (uint64_t i = 0; i < steps; i++) {
                 uint64_t a[6];
                 long nr, (*ours)(const uint64_t a[6]);
@@ -192,10 +209,11 @@ static void child(uint64_t steps)
                 long want = native(nr, a), got = ours(a);
                 if (want == -EAGAIN || want == -EINTR)
                         want = native(nr, a);
-                if (got != want || getenv("VERBOSE"))
+                bool same = got == want || older(nr, a, got, want);
+                if (!same || getenv("VERBOSE"))
                         fprintf(stderr, "step %lu: system call %ld(%#lx, %#lx, %#lx, %#lx, %#lx, %#lx): %ld, the kernel says %ld\n", i, nr, a[0], a[1],
                                 a[2], a[3], a[4], a[5], got, want);
-                CHECK(got == want);
+                CHECK(same);
                 compare_maps();
         }
         _exit(0);
