@@ -76,7 +76,7 @@ def short(result):
 
 def table(native_path, columns):
     native = read(native_path)
-    guests = [(name, read(path)) for name, path in (c.split("=", 1) for c in columns)]
+    guests = [(name, read(path)) for name, path in (c.rsplit("=", 1) for c in columns)]
     entries = list(known())
     alike = []
     print("| instruction | Linux | " + " | ".join(name for name, _ in guests) + " | why |")
