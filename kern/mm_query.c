@@ -11,16 +11,19 @@ static void resident(uint64_t start, uint64_t end, uint8_t *vec)
                 pt_resident(at, e, vec + page_count(at - start));
 }
 
-/* Of a file, or of memory that others share, what counts is the host's page cache; a private page that was changed is not in it. */
+/*
+ * Of a file, or of memory that others share, what counts is the host's page cache.  A private page that was changed is not in it.
+ * A locked page of shared memory is there once it is used: the host allocates it no sooner, whereas Linux does at mlock.
+ */
 static void ask_host(const struct vma *v, uint64_t pages, uint8_t *vec)
 {
         const uint8_t *cached = (const uint8_t *)vcpu_self_xfer;
-        bool shared = v->flags & MAP_SHARED;
+        bool shared = v->flags & MAP_SHARED, locked = v->flags & VMA_LOCKED;
 
         if (vmexit(EXIT_MINCORE, shared ? FILE_NONE : v->file, shared ? v->gpa : v->off, pages) != 0)
                 return;                 /* unmapped since */
         for (uint64_t i = 0; i < pages; i++)
-                if (shared || !vec[i])
+                if (shared ? !locked || vec[i] != PT_RESIDENT : !vec[i])
                         vec[i] = cached[i] & 1;
 }
 
