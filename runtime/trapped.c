@@ -199,10 +199,20 @@ static bool carried_out(struct thread *t)
         }
 }
 
+/* int1, whose #DB no flag explains. */
+static bool is_icebp(struct thread *t)
+{
+        uint8_t code[2];
+        return !(t->v->regs.rflags & RFLAGS_TF) && gmem_read(t, code, t->v->regs.rip - 1, 2) == 0 &&
+               (code[0] == 0xf1 || code[1] == 0xf1);
+}
+
 bool trapped_as_on_linux(struct thread *t, struct trapped *x)
 {
         if (x->vector == VEC_PF)
                 return false;
+        if (x->vector == VEC_DB && is_icebp(t))
+                x->code = TRAP_BRKPT;
         if (t->vm->level == 3) {
                 int_at_p3(t, x);
                 return false;

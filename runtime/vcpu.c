@@ -195,9 +195,13 @@ static bool program_misbehaved(struct thread *t)
 {
         struct kvm_regs r;
 
+        if (atomic_load(&t->v->mode) != MODE_PROGRAM || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0 || in_kern(r.rip))
+                return false;
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
-                return atomic_load(&t->v->mode) == MODE_PROGRAM && ioctl(t->vcpu_fd, KVM_GET_REGS, &r) == 0 && !in_kern(r.rip);
+                return true;
+        case KVM_EXIT_SHUTDOWN: case KVM_EXIT_FAIL_ENTRY:       /* after lidt, say; on VMX, where the registers outlive it */
+                return vcpu_mend(t);
         default:
                 return false;
         }

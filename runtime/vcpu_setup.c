@@ -170,13 +170,15 @@ static int set_sregs(struct thread *t)
         return ioctl(t->vcpu_fd, KVM_SET_SREGS, &s) < 0 ? -errno : 0;
 }
 
+#define RESET_CS 0xf000         /* after a triple fault on SVM: KVM has reset the vCPU, and the program's registers are gone */
+
 static bool same_table(const struct kvm_dtable *a, const struct kvm_dtable *b) { return a->base == b->base && a->limit == b->limit; }
 
 bool vcpu_mend(struct thread *t)
 {
         struct kvm_sregs now, ours;
 
-        if (t->vm->level != 0 || ioctl(t->vcpu_fd, KVM_GET_SREGS, &now) < 0)
+        if (t->vm->level != 0 || ioctl(t->vcpu_fd, KVM_GET_SREGS, &now) < 0 || now.cs.selector == RESET_CS)
                 return false;
         ours = now;
         set_ours(t->vm, vcpu_fixed(t->v)->number, &ours);
