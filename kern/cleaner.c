@@ -79,23 +79,23 @@ int frames_wait(void)
 /* Turns of the hand without a single free frame, with flushes complete, after which going on has no point. */
 #define FRUITLESS_TURNS 4
 
-struct turn { uint32_t passed, cleared, fruitless; uint64_t unwritable; bool waited_for; };
+struct turn { uint32_t passed, hot, fruitless; uint64_t unwritable; bool waited_for; };
 
 /* Counts a pass that freed nothing.  True: give up.  Pages that are only hot are no reason to let a waiter down: whoever keeps
  * them hot goes on.  Nor do turns count for a waiter that was not there yet, and may have been who kept them hot. */
-static bool fruitless(struct turn *t, uint32_t n, uint32_t cleared)
+static bool fruitless(struct turn *t, uint32_t n, const struct clock_result *r)
 {
         bool waited_for = atomic_load(&control.frames_waiters) > 0;
         if (waited_for && !t->waited_for)
                 *t = (struct turn){ .unwritable = pager.unwritable };
         t->waited_for = waited_for;
         t->passed += n;
-        t->cleared += cleared;
+        t->hot += r->cleared + r->used;
         if (t->passed < pager.nframes)
                 return false;
-        bool only_hot = t->cleared > 0 && t->unwritable == pager.unwritable;
+        bool only_hot = t->hot > 0 && t->unwritable == pager.unwritable;
         t->fruitless = waited_for && only_hot ? 0 : t->fruitless + 1;
-        t->passed = t->cleared = 0;
+        t->passed = t->hot = 0;
         t->unwritable = pager.unwritable;
         return t->fruitless >= FRUITLESS_TURNS;
 }
@@ -127,7 +127,7 @@ static bool stock_up(void)
                         ring_write_wait();
                         continue;
                 }
-                if (fruitless(&turn, n, r.cleared)) {
+                if (fruitless(&turn, n, &r)) {
                         if (turn.waited_for)
                                 atomic_store(&control.starved, atomic_load(&control.frames_seq) + 1);
                         wake_waiters();

@@ -3,7 +3,8 @@
  * mm_lock may wait for pages that are on their way from a node, in an outage for minutes.  So a taker spins for a while, then sleeps.
  *
  * [I] No wake-up is lost: a taker sleeps only while the word is AWAITED, which the host compares under its own lock.  The holder
- * exchanges it for FREE and wakes one if it was AWAITED; that one leaves AWAITED behind, since it cannot know whether others sleep.
+ * exchanges it for FREE and wakes one if it was AWAITED; that one leaves AWAITED behind, since it cannot know whether others sleep.  If
+ * it is killed first (the child of a vfork), the others look again when their sleep's limit has passed.
  */
 #include "cpu.h"
 #include "kern.h"

@@ -152,6 +152,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);
         time_init(t);
+        io_first_wait();
         if (rq->flags & CLONE_SETTLS)
                 im->state.fs = rq->tls;
         err = fork_image_put(im, t);

@@ -15,6 +15,7 @@
 #include "exec.h"
 #include "exits.h"
 #include "far/far.h"
+#include "far/io.h"
 #include "files.h"
 #include "image.h"
 #include "procfs.h"
@@ -150,6 +151,7 @@ int main(int argc, char **argv)
         if (vcpu_start_first(&vm, &first, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         time_init(&first);
+        io_first_wait();
         if (image_load(&first, &image) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", image.why.text);
         image_close(&image);

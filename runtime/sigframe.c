@@ -319,7 +319,7 @@ int sigframe_push(struct thread *t, const struct ksigaction *k, const siginfo_t 
         r->rax = 0;
         r->rip = k->handler;
         r->rsp = sp;
-        r->rflags &= ~(uint64_t)(EFLAGS_DF | EFLAGS_RF | EFLAGS_TF);
+        r->rflags = (r->rflags & ~(uint64_t)(EFLAGS_DF | EFLAGS_RF | EFLAGS_TF)) | EFLAGS_IF;
         xstate_reset(t);
         if (t->signal.alt.flags & AUTODISARM)
                 t->signal.alt = (struct altstack){ .flags = SS_DISABLE };
@@ -337,7 +337,8 @@ int sigframe_pop(struct thread *t, uint64_t *mask)
         *mask = f.mask;
 #define RESTORE(reg) r->reg = f.reg;
         EACH_REGISTER(RESTORE)
-        r->rflags = (r->rflags & ~(uint64_t)EFLAGS_OF_PROGRAM) | (f.rflags & EFLAGS_OF_PROGRAM);
+        /* In ring 0 a popfq may have cleared IF, which on Linux no program can. */
+        r->rflags = (r->rflags & ~(uint64_t)EFLAGS_OF_PROGRAM) | (f.rflags & EFLAGS_OF_PROGRAM) | EFLAGS_IF;
         if (xstate_restore(t, f.fpstate))
                 return -EFAULT;
         sigframe_altstack(t, &f.stack, NULL);   /* as on Linux, a bad one is no error */

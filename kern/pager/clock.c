@@ -8,6 +8,8 @@
  * the walk sets A (and D, for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
  *
  * A prefetched page enters with A=0 and epoch 0: nobody has ever used its translation.
+ *
+ * A page that only system calls use never gets A.  Their pins set USED in the frame word, which counts as A does and is cleared with it.
  */
 #include <asm-generic/errno-base.h>
 #include "pager.h"
@@ -112,7 +114,8 @@ static bool unmap_clean(struct frame *f, pte_slot_t *pte, pte_t p)
         return true;
 }
 
-static bool is_cold(pte_t p) { return !(p & PTE_A); }   /* HELD has no A: nobody can use it */
+/* HELD has no A: the program cannot use it. */
+static bool is_cold(pte_t p, uint64_t w) { return !(p & PTE_A) && !(w & FRAME_USED); }
 
 /* The entry that names frame n, if it is in a state that can be evicted. */
 static pte_slot_t *entry_of(struct pager *pg, frame_t n, pte_t *p)
@@ -125,20 +128,21 @@ static pte_slot_t *entry_of(struct pager *pg, frame_t n, pte_t *p)
         return (k == PTE_PRESENT || k == PTE_HELD) && pte_num(*p) == pg->pfn0 + n ? pte : NULL;
 }
 
-/* First visit: clears A.  True if it did. */
-static bool second_chance(struct pager *pg, frame_t n, uint64_t w)
+/* First visit: clears A and USED. */
+static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_result *r)
 {
         struct frame *f = &pg->frames[n];
         pte_t p;
 
         if (!frame_claim(f, w))
-                return false;
+                return;
         pte_slot_t *pte = entry_of(pg, n, &p);
-        bool cleared = pte && !is_cold(p) && atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF));
+        bool cleared = pte && (p & PTE_A) && atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF));
         if (cleared)
                 frame_stamp(f, env_flush_next());
-        frame_drop_claim(f);
-        return cleared;
+        r->cleared += cleared;
+        r->used += (w & FRAME_USED) != 0;
+        atomic_fetch_and(&f->word, ~(FRAME_USED | FRAME_CLAIMED));
 }
 
 /* Takes a claimed page off its entry if it is (still) cold and clean; the frame stays claimed, to be freed.  Else lets go of it. */
@@ -150,7 +154,7 @@ static bool take_off(struct pager *pg, frame_t n)
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
 
-        if (pte && is_cold(p) && !(p & PTE_D) && !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
+        if (pte && is_cold(p, w) && !(p & PTE_D) && !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
                 return true;
         frame_drop_claim(f);
         return false;
@@ -167,7 +171,7 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
                 return false;
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
-        if (pte && is_cold(p) && ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
+        if (pte && is_cold(p, w) && ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
                 int err = write_back(pg, n, pte, p, true, cnt);
                 if (err == ENV_POSTED) {
                         write_posted(pg, n);
@@ -239,8 +243,8 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
                 pte_slot_t *pte = entry_of(pg, n, &p);
                 if (!pte)
                         continue;
-                if (!is_cold(p)) {
-                        r.cleared += second_chance(pg, n, w);
+                if (!is_cold(p, w)) {
+                        second_chance(pg, n, w, &r);
                 } else if (!epoch_done(w)) {
                         r.unflushed++;
                 } else {

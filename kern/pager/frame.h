@@ -32,6 +32,8 @@
 #define FRAME_RESIDENT  (1ull << 27)    /* in use; clear: on a free list, or never used */
 #define FRAME_ORPHAN    (1ull << 28)    /* unmapped while held: the CLOCK hand frees it when nobody holds it */
 #define FRAME_LOCKED    (1ull << 29)    /* mlock: never evicted */
+#define FRAME_USED      (1ull << 30)    /* pinned since the hand last came by: an A bit for what the CPU does not see.  No TLB knows of it, so
+                                           clearing it needs no flush, and no pin means that nobody sets it */
 #define FRAME_EPOCH_SHIFT 32
 #define FRAME_HELD_MASK (FRAME_PINS | FRAME_CLAIMED)
 
@@ -78,7 +80,7 @@ static inline void frame_stamp(struct frame *f, uint64_t epoch)
 }
 
 /* Pins the frame behind an entry so that its content may be used through the window, by kern or by the host.
- * write: the entry must allow writing.  Returns the frame, or FRAME_NONE: not resident, not allowed or just claimed; the
+ * The page counts as used.  write: the entry must allow writing.  Returns the frame, or FRAME_NONE: not resident, not allowed or just claimed; the
  * caller populates the page and tries again.  Order: pin first, then look at the entry again; an evictor claims first
  * (or ends its write) and then changes the entry, so one of the two sees the other. */
 static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write)
@@ -92,7 +94,7 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         do {
                 if (!frame_word_open(w) || (w & FRAME_ORPHAN))
                         return FRAME_NONE;
-        } while (!atomic_compare_exchange_weak(&f->word, &w, w + 1));
+        } while (!atomic_compare_exchange_weak(&f->word, &w, (w + 1) | FRAME_USED));
         p = atomic_load(pte);
         if (pte_kind(p) == PTE_PRESENT && pte_num(p) == pfn0 + n && pte_allows(p, write, false))
                 return n;

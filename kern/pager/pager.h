@@ -93,8 +93,8 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
 void page_cool(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
-struct clock_result { uint32_t freed, cleared, unflushed; };
-/* Moves the CLOCK hand over n frames, fewer where no further write can be posted, and takes note of the writes that are over.  cleared: A bits cleared, for which it began a flush; unflushed: cold frames passed
+struct clock_result { uint32_t freed, cleared, used, unflushed; };
+/* Moves the CLOCK hand over n frames, fewer where no further write can be posted, and takes note of the writes that are over.  cleared: A bits cleared, for which it began a flush; used: USED bits; unflushed: cold frames passed
  * over because no flush has covered them yet.  Cleaner only. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
 /* For fork: makes a resident page clean where it is, hot or not.  [I] The caller has the pager to itself: no vCPU runs the program, and the

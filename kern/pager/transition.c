@@ -219,13 +219,17 @@ void page_cool(struct pager *pg, pte_slot_t *pte)
 {
         pte_t p = atomic_load(pte);
 
-        if (pte_kind(p) != PTE_PRESENT || !(p & PTE_A))
+        if (pte_kind(p) != PTE_PRESENT)
                 return;
-        /* The same step as the hand's first visit (clock.c), under a pin instead of a claim. */
         struct frame *f = &pg->frames[frame_of(pg, p)];
+        if (!(p & PTE_A) && !(atomic_load(&f->word) & FRAME_USED))
+                return;
+        /* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If the frame is another page's by now,
+         * that one loses no more than a hint. */
         if (!hold(f))
                 return;
-        if (atomic_compare_exchange_strong(pte, &p, p & ~PTE_A))
+        atomic_fetch_and(&f->word, ~FRAME_USED);
+        if ((p & PTE_A) && atomic_compare_exchange_strong(pte, &p, p & ~PTE_A))
                 frame_stamp(f, env_flush_next());
         frame_unpin(f, false);
 }

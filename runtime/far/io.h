@@ -9,6 +9,8 @@
 
 struct vm;
 
+/* Once the TSC's rate is known, before the program runs: how long a vCPU looks at a page under way before it sleeps, for a start. */
+void io_first_wait(void);
 /* Attaches the remote nodes and starts the thread, once: before the first slab of one of them is used. */
 void io_start(struct vm *vm);
 /* A forked child's thread attaches by itself, which takes as long as its nodes take to answer; who wants more of them than pages waits here. */

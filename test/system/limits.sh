@@ -14,6 +14,8 @@ limits() {
     full_memory 'more memory than there is' 135 'exhausting' --exhaust
     thread_limit
     bulk_transfer
+    used_by_calls
+    collisions
     statistics
     reports_of_the_killed
     first_of_a_container
@@ -102,6 +104,46 @@ bulk_transfer() {
     else
         not_ok "$name" "exit status $status, ${upcalls:-no} upcalls"
         show "$ERR"
+    fi
+}
+
+# 64 pages in a cache of 256, used 400 times by calls while 6,400 others are touched once.
+used_by_calls() {
+    local name='a buffer that only system calls use stays resident' LIMIT=$limit fetches
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- "$build/test/system/t_memory" --calls 200
+    fetches=$(sed -n 's/^faults\.fetch //p' "$WORK/stats")
+    if [ "$status" = 0 ] && [ "${fetches:-9999}" -lt 700 ]; then
+        ok "$name"
+    else
+        not_ok "$name" "exit status $status, ${fetches:-no} fetches"
+        show "$ERR"
+    fi
+}
+
+# A thread that meets a page which another copies from a tier that is memory, in a microsecond, sees it arrive: no exit, no sleep.
+# How often they meet is the scheduler's business, so runs are added up.
+collisions() {
+    local name='threads that meet at a page of a memory tier do not sleep' LIMIT=$limit run waits=0 sleeps=0
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    for ((run = 0; run < 8 && waits < 100; run++)); do
+        run_limited "$vmrun" --no-config --cache 2M --node mem:64M --stats="$WORK/stats" -- "$build/test/system/t_threads" collide
+        if [ "$status" != 0 ]; then
+            not_ok "$name" "exit status $status"
+            show "$ERR"
+            return
+        fi
+        waits=$((waits + $(sed -n 's/^faults\.wait //p' "$WORK/stats")))
+        sleeps=$((sleeps + $(sed -n '/^exits\.wait_pte /{s/.* //;p}' "$WORK/stats" | grep . || echo 0)))
+    done
+    if [ "$waits" -lt 20 ]; then
+        skip "$name" "they met $waits times only"
+    elif [ $((sleeps * 4)) -lt "$waits" ]; then
+        ok "$name"
+    else
+        not_ok "$name" "they met $waits times and slept $sleeps times"
     fi
 }
 

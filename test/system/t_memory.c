@@ -3,7 +3,7 @@
  *
  * usage: t_memory [--size MB]                  each test, over a working set of that size (32)
  *        t_memory --random SEED STEPS [PAGES]  random operations against a model (t_memory_random.c)
- *        t_memory --limits PAGES, --full N, --hot N, --exhaust, --exhaust-read   (t_memory_limits.c)
+ *        t_memory --limits PAGES, --full N, --hot N, --calls N, --exhaust, --exhaust-read   (t_memory_limits.c)
  * Writes files into the current folder, and removes them.
  */
 #include <sys/random.h>
@@ -444,13 +444,15 @@ int main(int argc, char **argv)
                 return full_test(strtoul(argv[2], NULL, 0));
         if (!strcmp(mode, "--hot") && argc > 2)
                 return hot_test(strtoul(argv[2], NULL, 0));
+        if (!strcmp(mode, "--calls") && argc > 2)
+                return calls_test(strtoul(argv[2], NULL, 0));
         if (!strcmp(mode, "--exhaust") || !strcmp(mode, "--exhaust-read"))
                 return exhaust_test(mode[9]);
         if (!strcmp(mode, "--size") && argc > 2) {
                 mb = strtoul(argv[2], NULL, 0);
                 only = argc > 3 ? argv[3] : NULL;
         } else if (argc > 1) {
-                fprintf(stderr, "usage: t_memory [--size MB [TEST]] | --random SEED STEPS [PAGES] | --limits PAGES | --full N | --hot N | --exhaust\n");
+                fprintf(stderr, "usage: t_memory [--size MB [TEST]] | --random SEED STEPS [PAGES] | --limits PAGES | --full N | --hot N | --calls N | --exhaust\n");
                 return 2;
         }
         pages = mb * MiB / PG;

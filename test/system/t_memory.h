@@ -122,6 +122,7 @@ int random_test(uint64_t seed, uint64_t steps, uint64_t pages);
 int limits_test(uint64_t memory_pages);
 int full_test(uint64_t rounds);
 int hot_test(uint64_t rounds);
+int calls_test(uint64_t rounds);
 int exhaust_test(bool by_call);
 
 #endif

@@ -117,6 +117,27 @@ int hot_test(uint64_t rounds)
         return last == 1;
 }
 
+/* A buffer that only system calls use, while the program takes ever more memory: it should stay resident, and nothing else comes back. */
+int calls_test(uint64_t rounds)
+{
+        const uint64_t n = 64, fresh = 32;
+        char *buffer = map_pages(n, RW, MAP_PRIVATE);
+        FILE *file = tmpfile();
+
+        CHECK(file);
+        fill(buffer, 0, n, 1);
+        for (uint64_t i = 0; i < rounds; i++) {
+                char *p = map_pages(fresh, RW, MAP_PRIVATE);
+                for (uint64_t k = 0; k < fresh; k++)
+                        p[k * PG] = 1;
+                CHECK(pwrite(fileno(file), buffer, n * PG, 0) == (ssize_t)(n * PG));
+                CHECK(pread(fileno(file), buffer, n * PG, 0) == (ssize_t)(n * PG));
+        }
+        verify("by calls", buffer, 0, n, 1);
+        puts("calls: ok");
+        return 0;
+}
+
 /* Touches more than there is: SIGBUS, and vmrun says why. */
 int exhaust_test(bool by_call)
 {

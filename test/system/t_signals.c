@@ -653,8 +653,8 @@ static void try_change(int what)
                 __asm__ volatile("movsd %2, %%xmm0; syscall; movsd %%xmm0, %2; pushfq; popq %%rdi; pushq $0; popfq" : "+a"(rax), "+r"(r15), "+m"(x), "=D"(flags)
                                  : "3"((long)getpid()), "S"((long)getpid()), "d"((long)SIGUSR1) : "rcx", "r11", "xmm0", "memory", "cc");
                 __asm__ volatile("stmxcsr %0" : "=m"(mxcsr));
-                printf("  rax %ld r15 %ld xmm0 %g mxcsr %x CF %d IOPL %d NT %d ID %d mask %lx\n", rax, r15, x, mxcsr, (int)flags & 1,
-                       (int)(flags >> 12 & 3), (int)(flags >> 14 & 1), (int)(flags >> 21 & 1), mask_now());
+                printf("  rax %ld r15 %ld xmm0 %g mxcsr %x CF %d IF %d IOPL %d NT %d ID %d mask %lx\n", rax, r15, x, mxcsr, (int)flags & 1,
+                       (int)(flags >> 9 & 1), (int)(flags >> 12 & 3), (int)(flags >> 14 & 1), (int)(flags >> 21 & 1), mask_now());
         }
         __asm__ volatile("ldmxcsr %0" :: "m"(normal));
         sigset_t none = set_of(0, 0);

@@ -5,9 +5,11 @@
  *   t_threads GROUP...   these: basic, futex, lock, own, signal, memory, vfork
  *   t_threads long ...   the same, five times as long
  *   t_threads end N      ends in the n-th way (t_threads_ends.c), for a test of the status
+ *   t_threads collide    two threads touch the same far pages at the same time
  *   t_threads limit      as many threads as there can be, where there cannot be many
  */
 #include <sched.h>
+#include <sys/mman.h>
 #include "t_threads.h"
 
 _Atomic int failures;
@@ -92,6 +94,42 @@ static void *waits_at_the_gate(void *arg)
 }
 
 /* Makes threads until there can be no more, and again once they are gone. */
+#define COLLIDE_PAGES 1024
+static char *collide_at;
+static _Atomic unsigned collide_step;
+
+/* Each waits for the other before each page. */
+static void *collide_thread(void *arg)
+{
+        uint64_t sum = 0;
+
+        (void)arg;
+        for (unsigned i = 0; i < 2 * COLLIDE_PAGES; i++) {
+                atomic_fetch_add(&collide_step, 1);
+                for (unsigned spins = 0; atomic_load(&collide_step) < 2 * (i + 1); spins++)
+                        if (spins > 20000)
+                                sched_yield();
+                sum += *(volatile uint64_t *)(collide_at + i % COLLIDE_PAGES * 4096ul);
+        }
+        return (void *)sum;
+}
+
+static int collide(void)
+{
+        uint64_t sum = 0;
+
+        collide_at = mmap(NULL, COLLIDE_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(collide_at != MAP_FAILED);
+        for (uint64_t i = 0; i < COLLIDE_PAGES; i++)
+                sum += *(uint64_t *)(collide_at + i * 4096) = i * i;
+        pthread_t a = start(collide_thread, NULL), b = start(collide_thread, NULL);
+        CHECK((uint64_t)finish(a) == 2 * sum);
+        CHECK((uint64_t)finish(b) == 2 * sum);
+        if (!failures)
+                printf("collide: ok\n");
+        return failures;
+}
+
 static int limit(void)
 {
         enum { MOST = 1000 };
@@ -141,6 +179,8 @@ int main(int argc, char **argv)
                 printf("FAILED: the end did not come\n");
                 return 99;
         }
+        if (argc == 2 && strcmp(argv[1], "collide") == 0)
+                return collide();
         if (argc == 2 && strcmp(argv[1], "limit") == 0)
                 return limit();
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)

@@ -50,7 +50,7 @@ mutant() {
 
 # Eviction and flushes
 mutant clock.c "evicts without waiting for the flush" 's/^(.*return ).*age < 0.*$/\1true || next || age;/'
-mutant clock.c "stamps before it clears A" '/^static bool second_chance/,/^}/{s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f, env_flush_next());/;s/frame_stamp\(f, env_flush_next\(\)\);$/&/;/^                frame_stamp/d;/^        if \(cleared\)/d}'
+mutant clock.c "stamps before it clears A" '/^static void second_chance/,/^}/{s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f, env_flush_next());/;s/frame_stamp\(f, env_flush_next\(\)\);$/&/;/^                frame_stamp/d;/^        if \(cleared\)/d}'
 mutant clock.c "evicts a page whose A is set" 's/^(static bool is_cold.*return ).*/\1p | 1; }/'
 mutant clock.c "taking off does not look at the epoch" '/^static bool take_off/,/^}/s/ && epoch_done\(w\)//'
 mutant clock.c "taking off does not look at D" '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
@@ -58,6 +58,7 @@ mutant clock.c "direct reclaim ignores the software-dirty bit" '/^static bool ta
 mutant clock.c "eviction ignores D" '/^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/;/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
 mutant clock.c "eviction ignores the software-dirty bit" '/^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/;/^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
 mutant clock.c "clears D without looking at A" '/^static int write_back/,/^}/s/\(p & PTE_D\) && !atomic_compare_exchange_strong\(.*\)\) \{/(p \& PTE_D) \&\& !atomic_fetch_and(pte, ~PTE_D)) {/'
+mutant clock.c "clearing USED overwrites the word" '/^static void second_chance/,/^}/s/atomic_fetch_and\(&f->word, .*$/atomic_store(\&f->word, w \& ~FRAME_USED);/'
 mutant clock.c "a failed write leaves the page clean" '/env_slot_write/,/^        }/s/^.*fetch_or.*$//'
 mutant clock.c "a lost race for D leaves the page clean (new slot)" '/^static int write_back/,/^}/{/p & PTE_D\) && !atomic/,/^        }/s/atomic_fetch_or.*$/atomic_fetch_and(pte, ~PTE_D);/}'
 mutant clock.c "eviction does not claim" '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'

@@ -309,7 +309,7 @@ static void test_pin(void **state)
         assert_false(frame_claim(&env.frames[f], env.frames[f].word));
         frame_unpin(&env.frames[f], true);
         frame_unpin(&env.frames[f], false);
-        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_DIRTY);
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_DIRTY | FRAME_USED);
         assert_true(frame_claim(&env.frames[f], env.frames[f].word));
         assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[0], false), FRAME_NONE);
         atomic_fetch_and(&env.frames[f].word, ~FRAME_CLAIMED);
@@ -353,7 +353,7 @@ int main(void)
                 T(test_protect_not_resident), T(test_protect_present), T(test_protect_held), T(test_protect_arena),
                 T(test_protect_dirty), T(test_protect_waits), T(test_move), T(test_move_waits_for_busy), T(test_cool),
                 T(test_second_chance), T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
-                T(test_evict_software_dirty), T(test_evict_held), T(test_evict_prefetched), T(test_not_evicted),
+                T(test_evict_software_dirty), T(test_used_by_calls), T(test_evict_held), T(test_evict_prefetched), T(test_not_evicted),
                 T(test_locked_meanwhile), T(test_write_fails), T(test_written_meanwhile),
                 T(test_use_while_written), T(test_pinned_while_written), T(test_locked_while_written),
                 T(test_no_slot), T(test_slot_taken_back), T(test_shared_slot), T(test_shared_slot_kept), T(test_write_back_for_fork), T(test_write_back_full), T(test_take_clean),

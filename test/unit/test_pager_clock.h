@@ -86,6 +86,42 @@ static void test_evict_software_dirty(void **state)
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 2);
 }
 
+/* A page that only system calls use: the hand passes it by once for each time, and needs no flush for it. */
+static void test_used_by_calls(void **state)
+{
+        (void)state;
+        make_remote(0, rw, 1);
+        frame_t f = fetch(0);
+        clock_pass(&env.pg, FRAMES, cnt);
+        flushed();
+        for (unsigned i = 0; i < 3; i++) {
+                uint64_t epoch = env.flush_epoch;
+                frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
+                frame_unpin(&env.frames[f], false);
+                assert_false(clock_take_clean(&env.pg, f));
+                struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
+                assert_int_equal(r.used, 1);
+                assert_int_equal(r.cleared, 0);
+                assert_int_equal(r.freed, 0);
+                assert_int_equal(env.flush_epoch, epoch);
+                assert_int_equal(flags(0), FRAME_RESIDENT);
+        }
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+
+        /* MADV_COLD makes it cold at once; A and USED go in one visit. */
+        f = fetch(0);
+        frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
+        frame_unpin(&env.frames[f], false);
+        struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(r.used, 1);
+        assert_int_equal(r.cleared, 1);
+        flushed();
+        frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
+        frame_unpin(&env.frames[f], false);
+        page_cool(&env.pg, &env.pte[0]);
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+}
+
 static void test_evict_held(void **state)
 {
         (void)state;
@@ -313,7 +349,7 @@ static void test_use_while_written(void **state)
         env.content[f][0] = 8;
         frame_unpin(&env.frames[f], true);
         end_writes();
-        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_DIRTY);
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_DIRTY | FRAME_USED);
         assert_int_equal(evict_all(), 1);
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 8);
 }
@@ -329,9 +365,10 @@ static void test_pinned_while_written(void **state)
         assert_false(frame_claim(&env.frames[f], env.frames[f].word));
         end_writes();
         assert_int_equal(kind(0), PTE_PRESENT);
-        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | 1);
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_USED | 1);
         frame_unpin(&env.frames[f], false);
-        uint64_t writes = env.writes;                   /* it was only read: clean, and cold as before */
+        uint64_t writes = env.writes;                   /* it was only read: clean */
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).used, 1);
         assert_true(clock_take_clean(&env.pg, f));
         assert_int_equal(env.writes, writes);
         frame_free(&env.pg, &list, f);
@@ -342,7 +379,7 @@ static void test_pinned_while_written(void **state)
         frame_discard(&env.pg, &list, page_detach(&env.pg, &env.pte[1], &old));
         assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[1], false), FRAME_NONE);
         end_writes();
-        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_ORPHAN | 1);
+        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_ORPHAN | FRAME_USED | 1);
         frame_unpin(&env.frames[f], false);
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
         assert_int_equal(env.frames[f].word, 0);
