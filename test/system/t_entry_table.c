@@ -247,7 +247,7 @@ I("lretq 0x23 (32 bits) and back", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+
 I("int3 in 32 bits", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; pushq $0x23; lea 2f(%rip), %rax; push %rax; lretq\n"
   ".code32\n2: int3\n.code64\n");
 I("jmp far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); ljmp *(%rdi); 1: nop");
-I("call far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); lcall *(%rdi); 1: add $8, %rsp");
+I("call far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); lcall *(%rdi); 1: lea 8(%rsp), %rsp");
 I("jmp far to this CS", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); mov %cs, 4(%rdi); ljmp *(%rdi); 1: nop");
 I("jmp far 0", RUN, "ljmp *(%rdi)");
 I("jmp far 0x40", RUN, "movw $0x40, 4(%rdi); ljmp *(%rdi)");
