@@ -40,7 +40,7 @@ __asm__(".pushsection .text\n"
         "run_end:\n"
         "       mov run_ss(%rip), %eax; mov %eax, %ss\n"
         "       mov run_rsp(%rip), %rsp\n"
-        "       pushfq; andq $~0x244700, (%rsp); popfq\n"      /* ID AC NT DF TF; IF is as it was */
+        "       pushfq; andq $~0x244500, (%rsp); popfq\n"      /* ID AC NT DF TF; IF is as it was */
         "       xor %eax, %eax; mov %eax, %ds; mov %eax, %es; mov %eax, %fs; mov %eax, %gs\n"
         "       mov $158, %eax; mov $0x1002, %edi; mov run_fs_base(%rip), %rsi; syscall\n"     /* arch_prctl(ARCH_SET_FS) */
         "       pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
@@ -64,7 +64,7 @@ static void on_signal(int sig, siginfo_t *si, void *context)
                 now->flags = (uint64_t)g[REG_EFL];
         }
         g[REG_RIP] = (greg_t)run_end;
-        g[REG_EFL] &= ~0x54700;
+        g[REG_EFL] &= ~0x54500;
         g[REG_CSGSFS] = (g[REG_CSGSFS] & ~0xffffll) | (greg_t)run_cs;
 }
 

@@ -247,7 +247,7 @@ I("lretq 0x23 (32 bits) and back", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+
 I("int3 in 32 bits", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; pushq $0x23; lea 2f(%rip), %rax; push %rax; lretq\n"
   ".code32\n2: int3\n.code64\n");
 I("jmp far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); ljmp *(%rdi); 1: nop");
-I("call far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); lcall *(%rdi); 1: add $8, %rsp");
+I("call far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); lcall *(%rdi); 1: lea 8(%rsp), %rsp");
 I("jmp far to this CS", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); mov %cs, 4(%rdi); ljmp *(%rdi); 1: nop");
 I("jmp far 0", RUN, "ljmp *(%rdi)");
 I("jmp far 0x40", RUN, "movw $0x40, 4(%rdi); ljmp *(%rdi)");
@@ -308,13 +308,13 @@ POPF(0) POPF(1) POPF(2) POPF(4) POPF(8) POPF(0x10) POPF(0x40) POPF(0x80) POPF(0x
 POPF(0x1000) POPF(0x3000) POPF(0x4000) POPF(0x8000) POPF(0x10000) POPF(0x20000) POPF(0x40000) POPF(0x80000) POPF(0x100000)
 POPF(0x200000) POPF(0x400000) POPF(0x7ffffeff)
 I("popfw 0x7eff", VALUE, "pushw $0x7eff; popfw; pushfq; pop %rax");
-#define SYSCALL(bits) I("a system call, flags " #bits, VALUE, "pushq $" #bits "; popfq; mov $-1, %eax; syscall; pushfq; pop %rax");
+#define SYSCALL(bits) I("a system call, flags " #bits, VALUE, "pushq $0x200+" #bits "; popfq; mov $-1, %eax; syscall; pushfq; pop %rax");
 SYSCALL(0) SYSCALL(0x400) SYSCALL(0x4000) SYSCALL(0x4400) SYSCALL(0x10000) SYSCALL(0x40000) SYSCALL(0x200000) SYSCALL(0x100)
-SYSCALL(0x244ed5)
+SYSCALL(0x244cd5)
 I("ud2, DF set", RUN, "std; ud2");
-I("ud2, NT set", RUN, "pushq $0x4000; popfq; ud2");
-I("page fault, DF and NT set", VALUE, "pushq $0x4400; popfq; mov 2048(%rdi), %eax; pushfq; pop %rax");
-I("cpuid, DF and NT set", RUN, "pushq $0x4400; popfq; cpuid");
+I("ud2, NT set", RUN, "pushq $0x4200; popfq; ud2");
+I("page fault, DF and NT set", VALUE, "pushq $0x4600; popfq; mov 2048(%rdi), %eax; pushfq; pop %rax");
+I("cpuid, DF and NT set", RUN, "pushq $0x4600; popfq; cpuid");
 
 extern struct instruction __start_entry_cases[], __stop_entry_cases[];
 
