@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <linux/kvm.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <signal.h>
@@ -23,6 +24,7 @@
 #include "stats.h"
 #include "syscall.h"
 #include "threads.h"
+#include "trapped.h"
 #include "vm.h"
 #include "vmrun.h"
 #include "word.h"
@@ -101,7 +103,9 @@ static void event(struct thread *t)
                 arena_check(t);
         }
         if (t->privileged) {
-                t->privileged = false;
+                if (t->privileged == KVM_EXIT_IO)
+                        trapped_io(t);
+                t->privileged = 0;
                 t->v->regs.err = 0;
                 signals_fault(t, SIGSEGV, SI_KERNEL, 0, VECTOR_GP);
         }

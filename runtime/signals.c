@@ -424,6 +424,8 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
         uint64_t mask = signals_hold(t);
         struct trapped x = { .signo = signo, .code = code, .addr = addr, .vector = vector };
 
+        if (vector == 3 || vector == 4)
+                vcpu_forget_exception(t);       /* KVM goes on showing the number of an int3 or into */
         if (vector != SIGNALS_NO_VECTOR && trapped_as_on_linux(t, &x)) {
                 signals_release(t, mask);
                 return;

@@ -41,7 +41,8 @@ struct thread {
         _Atomic pid_t tid, pid;         /* a kick goes there: the child of a vfork runs on its parent's vCPU, under its own ids */
         _Atomic bool sigmask_dirty;     /* the thread's mask changed: tell KVM before the next run */
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
-        bool privileged;                /* the program executed an instruction that only a kernel may */
+        uint32_t privileged;            /* the program executed an instruction that only a kernel may: the KVM_EXIT_* it caused; else 0 */
+        uint64_t soft_rip;              /* RIP where an int3 was taken for being on its way at the last kick, else 0 */
         uint64_t stuck_at;              /* RIP at the last arena_fault */
         unsigned stuck_times;           /* arena faults there, since anything else happened, that no cut file explained */
         bool running;                   /* inside KVM_RUN */

@@ -84,6 +84,27 @@ static bool is_cpus_own(struct thread *t, int vector)
         }
 }
 
+static bool is_io(uint8_t op) { return (op & 0xfc) == 0xe4 || (op & 0xfc) == 0xec || (op & 0xfc) == 0x6c; }
+
+void trapped_io(struct thread *t)
+{
+        const struct instruction i = instruction_at(t, t->v->regs.rip);
+        uint8_t before[4];              /* the longest that it steps over: two prefixes */
+        size_t len;
+
+        if (is_io(i.code[i.op]) || gmem_read(t, before, t->v->regs.rip - sizeof before, sizeof before))
+                return;
+        if (is_io(before[3]) && (before[3] & 0xfc) != 0xe4)
+                len = 1;
+        else if ((before[2] & 0xfc) == 0xe4)
+                len = 2;                /* the port follows the opcode */
+        else
+                return;
+        while (len < sizeof before && is_prefix(before[3 - len]))
+                len++;
+        t->v->regs.rip -= len;
+}
+
 /* ---- int n ---- */
 
 /* What `int n` is where its gate is closed to ring 3. */

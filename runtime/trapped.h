@@ -22,4 +22,7 @@ struct trapped {
  */
 bool trapped_as_on_linux(struct thread *t, struct trapped *x);
 
+/* An I/O instruction that KVM has refused the program: RIP is at it afterwards, where KVM may have stepped over it.  In EXIT_EVENT. */
+void trapped_io(struct thread *t);
+
 #endif

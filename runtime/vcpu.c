@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "exits.h"
+#include "gmem.h"
 #include "signals.h"
 #include "syscalls/sys.h"
 #include "vm.h"
@@ -150,11 +151,41 @@ static void set_run_mask(struct thread *t)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
 }
 
+/* The byte of the program's at addr, or -1 where no page is. */
+static int peek(struct thread *t, uint64_t addr)
+{
+        struct gmem_word w;
+
+        if (!gmem_word_here(t, addr & ~3ull, &w))
+                return -1;
+        int byte = ((volatile uint8_t *)w.host)[addr & 3];
+        gmem_word_drop(t, &w, false);
+        return byte;
+}
+
+/*
+ * At p = 3 KVM itself injects the exception of an int3 or into, RIP being behind it, and of those it tells no more than the number, which
+ * stays there for long.  So the code decides.  One that is seen twice at one place was not on its way: whoever kicks does so again.
+ */
+static bool soft_exception_queued(struct thread *t, unsigned nr)
+{
+        struct kvm_regs r;
+
+        if (t->vm->level != 3 || (nr != 3 && nr != 4) || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
+                return false;
+        int last = peek(t, r.rip - 1);
+        bool there = (nr == 3 && last == 0xcc) || (last == (int)nr && peek(t, r.rip - 2) == 0xcd);
+        there = there && t->soft_rip != r.rip;
+        t->soft_rip = there ? r.rip : 0;
+        return there;
+}
+
 /* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which looks at the kick by itself. */
 static bool exception_queued(struct thread *t)
 {
         struct kvm_vcpu_events e;
-        return ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) < 0 || e.exception.injected || e.exception.pending;
+        return ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) < 0 || e.exception.injected || e.exception.pending ||
+               soft_exception_queued(t, e.exception.nr);
 }
 
 static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
@@ -208,23 +239,22 @@ static bool program_misbehaved(struct thread *t)
 }
 
 /* On Linux it is a fault, RIP being at the instruction.  Here it takes the way of a kick, so that its signal finds the
- * registers in v->regs.  (Where KVM emulates I/O, RIP is behind it: seen at p = 3, for EXIT_PORT, the one port that is open there.) */
+ * registers in v->regs.  Where KVM emulates I/O, RIP is behind it: see trapped_io(). */
 static void privileged_instruction(struct thread *t)
 {
-        struct kvm_regs at, r;
-        bool halted = t->run->exit_reason == KVM_EXIT_HLT;      /* KVM has stepped over it */
+        struct kvm_regs at;
+        const uint32_t reason = t->run->exit_reason;
+        bool halted = reason == KVM_EXIT_HLT;      /* KVM has stepped over it */
 
         if (ioctl(t->vcpu_fd, KVM_GET_REGS, &at) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_GET_REGS: %s", strerror(errno));
         t->run->immediate_exit = 1;     /* KVM finishes an I/O instruction before it lets registers be changed */
         ioctl(t->vcpu_fd, KVM_RUN, 0);
         t->run->immediate_exit = 0;
-        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &r) == 0) {
-                r.rip = at.rip - halted;
-                ioctl(t->vcpu_fd, KVM_SET_REGS, &r);
-        }
+        at.rip -= halted;
+        ioctl(t->vcpu_fd, KVM_SET_REGS, &at);   /* all: an IN has changed RAX */
         vcpu_mend(t);                   /* memory that does not exist: after a `mov` to CR3 */
-        t->privileged = true;
+        t->privileged = reason;         /* KVM_RUN has changed the one in t->run */
         atomic_fetch_or(&t->v->event, EVENT_HOST);
         redirect_to_kern(t);
 }
@@ -263,13 +293,12 @@ static _Noreturn void state_makes_no_sense(struct thread *t)
              t->run->exit_reason);
 }
 
-/* The program's own state is as good as it gets then: what was about to be injected was for tables that are gone. */
-static void forget_exception(struct thread *t)
+void vcpu_forget_exception(struct thread *t)
 {
         struct kvm_vcpu_events e;
 
         if (ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) == 0) {
-                e.exception.injected = e.exception.pending = 0;
+                e.exception.injected = e.exception.pending = e.exception.nr = 0;
                 ioctl(t->vcpu_fd, KVM_SET_VCPU_EVENTS, &e);
         }
 }
@@ -282,8 +311,8 @@ static void watch(struct thread *t)
         if (!t->watch.since) {
                 watch_begin(t);
         } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
-                forget_exception(t);
-                t->privileged = true;
+                vcpu_forget_exception(t);       /* it was for tables that are gone */
+                t->privileged = KVM_EXIT_INTERNAL_ERROR;
         } else if (watch_is_over(t)) {
                 vcpu_dump(t);
                 die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: for %llu s kern has not let the program have a signal; " VM_BLAME,

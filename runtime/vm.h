@@ -86,6 +86,8 @@ int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n);
  * The vCPU does not run, and no exit of KVM's is unfinished.  p = 0 only.
  */
 bool vcpu_mend(struct thread *t);
+/* What KVM was about to inject, or has injected, is over. */
+void vcpu_forget_exception(struct thread *t);
 
 /* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by itself. (vcpu.c) */
 void vcpu_run(struct thread *t);

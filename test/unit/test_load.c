@@ -349,7 +349,7 @@ static void compare_regs(uint64_t delta)
         const struct regs *r = &thread.v->regs;
         assert_int_equal(r->rip + delta, native.regs.rip);
         assert_int_equal(r->rsp, im.stack.sp);
-        assert_int_equal(r->rflags, 2);
+        assert_int_equal(r->rflags, RFLAGS_PROGRAM);
         assert_int_equal(r->cs, 0x5555555555555555);            /* the caller's */
         assert_int_equal(r->ss, 0x5555555555555555);
         assert_int_equal(r->rax | r->rbx | r->rcx | r->rdx | r->rsi | r->rdi | r->rbp | r->r8 | r->r9 | r->r10 | r->r11 | r->r12 | r->r13 |
