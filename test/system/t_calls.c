@@ -472,6 +472,36 @@ static int try(const char *program)
         return WEXITSTATUS(status);
 }
 
+/* Is there a lock on the file, for another process? */
+static int is_locked(const char *path)
+{
+        pid_t pid = start_child();
+        int status;
+
+        if (!pid) {
+                struct flock l = { .l_type = F_WRLCK, .l_len = 1 };
+                int fd = open(path, O_RDWR);
+                _exit(fcntl(fd, F_GETLK, &l) != 0 ? 2 : l.l_type != F_UNLCK);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) < 2);
+        return WEXITSTATUS(status) == 1;
+}
+
+/* To look whether a file is busy must cost no lock on it. */
+static void test_locks_stay(void)
+{
+        struct flock l = { .l_type = F_WRLCK, .l_len = 1 };
+        int fd = open("data", O_RDWR | O_CREAT, 0777);
+
+        CHECK(fcntl(fd, F_SETLK, &l) == 0 && is_locked("data"));
+        int again = open("data", O_RDWR);
+        printf("locked, opened once more: %d\n", is_locked("data"));
+        close(again);
+        printf("and closed: %d\n", is_locked("data"));
+        close(fd);
+        unlink("data");
+}
+
 static void test_busy(void)
 {
         int p[2], q[2];
@@ -529,6 +559,7 @@ static void test_busy(void)
         unlink("prog");
         unlink("link");
         unlink("script");
+        test_locks_stay();
 }
 
 /* ---- arch_prctl ---- */
