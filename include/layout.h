@@ -20,7 +20,7 @@
  *   CONTROL_OFF                    struct control
  *   VCPUS_OFF                      vCPU blocks, VCPU_BLOCK bytes each
  *   RINGS_OFF                      rings of far memory, one struct io_rings a vCPU, RINGS_SIZE bytes apart
- *   RAM_PD_OFF, RAM_PT_OFF         page tables of the window
+ *   RAM_PD_OFF                     page directories of the window
  *   POOL_OFF                       page-table pages, VMAs, frame table: grows up to control.pool_max
  *   control.frames_off             the cache frames
  */
@@ -51,10 +51,10 @@
 #define POOL_OFF        0x8000000
 #define VCPUS_MAX       1024            /* KVM's usual limit; fits below POOL_OFF */
 
-/* Page tables of the window, which the guest cannot write: the page directories of RAM, which together are one array of 2 MiB
- * entries, and the page table of its first 2 MiB. */
+/* Page tables of the window, which the guest cannot write: the page table of its first 2 MiB, and the page directories of RAM, which
+ * together are one array of 2 MiB entries. */
+#define RAM_PT_OFF      0xff000         /* between kern's image and CONTROL */
 #define RAM_PD_OFF      0x6000000
-#define RAM_PT_OFF      0x7000000
 
 /* The pool begins with the PDPT of each lower-half PML4 slot, shared by all vCPUs. */
 #define PDPT_OFF(slot)  (POOL_OFF + (slot) * PAGE_SIZE)

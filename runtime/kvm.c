@@ -281,7 +281,7 @@ void vm_map_window(struct vm *vm)
         for (uint64_t off = 0; off < ram_end; off += GiB)
                 pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | 0x23 | user;
         for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE)
-                pt[off / PAGE_SIZE] = (RAM_GPA + off) | (off < constant ? 0x161 : 0x163) | user | (off < text ? 0 : 1ull << 63);
+                pt[off / PAGE_SIZE] = (RAM_GPA + off) | (off < constant || off == RAM_PT_OFF ? 0x161 : 0x163) | user | (off < text ? 0 : 1ull << 63);
         pd[0] = (RAM_GPA + RAM_PT_OFF) | 0x23 | user;
         map_ram(vm->level, LARGE, CONTROL->pool_end);
         map_ram(vm->level, CONTROL->frames_off, ram_end);

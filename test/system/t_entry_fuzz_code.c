@@ -171,9 +171,8 @@ static void exception(struct random *r)
         case 12: mov_imm(RAX, pointer(r)); B(0xff, 0xd0); break; /* call */
         default: {                      /* int n, below 0x80 */
                 unsigned char n = (unsigned char)(5 + below(r, 123));
-                /* Of these a pagetable-based KVM or QEMU makes something else (instructions.known). */
-                int odd = code_for_level3 ? n >= 0x17 && n <= 0x1a : n == 0x20;
-                B(0xcd, odd ? 5 : n);
+                /* Of these a pagetable-based KVM makes something else (instructions.known). */
+                B(0xcd, code_for_level3 && n >= 0x17 && n <= 0x1a ? 5 : n);
                 break;
         }
         }
