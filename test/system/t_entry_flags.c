@@ -45,7 +45,7 @@ static void handler(int sig, siginfo_t *si, void *context)
 }
 
 /* getpid until n signals were taken, with these flags set all the time. Returns how many gave something else. */
-__attribute__((noinline, noclone))
+__attribute__((noinline))
 static long call_until(long n, uint64_t with)
 {
         long wrong = 0;
