@@ -10,7 +10,7 @@ wild() {
     wild_write '' 1 0x4141414141414141
     for place in "${wild_guarded[@]}"; do
         wild_write "$place" guarded 0x4141414141414141
-        wild_write "$place" guarded 0
+        [ "$long" = no ] || wild_write "$place" guarded 0
     done
     # Single words among kern's own: some have no effect, none makes a program hang or succeed by mistake.
     if [ "$long" = yes ]; then
