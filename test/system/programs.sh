@@ -156,8 +156,8 @@ namespaces() {
     compare --quick 'unshare -Ur' unshare -Ur id -u
     compare 'unshare -Urm' unshare -Urm sh -c 'mount -t tmpfs none /mnt && echo here >/mnt/file && cat /mnt/file'
     compare --quick 'unshare -Urp' unshare -Urp --fork --mount-proc sh -c 'echo $$; ls -d /proc/1; exec readlink /proc/self/exe'
-    compare --quick --cache 8M bubblewrap bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --unshare-all --die-with-parent \
-        sh -c 'echo x >/tmp/x && cat /tmp/x; touch /usr/x; ls /dev'
+    compare --quick --cache 8M bubblewrap bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /mnt --unshare-all --share-net --die-with-parent \
+        sh -c 'echo x >/mnt/x && cat /mnt/x; touch /usr/x; ls /dev'
 }
 
 python_threads='import threading, queue, hashlib, zlib, time

@@ -47,7 +47,7 @@ __asm__(".pushsection .text\n"
         "       ret\n"
         ".popsection\n");
 
-__attribute__((optimize("no-stack-protector")))
+__attribute__((no_stack_protector))
 static void on_signal(int sig, siginfo_t *si, void *context)
 {
         greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
