@@ -46,7 +46,7 @@ struct thread {
         uint64_t stuck_at;              /* RIP at the last arena_fault */
         unsigned stuck_times;           /* arena faults there, since anything else happened, that no cut file explained */
         bool running;                   /* inside KVM_RUN */
-        struct { uint64_t since; int timer; bool has_timer; } watch;    /* since: 0, or CLOCK_MONOTONIC in ms (watch.c) */
+        struct { uint64_t since; int timer; bool has_timer; unsigned exits; } watch;    /* since: 0, or CLOCK_MONOTONIC in ms (watch.c) */
         _Atomic uint32_t kick;          /* may one be sent, is one being sent, was one sent (vcpu.c) */
         siginfo_t parked;               /* si_signo not 0: the program's own SIGSTKFLT, which it blocks, taken from the queue while the guest runs */
         bool bounced;                   /* it was put back once, for other threads */

@@ -309,7 +309,8 @@ static void watch(struct thread *t)
         if (!sys_put_off)
                 return;
         if (!t->watch.since) {
-                watch_begin(t);
+                if (atomic_load(&t->v->mode) != MODE_OUT)       /* else kern goes on from an exit: see watch_exits() */
+                        watch_begin(t);
         } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
                 vcpu_forget_exception(t);       /* it was for tables that are gone */
                 t->privileged = KVM_EXIT_INTERNAL_ERROR;
@@ -318,6 +319,15 @@ static void watch(struct thread *t)
                 die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: for %llu s kern has not let the program have a signal; " VM_BLAME,
                      (unsigned long long)watch_limit_ms() / 1000);
         }
+}
+
+#define EXITS_UNWATCHED 64              /* more than a system call or a fault makes as a rule */
+
+/* The same for a kern that exits again and again. */
+static void watch_exits(struct thread *t)
+{
+        if (sys_put_off && t->watch.exits++ == EXITS_UNWATCHED)
+                watch_begin(t);
 }
 
 int vcpu_try_run(struct thread *t)
@@ -360,6 +370,7 @@ static void run_to_exit(struct thread *t)
                 /* kern says OUT before each exit of its own; a program's OUT to the same port comes from PROGRAM. */
                 if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT && atomic_load(&t->v->mode) == MODE_OUT) {
                         look_at_canaries(t);
+                        watch_exits(t);
                         return;
                 }
                 if (!program_misbehaved(t))

@@ -49,4 +49,5 @@ void watch_end(struct thread *t)
         if (t->watch.since && t->watch.has_timer)
                 syscall(SYS_timer_delete, t->watch.timer);
         t->watch.since = 0;
+        t->watch.exits = 0;
 }
