@@ -10,9 +10,9 @@
 struct thread;
 
 struct trapped {
-        int signo, code;                /* the signal, and its si_code */
-        uint64_t addr;                  /* si_addr */
-        int vector;                     /* of the exception; IN: perhaps with SOFTWARE_INT */
+        int signo, code; /* the signal, and its si_code */
+        uint64_t addr;   /* si_addr */
+        int vector;      /* of the exception; IN: perhaps with SOFTWARE_INT */
 };
 
 /*
@@ -22,7 +22,8 @@ struct trapped {
  */
 bool trapped_as_on_linux(struct thread *t, struct trapped *x);
 
-/* An I/O instruction that KVM has refused the program: RIP is at it afterwards, where KVM may have stepped over it.  In EXIT_EVENT. */
+/* An I/O instruction that KVM has refused the program: RIP is at it afterwards, where KVM may have
+ * stepped over it.  In EXIT_EVENT. */
 void trapped_io(struct thread *t);
 
 #endif
