@@ -84,7 +84,8 @@ static int writes_test(void)
                 verify("at the end", p, 0, pages, round);
         }
         fprintf(stderr, "the calls took %.3f s of the clock, %.3f s of processor time\n", wall, cpu);
-        CHECK(cpu < seconds / 4);
+        /* They did not wait for the node at all; or slept while they did.  (Emulated, they compute long.) */
+        CHECK(wall < seconds || cpu < seconds / 4);
         puts("writes: ok");
         return 0;
 }
