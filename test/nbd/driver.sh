@@ -268,7 +268,7 @@ else
     kit "$S" --mask-handshake=0 memory 64M
     good 'an old server without fixed newstyle' "$unix_url"
     stop_servers
-    if nbdkit --dump-config | grep -q 'tls=yes'; then
+    if nbdkit --dump-config | grep 'tls=yes' >/dev/null; then
         mkdir "$WORK/tls"
         echo 'test:0123456789abcdef0123456789abcdef' >"$WORK/tls/psk"
         kit "$S" --tls=require --tls-psk="$WORK/tls/psk" memory 64M
@@ -331,7 +331,7 @@ stop_servers
 
 # ---- memnode ----
 
-if [ ! -x "$memnode" ] || ! "$memnode" --help 2>/dev/null | grep -q nbd; then
+if [ ! -x "$memnode" ] || ! "$memnode" --help 2>/dev/null | grep nbd >/dev/null; then
     skip 'memnode' 'memnode is not built here, or without NBD'
 else
     token=$WORK/token

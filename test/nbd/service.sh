@@ -115,7 +115,7 @@ checked() {
     shift 3
     selected "$name" || return 0
     run_limited "$memnode" --check "$@"
-    if [ "$status" = "$wanted" ] && grep '^verdict' "$OUT" | grep -qF -- "$words" && grep -q '^memlock ' "$OUT" && grep -q '^device ' "$OUT"; then
+    if [ "$status" = "$wanted" ] && grep '^verdict' "$OUT" | grep -F -- "$words" >/dev/null && grep -q '^memlock ' "$OUT" && grep -q '^device ' "$OUT"; then
         ok "$name"
     else
         not_ok "$name" "status $status, not $wanted, or not the words: $words"

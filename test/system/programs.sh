@@ -203,10 +203,7 @@ prepare_programs() {
     # The same for both: nothing of the tester's own.
     environment=(env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$WORK" LC_ALL=C TZ=UTC PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1)
     # A wrong count of frames, slots or pins at the end makes vmrun fail.
-    vmrun_flags=()
-    if "$vmrun" --help 2>/dev/null | grep -q -e '--debug'; then
-        vmrun_flags=(--debug)
-    fi
+    vmrun_flags=(--debug)
 }
 
 programs() {
@@ -319,7 +316,7 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
     namespaces
-    compare --quick --cache 64M 't_entry, flags' "$build/test/system/t_entry" flags
+    compare --quick --cache 64M 't_entry, flags' "$build/test/system/t_entry" flags $(at_level3 && echo level3)
     local way
     for way in {1..11}; do
         compare --cache 64M --no-stderr "t_signals, death $way" "$build/test/system/t_signals" die "$way"

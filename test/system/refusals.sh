@@ -296,7 +296,7 @@ tried() {
     selected "$name" || return 0
     OUT=$WORK/guest.out ERR=$WORK/guest.err
     run_limited "$vmrun" --check "$@"
-    if [ "$status" = "$wanted" ] && [ ! -s "$ERR" ] && sed -n '/^nodes/,$p' "$OUT" | tr '\n' '~' | grep -qE "$regex"; then
+    if [ "$status" = "$wanted" ] && [ ! -s "$ERR" ] && sed -n '/^nodes/,$p' "$OUT" | tr '\n' '~' | grep -E "$regex" >/dev/null; then
         ok "$name"
     else
         not_ok "$name" "exit status $status, or not: $regex"

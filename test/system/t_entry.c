@@ -1,7 +1,8 @@
 /*
  * What enters kern by other ways than system calls as the C library makes them.
  *
- *   t_entry flags [ROUNDS]                     signals while a thread makes system calls with DF, NT and AC set (default: 2000 each)
+ *   t_entry flags [ROUNDS] [level3]            signals while a thread makes system calls with DF, NT and AC set (default: 2000 each).
+ *                                              At p = 3 a pagetable-based KVM loses NT whenever the host interrupts: no frame must have it
  *   t_entry instructions [SECONDS [NAME]]      a line for each of some 600 instructions, or only for this one: what became of it.
  *                                              Children run them; one that takes longer (default: 5 s) is killed
  */
@@ -15,9 +16,9 @@ int main(int argc, char **argv)
         const char *what = argc > 1 ? argv[1] : "";
 
         if (strcmp(what, "flags") == 0)
-                return flags_main(argc > 2 ? atol(argv[2]) : 2000);
+                return flags_main(argc > 2 && atol(argv[2]) ? atol(argv[2]) : 2000, strcmp(argv[argc - 1], "level3") == 0);
         if (strcmp(what, "instructions") == 0)
                 return instructions_main(argc > 2 ? atoi(argv[2]) : 5, argc > 3 ? argv[3] : NULL);
-        fprintf(stderr, "usage: t_entry flags [ROUNDS] | instructions [SECONDS [NAME]]\n");
+        fprintf(stderr, "usage: t_entry flags [ROUNDS] [level3] | instructions [SECONDS [NAME]]\n");
         return 2;
 }

@@ -3,6 +3,7 @@
 #define T_ENTRY_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What became of an instruction: the first signal that it caused, or that it ran. */
@@ -38,6 +39,6 @@ struct instruction instruction(unsigned n);
 int instructions_main(int seconds, const char *only);
 
 /* t_entry_flags.c */
-int flags_main(long rounds);
+int flags_main(long rounds, bool level3);
 
 #endif

@@ -15,10 +15,11 @@
 #include <unistd.h>
 #include "t_entry.h"
 
-enum { PAGE = 4096, STACK_PAGES = 8, FRESH_PAGES = 2 /* at its top */, OTHER_PAGES = 64, FILL = 0xa5, DF = 0x400 };
+enum { PAGE = 4096, STACK_PAGES = 8, FRESH_PAGES = 2 /* at its top */, OTHER_PAGES = 64, FILL = 0xa5, DF = 0x400, NT = 0x4000 };
 
 static unsigned char *stack, *other;
-static uint64_t flags;                  /* set around the system calls */
+static uint64_t kept;                   /* flags that only the program changes */
+static uint64_t flags;                  /* set around the system calls, and kept */
 static struct { long pages, frames, handlers, calls; } bad;
 static volatile long taken;             /* signals */
 
@@ -81,7 +82,7 @@ static void rounds_with(const char *name, uint64_t with, long rounds, timer_t ti
 {
         unsigned char *fresh = stack + (STACK_PAGES - FRESH_PAGES) * PAGE;
 
-        flags = with;
+        flags = with & kept;
         memset(&bad, 0, sizeof bad);
         memset(other, FILL, OTHER_PAGES * PAGE);
         taken = 0;
@@ -97,7 +98,7 @@ static void rounds_with(const char *name, uint64_t with, long rounds, timer_t ti
                name, bad.pages, harmed_pages(), bad.frames, bad.handlers, bad.calls);
 }
 
-int flags_main(long rounds)
+int flags_main(long rounds, bool level3)
 {
         struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK };
         struct sigevent se = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
@@ -112,9 +113,10 @@ int flags_main(long rounds)
         }
         sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = STACK_PAGES * PAGE }, NULL);
         sigaction(SIGUSR1, &sa, NULL);
+        kept = level3 ? ~(uint64_t)NT : ~0ull;
         rounds_with("no flags", 0, rounds / 10, timer);
         rounds_with("DF", DF, rounds, timer);
-        rounds_with("NT", 0x4000, rounds, timer);
+        rounds_with("NT", NT, rounds, timer);
         rounds_with("AC", 0x40000, rounds / 10, timer);
         rounds_with("DF, NT and AC", 0x44400, rounds, timer);
         return 0;

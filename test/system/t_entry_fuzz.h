@@ -48,7 +48,7 @@ static inline uint64_t below(struct random *r, uint64_t n) { return (random_next
 
 /* t_entry_fuzz_code.c: writes a block's code to CODE, and where its parts begin to W->slot_at. */
 void code_make(struct random *r);
-/* Without what a pagetable-based KVM does other than a CPU: it loses NT at a page fault that is its own, and emulates SYSCALL, into ring 0,
+/* Without what a pagetable-based KVM does other than a CPU: it loses NT whenever the host interrupts it, and emulates SYSCALL, into ring 0,
  * with a stack pointer that is not canonical. */
 extern int code_for_level3;
 
