@@ -229,6 +229,7 @@ static void block(uint64_t seed, unsigned long n)
         note_memory("stack", STACK);
         sigprocmask(SIG_SETMASK, &none, NULL);
         printf("%lu %016lx\n", n, hash);
+        fflush(stdout);
 }
 
 static void prepare(void)
@@ -274,7 +275,7 @@ int main(int argc, char **argv)
         const uint64_t seed = strtoull(argv[1], NULL, 0);
         const unsigned long blocks = strtoul(argv[2], NULL, 0);
 
-        setvbuf(stdout, NULL, _IOLBF, 0);
+        setvbuf(stdout, NULL, _IOFBF, 1 << 16);
         prepare();
         if (pthread_create(&t, NULL, kicker, (void *)seed))
                 fail("pthread_create");
