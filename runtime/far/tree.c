@@ -164,7 +164,25 @@ static bool lock_within(struct tree *t, unsigned limit_ms)
         return true;
 }
 
-void tree_lock(struct tree *t) { locked(t, pthread_mutex_lock(&t->head->lock)); }
+/*
+ * Sleeps in bounds. When the owner of a robust mutex is killed the kernel wakes one waiter; if that
+ * one is killed too before it runs, as with a whole group of processes, the others sleep on over a
+ * mutex that nobody has. By the wall clock, which may be set: that makes one wait longer or shorter.
+ */
+void tree_lock(struct tree *t)
+{
+        struct timespec until;
+        int err;
+
+        do {
+                clock_gettime(CLOCK_REALTIME, &until);
+                until.tv_nsec += 100 * 1000000;
+                until.tv_sec += until.tv_nsec / 1000000000;
+                until.tv_nsec %= 1000000000;
+                err = pthread_mutex_timedlock(&t->head->lock, &until);
+        } while (err == ETIMEDOUT);
+        locked(t, err);
+}
 
 void tree_unlock(struct tree *t) { pthread_mutex_unlock(&t->head->lock); }
 

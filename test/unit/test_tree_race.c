@@ -3,7 +3,7 @@
  * moments.  Every slot's content is kept in shared memory by who holds it, so a slot handed out twice or freed under a reader shows; and
  * when all are gone, none may be missing.  The same with threads in place of processes, for the thread sanitizer.
  *
- *   SEED=n SECONDS=n test_tree_race
+ *   SEED=n SECONDS=n KILLS=n test_tree_race
  */
 #include <errno.h>
 #include <pthread.h>
@@ -144,6 +144,58 @@ static void processes(void **state)
         tree_close(&a.tree);
 }
 
+/* A process that has nothing to do but to take the lock. */
+static pid_t locker(struct actor *a, _Atomic uint64_t *turns)
+{
+        pid_t pid = fork();
+
+        for (; pid == 0; atomic_fetch_add(turns, 1)) {
+                tree_lock(&a->tree);
+                for (volatile unsigned i = 0; i < 2000; i++)
+                        ;
+                tree_unlock(&a->tree);
+        }
+        return pid;
+}
+
+/*
+ * A group of processes is killed at once, the owner of the lock and the one that is woken for it
+ * among them: another process, which waits with them, still gets the lock.
+ */
+static void killed_with_the_lock(void **state)
+{
+        static struct actor a;
+        static _Atomic uint64_t ignored;
+        _Atomic uint64_t *turns = &world->takes;
+        pid_t bystander, group;
+
+        (void)state;
+        begin(&a);
+        bystander = locker(&a, turns);
+        for (unsigned kills = 0; kills < number("KILLS", 400); kills++) {
+                group = 0;
+                for (unsigned i = 0; i < 4; i++) {
+                        pid_t pid = locker(&a, &ignored);
+                        assert_true(pid > 0);
+                        setpgid(pid, group ? group : pid);
+                        group = group ? group : pid;
+                }
+                usleep(rnd(&a, 3000));
+                kill(-group, SIGKILL);
+                while (waitpid(-group, NULL, 0) > 0)
+                        ;
+                uint64_t before = atomic_load(turns);
+                for (int64_t limit = now_ms() + 20000; atomic_load(turns) == before; usleep(100))
+                        if (now_ms() > limit) {
+                                kill(bystander, SIGKILL);
+                                fail_msg("after %u kills nobody gets the lock", kills + 1);
+                        }
+        }
+        kill(bystander, SIGKILL);
+        waitpid(bystander, NULL, 0);
+        tree_close(&a.tree);
+}
+
 /* ---- threads ---- */
 
 #define THREADS 4
@@ -192,6 +244,10 @@ static void threads(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(threads), cmocka_unit_test(processes) };
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(threads),
+                cmocka_unit_test(processes),
+                cmocka_unit_test(killed_with_the_lock),
+        };
         return cmocka_run_group_tests_name("tree race", tests, setup, NULL);
 }
