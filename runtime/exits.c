@@ -170,7 +170,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_EVENT:          event(t); return 0;
         default:
                 vcpu_dump(t);
-                die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); this is a bug in vmrun", rq->op);
+                die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); " VM_BLAME, rq->op);
         }
 }
 

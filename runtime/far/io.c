@@ -141,7 +141,7 @@ static void enqueue(struct io_entry *e)
         const struct far_place *place = &far_slab((uint32_t)(e->slot >> SLAB_SHIFT))->place[0];
 
         if (e->op > IO_WRITE || e->frame >= CONTROL->nframes || e->slot >> SLAB_SHIFT >= CONTROL->nslabs)
-                die_(EXIT_VMRUN_FAILED, "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, or the program wrote into kern",
+                die_(EXIT_VMRUN_FAILED, "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, or the program may have written into kern",
                      e->op, e->frame, (unsigned long long)e->slot);
         q->entry = e;
         q->asked = __rdtsc();
@@ -165,7 +165,7 @@ static unsigned take_ring(struct io_ring *ring)
         uint32_t n = atomic_load_explicit(&ring->tail, memory_order_acquire) - head;
 
         if (n > IO_RING)
-                die_(EXIT_VMRUN_FAILED, "a ring holds %u entries, more than it has: a bug in vmrun, or the program wrote into kern", n);
+                die_(EXIT_VMRUN_FAILED, "a ring holds %u entries, more than it has: a bug in vmrun, or the program may have written into kern", n);
         for (uint32_t i = 0; i < n; i++)
                 enqueue(&ring->entry[(head + i) % IO_RING]);
         if (n)

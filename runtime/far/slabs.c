@@ -313,6 +313,6 @@ int64_t far_exit_release(struct thread *t, struct exit_req *rq)
         const uint64_t *slots = rq->a[1] <= PAGE_SIZE / sizeof(*slots) ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots)) : NULL;
 
         if (!in_tree || !slots || tree_release(&tree, slots, rq->a[1]) != 0)
-                die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in vmrun, or the program wrote into kern");
+                die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in vmrun, or the program may have written into kern");
         return 0;
 }
