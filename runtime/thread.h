@@ -42,7 +42,10 @@ struct thread {
         _Atomic bool sigmask_dirty;     /* the thread's mask changed: tell KVM before the next run */
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
         uint32_t privileged;            /* the program executed an instruction that only a kernel may: the KVM_EXIT_* it caused; else 0 */
-        uint64_t soft_rip;              /* RIP where an int3 was taken for being on its way at the last kick, else 0 */
+        struct {                        /* an int3 that seems to be on its way since a kick (p = 3; vcpu.c) */
+                uint64_t rip;           /* behind it; 0: none */
+                int64_t cpu_ns;         /* of this thread's processor time at that kick */
+        } soft;
         uint64_t stuck_at;              /* RIP at the last arena_fault */
         unsigned stuck_times;           /* arena faults there, since anything else happened, that no cut file explained */
         bool running;                   /* inside KVM_RUN */

@@ -163,9 +163,22 @@ static int peek(struct thread *t, uint64_t addr)
         return byte;
 }
 
+/* Processor time in which a guest that is entered has long taken an exception that was waiting. */
+#define SOFT_NS 5000000
+
+static int64_t thread_cpu_ns(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
 /*
- * At p = 3 KVM itself injects the exception of an int3 or into, RIP being behind it, and of those it tells no more than the number, which
- * stays there for long.  So the code decides.  One that is seen twice at one place was not on its way: whoever kicks does so again.
+ * At p = 3 KVM itself injects the exception of an int3 or into, with RIP behind it. All that it tells
+ * of it is the number, which stays there for long: so the code decides. The exception is lost if the
+ * kick goes to kern instead, and kicks may come several times before the guest is entered. But code
+ * may look like this and nothing wait; whoever kicks does so again, until SOFT_NS are over.
  */
 static bool soft_exception_queued(struct thread *t, unsigned nr)
 {
@@ -174,10 +187,15 @@ static bool soft_exception_queued(struct thread *t, unsigned nr)
         if (t->vm->level != 3 || (nr != 3 && nr != 4) || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
                 return false;
         int last = peek(t, r.rip - 1);
-        bool there = (nr == 3 && last == 0xcc) || (last == (int)nr && peek(t, r.rip - 2) == 0xcd);
-        there = there && t->soft_rip != r.rip;
-        t->soft_rip = there ? r.rip : 0;
-        return there;
+        if (!(nr == 3 && last == 0xcc) && !(last == (int)nr && peek(t, r.rip - 2) == 0xcd)) {
+                t->soft.rip = 0;
+                return false;
+        }
+        if (t->soft.rip != r.rip) {
+                t->soft.rip = r.rip;
+                t->soft.cpu_ns = thread_cpu_ns();
+        }
+        return thread_cpu_ns() - t->soft.cpu_ns < SOFT_NS;
 }
 
 /* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which looks at the kick by itself. */
@@ -367,6 +385,7 @@ static void run_to_exit(struct thread *t)
                         }
                         continue;
                 }
+                t->soft.rip = 0;
                 /* kern says OUT before each exit of its own; a program's OUT to the same port comes from PROGRAM. */
                 if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT && atomic_load(&t->v->mode) == MODE_OUT) {
                         look_at_canaries(t);

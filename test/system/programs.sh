@@ -317,6 +317,8 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
     namespaces
     compare --quick --cache 64M 't_entry, flags' "$build/test/system/t_entry" flags $(at_level3 && echo level3)
+    compare --quick --cache 64M 't_entry, kicks' "$build/test/system/t_entry" kicks 2000
+    compare --long --cache 64M 't_entry, kicks, long' "$build/test/system/t_entry" kicks 30000
     local way
     for way in {1..11}; do
         compare --cache 64M --no-stderr "t_signals, death $way" "$build/test/system/t_signals" die "$way"

@@ -39,6 +39,7 @@ struct instruction instruction(unsigned n);
 int instructions_main(int seconds, const char *only);
 
 /* t_entry_flags.c */
+int kicks_main(long rounds);
 int flags_main(long rounds, bool level3);
 
 #endif
