@@ -6,11 +6,6 @@
 #include "mm.h"
 #include "pt.h"
 
-void *env_frame_va(frame_t f)
-{
-        return (void *)(WINDOW + control.frames_off + (uint64_t)f * PAGE_SIZE);
-}
-
 static int copy_out_page(uint64_t dst, const void *src, size_t len)
 {
         /* Nothing of the program's is there, and fault_in() could not say so of the last byte of all: no address follows it. */

@@ -4,14 +4,16 @@
 #include "cpu.h"
 #include "kern.h"
 #include "mm.h"
-
-struct pager pager;
+#include "mm_range.h"
+#include "vma.h"
 
 static void boot_once(void)
 {
         pager_init(&pager, (struct frame *)control.frame_table, (uint32_t)control.nframes,
                    (RAM_GPA + control.frames_off) / PAGE_SIZE);
-        mm_init();
+        mm_account_init();
+        vma_init();
+        mm_brk_init();
 }
 
 /* vCPU 0 is the program's first and starts before all others; it starts again when another thread gets it after the first one's end.

@@ -27,7 +27,7 @@
         .section .header, "ax"
         .globl kern_header
 kern_header:
-        .quad 0x6e72656b6e757276                /* KERN_MAGIC */
+        .quad KERN_MAGIC_
         .long KERN_ABI_VERSION, 32
         .quad kern_image_end, kern_text_end, kern_constant_end
         .quad kern_start_asm, event_entry, syscall_entry
@@ -71,7 +71,7 @@ kern_start_asm:
 .set STUB_SIZE, 64
 #define HAS_ERROR_CODE(n) ((n) == 8 || ((n) >= 10 && (n) <= 14) || (n) == 17 || (n) == 21 || (n) == 29 || (n) == 30)
 
-/* Stack (IST 2) after this: vector, err, rip, cs, rflags, rsp, ss, downwards from V_TRAP_TOP. */
+/* Stack (IST 2) after this: a struct trap_frame. */
 .macro trap_words n
         .if !HAS_ERROR_CODE(\n)
         pushq $0
@@ -171,12 +171,6 @@ gate_or_breakpoint:
         leaq V(V_FRAME3_TRAP), %rsp
         iretq
 
-        .globl flush_gate
-flush_gate:
-        int3
-flush_gate_end:
-        ret
-
 /* ---- into kern ---- */
 
 pf_common:
@@ -185,35 +179,44 @@ pf_common:
         call page_fault
         jmp return_iret
 
-/* The seven words are at fixed places below V_TRAP_TOP.  A trap of kern itself must not touch vcpu.regs. */
+/* The stub's and the CPU's words are a struct trap_frame that ends at the top of the stack (T_*).  A trap
+ * of kern itself must not touch vcpu.regs. */
+#define COPY_WORD(field) \
+        movq V(T_##field), %rax; \
+        movq %rax, V(R_##field)
+
 trap_common:
         pushq %rax
         pushq %rcx
-        movq V(V_TRAP_TOP-40), %rax             /* rip */
+        movq V(T_rip), %rax
         leaq kern_image(%rip), %rcx
         subq %rcx, %rax
-        cmpq $(0x100000), %rax                  /* CONTROL_OFF: kern's image ends before it */
+        cmpq $CONTROL_OFF, %rax                 /* kern's image ends before it */
         jb 1f
         popq %rcx
         popq %rax
         movl $MODE_KERN_, V(V_MODE)
         movq %rax, V(R_rax)
         save_registers_but_rax
-        .irp word, 8, 16, 24, 32, 40, 48
-        movq V(V_TRAP_TOP-\word), %rax
-        movq %rax, V(R_ss+8-\word)
-        .endr
-        movq V(V_TRAP_TOP-56), %rdi             /* vector */
+        COPY_WORD(err)
+        COPY_WORD(rip)
+        COPY_WORD(cs)
+        COPY_WORD(rflags)
+        COPY_WORD(rsp)
+        COPY_WORD(ss)
+        movq V(T_vector), %rdi
         call trap
         jmp return_iret
-1:      cmpq $1, V(V_TRAP_TOP-56)
+1:      cmpq $VEC_DB_, V(T_vector)
         jne 2f
         leaq syscall_entry(%rip), %rcx
-        cmpq %rcx, V(V_TRAP_TOP-40)
+        cmpq %rcx, V(T_rip)
         je step_of_syscall
 2:      popq %rcx
         popq %rax
-        leaq V(V_TRAP_TOP-56), %rdi
+        leaq V(T_vector), %rdi                  /* the frame */
+        leaq syscall_jump(%rip), %rsi
+        leaq iret_jump(%rip), %rdx
         cld
         call kern_trap                          /* returns only for a trap on the way back to the program */
         jmp return_iret
@@ -223,7 +226,7 @@ trap_common:
 step_of_syscall:
         popq %rcx
         popq %rax
-        leaq V(V_TRAP_TOP-40), %rsp
+        leaq V(T_rip), %rsp
         iretq
 
 /* A kicked vCPU that ran program code; the host has stored rip, rflags and rsp in vcpu.regs and given us kern's stack. */
@@ -307,11 +310,4 @@ look_iret_end:
         call events
         jmp return_iret
 
-/* From C that does not return to its callers: the host changed vcpu.regs so that a signal handler runs (trap.c). */
-        .globl program_resume
-program_resume:
-        leaq KSTACK, %rsp
-        jmp return_iret
-
-        .globl syscall_jump, iret_jump, look_iret, look_iret_end
         .section .note.GNU-stack, "", @progbits

@@ -1,12 +1,9 @@
 /*
- * Exits to the host, and the upcalls it makes while one is pending (abi.h has the protocol).
+ * Exits to the host (abi.h has the protocol).  Upcalls that come while one is pending are served by
+ * upcall_serve(), which is a declared door: it may exit in turn.
  */
-#include <asm-generic/errno.h>
 #include "cpu.h"
-#include "fork.h"
 #include "kern.h"
-#include "mm.h"
-#include "pt.h"
 
 static void out(void)
 {
@@ -17,52 +14,6 @@ static void out(void)
         atomic_store_explicit(&v->mode, MODE_OUT, memory_order_release);
         cpu_exit();
         atomic_store_explicit(&v->mode, MODE_KERN, memory_order_relaxed);
-}
-
-/* A system call cannot say why it fails, which the program's own access would (fault.c). */
-static int64_t populate(uint64_t start, uint64_t end, bool write)
-{
-        int err = fault_in(start, end, write);
-        if (err == -ENOMEM)
-                kern_log(0, "a system call on address 0x%lx fails, because cache and far memory are full (%lu of %lu pages charged): "
-                         "give it a larger --cache or a larger --node", start, mm_charged(), mm_limit());
-        return err;
-}
-
-static int64_t upcall_serve(const struct upcall *u)
-{
-        switch (u->op) {
-        case UPCALL_POPULATE:
-                return populate(u->a[0], u->a[0] + u->a[1], u->a[2]);
-        case UPCALL_MM:
-                return mm_batch((struct mm_op *)vcpu_self_xfer, u->a[0]);
-        case UPCALL_MAPS:
-                return mm_maps(u->a[0], (struct map_entry *)vcpu_self_xfer, PAGE_SIZE / sizeof(struct map_entry));
-        case UPCALL_OBJECT_CUT:
-                return object_cut(u->a[0], u->a[1]);
-        case UPCALL_FORK_STATE:
-                return fork_state((struct fork_state *)vcpu_self_xfer);
-        case UPCALL_FORK_VMAS:
-                return fork_vmas(u->a[0], (struct fork_vma *)vcpu_self_xfer);
-        case UPCALL_FORK_PAGES:
-                return fork_pages(u->a[0], (struct fork_page *)vcpu_self_xfer, u->a[1], u->a[2]);
-        case UPCALL_ADOPT_STATE:
-                return adopt_state((struct fork_state *)vcpu_self_xfer);
-        case UPCALL_ADOPT_VMAS:
-                return adopt_vmas((struct fork_vma *)vcpu_self_xfer, u->a[0]);
-        case UPCALL_ADOPT_PAGES:
-                return adopt_pages((struct fork_page *)vcpu_self_xfer, u->a[0]);
-        case UPCALL_LEAKCHECK:
-                return leak_check(u->a[0]);
-        case UPCALL_USAGE:
-                memory_usage((struct mm_usage *)vcpu_self_xfer);
-                return 0;
-        case UPCALL_THREAD_END:
-                frame_list_drain(&pager, &vcpu_self.frames);
-                return 0;
-        default:
-                return -ENOSYS;
-        }
 }
 
 int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4)

@@ -17,19 +17,10 @@
 #include <asm-generic/errno-base.h>
 #include <asm-generic/mman-common.h>
 #include <linux/mman.h>
+#include "attempt.h"
 #include "cpu.h"
-#include "kern.h"
-#include "mm.h"
-#include "pt.h"
-
-struct fault {
-        uint64_t addr;                  /* of the page */
-        bool write, exec;
-        enum fault_kind kind;           /* how it was resolved, for the statistics */
-        struct vma vma;                 /* as found by first_touch */
-        pte_slot_t *pte;                /* entry to wait for, and the value seen */
-        pte_t seen;
-};
+#include "file.h"
+#include "signal.h"
 
 /* Error code of #PF (Intel SDM vol. 3A 4.7). */
 enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };
@@ -43,20 +34,6 @@ static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool 
         f->kind = FAULT_SPURIOUS;
 }
 
-/* What an attempt comes to. */
-enum outcome {
-        DONE,
-        RETRY,                          /* the entry changed under us */
-        WAIT_PTE,                       /* BUSY: another vCPU fetches it */
-        FETCHING,                       /* BUSY: this one does */
-        NEED_FRAME, NEED_TABLE, NEED_CHARGE, NEED_VMA, NEED_FILE, NEED_SHARED,
-        DENIED,                         /* SIGSEGV: a page is mapped, but not for this access */
-        UNMAPPED,                       /* SIGSEGV: nothing is mapped */
-        BEYOND_END,                     /* SIGBUS: past the end of the mapped file */
-        NO_MEMORY,                      /* SIGBUS with a message: cache and far tiers are full */
-        FAR_FAILED,                     /* SIGBUS with a message: the far tier could not give the page back */
-};
-
 static bool vma_allows(const struct vma *m, const struct fault *f)
 {
         if (f->write)
@@ -64,11 +41,6 @@ static bool vma_allows(const struct vma *m, const struct fault *f)
         if (f->exec)
                 return m->prot & PROT_EXEC;
         return m->prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
-}
-
-static pte_t vma_keep(const struct vma *m)
-{
-        return pte_prot(m->prot & PROT_READ, m->prot & PROT_WRITE, m->prot & PROT_EXEC);
 }
 
 static bool is_shared(const struct vma *m) { return (m->flags & MAP_TYPE) == MAP_SHARED; }
@@ -92,33 +64,18 @@ static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
         return FETCHING;
 }
 
-/* What every first touch ends with: a page of a locked VMA stays. */
-static void touched(const struct fault *f, pte_slot_t *pte)
-{
-        if (f->vma.flags & VMA_LOCKED)
-                page_set_locked(&pager, pte, true);
-}
-
 static enum outcome zero_fill(struct fault *f, pte_slot_t *pte)
 {
-        pte_t keep = vma_keep(&f->vma);
-        bool charge = f->vma.flags & VMA_TOUCH;
         frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
 
         if (n == FRAME_NONE)
                 return NEED_FRAME;
-        if (charge && mm_charge_page() != 0) {
-                frame_free(&pager, &vcpu_self.frames, n);
-                return NO_MEMORY;
-        }
         zero_page(env_frame_va(n));
-        if (page_install(&pager, pte, n, keep | (charge ? PTE_CHARGED : 0), PTE_A) != 0) {
-                if (charge)
-                        mm_uncharge(1);
+        enum outcome o = install(f, pte, n, PTE_A);
+        if (o != DONE) {
                 frame_free(&pager, &vcpu_self.frames, n);
-                return RETRY;
+                return o;
         }
-        touched(f, pte);
         f->kind = FAULT_ZERO;
         return DONE;
 }
@@ -160,124 +117,6 @@ static enum outcome attempt(struct fault *f)
         default:
                 kern_bug("a page-table entry in no known state", p, f->addr);
         }
-}
-
-/* Is the page still mapped as it was when we last looked?  Then f->vma gets its bounds of now.  The fault is published. */
-static bool still_mapped(struct fault *f)
-{
-        struct vma now;
-        bool same = mm_lookup(f->addr, &now) == 0 && now.file == f->vma.file && now.prot == f->vma.prot &&
-               now.flags == f->vma.flags && now.off - now.start == f->vma.off - f->vma.start &&
-               now.gpa - now.start == f->vma.gpa - f->vma.start;
-        if (same)
-                f->vma = now;
-        return same;
-}
-
-static bool in_vma(const struct vma *m, uint64_t a) { return a >= m->start && a < m->end; }
-
-static bool untouched(pte_slot_t *pte) { return pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) == PTE_NONE; }
-
-/* The run of untouched pages around f->addr, inside its VMA, its page table and an aligned window.  Returns its start. */
-static uint64_t file_run(const struct fault *f, uint32_t *npages)
-{
-        uint64_t lo = f->addr & ~(uint64_t)(FAULT_AROUND * PAGE_SIZE - 1), hi = lo + FAULT_AROUND * PAGE_SIZE;
-        uint64_t start = f->addr, end = f->addr + PAGE_SIZE;
-        pte_slot_t *pte = pt_find(f->addr);
-
-        if (lo < f->vma.start)
-                lo = f->vma.start;
-        if (hi > f->vma.end)
-                hi = f->vma.end;
-        bool plenty = pte && atomic_load_explicit(&pager.nfree, memory_order_relaxed) > pager.high + FAULT_AROUND;
-        while (plenty && start > lo && untouched(pte - (f->addr - start) / PAGE_SIZE - 1))
-                start -= PAGE_SIZE;
-        while (plenty && end < hi && untouched(pte + (end - f->addr) / PAGE_SIZE))
-                end += PAGE_SIZE;
-        *npages = (uint32_t)((end - start) / PAGE_SIZE);
-        return start;
-}
-
-/* Reads pages of a private file mapping into frames, by an exit, and installs them.  Not published on entry.
- * [I] It leaves xfer alone: an upcall whose arguments are there, as those of mm_batch(), may come by here. */
-static enum outcome file_fill(struct fault *f)
-{
-        uint32_t npages, have = 0;
-        frame_t taken[FAULT_AROUND];
-        uint64_t start = file_run(f, &npages);
-        uint64_t off = start - f->vma.start + f->vma.off;
-        enum outcome result = RETRY;
-
-        while (have < npages && (taken[have] = frame_take(&pager, &vcpu_self.frames, counters())) != FRAME_NONE)
-                have++;
-        if (have <= (f->addr - start) / PAGE_SIZE) {    /* not even the page asked for: read that one alone */
-                while (have > 1)
-                        frame_free(&pager, &vcpu_self.frames, taken[--have]);
-                if (have == 0)
-                        return NEED_FRAME;
-                start = f->addr;
-                off = start - f->vma.start + f->vma.off;
-        }
-        uint32_t cuts = atomic_load(&object_cuts);
-        int64_t got = vmexit5(EXIT_FILE_READ, f->vma.file, off, have, (uint64_t)taken, 0);
-        uint32_t wanted = (uint32_t)((f->addr - start) / PAGE_SIZE);
-
-        pt_publish(f->addr);
-        /*
-         * The answer counts for what is mapped here: another thread may have put something else in its place.  EBADF is an old one in any case,
-         * for what is mapped is held: the file was let go in between, also where it is mapped again by now.
-         */
-        bool mapped = atomic_load(&object_cuts) == cuts && got != -EBADF && still_mapped(f);
-        if (mapped && got < 0)
-                result = FAR_FAILED;
-        else if (mapped && (uint64_t)got <= wanted)
-                result = BEYOND_END;
-        pte_t keep = vma_keep(&f->vma);
-        bool charge = f->vma.flags & VMA_TOUCH;
-        for (uint32_t i = 0; i < have; i++) {
-                uint64_t a = start + i * PAGE_SIZE;
-                pte_slot_t *pte = mapped && (int64_t)i < got && in_vma(&f->vma, a) ? pt_find(a) : NULL;
-                bool charged = pte && charge && mm_charge_page() == 0;
-                /* Pages nobody asked for enter with A=0, as prefetched ones do. */
-                if (pte && charged == charge &&
-                    page_install(&pager, pte, taken[i], keep | (charged ? PTE_CHARGED : 0), i == wanted ? PTE_A : 0) == 0) {
-                        touched(f, pte);
-                        if (i == wanted)
-                                result = DONE;
-                        continue;
-                }
-                if (charged)
-                        mm_uncharge(1);
-                else if (pte && charge && i == wanted)
-                        result = NO_MEMORY;
-                frame_free(&pager, &vcpu_self.frames, taken[i]);
-        }
-        pt_unpublish();
-        f->kind = FAULT_FILE;
-        return result;
-}
-
-/* Maps pages of the arena, as far as the object behind it reaches.  Not published on entry. */
-static enum outcome shared_map(struct fault *f)
-{
-        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
-
-        pt_publish(f->addr);
-        bool mapped = left != -EBADF && still_mapped(f);        /* else the answer is about what was there before, as above */
-        pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
-        uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
-        for (uint64_t i = 0; pte && (int64_t)i < left; i++) {
-                uint64_t a = f->addr + i * PAGE_SIZE;
-                if (a >= f->vma.end || a >= run_end)
-                        break;
-                pte_t p = atomic_load(pte + i);         /* NONE may carry a stray A or D (pte.h) */
-                if (pte_kind(p) == PTE_NONE)
-                        atomic_compare_exchange_strong(pte + i, &p,
-                                pte_make_arena((f->vma.gpa + (a - f->vma.start)) / PAGE_SIZE, vma_keep(&f->vma)));
-        }
-        pt_unpublish();
-        f->kind = FAULT_SHARED;
-        return pte ? DONE : mapped && left <= 0 ? BEYOND_END : RETRY;
 }
 
 /* Waits for the page that we asked for.  Nothing is published: a range operation waits itself for an entry that is BUSY, and nobody but
@@ -348,22 +187,33 @@ static void record(const struct fault *f, uint64_t tsc, uint64_t exits)
                 s->hist[f->kind][hist_bucket(cpu_tsc() - tsc)]++;
 }
 
-static _Noreturn __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t addr, enum outcome o)
+/* The page cannot be had: a signal, with a message where the program is not to blame. */
+static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t addr, enum outcome o)
 {
         switch (o) {
-        case BEYOND_END:
-                program_signal(7, 2, addr);     /* SIGBUS, BUS_ADRERR */
         case NO_MEMORY:
-                kern_log(0, "the program touched address 0x%lx, but cache and far memory are full (%lu of %lu pages charged): "
-                         "give it a larger --cache or a larger --node", addr, mm_charged(), mm_limit());
-                program_signal(7, 2, addr);
+                kern_log(0, "the program touched address 0x%lx, but cache and far memory are full "
+                         "(%lu of %lu pages charged): give it a larger --cache or a larger --node",
+                         addr, mm_charged(), mm_limit());
+                break;
         case FAR_FAILED:
-                kern_log(0, "the page at 0x%lx cannot be read back (%s)", addr, f->kind == FAULT_FILE ? "file" : "far memory");
-                program_signal(7, 2, addr);
-        case DENIED:
-                program_signal(11, 2, addr);    /* SIGSEGV, SEGV_ACCERR */
+                kern_log(0, "the page at 0x%lx cannot be read back (%s)",
+                         addr, f->kind == FAULT_FILE ? "file" : "far memory");
+                break;
         default:
-                program_signal(11, 1, addr);    /* SIGSEGV, SEGV_MAPERR */
+                break;
+        }
+        switch (o) {
+        case BEYOND_END:
+        case NO_MEMORY:
+        case FAR_FAILED:
+                program_signal(VEC_PF, SIGBUS, BUS_ADRERR, addr);
+                break;
+        case DENIED:
+                program_signal(VEC_PF, SIGSEGV, SEGV_ACCERR, addr);
+                break;
+        default:
+                program_signal(VEC_PF, SIGSEGV, SEGV_MAPERR, addr);
         }
 }
 
@@ -383,9 +233,10 @@ void page_fault(void)
 
         uint64_t exits = counters()[CNT_EXITS];
         enum outcome o = resolve(&f);
-        if (o != DONE)
+        if (o == DONE)
+                record(&f, v->entry_tsc, exits);
+        else
                 fail(&f, addr, o);
-        record(&f, v->entry_tsc, exits);
 }
 
 int fault_in(uint64_t start, uint64_t end, bool write)

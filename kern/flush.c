@@ -11,7 +11,7 @@
 
 static _Atomic uint64_t done_epoch;     /* a completed epoch; grows.  A hint that saves looking at every vCPU */
 
-static void flush_self(void)
+void flush_self(void)
 {
         uint64_t e = atomic_load(&control.flush_epoch);
         cpu_flush_tlb(vcpu_self_fixed.level);
@@ -73,16 +73,4 @@ void flush_all(void)
         uint64_t e = env_flush_begin();
         flush_self();
         flush_wait(e);
-}
-
-/* Called before a return to the program that found something to do (entry.S). */
-void events(void);
-void events(void)
-{
-        struct vcpu *v = &vcpu_self;
-
-        if (atomic_exchange(&v->event, 0) & EVENT_HOST)
-                vmexit(EXIT_EVENT, 0, 0, 0);
-        if (atomic_load(&control.flush_epoch) != atomic_load(&v->flushed))
-                flush_self();
 }

@@ -21,25 +21,25 @@ extern const struct vcpu_fixed vcpu_self_fixed;
 extern uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 extern struct control control;
 
-extern struct pager pager;              /* the cache (boot.c) */
+extern struct pager pager;              /* the cache (state.c) */
 
 /* Exits with an op and its arguments; serves upcalls until the answer is there; returns exit.ret. (exit.c) */
 int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2);
 int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4);
+
+/* Serves one upcall, which may exit and meet others.  Its answer. (upcall.c) */
+int64_t upcall_serve(const struct upcall *u);
 
 /* Stops the VM with a text and two numbers. (print.c) */
 _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b);
 /* level 0: always shown; 1: with -v.  fmt knows %s %u %lu %lx %d %ld. (print.c) */
 void kern_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A page fault is the program's fault: its handler runs next, or it dies.  Kern's stack is dropped. (trap.c) */
-_Noreturn void program_signal(int signo, int code, uint64_t addr);
-
 /* A lock whose taker spins, then yields, since the holder may be a thread that does not run, then sleeps. (lock.c) */
 struct lock { _Atomic uint32_t v; };    /* enum of lock.c; 0: free */
 void lock_take(struct lock *l);
 void lock_drop(struct lock *l);
-extern struct lock mm_lock;             /* guards the VMA tree against other writers, and all range operations */
+extern struct lock mm_lock;             /* (state.c) guards the VMA tree against other writers, and all range operations */
 
 /* The pool: zeroed 4 KiB pages outside the cache, for page tables and other metadata.  NULL when it cannot grow.
  * A page freed here is reused only for the same purpose (kind), which makes it type-stable. (pool.c) */
@@ -49,6 +49,8 @@ void pool_page_free(enum pool_kind kind, void *page);
 
 /* TLB (flush.c).  After flush_all returns, no TLB holds a program translation made before the call. */
 void flush_all(void);
+/* Flushes this vCPU's own TLB and notes the epoch it has reached. */
+void flush_self(void);
 /* Waits until every vCPU has flushed since env_flush_begin() gave this epoch; kicks those that run program code. */
 void flush_wait(uint64_t epoch);
 
@@ -57,7 +59,6 @@ int kern_copy_out(uint64_t dst, const void *src, size_t len);
 
 /* The far tiers' slots (slots.c). */
 uint64_t slots_in_use(void);            /* those that this process holds */
-void memory_usage(struct mm_usage *u);  /* UPCALL_USAGE (usage.c) */
 void slots_lease_ahead(void);           /* service vCPU: lease the next slab before the last one is used up */
 void slots_fork(void);                  /* before slots are shared with a child: from then on others may free some, too */
 bool slots_reach(uint64_t slot);        /* in the child: makes the slab of an inherited slot usable.  False: no memory */

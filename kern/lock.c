@@ -9,8 +9,6 @@
 #include "cpu.h"
 #include "kern.h"
 
-struct lock mm_lock;
-
 void env_relax(unsigned spins)
 {
         if (spins % 128 == 127)

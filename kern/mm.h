@@ -68,10 +68,6 @@ long sys_shmdt(const uint64_t a[6]);
 
 /* UPCALL_OBJECT_CUT (mm_cut.c). */
 int64_t object_cut(uint64_t file, uint64_t pages);
-/* How often that was.  [I] Counted before the faults are waited for; who brings pages of a file looks again once it has published: what was
- * read before a cut is not installed after it. */
-extern _Atomic uint32_t object_cuts __attribute__((visibility("hidden")));
-
 /* Upcalls of the loader and of /proc/self/maps (abi.h). */
 long mm_batch(struct mm_op *ops, uint64_t n);
 uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max);
@@ -79,6 +75,6 @@ uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max);
 /* Pages charged now, and the limit, in pages (statistics, leak check). */
 uint64_t mm_charged(void);
 uint64_t mm_limit(void);
-void mm_init(void);                     /* reads CONTROL; before anything else here */
+void mm_account_init(void);             /* reads CONTROL; before anything else here */
 
 #endif

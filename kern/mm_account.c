@@ -17,6 +17,9 @@
 static uint64_t limit;                  /* set once */
 static _Atomic uint64_t charged;        /* a plain counter: orders nothing, hence relaxed everywhere */
 
+uint32_t mm_lock_future;
+bool mm_lock_onfault;
+
 uint64_t mm_charged(void) { return atomic_load_explicit(&charged, memory_order_relaxed); }
 uint64_t mm_limit(void) { return limit; }
 
@@ -35,6 +38,8 @@ void mm_uncharge(uint64_t pages)
         if (atomic_fetch_sub_explicit(&charged, pages, memory_order_relaxed) < pages)
                 kern_bug("more pages uncharged than charged", pages, 0);
 }
+
+void env_uncharge_page(void) { mm_uncharge(1); }
 
 int mm_charge_page(void)
 {
@@ -66,7 +71,7 @@ int mm_may_lock(uint64_t pages, int over_limit)
         return pages > control.nframes / 2 ? -ENOMEM : 0;
 }
 
-void mm_init(void)
+void mm_account_init(void)
 {
         uint64_t all = control.nframes + control.far_pages;
         /* Frames that must stay free or pinned for faults to proceed. */
@@ -75,6 +80,4 @@ void mm_init(void)
         atomic_store_explicit(&charged, 0, memory_order_relaxed);
         mm_lock_future = 0;
         mm_lock_onfault = false;
-        vma_init();
-        mm_brk_init();
 }

@@ -1,9 +1,8 @@
 /*
  * Files that are cut short: what lies behind their new end goes, copies of the program's own included, so that the next touch faults.
  */
+#include "file.h"
 #include "mm_range.h"
-
-_Atomic uint32_t object_cuts;
 
 /* Drops what v has of its object behind the first so many pages.  How many entries led to the arena. */
 static uint64_t cut(const struct vma *v, uint64_t pages)

@@ -4,69 +4,6 @@
  */
 #include "mm_range.h"
 
-uint32_t mm_lock_future;
-bool mm_lock_onfault;
-
-/* For the frames that are there, as VMA_LOCKED says for those to come. */
-static void set_frames(uint64_t start, uint64_t end, bool lock)
-{
-        for (struct vma_node *n = vma_find(start); n && n->v.start < end; n = vma_next(n)) {
-                uint64_t from = higher(start, n->v.start), to = lower(n->v.end, end);
-                if (!!(n->v.flags & VMA_LOCKED) != lock || (n->v.flags & MAP_SHARED))
-                        continue;
-                for (uint64_t e; mm_part(&from, to, &e); from = e)
-                        pt_set_locked(from, e, lock);
-        }
-}
-
-#define CHUNK (256 * PAGE_SIZE)         /* little enough that few pages go again before they are locked */
-#define LOCK_TRIES 64                   /* those that did go are brought again; each time more are locked */
-
-static bool all_resident(uint64_t start, uint64_t end)
-{
-        uint8_t vec[CHUNK / PAGE_SIZE];
-        pt_resident(start, end, vec);
-        for (uint64_t i = 0; i < page_count(end - start); i++)
-                if (vec[i] != PT_RESIDENT)
-                        return false;
-        return true;
-}
-
-/* Brings pages of v, which is locked, and locks their frames. */
-static int populate_and_lock(const struct vma *v, uint64_t start, uint64_t end)
-{
-        int err = 0;
-        bool done = false;
-        for (int tries = 0; !done && !err && tries < LOCK_TRIES; tries++) {
-                err = mm_populate(start, end, ~0ull);
-                /* A page that came from the far tiers came without a look at its VMA, and may have gone since. */
-                lock_take(&mm_lock);
-                pt_wait_faults(start, end);
-                set_frames(start, end, true);
-                done = (v->flags & MAP_SHARED) || all_resident(start, end);
-                lock_drop(&mm_lock);
-        }
-        return err;
-}
-
-int mm_populate_locked(uint64_t start, uint64_t end)
-{
-        struct vma v;
-        struct vma_hidden hidden;
-        int first = 0;
-        while (start < end && first != -ENOMEM && vma_read(start, &v, &hidden) && v.start < end) {
-                start = higher(start, v.start);
-                uint64_t stop = lower(lower(v.end, end), start + CHUNK);
-                int err = v.flags & VMA_LOCKED ? populate_and_lock(&v, start, stop) : 0;
-                if (err || !(v.flags & VMA_LOCKED))
-                        stop = lower(v.end, end);
-                if (!first)
-                        first = err;
-                start = stop;
-        }
-        return first;
-}
-
 /* Sets or clears VMA_LOCKED in [start, end), up to the first hole (-ENOMEM) unless holes are allowed. */
 static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
 {
@@ -93,7 +30,7 @@ static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
                 vma_end();
         }
         pt_wait_faults(start, at);
-        set_frames(start, at, lock);
+        mm_lock_frames(start, at, lock);
         mm_merge(start, end);
         return err;
 }

@@ -21,19 +21,6 @@ void mm_show(void)
         vma_end();
 }
 
-int mm_lookup(uint64_t addr, struct vma *out)
-{
-        struct vma_hidden h;
-        if (!vma_read(addr, out, &h) || out->start > addr || (h.start <= addr && addr < h.end))
-                return -EFAULT;
-        /* What is hidden is no part of it either: a fault that also brings its neighbours goes by these bounds. */
-        if (h.start < h.end && h.start > addr)
-                *out = vma_part(*out, out->start, lower(out->end, h.start));
-        else if (h.start < h.end)
-                *out = vma_part(*out, higher(out->start, h.end), out->end);
-        return 0;
-}
-
 /* --- split and merge --- */
 
 static int split(uint64_t addr, uint32_t max)
@@ -167,6 +154,19 @@ int mm_munmap(uint64_t start, uint64_t len)
         return mm_unmap(start, start + page_align(len));
 }
 
+/* --- mlock --- */
+
+void mm_lock_frames(uint64_t start, uint64_t end, bool lock)
+{
+        for (struct vma_node *n = vma_find(start); n && n->v.start < end; n = vma_next(n)) {
+                uint64_t from = higher(start, n->v.start), to = lower(n->v.end, end);
+                if (!!(n->v.flags & VMA_LOCKED) != lock || (n->v.flags & MAP_SHARED))
+                        continue;
+                for (uint64_t e; mm_part(&from, to, &e); from = e)
+                        pt_set_locked(from, e, lock);
+        }
+}
+
 /* --- free space --- */
 
 bool mm_is_free(uint64_t start, uint64_t end)
@@ -197,25 +197,4 @@ long mm_find_area(uint64_t hint, uint64_t len, uint32_t flags)
                         at = vma_gap(higher(top, RESERVED_END), TASK_SIZE, len);
         }
         return at ? (long)at : -ENOMEM;
-}
-
-/* --- population --- */
-
-int mm_populate(uint64_t start, uint64_t end, uint64_t max)
-{
-        struct vma v;
-        struct vma_hidden hidden;
-        for (; start < end && max && vma_read(start, &v, &hidden) && v.start < end; start = v.end) {
-                start = higher(start, v.start);
-                if (!vma_accessible(&v))
-                        return -EFAULT;
-                uint64_t stop = lower(end, v.end);
-                if (page_count(stop - start) > max)
-                        stop = start + max * PAGE_SIZE;
-                max -= page_count(stop - start);
-                int err = fault_in(start, stop, (v.prot & PROT_WRITE) && (v.flags & MAP_PRIVATE));
-                if (err)
-                        return err;
-        }
-        return 0;
 }

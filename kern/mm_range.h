@@ -15,28 +15,6 @@
 #include "vma.h"
 #include "pt.h"
 
-#define PAGE_MASK (~(uint64_t)(PAGE_SIZE - 1))
-#define PROT_ALL  (PROT_READ | PROT_WRITE | PROT_EXEC)
-
-/* Rounds up; 0 if that overflows. */
-static inline uint64_t page_align(uint64_t n) { return (n + PAGE_SIZE - 1) & PAGE_MASK; }
-static inline uint64_t page_count(uint64_t bytes) { return bytes >> PAGE_SHIFT; }
-static inline uint64_t page_off(uint64_t addr) { return addr & (PAGE_SIZE - 1); }
-static inline uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static inline uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-/* The same VMA with other bounds. */
-static inline struct vma vma_part(struct vma v, uint64_t start, uint64_t end)
-{
-        if (v.file != FILE_NONE)
-                v.off += start - v.start;
-        if (v.flags & MAP_SHARED)
-                v.gpa += start - v.start;
-        v.start = start;
-        v.end = end;
-        return v;
-}
-
 static inline bool vma_accessible(const struct vma *v) { return v->prot & PROT_ALL; }
 
 /* Does [start, end) touch what vmrun keeps for itself? */
@@ -73,6 +51,8 @@ int mm_insert(struct vma v);
 /* Unmaps; 0 or -ENOMEM.  mm_munmap() checks its arguments first as munmap does: -EINVAL. */
 int mm_unmap(uint64_t start, uint64_t end);
 int mm_munmap(uint64_t start, uint64_t len);
+/* Sets or clears FRAME_LOCKED for the frames that are there, in VMAs whose VMA_LOCKED says the same. */
+void mm_lock_frames(uint64_t start, uint64_t end, bool lock);
 /* Gives back what a VMA holds outside the tree: file reference or arena range. */
 void mm_release(const struct vma *v);
 /* Drops the pages of a hidden or removed range, with the charges of their own. */

@@ -14,6 +14,13 @@ pte_slot_t *pt_find(uint64_t addr);
 /* Same, making missing tables; NULL if the pool is used up. */
 pte_slot_t *pt_make(uint64_t addr);
 
+/* The directory entry for addr, or NULL if its directory does not exist; the table an entry leads to. */
+pte_slot_t *pt_directory(uint64_t addr);
+static inline pte_slot_t *pt_table(pte_t entry)
+{
+        return entry & PTE_P ? window_va(entry & PTE_NUM) : NULL;
+}
+
 /* The entry at *addr or, where no table exists, at the next address below end that has one, which goes to *addr; NULL: there is none. */
 pte_slot_t *pt_next(uint64_t *addr, uint64_t end);
 

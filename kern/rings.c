@@ -84,3 +84,18 @@ void ring_write_wait(void)
         if (atomic_compare_exchange_strong(&e->state, &asked, IO_AWAITED) || asked == IO_AWAITED)
                 vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
 }
+
+/* --- waiting for an entry that is BUSY --- */
+
+void env_wait_pte(pte_slot_t *pte, pte_t seen) { vmexit(EXIT_WAIT_PTE, (uint64_t)pte, seen, 0); }
+void env_wake_pte(pte_slot_t *pte) { vmexit(EXIT_WAKE_PTE, (uint64_t)pte, 0, 0); }
+
+bool env_wait_on(uint64_t *begun)
+{
+        uint64_t now = cpu_tsc();
+
+        if (!*begun)
+                *begun = now;
+        /* Relaxed: the I/O thread's latest opinion, no more. */
+        return now - *begun < atomic_load_explicit(&control.wait_ticks, memory_order_relaxed);
+}

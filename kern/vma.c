@@ -326,6 +326,19 @@ bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden)
         }
 }
 
+int mm_lookup(uint64_t addr, struct vma *out)
+{
+        struct vma_hidden h;
+        if (!vma_read(addr, out, &h) || out->start > addr || (h.start <= addr && addr < h.end))
+                return -EFAULT;
+        /* What is hidden is no part of it either: a fault that also brings its neighbours goes by these bounds. */
+        if (h.start < h.end && h.start > addr)
+                *out = vma_part(*out, out->start, lower(out->end, h.start));
+        else if (h.start < h.end)
+                *out = vma_part(*out, higher(out->start, h.end), out->end);
+        return 0;
+}
+
 /* --- self-check --- */
 
 /* Checks t; *at: end of the VMA before it, then of its last one.  sum: what vma_counts should say. */

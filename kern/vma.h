@@ -14,6 +14,28 @@
 #include "kern.h"
 #include "mm.h"
 
+#define PAGE_MASK (~(uint64_t)(PAGE_SIZE - 1))
+#define PROT_ALL  (PROT_READ | PROT_WRITE | PROT_EXEC)
+
+/* Rounds up; 0 if that overflows. */
+static inline uint64_t page_align(uint64_t n) { return (n + PAGE_SIZE - 1) & PAGE_MASK; }
+static inline uint64_t page_count(uint64_t bytes) { return bytes >> PAGE_SHIFT; }
+static inline uint64_t page_off(uint64_t addr) { return addr & (PAGE_SIZE - 1); }
+static inline uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* The same VMA with other bounds. */
+static inline struct vma vma_part(struct vma v, uint64_t start, uint64_t end)
+{
+        if (v.file != FILE_NONE)
+                v.off += start - v.start;
+        if (v.flags & MAP_SHARED)
+                v.gpa += start - v.start;
+        v.start = start;
+        v.end = end;
+        return v;
+}
+
 #define VMA_MAX     65530               /* vm.max_map_count's default */
 #define STACK_GUARD (256 * PAGE_SIZE)   /* kept free below what grows down */
 

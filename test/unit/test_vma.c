@@ -139,7 +139,7 @@ static void test_limits(void **state)
         env_reset();
         control.nframes = 80;           /* limit: 80 + 20 - 5 - 64 */
         control.far_pages = 20;
-        mm_init();
+        env_init();
         assert_int_equal(mm_limit(), 31);
         assert_int_equal(map(0, 32, RW, FIXED), -ENOMEM);
         assert_int_equal(map(0, 32, PROT_NONE, FIXED), (long)ENV_ADDR(0));

@@ -37,6 +37,7 @@ enum { SHMID = 7, SEGMENT_PAGES = 6 };
 struct env_page { bool there, charged, locked; pte_t prot; uint64_t tag; };
 extern struct env_page env_page[ENV_PAGES];
 
+void env_init(void);                    /* an empty address space under the limits of CONTROL */
 void env_reset(void);                   /* an empty address space, generous limits */
 int64_t env_refs(void);                 /* file references and arena pages that are out */
 uint64_t env_pages_there(void);
