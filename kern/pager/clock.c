@@ -12,7 +12,7 @@
  * A page that only system calls use never gets A.  Their pins set USED in the frame word, which counts as A does and is cleared with it.
  */
 #include <asm-generic/errno-base.h>
-#include "pager.h"
+#include "pager/pager.h"
 
 /* The epoch stamp is 32 bits of a counter.  One "after the next flush" is a leftover of the previous turn of the counter, long done. */
 static bool epoch_done(uint64_t word)

@@ -23,7 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "pte.h"
+#include "pager/pte.h"
 
 #define FRAME_PINS      0xffffull
 #define FRAME_CLAIMED   (1ull << 24)    /* one owner works on frame and PTE: evictor, fetcher, unmapper */

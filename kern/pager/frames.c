@@ -1,7 +1,7 @@
 /*
  * Free frames: a global list under a lock, and a stock for each vCPU so that the lock is taken once a batch.
  */
-#include "pager.h"
+#include "pager/pager.h"
 
 #define LIST_END FRAME_NONE
 

@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 #include "abi.h"
-#include "frame.h"
+#include "pager/frame.h"
 
 struct pager {
         struct frame *frames;

@@ -2,7 +2,7 @@
  * The transitions of one page.  Each is one compare-and-swap on its entry; pte.h has the table of states.
  */
 #include <asm-generic/errno-base.h>
-#include "pager.h"
+#include "pager/pager.h"
 
 static frame_t frame_of(const struct pager *pg, pte_t p)
 {

@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <cmocka.h>
 #include <linux/mman.h>
-#include "kern.h"
-#include "mm.h"
-#include "pt.h"
-#include "signal.h"
+#include "base/kern.h"
+#include "mm/mm.h"
+#include "space/pt.h"
+#include "base/signal.h"
 #include "pager_env.h"
 
 #define START  0x10000000ull            /* of the one VMA there is */

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <cmocka.h>
-#include "kern.h"
-#include "pager/slotmap.h"
-#include "pt.h"
+#include "base/kern.h"
+#include "far/slotmap.h"
+#include "space/pt.h"
 
 #define PAGES 700                       /* of a slab */
 #define SLABS 3

@@ -26,7 +26,7 @@ static void crash_point(void);
 #undef point
 
 #define point() crash_point()
-#include "pager/slotmap.c"
+#include "far/slotmap.c"
 #include "far/tree_hold.c"
 #undef point
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "mm_range.h"
+#include "space/range.h"
 
 #define ENV_BASE  0x200000000000ull
 #define ENV_PAGES 128
