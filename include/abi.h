@@ -236,7 +236,7 @@ enum vcpu_counter {
         CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES, CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
         CNT_COUNT
 };
-/* Latency histogram: 8 buckets an octave of TSC ticks. */
+/* Latency histogram: 8 buckets an octave of TSC ticks (common/histogram.h). */
 #define HIST_SUB     3
 #define HIST_BUCKETS (40 << HIST_SUB)
 
@@ -346,12 +346,6 @@ struct control {
         uint64_t canary5;
 };
 
-/* Large entry (2 MiB) of the window for guest-physical address gpa: never far memory, never flushed. */
-static inline uint64_t window_pde(uint64_t gpa, uint32_t level, int exec)
-{
-        return gpa | 0x1e3 | (level == 3 ? 4 : 0) | (exec ? 0 : 1ull << 63);    /* P W A D PS G, U at p = 3 */
-}
-
 static inline struct vcpu *vcpu_block(unsigned n)
 {
         return (struct vcpu *)(WINDOW + VCPUS_OFF + (uint64_t)n * VCPU_BLOCK);
@@ -370,23 +364,6 @@ static inline struct io_rings *vcpu_rings(unsigned n)
         return (struct io_rings *)(WINDOW + RINGS_OFF + (uint64_t)n * RINGS_SIZE);
 }
 #define CONTROL ((struct control *)(WINDOW + CONTROL_OFF))
-
-/* Histogram bucket of a latency in TSC ticks, and the smallest latency of a bucket. */
-static inline unsigned hist_bucket(uint64_t t)
-{
-        if (t < (1u << HIST_SUB))
-                return (unsigned)t;
-        unsigned e = 63 - (unsigned)__builtin_clzll(t);
-        unsigned b = ((e - HIST_SUB + 1) << HIST_SUB) + ((t >> (e - HIST_SUB)) & ((1u << HIST_SUB) - 1));
-        return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
-}
-static inline uint64_t hist_low(unsigned b)
-{
-        if (b < (1u << HIST_SUB))
-                return b;
-        unsigned e = (b >> HIST_SUB) + HIST_SUB - 1;
-        return (uint64_t)((1u << HIST_SUB) | (b & ((1u << HIST_SUB) - 1))) << (e - HIST_SUB);
-}
 
 _Static_assert(sizeof(struct vcpu) <= 0x1000, "struct vcpu fits its page");
 _Static_assert(sizeof(struct vcpu_stats) <= 0x2000, "struct vcpu_stats fits its two pages");

@@ -3,6 +3,7 @@
  * upcall_serve(), which is a declared door: it may exit in turn.
  */
 #include "base/cpu.h"
+#include "base/exit.h"
 #include "base/kern.h"
 
 static void out(void)

@@ -7,7 +7,10 @@
  * are kicked, and only those are waited for; a vCPU in kern that spins on a lock of ours cannot deadlock with us.  [I]
  */
 #include "base/cpu.h"
+#include "base/exit.h"
+#include "base/flush.h"
 #include "base/kern.h"
+#include "pager/pager.h"
 
 static _Atomic uint64_t done_epoch;     /* a completed epoch; grows.  A hint that saves looking at every vCPU */
 

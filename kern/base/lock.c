@@ -7,7 +7,9 @@
  * it is killed first (the child of a vfork), the others look again when their sleep's limit has passed.
  */
 #include "base/cpu.h"
-#include "base/kern.h"
+#include "base/exit.h"
+#include "base/lock.h"
+#include "pager/pager.h"
 
 void env_relax(unsigned spins)
 {

@@ -3,7 +3,11 @@
  * shrinks; a freed page waits on the list of its kind, so a page table once is a page table for ever (type-stable).  The
  * link is a page address in the first word: as a PTE it is in no known state (pte.h), so a late reader of a freed table leaves it alone.
  */
+#include "base/exit.h"
 #include "base/kern.h"
+#include "base/lock.h"
+#include "base/pool.h"
+#include "base/string.h"
 
 static struct lock pool_lock;           /* guards free lists, control.pool_next and pool_end */
 static struct { void *head; uint64_t n; } free_pages[POOL_KINDS];       /* linked through the first word */

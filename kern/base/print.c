@@ -2,7 +2,9 @@
  * Messages of kern: formatted here, shown by the host.
  */
 #include <stdarg.h>
-#include "base/kern.h"
+#include "base/exit.h"
+#include "base/print.h"
+#include "pager/pager.h"
 
 struct text { char buf[400]; size_t n; };
 

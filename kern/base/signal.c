@@ -1,7 +1,7 @@
 /*
  * Signals of the program that an exception causes.
  */
-#include "base/kern.h"
+#include "base/exit.h"
 #include "base/signal.h"
 
 void program_signal(uint64_t vector, int signo, int code, uint64_t addr)

@@ -1,7 +1,9 @@
 /*
  * Memory and string functions, without vector registers: those belong to the program.
  */
-#include "base/kern.h"
+#include <stdint.h>
+#include "base/string.h"
+#include "layout.h"
 
 void *memcpy(void *restrict d, const void *restrict s, size_t n)
 {

@@ -3,18 +3,8 @@
  *
  * Tables are added by compare-and-swap, by any vCPU.  Only pt_zap() takes them away (pt.c).
  */
-#include "base/kern.h"
-#include "space/pt.h"
-
-#define ENTRIES 512
-#define TABLE_FLAGS (PTE_P | PTE_W | PTE_ACCESS | PTE_A)
-
-static inline unsigned index_at(uint64_t addr, unsigned shift) { return (addr >> shift) & (ENTRIES - 1); }
-
-static inline pte_slot_t *pdpt_entry(uint64_t addr)
-{
-        return (pte_slot_t *)(WINDOW + PDPT_OFF(addr >> 39)) + index_at(addr, 30);
-}
+#include "base/pool.h"
+#include "base/tables.h"
 
 /* The table an entry points to, made if it is missing.  Release: who finds the table finds it zeroed. */
 static pte_slot_t *table_make(pte_slot_t *entry)
@@ -26,40 +16,29 @@ static pte_slot_t *table_make(pte_slot_t *entry)
         if (!page)
                 return NULL;
         e = 0;
-        if (!atomic_compare_exchange_strong(entry, &e, window_gpa(page) | TABLE_FLAGS)) {
+        if (!atomic_compare_exchange_strong(entry, &e, window_gpa(page) | PTE_TABLE | PTE_ACCESS)) {
                 pool_page_free(POOL_PT, page);  /* another vCPU made it; nobody has seen ours */
                 return pt_table(e);
         }
         return page;
 }
 
-pte_slot_t *pt_directory(uint64_t addr)
-{
-        pte_slot_t *pd = pt_table(atomic_load_explicit(pdpt_entry(addr), memory_order_acquire));
-        return pd ? pd + index_at(addr, 21) : NULL;
-}
-
-pte_slot_t *pt_find(uint64_t addr)
-{
-        pte_slot_t *pde = pt_directory(addr);
-        pte_slot_t *pt = pde ? pt_table(atomic_load_explicit(pde, memory_order_acquire)) : NULL;
-        return pt ? pt + index_at(addr, 12) : NULL;
-}
+pte_slot_t *pt_find(uint64_t addr) { return pt_walk(addr); }
 
 pte_slot_t *pt_make(uint64_t addr)
 {
-        pte_slot_t *pd = table_make(pdpt_entry(addr));
-        pte_slot_t *pt = pd ? table_make(pd + index_at(addr, 21)) : NULL;
-        return pt ? pt + index_at(addr, 12) : NULL;
+        pte_slot_t *pd = table_make(pt_pdpt_entry(addr));
+        pte_slot_t *pt = pd ? table_make(pd + pt_index(addr, 21)) : NULL;
+        return pt ? pt + pt_index(addr, 12) : NULL;
 }
 
 bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len)
 {
         for (uint64_t off = 0; off < len; off += 1 << 21) {
-                pte_slot_t *pd = table_make(pdpt_entry(va + off));
+                pte_slot_t *pd = table_make(pt_pdpt_entry(va + off));
                 if (!pd)
                         return false;
-                atomic_store(pd + index_at(va + off, 21), window_pde(gpa + off, control.level, 0));
+                atomic_store(pd + pt_index(va + off, 21), pte_make_window(gpa + off, control.level));
         }
         return true;
 }
@@ -76,7 +55,7 @@ pte_slot_t *pt_next(uint64_t *addr, uint64_t end)
                 pte_slot_t *pt = pt_table(atomic_load_explicit(pde, memory_order_acquire));
                 if (pt) {
                         *addr = a;
-                        return pt + index_at(a, 12);
+                        return pt + pt_index(a, 12);
                 }
                 a = (a | ((1ull << 21) - 1)) + 1;
         }

@@ -2,15 +2,18 @@
  * Start of a vCPU in kern.
  */
 #include "base/cpu.h"
+#include "base/exit.h"
 #include "base/kern.h"
-#include "mm/mm.h"
-#include "space/range.h"
-#include "space/vma.h"
+#include "base/state.h"
+#include "mm/brk.h"
+#include "paging/cleaner.h"
+#include "space/account.h"
+#include "window.h"
 
 static void boot_once(void)
 {
         pager_init(&pager, (struct frame *)control.frame_table, (uint32_t)control.nframes,
-                   (RAM_GPA + control.frames_off) / PAGE_SIZE);
+                   frame_pfn0());
         mm_account_init();
         vma_init();
         mm_brk_init();

@@ -6,10 +6,17 @@
  * pager to itself, and its writes.  [I] Entries lose D here while they have A, so all TLBs are flushed before the program goes on:
  * no vCPU is in PROGRAM now, and each looks at the flush epoch before it becomes so (flush.c).
  */
-#include <asm-generic/errno-base.h>
+#include <asm-generic/errno.h>
 #include "base/cpu.h"
+#include "base/print.h"
+#include "base/state.h"
+#include "base/tables.h"
+#include "entry/upcall.h"
+#include "far/rings.h"
+#include "far/slots.h"
 #include "fork.h"
-#include "base/kern.h"
+#include "mm/brk.h"
+#include "space/account.h"
 #include "space/range.h"
 
 /* ---- the parent ---- */

@@ -1,7 +1,12 @@
 /*
  * The leak check at exit: frames, slots, pins and charges against the page tables and the VMAs.  Runs while nothing else does.
  */
-#include "base/kern.h"
+#include "base/print.h"
+#include "base/state.h"
+#include "base/tables.h"
+#include "entry/upcall.h"
+#include "far/slots.h"
+#include "space/account.h"
 #include "space/range.h"
 
 /* Adds up what the page tables of the program's mappings name. */

@@ -1,12 +1,15 @@
 /*
  * System calls: a few are served here, without an exit; all others are forwarded to the host (runtime/syscall.c).
  */
+#include <asm-generic/errno.h>
 #include <asm/prctl.h>
 #include <asm/unistd_64.h>
-#include <asm-generic/errno-base.h>
 #include "base/cpu.h"
+#include "base/exit.h"
 #include "base/kern.h"
-#include "mm/mm.h"
+#include "entry/time.h"
+#include "mm/calls.h"
+#include "paging/access.h"
 
 static long sys_getpid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.pid; }
 static long sys_gettid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.tid; }

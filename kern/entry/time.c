@@ -1,10 +1,13 @@
 /*
  * The time of day without an exit: TSC and a page that the host refreshes (abi.h, struct time_page).
  */
-#include <asm-generic/errno-base.h>
+#include <asm-generic/errno.h>
 #include <linux/time.h>
 #include "base/cpu.h"
+#include "base/exit.h"
 #include "base/kern.h"
+#include "entry/time.h"
+#include "paging/access.h"
 
 #define NS 1000000000ll
 

@@ -1,7 +1,10 @@
 /*
  * Exceptions that become signals of the program.  Kern's own, other than page faults, stop the VM.
  */
+#include "base/exit.h"
+#include "base/flush.h"
 #include "base/kern.h"
+#include "base/print.h"
 #include "base/signal.h"
 #include "entry/trap.h"
 

@@ -2,11 +2,17 @@
  * Upcalls: what the host asks of kern while an exit is pending (abi.h has the protocol).
  */
 #include <asm-generic/errno.h>
-#include "fork.h"
+#include "base/exit.h"
 #include "base/kern.h"
-#include "mm/mm.h"
-#include "space/pt.h"
-#include "space/vma.h"
+#include "base/print.h"
+#include "base/state.h"
+#include "entry/upcall.h"
+#include "far/slots.h"
+#include "fork.h"
+#include "mm/cut.h"
+#include "mm/map.h"
+#include "paging/fault.h"
+#include "space/account.h"
 
 /* A system call cannot say why it fails, which the program's own access would (fault.c). */
 static int64_t populate(uint64_t start, uint64_t end, bool write)

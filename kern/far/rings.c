@@ -5,7 +5,10 @@
  * forks while the service vCPU keeps still.
  */
 #include "base/cpu.h"
+#include "base/exit.h"
 #include "base/kern.h"
+#include "base/print.h"
+#include "far/rings.h"
 
 static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
 

@@ -1,8 +1,8 @@
 /*
  * See slotmap.h.
  */
-#include "pager/pager.h"
 #include "far/slotmap.h"
+#include "pager/pager.h"
 
 #define LANES 4                         /* slot words in 8 bytes */
 typedef uint64_t __attribute__((may_alias)) lanes_t;

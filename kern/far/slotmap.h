@@ -7,6 +7,7 @@
 #ifndef VMRUN_SLOTMAP_H
 #define VMRUN_SLOTMAP_H
 
+#include "pager/frame.h"
 #include "tree.h"
 
 struct slotmap {

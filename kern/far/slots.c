@@ -2,10 +2,15 @@
  * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs); which slot is whose stands in memory that the process
  * tree shares (pager/slotmap.c), so taking and freeing needs no exit.
  */
-#include <asm-generic/errno-base.h>
-#include "base/kern.h"
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/lock.h"
+#include "base/print.h"
+#include "base/string.h"
+#include "base/tables.h"
+#include "far/rings.h"
 #include "far/slotmap.h"
-#include "space/pt.h"
+#include "far/slots.h"
 
 static struct slotmap slots;
 static uint64_t capacity;                       /* slots in our slabs.  Who has the pager's writes (pager.h) only, as the next two */

@@ -5,6 +5,11 @@
  * EOPNOTSUPP, as on a file system that cannot punch holes; pages that may be merged never are, as
  * where KSM does not run; no MADV_COLLAPSE (EINVAL, as in a kernel without it).
  */
+#include <asm-generic/errno.h>
+#include "base/state.h"
+#include "mm/calls.h"
+#include "paging/fault.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 #ifndef MADV_DONTNEED_LOCKED

@@ -1,6 +1,13 @@
 /*
  * The heap.
  */
+#include <asm-generic/errno.h>
+#include "base/kern.h"
+#include "base/state.h"
+#include "mm/brk.h"
+#include "mm/calls.h"
+#include "paging/populate.h"
+#include "space/account.h"
 #include "space/range.h"
 
 static uint64_t brk_start, brk_now;     /* guarded by mm_lock */

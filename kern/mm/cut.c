@@ -1,7 +1,10 @@
 /*
  * Files that are cut short: what lies behind their new end goes, copies of the program's own included, so that the next touch faults.
  */
+#include "base/state.h"
+#include "mm/cut.h"
 #include "paging/file.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 /* Drops what v has of its object behind the first so many pages.  How many entries led to the arena. */

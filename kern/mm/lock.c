@@ -2,6 +2,12 @@
  * mlock and its relatives.  A locked page is a frame less for everybody else, so beside RLIMIT_MEMLOCK all locked VMAs
  * together may be at most half the cache: ENOMEM.
  */
+#include <asm-generic/errno.h>
+#include "base/state.h"
+#include "mm/calls.h"
+#include "paging/populate.h"
+#include "space/account.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 /* Sets or clears VMA_LOCKED in [start, end), up to the first hole (-ENOMEM) unless holes are allowed. */

@@ -1,6 +1,15 @@
 /*
  * mmap and munmap, and what the loader asks for by upcalls.
  */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/kern.h"
+#include "base/state.h"
+#include "mm/brk.h"
+#include "mm/calls.h"
+#include "mm/map.h"
+#include "paging/populate.h"
+#include "space/account.h"
 #include "space/range.h"
 
 #define MAP_HUGE_SIZES (0x1fu << 26)    /* bits of MAP_HUGE_2MB and MAP_HUGE_1GB */

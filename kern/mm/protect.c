@@ -1,6 +1,12 @@
 /*
  * mprotect.
  */
+#include <asm-generic/errno.h>
+#include "base/state.h"
+#include "mm/calls.h"
+#include "paging/populate.h"
+#include "space/account.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 /* How v is paid for once it has prot, given that payment never becomes less; see mm_account.c. */

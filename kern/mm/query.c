@@ -1,6 +1,13 @@
 /*
  * mincore and msync: they look, and change nothing.
  */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/state.h"
+#include "base/string.h"
+#include "mm/calls.h"
+#include "paging/access.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 #define CHUNK 512                       /* pages a look at the page tables: its answer lies on the stack */

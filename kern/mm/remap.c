@@ -6,6 +6,13 @@
  *
  * What differs from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux 5.13.
  */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/state.h"
+#include "mm/calls.h"
+#include "paging/populate.h"
+#include "space/account.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 struct remap { uint64_t addr, old_len, new_len, new_addr; uint64_t flags; };

@@ -4,6 +4,11 @@
  *
  * What differs from Linux: a mapping that mprotect cuts in two still counts as one attachment (shm_nattch).
  */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/state.h"
+#include "mm/calls.h"
+#include "mm/map.h"
 #include "space/range.h"
 
 /* <linux/shm.h> cannot be had without the C library. */

@@ -48,6 +48,7 @@ struct frame {
         _Atomic(pte_slot_t *) pte;      /* the entry that maps it (PT pages are type-stable, so it can always be read) */
         uint64_t pad;
 };
+_Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
 
 static inline bool frame_word_held(uint64_t w) { return w & FRAME_HELD_MASK; }
 /* Is it claimed by somebody who must be alone?  That is short. */

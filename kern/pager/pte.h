@@ -43,6 +43,9 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
 #define PTE_KEEP    (PTE_PROT | PTE_CHARGED)    /* what travels with a page through all its states */
 
+#define PTE_TABLE   (PTE_P | PTE_W | PTE_A)             /* an entry that leads to a table; with ACCESS if the program may follow */
+#define PTE_WINDOW  (PTE_P | PTE_A | PTE_D | PTE_G)     /* an entry of the window */
+
 #define PTE_ST_FRAME  (0ull << 9)       /* with P */
 #define PTE_ST_REMOTE (1ull << 9)
 #define PTE_ST_BUSY   (2ull << 9)
@@ -80,6 +83,12 @@ static inline pte_t pte_make_arena(uint64_t pfn, pte_t keep) { return pfn << 12 
 static inline pte_t pte_make_remote(uint64_t slot, pte_t keep) { return slot << 12 | keep | PTE_ST_REMOTE; }
 static inline pte_t pte_make_busy(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_BUSY; }
 static inline pte_t pte_make_held(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_HELD; }
+
+/* A large entry (2 MiB) of the window, for a program at level p: never far memory, never flushed. */
+static inline pte_t pte_make_window(uint64_t gpa, uint32_t level)
+{
+        return gpa | PTE_WINDOW | PTE_W | PTE_PS | PTE_NX | (level == 3 ? PTE_ACCESS : 0);
+}
 
 /* May an access proceed under these protection bits? */
 static inline bool pte_allows(pte_t p, bool write, bool exec)

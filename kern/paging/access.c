@@ -1,10 +1,13 @@
 /*
  * kern's own accesses to the program's memory: through the window, never by the program's address.
  */
-#include <asm-generic/errno-base.h>
-#include "base/kern.h"
-#include "mm/mm.h"
-#include "space/pt.h"
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/state.h"
+#include "base/string.h"
+#include "base/tables.h"
+#include "paging/access.h"
+#include "paging/fault.h"
 
 static int copy_out_page(uint64_t dst, const void *src, size_t len)
 {

@@ -4,10 +4,8 @@
 #ifndef VMRUN_ATTEMPT_H
 #define VMRUN_ATTEMPT_H
 
-#include <linux/mman.h>
-#include "base/kern.h"
-#include "mm/mm.h"
-#include "space/pt.h"
+#include "base/state.h"
+#include "space/account.h"
 
 struct fault {
         uint64_t addr;                  /* of the page */

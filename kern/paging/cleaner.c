@@ -4,9 +4,14 @@
  * It sleeps, in an exit, while enough frames are free; the vCPU that crosses the low mark wakes it.  It runs no program code, so its
  * mode is never PROGRAM and no flush waits for it.
  */
-#include <asm-generic/errno-base.h>
-#include "base/cpu.h"
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/flush.h"
 #include "base/kern.h"
+#include "base/state.h"
+#include "far/rings.h"
+#include "far/slots.h"
+#include "paging/cleaner.h"
 
 /* Frames the hand passes before the flush for what it cleared is asked for. */
 static uint32_t pass_size(void)

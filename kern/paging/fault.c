@@ -14,13 +14,21 @@
  * (pt_wait_faults): so what a fault installs always agrees with the tree.  A published fault does not sleep, and exits only to
  * let the holder of a lock run or to wake who waits for its page: neither makes an upcall.
  */
-#include <asm-generic/errno-base.h>
+#include <asm-generic/errno.h>
 #include <asm-generic/mman-common.h>
 #include <linux/mman.h>
-#include "paging/attempt.h"
 #include "base/cpu.h"
-#include "paging/file.h"
+#include "base/print.h"
 #include "base/signal.h"
+#include "base/state.h"
+#include "base/string.h"
+#include "base/tables.h"
+#include "common/histogram.h"
+#include "paging/cleaner.h"
+#include "paging/fault.h"
+#include "paging/file.h"
+#include "space/account.h"
+#include "space/grow.h"
 
 /* Error code of #PF (Intel SDM vol. 3A 4.7). */
 enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };
@@ -217,7 +225,6 @@ static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t
         }
 }
 
-void page_fault(void);
 void page_fault(void)
 {
         struct vcpu *v = &vcpu_self;

@@ -1,7 +1,10 @@
 /*
  * First touches whose content the host has: pages of files, and of the arena (file.h).
  */
-#include <asm-generic/errno-base.h>
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/state.h"
+#include "base/tables.h"
 #include "paging/file.h"
 
 _Atomic uint32_t object_cuts;

@@ -1,6 +1,11 @@
 /*
  * Bringing pages before they are touched: MAP_POPULATE, and what mlock asks for.
  */
+#include <asm-generic/errno.h>
+#include "base/state.h"
+#include "paging/fault.h"
+#include "paging/populate.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 int mm_populate(uint64_t start, uint64_t end, uint64_t max)

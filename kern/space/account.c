@@ -12,7 +12,11 @@
  * MAP_NORESERVE or --overcommit rule that out; pages touched before then count twice, until they are dropped.
  * Shared mappings live in the host's arena and cost nothing here.
  */
-#include "space/range.h"
+#include <asm-generic/errno.h>
+#include "base/kern.h"
+#include "base/print.h"
+#include "pager/pager.h"
+#include "space/account.h"
 
 static uint64_t limit;                  /* set once */
 static _Atomic uint64_t charged;        /* a plain counter: orders nothing, hence relaxed everywhere */

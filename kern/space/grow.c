@@ -1,6 +1,11 @@
 /*
  * Stacks, and other VMAs that grow down when they are touched.
  */
+#include <asm-generic/errno.h>
+#include "base/kern.h"
+#include "base/state.h"
+#include "space/account.h"
+#include "space/grow.h"
 #include "space/range.h"
 
 static int grow_down(struct vma_node *n, uint64_t addr)

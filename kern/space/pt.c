@@ -4,9 +4,11 @@
  * Tables are added by compare-and-swap, by any vCPU.  They are taken away by pt_zap alone: unlink, flush, wait for the faults that may
  * still be walking, and only then reuse, and then only as a page table.
  */
-#include <asm-generic/errno-base.h>
-#include "base/cpu.h"
-#include "base/kern.h"
+#include <asm-generic/errno.h>
+#include "base/flush.h"
+#include "base/pool.h"
+#include "base/state.h"
+#include "base/string.h"
 #include "space/pt.h"
 
 void pt_wait_faults(uint64_t start, uint64_t end)

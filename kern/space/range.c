@@ -1,6 +1,10 @@
 /*
  * Operations on ranges that several memory system calls are made of; mm_range.h has the rules they follow.
  */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "space/account.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 #define LOW_32BIT  0x40000000           /* where Linux puts MAP_32BIT */

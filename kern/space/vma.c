@@ -9,8 +9,10 @@
  *   - a walk through a half-changed tree meets only nodes, since these are type-stable, and stops after DEPTH_MAX steps.
  */
 #include <asm-generic/errno.h>
-#include "space/vma.h"
+#include "base/pool.h"
+#include "base/print.h"
 #include "pager/pager.h"
+#include "space/vma.h"
 
 #define DEPTH_MAX 64                    /* an AVL tree of VMA_MAX nodes is at most 23 deep */
 

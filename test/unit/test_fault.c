@@ -9,10 +9,17 @@
 #include <errno.h>
 #include <cmocka.h>
 #include <linux/mman.h>
+#include "base/exit.h"
 #include "base/kern.h"
-#include "mm/mm.h"
-#include "space/pt.h"
+#include "base/print.h"
 #include "base/signal.h"
+#include "base/state.h"
+#include "base/string.h"
+#include "base/tables.h"
+#include "paging/cleaner.h"
+#include "paging/fault.h"
+#include "space/account.h"
+#include "space/grow.h"
 #include "pager_env.h"
 
 #define START  0x10000000ull            /* of the one VMA there is */

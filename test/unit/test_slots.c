@@ -11,9 +11,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <cmocka.h>
+#include "base/exit.h"
 #include "base/kern.h"
+#include "base/lock.h"
+#include "base/print.h"
+#include "base/string.h"
+#include "base/tables.h"
+#include "far/rings.h"
 #include "far/slotmap.h"
-#include "space/pt.h"
+#include "far/slots.h"
 
 #define PAGES 700                       /* of a slab */
 #define SLABS 3

@@ -1,11 +1,8 @@
 /*
  * VMA tree and memory system calls: corner cases, a random walk against a model, the same calls against the kernel
- * underneath, readers against a writer.  By hand:
+ * underneath, readers against a writer.
  *
- *   gcc -std=gnu11 -g -O1 -Wall -Wextra -Iinclude -Ikern -Itest/unit test/unit/test_vma.c test/unit/vma_*.c \
- *       kern/vma.c kern/mm_*.c -lcmocka -lpthread -o test_vma && SEED=1 ./test_vma
- *
- * and again with -fsanitize=address,undefined and with -fsanitize=thread.  Environment: SEED, STEPS, NATIVE_STEPS.
+ * Environment: SEED, STEPS, NATIVE_STEPS.
  */
 #include <pthread.h>
 #include <string.h>

@@ -10,6 +10,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/kern.h"
+#include "base/lock.h"
+#include "base/pool.h"
+#include "base/print.h"
+#include "base/state.h"
+#include "mm/brk.h"
+#include "mm/calls.h"
+#include "mm/cut.h"
+#include "mm/map.h"
+#include "paging/access.h"
+#include "paging/fault.h"
+#include "paging/file.h"
+#include "space/account.h"
+#include "space/grow.h"
+#include "space/pt.h"
 #include "space/range.h"
 
 #define ENV_BASE  0x200000000000ull

@@ -1,0 +1,17 @@
+/*
+ * What there is one of in a guest.
+ */
+#ifndef VMRUN_STATE_H
+#define VMRUN_STATE_H
+
+#include "base/lock.h"
+#include "pager/pager.h"
+
+#pragma GCC visibility push(hidden)
+
+extern struct pager pager;              /* the cache */
+extern struct lock mm_lock;             /* guards the VMA tree against other writers, and all range operations */
+
+#pragma GCC visibility pop
+
+#endif
