@@ -13,7 +13,8 @@ static inline unsigned hist_bucket(uint64_t t)
         if (t < (1u << HIST_SUB))
                 return (unsigned)t;
         unsigned e = 63 - (unsigned)__builtin_clzll(t);
-        unsigned b = ((e - HIST_SUB + 1) << HIST_SUB) + ((t >> (e - HIST_SUB)) & ((1u << HIST_SUB) - 1));
+        unsigned b =
+                ((e - HIST_SUB + 1) << HIST_SUB) + ((t >> (e - HIST_SUB)) & ((1u << HIST_SUB) - 1));
         return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
 }
 

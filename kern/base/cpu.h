@@ -27,7 +27,8 @@ static inline uint64_t cpu_tsc(void)
         return (uint64_t)hi << 32 | lo;
 }
 
-/* Drops all non-global translations: a CR3 reload, by the gate (entry.S) where kern does not run in ring 0. */
+/* Drops all non-global translations: a CR3 reload, by the gate (entry.S) where kern does not run in
+ * ring 0. */
 static inline void cpu_flush_tlb(int level)
 {
         if (level == 0) {
@@ -40,7 +41,18 @@ static inline void cpu_flush_tlb(int level)
 
 static inline void cpu_set_fs(uint64_t base) { __asm__ volatile("wrfsbase %0" :: "r"(base)); }
 static inline void cpu_set_gs(uint64_t base) { __asm__ volatile("wrgsbase %0" :: "r"(base)); }
-static inline uint64_t cpu_fs(void) { uint64_t b; __asm__ volatile("rdfsbase %0" : "=r"(b)); return b; }
-static inline uint64_t cpu_gs(void) { uint64_t b; __asm__ volatile("rdgsbase %0" : "=r"(b)); return b; }
+static inline uint64_t cpu_fs(void)
+{
+        uint64_t b;
+        __asm__ volatile("rdfsbase %0" : "=r"(b));
+        return b;
+}
+
+static inline uint64_t cpu_gs(void)
+{
+        uint64_t b;
+        __asm__ volatile("rdgsbase %0" : "=r"(b));
+        return b;
+}
 
 #endif

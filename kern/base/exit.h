@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include "abi.h"
 
-/* Exits with an op and its arguments; serves upcalls until the answer is there; returns exit.ret. */
+/* Exits with an op and its arguments; serves upcalls until the answer is there; returns
+ * exit.ret. */
 int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2);
 int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4);
 

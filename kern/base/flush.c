@@ -1,10 +1,12 @@
 /*
  * TLB flushes of all vCPUs, by epochs.
  *
- * Whoever wants one increments control.flush_epoch.  A vCPU flushes before it next becomes PROGRAM (entry.S looks at the
- * epoch after it stored PROGRAM and a full barrier) and notes the epoch it has reached.  So a flush is complete once each vCPU was
- * seen not in PROGRAM, or flushed up to it: kern and host use no translation of the program.  Only vCPUs that stay in PROGRAM
- * are kicked, and only those are waited for; a vCPU in kern that spins on a lock of ours cannot deadlock with us.  [I]
+ * Whoever wants one increments control.flush_epoch.  A vCPU flushes before it next becomes PROGRAM
+ * (entry.S looks at the epoch after it stored PROGRAM and a full barrier) and notes the epoch it
+ * has reached.  So a flush is complete once each vCPU was seen not in PROGRAM, or flushed up to it:
+ * kern and host use no translation of the program.  Only vCPUs that stay in PROGRAM are kicked, and
+ * only those are waited for; a vCPU in kern that spins on a lock of ours cannot deadlock with us.
+ * [I]
  */
 #include "base/cpu.h"
 #include "base/exit.h"
@@ -12,7 +14,8 @@
 #include "base/kern.h"
 #include "pager/pager.h"
 
-static _Atomic uint64_t done_epoch;     /* a completed epoch; grows.  A hint that saves looking at every vCPU */
+/* A completed epoch; grows.  A hint that saves looking at every vCPU */
+static _Atomic uint64_t done_epoch;
 
 void flush_self(void)
 {
@@ -24,7 +27,8 @@ void flush_self(void)
 
 uint64_t env_flush_begin(void)
 {
-        return atomic_fetch_add(&control.flush_epoch, 1) + 1;   /* seq_cst: after the caller's changes of entries */
+        /* seq_cst: after the caller's changes of entries */
+        return atomic_fetch_add(&control.flush_epoch, 1) + 1;
 }
 
 uint64_t env_flush_next(void)

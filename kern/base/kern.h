@@ -10,10 +10,12 @@
 #include <stdint.h>
 #include "abi.h"
 
-/* All of kern is one image: data of other files is reached directly, not through a table of addresses. */
+/* All of kern is one image: data of other files is reached directly, not through a table of
+ * addresses. */
 #pragma GCC visibility push(hidden)
 
-/* This vCPU's block, at the same address on each vCPU, and the page all share with the host (kern.ld). */
+/* This vCPU's block, at the same address on each vCPU, and the page all share with the host
+ * (kern.lds.S). */
 extern struct vcpu vcpu_self;
 extern struct vcpu_stats vcpu_self_stats;
 extern const struct vcpu_fixed vcpu_self_fixed;

@@ -1,10 +1,12 @@
 /*
- * Locks between vCPUs.  A holder never waits for a vCPU that waits for the lock, but its host thread may not be running, and who holds
- * mm_lock may wait for pages that are on their way from a node, in an outage for minutes.  So a taker spins for a while, then sleeps.
+ * Locks between vCPUs.  A holder never waits for a vCPU that waits for the lock, but its host
+ * thread may not be running, and who holds mm_lock may wait for pages that are on their way from a
+ * node, in an outage for minutes.  So a taker spins for a while, then sleeps.
  *
- * [I] No wake-up is lost: a taker sleeps only while the word is AWAITED, which the host compares under its own lock.  The holder
- * exchanges it for FREE and wakes one if it was AWAITED; that one leaves AWAITED behind, since it cannot know whether others sleep.  If
- * it is killed first (the child of a vfork), the others look again when their sleep's limit has passed.
+ * [I] No wake-up is lost: a taker sleeps only while the word is AWAITED, which the host compares
+ * under its own lock.  The holder exchanges it for FREE and wakes one if it was AWAITED; that one
+ * leaves AWAITED behind, since it cannot know whether others sleep.  If it is killed first (the
+ * child of a vfork), the others look again when their sleep's limit has passed.
  */
 #include "base/cpu.h"
 #include "base/exit.h"
@@ -21,14 +23,16 @@ void env_relax(unsigned spins)
 
 enum { LOCK_FREE, LOCK_TAKEN, LOCK_AWAITED };
 
-#define LOCK_SPINS 1024                 /* with eight yields; range operations that wait for no node are shorter */
+/* With eight yields; range operations that wait for no node are shorter */
+#define LOCK_SPINS 1024
 
 void lock_take(struct lock *l)
 {
         /* Acquire, as below: sees what the last holder wrote before its release in lock_drop. */
         for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
                 uint32_t seen = LOCK_FREE;
-                if (atomic_compare_exchange_strong_explicit(&l->v, &seen, LOCK_TAKEN, memory_order_acquire, memory_order_relaxed))
+                if (atomic_compare_exchange_strong_explicit(
+                            &l->v, &seen, LOCK_TAKEN, memory_order_acquire, memory_order_relaxed))
                         return;
                 env_relax(spins);
         }

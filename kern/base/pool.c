@@ -1,7 +1,8 @@
 /*
- * The pool: 4 KiB pages for metadata, outside the cache.  It grows by the host's leave, in doubling steps, and never
- * shrinks; a freed page waits on the list of its kind, so a page table once is a page table for ever (type-stable).  The
- * link is a page address in the first word: as a PTE it is in no known state (pte.h), so a late reader of a freed table leaves it alone.
+ * The pool: 4 KiB pages for metadata, outside the cache.  It grows by the host's leave, in doubling
+ * steps, and never shrinks; a freed page waits on the list of its kind, so a page table once is a
+ * page table for ever (type-stable).  The link is a page address in the first word: as a PTE it is
+ * in no known state (pte.h), so a late reader of a freed table leaves it alone.
  */
 #include "base/exit.h"
 #include "base/kern.h"
@@ -10,7 +11,8 @@
 #include "base/string.h"
 
 static struct lock pool_lock;           /* guards free lists, control.pool_next and pool_end */
-static struct { void *head; uint64_t n; } free_pages[POOL_KINDS];       /* linked through the first word */
+/* Linked through the first word */
+static struct { void *head; uint64_t n; } free_pages[POOL_KINDS];
 
 static bool grow(void)
 {

@@ -51,8 +51,12 @@ void kern_log(int level, const char *fmt, ...)
                         for (const char *s = va_arg(ap, const char *); *s; s++)
                                 put(&t, *s);
                         break;
-                case 'u': put_number(&t, wide ? va_arg(ap, uint64_t) : va_arg(ap, unsigned), 10); break;
-                case 'x': put_number(&t, wide ? va_arg(ap, uint64_t) : va_arg(ap, unsigned), 16); break;
+                case 'u':
+                        put_number(&t, wide ? va_arg(ap, uint64_t) : va_arg(ap, unsigned), 10);
+                        break;
+                case 'x':
+                        put_number(&t, wide ? va_arg(ap, uint64_t) : va_arg(ap, unsigned), 16);
+                        break;
                 case 'd': put_signed(&t, wide ? va_arg(ap, int64_t) : va_arg(ap, int)); break;
                 default: put(&t, *p);
                 }

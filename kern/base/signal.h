@@ -21,9 +21,9 @@ enum vector {
         VEC_SS = 12, VEC_GP = 13, VEC_PF = 14, VEC_MF = 16, VEC_AC = 17, VEC_XM = 19,
 };
 
-/* Tells the host of an exception of the program's.  The host changes vcpu.regs so that the program's
- * handler runs next or that the program continues as on Linux; it does not return if the program dies.
- * The caller returns to its assembly, which enters the program by vcpu.regs. */
+/* Tells the host of an exception of the program's.  The host changes vcpu.regs so that the
+ * program's handler runs next or that the program continues as on Linux; it does not return if the
+ * program dies.  The caller returns to its assembly, which enters the program by vcpu.regs. */
 void program_signal(uint64_t vector, int signo, int code, uint64_t addr);
 
 #endif

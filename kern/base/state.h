@@ -10,7 +10,8 @@
 #pragma GCC visibility push(hidden)
 
 extern struct pager pager;              /* the cache */
-extern struct lock mm_lock;             /* guards the VMA tree against other writers, and all range operations */
+/* Guards the VMA tree against other writers, and all range operations */
+extern struct lock mm_lock;
 
 #pragma GCC visibility pop
 

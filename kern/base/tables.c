@@ -6,7 +6,8 @@
 #include "base/pool.h"
 #include "base/tables.h"
 
-/* The table an entry points to, made if it is missing.  Release: who finds the table finds it zeroed. */
+/* The table an entry points to, made if it is missing.  Release: who finds the table finds it
+ * zeroed. */
 static pte_slot_t *table_make(pte_slot_t *entry)
 {
         pte_t e = atomic_load_explicit(entry, memory_order_acquire);
@@ -38,7 +39,8 @@ bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len)
                 pte_slot_t *pd = table_make(pt_pdpt_entry(va + off));
                 if (!pd)
                         return false;
-                atomic_store(pd + pt_index(va + off, 21), pte_make_window(gpa + off, control.level));
+                atomic_store(pd + pt_index(va + off, 21),
+                             pte_make_window(gpa + off, control.level));
         }
         return true;
 }

@@ -1,6 +1,7 @@
 /*
- * Walking the page tables of the program, in kern and in vmrun.  Four levels; the PDPTs of the lower half
- * exist from the start.  Tables come and go: publish the address first (tables.h, runtime's gmem.c).
+ * Walking the page tables of the program, in kern and in vmrun.  Four levels; the PDPTs of the
+ * lower half exist from the start.  Tables come and go: publish the address first (tables.h,
+ * runtime's gmem.c).
  */
 #ifndef VMRUN_WALK_H
 #define VMRUN_WALK_H
@@ -28,8 +29,8 @@ static inline pte_slot_t *pt_pdpt_entry(uint64_t addr)
         return (pte_slot_t *)(WINDOW + PDPT_OFF(addr >> 39)) + pt_index(addr, 30);
 }
 
-/* The directory entry for addr, or NULL if its directory does not exist.  Acquire: a table that is found
- * is found zeroed. */
+/* The directory entry for addr, or NULL if its directory does not exist.  Acquire: a table that is
+ * found is found zeroed. */
 static inline pte_slot_t *pt_directory(uint64_t addr)
 {
         pte_slot_t *pd = pt_table(atomic_load_explicit(pt_pdpt_entry(addr), memory_order_acquire));

@@ -6,16 +6,19 @@
  *   system call   syscall_entry -> syscall_dispatch() (syscall.c) -> return_syscall
  *   kick          the host points RIP at event_entry -> return_iret
  *
- * A system call's return leaves rcx and r11 as the instruction does.  Where the host has set more than rax (a signal's frame, rt_sigreturn,
- * a call to be made again) it sets an event too, and events end in return_iret, which restores all registers.
+ * A system call's return leaves rcx and r11 as the instruction does.  Where the host has set more
+ * than rax (a signal's frame, rt_sigreturn, a call to be made again) it sets an event too, and
+ * events end in return_iret, which restores all registers.
  *
- * While its vCPU is in kern the program's registers are in vcpu.regs, complete.  IST 1 ends at the end of vcpu.regs, so for a
- * page fault the CPU itself stores err..ss in place.  Program and kern run at one privilege level: at p = 0 a stub just goes on; at
- * p = 3 it is the only ring-0 code there is and continues at CPL 3 by an IRET frame made beforehand.  From pf_common,
- * trap_common and syscall_entry on, the code is the same at both levels.
+ * While its vCPU is in kern the program's registers are in vcpu.regs, complete.  IST 1 ends at the
+ * end of vcpu.regs, so for a page fault the CPU itself stores err..ss in place.  Program and kern
+ * run at one privilege level: at p = 0 a stub just goes on; at p = 3 it is the only ring-0 code
+ * there is and continues at CPL 3 by an IRET frame made beforehand.  From pf_common, trap_common
+ * and syscall_entry on, the code is the same at both levels.
  *
- * The returns are restartable: from "look" on there are only plain moves from an intact vcpu.regs, so a vCPU that is kicked in
- * there starts again at "look" and sees the kick (runtime/vcpu.c does that).  [I]
+ * The returns are restartable: from "look" on there are only plain moves from an intact vcpu.regs,
+ * so a vCPU that is kicked in there starts again at "look" and sees the kick (runtime/vcpu.c does
+ * that).  [I]
  */
 #include "entry/offsets.h"
 #include "layout.h"
@@ -44,7 +47,8 @@ kern_header:
         .globl kern_start_asm
 kern_start_asm:
         xorl %ebp, %ebp
-        addps %xmm0, %xmm0                      /* no instruction emulator knows it: the probe for p (runtime/vcpu_setup.c) */
+        /* No instruction emulator knows it: the probe for p (runtime/vcpu_setup.c) */
+        addps %xmm0, %xmm0
         call kern_start
         jmp return_iret
 
@@ -69,7 +73,8 @@ kern_start_asm:
 /* ---- exception stubs ---- */
 
 .set STUB_SIZE, 64
-#define HAS_ERROR_CODE(n) ((n) == 8 || ((n) >= 10 && (n) <= 14) || (n) == 17 || (n) == 21 || (n) == 29 || (n) == 30)
+#define HAS_ERROR_CODE(n) \
+        ((n) == 8 || ((n) >= 10 && (n) <= 14) || (n) == 17 || (n) == 21 || (n) == 29 || (n) == 30)
 
 /* Stack (IST 2) after this: a struct trap_frame. */
 .macro trap_words n
@@ -79,12 +84,13 @@ kern_start_asm:
         pushq $\n
 .endm
 
-/* The error code of the #GP that `int n` is where its gate is not the program's to use (Intel SDM vol. 3A 6.13). */
+/* The error code of the #GP that `int n` is where its gate is not the program's to use (Intel SDM
+ * vol. 3A 6.13). */
 #define INT_ERROR_CODE(n) ((n) * 8 + 2)
 
 /*
- * In ring 0 no gate is closed to the program's `int n`, and no error code comes with it.  The CPU aligns the stack to 16 bytes
- * before it pushes, so RSP tells: five words were pushed or six.
+ * In ring 0 no gate is closed to the program's `int n`, and no error code comes with it.  The CPU
+ * aligns the stack to 16 bytes before it pushes, so RSP tells: five words were pushed or six.
  */
 .macro jump_if_software_int label
         testb $8, %spl
@@ -179,8 +185,8 @@ pf_common:
         call page_fault
         jmp return_iret
 
-/* The stub's and the CPU's words are a struct trap_frame that ends at the top of the stack (T_*).  A trap
- * of kern itself must not touch vcpu.regs. */
+/* The stub's and the CPU's words are a struct trap_frame that ends at the top of the stack (T_*).
+ * A trap of kern itself must not touch vcpu.regs. */
 #define COPY_WORD(field) \
         movq V(T_##field), %rax; \
         movq %rax, V(R_##field)
@@ -218,18 +224,21 @@ trap_common:
         leaq syscall_jump(%rip), %rsi
         leaq iret_jump(%rip), %rdx
         cld
-        call kern_trap                          /* returns only for a trap on the way back to the program */
+        /* Returns only for a trap on the way back to the program */
+        call kern_trap
         jmp return_iret
 
-/* The program steps (TF) over a SYSCALL, and the #DB comes after it, at syscall_entry: Bochs does so, no hardware is known to.
- * SFMASK has cleared TF in what goes back and R11 has it, and kern's stack is unused: begin as if it had not come, as Linux does. */
+/* The program steps (TF) over a SYSCALL, and the #DB comes after it, at syscall_entry: Bochs does
+ * so, no hardware is known to.  SFMASK has cleared TF in what goes back and R11 has it, and kern's
+ * stack is unused: begin as if it had not come, as Linux does. */
 step_of_syscall:
         popq %rcx
         popq %rax
         leaq V(T_rip), %rsp
         iretq
 
-/* A kicked vCPU that ran program code; the host has stored rip, rflags and rsp in vcpu.regs and given us kern's stack. */
+/* A kicked vCPU that ran program code; the host has stored rip, rflags and rsp in vcpu.regs and
+ * given us kern's stack. */
 event_entry:
         movl $MODE_KERN_, V(V_MODE)
         movq %rax, V(R_rax)
@@ -237,7 +246,8 @@ event_entry:
         call events
         jmp return_iret
 
-/* SYSCALL: RCX = return address, R11 = RFLAGS, RSP the program's; arrives at the program's level (p = 3 too). */
+/* SYSCALL: RCX = return address, R11 = RFLAGS, RSP the program's; arrives at the program's level (p
+ * = 3 too). */
         .balign 64
 syscall_entry:
         movq %rsp, V(R_rsp)
@@ -250,7 +260,7 @@ syscall_entry:
         call syscall_dispatch
         testb $1, V(R_rflags+1)                 /* TF: a popf would trap in kern, iretq does not */
         jnz return_iret
-        /* fall through */
+        /* Fall through */
 
 /* ---- back to the program ---- */
 
@@ -270,8 +280,9 @@ syscall_entry:
         movq V(R_r15), %r15
 .endm
 
-/* PROGRAM is stored, then a full barrier, then events and flushes are looked for; a kicker sets those, then a full barrier,
- * then looks at the mode: one of the two sees the other.  [I]  (flush.c) */
+/* PROGRAM is stored, then a full barrier, then events and flushes are looked for; a kicker sets
+ * those, then a full barrier, then looks at the mode: one of the two sees the other.  [I]
+ * (flush.c) */
 .macro become_program label
         movl $MODE_PROGRAM_, V(V_MODE)
         lock orl $0, -8(%rsp)                   /* RSP may be the very top of kern's stack */

@@ -1,10 +1,11 @@
 /*
- * fork, kern's part: taking an address space out of the parent's guest, and putting it into the child's (include/fork.h has the shapes,
- * docs/architecture.md the whole story).
+ * fork, kern's part: taking an address space out of the parent's guest, and putting it into the
+ * child's (include/fork.h has the shapes, docs/architecture.md the whole story).
  *
- * The caller's host thread has stopped whatever else could change pages: all other program threads, and the cleaner.  So this vCPU has the
- * pager to itself, and its writes.  [I] Entries lose D here while they have A, so all TLBs are flushed before the program goes on:
- * no vCPU is in PROGRAM now, and each looks at the flush epoch before it becomes so (flush.c).
+ * The caller's host thread has stopped whatever else could change pages: all other program threads,
+ * and the cleaner.  So this vCPU has the pager to itself, and its writes.  [I] Entries lose D here
+ * while they have A, so all TLBs are flushed before the program goes on: no vCPU is in PROGRAM now,
+ * and each looks at the flush epoch before it becomes so (flush.c).
  */
 #include <asm-generic/errno.h>
 #include "base/cpu.h"
@@ -36,8 +37,14 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
         int64_t n = 0;
 
         for (; n < (int64_t)FORK_VMAS_MAX && vma_read(above, &v, &hidden); above = v.end)
-                out[n++] = (struct fork_vma){ .start = v.start, .end = v.end, .off = v.off, .gpa = v.gpa, .prot = v.prot,
-                                              .flags = v.flags & ~VMA_LOCKED, .file = v.file, .dropped = !!(v.flags & VMA_DONTFORK) };
+                out[n++] = (struct fork_vma){ .start = v.start,
+                                              .end = v.end,
+                                              .off = v.off,
+                                              .gpa = v.gpa,
+                                              .prot = v.prot,
+                                              .flags = v.flags & ~VMA_LOCKED,
+                                              .file = v.file,
+                                              .dropped = !!(v.flags & VMA_DONTFORK) };
         return n;
 }
 
@@ -45,7 +52,8 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
 struct batch {
         struct fork_page *out;
         uint32_t n;
-        uint64_t copies, copies_most;   /* pages that may still travel by their content; if they must */
+        /* Pages that may still travel by their content; if they must */
+        uint64_t copies, copies_most;
         bool wrote;
 };
 
@@ -65,7 +73,8 @@ static bool write_out(struct batch *b, pte_slot_t *pte)
         return done;
 }
 
-/* A page that is resident.  Pages that equal their origin stay behind: the child's VMA gives them again. */
+/* A page that is resident.  Pages that equal their origin stay behind: the child's VMA gives them
+ * again. */
 static int take_resident(struct batch *b, uint64_t addr, pte_slot_t *pte, pte_t p)
 {
         struct frame *f = &pager.frames[pte_num(p) - pager.pfn0];
@@ -114,12 +123,16 @@ static int take_range(struct batch *b, uint64_t *at, uint64_t end)
         pte_slot_t *pte;
         int err = 0;
 
-        for (; !err && b->n < FORK_PAGES_MAX && *at < end && (pte = pt_next(at, end)); *at += PAGE_SIZE)
+        for (; !err && b->n < FORK_PAGES_MAX && *at < end && (pte = pt_next(at, end));
+             *at += PAGE_SIZE)
                 err = take_page(b, *at, pte);
         return err;
 }
 
-static bool pages_travel(const struct vma *v) { return !(v->flags & (MAP_SHARED | VMA_DONTFORK | VMA_WIPEONFORK)); }
+static bool pages_travel(const struct vma *v)
+{
+        return !(v->flags & (MAP_SHARED | VMA_DONTFORK | VMA_WIPEONFORK));
+}
 
 int64_t fork_pages(uint64_t from, struct fork_page *out, uint64_t copies, uint64_t copies_most)
 {
@@ -154,7 +167,12 @@ int64_t adopt_state(const struct fork_state *in)
 
 static int adopt_vma(const struct fork_vma *in)
 {
-        const struct vma v = { .start = in->start, .end = in->end, .off = in->off, .gpa = in->gpa, .prot = in->prot, .flags = in->flags,
+        const struct vma v = { .start = in->start,
+                               .end = in->end,
+                               .off = in->off,
+                               .gpa = in->gpa,
+                               .prot = in->prot,
+                               .flags = in->flags,
                                .file = in->file };
 
         int err = vma_reserve(1);

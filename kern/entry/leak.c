@@ -1,5 +1,6 @@
 /*
- * The leak check at exit: frames, slots, pins and charges against the page tables and the VMAs.  Runs while nothing else does.
+ * The leak check at exit: frames, slots, pins and charges against the page tables and the VMAs.
+ * Runs while nothing else does.
  */
 #include "base/print.h"
 #include "base/state.h"
@@ -54,7 +55,8 @@ int64_t leak_check(uint64_t pins)
         for (uint32_t i = 0; i < pager.fresh; i++) {
                 uint64_t w = pager.frames[i].word;
                 resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);
-                orphans += (w & FRAME_ORPHAN) != 0;     /* the hand would free them when it next comes by */
+                /* The hand would free them when it next comes by */
+                orphans += (w & FRAME_ORPHAN) != 0;
                 held += (w & FRAME_PINS) + ((w & FRAME_CLAIMED) != 0);
                 frame_slots += (w & FRAME_RESIDENT) && pager.frames[i].slot != SLOT_NONE;
         }
@@ -63,7 +65,8 @@ int64_t leak_check(uint64_t pins)
         bad += expect("resident frames", resident, t.frames);
         bad += expect("pins and claims", held, pins);
         bad += expect("busy pages", t.busy, 0);
-        bad += expect("free, resident and orphaned frames", pager.nfree + listed + resident + orphans, pager.nframes);
+        bad += expect("free, resident and orphaned frames",
+                      pager.nfree + listed + resident + orphans, pager.nframes);
         bad += expect("slots in use", slots_in_use(), t.remote + frame_slots);
         bad += expect("charged pages", mm_charged(), t.charged);
         return bad;

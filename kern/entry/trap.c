@@ -39,7 +39,8 @@ void trap(uint64_t vector)
         case VEC_OF:
         case VEC_BR:
         case VEC_GP:
-        default:                        /* no CPU raises others here: `int n`, or a CPU that the program has set up */
+        /* No CPU raises others here: `int n`, or a CPU that the program has set up */
+        default:
                 program_signal(vector, SIGSEGV, SI_KERNEL, 0);
         }
 }
@@ -50,8 +51,8 @@ static bool left_ring_0(void)
         return vcpu_self_fixed.level == 0 && vcpu_self.regs.cs == SEL_USER_CS;
 }
 
-/* Two instructions may trap through no fault of kern's, the jump and the IRET back to the program: when
- * it asked for an address that is not canonical, or for a level that is not its own. */
+/* Two instructions may trap through no fault of kern's, the jump and the IRET back to the program:
+ * when it asked for an address that is not canonical, or for a level that is not its own. */
 void kern_trap(const struct trap_frame *t, uint64_t syscall_jump, uint64_t iret_jump)
 {
         if (t->vector == VEC_GP && (t->rip == syscall_jump || t->rip == iret_jump)) {

@@ -19,8 +19,11 @@ static int64_t populate(uint64_t start, uint64_t end, bool write)
 {
         int err = fault_in(start, end, write);
         if (err == -ENOMEM)
-                kern_log(0, "a system call on address 0x%lx fails, because cache and far memory are full (%lu of %lu pages charged): "
-                         "give it a larger --cache or a larger --node", start, mm_charged(), mm_limit());
+                kern_log(0,
+                         "a system call on address 0x%lx fails, because cache and far memory are "
+                         "full (%lu of %lu pages charged): "
+                         "give it a larger --cache or a larger --node",
+                         start, mm_charged(), mm_limit());
         return err;
 }
 
@@ -51,7 +54,8 @@ int64_t upcall_serve(const struct upcall *u)
         case UPCALL_MM:
                 return mm_batch((struct mm_op *)vcpu_self_xfer, u->a[0]);
         case UPCALL_MAPS:
-                return mm_maps(u->a[0], (struct map_entry *)vcpu_self_xfer, PAGE_SIZE / sizeof(struct map_entry));
+                return mm_maps(u->a[0], (struct map_entry *)vcpu_self_xfer,
+                               PAGE_SIZE / sizeof(struct map_entry));
         case UPCALL_OBJECT_CUT:
                 return object_cut(u->a[0], u->a[1]);
         case UPCALL_FORK_STATE:

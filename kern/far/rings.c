@@ -1,8 +1,9 @@
 /*
- * This vCPU's rings of far memory (abi.h): asking the host to move a page to or from a node behind a SLAB_REMOTE slab.
+ * This vCPU's rings of far memory (abi.h): asking the host to move a page to or from a node behind
+ * a SLAB_REMOTE slab.
  *
- * A vCPU has one demand read under way at a time, and waits for it; the service vCPU has up to IO_RING writes, and so has the one that
- * forks while the service vCPU keeps still.
+ * A vCPU has one demand read under way at a time, and waits for it; the service vCPU has up to
+ * IO_RING writes, and so has the one that forks while the service vCPU keeps still.
  */
 #include "base/cpu.h"
 #include "base/exit.h"
@@ -12,12 +13,14 @@
 
 static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
 
-/* tail is ours; the exchange is a full barrier: the entry is there before the I/O thread is seen asleep, and it says that it sleeps before
- * it looks at the tails for the last time (runtime/far/io.c). */
+/* tail is ours; the exchange is a full barrier: the entry is there before the I/O thread is seen
+ * asleep, and it says that it sleeps before it looks at the tails for the last time
+ * (runtime/far/io.c). */
 static void submit(struct io_ring *r, uint32_t tail)
 {
         atomic_exchange(&r->tail, tail + 1);
-        if (atomic_load_explicit(&control.io_asleep, memory_order_relaxed) && atomic_exchange(&control.io_asleep, 0)) {
+        if (atomic_load_explicit(&control.io_asleep, memory_order_relaxed) &&
+            atomic_exchange(&control.io_asleep, 0)) {
                 count(CNT_IO_DOORBELLS);
                 cpu_ring_doorbell();
         }
@@ -40,7 +43,9 @@ void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
 
 bool env_slot_write_room(void)
 {
-        return atomic_load_explicit(&rings()->bulk.tail, memory_order_relaxed) - vcpu_self.writes_seen < IO_RING;
+        return atomic_load_explicit(&rings()->bulk.tail, memory_order_relaxed) -
+                       vcpu_self.writes_seen <
+               IO_RING;
 }
 
 void ring_write(uint64_t slot, frame_t f)

@@ -7,9 +7,20 @@
 #define LANES 4                         /* slot words in 8 bytes */
 typedef uint64_t __attribute__((may_alias)) lanes_t;
 
-static uint64_t first_slot(uint32_t slab, uint32_t chunk) { return (uint64_t)slab << SLAB_SHIFT | (uint64_t)chunk << CHUNK_SHIFT; }
-static uint32_t chunks_of(const struct slab *s) { return (s->pages + CHUNK_PAGES - 1) >> CHUNK_SHIFT; }
-static struct tree_process *process(const struct slotmap *m) { return &slotmap_common(m)->process[m->self]; }
+static uint64_t first_slot(uint32_t slab, uint32_t chunk)
+{
+        return (uint64_t)slab << SLAB_SHIFT | (uint64_t)chunk << CHUNK_SHIFT;
+}
+
+static uint32_t chunks_of(const struct slab *s)
+{
+        return (s->pages + CHUNK_PAGES - 1) >> CHUNK_SHIFT;
+}
+
+static struct tree_process *process(const struct slotmap *m)
+{
+        return &slotmap_common(m)->process[m->self];
+}
 
 /* The first free word in [from, end), or end.  What it finds may be gone again. */
 static uint32_t find_free(const slot_word_t *word, uint32_t from, uint32_t end)
@@ -19,7 +30,8 @@ static uint32_t find_free(const slot_word_t *word, uint32_t from, uint32_t end)
                         return from;
         for (; from < end; from += LANES) {
                 uint64_t v = __atomic_load_n((const lanes_t *)&word[from], __ATOMIC_RELAXED);
-                uint64_t zero = (v - 0x0001000100010001ull) & ~v & 0x8000800080008000ull;       /* its lowest bit is exact */
+                /* Its lowest bit is exact */
+                uint64_t zero = (v - 0x0001000100010001ull) & ~v & 0x8000800080008000ull;
                 if (zero) {
                         from += (uint32_t)__builtin_ctzll(zero) / 16;
                         break;
@@ -31,7 +43,8 @@ static uint32_t find_free(const slot_word_t *word, uint32_t from, uint32_t end)
 /* Takes a slot of the cursor's chunk at or after page `from` of its slab. */
 static bool take_in_chunk(struct slotmap *m, uint32_t from, uint64_t *slot)
 {
-        uint32_t slab = slot_slab(m->cursor), chunk = slot_chunk(m->cursor), end = (chunk + 1) << CHUNK_SHIFT;
+        uint32_t slab = slot_slab(m->cursor), chunk = slot_chunk(m->cursor);
+        uint32_t end = (chunk + 1) << CHUNK_SHIFT;
         struct slab_map *map = tree_map(m->units, slab);
 
         if (end > m->slabs[slab].pages)
@@ -39,7 +52,8 @@ static bool take_in_chunk(struct slotmap *m, uint32_t from, uint64_t *slot)
         for (uint32_t at = from; (at = find_free(map->word, at, end)) < end; at++) {
                 uint16_t seen = SLOT_FREE;
                 /* Acquire: the slot's last holder has let go of its content (slotmap_put). */
-                if (!atomic_compare_exchange_strong(&map->word[at], &seen, (uint16_t)(SLOT_OWNED | m->self)))
+                if (!atomic_compare_exchange_strong(&map->word[at], &seen,
+                                                    (uint16_t)(SLOT_OWNED | m->self)))
                         continue;       /* another process was faster */
                 *slot = (uint64_t)slab << SLAB_SHIFT | at;
                 atomic_fetch_add_explicit(&process(m)->owned, 1, memory_order_relaxed);
@@ -57,7 +71,8 @@ static bool leave_chunk(struct slotmap *m, uint64_t *slot)
         if (take_in_chunk(m, first, slot))
                 return true;
         m->claimed = false;
-        atomic_store(&map->chunk[chunk], CHUNK_FULL);   /* full barrier, then the words once more: see chunk_reopen() */
+        /* Full barrier, then the words once more: see chunk_reopen() */
+        atomic_store(&map->chunk[chunk], CHUNK_FULL);
         if (!take_in_chunk(m, first, slot))
                 return false;
         chunk_reopen(map, chunk);
@@ -81,7 +96,8 @@ static bool next_chunk(struct slotmap *m)
         return !wrapped;
 }
 
-/* Takes a slot of the cursor's chunk if it is open, or, with `steal`, set aside for another process: perhaps one that is no more. */
+/* Takes a slot of the cursor's chunk if it is open, or, with `steal`, set aside for another
+ * process: perhaps one that is no more. */
 static bool try_chunk(struct slotmap *m, bool steal, uint64_t *slot)
 {
         struct slab_map *map = tree_map(m->units, slot_slab(m->cursor));
@@ -92,7 +108,8 @@ static bool try_chunk(struct slotmap *m, bool steal, uint64_t *slot)
                 return false;
         chunk_touch(map, m->self, chunk);
         if (seen == CHUNK_OPEN)
-                m->claimed = atomic_compare_exchange_strong(&map->chunk[chunk], &seen, (uint16_t)(CHUNK_CLAIMED | m->self));
+                m->claimed = atomic_compare_exchange_strong(&map->chunk[chunk], &seen,
+                                                            (uint16_t)(CHUNK_CLAIMED | m->self));
         if (!m->claimed)
                 return steal && take_in_chunk(m, first, slot);
         return take_in_chunk(m, first, slot) || leave_chunk(m, slot);
@@ -119,7 +136,9 @@ static bool look_around(struct slotmap *m, bool steal, uint64_t *slot)
 void slotmap_init(struct slotmap *m, char *units, const struct slab *slabs, uint32_t self)
 {
         /* Before the first slot of all: the next chunk after the last. */
-        *m = (struct slotmap){ .units = units, .slabs = slabs, .self = self, .cursor = SLAB_PAGES - 1 };
+        *m = (struct slotmap){
+                .units = units, .slabs = slabs, .self = self, .cursor = SLAB_PAGES - 1,
+        };
 }
 
 uint64_t slotmap_take(struct slotmap *m, bool steal)
@@ -128,7 +147,9 @@ uint64_t slotmap_take(struct slotmap *m, bool steal)
 
         if (m->nslabs == 0)
                 return SLOT_NONE;
-        if (!(m->claimed && (take_in_chunk(m, slot_page(m->cursor), &slot) || leave_chunk(m, &slot))) && !look_around(m, steal, &slot))
+        if (!(m->claimed &&
+              (take_in_chunk(m, slot_page(m->cursor), &slot) || leave_chunk(m, &slot))) &&
+            !look_around(m, steal, &slot))
                 return SLOT_NONE;
         /* After the last slot of a chunk the cursor stays: what follows is not ours. */
         if (m->claimed && slot_page(slot + 1) % CHUNK_PAGES != 0)
@@ -143,7 +164,8 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 
         if (slot_slab(slot) >= m->nslabs)
                 env_bug("there is no such slot", slot, m->nslabs);
-        /* Nobody else changes a word that says OWNED by us.  Release: nothing of ours uses the content any more. */
+        /* Nobody else changes a word that says OWNED by us.  Release: nothing of ours uses the
+         * content any more. */
         if (!atomic_compare_exchange_strong(&map->word[slot_page(slot)], &seen, SLOT_FREE)) {
                 if (!(seen & SLOT_SHARED))
                         env_bug("a slot was freed that this process does not hold", slot, seen);
@@ -157,14 +179,16 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 bool slotmap_writable(const struct slotmap *m, uint64_t slot)
 {
         /* Relaxed: what makes a slot of ours shared is fork, while this vCPU stands still. */
-        return atomic_load_explicit(slot_word(m->units, slot), memory_order_relaxed) == (SLOT_OWNED | m->self);
+        return atomic_load_explicit(slot_word(m->units, slot), memory_order_relaxed) ==
+               (SLOT_OWNED | m->self);
 }
 
 uint64_t slotmap_held(const struct slotmap *m)
 {
         if (m->nslabs == 0)
                 return 0;
-        return atomic_load_explicit(&process(m)->owned, memory_order_relaxed) + atomic_load_explicit(&process(m)->shared, memory_order_relaxed);
+        return atomic_load_explicit(&process(m)->owned, memory_order_relaxed) +
+               atomic_load_explicit(&process(m)->shared, memory_order_relaxed);
 }
 
 /* Slots shared by two processes are counted once, as far as can be known without a look at each. */
@@ -173,7 +197,8 @@ uint64_t slotmap_in_use(const struct slotmap *m)
         struct tree_common *c = slotmap_common(m);
         uint64_t owned = 0, shared = 0;
 
-        for (uint32_t p = 0, n = atomic_load_explicit(&c->numbers, memory_order_relaxed); p < n; p++) {
+        uint32_t n = atomic_load_explicit(&c->numbers, memory_order_relaxed);
+        for (uint32_t p = 0; p < n; p++) {
                 uint64_t s = atomic_load_explicit(&c->process[p].shared, memory_order_relaxed);
                 owned += atomic_load_explicit(&c->process[p].owned, memory_order_relaxed);
                 shared = s > shared ? s : shared;

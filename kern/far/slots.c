@@ -1,6 +1,7 @@
 /*
- * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs); which slot is whose stands in memory that the process
- * tree shares (pager/slotmap.c), so taking and freeing needs no exit.
+ * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs); which slot is
+ * whose stands in memory that the process tree shares (pager/slotmap.c), so taking and freeing
+ * needs no exit.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -13,13 +14,16 @@
 #include "far/slots.h"
 
 static struct slotmap slots;
-static uint64_t capacity;                       /* slots in our slabs.  Who has the pager's writes (pager.h) only, as the next two */
-static bool used_up;                            /* no slab is to be had any more, and there is no other process that could free a slot */
+/* Slots in our slabs.  Who has the pager's writes (pager.h) only, as the next two */
+static uint64_t capacity;
+/* No slab is to be had any more, and there is no other process that could free a slot */
+static bool used_up;
 static bool mapped;                             /* the first unit of TREE_WINDOW */
 
 /* Shared slots to let go of, which is the host's work: its turn comes when there are many. */
 #define LET_GO_BATCH 64
-static struct { struct lock lock; uint32_t n; uint64_t slot[LET_GO_BATCH]; } letting_go;        /* the lock guards the rest */
+/* The lock guards the rest */
+static struct { struct lock lock; uint32_t n; uint64_t slot[LET_GO_BATCH]; } letting_go;
 
 static void let_go_now(void)
 {
@@ -45,12 +49,14 @@ uint64_t slots_in_use(void)
         return slotmap_held(&slots);
 }
 
-/* Makes slab i, which the host has leased, usable.  False: no page tables are left; the next lease() begins here again. */
+/* Makes slab i, which the host has leased, usable.  False: no page tables are left; the next
+ * lease() begins here again. */
 static bool add_slab(uint32_t i)
 {
         const struct slab *s = &control.slabs[i];
 
-        if (i >= control.nslabs || s->pages == 0 || s->pages > SLAB_PAGES || (s->kind != SLAB_MEMORY && s->kind != SLAB_REMOTE))
+        if (i >= control.nslabs || s->pages == 0 || s->pages > SLAB_PAGES ||
+            (s->kind != SLAB_MEMORY && s->kind != SLAB_REMOTE))
                 kern_bug("the host leased a slab that makes no sense", i, s->pages);
         if (!mapped) {
                 mapped = pt_map_window(TREE_WINDOW, control.tree_gpa, SLAB_MAP_SIZE);
@@ -59,7 +65,8 @@ static bool add_slab(uint32_t i)
                 slotmap_init(&slots, (char *)TREE_WINDOW, control.slabs, control.tree_number);
         }
         if (!pt_map_window((uint64_t)tree_map(slots.units, i), s->map_gpa, SLAB_MAP_SIZE) ||
-            (s->kind == SLAB_MEMORY && !pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE)))
+            (s->kind == SLAB_MEMORY &&
+             !pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE)))
                 return false;
         capacity += s->pages;
         slots.nslabs = i + 1;
@@ -123,7 +130,10 @@ void env_slot_free(uint64_t slot)
 bool env_slot_writable(uint64_t slot) { return slotmap_writable(&slots, slot); }
 
 static const struct slab *slab_of(uint64_t slot) { return &control.slabs[slot >> SLAB_SHIFT]; }
-static void *slot_va(const struct slab *s, uint64_t slot) { return (void *)(s->va + (slot & (SLAB_PAGES - 1)) * PAGE_SIZE); }
+static void *slot_va(const struct slab *s, uint64_t slot)
+{
+        return (void *)(s->va + (slot & (SLAB_PAGES - 1)) * PAGE_SIZE);
+}
 
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte)
 {

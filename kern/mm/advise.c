@@ -19,9 +19,24 @@
 static bool known(int advice)
 {
         switch (advice) {
-        case MADV_NORMAL: case MADV_RANDOM: case MADV_SEQUENTIAL: case MADV_WILLNEED: case MADV_DONTNEED: case MADV_DONTNEED_LOCKED:
-        case MADV_FREE: case MADV_REMOVE: case MADV_DONTFORK: case MADV_DOFORK: case MADV_WIPEONFORK: case MADV_KEEPONFORK:
-        case MADV_COLD: case MADV_PAGEOUT: case MADV_DONTDUMP: case MADV_DODUMP: case MADV_HUGEPAGE: case MADV_NOHUGEPAGE:
+        case MADV_NORMAL:
+        case MADV_RANDOM:
+        case MADV_SEQUENTIAL:
+        case MADV_WILLNEED:
+        case MADV_DONTNEED:
+        case MADV_DONTNEED_LOCKED:
+        case MADV_FREE:
+        case MADV_REMOVE:
+        case MADV_DONTFORK:
+        case MADV_DOFORK:
+        case MADV_WIPEONFORK:
+        case MADV_KEEPONFORK:
+        case MADV_COLD:
+        case MADV_PAGEOUT:
+        case MADV_DONTDUMP:
+        case MADV_DODUMP:
+        case MADV_HUGEPAGE:
+        case MADV_NOHUGEPAGE:
         case MADV_POPULATE_READ: case MADV_POPULATE_WRITE:
         case MADV_MERGEABLE: case MADV_UNMERGEABLE:
                 return true;
@@ -65,7 +80,8 @@ static int cool(const struct vma *v, uint64_t start, uint64_t end)
 /* [start, end) lies in v; mm_lock is held. */
 static int advise_part(const struct vma *v, uint64_t start, uint64_t end, int advice)
 {
-        bool anonymous = v->file == FILE_NONE && (v->flags & MAP_PRIVATE), locked = v->flags & VMA_LOCKED;
+        bool anonymous = v->file == FILE_NONE && (v->flags & MAP_PRIVATE);
+        bool locked = v->flags & VMA_LOCKED;
         switch (advice) {
         case MADV_DONTNEED:
                 return locked ? -EINVAL : zap(start, end);
@@ -131,15 +147,18 @@ static int populate(uint64_t start, uint64_t end, bool write)
         return 0;
 }
 
-/* What MADV_WILLNEED brings: pages that are in the far tiers, or were never read from their file.  Anonymous pages that were
- * never touched are not needed by anybody.  The entry is only a hint here: read without a published fault, it may be stale. */
+/* What MADV_WILLNEED brings: pages that are in the far tiers, or were never read from their file.
+ * Anonymous pages that were never touched are not needed by anybody.  The entry is only a hint
+ * here: read without a published fault, it may be stale. */
 static bool worth_bringing(const struct vma *v, uint64_t addr, uint64_t *next)
 {
         pte_slot_t *pte = pt_find(addr);
         *next = addr + PAGE_SIZE;
         if (!pte && v->file == FILE_NONE)
-                *next = (addr | ((1 << 21) - 1)) + 1;   /* no page table: nothing up to the next one */
-        enum pte_kind k = pte ? pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) : PTE_NONE;
+                /* No page table: nothing up to the next one */
+                *next = (addr | ((1 << 21) - 1)) + 1;
+        enum pte_kind k =
+                pte ? pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) : PTE_NONE;
         return k == PTE_REMOTE || (k == PTE_NONE && v->file != FILE_NONE);
 }
 
@@ -163,7 +182,8 @@ static int willneed(uint64_t start, uint64_t end)
                         if (!worth_bringing(&v, at, &next))
                                 continue;
                         if (fault_in(at, next, false))
-                                break;  /* beyond the end of the file, or no memory: it was only advice */
+                                /* Beyond the end of the file, or no memory: it was only advice */
+                                break;
                         budget--;
                 }
         }

@@ -36,7 +36,10 @@ void mm_restore_brk(uint64_t start, uint64_t now)
 
 static int brk_grow(uint64_t from, uint64_t to)
 {
-        struct vma v = { .start = from, .end = to, .prot = PROT_READ | PROT_WRITE, .flags = MAP_PRIVATE | VMA_HEAP | mm_lock_future };
+        struct vma v = {
+                .start = from, .end = to, .prot = PROT_READ | PROT_WRITE,
+                .flags = MAP_PRIVATE | VMA_HEAP | mm_lock_future,
+        };
         uint64_t pages = page_count(to - from);
         if (to > TASK_SIZE || mm_reserved(from, to) || !mm_is_free(from, to + PAGE_SIZE))
                 return -ENOMEM;
@@ -45,6 +48,13 @@ static int brk_grow(uint64_t from, uint64_t to)
         if (!mm_may_expand(&v, pages, 0) || vma_counts.nodes > VMA_MAX || vma_reserve(1))
                 return -ENOMEM;
         return mm_insert(v);
+}
+
+static int brk_move(uint64_t from, uint64_t to)
+{
+        if (to < from)
+                return mm_unmap(to, from);
+        return to > from ? brk_grow(from, to) : 0;
 }
 
 /* Linux's brk never fails: it returns where the break is. */
@@ -56,8 +66,8 @@ long sys_brk(const uint64_t a[6])
         lock_take(&mm_lock);
         from = page_align(brk_now);
         to = page_align(want);
-        if (brk_start && want >= brk_start && want < TASK_SIZE && want - brk_start <= control.rlimit_data &&
-            !(to < from ? mm_unmap(to, from) : to > from ? brk_grow(from, to) : 0)) {
+        if (brk_start && want >= brk_start && want < TASK_SIZE &&
+            want - brk_start <= control.rlimit_data && brk_move(from, to) == 0) {
                 brk_now = want;
                 populate = to > from && mm_lock_future && !mm_lock_onfault;
         }

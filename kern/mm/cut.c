@@ -1,5 +1,6 @@
 /*
- * Files that are cut short: what lies behind their new end goes, copies of the program's own included, so that the next touch faults.
+ * Files that are cut short: what lies behind their new end goes, copies of the program's own
+ * included, so that the next touch faults.
  */
 #include "base/state.h"
 #include "mm/cut.h"
@@ -7,10 +8,12 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* Drops what v has of its object behind the first so many pages.  How many entries led to the arena. */
+/* Drops what v has of its object behind the first so many pages.  How many entries led to the
+ * arena. */
 static uint64_t cut(const struct vma *v, uint64_t pages)
 {
-        uint64_t first = page_count(v->off), start = v->start + (pages > first ? (pages - first) * PAGE_SIZE : 0);
+        uint64_t first = page_count(v->off);
+        uint64_t start = v->start + (pages > first ? (pages - first) * PAGE_SIZE : 0);
 
         if (start >= v->end)
                 return 0;

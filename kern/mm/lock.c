@@ -1,6 +1,6 @@
 /*
- * mlock and its relatives.  A locked page is a frame less for everybody else, so beside RLIMIT_MEMLOCK all locked VMAs
- * together may be at most half the cache: ENOMEM.
+ * mlock and its relatives.  A locked page is a frame less for everybody else, so beside
+ * RLIMIT_MEMLOCK all locked VMAs together may be at most half the cache: ENOMEM.
  */
 #include <asm-generic/errno.h>
 #include "base/state.h"
@@ -10,7 +10,8 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* Sets or clears VMA_LOCKED in [start, end), up to the first hole (-ENOMEM) unless holes are allowed. */
+/* Sets or clears VMA_LOCKED in [start, end), up to the first hole (-ENOMEM) unless holes are
+ * allowed. */
 static int apply(uint64_t start, uint64_t end, bool lock, bool holes)
 {
         int err = 0;
@@ -50,7 +51,8 @@ static uint64_t locked_pages(uint64_t start, uint64_t end)
         return pages;
 }
 
-/* The range as mlock and munlock take it: whole pages around what was asked for.  -EINVAL if it wraps. */
+/* The range as mlock and munlock take it: whole pages around what was asked for.  -EINVAL if it
+ * wraps. */
 static int round_range(const uint64_t a[6], uint64_t *start, uint64_t *end)
 {
         *start = a[0] & PAGE_MASK;
@@ -78,7 +80,8 @@ static long lock_range(const uint64_t a[6], bool populate)
         if (err || !populate)
                 return err;
         err = mm_populate_locked(start, end);
-        return err == -EFAULT ? -ENOMEM : err == -ENOMEM ? -EAGAIN : err;      /* as POSIX names them */
+        /* As POSIX names them */
+        return err == -EFAULT ? -ENOMEM : err == -ENOMEM ? -EAGAIN : err;
 }
 
 long sys_mlock(const uint64_t a[6])
@@ -109,7 +112,8 @@ long sys_mlockall(const uint64_t a[6])
 {
         uint64_t flags = a[0];
         int err = 0;
-        if (!flags || (flags & ~(uint64_t)(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) || flags == MCL_ONFAULT)
+        if (!flags || (flags & ~(uint64_t)(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) ||
+            flags == MCL_ONFAULT)
                 return -EINVAL;
         if (!control.rlimit_memlock)
                 return -EPERM;
@@ -117,7 +121,8 @@ long sys_mlockall(const uint64_t a[6])
         if (flags & MCL_CURRENT) {
                 err = mm_may_lock(vma_counts.total - vma_counts.locked, -ENOMEM);
                 if (!err)
-                        apply(0, TASK_SIZE, true, true);        /* Linux, too, ignores what goes wrong with single VMAs */
+                        /* Linux, too, ignores what goes wrong with single VMAs */
+                        apply(0, TASK_SIZE, true, true);
         }
         if (!err) {
                 mm_lock_future = flags & MCL_FUTURE ? VMA_LOCKED : 0;

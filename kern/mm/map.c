@@ -14,8 +14,9 @@
 
 #define MAP_HUGE_SIZES (0x1fu << 26)    /* bits of MAP_HUGE_2MB and MAP_HUGE_1GB */
 /* What MAP_SHARED_VALIDATE lets pass: flags older than it. */
-#define MAP_OLD  (MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE | MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | \
-                  MAP_POPULATE | MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_HUGE_SIZES | MAP_32BIT)
+#define MAP_OLD  (MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE | \
+                  MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | \
+                  MAP_STACK | MAP_HUGETLB | MAP_HUGE_SIZES | MAP_32BIT)
 
 int mm_check_fixed(const struct mm_request *r)
 {
@@ -35,7 +36,8 @@ static bool occupied(const struct mm_request *r)
         return is;
 }
 
-/* What can be told without the file, in Linux's order; map_locked() looks at the place once more. */
+/* What can be told without the file, in Linux's order; map_locked() looks at the place once
+ * more. */
 static int check_args(struct mm_request *r)
 {
         bool file = !(r->flags & MAP_ANONYMOUS);
@@ -68,7 +70,8 @@ static int check_args(struct mm_request *r)
         if (type != MAP_SHARED && type != MAP_PRIVATE && !(file && type == MAP_SHARED_VALIDATE))
                 return -EINVAL;
         if ((r->flags & MAP_GROWSDOWN) && !file && type != MAP_PRIVATE)
-                return -EINVAL;         /* a file's is refused by the host, which has more to look at first */
+                /* A file's is refused by the host, which has more to look at first */
+                return -EINVAL;
         return 0;
 }
 
@@ -105,7 +108,8 @@ static long place(const struct mm_request *r)
         if ((r->flags & MAP_FIXED_NOREPLACE) && n && n->v.start < r->addr + r->len)
                 return -EEXIST;
         /* A reservation may span vmrun's own range, since it gets no pages. */
-        bool reservation = !vma_accessible(&r->v) && (r->flags & MAP_ANONYMOUS) && (r->v.flags & MAP_PRIVATE);
+        bool reservation =
+                !vma_accessible(&r->v) && (r->flags & MAP_ANONYMOUS) && (r->v.flags & MAP_PRIVATE);
         if (mm_reserved(r->addr, r->addr + r->len) && !reservation)
                 return -ENOMEM;
         return (long)r->addr;
@@ -134,7 +138,8 @@ static long map_locked(struct mm_request *r)
         int err = 0;
         if (r->v.flags & VMA_LOCKED)
                 err = mm_may_lock(pages, -EAGAIN);
-        if (!err && !mm_may_expand(&r->v, pages, 0) && !mm_may_expand(&r->v, pages, mapped_pages(r->v.start, r->v.end)))
+        if (!err && !mm_may_expand(&r->v, pages, 0) &&
+            !mm_may_expand(&r->v, pages, mapped_pages(r->v.start, r->v.end)))
                 err = -ENOMEM;
         if (!err)
                 err = vma_reserve(3);   /* this one, and two splits below it */
@@ -161,7 +166,8 @@ long mm_map_opened(struct mm_request *r)
 
         if (at < 0)
                 return mm_give_up(r, at);
-        /* Errors of population are not reported, and beyond half of the cache it would only evict what it brought. */
+        /* Errors of population are not reported, and beyond half of the cache it would only evict
+         * what it brought. */
         if ((r->v.flags & VMA_LOCKED) && !mm_lock_onfault)
                 mm_populate_locked((uint64_t)at, (uint64_t)at + r->len);
         else if ((r->flags & (MAP_POPULATE | MAP_NONBLOCK)) == MAP_POPULATE)
@@ -169,12 +175,14 @@ long mm_map_opened(struct mm_request *r)
         return at;
 }
 
-/* Of two errors the descriptor's is the one that Linux finds first, but for an offset within a page. */
+/* Of two errors the descriptor's is the one that Linux finds first, but for an offset within a
+ * page. */
 static int descriptor_first(const struct mm_request *r, int err)
 {
         if (page_off(r->off) || (r->flags & MAP_ANONYMOUS))
                 return err;
-        int64_t mapped = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0, MAP_SHARED, 0, 0);  /* no bytes: EBADF, or EINVAL */
+        /* No bytes: EBADF, or EINVAL */
+        int64_t mapped = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0, MAP_SHARED, 0, 0);
         return mapped == -EBADF ? -EBADF : err;
 }
 
@@ -189,7 +197,10 @@ static long map(struct mm_request *r)
 
 long sys_mmap(const uint64_t a[6])
 {
-        struct mm_request r = { .addr = a[0], .len = a[1], .flags = (uint32_t)a[3], .fd = (int32_t)a[4], .off = a[5] };
+        struct mm_request r = {
+                .addr = a[0], .len = a[1], .off = a[5],
+                .flags = (uint32_t)a[3], .fd = (int32_t)a[4],
+        };
         r.v.prot = (uint32_t)a[2] & PROT_ALL;
         r.v.flags = r.flags & (MAP_GROWSDOWN | MAP_NORESERVE);
         r.v.flags |= (r.flags & MAP_TYPE) == MAP_PRIVATE ? MAP_PRIVATE : MAP_SHARED;
@@ -212,7 +223,8 @@ static long map_stack(const struct mm_op *op)
 {
         struct vma v = { .start = op->addr, .end = op->addr + op->len, .prot = op->prot & PROT_ALL,
                          .flags = MAP_PRIVATE | MAP_GROWSDOWN | VMA_STACK };
-        if (page_off(v.start) || page_off(v.end) || v.end <= v.start || v.end > TASK_SIZE || mm_reserved(v.start, v.end))
+        if (page_off(v.start) || page_off(v.end) || v.end <= v.start || v.end > TASK_SIZE ||
+            mm_reserved(v.start, v.end))
                 return -EINVAL;
         lock_take(&mm_lock);
         int err = vma_reserve(3);
@@ -234,7 +246,9 @@ static long set_brk(const struct mm_op *op)
 
 static long perform(const struct mm_op *op)
 {
-        const uint64_t a[6] = { op->addr, op->len, op->prot, op->flags, (uint64_t)(int64_t)op->fd, op->off };
+        const uint64_t a[6] = {
+                op->addr, op->len, op->prot, op->flags, (uint64_t)(int64_t)op->fd, op->off,
+        };
         switch (op->op) {
         case MM_MAP:     return sys_mmap(a);
         case MM_UNMAP:   return sys_munmap(a);
@@ -259,16 +273,18 @@ long mm_batch(struct mm_op *ops, uint64_t n)
         return 0;
 }
 
-/* Lock-free, so the host may ask at any exit; a range being changed shows as it was or as it will be. */
+/* Lock-free, so the host may ask at any exit; a range being changed shows as it was or as it will
+ * be. */
 uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max)
 {
+        const uint32_t shown = MAP_SHARED | MAP_PRIVATE | VMA_STACK | VMA_HEAP | VMA_LOCKED;
         uint32_t n = 0;
         struct vma v;
         struct vma_hidden hidden;
         for (; n < max && vma_read(above, &v, &hidden); above = v.end)
                 out[n++] = (struct map_entry){
-                        .start = v.start, .end = v.end, .off = v.off, .prot = v.prot, .file = v.file,
-                        .flags = v.flags & (MAP_SHARED | MAP_PRIVATE | VMA_STACK | VMA_HEAP | VMA_LOCKED),
+                        .start = v.start, .end = v.end, .off = v.off,
+                        .prot = v.prot, .flags = v.flags & shown, .file = v.file,
                 };
         return n;
 }

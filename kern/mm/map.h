@@ -1,5 +1,6 @@
 /*
- * A mapping being made, for mmap and shmat; and upcalls of the loader and of /proc/self/maps (abi.h).
+ * A mapping being made, for mmap and shmat; and upcalls of the loader and of /proc/self/maps
+ * (abi.h).
  */
 #ifndef VMRUN_MAP_H
 #define VMRUN_MAP_H

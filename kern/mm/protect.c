@@ -33,7 +33,8 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
         uint32_t paid = v.flags & (VMA_CHARGED | VMA_TOUCH), pay = new_payment(&v, prot);
         struct vma after = v;
         after.prot = prot;
-        /* RLIMIT_DATA, as Linux asks for it: would mapping this much more fail only because it is to be writable? */
+        /* RLIMIT_DATA, as Linux asks for it: would mapping this much more fail only because it is
+         * to be writable? */
         if ((prot & PROT_WRITE) && !mm_may_expand(&after, pages, 0) && mm_may_expand(&v, pages, 0))
                 return -ENOMEM;
         if (pay != paid && pay == VMA_CHARGED && !mm_charge(pages))
@@ -45,7 +46,8 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
                 return err;
         }
         if (!paid && pay == VMA_TOUCH)
-                mm_zap(start, end);     /* pages read from the file cost nothing; what is touched from now on does */
+                /* Pages read from the file cost nothing; what is touched from now on does */
+                mm_zap(start, end);
 
         n = vma_find(start);
         after = n->v;
@@ -60,7 +62,8 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
         return 0;
 }
 
-/* All of [start, end) up to the first hole or error.  *locked: some of it is, and can be accessed now. */
+/* All of [start, end) up to the first hole or error.  *locked: some of it is, and can be accessed
+ * now. */
 static int protect(uint64_t start, uint64_t end, uint32_t prot, bool *locked)
 {
         int err = 0;

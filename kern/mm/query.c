@@ -10,7 +10,8 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-#define CHUNK 512                       /* pages a look at the page tables: its answer lies on the stack */
+/* Pages a look at the page tables: its answer lies on the stack */
+#define CHUNK 512
 
 static void resident(uint64_t start, uint64_t end, uint8_t *vec)
 {
@@ -19,15 +20,16 @@ static void resident(uint64_t start, uint64_t end, uint8_t *vec)
 }
 
 /*
- * Of a file, or of memory that others share, what counts is the host's page cache.  A private page that was changed is not in it.
- * A locked page of shared memory is there once it is used: the host allocates it no sooner, whereas Linux does at mlock.
+ * Of a file, or of memory that others share, what counts is the host's page cache.  A private page
+ * that was changed is not in it.  A locked page of shared memory is there once it is used: the host
+ * allocates it no sooner, whereas Linux does at mlock.
  */
 static void ask_host(const struct vma *v, uint64_t pages, uint8_t *vec)
 {
         const uint8_t *cached = (const uint8_t *)vcpu_self_xfer;
         bool shared = v->flags & MAP_SHARED, locked = v->flags & VMA_LOCKED;
 
-        if (vmexit(EXIT_MINCORE, shared ? FILE_NONE : v->file, shared ? v->gpa : v->off, pages) != 0)
+        if (vmexit(EXIT_MINCORE, shared ? FILE_NONE : v->file, shared ? v->gpa : v->off, pages))
                 return;                 /* unmapped since */
         for (uint64_t i = 0; i < pages; i++)
                 if (shared ? !locked || vec[i] != PT_RESIDENT : !vec[i])
@@ -58,7 +60,8 @@ static long mincore_chunk(uint64_t start, uint64_t end, uint8_t vec[CHUNK])
 
 long sys_mincore(const uint64_t a[6])
 {
-        uint64_t start = a[0], len = a[1], vec = a[2], pages = page_count(len) + (page_off(len) != 0);
+        uint64_t start = a[0], len = a[1], vec = a[2];
+        uint64_t pages = page_count(len) + (page_off(len) != 0);
         uint8_t chunk[CHUNK];
 
         if (page_off(start))
@@ -87,7 +90,8 @@ long sys_msync(const uint64_t a[6])
         struct vma_hidden hidden;
         int hole = 0;
 
-        if ((flags & ~(uint64_t)(MS_ASYNC | MS_INVALIDATE | MS_SYNC)) || page_off(start) || (flags & MS_ASYNC && flags & MS_SYNC))
+        if ((flags & ~(uint64_t)(MS_ASYNC | MS_INVALIDATE | MS_SYNC)) || page_off(start) ||
+            (flags & MS_ASYNC && flags & MS_SYNC))
                 return -EINVAL;
         if (end < start)
                 return -ENOMEM;

@@ -1,10 +1,11 @@
 /*
  * mremap.
  *
- * A shared mapping has its room in the arena once and for all.  Where it is to be longer, the host maps its object once more, and the
- * old room is given back.
+ * A shared mapping has its room in the arena once and for all.  Where it is to be longer, the host
+ * maps its object once more, and the old room is given back.
  *
- * What differs from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux 5.13.
+ * What differs from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux
+ * 5.13.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -53,7 +54,8 @@ static int map_again(struct vma *v)
 static bool room_behind(struct vma_node *n, const struct remap *r)
 {
         uint64_t end = r->addr + r->new_len;
-        if (n->v.end != r->addr + r->old_len || end > TASK_SIZE || end < r->addr || mm_reserved(n->v.end, end))
+        if (n->v.end != r->addr + r->old_len || end > TASK_SIZE || end < r->addr ||
+            mm_reserved(n->v.end, end))
                 return false;
         struct vma_node *next = vma_next(n);    /* whose guard gap Linux ignores here */
         return !next || next->v.start >= end;
@@ -95,7 +97,8 @@ static int grow_in_place(struct vma_node *n, const struct remap *r)
         return err;
 }
 
-/* n is exactly the old range; to is free.  Its VMA and its pages go there.  The node leaves the tree for as long as pages move. */
+/* n is exactly the old range; to is free.  Its VMA and its pages go there.  The node leaves the
+ * tree for as long as pages move. */
 static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
 {
         struct vma old = n->v, moved = vma_part(old, old.start, old.start + r->new_len);
@@ -172,7 +175,8 @@ static int move_to(uint64_t to, const struct remap *r)
 {
         struct vma_node *n = vma_find(r->addr);
         uint64_t end = r->addr + r->old_len;
-        uint64_t charge = page_count(r->flags & MREMAP_DONTUNMAP ? r->new_len : r->new_len - r->old_len);
+        uint64_t charge =
+                page_count(r->flags & MREMAP_DONTUNMAP ? r->new_len : r->new_len - r->old_len);
 
         if (mm_reserved(r->addr, end) || vma_counts.nodes >= VMA_MAX - 3)
                 return -ENOMEM;
@@ -270,7 +274,10 @@ static long remap(struct remap *r)
 
 long sys_mremap(const uint64_t a[6])
 {
-        struct remap r = { .addr = a[0], .old_len = page_align(a[1]), .new_len = page_align(a[2]), .flags = a[3], .new_addr = a[4] };
+        struct remap r = {
+                .addr = a[0], .old_len = page_align(a[1]), .new_len = page_align(a[2]),
+                .flags = a[3], .new_addr = a[4],
+        };
         if (r.flags & ~(uint64_t)(MREMAP_FIXED | MREMAP_MAYMOVE | MREMAP_DONTUNMAP))
                 return -EINVAL;
         if ((r.flags & MREMAP_FIXED) && !(r.flags & MREMAP_MAYMOVE))

@@ -1,8 +1,10 @@
 /*
- * shmat and shmdt.  The host attaches the segment in the arena, so that attachments are counted where they always are; here it is mapped as
- * any shared object is.  Each attachment has a file id of its own, by which shmdt knows what belongs together.
+ * shmat and shmdt.  The host attaches the segment in the arena, so that attachments are counted
+ * where they always are; here it is mapped as any shared object is.  Each attachment has a file id
+ * of its own, by which shmdt knows what belongs together.
  *
- * What differs from Linux: a mapping that mprotect cuts in two still counts as one attachment (shm_nattch).
+ * What differs from Linux: a mapping that mprotect cuts in two still counts as one attachment
+ * (shm_nattch).
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -59,16 +61,19 @@ long sys_shmat(const uint64_t a[6])
         return at == -EEXIST ? -EINVAL : at;
 }
 
-/* The first VMA above addr that is of an attachment which began there: of that file, if it is known already. */
+/* The first VMA above addr that is of an attachment which began there: of that file, if it is known
+ * already. */
 static struct vma_node *attached(struct vma_node *n, uint64_t addr, uint32_t file)
 {
         for (; n; n = vma_next(n))
-                if ((n->v.flags & VMA_SYSV) && n->v.start - addr == n->v.off && (file == FILE_NONE || n->v.file == file))
+                if ((n->v.flags & VMA_SYSV) && n->v.start - addr == n->v.off &&
+                    (file == FILE_NONE || n->v.file == file))
                         return n;
         return NULL;
 }
 
-/* As on Linux, all that is left of the attachment at its old place; what mremap took elsewhere stays. */
+/* As on Linux, all that is left of the attachment at its old place; what mremap took elsewhere
+ * stays. */
 long sys_shmdt(const uint64_t a[6])
 {
         uint64_t addr = a[0];

@@ -11,7 +11,8 @@
 
 static int copy_out_page(uint64_t dst, const void *src, size_t len)
 {
-        /* Nothing of the program's is there, and fault_in() could not say so of the last byte of all: no address follows it. */
+        /* Nothing of the program's is there, and fault_in() could not say so of the last byte of
+         * all: no address follows it. */
         if (dst >= TASK_SIZE || (dst >= RESERVED_START && dst < RESERVED_END))
                 return -EFAULT;
         for (;;) {
@@ -26,7 +27,9 @@ static int copy_out_page(uint64_t dst, const void *src, size_t len)
                         return 0;
                 }
                 if (pte_kind(p) == PTE_ARENA && pte_allows(p, true, false))
-                        return (int)vmexit5(EXIT_ARENA_COPY, pte_num(p) * PAGE_SIZE + (dst & (PAGE_SIZE - 1)), (uint64_t)src, len, 0, 0);
+                        return (int)vmexit5(EXIT_ARENA_COPY,
+                                            pte_num(p) * PAGE_SIZE + (dst & (PAGE_SIZE - 1)),
+                                            (uint64_t)src, len, 0, 0);
                 if (fault_in(dst, dst + 1, true) != 0)
                         return -EFAULT;
         }

@@ -26,7 +26,8 @@ enum outcome {
         UNMAPPED,                       /* SIGSEGV: nothing is mapped */
         BEYOND_END,                     /* SIGBUS: past the end of the mapped file */
         NO_MEMORY,                      /* SIGBUS with a message: cache and far tiers are full */
-        FAR_FAILED,                     /* SIGBUS with a message: the far tier could not give the page back */
+        /* SIGBUS with a message: the far tier could not give the page back */
+        FAR_FAILED,
 };
 
 /* The protection bits of an entry in this VMA. */
@@ -35,8 +36,9 @@ static inline pte_t vma_keep(const struct vma *m)
         return pte_prot(m->prot & PROT_READ, m->prot & PROT_WRITE, m->prot & PROT_EXEC);
 }
 
-/* NONE -> PRESENT with frame n, whose content is ready, charged and locked as its VMA says.  The fault is
- * published.  ad: as for page_install().  If it is not DONE the frame is still the caller's. */
+/* NONE -> PRESENT with frame n, whose content is ready, charged and locked as its VMA says.  The
+ * fault is published.  ad: as for page_install().  If it is not DONE the frame is still the
+ * caller's. */
 static inline enum outcome install(const struct fault *f, pte_slot_t *pte, frame_t n, pte_t ad)
 {
         bool charge = f->vma.flags & VMA_TOUCH;

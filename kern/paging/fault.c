@@ -1,22 +1,23 @@
 /*
  * The fault path: from a faulting address to a present page.
  *
- *   page_fault()            entry.S calls it for #PF; ends in the program's next instruction, or in its death by signal
+ *   page_fault()            called by entry.S for #PF; returns to the program, or to its signal
  *     resolve()             repeats attempt() until the page is there or cannot be
  *       attempt()           one look at the entry, with the fault published:
- *         REMOTE            fetch(): a frame from this vCPU's stock, then page_fetch() (pager/transition.c)
- *         NONE              first_touch(): the VMA decides: a zeroed frame, a page of a file, a page of the arena
+ *         REMOTE            fetch(): a frame from this vCPU's stock, then page_fetch()
+ *         NONE              first_touch(): the VMA decides: zeroes, page of a file or of the arena
  *       settle()            what an attempt may not do while published: wait, sleep, exit
- *         FETCHING          fetch_wait(): the page is on its way from a node (rings.c); the host ends it by page_fetched()
+ *         FETCHING          fetch_wait(): a node sends the page; the host ends it by page_fetched()
+ *         NEED_FILE         file_fill(), NEED_SHARED: shared_map() (file.c)
  *
- * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and takes it back after its last change of an
- * entry; it changes entries only in the aligned run around that address (FAULT_AROUND).  A range operation changes the tree, waits until nobody is published inside its range, then edits entries
- * (pt_wait_faults): so what a fault installs always agrees with the tree.  A published fault does not sleep, and exits only to
- * let the holder of a lock run or to wake who waits for its page: neither makes an upcall.
+ * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and takes it back
+ * after its last change of an entry.  It changes entries only in the aligned run around that
+ * address (FAULT_AROUND).  A range operation changes the tree, waits until no fault is published
+ * inside its range, then edits entries (pt_wait_faults).  So what a fault installs always agrees
+ * with the tree.  A published fault does not sleep.  It exits only to let the holder of a lock run,
+ * or to wake a vCPU that waits for its page: neither exit makes an upcall.
  */
 #include <asm-generic/errno.h>
-#include <asm-generic/mman-common.h>
-#include <linux/mman.h>
 #include "base/cpu.h"
 #include "base/print.h"
 #include "base/signal.h"
@@ -115,7 +116,8 @@ static enum outcome attempt(struct fault *f)
                 return first_touch(f, pte);
         case PTE_PRESENT:
         case PTE_ARENA:
-                return pte_allows(p, f->write, f->exec) ? DONE : DENIED;        /* else another vCPU was first */
+                /* Else another vCPU was first */
+                return pte_allows(p, f->write, f->exec) ? DONE : DENIED;
         case PTE_HELD:
                 return DENIED;
         case PTE_BUSY:
@@ -127,8 +129,9 @@ static enum outcome attempt(struct fault *f)
         }
 }
 
-/* Waits for the page that we asked for.  Nothing is published: a range operation waits itself for an entry that is BUSY, and nobody but
- * the end of the fetch changes it.  If the page is gone again before we look, the program's access faults anew. */
+/* Waits for the page that we asked for.  Nothing is published: a range operation waits itself for
+ * an entry that is BUSY, and nobody but the end of the fetch changes it.  If the page is gone again
+ * before we look, the program's access faults anew. */
 static void fetch_wait(const struct fault *f)
 {
         pte_t now = f->seen;
@@ -196,7 +199,8 @@ static void record(const struct fault *f, uint64_t tsc, uint64_t exits)
 }
 
 /* The page cannot be had: a signal, with a message where the program is not to blame. */
-static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t addr, enum outcome o)
+static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t addr,
+                                                 enum outcome o)
 {
         switch (o) {
         case NO_MEMORY:
@@ -235,8 +239,10 @@ void page_fault(void)
         v->entry_tsc = control.stats_on ? cpu_tsc() : 0;
         if (v->regs.rip - WINDOW < CONTROL_OFF)
                 kern_bug("page fault in kern", addr, v->regs.rip);
-        if ((err & PF_RESERVED) && f.addr < TASK_SIZE)  /* a pagetable-based KVM sets it for its own half */
-                kern_bug("a page-table entry has reserved bits set", addr, pt_find(addr) ? *pt_find(addr) : 0);
+        /* A pagetable-based KVM sets it for its own half */
+        if ((err & PF_RESERVED) && f.addr < TASK_SIZE)
+                kern_bug("a page-table entry has reserved bits set", addr,
+                         pt_find(addr) ? *pt_find(addr) : 0);
 
         uint64_t exits = counters()[CNT_EXITS];
         enum outcome o = resolve(&f);

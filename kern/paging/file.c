@@ -9,13 +9,15 @@
 
 _Atomic uint32_t object_cuts;
 
-/* Is the page still mapped as it was when we last looked?  Then f->vma gets its bounds of now.  The fault is published. */
+/* Is the page still mapped as it was when we last looked?  Then f->vma gets its bounds of now.  The
+ * fault is published. */
 static bool still_mapped(struct fault *f)
 {
         struct vma now;
-        bool same = mm_lookup(f->addr, &now) == 0 && now.file == f->vma.file && now.prot == f->vma.prot &&
-               now.flags == f->vma.flags && now.off - now.start == f->vma.off - f->vma.start &&
-               now.gpa - now.start == f->vma.gpa - f->vma.start;
+        bool same = mm_lookup(f->addr, &now) == 0 && now.file == f->vma.file &&
+                    now.prot == f->vma.prot && now.flags == f->vma.flags &&
+                    now.off - now.start == f->vma.off - f->vma.start &&
+                    now.gpa - now.start == f->vma.gpa - f->vma.start;
         if (same)
                 f->vma = now;
         return same;
@@ -23,12 +25,17 @@ static bool still_mapped(struct fault *f)
 
 static bool in_vma(const struct vma *m, uint64_t a) { return a >= m->start && a < m->end; }
 
-static bool untouched(pte_slot_t *pte) { return pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) == PTE_NONE; }
+static bool untouched(pte_slot_t *pte)
+{
+        return pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) == PTE_NONE;
+}
 
-/* The run of untouched pages around f->addr, inside its VMA, its page table and an aligned window.  Returns its start. */
+/* The run of untouched pages around f->addr, inside its VMA, its page table and an aligned window.
+ * Returns its start. */
 static uint64_t file_run(const struct fault *f, uint32_t *npages)
 {
-        uint64_t lo = f->addr & ~(uint64_t)(FAULT_AROUND * PAGE_SIZE - 1), hi = lo + FAULT_AROUND * PAGE_SIZE;
+        uint64_t lo = f->addr & ~(uint64_t)(FAULT_AROUND * PAGE_SIZE - 1),
+                 hi = lo + FAULT_AROUND * PAGE_SIZE;
         uint64_t start = f->addr, end = f->addr + PAGE_SIZE;
         pte_slot_t *pte = pt_find(f->addr);
 
@@ -36,7 +43,8 @@ static uint64_t file_run(const struct fault *f, uint32_t *npages)
                 lo = f->vma.start;
         if (hi > f->vma.end)
                 hi = f->vma.end;
-        bool plenty = pte && atomic_load_explicit(&pager.nfree, memory_order_relaxed) > pager.high + FAULT_AROUND;
+        bool plenty = pte && atomic_load_explicit(&pager.nfree, memory_order_relaxed) >
+                                     pager.high + FAULT_AROUND;
         while (plenty && start > lo && untouched(pte - (f->addr - start) / PAGE_SIZE - 1))
                 start -= PAGE_SIZE;
         while (plenty && end < hi && untouched(pte + (end - f->addr) / PAGE_SIZE))
@@ -66,9 +74,11 @@ static bool run_take(const struct fault *f, struct run *r)
 
         *r = (struct run){ .start = file_run(f, &npages) };
         r->wanted = (uint32_t)((f->addr - r->start) / PAGE_SIZE);
-        while (r->n < npages && (n = frame_take(&pager, &vcpu_self.frames, counters())) != FRAME_NONE)
+        while (r->n < npages &&
+               (n = frame_take(&pager, &vcpu_self.frames, counters())) != FRAME_NONE)
                 r->frame[r->n++] = n;
-        if (r->n <= r->wanted) {        /* not enough to reach the page that faulted: read it alone */
+        /* Not enough to reach the page that faulted: read it alone */
+        if (r->n <= r->wanted) {
                 run_give_back(r, 1);
                 r->start = f->addr;
                 r->wanted = 0;
@@ -76,8 +86,8 @@ static bool run_take(const struct fault *f, struct run *r)
         return r->n > 0;
 }
 
-/* Installs the first `got` pages of the run, or as many as its VMA still has; gives the other frames
- * back.  The outcome is that of the page that faulted. */
+/* Installs the first `got` pages of the run, or as many as its VMA still has; gives the other
+ * frames back.  The outcome is that of the page that faulted. */
 static enum outcome run_install(const struct fault *f, struct run *r, int64_t got)
 {
         enum outcome result = got < 0 ? FAR_FAILED : BEYOND_END;
@@ -86,7 +96,8 @@ static enum outcome run_install(const struct fault *f, struct run *r, int64_t go
                 uint64_t a = r->start + i * PAGE_SIZE;
                 pte_slot_t *pte = (int64_t)i < got && in_vma(&f->vma, a) ? pt_find(a) : NULL;
                 /* Pages that no access asked for enter with A=0, as prefetched ones do. */
-                enum outcome o = pte ? install(f, pte, r->frame[i], i == r->wanted ? PTE_A : 0) : RETRY;
+                enum outcome o =
+                        pte ? install(f, pte, r->frame[i], i == r->wanted ? PTE_A : 0) : RETRY;
 
                 if (i == r->wanted && (int64_t)i < got)
                         result = o;
@@ -107,9 +118,9 @@ enum outcome file_fill(struct fault *f)
         uint32_t cuts = atomic_load(&object_cuts);
         int64_t got = vmexit5(EXIT_FILE_READ, f->vma.file, off, r.n, (uint64_t)r.frame, 0);
 
-        /* The read ran unpublished, so the mapping may have changed.  Use its result only if the VMA is the
-         * same and no file was cut since.  EBADF is always stale: a mapped file holds a reference, so its
-         * id cannot be free. */
+        /* The read ran unpublished, so the mapping may have changed.  Use its result only if the
+         * VMA is the same and no file was cut since.  EBADF is always stale: a mapped file holds a
+         * reference, so its id cannot be free. */
         pt_publish(f->addr);
         if (atomic_load(&object_cuts) == cuts && got != -EBADF && still_mapped(f))
                 result = run_install(f, &r, got);
@@ -122,10 +133,12 @@ enum outcome file_fill(struct fault *f)
 
 enum outcome shared_map(struct fault *f)
 {
-        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
+        int64_t left =
+                vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
 
         pt_publish(f->addr);
-        bool mapped = left != -EBADF && still_mapped(f);        /* else the answer is about what was there before, as above */
+        /* Else the answer is about what was there before, as above */
+        bool mapped = left != -EBADF && still_mapped(f);
         pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
         for (uint64_t i = 0; pte && (int64_t)i < left; i++) {
@@ -134,8 +147,10 @@ enum outcome shared_map(struct fault *f)
                         break;
                 pte_t p = atomic_load(pte + i);         /* NONE may carry a stray A or D (pte.h) */
                 if (pte_kind(p) == PTE_NONE)
-                        atomic_compare_exchange_strong(pte + i, &p,
-                                pte_make_arena((f->vma.gpa + (a - f->vma.start)) / PAGE_SIZE, vma_keep(&f->vma)));
+                        atomic_compare_exchange_strong(
+                                pte + i, &p,
+                                pte_make_arena((f->vma.gpa + (a - f->vma.start)) / PAGE_SIZE,
+                                               vma_keep(&f->vma)));
         }
         pt_unpublish();
         f->kind = FAULT_SHARED;

@@ -27,8 +27,10 @@ int mm_populate(uint64_t start, uint64_t end, uint64_t max)
         return 0;
 }
 
-#define CHUNK (256 * PAGE_SIZE)         /* little enough that few pages go again before they are locked */
-#define LOCK_TRIES 64                   /* those that did go are brought again; each time more are locked */
+/* Little enough that few pages go again before they are locked */
+#define CHUNK (256 * PAGE_SIZE)
+/* Those that did go are brought again; each time more are locked */
+#define LOCK_TRIES 64
 
 static bool all_resident(uint64_t start, uint64_t end)
 {
@@ -47,7 +49,8 @@ static int populate_and_lock(const struct vma *v, uint64_t start, uint64_t end)
         bool done = false;
         for (int tries = 0; !done && !err && tries < LOCK_TRIES; tries++) {
                 err = mm_populate(start, end, ~0ull);
-                /* A page that came from the far tiers came without a look at its VMA, and may have gone since. */
+                /* A page that came from the far tiers came without a look at its VMA, and may have
+                 * gone since. */
                 lock_take(&mm_lock);
                 pt_wait_faults(start, end);
                 mm_lock_frames(start, end, true);

@@ -3,14 +3,17 @@
  *
  * Every private VMA is paid for in one of three ways:
  *
- *   VMA_CHARGED  by its length, from mmap to munmap: was writable once, as Linux counts with overcommit_memory=2
- *   VMA_TOUCH    by the page: a charge of its own (PTE_CHARGED) for each page instantiated while the VMA is so
- *   neither      private file mappings that never were writable: their pages can always be read again
+ *   VMA_CHARGED  by its length, from mmap to munmap: it was writable once, as Linux counts with
+ *                overcommit_memory=2
+ *   VMA_TOUCH    by the page: a charge of its own (PTE_CHARGED) for each page instantiated while
+ *                the VMA is so
+ *   neither      private file mappings that never were writable: their pages can be read again
  *
- * The bit in the entry makes the second kind exact whatever happens to the VMA: who turns an entry with PTE_CHARGED into
- * NONE gives one charge back (pt_zap's count, or the evictor).  mprotect to writable makes TOUCH into CHARGED, unless
- * MAP_NORESERVE or --overcommit rule that out; pages touched before then count twice, until they are dropped.
- * Shared mappings live in the host's arena and cost nothing here.
+ * The bit in the entry makes the second kind exact whatever happens to the VMA: who turns an entry
+ * with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).  mprotect to
+ * writable makes TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that out; pages
+ * touched before then count twice, until they are dropped.  Shared mappings live in the host's
+ * arena and cost nothing here.
  */
 #include <asm-generic/errno.h>
 #include "base/kern.h"
@@ -19,7 +22,8 @@
 #include "space/account.h"
 
 static uint64_t limit;                  /* set once */
-static _Atomic uint64_t charged;        /* a plain counter: orders nothing, hence relaxed everywhere */
+/* A plain counter: orders nothing, hence relaxed everywhere */
+static _Atomic uint64_t charged;
 
 uint32_t mm_lock_future;
 bool mm_lock_onfault;
@@ -33,7 +37,8 @@ bool mm_charge(uint64_t pages)
         do {
                 if (pages > limit || now > limit - pages)
                         return false;
-        } while (!atomic_compare_exchange_weak_explicit(&charged, &now, now + pages, memory_order_relaxed, memory_order_relaxed));
+        } while (!atomic_compare_exchange_weak_explicit(
+                &charged, &now, now + pages, memory_order_relaxed, memory_order_relaxed));
         return true;
 }
 
@@ -63,7 +68,8 @@ bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer)
 {
         if (vma_counts.total + pages - fewer > page_count(control.rlimit_as))
                 return false;
-        bool data = (v->flags & MAP_PRIVATE) && (v->prot & PROT_WRITE) && !(v->flags & MAP_GROWSDOWN);
+        bool data =
+                (v->flags & MAP_PRIVATE) && (v->prot & PROT_WRITE) && !(v->flags & MAP_GROWSDOWN);
         return !data || vma_counts.data + pages - fewer <= page_count(control.rlimit_data);
 }
 

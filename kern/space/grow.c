@@ -18,7 +18,8 @@ static int grow_down(struct vma_node *n, uint64_t addr)
                 return -ENOMEM;
         if (below && below->v.end > addr)
                 return -ENOMEM;
-        if (below && !(below->v.flags & MAP_GROWSDOWN) && vma_accessible(&below->v) && addr - below->v.end < STACK_GUARD)
+        if (below && !(below->v.flags & MAP_GROWSDOWN) && vma_accessible(&below->v) &&
+            addr - below->v.end < STACK_GUARD)
                 return -ENOMEM;
         if (v.end - v.start > control.rlimit_stack || !mm_may_expand(&v, more, 0))
                 return -ENOMEM;

@@ -1,8 +1,9 @@
 /*
  * Page tables of the program: walks and range operations (pt.h).
  *
- * Tables are added by compare-and-swap, by any vCPU.  They are taken away by pt_zap alone: unlink, flush, wait for the faults that may
- * still be walking, and only then reuse, and then only as a page table.
+ * Tables are added by compare-and-swap, by any vCPU.  They are taken away by pt_zap alone: unlink,
+ * flush, wait for the faults that may still be walking, and only then reuse, and then only as a
+ * page table.
  */
 #include <asm-generic/errno.h>
 #include "base/flush.h"
@@ -13,8 +14,8 @@
 
 void pt_wait_faults(uint64_t start, uint64_t end)
 {
-        /* The caller changed the VMA tree before; a fault publishes before it reads the tree (fault.c).  Full barriers on
-         * both sides: one of the two sees the other.  [I] */
+        /* The caller changed the VMA tree before; a fault publishes before it reads the tree
+         * (fault.c).  Full barriers on both sides: one of the two sees the other.  [I] */
         atomic_thread_fence(memory_order_seq_cst);
         uint32_t n = atomic_load_explicit(&control.nvcpus, memory_order_acquire);
         const uint64_t run = FAULT_AROUND * PAGE_SIZE;
@@ -22,7 +23,8 @@ void pt_wait_faults(uint64_t start, uint64_t end)
         end = (end + run - 1) & ~(run - 1);
         for (uint32_t i = 0; i < n; i++) {
                 struct vcpu *v = vcpu_block(i);
-                for (unsigned spins = 0;; spins++) {    /* bounded: a published fault does not sleep */
+                /* bounded: a published fault does not sleep */
+                for (unsigned spins = 0;; spins++) {
                         uint64_t at = atomic_load_explicit(&v->faulting, memory_order_acquire);
                         if (at == 0 || at - 1 < start || at - 1 >= end)
                                 break;
@@ -49,7 +51,8 @@ static void discard(struct detached *d)
         d->flush = false;
 }
 
-/* Unlinks the page tables that lie wholly in [start, end); all their entries are NONE.  They form a list through their first word. */
+/* Unlinks the page tables that lie wholly in [start, end); all their entries are NONE.  They form a
+ * list through their first word. */
 static void free_tables(uint64_t start, uint64_t end)
 {
         pte_slot_t *unlinked[64];
@@ -125,7 +128,10 @@ void pt_resident(uint64_t start, uint64_t end, uint8_t *vec)
         memset(vec, 0, (end - start) / PAGE_SIZE);
         for_each_entry(pte, addr, start, end) {
                 enum pte_kind k = pte_kind(atomic_load_explicit(pte, memory_order_relaxed));
-                vec[(addr - start) / PAGE_SIZE] = k == PTE_PRESENT || k == PTE_ARENA || k == PTE_HELD ? PT_RESIDENT : k == PTE_NONE ? 0 : PT_FAR;
+                vec[(addr - start) / PAGE_SIZE] =
+                        k == PTE_PRESENT || k == PTE_ARENA || k == PTE_HELD ? PT_RESIDENT
+                        : k == PTE_NONE                                     ? 0
+                                                                            : PT_FAR;
         }
 }
 

@@ -1,7 +1,8 @@
 /*
  * Range operations on the page tables of the program (base/tables.h walks them).
  *
- * Callers hold mm_lock, have changed the VMA tree and called pt_wait_faults().  Ranges are page-aligned.
+ * Callers hold mm_lock, have changed the VMA tree and called pt_wait_faults().  Ranges are
+ * page-aligned.
  */
 #ifndef VMRUN_PT_H
 #define VMRUN_PT_H
@@ -11,9 +12,9 @@
 /* Waits until no vCPU has a fault published whose aligned run meets [start, end). */
 void pt_wait_faults(uint64_t start, uint64_t end);
 
-/* Drops every page (frames, slots, arena entries) and frees empty tables.  After it returns no TLB holds
- * any of them.  Returns how many of them carried a charge of their own (PTE_CHARGED), for the caller to
- * give back. */
+/* Drops every page (frames, slots, arena entries) and frees empty tables.  After it returns no TLB
+ * holds any of them.  Returns how many of them carried a charge of their own (PTE_CHARGED), for the
+ * caller to give back. */
 uint64_t pt_zap(uint64_t start, uint64_t end);
 
 /* New protection for what is instantiated; prot: PTE_PROT bits.  Flushes if needed. */

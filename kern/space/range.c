@@ -1,5 +1,6 @@
 /*
- * Operations on ranges that several memory system calls are made of; mm_range.h has the rules they follow.
+ * Operations on ranges that several memory system calls are made of; mm_range.h has the rules they
+ * follow.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -188,7 +189,8 @@ long mm_find_area(uint64_t hint, uint64_t len, uint32_t flags)
         hint &= PAGE_MASK;
         if (hint) {
                 hint = higher(hint, page_align(low));
-                if (len <= hint_end && hint <= hint_end - len && !mm_reserved(hint, hint + len) && mm_is_free(hint, hint + len))
+                if (len <= hint_end && hint <= hint_end - len && !mm_reserved(hint, hint + len) &&
+                    mm_is_free(hint, hint + len))
                         return (long)hint;
         }
         if (flags & MAP_32BIT)

@@ -1,12 +1,14 @@
 /*
  * The VMA tree; vma.h says what it promises.
  *
- * Readers and the one writer meet in a sequence count.  A reader looks at the count, walks, copies, and looks again: any change
- * in between makes it start over.  What keeps that sound:
+ * Readers and the one writer meet in a sequence count.  A reader looks at the count, walks, copies,
+ * and looks again: any change in between makes it start over.  What keeps that sound:
  *   - the count is odd while the tree changes;
- *   - the writer's stores to what readers read are releases and the readers' loads are acquires, so a reader that saw
- *     any part of a change also sees the odd count (or a later one) in its second look;
- *   - a walk through a half-changed tree meets only nodes, since these are type-stable, and stops after DEPTH_MAX steps.
+ *   - the writer's stores to what readers read are releases and the readers' loads are acquires, so
+ *     a reader that saw any part of a change also sees the odd count (or a later one) in its second
+ *     look;
+ *   - a walk through a half-changed tree meets only nodes, since these are type-stable, and stops
+ *     after DEPTH_MAX steps.
  */
 #include <asm-generic/errno.h>
 #include "base/pool.h"
@@ -25,11 +27,28 @@ static struct vma_node *free_nodes;
 static unsigned nfree;
 struct vma_counts vma_counts;
 
-/* What readers read is stored with release and loaded by them with acquire (see above); the writer itself needs no order. */
-static void publish(_Atomic uint64_t *p, uint64_t v) { atomic_store_explicit(p, v, memory_order_release); }
-static uint64_t observe(const _Atomic uint64_t *p) { return atomic_load_explicit(p, memory_order_acquire); }
-static void set_kid(struct vma_node *n, int side, struct vma_node *kid) { atomic_store_explicit(&n->child[side], kid, memory_order_release); }
-static struct vma_node *kid(const struct vma_node *n, int side) { return atomic_load_explicit(&n->child[side], memory_order_relaxed); }
+/* What readers read is stored with release and loaded by them with acquire (see above); the writer
+ * itself needs no order. */
+static void publish(_Atomic uint64_t *p, uint64_t v)
+{
+        atomic_store_explicit(p, v, memory_order_release);
+}
+
+static uint64_t observe(const _Atomic uint64_t *p)
+{
+        return atomic_load_explicit(p, memory_order_acquire);
+}
+
+static void set_kid(struct vma_node *n, int side, struct vma_node *kid)
+{
+        atomic_store_explicit(&n->child[side], kid, memory_order_release);
+}
+
+static struct vma_node *kid(const struct vma_node *n, int side)
+{
+        return atomic_load_explicit(&n->child[side], memory_order_relaxed);
+}
+
 static struct vma_node *top(void) { return atomic_load_explicit(&root, memory_order_relaxed); }
 static void set_top(struct vma_node *n) { atomic_store_explicit(&root, n, memory_order_release); }
 
@@ -45,9 +64,10 @@ void vma_begin(void)
 void vma_end(void)
 {
         uint64_t s = atomic_load_explicit(&seq, memory_order_relaxed);
-        /* Release, for the reader that starts at the new count and must see the whole change.  And a full barrier, for
-         * pt_wait_faults(): the change is visible before it looks at the published faults, as a fault is
-         * published before it looks here; so one of the two sees the other. */
+        /* Release, for the reader that starts at the new count and must see the whole change.  And
+         * a full barrier, for pt_wait_faults(): the change is visible before it looks at the
+         * published faults, as a fault is published before it looks here; so one of the two sees
+         * the other. */
         atomic_store_explicit(&seq, s + 1, memory_order_seq_cst);
 }
 
@@ -124,7 +144,8 @@ static void pull(struct vma_node *n)
         n->height = 1 + (uint32_t)max(height(l), height(r));
         n->lo = l ? l->lo : floor;
         n->hi = r ? r->hi : n->v.end;
-        n->gap = max(l ? max(l->gap, room(l->hi, floor)) : 0, r ? max(r->gap, room(n->v.end, r->lo)) : 0);
+        n->gap = max(l ? max(l->gap, room(l->hi, floor)) : 0,
+                     r ? max(r->gap, room(n->v.end, r->lo)) : 0);
 }
 
 /* The child on that side comes up in place of n. */
@@ -265,10 +286,11 @@ struct vma_node *vma_before(uint64_t addr)
         return best;
 }
 
-/* The search for a run of len bytes below limit, in a subtree t whose neighbours leave it the space [low, high).  t may stick out
- * below low, and above limit, where it is cut off; for a t that does not, the test of its gaps is exact, so the search goes
- * down only where it will succeed. */
-static uint64_t gap_below(struct vma_node *t, uint64_t low, uint64_t high, uint64_t limit, uint64_t len)
+/* The search for a run of len bytes below limit, in a subtree t whose neighbours leave it the space
+ * [low, high).  t may stick out below low, and above limit, where it is cut off; for a t that does
+ * not, the test of its gaps is exact, so the search goes down only where it will succeed. */
+static uint64_t gap_below(struct vma_node *t, uint64_t low, uint64_t high, uint64_t limit,
+                          uint64_t len)
 {
         if (low >= limit)
                 return 0;
@@ -333,7 +355,8 @@ int mm_lookup(uint64_t addr, struct vma *out)
         struct vma_hidden h;
         if (!vma_read(addr, out, &h) || out->start > addr || (h.start <= addr && addr < h.end))
                 return -EFAULT;
-        /* What is hidden is no part of it either: a fault that also brings its neighbours goes by these bounds. */
+        /* What is hidden is no part of it either: a fault that also brings its neighbours goes by
+         * these bounds. */
         if (h.start < h.end && h.start > addr)
                 *out = vma_part(*out, out->start, lower(out->end, h.start));
         else if (h.start < h.end)
@@ -343,7 +366,8 @@ int mm_lookup(uint64_t addr, struct vma *out)
 
 /* --- self-check --- */
 
-/* Checks t; *at: end of the VMA before it, then of its last one.  sum: what vma_counts should say. */
+/* Checks t; *at: end of the VMA before it, then of its last one.  sum: what vma_counts should
+ * say. */
 static const char *check_below(const struct vma_node *t, uint64_t *at, struct vma_counts *sum)
 {
         if (!t)
@@ -364,7 +388,8 @@ static const char *check_below(const struct vma_node *t, uint64_t *at, struct vm
                 return wrong;
         struct vma_node fresh = *t;
         pull(&fresh);
-        if (fresh.height != t->height || fresh.lo != t->lo || fresh.hi != t->hi || fresh.gap != t->gap)
+        if (fresh.height != t->height || fresh.lo != t->lo || fresh.hi != t->hi ||
+            fresh.gap != t->gap)
                 return "VMA tree: what a node knows of its subtree";
         if (height(l) > height(r) + 1 || height(r) > height(l) + 1)
                 return "VMA tree: balance";

@@ -1,18 +1,19 @@
 /*
- * The VMA tree: which VMA is where, and where is room.  What a VMA means (charges, files, pages) is not
- * known here.
+ * The VMA tree: which VMA is where, and where is room.  What a VMA means (charges, files, pages) is
+ * not known here.
  *
- * An AVL tree by address.  Each node also knows the largest gap between two neighbours below it, so the
- * search for free space is O(log n).  Nodes are type-stable: a reader that follows a stale pointer still
- * reads a node.
+ * An AVL tree by address.  Each node also knows the largest gap between two neighbours below it, so
+ * the search for free space is O(log n).  Nodes are type-stable: a reader that follows a stale
+ * pointer still reads a node.
  *
- * Writers hold mm_lock and bump a sequence count around every change.  Readers (the fault path) take no
- * lock: they copy what they find, and read again if the count moved.  Before a range operation edits page
- * tables it has changed the tree and waited for the faults published inside the range (pt_wait_faults),
- * so no fault that saw the old tree can install a page afterwards.  [I]
+ * Writers hold mm_lock and bump a sequence count around every change.  Readers (the fault path)
+ * take no lock: they copy what they find, and read again if the count moved.  Before a range
+ * operation edits page tables it has changed the tree and waited for the faults published inside
+ * the range (pt_wait_faults), so no fault that saw the old tree can install a page afterwards.  [I]
  *
- * Everything but vma_read() and mm_lookup() needs mm_lock, and every change stands between vma_begin()
- * and vma_end(), which wait for nothing and exit to nobody: allocate first (vma_reserve).
+ * Everything but vma_read() and mm_lookup() needs mm_lock, and every change stands between
+ * vma_begin() and vma_end(), which wait for nothing and exit to nobody: allocate first
+ * (vma_reserve).
  */
 #ifndef VMRUN_VMA_H
 #define VMRUN_VMA_H
@@ -29,8 +30,8 @@
 #define VMA_HEAP    0x20000000u         /* brk */
 #define VMA_LOCKED  0x40000000u         /* mlock */
 #define VMA_CHARGED 0x80000000u         /* its whole length is charged against the commit limit */
-/* A page is charged by itself when it is instantiated (mm_charge_page, PTE_CHARGED).  With neither flag
- * pages cost nothing: shared, or a private file mapping that was never writable. */
+/* A page is charged by itself when it is instantiated (mm_charge_page, PTE_CHARGED).  With neither
+ * flag pages cost nothing: shared, or a private file mapping that was never writable. */
 #define VMA_TOUCH   0x08000000u
 /* PROT_* that mprotect must refuse: how the file was opened or mounted. */
 #define VMA_DENY(prot) ((uint32_t)(prot) << 24)
@@ -46,10 +47,12 @@
 struct vma {
         uint64_t start, end;            /* page-aligned, end exclusive */
         uint32_t prot, flags;
-        uint32_t file;                  /* file id of the host (EXIT_FILE_MAP), FILE_NONE for anonymous memory */
+        /* File id of the host (EXIT_FILE_MAP), FILE_NONE for anonymous memory */
+        uint32_t file;
         uint32_t pad;
         uint64_t off;                   /* file: offset in bytes of start */
-        uint64_t gpa;                   /* MAP_SHARED: guest-physical address of start in the arena */
+        /* MAP_SHARED: guest-physical address of start in the arena */
+        uint64_t gpa;
 };
 
 struct vma_node {
@@ -57,12 +60,14 @@ struct vma_node {
         _Atomic uint64_t pub[sizeof(struct vma) / 8];   /* the same, for vma_read() */
         _Atomic(struct vma_node *) child[2];
         struct vma_node *next;          /* free list, or a chain of removed nodes */
-        uint64_t lo, hi;                /* subtree: where free space below it ends, where free space above it starts */
+        /* subtree: where free space below it ends, where free space above it starts */
+        uint64_t lo, hi;
         uint64_t gap;                   /* subtree: largest gap between two neighbours in it */
         uint32_t height;
 };
 
-/* In pages; nodes: how many VMAs.  Kept by insert, remove and change.  peak: the most that total has been. */
+/* In pages; nodes: how many VMAs.  Kept by insert, remove and change.  peak: the most that total
+ * has been. */
 struct vma_counts { uint64_t total, data, locked, peak; uint32_t nodes; };
 extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 
@@ -94,7 +99,8 @@ void vma_free(struct vma_node *n);
 /* New content for n, which keeps its place among its neighbours. */
 void vma_change(struct vma_node *n, const struct vma *v);
 
-/* Until the next call readers are told that [start, end) is hidden; an empty range hides nothing. */
+/* Until the next call readers are told that [start, end) is hidden; an empty range hides
+ * nothing. */
 struct vma_hidden { uint64_t start, end; };
 void vma_hide(uint64_t start, uint64_t end);
 
@@ -107,13 +113,14 @@ uint64_t vma_gap(uint64_t low, uint64_t high, uint64_t len);
 /* Where free space below v ends. */
 uint64_t vma_floor(const struct vma *v);
 
-/* Lock-free: copies the first VMA that ends above addr, hidden or not, and the hidden range; false if
- * there is no VMA. */
+/* Lock-free: copies the first VMA that ends above addr, hidden or not, and the hidden range; false
+ * if there is no VMA. */
 bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden);
 
-/* Lock-free: copies the VMA that holds addr.  0, or -EFAULT if there is none, or if a range operation is
- * under way there: so -EFAULT is final only when mm_grow_stack(), which waits for that operation, says the
- * same.  Where one is under way elsewhere in the VMA, the copy is only the part on this side of it. */
+/* Lock-free: copies the VMA that holds addr.  0, or -EFAULT if there is none, or if a range
+ * operation is under way there: so -EFAULT is final only when mm_grow_stack(), which waits for that
+ * operation, says the same.  Where one is under way elsewhere in the VMA, the copy is only the part
+ * on this side of it. */
 int mm_lookup(uint64_t addr, struct vma *out);
 
 /* Order, balance, gaps and counts: NULL, or what is wrong.  For tests and the leak check. */
