@@ -3,7 +3,7 @@
  * life of a fork").  All of it passes through the xfer page of the vCPU that forks.  Everything
  * else of a process is copied by the host's fork().
  *
- * Filled in by kern (kern/fork.c) in the parent, read by kern in the child; the host
+ * Filled in by kern (kern/entry/fork.c) in the parent, read by kern in the child; the host
  * (runtime/fork_image.c) stores it in between, and fills in what is marked IN.
  */
 #ifndef VMRUN_FORK_H

@@ -71,13 +71,13 @@
 #define VCPU_TSS_OFF    0x4000
 /* Top of the stack of all exceptions but #PF: grows down from 0x5000+PAGE_SIZE */
 #define VCPU_IST_OFF    0x5000
-/* GDT, IDT and struct vcpu_fixed: one page that the guest cannot write */
+/* GDT, IDT and struct vcpu_fixed: one page that the guest cannot write. */
 #define VCPU_GDT_OFF    0x6000
 #define VCPU_IDT_OFF    0x6100
 #define VCPU_FIXED_OFF  0x6800
 #define VCPU_GUARD_OFF  0x7000          /* not mapped at VCPU_SELF: kern's stack ends here */
 #define VCPU_STACK_TOP  0xc000          /* kern's stack grows down from here to the guard page */
-/* This vCPU's own page tables: the guest cannot write them */
+/* This vCPU's own page tables: the guest cannot write them. */
 #define VCPU_TABLES_OFF 0xc000
 #define VCPU_PML4_OFF   0xc000
 #define VCPU_PDPT_OFF   0xd000

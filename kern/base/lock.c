@@ -23,7 +23,7 @@ void env_relax(unsigned spins)
 
 enum { LOCK_FREE, LOCK_TAKEN, LOCK_AWAITED };
 
-/* With eight yields; range operations that wait for no node are shorter */
+/* With eight yields; range operations that wait for no node are shorter. */
 #define LOCK_SPINS 1024
 
 void lock_take(struct lock *l)

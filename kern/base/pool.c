@@ -11,7 +11,7 @@
 #include "base/string.h"
 
 static struct lock pool_lock;           /* guards free lists, control.pool_next and pool_end */
-/* Linked through the first word */
+/* Linked through the first word. */
 static struct { void *head; uint64_t n; } free_pages[POOL_KINDS];
 
 static bool grow(void)

@@ -10,7 +10,7 @@ struct text { char buf[400]; size_t n; };
 
 static void put(struct text *t, char c)
 {
-        if (t->n < sizeof t->buf - 1)
+        if (t->n < sizeof(t->buf) - 1)
                 t->buf[t->n++] = c;
 }
 

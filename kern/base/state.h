@@ -10,7 +10,7 @@
 #pragma GCC visibility push(hidden)
 
 extern struct pager pager;              /* the cache */
-/* Guards the VMA tree against other writers, and all range operations */
+/* Guards the VMA tree against other writers, and all range operations. */
 extern struct lock mm_lock;
 
 #pragma GCC visibility pop

@@ -47,7 +47,7 @@ kern_header:
         .globl kern_start_asm
 kern_start_asm:
         xorl %ebp, %ebp
-        /* No instruction emulator knows it: the probe for p (runtime/vcpu_setup.c) */
+        /* No instruction emulator knows it: the probe for p (runtime/vcpu_setup.c). */
         addps %xmm0, %xmm0
         call kern_start
         jmp return_iret
@@ -224,7 +224,7 @@ trap_common:
         leaq syscall_jump(%rip), %rsi
         leaq iret_jump(%rip), %rdx
         cld
-        /* Returns only for a trap on the way back to the program */
+        /* Returns only for a trap on the way back to the program. */
         call kern_trap
         jmp return_iret
 
@@ -260,7 +260,7 @@ syscall_entry:
         call syscall_dispatch
         testb $1, V(R_rflags+1)                 /* TF: a popf would trap in kern, iretq does not */
         jnz return_iret
-        /* Fall through */
+        /* Fall through. */
 
 /* ---- back to the program ---- */
 

@@ -52,7 +52,7 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
 struct batch {
         struct fork_page *out;
         uint32_t n;
-        /* Pages that may still travel by their content; if they must */
+        /* Pages that may still travel by their content; if they must. */
         uint64_t copies, copies_most;
         bool wrote;
 };

@@ -55,7 +55,7 @@ int64_t leak_check(uint64_t pins)
         for (uint32_t i = 0; i < pager.fresh; i++) {
                 uint64_t w = pager.frames[i].word;
                 resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);
-                /* The hand would free them when it next comes by */
+                /* The hand would free them when it next comes by. */
                 orphans += (w & FRAME_ORPHAN) != 0;
                 held += (w & FRAME_PINS) + ((w & FRAME_CLAIMED) != 0);
                 frame_slots += (w & FRAME_RESIDENT) && pager.frames[i].slot != SLOT_NONE;

@@ -32,11 +32,11 @@ static long sys_arch_prctl(const uint64_t a[6])
         case ARCH_GET_FS:
         case ARCH_GET_GS:
                 base = a[0] == ARCH_GET_FS ? cpu_fs() : cpu_gs();
-                return kern_copy_out(a[1], &base, sizeof base);
+                return kern_copy_out(a[1], &base, sizeof(base));
         case ARCH_GET_CPUID:
                 return 1;               /* no CPUID faults, */
         case ARCH_SET_CPUID:
-                /* Nor can it be made to: as where the CPU has no such thing */
+                /* Nor can it be made to: as where the CPU has no such thing. */
                 return -ENODEV;
         default:
                 return -EINVAL;
@@ -75,7 +75,7 @@ void syscall_dispatch(void)
         struct regs *r = &vcpu_self.regs;
         uint64_t nr = r->rax;
 
-        if (nr < sizeof local / sizeof local[0] && local[nr]) {
+        if (nr < sizeof(local) / sizeof(local[0]) && local[nr]) {
                 const uint64_t a[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
                 count(CNT_SYSCALLS_LOCAL);
                 r->rax = (uint64_t)local[nr](a);

@@ -22,7 +22,7 @@ static bool read_clock(uint64_t id, int64_t *ns)
 
         do {
                 for (;;) {
-                        /* Pairs with the host's release */
+                        /* Pairs with the host's release. */
                         seq = atomic_load_explicit(&control.time.seq, memory_order_acquire);
                         if (seq & 1) {
                                 cpu_relax();
@@ -46,7 +46,7 @@ static bool read_clock(uint64_t id, int64_t *ns)
                 }
                 unsigned __int128 ticks = tsc > t->tsc0 ? tsc - t->tsc0 : 0;
                 *ns = base + (int64_t)(ticks * mult >> 32);
-                /* The fields were read before seq is read again */
+                /* The fields were read before seq is read again. */
                 atomic_thread_fence(memory_order_acquire);
         } while (atomic_load_explicit(&control.time.seq, memory_order_relaxed) != seq);
         return true;
@@ -60,7 +60,7 @@ long sys_clock_gettime(const uint64_t a[6])
         if (!read_clock((uint32_t)a[0], &ns))
                 return forward();
         int64_t ts[2] = { ns / NS, ns % NS };
-        return kern_copy_out(a[1], ts, sizeof ts);
+        return kern_copy_out(a[1], ts, sizeof(ts));
 }
 
 long sys_gettimeofday(const uint64_t a[6])
@@ -69,7 +69,7 @@ long sys_gettimeofday(const uint64_t a[6])
         if (a[1] || !read_clock(CLOCK_REALTIME, &ns))
                 return forward();
         int64_t tv[2] = { ns / NS, ns % NS / 1000 };
-        return a[0] ? kern_copy_out(a[0], tv, sizeof tv) : 0;
+        return a[0] ? kern_copy_out(a[0], tv, sizeof(tv)) : 0;
 }
 
 long sys_time(const uint64_t a[6])
@@ -78,7 +78,7 @@ long sys_time(const uint64_t a[6])
         if (!read_clock(CLOCK_REALTIME, &ns))
                 return forward();
         int64_t s = ns / NS;
-        if (a[0] && kern_copy_out(a[0], &s, sizeof s) != 0)
+        if (a[0] && kern_copy_out(a[0], &s, sizeof(s)) != 0)
                 return -EFAULT;
         return s;
 }

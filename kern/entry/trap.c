@@ -39,7 +39,7 @@ void trap(uint64_t vector)
         case VEC_OF:
         case VEC_BR:
         case VEC_GP:
-        /* No CPU raises others here: `int n`, or a CPU that the program has set up */
+        /* No CPU raises others here: `int n`, or a CPU that the program has set up. */
         default:
                 program_signal(vector, SIGSEGV, SI_KERNEL, 0);
         }

@@ -30,7 +30,7 @@ static uint32_t find_free(const slot_word_t *word, uint32_t from, uint32_t end)
                         return from;
         for (; from < end; from += LANES) {
                 uint64_t v = __atomic_load_n((const lanes_t *)&word[from], __ATOMIC_RELAXED);
-                /* Its lowest bit is exact */
+                /* Its lowest bit is exact. */
                 uint64_t zero = (v - 0x0001000100010001ull) & ~v & 0x8000800080008000ull;
                 if (zero) {
                         from += (uint32_t)__builtin_ctzll(zero) / 16;
@@ -50,10 +50,9 @@ static bool take_in_chunk(struct slotmap *m, uint32_t from, uint64_t *slot)
         if (end > m->slabs[slab].pages)
                 end = m->slabs[slab].pages;
         for (uint32_t at = from; (at = find_free(map->word, at, end)) < end; at++) {
-                uint16_t seen = SLOT_FREE;
-                /* Acquire: the slot's last holder has let go of its content (slotmap_put). */
-                if (!atomic_compare_exchange_strong(&map->word[at], &seen,
-                                                    (uint16_t)(SLOT_OWNED | m->self)))
+                uint16_t seen = SLOT_FREE, mine = (uint16_t)(SLOT_OWNED | m->self);
+                /* Acquire: the slot's last holder no longer uses its content (slotmap_put). */
+                if (!atomic_compare_exchange_strong(&map->word[at], &seen, mine))
                         continue;       /* another process was faster */
                 *slot = (uint64_t)slab << SLAB_SHIFT | at;
                 atomic_fetch_add_explicit(&process(m)->owned, 1, memory_order_relaxed);
@@ -71,7 +70,7 @@ static bool leave_chunk(struct slotmap *m, uint64_t *slot)
         if (take_in_chunk(m, first, slot))
                 return true;
         m->claimed = false;
-        /* Full barrier, then the words once more: see chunk_reopen() */
+        /* Full barrier, then the words once more: see chunk_reopen(). */
         atomic_store(&map->chunk[chunk], CHUNK_FULL);
         if (!take_in_chunk(m, first, slot))
                 return false;
@@ -179,8 +178,8 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 bool slotmap_writable(const struct slotmap *m, uint64_t slot)
 {
         /* Relaxed: what makes a slot of ours shared is fork, while this vCPU stands still. */
-        return atomic_load_explicit(slot_word(m->units, slot), memory_order_relaxed) ==
-               (SLOT_OWNED | m->self);
+        uint16_t w = atomic_load_explicit(slot_word(m->units, slot), memory_order_relaxed);
+        return w == (SLOT_OWNED | m->self);
 }
 
 uint64_t slotmap_held(const struct slotmap *m)

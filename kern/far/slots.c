@@ -1,6 +1,6 @@
 /*
  * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs); which slot is
- * whose stands in memory that the process tree shares (pager/slotmap.c), so taking and freeing
+ * whose stands in memory that the process tree shares (far/slotmap.c), so taking and freeing
  * needs no exit.
  */
 #include <asm-generic/errno.h>
@@ -14,15 +14,15 @@
 #include "far/slots.h"
 
 static struct slotmap slots;
-/* Slots in our slabs.  Who has the pager's writes (pager.h) only, as the next two */
+/* Slots in our slabs.  Who has the pager's writes (pager.h) only, as the next two. */
 static uint64_t capacity;
-/* No slab is to be had any more, and there is no other process that could free a slot */
+/* No slab is to be had any more, and there is no other process that could free a slot. */
 static bool used_up;
 static bool mapped;                             /* the first unit of TREE_WINDOW */
 
 /* Shared slots to let go of, which is the host's work: its turn comes when there are many. */
 #define LET_GO_BATCH 64
-/* The lock guards the rest */
+/* The lock guards the rest. */
 static struct { struct lock lock; uint32_t n; uint64_t slot[LET_GO_BATCH]; } letting_go;
 
 static void let_go_now(void)

@@ -155,7 +155,7 @@ static bool worth_bringing(const struct vma *v, uint64_t addr, uint64_t *next)
         pte_slot_t *pte = pt_find(addr);
         *next = addr + PAGE_SIZE;
         if (!pte && v->file == FILE_NONE)
-                /* No page table: nothing up to the next one */
+                /* No page table: nothing up to the next one. */
                 *next = (addr | ((1 << 21) - 1)) + 1;
         enum pte_kind k =
                 pte ? pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) : PTE_NONE;
@@ -182,7 +182,7 @@ static int willneed(uint64_t start, uint64_t end)
                         if (!worth_bringing(&v, at, &next))
                                 continue;
                         if (fault_in(at, next, false))
-                                /* Beyond the end of the file, or no memory: it was only advice */
+                                /* Beyond the end of the file, or no memory: it was only advice. */
                                 break;
                         budget--;
                 }

@@ -70,7 +70,7 @@ static int check_args(struct mm_request *r)
         if (type != MAP_SHARED && type != MAP_PRIVATE && !(file && type == MAP_SHARED_VALIDATE))
                 return -EINVAL;
         if ((r->flags & MAP_GROWSDOWN) && !file && type != MAP_PRIVATE)
-                /* A file's is refused by the host, which has more to look at first */
+                /* A file's is refused by the host, which has more to look at first. */
                 return -EINVAL;
         return 0;
 }

@@ -46,7 +46,7 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
                 return err;
         }
         if (!paid && pay == VMA_TOUCH)
-                /* Pages read from the file cost nothing; what is touched from now on does */
+                /* Pages read from the file cost nothing; what is touched from now on does. */
                 mm_zap(start, end);
 
         n = vma_find(start);

@@ -10,7 +10,7 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* Pages a look at the page tables: its answer lies on the stack */
+/* Pages a look at the page tables: its answer lies on the stack. */
 #define CHUNK 512
 
 static void resident(uint64_t start, uint64_t end, uint8_t *vec)

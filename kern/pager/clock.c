@@ -75,7 +75,7 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, boo
                 atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
                 return -EAGAIN;
         }
-        /* No pin can set it again: it is not WRITING yet */
+        /* No pin can set it again: it is not WRITING yet. */
         atomic_fetch_and(&f->word, ~FRAME_DIRTY);
         int err = env_slot_write(f->slot, n);
         if (err < 0) {

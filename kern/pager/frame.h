@@ -55,9 +55,9 @@ typedef uint32_t frame_t;               /* index of a frame */
 
 struct frame {
         _Atomic uint64_t word;
-        /* Where the content is, or was, kept: SLOT_NONE or a slot this frame owns */
+        /* Where the content is, or was, kept: SLOT_NONE or a slot this frame owns. */
         uint64_t slot;
-        /* The entry that maps it (PT pages are type-stable, so it can always be read) */
+        /* The entry that maps it (PT pages are type-stable, so it can always be read). */
         _Atomic(pte_slot_t *) pte;
         uint64_t pad;
 };
@@ -119,7 +119,7 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         p = atomic_load(pte);
         if (pte_kind(p) == PTE_PRESENT && pte_num(p) == pfn0 + n && pte_allows(p, write, false))
                 return n;
-        /* If it became an orphan meanwhile, the CLOCK hand frees it */
+        /* If it became an orphan meanwhile, the CLOCK hand frees it. */
         atomic_fetch_sub(&f->word, 1);
         return FRAME_NONE;
 }

@@ -22,13 +22,13 @@ struct pager {
         uint64_t pfn0;                  /* guest-physical page number of frame 0 */
 
         uint32_t low, high;             /* the cleaner is woken below low and works up to high */
-        /* Frames that move between a vCPU's stock and the global list at a time; a hint */
+        /* Frames that move between a vCPU's stock and the global list at a time; a hint. */
         _Atomic uint32_t batch;
 
         /* lock guards free_head, fresh and the writing of nfree; held for one batch, never across a
          * call out. */
         _Atomic uint32_t lock;
-        /* Global free frames, fresh ones included; read without the lock as a hint */
+        /* Global free frames, fresh ones included; read without the lock as a hint. */
         _Atomic uint32_t nfree;
         uint32_t fresh;                 /* frames [fresh, nframes) were never used */
         frame_t free_head;              /* linked through frame.slot */
@@ -37,19 +37,19 @@ struct pager {
          * the forking vCPU's (page_write_back). */
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
         uint32_t writing;               /* frames claimed for a write that is under way */
-        /* Evictions given up for want of a slot, or by a failure of the far tier */
+        /* Evictions given up for want of a slot, or by a failure of the far tier. */
         uint64_t unwritable;
 };
 
 /* --- environment: provided by kern/, or by the test --- */
 void *env_frame_va(frame_t f);                          /* content of a frame */
-/* In a spin: pause, and now and then (not at 0) let others run */
+/* In a spin: pause, and now and then (not at 0) let others run. */
 void env_relax(unsigned spins);
 /* Is an entry under way worth another look, or sleep?  *begun: 0 at the first */
 bool env_wait_on(uint64_t *begun);
-/* Asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...) */
+/* Asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...). */
 uint64_t env_flush_begin(void);
-/* The epoch that the next env_flush_begin will return */
+/* The epoch that the next env_flush_begin will return. */
 uint64_t env_flush_next(void);
 /* Has every vCPU flushed since that begin? */
 bool env_flush_done(uint64_t epoch);
@@ -60,15 +60,15 @@ int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
  * over.  For the pager's writes only, as the next two. */
 int env_slot_write(uint64_t slot, frame_t f);
 bool env_slot_write_room(void);                         /* can another write be posted? */
-/* A write that is over; FRAME_NONE if there is none (now) */
+/* A write that is over; FRAME_NONE if there is none (now). */
 frame_t env_slot_written(int *err);
 #define ENV_POSTED 1
-/* A slot, or SLOT_NONE; for the pager's writes only */
+/* A slot, or SLOT_NONE; for the pager's writes only. */
 uint64_t env_slot_alloc(void);
 void env_slot_free(uint64_t slot);
 /* false: other processes read it too, so it stays as it is */
 bool env_slot_writable(uint64_t slot);
-/* A CHARGED page went back to NONE by eviction */
+/* A CHARGED page went back to NONE by eviction. */
 void env_uncharge_page(void);
 /* sleep, bounded, until the entry differs from seen */
 void env_wait_pte(pte_slot_t *pte, pte_t seen);

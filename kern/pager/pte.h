@@ -46,10 +46,10 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_CHARGED (1ull << 54)
 #define PTE_NUM     0x000ffffffffff000ull
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
-/* What travels with a page through all its states */
+/* What travels with a page through all its states. */
 #define PTE_KEEP    (PTE_PROT | PTE_CHARGED)
 
-/* An entry that leads to a table; with ACCESS if the program may follow */
+/* An entry that leads to a table; with ACCESS if the program may follow. */
 #define PTE_TABLE   (PTE_P | PTE_W | PTE_A)
 #define PTE_WINDOW  (PTE_P | PTE_A | PTE_D | PTE_G)     /* an entry of the window */
 
@@ -84,7 +84,7 @@ static inline pte_t pte_prot(bool read, bool write, bool exec)
         return (read || write || exec ? PTE_ACCESS : 0) | (write ? PTE_W : 0) | (exec ? 0 : PTE_NX);
 }
 
-/* Page frame number, or slot */
+/* Page frame number, or slot. */
 static inline uint64_t pte_num(pte_t p) { return (p & PTE_NUM) >> 12; }
 
 /* pfn: guest-physical page frame number.  keep: PTE_KEEP bits. */

@@ -16,7 +16,7 @@ static frame_t frame_of(const struct pager *pg, pte_t p)
 int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t ad)
 {
         struct frame *f = &pg->frames[n];
-        /* A stale walk may have left them */
+        /* A stale walk may have left them. */
         pte_t none = atomic_load(pte) & (PTE_A | PTE_D);
 
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);

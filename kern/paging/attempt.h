@@ -26,7 +26,7 @@ enum outcome {
         UNMAPPED,                       /* SIGSEGV: nothing is mapped */
         BEYOND_END,                     /* SIGBUS: past the end of the mapped file */
         NO_MEMORY,                      /* SIGBUS with a message: cache and far tiers are full */
-        /* SIGBUS with a message: the far tier could not give the page back */
+        /* SIGBUS with a message: the far tier could not give the page back. */
         FAR_FAILED,
 };
 

@@ -35,7 +35,7 @@ void cleaner_poke(void)
 
 static void wake_waiters(void)
 {
-        /* Full barrier: before the look at the waiters */
+        /* Full barrier: before the look at the waiters. */
         atomic_fetch_add(&control.frames_seq, 1);
         if (atomic_load(&control.frames_waiters) > 0)
                 vmexit(EXIT_WAKE_FRAMES, 0, 0, 0);

@@ -116,7 +116,7 @@ static enum outcome attempt(struct fault *f)
                 return first_touch(f, pte);
         case PTE_PRESENT:
         case PTE_ARENA:
-                /* Else another vCPU was first */
+                /* Else another vCPU was first. */
                 return pte_allows(p, f->write, f->exec) ? DONE : DENIED;
         case PTE_HELD:
                 return DENIED;
@@ -239,7 +239,7 @@ void page_fault(void)
         v->entry_tsc = control.stats_on ? cpu_tsc() : 0;
         if (v->regs.rip - WINDOW < CONTROL_OFF)
                 kern_bug("page fault in kern", addr, v->regs.rip);
-        /* A pagetable-based KVM sets it for its own half */
+        /* A pagetable-based KVM sets it for its own half. */
         if ((err & PF_RESERVED) && f.addr < TASK_SIZE)
                 kern_bug("a page-table entry has reserved bits set", addr,
                          pt_find(addr) ? *pt_find(addr) : 0);

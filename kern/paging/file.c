@@ -77,7 +77,7 @@ static bool run_take(const struct fault *f, struct run *r)
         while (r->n < npages &&
                (n = frame_take(&pager, &vcpu_self.frames, counters())) != FRAME_NONE)
                 r->frame[r->n++] = n;
-        /* Not enough to reach the page that faulted: read it alone */
+        /* Not enough to reach the page that faulted: read it alone. */
         if (r->n <= r->wanted) {
                 run_give_back(r, 1);
                 r->start = f->addr;
@@ -137,7 +137,7 @@ enum outcome shared_map(struct fault *f)
                 vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
 
         pt_publish(f->addr);
-        /* Else the answer is about what was there before, as above */
+        /* Else the answer is about what was there before, as above. */
         bool mapped = left != -EBADF && still_mapped(f);
         pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;

@@ -27,9 +27,9 @@ int mm_populate(uint64_t start, uint64_t end, uint64_t max)
         return 0;
 }
 
-/* Little enough that few pages go again before they are locked */
+/* Little enough that few pages go again before they are locked. */
 #define CHUNK (256 * PAGE_SIZE)
-/* Those that did go are brought again; each time more are locked */
+/* Those that did go are brought again; each time more are locked. */
 #define LOCK_TRIES 64
 
 static bool all_resident(uint64_t start, uint64_t end)

@@ -22,7 +22,7 @@
 #include "space/account.h"
 
 static uint64_t limit;                  /* set once */
-/* A plain counter: orders nothing, hence relaxed everywhere */
+/* A plain counter: orders nothing, hence relaxed everywhere. */
 static _Atomic uint64_t charged;
 
 uint32_t mm_lock_future;

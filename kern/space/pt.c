@@ -66,7 +66,7 @@ static void free_tables(uint64_t start, uint64_t end)
                         unlinked[n++] = pt;
                 }
                 a += pde ? 1 << 21 : (1 << 30) - (a & ((1 << 30) - 1));
-                if (n == sizeof unlinked / sizeof unlinked[0] || (n > 0 && a + (1 << 21) > end)) {
+                if (n == sizeof(unlinked) / sizeof(unlinked[0]) || (n > 0 && a + (1 << 21) > end)) {
                         flush_all();                    /* no paging-structure cache leads there */
                         pt_wait_faults(start, end);     /* no fault still walks there */
                         while (n > 0)
@@ -89,7 +89,7 @@ uint64_t pt_zap(uint64_t start, uint64_t end)
                 d.flush |= old & PTE_P;
                 if (f != FRAME_NONE)
                         d.frame[d.n++] = f;
-                if (d.n == sizeof d.frame / sizeof d.frame[0])
+                if (d.n == sizeof(d.frame) / sizeof(d.frame[0]))
                         discard(&d);
         }
         discard(&d);

@@ -79,7 +79,7 @@ int vma_reserve(unsigned n)
                 struct vma_node *page = pool_page(POOL_VMA);
                 if (!page)
                         return -ENOMEM;
-                for (size_t i = 0; i < PAGE_SIZE / sizeof *page; i++)
+                for (size_t i = 0; i < PAGE_SIZE / sizeof(*page); i++)
                         vma_free(&page[i]);
         }
         return 0;
@@ -117,9 +117,9 @@ static void tally(const struct vma *v, uint64_t sign)
 
 static void fill(struct vma_node *n, const struct vma *v)
 {
-        union { struct vma v; uint64_t word[sizeof *v / 8]; } u = { .v = *v };
+        union { struct vma v; uint64_t word[sizeof(*v) / 8]; } u = { .v = *v };
         n->v = *v;
-        for (unsigned i = 0; i < sizeof *v / 8; i++)
+        for (unsigned i = 0; i < sizeof(*v) / 8; i++)
                 publish(&n->pub[i], u.word[i]);
         tally(v, 1);
 }
@@ -330,14 +330,14 @@ static const struct vma_node *walk(uint64_t addr)
 
 bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden)
 {
-        union { struct vma v; uint64_t word[sizeof *out / 8]; } u;
+        union { struct vma v; uint64_t word[sizeof(*out) / 8]; } u;
         for (unsigned spins = 0;; env_relax(spins++)) {
                 /* Acquire: pairs with vma_end(), for the whole of the last change. */
                 uint64_t s = observe(&seq);
                 if (s & 1)
                         continue;
                 const struct vma_node *n = walk(addr);
-                for (unsigned i = 0; n && i < sizeof *out / 8; i++)
+                for (unsigned i = 0; n && i < sizeof(*out) / 8; i++)
                         u.word[i] = observe(&n->pub[i]);
                 hidden->start = observe(&hidden_start);
                 hidden->end = observe(&hidden_end);

@@ -47,11 +47,11 @@
 struct vma {
         uint64_t start, end;            /* page-aligned, end exclusive */
         uint32_t prot, flags;
-        /* File id of the host (EXIT_FILE_MAP), FILE_NONE for anonymous memory */
+        /* File id of the host (EXIT_FILE_MAP), FILE_NONE for anonymous memory. */
         uint32_t file;
         uint32_t pad;
         uint64_t off;                   /* file: offset in bytes of start */
-        /* MAP_SHARED: guest-physical address of start in the arena */
+        /* MAP_SHARED: guest-physical address of start in the arena. */
         uint64_t gpa;
 };
 

@@ -1,5 +1,5 @@
 /*
- * The fault path (kern/fault.c) without a guest: what it asks of the host.
+ * The fault path (kern/paging/fault.c) without a guest: what it asks of the host.
  */
 #include <setjmp.h>
 #include <stdarg.h>

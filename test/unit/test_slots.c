@@ -1,5 +1,5 @@
 /*
- * kern's slots (kern/slots.c) against a host that has no more slabs, and a pool that has no more page tables: the program gets ENOMEM, and
+ * kern's slots (kern/far/slots.c) against a host that has no more slabs, and a pool that has no more page tables: the program gets ENOMEM, and
  * what was leased is used when there are tables again.
  */
 #include <asm-generic/errno-base.h>
@@ -83,7 +83,7 @@ void copy_page(void *restrict d, const void *restrict s) { (void)d; (void)s; }
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte) { (void)slot; (void)f; (void)pte; }
 void ring_write(uint64_t slot, frame_t f) { (void)slot; (void)f; }
 
-/* ---- in order: kern/slots.c keeps what it has ---- */
+/* ---- in order: kern/far/slots.c keeps what it has ---- */
 
 static void no_tables(void **state)
 {
