@@ -57,8 +57,7 @@ struct regs {
 #define RFLAGS_KERN    0x002
 #define RFLAGS_PROGRAM 0x202
 
-/* Where a vCPU is.  Written by kern, read by whoever kicks it (kern/base/flush.c has the
- * protocol). */
+/* Where a vCPU is.  Written by kern, read by kickers (kern/base/flush.c has the protocol). */
 enum vcpu_mode {
         MODE_OUT     = 0,               /* in the host, or not started */
         MODE_KERN    = 1,
@@ -320,7 +319,7 @@ struct vcpu {
         uint32_t writes_seen;
         uint64_t canary4;
 };
-/* The host has something to do: EXIT_EVENT before the program goes on. */
+/* The host has something to do: EXIT_EVENT before the program continues. */
 #define EVENT_HOST 1u
 /* The host changed regs beyond what a system call returns: go back by iretq. */
 #define EVENT_IRET 2u
@@ -435,12 +434,13 @@ struct control {
         _Atomic uint32_t starved;
         _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
         _Atomic uint32_t service_asleep;
-        /* The host wants the service vCPU to keep still, with no write under way, until it takes
-         * this down */
+        /* Set by the host to quiesce the service vCPU, with no write under way, until it is
+         * cleared. */
         _Atomic uint32_t service_hold;
-        /* futex: it does.  Released by kern, for who has the pager to himself then */
+        /* futex: the service vCPU is quiesced.  Released by kern, for the vCPU that has the pager
+         * to itself then. */
         _Atomic uint32_t service_held;
-        /* The I/O thread sleeps: whoever takes this down rings DOORBELL_PORT */
+        /* The I/O thread sleeps: the vCPU that clears this rings DOORBELL_PORT. */
         _Atomic uint32_t io_asleep;
         uint32_t io_pad;
         /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c). */

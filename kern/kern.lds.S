@@ -1,4 +1,4 @@
-/* The kern image: a flat binary at the start of the window, its header first (abi.h).  Preprocessed. */
+/* The kern image: a flat binary at the start of the window, its header first (abi.h). */
 #include "layout.h"
 
 OUTPUT_FORMAT("elf64-x86-64")
@@ -13,11 +13,17 @@ control = WINDOW + CONTROL_OFF;
 SECTIONS
 {
         . = WINDOW;
-        .text : { kern_image = .; KEEP(*(.header)) *(.text .text.*) . = ALIGN(PAGE_SIZE); kern_text_end = .; }
+        .text : {
+                kern_image = .;
+                KEEP(*(.header))
+                *(.text .text.*)
+                . = ALIGN(PAGE_SIZE);
+                kern_text_end = .;
+        }
         .rodata : { *(.rodata .rodata.*) . = ALIGN(PAGE_SIZE); kern_constant_end = .; }
         .data : { *(.data .data.*) }
         .bss : { *(.bss .bss.* COMMON) . = ALIGN(PAGE_SIZE); }
         kern_image_end = .;
-        ASSERT(kern_image_end <= WINDOW + RAM_PT_OFF, "the kern image has outgrown its room (layout.h, RAM_PT_OFF)")
+        ASSERT(kern_image_end <= WINDOW + RAM_PT_OFF, "kern has outgrown its room (RAM_PT_OFF)")
         /DISCARD/ : { *(.comment) *(.note*) *(.eh_frame*) *(.gnu*) }
 }

@@ -1,12 +1,12 @@
 /*
  * TLB flushes of all vCPUs, by epochs.
  *
- * Whoever wants one increments control.flush_epoch.  A vCPU flushes before it next becomes PROGRAM
- * (entry.S looks at the epoch after it stored PROGRAM and a full barrier) and notes the epoch it
- * has reached.  So a flush is complete once each vCPU was seen not in PROGRAM, or flushed up to it:
- * kern and host use no translation of the program.  Only vCPUs that stay in PROGRAM are kicked, and
- * only those are waited for; a vCPU in kern that spins on a lock of ours cannot deadlock with us.
- * [I]
+ * A vCPU that wants a flush increments control.flush_epoch.  Each vCPU flushes before it next
+ * becomes PROGRAM (entry.S looks at the epoch after it stored PROGRAM and a full barrier), and
+ * notes the epoch it has reached.  A flush is complete once each vCPU was seen not in PROGRAM, or
+ * flushed up to it: kern and host use no translation of the program.  Only vCPUs that stay in
+ * PROGRAM are kicked and waited for, so a vCPU in kern that spins on a lock of ours cannot deadlock
+ * with us.  [I]
  */
 #include "base/cpu.h"
 #include "base/exit.h"

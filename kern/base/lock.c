@@ -1,11 +1,13 @@
 /*
- * Locks between vCPUs.  A holder never waits for a vCPU that waits for the lock, but its host
- * thread may not be running, and who holds mm_lock may wait for pages that are on their way from a
- * node, in an outage for minutes.  So a taker spins for a while, then sleeps.
+ * Locks between vCPUs.
  *
- * [I] No wake-up is lost: a taker sleeps only while the word is AWAITED, which the host compares
- * under its own lock.  The holder exchanges it for FREE and wakes one if it was AWAITED; that one
- * leaves AWAITED behind, since it cannot know whether others sleep.  If it is killed first (the
+ * A holder never waits for a vCPU that waits for the lock.  But its host thread may not be running,
+ * and the holder of mm_lock may wait for pages that are on their way from a node, in an outage for
+ * minutes.  So a taker spins for a while, then sleeps.
+ *
+ * [I] No wake-up is lost.  A taker sleeps only while the word is AWAITED, which the host compares
+ * under its own lock.  The holder exchanges it for FREE and wakes one taker if it was AWAITED; that
+ * one leaves AWAITED behind, since it cannot know whether others sleep.  If it is killed first (the
  * child of a vfork), the others look again when their sleep's limit has passed.
  */
 #include "base/cpu.h"

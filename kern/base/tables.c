@@ -6,8 +6,8 @@
 #include "base/pool.h"
 #include "base/tables.h"
 
-/* The table an entry points to, made if it is missing.  Release: who finds the table finds it
- * zeroed. */
+/* The table an entry points to, made if it is missing.  Release: a walk that finds the table finds
+ * it zeroed. */
 static pte_slot_t *table_make(pte_slot_t *entry)
 {
         pte_t e = atomic_load_explicit(entry, memory_order_acquire);

@@ -12,7 +12,7 @@
  *
  * While its vCPU is in kern the program's registers are in vcpu.regs, complete.  IST 1 ends at the
  * end of vcpu.regs, so for a page fault the CPU itself stores err..ss in place.  Program and kern
- * run at one privilege level: at p = 0 a stub just goes on; at p = 3 it is the only ring-0 code
+ * run at one privilege level: at p = 0 a stub just continues; at p = 3 it is the only ring-0 code
  * there is and continues at CPL 3 by an IRET frame made beforehand.  From pf_common, trap_common
  * and syscall_entry on, the code is the same at both levels.
  *

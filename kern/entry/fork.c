@@ -4,8 +4,8 @@
  *
  * The caller's host thread has stopped whatever else could change pages: all other program threads,
  * and the cleaner.  So this vCPU has the pager to itself, and its writes.  [I] Entries lose D here
- * while they have A, so all TLBs are flushed before the program goes on: no vCPU is in PROGRAM now,
- * and each looks at the flush epoch before it becomes so (flush.c).
+ * while they have A, so all TLBs are flushed before the program continues: no vCPU is in PROGRAM
+ * now, and each looks at the flush epoch before it becomes so (flush.c).
  */
 #include <asm-generic/errno.h>
 #include "base/cpu.h"
@@ -117,7 +117,7 @@ static int take_page(struct batch *b, uint64_t addr, pte_slot_t *pte)
         }
 }
 
-/* Pages of [*at, end) until the batch is full; *at: where to go on. */
+/* Pages of [*at, end) until the batch is full; *at: where to continue. */
 static int take_range(struct batch *b, uint64_t *at, uint64_t end)
 {
         pte_slot_t *pte;

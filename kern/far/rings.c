@@ -2,8 +2,8 @@
  * This vCPU's rings of far memory (abi.h): asking the host to move a page to or from a node behind
  * a SLAB_REMOTE slab.
  *
- * A vCPU has one demand read under way at a time, and waits for it; the service vCPU has up to
- * IO_RING writes, and so has the one that forks while the service vCPU keeps still.
+ * A vCPU has one demand read under way at a time, and waits for it.  The service vCPU has up to
+ * IO_RING writes, and so has the vCPU that forks while the service vCPU is quiesced.
  */
 #include "base/cpu.h"
 #include "base/exit.h"
@@ -82,7 +82,7 @@ void ring_write_wait(void)
 {
         struct io_entry *e = &rings()->bulk.entry[vcpu_self.writes_seen % IO_RING];
 
-        /* Nobody waits for this vCPU: it leaves its CPU to those that make the news. */
+        /* Nobody waits for this vCPU: it leaves its CPU to those that make completions. */
         for (unsigned spins = 0; spins < WRITE_SPINS; spins++) {
                 if (atomic_load_explicit(&e->state, memory_order_relaxed) == IO_OVER)
                         return;

@@ -14,38 +14,38 @@
 #include "far/slots.h"
 
 static struct slotmap slots;
-/* Slots in our slabs.  Who has the pager's writes (pager.h) only, as the next two. */
-static uint64_t capacity;
-/* No slab is to be had any more, and there is no other process that could free a slot. */
-static bool used_up;
-static bool mapped;                             /* the first unit of TREE_WINDOW */
 
-/* Shared slots to let go of, which is the host's work: its turn comes when there are many. */
-#define LET_GO_BATCH 64
-/* The lock guards the rest. */
-static struct { struct lock lock; uint32_t n; uint64_t slot[LET_GO_BATCH]; } letting_go;
+/* For the vCPU that has the pager's writes (pager.h) only. */
+static uint64_t capacity;               /* slots in our slabs */
+static bool used_up;                    /* no slab is left, and no other process could free a slot */
+static bool mapped;                     /* the first unit of TREE_WINDOW */
 
-static void let_go_now(void)
+/* Shared slots to release, which is the host's work: it is asked when there are many.  The lock
+ * guards the rest. */
+#define RELEASE_BATCH 64
+static struct { struct lock lock; uint32_t n; uint64_t slot[RELEASE_BATCH]; } releasing;
+
+static void release_now(void)
 {
-        if (letting_go.n > 0)
-                vmexit(EXIT_SLOTS_RELEASE, (uint64_t)letting_go.slot, letting_go.n, 0);
-        letting_go.n = 0;
+        if (releasing.n > 0)
+                vmexit(EXIT_SLOTS_RELEASE, (uint64_t)releasing.slot, releasing.n, 0);
+        releasing.n = 0;
 }
 
-static void let_go(uint64_t slot)
+static void release(uint64_t slot)
 {
-        lock_take(&letting_go.lock);
-        letting_go.slot[letting_go.n++] = slot;
-        if (letting_go.n == LET_GO_BATCH)
-                let_go_now();
-        lock_drop(&letting_go.lock);
+        lock_take(&releasing.lock);
+        releasing.slot[releasing.n++] = slot;
+        if (releasing.n == RELEASE_BATCH)
+                release_now();
+        lock_drop(&releasing.lock);
 }
 
 uint64_t slots_in_use(void)
 {
-        lock_take(&letting_go.lock);
-        let_go_now();
-        lock_drop(&letting_go.lock);
+        lock_take(&releasing.lock);
+        release_now();
+        lock_drop(&releasing.lock);
         return slotmap_held(&slots);
 }
 
@@ -87,13 +87,13 @@ static bool lease(void)
 
 void slots_fork(void)
 {
-        lock_take(&letting_go.lock);
-        let_go_now();
-        lock_drop(&letting_go.lock);
+        lock_take(&releasing.lock);
+        release_now();
+        lock_drop(&releasing.lock);
         used_up = false;
 }
 
-/* The tree's slabs come in their order, whoever leased them. */
+/* The tree's slabs come in their order, no matter which process leased them. */
 bool slots_reach(uint64_t slot)
 {
         while (slot_slab(slot) >= slots.nslabs)
@@ -124,7 +124,7 @@ uint64_t env_slot_alloc(void)
 void env_slot_free(uint64_t slot)
 {
         if (!slotmap_put(&slots, slot))
-                let_go(slot);
+                release(slot);
 }
 
 bool env_slot_writable(uint64_t slot) { return slotmap_writable(&slots, slot); }

@@ -94,8 +94,8 @@ static void write_posted(struct pager *pg, frame_t n)
         atomic_fetch_or(&pg->frames[n].word, FRAME_WRITING);
 }
 
-/* It is over.  True: the claim is ours alone, as before; false: it is gone, for somebody has pinned
- * the frame meanwhile.  Acquire: with what who has unpinned it did. */
+/* It is over.  True: the claim is ours alone, as before.  False: the claim is gone, because the
+ * frame was pinned meanwhile.  Acquire: sees what holders of a pin did before they dropped it. */
 static bool write_over(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
@@ -155,7 +155,7 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
 }
 
 /* Takes a claimed page off its entry if it is (still) cold and clean; the frame stays claimed, to
- * be freed.  Else lets go of it. */
+ * be freed.  Else drops the claim. */
 static bool take_off(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
@@ -224,7 +224,7 @@ static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
         return freed;
 }
 
-/* An unmapped frame whose last holder has let go. */
+/* An unmapped frame that nobody holds any more. */
 static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w)
 {
         struct frame *f = &pg->frames[n];

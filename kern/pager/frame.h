@@ -1,7 +1,7 @@
 /*
  * Cache frames: one 32-byte record and one atomic word a frame.
  *
- * The word says who may do what with the frame:
+ * The word says what may be done with the frame:
  *
  *   63..32 EPOCH   flush epoch that covers the last clearing of A (see clock.c)
  *   31..24 flags
@@ -64,7 +64,7 @@ struct frame {
 _Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
 
 static inline bool frame_word_held(uint64_t w) { return w & FRAME_HELD_MASK; }
-/* Is it claimed by somebody who must be alone?  That is short. */
+/* Is it claimed by an owner that must be alone?  Such a claim is short. */
 static inline bool frame_word_closed(uint64_t w)
 {
         return (w & (FRAME_CLAIMED | FRAME_WRITING)) == FRAME_CLAIMED;

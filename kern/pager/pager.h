@@ -33,8 +33,8 @@ struct pager {
         uint32_t fresh;                 /* frames [fresh, nframes) were never used */
         frame_t free_head;              /* linked through frame.slot */
 
-        /* The pager's writes: the cleaner's, and during a fork, for which the cleaner keeps still,
-         * the forking vCPU's (page_write_back). */
+        /* The pager's writes: for the cleaner or, during a fork, in which the cleaner is quiesced,
+         * for the forking vCPU (page_write_back). */
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
         uint32_t writing;               /* frames claimed for a write that is under way */
         /* Evictions given up for want of a slot, or by a failure of the far tier. */
@@ -127,10 +127,10 @@ struct clock_result { uint32_t freed, cleared, used, unflushed; };
  * yet. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
 /* For fork: makes a resident page clean where it is, hot or not.  [I] The caller has the pager to
- * itself: no vCPU runs the program, and the cleaner keeps still; before the program runs again all
- * TLBs are flushed, since they may hold D of the entry.  0; ENV_POSTED: claimed until a
- * clock_pass() has taken note of its end; -EBUSY: somebody has pinned it; -ENOSPC: no slot is to be
- * had; else the far tier failed. */
+ * itself: no vCPU runs the program, and the cleaner is quiesced.  All TLBs are flushed before the
+ * program runs again, since they may hold D of the entry.  0; ENV_POSTED: claimed until a
+ * clock_pass() has completed it; -EBUSY: it is pinned; -ENOSPC: no slot is available; else the far
+ * tier failed. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt);
 /* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.
  * True: CLAIMED and off its entry. */

@@ -20,7 +20,8 @@ int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t
         pte_t none = atomic_load(pte) & (PTE_A | PTE_D);
 
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
-        /* Release: whoever finds the frame through the entry sees its content and its record. */
+        /* Release: a walk that finds the frame through the entry sees its content and its
+         * record. */
         if (!atomic_compare_exchange_strong(pte, &none, pte_make_present(pg->pfn0 + n, keep, ad)))
                 return -EAGAIN;
         frame_drop_claim(f);
@@ -33,7 +34,7 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
 
         f->slot = pte_num(p);           /* the page is clean as long as D and DIRTY stay clear */
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
-        /* Release: whoever ends the fetch finds the record. */
+        /* Release: page_fetched() finds the record. */
         if (!atomic_compare_exchange_strong(pte, &p, pte_make_busy(pg->pfn0 + n, p & PTE_KEEP))) {
                 f->slot = SLOT_NONE;
                 return -EAGAIN;

@@ -25,7 +25,7 @@ void cleaner_poke(void)
         if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low ||
             !atomic_load_explicit(&control.service_asleep, memory_order_relaxed))
                 return;
-        /* Whoever takes the flag down rings the bell: one bell a crossing. */
+        /* The vCPU that clears the flag rings the bell: one bell a crossing. */
         if (atomic_exchange(&control.service_asleep, 0)) {
                 atomic_fetch_add(&control.service_seq, 1);
                 count(CNT_DOORBELLS);
@@ -78,8 +78,8 @@ int frames_wait(void)
                 /* Only what was found out since we asked: an older finding is about pages that were
                  * in use then. */
                 uint32_t found = atomic_load(&control.starved);
-                starved =
-                        found != 0 && (int32_t)(found - seq) > 0 && atomic_load(&pager.nfree) == 0;
+                bool newer = found != 0 && (int32_t)(found - seq) > 0;
+                starved = newer && atomic_load(&pager.nfree) == 0;
         }
         atomic_fetch_sub(&control.frames_waiters, 1);
         return starved ? -ENOMEM : 0;
@@ -172,8 +172,8 @@ static bool stock_up(void)
         return true;
 }
 
-/* Sleeps until the host lets go; somebody else has the pager's writes meanwhile.  No write is under
- * way: stock_up() waited for all. */
+/* Sleeps until the host clears service_hold; another vCPU has the pager's writes meanwhile.  No
+ * write is under way: stock_up() waited for all. */
 static void hold_still(void)
 {
         while (to_hold_still()) {

@@ -129,9 +129,9 @@ static enum outcome attempt(struct fault *f)
         }
 }
 
-/* Waits for the page that we asked for.  Nothing is published: a range operation waits itself for
- * an entry that is BUSY, and nobody but the end of the fetch changes it.  If the page is gone again
- * before we look, the program's access faults anew. */
+/* Waits for the page that this vCPU asked for.  Nothing is published: a range operation waits by
+ * itself for an entry that is BUSY, and only the end of the fetch changes it.  If the page is gone
+ * again before we look, the program's access faults again. */
 static void fetch_wait(const struct fault *f)
 {
         pte_t now = f->seen;

@@ -1,5 +1,5 @@
 /*
- * The fault path, for those who want pages without an access of the program's.
+ * The fault path, for callers that want pages without an access of the program's.
  */
 #ifndef VMRUN_FAULT_H
 #define VMRUN_FAULT_H

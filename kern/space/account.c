@@ -9,11 +9,11 @@
  *                the VMA is so
  *   neither      private file mappings that never were writable: their pages can be read again
  *
- * The bit in the entry makes the second kind exact whatever happens to the VMA: who turns an entry
- * with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).  mprotect to
- * writable makes TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that out; pages
- * touched before then count twice, until they are dropped.  Shared mappings live in the host's
- * arena and cost nothing here.
+ * The bit in the entry makes the second kind exact whatever happens to the VMA: whoever turns an
+ * entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
+ * mprotect to writable makes TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that
+ * out; pages touched before then count twice, until they are dropped.  Shared mappings live in the
+ * host's arena and cost nothing here.
  */
 #include <asm-generic/errno.h>
 #include "base/kern.h"
