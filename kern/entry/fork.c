@@ -37,14 +37,11 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
         int64_t n = 0;
 
         for (; n < (int64_t)FORK_VMAS_MAX && vma_read(above, &v, &hidden); above = v.end)
-                out[n++] = (struct fork_vma){ .start = v.start,
-                                              .end = v.end,
-                                              .off = v.off,
-                                              .gpa = v.gpa,
-                                              .prot = v.prot,
-                                              .flags = v.flags & ~VMA_LOCKED,
-                                              .file = v.file,
-                                              .dropped = !!(v.flags & VMA_DONTFORK) };
+                out[n++] = (struct fork_vma){
+                        .start = v.start, .end = v.end, .off = v.off, .gpa = v.gpa,
+                        .prot = v.prot, .flags = v.flags & ~VMA_LOCKED, .file = v.file,
+                        .dropped = !!(v.flags & VMA_DONTFORK),
+                };
         return n;
 }
 
@@ -57,7 +54,7 @@ struct batch {
         bool wrote;
 };
 
-static void take_note_of_writes(void)
+static void complete_writes(void)
 {
         ring_write_wait();
         clock_pass(&pager, 0, counters());
@@ -67,7 +64,7 @@ static void take_note_of_writes(void)
 static bool write_out(struct batch *b, pte_slot_t *pte)
 {
         while (!env_slot_write_room())
-                take_note_of_writes();
+                complete_writes();
         bool done = page_write_back(&pager, pte, counters()) >= 0;
         b->wrote |= done;
         return done;
@@ -149,7 +146,7 @@ int64_t fork_pages(uint64_t from, struct fork_page *out, uint64_t copies, uint64
                         err = take_range(&b, &from, e);
         }
         while (pager.writing > 0)       /* a child that reads a slot finds the content there */
-                take_note_of_writes();
+                complete_writes();
         if (b.wrote)
                 env_flush_begin();
         return err ? err : (int64_t)b.n;
@@ -167,13 +164,10 @@ int64_t adopt_state(const struct fork_state *in)
 
 static int adopt_vma(const struct fork_vma *in)
 {
-        const struct vma v = { .start = in->start,
-                               .end = in->end,
-                               .off = in->off,
-                               .gpa = in->gpa,
-                               .prot = in->prot,
-                               .flags = in->flags,
-                               .file = in->file };
+        const struct vma v = {
+                .start = in->start, .end = in->end, .off = in->off, .gpa = in->gpa,
+                .prot = in->prot, .flags = in->flags, .file = in->file,
+        };
 
         int err = vma_reserve(1);
         if (!err && (v.flags & VMA_CHARGED) && !mm_charge(page_count(v.end - v.start)))

@@ -17,7 +17,7 @@ static struct slotmap slots;
 
 /* For the vCPU that has the pager's writes (pager.h) only. */
 static uint64_t capacity;               /* slots in our slabs */
-static bool used_up;                    /* no slab is left, and no other process could free a slot */
+static bool used_up;                    /* no slab is left, nor a process that could free a slot */
 static bool mapped;                     /* the first unit of TREE_WINDOW */
 
 /* Shared slots to release, which is the host's work: it is asked when there are many.  The lock

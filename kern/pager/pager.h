@@ -45,7 +45,7 @@ struct pager {
 void *env_frame_va(frame_t f);                          /* content of a frame */
 /* In a spin: pause, and now and then (not at 0) let others run. */
 void env_relax(unsigned spins);
-/* Is an entry under way worth another look, or sleep?  *begun: 0 at the first */
+/* Is an entry that is BUSY worth another look before the vCPU sleeps?  *begun: 0 at the first. */
 bool env_wait_on(uint64_t *begun);
 /* Asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...). */
 uint64_t env_flush_begin(void);
@@ -66,11 +66,11 @@ frame_t env_slot_written(int *err);
 /* A slot, or SLOT_NONE; for the pager's writes only. */
 uint64_t env_slot_alloc(void);
 void env_slot_free(uint64_t slot);
-/* false: other processes read it too, so it stays as it is */
+/* False: other processes read it too, so it stays as it is. */
 bool env_slot_writable(uint64_t slot);
 /* A CHARGED page went back to NONE by eviction. */
 void env_uncharge_page(void);
-/* sleep, bounded, until the entry differs from seen */
+/* Sleeps, bounded, until the entry differs from seen. */
 void env_wait_pte(pte_slot_t *pte, pte_t seen);
 void env_wake_pte(pte_slot_t *pte);
 _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);

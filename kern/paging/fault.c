@@ -116,7 +116,7 @@ static enum outcome attempt(struct fault *f)
                 return first_touch(f, pte);
         case PTE_PRESENT:
         case PTE_ARENA:
-                /* Else another vCPU was first. */
+                /* Another vCPU was first, unless it is denied. */
                 return pte_allows(p, f->write, f->exec) ? DONE : DENIED;
         case PTE_HELD:
                 return DENIED;

@@ -34,17 +34,17 @@ static bool untouched(pte_slot_t *pte)
  * Returns its start. */
 static uint64_t file_run(const struct fault *f, uint32_t *npages)
 {
-        uint64_t lo = f->addr & ~(uint64_t)(FAULT_AROUND * PAGE_SIZE - 1),
-                 hi = lo + FAULT_AROUND * PAGE_SIZE;
+        const uint64_t run = FAULT_AROUND * PAGE_SIZE;
+        uint64_t lo = f->addr & ~(run - 1), hi = lo + run;
         uint64_t start = f->addr, end = f->addr + PAGE_SIZE;
         pte_slot_t *pte = pt_find(f->addr);
+        uint32_t nfree = atomic_load_explicit(&pager.nfree, memory_order_relaxed);
+        bool plenty = pte && nfree > pager.high + FAULT_AROUND;
 
         if (lo < f->vma.start)
                 lo = f->vma.start;
         if (hi > f->vma.end)
                 hi = f->vma.end;
-        bool plenty = pte && atomic_load_explicit(&pager.nfree, memory_order_relaxed) >
-                                     pager.high + FAULT_AROUND;
         while (plenty && start > lo && untouched(pte - (f->addr - start) / PAGE_SIZE - 1))
                 start -= PAGE_SIZE;
         while (plenty && end < hi && untouched(pte + (end - f->addr) / PAGE_SIZE))
@@ -74,9 +74,11 @@ static bool run_take(const struct fault *f, struct run *r)
 
         *r = (struct run){ .start = file_run(f, &npages) };
         r->wanted = (uint32_t)((f->addr - r->start) / PAGE_SIZE);
-        while (r->n < npages &&
-               (n = frame_take(&pager, &vcpu_self.frames, counters())) != FRAME_NONE)
-                r->frame[r->n++] = n;
+        for (; r->n < npages; r->frame[r->n++] = n) {
+                n = frame_take(&pager, &vcpu_self.frames, counters());
+                if (n == FRAME_NONE)
+                        break;
+        }
         /* Not enough to reach the page that faulted: read it alone. */
         if (r->n <= r->wanted) {
                 run_give_back(r, 1);
@@ -96,8 +98,8 @@ static enum outcome run_install(const struct fault *f, struct run *r, int64_t go
                 uint64_t a = r->start + i * PAGE_SIZE;
                 pte_slot_t *pte = (int64_t)i < got && in_vma(&f->vma, a) ? pt_find(a) : NULL;
                 /* Pages that no access asked for enter with A=0, as prefetched ones do. */
-                enum outcome o =
-                        pte ? install(f, pte, r->frame[i], i == r->wanted ? PTE_A : 0) : RETRY;
+                pte_t ad = i == r->wanted ? PTE_A : 0;
+                enum outcome o = pte ? install(f, pte, r->frame[i], ad) : RETRY;
 
                 if (i == r->wanted && (int64_t)i < got)
                         result = o;
@@ -133,11 +135,11 @@ enum outcome file_fill(struct fault *f)
 
 enum outcome shared_map(struct fault *f)
 {
-        int64_t left =
-                vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
+        uint64_t off = f->vma.off + (f->addr - f->vma.start);
+        int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, off, 0);
 
         pt_publish(f->addr);
-        /* Else the answer is about what was there before, as above. */
+        /* As above: else the answer is about another mapping. */
         bool mapped = left != -EBADF && still_mapped(f);
         pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
@@ -145,12 +147,11 @@ enum outcome shared_map(struct fault *f)
                 uint64_t a = f->addr + i * PAGE_SIZE;
                 if (a >= f->vma.end || a >= run_end)
                         break;
+                uint64_t gpa = f->vma.gpa + (a - f->vma.start);
                 pte_t p = atomic_load(pte + i);         /* NONE may carry a stray A or D (pte.h) */
+                pte_t next = pte_make_arena(gpa / PAGE_SIZE, vma_keep(&f->vma));
                 if (pte_kind(p) == PTE_NONE)
-                        atomic_compare_exchange_strong(
-                                pte + i, &p,
-                                pte_make_arena((f->vma.gpa + (a - f->vma.start)) / PAGE_SIZE,
-                                               vma_keep(&f->vma)));
+                        atomic_compare_exchange_strong(pte + i, &p, next);
         }
         pt_unpublish();
         f->kind = FAULT_SHARED;
