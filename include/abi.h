@@ -1,13 +1,14 @@
 /*
  * The border between kern (in the guest) and vmrun (on the host).
  *
- * kern asks the host by an exit: it fills vcpu.exit and executes OUT to EXIT_PORT; the host answers in vcpu.exit.ret
- * and resumes.  Before it answers, the host may ask kern by an upcall: it fills vcpu.upcall and resumes; kern performs
- * it inside the pending exit and comes back with EXIT_UPCALL_DONE.  Upcalls may exit in turn (a file page to read), so the
- * two nest like calls; nothing of vcpu.exit survives an upcall.
+ * kern asks the host by an exit: it fills vcpu.exit and executes OUT to EXIT_PORT; the host answers
+ * in vcpu.exit.ret and resumes.  Before it answers, the host may ask kern by an upcall: it fills
+ * vcpu.upcall and resumes; kern performs it inside the pending exit and comes back with
+ * EXIT_UPCALL_DONE.  Upcalls may exit in turn (a file page to read), so the two nest like calls;
+ * nothing of vcpu.exit survives an upcall.
  *
- * Any change here that the other side can notice bumps ABI_VERSION; the kern image is linked into vmrun, so a
- * mismatch is a build error and is refused at start.
+ * Any change here that the other side can notice bumps ABI_VERSION; the kern image is linked into
+ * vmrun, so a mismatch is a build error and is refused at start.
  */
 #ifndef VMRUN_ABI_H
 #define VMRUN_ABI_H
@@ -27,30 +28,36 @@ struct kern_header {
         uint64_t text_end;              /* [WINDOW, text_end) is executable, the rest is not */
         uint64_t constant_end;          /* [WINDOW, constant_end) is never written */
         uint64_t start;                 /* first RIP of a vCPU */
-        uint64_t event;                 /* where the host points a kicked vCPU that ran program code */
+        /* Where the host points a kicked vCPU that ran program code. */
+        uint64_t event;
         uint64_t syscall;               /* LSTAR */
         uint64_t stubs[2];              /* exception stubs at p = 0 and at p = 3 */
         uint64_t stub_size;             /* bytes between two stubs of a table */
-        uint64_t flush_gate;            /* p = 3: RIP after the int3 that asks ring 0 for a TLB flush */
-        uint64_t pf_common, trap_common; /* where the stubs continue at the program's level (vcpu_fixed.frame3_*) */
-        uint64_t look[2], look_end[2];  /* restartable returns to the program: a kicked RIP in [look, look_end) goes back to look */
+        /* p = 3: RIP after the int3 that asks ring 0 for a TLB flush */
+        uint64_t flush_gate;
+        /* Where the stubs continue at the program's level (vcpu_fixed.frame3_*) */
+        uint64_t pf_common, trap_common;
+        /* Restartable returns to the program: a kicked RIP in [look, look_end) goes back to look */
+        uint64_t look[2], look_end[2];
 };
 
-/* The program's registers while its vCPU is in kern.  The #PF stack ends at the end of this struct, so the CPU
- * itself stores err..ss; kern's stubs store the rest. */
+/* The program's registers while its vCPU is in kern.  The #PF stack ends at the end of this struct,
+ * so the CPU itself stores err..ss; kern's stubs store the rest. */
 struct regs {
-        uint64_t pad;                   /* the size is a multiple of 16, as the CPU aligns a stack it switches to */
+        /* The size is a multiple of 16, as the CPU aligns a stack it switches to. */
+        uint64_t pad;
         uint64_t r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rcx, rdx, rsi, rdi;
         uint64_t rax;
         uint64_t err;
         uint64_t rip, cs, rflags, rsp, ss;
 };
 
-/* RFLAGS of kern: no interrupts, no direction, no nested task.  Those that a program starts with: interrupts are on, as Linux shows. */
+/* RFLAGS of kern: no interrupts, no direction, no nested task.  Those that a program starts with:
+ * interrupts are on, as Linux shows. */
 #define RFLAGS_KERN    0x002
 #define RFLAGS_PROGRAM 0x202
 
-/* Where a vCPU is.  Written by kern, read by whoever kicks it (kern/flush.c has the protocol). */
+/* Where a vCPU is.  Written by kern, read by kickers (kern/base/flush.c has the protocol). */
 enum vcpu_mode {
         MODE_OUT     = 0,               /* in the host, or not started */
         MODE_KERN    = 1,
@@ -59,90 +66,166 @@ enum vcpu_mode {
 
 enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
 
-/* In the vector of an exception: no exception, but the program's `int n` through the gate of one that pushes an error code. */
+/* In the vector of an exception: no exception, but the program's `int n` through the gate of one
+ * that pushes an error code. */
 #define SOFTWARE_INT 0x100
 
-/* Exits: kern asks, the host answers in exit.ret (0 or a value, or -errno).  a[] is IN, out[] is OUT. */
+/* Exits: kern asks, the host answers in exit.ret (0 or a value, or -errno).  a[] is IN, out[] is
+ * OUT. */
 enum exit_op {
         EXIT_NONE = 0,
-        EXIT_READY,             /* a program vCPU is up, its TSC is a[0]; the host loads the program by upcalls and sets regs.rip, regs.rsp */
-        EXIT_SYSCALL,           /* forward: number and arguments are in regs (rax rdi rsi rdx r10 r8 r9); ret -> rax */
-        EXIT_UPCALL_DONE,       /* the answer to an upcall is in upcall.ret */
-        EXIT_SIGNAL,            /* an exception of the program's: a[0] signo, a[1] si_code, a[2] si_addr, a[3] vector, perhaps with
-                                   SOFTWARE_INT.  Changes regs so
-                                   that the program's handler runs next, or that it goes on
-                                   as on Linux (runtime/trapped.c); does not return if it dies of it */
-        EXIT_BUG,               /* kern met a state that makes no sense; a[0] address of a text in the window.  Does not return */
-        EXIT_LOG,               /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v */
-        EXIT_FILE_READ,         /* fill pages of a private file mapping: a[0] file id, a[1] offset in bytes, a[2] count n, a[3] address of
-                                   n frame numbers (uint32_t) in the window.  ret: number of pages that begin before the end of the file
-                                   (each filled, its tail zeroed), or -errno */
-        EXIT_FILE_MAP,          /* mmap of a file: a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or -errno.
-                                   private: out[0] file id (one reference).  shared: out[0] file id (no reference of its own: it lives as
-                                   long as its arena range), out[1] guest-physical address.  Both: bits 32..34 of out[0] are the PROT_*
-                                   that a later mprotect must refuse (file not open for writing; noexec mount) */
-        EXIT_ANON_SHARED,       /* MAP_SHARED|MAP_ANONYMOUS: a[0] length; answer as a shared EXIT_FILE_MAP */
-        EXIT_SHM_ATTACH,        /* shmat: a[0] shmid, a[1] of the flags SHM_RDONLY and SHM_EXEC.  ret: length in bytes, whole pages, or -errno; out[]
-                                   as of a shared EXIT_FILE_MAP */
-        EXIT_SHARED_AGAIN,      /* maps once more what lies in the arena at a[0] (guest-physical address) in the name of file a[1], from there on,
-                                   but a[2] bytes of it (whole pages): for mremap.  ret 0 or -errno; out[1] as of a shared EXIT_FILE_MAP */
-        EXIT_FILE_REF,          /* a[0] file id, a[1] +1 or -1 */
-        EXIT_SHARED_UNMAP,      /* a[0] guest-physical address, a[1] length: give an arena range back */
-        EXIT_SHARED_CHECK,      /* a[0] file id, a[1] offset in bytes: ret number of pages from there up to the end of the object */
-        EXIT_ARENA_COPY,        /* store into the arena for kern: a[0] guest-physical address, a[1] source in the window, a[2] length */
-        EXIT_MSYNC,             /* a[0] guest-physical address in the arena, a[1] length, a[2] flags */
-        EXIT_MINCORE,           /* is it in the page cache?  a[0] file id of a private mapping, a[1] offset in bytes, a[2] pages, at most PAGE_SIZE of
-                                   them; or FILE_NONE, guest-physical address in the arena.  ret 0, and mincore's bytes in xfer, or -errno */
-        EXIT_GROW_POOL,         /* the pool is used up: add a[0] bytes (multiple of 2 MiB) after control.pool_end; ret 0 or -ENOMEM */
-        EXIT_LEASE,             /* service vCPU: slab number a[0], the first that kern does not use yet.  ret 0: it is in control.slabs; -EAGAIN:
-                                   slots of processes that died were freed instead; -EBUSY: every tier is used up, but other processes
-                                   may free slots; -ENOSPC: it is, for good */
-        EXIT_SLOTS_RELEASE,     /* lets go of shared slots: a[0] address of uint64_t[] in the window, a[1] how many */
-        EXIT_WAIT_FRAMES,       /* sleep until control.frames_seq differs from a[0]; ret 0, spurious returns allowed */
-        EXIT_WAKE_FRAMES,       /* wake all that sleep in EXIT_WAIT_FRAMES */
-        EXIT_SERVICE_SLEEP,     /* service vCPU: sleep until control.service_seq differs from a[0] */
-        EXIT_SERVICE_WAKE,      /* doorbell: wake the service vCPU */
-        EXIT_WAIT_PTE,          /* sleep until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of a[1], at most 100 ms;
-                                   spurious returns allowed.  a[2]: 0: far memory changes them, so where there is no I/O thread its work is
-                                   done meanwhile; 1: another vCPU does */
-        EXIT_WAKE_PTE,          /* wake those that sleep on a[0], a[1] of them at most; 0: all */
-        EXIT_KICK,              /* a[0] vCPU number: send it the kick signal */
-        EXIT_YIELD,             /* let another thread run: a lock holder is not running */
-        EXIT_TIME,              /* refresh control.time */
-        EXIT_EVENT,             /* EVENT_HOST was set: do what it was set for */
+
+        /* --- life of a vCPU --- */
+
+        /* A program vCPU is up.  a[0] its TSC.  The host loads the program by upcalls and sets
+         * regs.rip and regs.rsp. */
+        EXIT_READY,
+        /* Forwards a system call: number and arguments are in regs (rax rdi rsi rdx r10 r8 r9).
+         * ret goes to rax. */
+        EXIT_SYSCALL,
+        /* The answer to an upcall is in upcall.ret. */
+        EXIT_UPCALL_DONE,
+        /* An exception of the program's.  a[0] signo, a[1] si_code, a[2] si_addr, a[3] vector,
+         * perhaps with SOFTWARE_INT.  Changes regs so that the program's handler runs next, or that
+         * the program continues as on Linux (runtime/trapped.c).  Does not return if the program
+         * dies of it. */
+        EXIT_SIGNAL,
+        /* Kern met a state that makes no sense.  a[0] address of a text in the window.  Does not
+         * return. */
+        EXIT_BUG,
+        /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v. */
+        EXIT_LOG,
+
+        /* --- mappings --- */
+
+        /* Fills pages of a private file mapping.  a[0] file id, a[1] offset in bytes, a[2] count n,
+         * a[3] address of n frame numbers (uint32_t) in the window.  ret: number of pages that
+         * begin before the end of the file (each filled, its tail zeroed), or -errno. */
+        EXIT_FILE_READ,
+        /* Mmap of a file.  a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or
+         * -errno.  Private: out[0] file id (one reference).  Shared: out[0] file id (no reference
+         * of its own: it lives as long as its arena range), out[1] guest-physical address.  Both:
+         * bits 32..34 of out[0] are the PROT_* that a later mprotect must refuse (file not open for
+         * writing; noexec mount). */
+        EXIT_FILE_MAP,
+        /* MAP_SHARED|MAP_ANONYMOUS.  a[0] length.  Answers as a shared EXIT_FILE_MAP. */
+        EXIT_ANON_SHARED,
+        /* shmat.  a[0] shmid, a[1] of the flags SHM_RDONLY and SHM_EXEC.  ret: length in bytes,
+         * whole pages, or -errno; out[] as of a shared EXIT_FILE_MAP. */
+        EXIT_SHM_ATTACH,
+        /* For mremap: maps once more what lies in the arena at a[0] (guest-physical address) in the
+         * name of file a[1], from there on, but a[2] bytes of it (whole pages).  ret: 0 or -errno;
+         * out[1] as of a shared EXIT_FILE_MAP. */
+        EXIT_SHARED_AGAIN,
+        /* a[0] file id, a[1] +1 or -1. */
+        EXIT_FILE_REF,
+        /* Gives an arena range back.  a[0] guest-physical address, a[1] length. */
+        EXIT_SHARED_UNMAP,
+        /* a[0] file id, a[1] offset in bytes.  ret: number of pages from there up to the end of the
+         * object. */
+        EXIT_SHARED_CHECK,
+        /* Stores into the arena for kern.  a[0] guest-physical address, a[1] source in the window,
+         * a[2] length. */
+        EXIT_ARENA_COPY,
+        /* a[0] guest-physical address in the arena, a[1] length, a[2] flags. */
+        EXIT_MSYNC,
+        /* Is it in the page cache?  a[0] file id of a private mapping, a[1] offset in bytes; or
+         * a[0] FILE_NONE, a[1] guest-physical address in the arena.  a[2] pages, at most PAGE_SIZE
+         * of them. ret: 0, and mincore's bytes in xfer, or -errno. */
+        EXIT_MINCORE,
+
+        /* --- memory of kern, and slots --- */
+
+        /* The pool is used up: adds a[0] bytes (multiple of 2 MiB) after control.pool_end.  ret: 0
+         * or -ENOMEM. */
+        EXIT_GROW_POOL,
+        /* Service vCPU.  a[0] slab number, the first that kern does not use yet.  ret: 0: it is in
+         * control.slabs; -EAGAIN: slots of processes that died were freed instead; -EBUSY: every
+         * tier is used up, but other processes may free slots; -ENOSPC: it is, for good. */
+        EXIT_LEASE,
+        /* Releases shared slots.  a[0] address of uint64_t[] in the window, a[1] how many. */
+        EXIT_SLOTS_RELEASE,
+
+        /* --- waiting and waking --- */
+
+        /* Sleeps until control.frames_seq differs from a[0].  ret: 0, spurious returns allowed. */
+        EXIT_WAIT_FRAMES,
+        /* Wakes all that sleep in EXIT_WAIT_FRAMES. */
+        EXIT_WAKE_FRAMES,
+        /* Service vCPU: sleeps until control.service_seq differs from a[0]. */
+        EXIT_SERVICE_SLEEP,
+        /* Doorbell: wakes the service vCPU. */
+        EXIT_SERVICE_WAKE,
+        /* Sleeps until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of
+         * a[1], at most 100 ms; spurious returns allowed.  a[2]: 0: far memory changes them, so
+         * where there is no I/O thread its work is done meanwhile; 1: another vCPU does. */
+        EXIT_WAIT_PTE,
+        /* Wakes those that sleep on a[0], a[1] of them at most; 0: all. */
+        EXIT_WAKE_PTE,
+        /* a[0] vCPU number: sends it the kick signal. */
+        EXIT_KICK,
+        /* Lets another thread run: a lock holder is not running. */
+        EXIT_YIELD,
+        /* Refreshes control.time. */
+        EXIT_TIME,
+        /* EVENT_HOST was set: does what it was set for. */
+        EXIT_EVENT,
         EXIT_OPS
 };
 
-/* Upcalls: the host asks, kern answers in upcall.ret. */
+/* Upcalls: the host asks, kern answers in upcall.ret.  a[] is IN; bulk data is in xfer. */
 enum upcall_op {
         UPCALL_NONE = 0,
-        UPCALL_POPULATE,        /* make [a[0], a[0]+a[1]) resident; a[2]: 1 for write access.  ret 0 or -EFAULT (-ENOMEM: no frames) */
-        UPCALL_MM,              /* perform a[0] struct mm_op from xfer in order; ret 0 or -errno of the first that failed; each
-                                   op's own result is in its ret */
-        UPCALL_MAPS,            /* copy VMAs to xfer as struct map_entry, those that end above a[0]; ret: how many (0: no more) */
-        UPCALL_OBJECT_CUT,      /* pages of a file object vanished (truncation): a[0] file id, a[1] pages left: drop the entries past them, those of
-                                   private copies too; ret: how many of them led to the arena */
-        UPCALL_FORK_STATE,      /* fork.h, like the next five: struct fork_state to xfer; ret 0 */
-        UPCALL_FORK_VMAS,       /* struct fork_vma to xfer, of those that end above a[0]; ret: how many (0: no more) */
-        UPCALL_FORK_PAGES,      /* struct fork_page to xfer, from address a[0] on; a[1]: how many may travel by their content rather than be
-                                   written to a slot, a[2]: how many at most where no slot can be had.  ret: how many (0: no more), -ENOMEM */
-        UPCALL_ADOPT_STATE,     /* the other side of these: from xfer; ret 0 */
-        UPCALL_ADOPT_VMAS,      /* a[0] of them; ret 0 or -ENOMEM */
-        UPCALL_ADOPT_PAGES,     /* a[0] of them; ret 0 or -errno.  Those that travelled by their content name a frame of this cache afterwards,
-                                   which the host fills before it answers the exit */
-        UPCALL_LEAKCHECK,       /* at exit, all other threads stopped: verify frame, slot and pin counts, a[0] pins being held by threads that
-                                   wait; ret number of inconsistencies (texts by EXIT_LOG) */
-        UPCALL_USAGE,           /* fill the struct mm_usage in xfer */
-        UPCALL_THREAD_END,      /* this vCPU's thread ends: it keeps nothing */
+        /* Makes [a[0], a[0]+a[1]) resident; a[2]: 1 for write access.  ret: 0, -EFAULT, or -ENOMEM:
+         * no frames. */
+        UPCALL_POPULATE,
+        /* Performs a[0] struct mm_op from xfer in order.  ret: 0 or -errno of the first that
+         * failed; each op's own result is in its ret. */
+        UPCALL_MM,
+        /* Copies VMAs to xfer as struct map_entry, those that end above a[0].  ret: how many (0: no
+         * more). */
+        UPCALL_MAPS,
+        /* Pages of a file object vanished (truncation).  a[0] file id, a[1] pages left: drops the
+         * entries past them, those of private copies too.  ret: how many of them led to the
+         * arena. */
+        UPCALL_OBJECT_CUT,
+
+        /* --- fork (fork.h) --- */
+
+        /* struct fork_state to xfer.  ret: 0. */
+        UPCALL_FORK_STATE,
+        /* struct fork_vma to xfer, of those that end above a[0].  ret: how many (0: no more). */
+        UPCALL_FORK_VMAS,
+        /* struct fork_page to xfer, from address a[0] on.  a[1]: dirty pages that may be copied to
+         * the child instead of written back (cheaper); a[2]: the same when no slot can be
+         * allocated.  ret: how many (0: no more), or -ENOMEM. */
+        UPCALL_FORK_PAGES,
+        /* In the child: the same from xfer.  ret: 0. */
+        UPCALL_ADOPT_STATE,
+        /* a[0] of them.  ret: 0 or -ENOMEM. */
+        UPCALL_ADOPT_VMAS,
+        /* a[0] of them.  ret: 0 or -errno.  Those that were copied name a frame of this cache
+         * afterwards, which the host fills before it answers the exit. */
+        UPCALL_ADOPT_PAGES,
+
+        /* At exit, all other threads stopped: verifies frame, slot and pin counts; threads that
+         * wait hold a[0] pins.  ret: number of inconsistencies (texts by EXIT_LOG). */
+        UPCALL_LEAKCHECK,
+        /* Fills the struct mm_usage in xfer. */
+        UPCALL_USAGE,
+        /* This vCPU's thread ends: it keeps nothing. */
+        UPCALL_THREAD_END,
         UPCALL_OPS
 };
 
-/* What the program uses, in pages.  OUT; counters that others change meanwhile, so sums may be off by a few. */
+/* What the program uses, in pages.  OUT; counters that others change meanwhile, so sums may be off
+ * by a few. */
 struct mm_usage {
         uint64_t mapped, mapped_peak;   /* now, and the most there ever were */
         uint64_t data, locked;          /* of these: private and writable, and mlocked */
         uint64_t resident, resident_peak; /* frames of the cache in use */
-        uint64_t far;                   /* slots of the far tiers in use, those whose page is resident too included */
+        /* Slots of the far tiers in use, those whose page is resident too included. */
+        uint64_t far;
 };
 
 /* A memory operation of the loader: the same code that serves the program's own system call. */
@@ -157,7 +240,8 @@ enum mm_op_kind {
         MM_MAP = 1,                     /* mmap(addr, len, prot, flags, fd, off) */
         MM_UNMAP,
         MM_PROTECT,
-        MM_STACK,                       /* create the stack VMA [addr, addr+len), growing down to at most off bytes */
+        /* Create the stack VMA [addr, addr+len), growing down to at most off bytes. */
+        MM_STACK,
         MM_BRK,                         /* the heap starts at addr */
 };
 #define MM_OPS_MAX (0x1000 / sizeof(struct mm_op))
@@ -177,12 +261,14 @@ struct map_entry {
 struct exit_req { uint32_t op, pad; uint64_t a[6]; int64_t ret; uint64_t out[2]; };
 struct upcall   { uint32_t op, pad; uint64_t a[4]; int64_t ret; };
 
-#define FRAME_BATCH 32                  /* frames moved between a vCPU's list and the global one at a time */
+/* Frames moved between a vCPU's list and the global one at a time. */
+#define FRAME_BATCH 32
 struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
 
 /*
- * A program that runs at kern's own privilege level may write into kern by accident.  What is never written is mapped without W.
- * What must be writable has canaries between its parts; the host looks at them at each exit (runtime/vcpu.c).
+ * A program that runs at kern's own privilege level may write into kern by accident.  What is never
+ * written is mapped without W.  What must be writable has canaries between its parts; the host
+ * looks at them at each exit (runtime/vcpu.c).
  */
 #define CANARY 0x5afe57ac6b0b1e55ull
 
@@ -191,11 +277,14 @@ struct vcpu_fixed {
         uint32_t number;                /* index of the block */
         uint32_t role;                  /* enum vcpu_role */
         uint32_t level;                 /* privilege level p: 0 or 3 */
-        uint32_t tid, pid;              /* of the thread and process that run here; a child of vfork runs on its parent's vCPU */
+        /* Of the thread and process that run here; a child of vfork runs on its parent's vCPU */
+        uint32_t tid, pid;
         uint32_t pad;
         uint64_t fs_base, gs_base;      /* what FS and GS are to be when the vCPU starts */
-        uint64_t robust_list;           /* what set_robust_list said: not kern's, but other processes' vmruns look here */
-        uint64_t frame3_pf[5];          /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
+        /* What set_robust_list said: not kern's, but other processes' vmruns look here. */
+        uint64_t robust_list;
+        /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
+        uint64_t frame3_pf[5];
         uint64_t frame3_trap[5];        /* same, for the other exceptions */
 };
 
@@ -207,8 +296,10 @@ struct vcpu {
         /* Written by kern, read by kickers; a line of its own. */
         _Atomic uint32_t mode;          /* enum vcpu_mode */
         _Atomic uint32_t event;         /* EVENT_* set by kickers, cleared by kern */
-        _Atomic uint64_t flushed;       /* flush epoch up to which this vCPU's TLB is clean (kern/flush.c) */
-        _Atomic uint64_t faulting;      /* page address + 1 of a fault in progress, 0: none (kern/fault.c) */
+        /* Flush epoch up to which this vCPU's TLB is clean (kern/base/flush.c). */
+        _Atomic uint64_t flushed;
+        /* Page address + 1 of a fault in progress, 0: none (kern/paging/fault.c). */
+        _Atomic uint64_t faulting;
         uint64_t line_pad[5];
 
         uint64_t cr2;                   /* stored by the exception stubs */
@@ -221,22 +312,29 @@ struct vcpu {
         struct regs     regs __attribute__((aligned(16)));
         uint64_t canary3;
 
-        struct frame_list frames;       /* this vCPU's own stock of free frames; only its own kern touches it */
+        /* This vCPU's own stock of free frames; only its own kern touches it. */
+        struct frame_list frames;
         uint32_t reclaim_hand;          /* where its direct reclaim looks next */
-        uint32_t writes_seen;           /* writes of its bulk ring before this one are over and were reported (kern/rings.c) */
+        /* Writes of its bulk ring before this one are over and were reported (kern/far/rings.c). */
+        uint32_t writes_seen;
         uint64_t canary4;
 };
-#define EVENT_HOST 1u                   /* the host has something to do: EXIT_EVENT before the program goes on */
-#define EVENT_IRET 2u                   /* the host changed regs beyond what a system call returns: go back by iretq */
+/* The host has something to do: EXIT_EVENT before the program continues. */
+#define EVENT_HOST 1u
+/* The host changed regs beyond what a system call returns: go back by iretq. */
+#define EVENT_IRET 2u
 
 /* Fault kinds, as the statistics count them. */
-enum fault_kind { FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_SPURIOUS, FAULT_KINDS };
+enum fault_kind {
+        FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_SPURIOUS, FAULT_KINDS
+};
 enum vcpu_counter {
         CNT_FETCHED, CNT_EVICTED_CLEAN, CNT_EVICTED_DIRTY, CNT_WRITEBACK, CNT_REFILLS,
-        CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES, CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
+        CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES,
+        CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
         CNT_COUNT
 };
-/* Latency histogram: 8 buckets an octave of TSC ticks. */
+/* Latency histogram: 8 buckets an octave of TSC ticks (common/histogram.h). */
 #define HIST_SUB     3
 #define HIST_BUCKETS (40 << HIST_SUB)
 
@@ -244,33 +342,38 @@ struct vcpu_stats {
         uint64_t faults[FAULT_KINDS];
         uint64_t counter[CNT_COUNT];
         uint64_t exits[EXIT_OPS];       /* by op */
-        uint64_t fault_exits[FAULT_KINDS]; /* exits made between #PF and the return, by kind of fault */
+        /* Exits made between #PF and the return, by kind of fault. */
+        uint64_t fault_exits[FAULT_KINDS];
         uint32_t hist[FAULT_KINDS - 1][HIST_BUCKETS];   /* not for FAULT_SPURIOUS */
 };
 
-/* A slab: a run of slots leased from one far tier.  Slot number = slab index << SLAB_SHIFT | page in slab. */
+/* A slab: a run of slots leased from one far tier.  Slot number = slab index << SLAB_SHIFT | page
+ * in slab. */
 #define SLAB_SHIFT  18                  /* at most 1 GiB a slab */
 #define SLABS_MAX   4096
 enum slab_kind { SLAB_MEMORY = 1, SLAB_REMOTE = 2 };
 struct slab {
         uint32_t kind;                  /* SLAB_MEMORY: kern copies; SLAB_REMOTE: by the rings */
         uint32_t pages;
-        uint64_t va;                    /* SLAB_MEMORY: address in FAR_WINDOW, same in guest and host */
+        /* SLAB_MEMORY: address in FAR_WINDOW, same in guest and host. */
+        uint64_t va;
         uint64_t gpa;
         uint32_t node, pad;
         uint64_t map_gpa;               /* of its struct slab_map (tree.h) */
 };
 
-/* Rings of far memory: what a vCPU asks of the nodes behind SLAB_REMOTE slabs.  They are the guest's NIC: the I/O thread of the host
- * (runtime/far/io.c) takes entries off and moves the data.
+/* Rings of far memory: what a vCPU asks of the nodes behind SLAB_REMOTE slabs.  They are the
+ * guest's NIC: the I/O thread of the host (runtime/far/io.c) takes entries off and moves the data.
  *
- * A read is over when the host has made the BUSY entry PRESENT (frame.h, page_fetched).  A write is over when `state` says so; its
- * frame is claimed by the service vCPU until that one has seen it.
+ * A read is over when the host has made the BUSY entry PRESENT (frame.h, page_fetched).  A write is
+ * over when `state` says so; its frame is claimed by the service vCPU until that one has seen it.
  *
- * tail is written by the vCPU (release: the entry is there), head by the host (release: the entry was copied and may be used
- * again; that of a write only after its state is IO_OVER too).  Both only grow, modulo 2^32. */
+ * tail is written by the vCPU (release: the entry is there), head by the host (release: the entry
+ * was copied and may be used again; that of a write only after its state is IO_OVER too).  Both
+ * only grow, modulo 2^32. */
 enum io_op { IO_READ, IO_PREFETCH, IO_WRITE };
-enum io_state { IO_ASKED, IO_AWAITED, IO_OVER };        /* AWAITED: the vCPU sleeps on it, so wake it */
+/* AWAITED: the vCPU sleeps on it, so wake it. */
+enum io_state { IO_ASKED, IO_AWAITED, IO_OVER };
 struct io_entry {
         _Atomic uint32_t state;         /* enum io_state; writes only */
         uint32_t op, frame, pad;
@@ -286,11 +389,13 @@ struct io_ring {
 /* Apart, so that a read the program waits for is never behind anything else. */
 struct io_rings { struct io_ring demand, bulk; };
 
-/* Clocks without an exit: ns = base + ((tsc - tsc0) * mult >> 32).  Seqlock: odd while the host writes. */
+/* Clocks without an exit: ns = base + ((tsc - tsc0) * mult >> 32).  Seqlock: odd while the host
+ * writes. */
 struct time_page {
         _Atomic uint32_t seq;
         uint32_t valid;                 /* 0: TSC cannot be used, always exit */
-        uint64_t tsc0, mult, raw_mult;  /* ns = base + (tsc - tsc0) * mult >> 32; CLOCK_MONOTONIC_RAW has a rate of its own */
+        /* ns = base + (tsc - tsc0) * mult >> 32; CLOCK_MONOTONIC_RAW has a rate of its own */
+        uint64_t tsc0, mult, raw_mult;
         uint64_t refresh_tsc;           /* beyond this TSC ask for a refresh (EXIT_TIME) */
         int64_t  realtime, monotonic, boottime, tai, monotonic_raw;     /* ns at tsc0 */
 };
@@ -308,49 +413,55 @@ struct control {
         uint64_t nframes;               /* cache size in pages */
         uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */
         uint64_t frame_table;           /* address of struct frame[nframes] */
-        uint64_t pool_next, pool_end;   /* offsets in the window: unused pool pages, end of what is backed */
+        /* Offsets in the window: unused pool pages, end of what is backed. */
+        uint64_t pool_next, pool_end;
         uint64_t pool_max;              /* offset up to which the pool may grow */
         uint64_t far_pages;             /* what the far tiers can hold, in pages */
         uint64_t phys_bits;
 
-        uint64_t rlimit_as, rlimit_data, rlimit_stack, rlimit_memlock;  /* soft limits in bytes, kept by kern */
+        /* Soft limits in bytes, kept by kern. */
+        uint64_t rlimit_as, rlimit_data, rlimit_stack, rlimit_memlock;
         uint64_t mmap_top;              /* mmap goes down from here */
         uint64_t mmap_min;              /* vm.mmap_min_addr */
 
         uint64_t canary1;
         _Atomic uint32_t nvcpus;        /* vCPU blocks in use: [0, nvcpus) */
-        _Atomic uint32_t frames_seq;    /* futex: bumped when frames become free and somebody waits */
+        /* futex: bumped when frames become free and somebody waits */
+        _Atomic uint32_t frames_seq;
         _Atomic uint32_t frames_waiters;
-        _Atomic uint32_t starved;       /* frames_seq when the cleaner found that it cannot free anything: far tiers full, or all
-                                           pinned; 0 once it freed a frame again */
+        /* frames_seq when the cleaner found that it cannot free anything: far tiers full, or all
+         * pinned; 0 once it freed a frame again.  kern/paging/cleaner.c has the table. */
+        _Atomic uint32_t starved;
         _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
         _Atomic uint32_t service_asleep;
-        _Atomic uint32_t service_hold;  /* the host wants the service vCPU to keep still, with no write under way, until it takes this down */
-        _Atomic uint32_t service_held;  /* futex: it does.  Released by kern, for who has the pager to himself then */
-        _Atomic uint32_t io_asleep;     /* the I/O thread sleeps: whoever takes this down rings DOORBELL_PORT */
+        /* Set by the host to quiesce the service vCPU, with no write under way, until it is
+         * cleared. */
+        _Atomic uint32_t service_hold;
+        /* futex: the service vCPU is quiesced.  Released by kern, for the vCPU that has the pager
+         * to itself then. */
+        _Atomic uint32_t service_held;
+        /* The I/O thread sleeps: the vCPU that clears this rings DOORBELL_PORT. */
+        _Atomic uint32_t io_asleep;
         uint32_t io_pad;
-        _Atomic uint64_t wait_ticks;    /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c) */
+        /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c). */
+        _Atomic uint64_t wait_ticks;
         uint64_t canary2;
-        _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */
+        /* Last flush asked for (kern/base/flush.c). */
+        _Atomic uint64_t flush_epoch __attribute__((aligned(64)));
         uint64_t canary3;
 
         struct time_page time __attribute__((aligned(64)));
         uint64_t tsc_khz;
         uint32_t nslabs;
         uint32_t control_pad2;
-        uint32_t tree_number;           /* this process's in the tree (tree.h); valid, as the next one, once there is a slab */
+        /* This process's in the tree (tree.h); valid, as the next one, once there is a slab. */
+        uint32_t tree_number;
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */
         uint64_t canary4;
         struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
         uint64_t canary5;
 };
-
-/* Large entry (2 MiB) of the window for guest-physical address gpa: never far memory, never flushed. */
-static inline uint64_t window_pde(uint64_t gpa, uint32_t level, int exec)
-{
-        return gpa | 0x1e3 | (level == 3 ? 4 : 0) | (exec ? 0 : 1ull << 63);    /* P W A D PS G, U at p = 3 */
-}
 
 static inline struct vcpu *vcpu_block(unsigned n)
 {
@@ -371,30 +482,17 @@ static inline struct io_rings *vcpu_rings(unsigned n)
 }
 #define CONTROL ((struct control *)(WINDOW + CONTROL_OFF))
 
-/* Histogram bucket of a latency in TSC ticks, and the smallest latency of a bucket. */
-static inline unsigned hist_bucket(uint64_t t)
-{
-        if (t < (1u << HIST_SUB))
-                return (unsigned)t;
-        unsigned e = 63 - (unsigned)__builtin_clzll(t);
-        unsigned b = ((e - HIST_SUB + 1) << HIST_SUB) + ((t >> (e - HIST_SUB)) & ((1u << HIST_SUB) - 1));
-        return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
-}
-static inline uint64_t hist_low(unsigned b)
-{
-        if (b < (1u << HIST_SUB))
-                return b;
-        unsigned e = (b >> HIST_SUB) + HIST_SUB - 1;
-        return (uint64_t)((1u << HIST_SUB) | (b & ((1u << HIST_SUB) - 1))) << (e - HIST_SUB);
-}
-
 _Static_assert(sizeof(struct vcpu) <= 0x1000, "struct vcpu fits its page");
 _Static_assert(sizeof(struct vcpu_stats) <= 0x2000, "struct vcpu_stats fits its two pages");
-_Static_assert(VCPU_FIXED_OFF % PAGE_SIZE + sizeof(struct vcpu_fixed) <= PAGE_SIZE, "struct vcpu_fixed fits its page");
+_Static_assert(VCPU_FIXED_OFF % PAGE_SIZE + sizeof(struct vcpu_fixed) <= PAGE_SIZE,
+               "struct vcpu_fixed fits its page");
 _Static_assert(CONTROL_OFF + sizeof(struct control) <= VCPUS_OFF, "struct control fits its room");
-_Static_assert(VCPUS_OFF + (uint64_t)VCPUS_MAX * VCPU_BLOCK <= RINGS_OFF, "vCPU blocks fit below the rings");
+_Static_assert(VCPUS_OFF + (uint64_t)VCPUS_MAX * VCPU_BLOCK <= RINGS_OFF,
+               "vCPU blocks fit below the rings");
 _Static_assert(sizeof(struct io_rings) <= RINGS_SIZE, "a vCPU's rings fit their room");
-_Static_assert(RINGS_OFF + (uint64_t)VCPUS_MAX * RINGS_SIZE <= RAM_PD_OFF, "the rings fit below the page tables");
-_Static_assert(RAM_PD_OFF + (WINDOW_END - WINDOW) / 0x40000000 * PAGE_SIZE <= POOL_OFF, "so do directories of the whole window");
+_Static_assert(RINGS_OFF + (uint64_t)VCPUS_MAX * RINGS_SIZE <= RAM_PD_OFF,
+               "the rings fit below the page tables");
+_Static_assert(RAM_PD_OFF + (WINDOW_END - WINDOW) / 0x40000000 * PAGE_SIZE <= POOL_OFF,
+               "so do directories of the whole window");
 
 #endif

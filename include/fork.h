@@ -1,9 +1,10 @@
 /*
- * What a fork takes out of the parent's guest and puts into the child's (docs/architecture.md, "The life of a fork").  All of it passes
- * through the xfer page of the vCPU that forks.  Everything else of a process is copied by the host's fork().
+ * What a fork takes out of the parent's guest and puts into the child's (docs/architecture.md, "The
+ * life of a fork").  All of it passes through the xfer page of the vCPU that forks.  Everything
+ * else of a process is copied by the host's fork().
  *
- * Filled in by kern (kern/fork.c) in the parent, read by kern in the child; the host (runtime/fork_image.c) stores it in between, and
- * fills in what is marked IN.
+ * Filled in by kern (kern/entry/fork.c) in the parent, read by kern in the child; the host
+ * (runtime/fork_image.c) stores it in between, and fills in what is marked IN.
  */
 #ifndef VMRUN_FORK_H
 #define VMRUN_FORK_H
@@ -21,12 +22,13 @@ struct fork_vma {
         uint64_t start, end, off, gpa;
         uint32_t prot, flags;
         uint32_t file;
-        uint32_t dropped;               /* 1: MADV_DONTFORK: not in the child, where the host gives back what it holds */
+        /* 1: MADV_DONTFORK: not in the child, where the host gives back what it holds */
+        uint32_t dropped;
 };
 
-/* A page whose content is not what its VMA says.  pte: an entry as in kern/pager/pte.h.  REMOTE: the content is in that slot, which the host
- * shares with the child before that runs.  PRESENT, HELD: it is in that frame, of the parent's cache on the way out, of the child's on the
- * way in. */
+/* A page whose content is not what its VMA says.  pte: an entry as in kern/pager/pte.h.  REMOTE:
+ * the content is in that slot, which the host shares with the child before that runs.  PRESENT,
+ * HELD: it is in that frame, of the parent's cache on the way out, of the child's on the way in. */
 struct fork_page { uint64_t addr, pte; };
 
 #define FORK_VMAS_MAX  (0x1000 / sizeof(struct fork_vma))

@@ -1,17 +1,20 @@
 /*
  * The address map: where everything lives in the guest's virtual and physical space.
  *
- * Guest RAM appears at the same virtual address in the guest and in the vmrun process (the "window"), so a
- * pointer into it means the same on both sides.  Guest-physical and window addresses differ by one constant.
- * Shared by C on both sides and by kern's assembly: plain numbers only.
+ * Guest RAM appears at the same virtual address in the guest and in the vmrun process (the
+ * "window"), so a pointer into it means the same on both sides.  Guest-physical and window
+ * addresses differ by one constant.  Shared by C on both sides and by kern's assembly: plain
+ * numbers only.
  *
  *   virtual                        what
  *   0x0000000000000000..           the program
- *   0x000067ffffff0000  64 KiB     VCPU_SELF: this vCPU's own block (each vCPU has its own PML4[207])
- *   0x0000680000000000  WINDOW     guest RAM: kern image, control page, vCPU blocks, pool, cache frames
- *   0x00006a0000000000  FAR_WINDOW far tiers that are plain memory, mapped slab by slab
- *   0x00006e0000000000  ARENA      MAP_SHARED mappings, in the host only; programs see them at their own addresses
- *   0x00006ff000000000 TREE_WINDOW which slots of the far tiers are whose (tree.h), mapped in doubling steps
+ *   0x000067ffffff0000  64 KiB     VCPU_SELF: this vCPU's own block (each has its own PML4[207])
+ *   0x0000680000000000 WINDOW      guest RAM: kern image, control page, vCPU blocks, pool, frames
+ *   0x00006a0000000000 FAR_WINDOW  far tiers that are plain memory, mapped slab by slab
+ *   0x00006e0000000000 ARENA       MAP_SHARED mappings, in the host only; programs see them at
+ *                                  their own addresses
+ *   0x00006ff000000000 TREE_WINDOW the slots of the far tiers and their holders (tree.h), mapped
+ *                                  in doubling steps
  *   0x0000700000000000             end of what vmrun keeps for itself
  *   0x00007ffffffff000             top of the program's stack
  *
@@ -19,9 +22,9 @@
  *   0                              kern image (header first, see abi.h)
  *   CONTROL_OFF                    struct control
  *   VCPUS_OFF                      vCPU blocks, VCPU_BLOCK bytes each
- *   RINGS_OFF                      rings of far memory, one struct io_rings a vCPU, RINGS_SIZE bytes apart
+ *   RINGS_OFF                      rings of far memory, a struct io_rings a vCPU, RINGS_SIZE apart
  *   RAM_PD_OFF                     page directories of the window
- *   POOL_OFF                       page-table pages, VMAs, frame table: grows up to control.pool_max
+ *   POOL_OFF                       page tables, VMAs, frame table: grows up to control.pool_max
  *   control.frames_off             the cache frames
  */
 #ifndef VMRUN_LAYOUT_H
@@ -51,8 +54,8 @@
 #define POOL_OFF        0x8000000
 #define VCPUS_MAX       1024            /* KVM's usual limit; fits below POOL_OFF */
 
-/* Page tables of the window, which the guest cannot write: the page table of its first 2 MiB, and the page directories of RAM, which
- * together are one array of 2 MiB entries. */
+/* Page tables of the window, which the guest cannot write: the page table of its first 2 MiB, and
+ * the page directories of RAM, which together are one array of 2 MiB entries. */
 #define RAM_PT_OFF      0xff000         /* between kern's image and CONTROL */
 #define RAM_PD_OFF      0x6000000
 
@@ -66,13 +69,16 @@
 #define VCPU_STATS_OFF  0x1000          /* struct vcpu_stats, 8 KiB */
 #define VCPU_XFER_OFF   0x3000          /* bulk arguments and answers of an upcall, 4 KiB */
 #define VCPU_TSS_OFF    0x4000
-#define VCPU_IST_OFF    0x5000          /* top of the stack of all exceptions but #PF: grows down from 0x5000+PAGE_SIZE */
-#define VCPU_GDT_OFF    0x6000          /* GDT, IDT and struct vcpu_fixed: one page that the guest cannot write */
+/* Top of the stack of all exceptions but #PF: grows down from 0x5000+PAGE_SIZE */
+#define VCPU_IST_OFF    0x5000
+/* GDT, IDT and struct vcpu_fixed: one page that the guest cannot write. */
+#define VCPU_GDT_OFF    0x6000
 #define VCPU_IDT_OFF    0x6100
 #define VCPU_FIXED_OFF  0x6800
 #define VCPU_GUARD_OFF  0x7000          /* not mapped at VCPU_SELF: kern's stack ends here */
 #define VCPU_STACK_TOP  0xc000          /* kern's stack grows down from here to the guard page */
-#define VCPU_TABLES_OFF 0xc000          /* this vCPU's own page tables: the guest cannot write them */
+/* This vCPU's own page tables: the guest cannot write them. */
+#define VCPU_TABLES_OFF 0xc000
 #define VCPU_PML4_OFF   0xc000
 #define VCPU_PDPT_OFF   0xd000
 #define VCPU_PD_OFF     0xe000
@@ -80,10 +86,12 @@
 
 /* The port whose OUT is an exit; honoured only with RIP in kern's image. */
 #define EXIT_PORT       0x10
-/* The port whose OUTB wakes the I/O thread, inside KVM (an ioeventfd): no exit to vmrun.  From a program it does no more than that. */
+/* The port whose OUTB wakes the I/O thread, inside KVM (an ioeventfd): no exit to vmrun.  From a
+ * program it does no more than that. */
 #define DOORBELL_PORT   0x14
 
-/* Selectors: Linux's own layout.  Program and kern share a level: the KERN pair at p = 0, the USER pair at p = 3. */
+/* Selectors: Linux's own layout.  Program and kern share a level: the KERN pair at p = 0, the USER
+ * pair at p = 3. */
 #define SEL_KERN_CS     0x10
 #define SEL_KERN_SS     0x18
 #define SEL_USER_CS32   0x23

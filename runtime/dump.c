@@ -3,6 +3,7 @@
  */
 #include <linux/kvm.h>
 #include <sys/ioctl.h>
+#include "pager/pte.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -10,8 +11,8 @@ static const char *mode_name(uint32_t m) { return m == MODE_OUT ? "OUT" : m == M
 
 static const uint64_t *table(uint64_t entry)
 {
-        uint64_t off = (entry & 0x000ffffffffff000) - RAM_GPA;
-        return (entry & 1) && off < CONTROL->pool_end ? (const uint64_t *)(WINDOW + off) : NULL;
+        uint64_t off = (entry & PTE_NUM) - RAM_GPA;
+        return (entry & PTE_P) && off < CONTROL->pool_end ? (const uint64_t *)(WINDOW + off) : NULL;
 }
 
 /* The entries that lead to addr, as the CPU would walk them. */

@@ -14,11 +14,11 @@
 #include "files_entry.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "window.h"
 
 #define READ_MAX 1024                   /* pages at a time: more than kern asks for, and not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
 
-static char *frame_at(uint32_t frame) { return (char *)WINDOW + CONTROL->frames_off + (uint64_t)frame * PAGE_SIZE; }
 
 /* One iovec for each run of neighbouring frames. */
 static int frames_iov(const uint32_t *frame, uint32_t n, struct iovec *iov)
@@ -32,7 +32,7 @@ static int frames_iov(const uint32_t *frame, uint32_t n, struct iovec *iov)
                 if (i && frame[i] == frame[i - 1] + 1)
                         iov[k - 1].iov_len += PAGE_SIZE;
                 else
-                        iov[k++] = (struct iovec){ frame_at(frame[i]), PAGE_SIZE };
+                        iov[k++] = (struct iovec){ frame_host(frame[i]), PAGE_SIZE };
         }
         return k;
 }
@@ -81,7 +81,7 @@ int64_t files_read(uint32_t id, uint64_t off, const uint32_t *frame, uint32_t n)
                 return got;
         uint64_t tail = (uint64_t)got % PAGE_SIZE;
         if (tail)
-                memset(frame_at(frame[got / PAGE_SIZE]) + tail, 0, PAGE_SIZE - tail);
+                memset(frame_host(frame[got / PAGE_SIZE]) + tail, 0, PAGE_SIZE - tail);
         return (got + PAGE_SIZE - 1) / PAGE_SIZE;
 }
 

@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "../kern/pager/pte.h"
 #include "arena.h"
 #include "far/tree.h"
 #include "files.h"
 #include "fork_image.h"
+#include "pager/pte.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "window.h"
 
 /* Dirty pages that travel by their content rather than be written: 2 MiB, or a quarter of the cache. */
 #define COPIES 512
@@ -23,7 +24,7 @@
 static uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Where a frame named by an entry is. */
-static char *frame_of(pte_t pte) { return (char *)WINDOW + (pte_num(pte) * PAGE_SIZE - RAM_GPA); }
+static void *content_of(pte_t pte) { return window_va(pte & PTE_NUM); }
 
 static bool by_content(const struct fork_page *p) { return pte_kind(p->pte) != PTE_REMOTE; }
 
@@ -78,7 +79,7 @@ static void take_content(struct fork_image *im, const struct fork_page *p, size_
 {
         for (size_t i = 0; i < n; i++)
                 if (by_content(&p[i]))
-                        memcpy(im->content + PAGE_SIZE * im->ncontent++, frame_of(p[i].pte), PAGE_SIZE);
+                        memcpy(im->content + PAGE_SIZE * im->ncontent++, content_of(p[i].pte), PAGE_SIZE);
 }
 
 static bool make_room(struct fork_image *im)
@@ -175,7 +176,7 @@ static int put_pages(const struct fork_image *im, struct thread *t)
                         return (int)err;
                 for (size_t k = 0; k < n; k++)
                         if (by_content(&xfer[k])) {
-                                memcpy(frame_of(xfer[k].pte), content, PAGE_SIZE);
+                                memcpy(content_of(xfer[k].pte), content, PAGE_SIZE);
                                 content += PAGE_SIZE;
                         }
                 i += n;

@@ -5,35 +5,24 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include "../kern/pager/frame.h"
 #include "arena.h"
+#include "base/walk.h"
 #include "gmem.h"
+#include "pager/frame.h"
+#include "window.h"
 
 static bool is_program_address(uint64_t a) { return a < TASK_SIZE && (a < RESERVED_START || a >= RESERVED_END); }
-
-static pte_slot_t *next_table(pte_slot_t *entry)
-{
-        uint64_t e = atomic_load_explicit(entry, memory_order_acquire);
-        return e & PTE_P ? (pte_slot_t *)((e & PTE_NUM) - RAM_GPA + WINDOW) : NULL;
-}
-
-static pte_slot_t *find_pte(uint64_t addr)
-{
-        pte_slot_t *t = (pte_slot_t *)(WINDOW + PDPT_OFF(addr >> 39));
-        for (int shift = 30; t && shift > 12; shift -= 9)
-                t = next_table(t + (addr >> shift & 511));
-        return t ? t + (addr >> 12 & 511) : NULL;
-}
 
 /* One page held for host access: a pinned frame, or a page of the arena (frame == FRAME_NONE). */
 struct held { char *host; frame_t frame; };
 
 static struct frame *frame_table(void) { return (struct frame *)CONTROL->frame_table; }
 
-/* With page published, as by a fault of t's own vCPU, which is waiting in an exit: kern reuses no table on our way (kern/pt.h). */
+/* With page published, as by a fault of t's own vCPU, which is waiting in an exit: kern reuses no table on our way
+ * (kern/base/tables.h). */
 static bool try_hold_published(struct thread *t, uint64_t page, bool write, struct held *h)
 {
-        pte_slot_t *pte = find_pte(page);
+        pte_slot_t *pte = pt_walk(page);
         if (!pte)
                 return false;
         pte_t p = atomic_load(pte);
@@ -42,11 +31,11 @@ static bool try_hold_published(struct thread *t, uint64_t page, bool write, stru
                 h->host = arena_host(pte_num(p) << PAGE_SHIFT);
                 return h->host != NULL;
         }
-        h->frame = frame_pin(frame_table(), (RAM_GPA + CONTROL->frames_off) >> PAGE_SHIFT, pte, write);
+        h->frame = frame_pin(frame_table(), frame_pfn0(), pte, write);
         if (h->frame == FRAME_NONE)
                 return false;
         t->pins++;
-        h->host = (char *)WINDOW + CONTROL->frames_off + (uint64_t)h->frame * PAGE_SIZE;
+        h->host = frame_host(h->frame);
         return true;
 }
 
@@ -174,7 +163,7 @@ static void count_page(pte_t p, bool anonymous, struct gmem_count *c)
                 c->dirty += (p & PTE_D) != 0;
                 return;
         }
-        uint64_t n = pte_num(p) - ((RAM_GPA + CONTROL->frames_off) >> PAGE_SHIFT);
+        uint64_t n = frame_of_gpa(p & PTE_NUM);
         if (n >= CONTROL->nframes)
                 return;
         const struct frame *f = &frame_table()[n];
@@ -197,7 +186,7 @@ void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
                 next = (at & ~(table - 1)) + table;
                 next = next < end ? next : end;
                 atomic_exchange(&t->v->faulting, at + 1);
-                pte_slot_t *pte = find_pte(at);
+                pte_slot_t *pte = pt_walk(at);
                 for (uint64_t i = 0; pte && i < (next - at) >> PAGE_SHIFT; i++)
                         count_page(atomic_load_explicit(&pte[i], memory_order_relaxed), anonymous,
                                    c);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "arena.h"
 #include "check.h"
+#include "pager/pte.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -252,7 +253,7 @@ static void map_ram(int level, uint64_t from, uint64_t to)
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF);
 
         for (uint64_t off = from; off < to; off += LARGE)
-                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0) & ~(is_writable(off) ? 0 : 2ull);
+                pd[off / LARGE] = pte_make_window(RAM_GPA + off, level) & ~(is_writable(off) ? 0 : PTE_W);
 }
 
 int64_t vm_grow_pool(struct vm *vm, uint64_t size)
@@ -273,16 +274,19 @@ void vm_map_window(struct vm *vm)
 {
         uint64_t *pdpt = (uint64_t *)(WINDOW + PDPT_OFF(WINDOW >> 39));
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF), *pt = (uint64_t *)(WINDOW + RAM_PT_OFF);
-        uint64_t user = vm->level == 3 ? 4 : 0;
+        uint64_t user = vm->level == 3 ? PTE_ACCESS : 0;
         uint64_t ram_end = CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE;
         uint64_t text = kern()->text_end - WINDOW, constant = kern()->constant_end - WINDOW;
 
         /* More than one PML4 slot for a large cache: their PDPTs are neighbours too. */
         for (uint64_t off = 0; off < ram_end; off += GiB)
-                pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | 0x23 | user;
-        for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE)
-                pt[off / PAGE_SIZE] = (RAM_GPA + off) | (off < constant || off == RAM_PT_OFF ? 0x161 : 0x163) | user | (off < text ? 0 : 1ull << 63);
-        pd[0] = (RAM_GPA + RAM_PT_OFF) | 0x23 | user;
+                pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | PTE_TABLE | user;
+        for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE) {
+                uint64_t writable = off < constant || off == RAM_PT_OFF ? 0 : PTE_W;
+                uint64_t no_exec = off < text ? 0 : PTE_NX;
+                pt[off / PAGE_SIZE] = (RAM_GPA + off) | PTE_WINDOW | writable | user | no_exec;
+        }
+        pd[0] = (RAM_GPA + RAM_PT_OFF) | PTE_TABLE | user;
         map_ram(vm->level, LARGE, CONTROL->pool_end);
         map_ram(vm->level, CONTROL->frames_off, ram_end);
 }

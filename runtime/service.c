@@ -1,5 +1,5 @@
 /*
- * See service.h.  What the thread does is kern/cleaner.c.
+ * See service.h.  What the thread does is kern/paging/cleaner.c.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -80,7 +80,7 @@ bool service_hold(unsigned limit_ms)
 
         if (!exists)
                 return true;
-        atomic_store(&CONTROL->service_hold, 1);        /* before the sequence moves: who wakes by that sees it (kern/cleaner.c) */
+        atomic_store(&CONTROL->service_hold, 1);        /* before the sequence moves: who wakes by that sees it (kern/paging/cleaner.c) */
         wake();
         for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {       /* acquire: what it did before it kept still */
                 if (limit_ms && i == 10)

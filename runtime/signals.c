@@ -414,7 +414,7 @@ static void note_exception(struct thread *t, int vector)
         if (vector == 14) {
                 s->err |= 4;            /* "from user mode", which a program in ring 0 does not say by itself */
                 s->cr2 = t->v->cr2;
-                if (s->cr2 >= TASK_SIZE)        /* Linux does not tell if anything is mapped up there; 8: kern/fault.c */
+                if (s->cr2 >= TASK_SIZE)        /* Linux does not tell if anything is mapped up there; 8: kern/paging/fault.c */
                         s->err = (s->err | 1) & ~8ull;
         }
 }

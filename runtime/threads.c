@@ -87,7 +87,7 @@ static bool stopped(struct thread *u)
 {
         if (atomic_load(&u->safe))
                 return true;
-        atomic_fetch_or(&u->v->event, EVENT_HOST);      /* full barrier: then the look at the mode (kern/entry.S has the other half) */
+        atomic_fetch_or(&u->v->event, EVENT_HOST);      /* full barrier: then the look at the mode (kern/entry/entry.S has the other half) */
         if (atomic_load(&u->v->mode) == MODE_PROGRAM)
                 vcpu_kick(u);
         return false;

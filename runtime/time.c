@@ -77,7 +77,7 @@ void time_refresh(void)
 
         uint32_t seq = atomic_load_explicit(&t->seq, memory_order_relaxed);
         atomic_store_explicit(&t->seq, seq + 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_release);      /* odd before the fields change; kern/time.c reads them in between */
+        atomic_thread_fence(memory_order_release);      /* odd before the fields change; kern/entry/time.c reads them in between */
         if (t->mult) {
                 int64_t dt = elapsed(t, tsc, t->mult);
                 t->monotonic = continued(t->monotonic, dt, c.monotonic);

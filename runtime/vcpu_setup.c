@@ -257,7 +257,7 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
                 return err;
         }
         vm->thread[number] = t;
-        /* Release: whoever counts this vCPU (kern/flush.c, kern/pt.c) finds its block filled in. */
+        /* Release: whoever counts this vCPU (kern/base/flush.c, kern/space/pt.c) finds its block filled in. */
         if (number >= atomic_load(&CONTROL->nvcpus))
                 atomic_store_explicit(&CONTROL->nvcpus, number + 1, memory_order_release);
         return 0;

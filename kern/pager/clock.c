@@ -1,20 +1,24 @@
 /*
  * Eviction: CLOCK with a second chance, over the frame words.
  *
- * [I] x86 caches a translation only after setting A in its entry (Intel SDM vol. 3A 4.10.2.3, 4.8).  So if A was cleared,
- * every TLB was flushed since, and A is still 0 when a compare-and-swap takes the entry away, then no TLB holds the
- * translation, and the eviction needs no flush of its own.  The flush that covers a clearing is the first one that begins after
- * it: its epoch is read after A was cleared and stamped into the frame word, and a claim keeps every evictor away in between.  For D it is the same: a TLB that does not hold the entry must walk, and
- * the walk sets A (and D, for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
+ * [I] x86 caches a translation only after setting A in its entry (Intel SDM vol. 3A 4.10.2.3, 4.8).
+ * So if A was cleared, every TLB was flushed since, and A is still 0 when a compare-and-swap takes
+ * the entry away, then no TLB holds the translation, and the eviction needs no flush of its own.
+ * The flush that covers a clearing is the first one that begins after it: its epoch is read after A
+ * was cleared and stamped into the frame word, and a claim keeps every evictor away in between.
+ * For D it is the same: a TLB that does not hold the entry must walk, and the walk sets A (and D,
+ * for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
  *
  * A prefetched page enters with A=0 and epoch 0: nobody has ever used its translation.
  *
- * A page that only system calls use never gets A.  Their pins set USED in the frame word, which counts as A does and is cleared with it.
+ * A page that only system calls use never gets A.  Their pins set USED in the frame word, which
+ * counts as A does and is cleared with it.
  */
 #include <asm-generic/errno-base.h>
-#include "pager.h"
+#include "pager/pager.h"
 
-/* The epoch stamp is 32 bits of a counter.  One "after the next flush" is a leftover of the previous turn of the counter, long done. */
+/* The epoch stamp is 32 bits of a counter.  One "after the next flush" is a leftover of the
+ * previous turn of the counter, long done. */
 static bool epoch_done(uint64_t word)
 {
         uint64_t next = env_flush_next();
@@ -22,8 +26,9 @@ static bool epoch_done(uint64_t word)
         return (int32_t)age < 0 || age >= next || env_flush_done(next - age);
 }
 
-/* Takes a slot away from a resident page, which is dirty from then on: when the far tiers are full, the second copies
- * of resident pages are what is left to use; not those that other processes read.  The caller holds another frame claimed. */
+/* Takes a slot away from a resident page, which is dirty from then on: when the far tiers are full,
+ * the second copies of resident pages are what is left to use; not those that other processes read.
+ * The caller holds another frame claimed. */
 static uint64_t slot_take_back(struct pager *pg)
 {
         for (uint32_t i = 0; i < pg->nframes; i++) {
@@ -46,9 +51,11 @@ static uint64_t slot_take_back(struct pager *pg)
         return SLOT_NONE;
 }
 
-/* Makes a claimed page clean, which nobody writes to now: it is cold, or nothing runs.  Its content goes to its slot, or to a new one, with
- * take_back to another page's if need be.  p: the entry.  0: done, ENV_POSTED: under way, else it failed. */
-static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, bool take_back, uint64_t *cnt)
+/* Makes a claimed page clean, which nobody writes to now: it is cold, or nothing runs.  Its content
+ * goes to its slot, or to a new one, with take_back to another page's if need be.  p: the entry.
+ * 0: done, ENV_POSTED: under way, else it failed. */
+static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, bool take_back,
+                      uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
 
@@ -68,7 +75,8 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, boo
                 atomic_fetch_or(&f->word, FRAME_DIRTY); /* the new slot holds nothing yet */
                 return -EAGAIN;
         }
-        atomic_fetch_and(&f->word, ~FRAME_DIRTY);       /* no pin can set it again: it is not WRITING yet */
+        /* No pin can set it again: it is not WRITING yet. */
+        atomic_fetch_and(&f->word, ~FRAME_DIRTY);
         int err = env_slot_write(f->slot, n);
         if (err < 0) {
                 pg->unwritable++;
@@ -86,8 +94,8 @@ static void write_posted(struct pager *pg, frame_t n)
         atomic_fetch_or(&pg->frames[n].word, FRAME_WRITING);
 }
 
-/* It is over.  True: the claim is ours alone, as before; false: it is gone, for somebody has pinned the frame meanwhile.  Acquire: with
- * what who has unpinned it did. */
+/* It is over.  True: the claim is ours alone, as before.  False: the claim is gone, because the
+ * frame was pinned meanwhile.  Acquire: sees what holders of a pin did before they dropped it. */
 static bool write_over(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
@@ -137,7 +145,8 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
         if (!frame_claim(f, w))
                 return;
         pte_slot_t *pte = entry_of(pg, n, &p);
-        bool cleared = pte && (p & PTE_A) && atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF));
+        bool cleared = pte && (p & PTE_A) &&
+                       atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF));
         if (cleared)
                 frame_stamp(f, env_flush_next());
         r->cleared += cleared;
@@ -145,7 +154,8 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
         atomic_fetch_and(&f->word, ~(FRAME_USED | FRAME_CLAIMED));
 }
 
-/* Takes a claimed page off its entry if it is (still) cold and clean; the frame stays claimed, to be freed.  Else lets go of it. */
+/* Takes a claimed page off its entry if it is (still) cold and clean; the frame stays claimed, to
+ * be freed.  Else drops the claim. */
 static bool take_off(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
@@ -154,7 +164,8 @@ static bool take_off(struct pager *pg, frame_t n)
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
 
-        if (pte && is_cold(p, w) && !(p & PTE_D) && !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
+        if (pte && is_cold(p, w) && !(p & PTE_D) &&
+            !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
                 return true;
         frame_drop_claim(f);
         return false;
@@ -171,7 +182,8 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
                 return false;
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
-        if (pte && is_cold(p, w) && ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
+        if (pte && is_cold(p, w) &&
+            ((p & PTE_D) || (w & FRAME_DIRTY)) && !(w & FRAME_LOCKED) && epoch_done(w)) {
                 int err = write_back(pg, n, pte, p, true, cnt);
                 if (err == ENV_POSTED) {
                         write_posted(pg, n);
@@ -186,12 +198,12 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
         if (!take_off(pg, n))
                 return false;
         cnt[counter]++;
-        frame_free(pg, NULL, n);
+        frame_free_global(pg, n);
         return true;
 }
 
-/* Takes note of writes that are over.  Meanwhile the page may have been used or pinned, and stays then, or unmapped: an orphan.
- * Returns how many frames were freed. */
+/* Takes note of writes that are over.  Meanwhile the page may have been used or pinned, and stays
+ * then, or unmapped: an orphan.  Returns how many frames were freed. */
 static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
 {
         uint32_t freed = 0;
@@ -205,20 +217,20 @@ static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
                 }
                 if (write_over(pg, n) && take_off(pg, n)) {
                         cnt[CNT_EVICTED_DIRTY]++;
-                        frame_free(pg, NULL, n);
+                        frame_free_global(pg, n);
                         freed++;
                 }
         }
         return freed;
 }
 
-/* An unmapped frame whose last holder has let go. */
+/* An unmapped frame that nobody holds any more. */
 static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w)
 {
         struct frame *f = &pg->frames[n];
         if (frame_word_held(w) || !atomic_compare_exchange_strong(&f->word, &w, w | FRAME_CLAIMED))
                 return false;
-        frame_free(pg, NULL, n);
+        frame_free_global(pg, n);
         return true;
 }
 

@@ -1,21 +1,31 @@
 /*
  * Cache frames: one 32-byte record and one atomic word a frame.
  *
- * The word says who may do what with the frame:
+ * The word says what may be done with the frame:
  *
  *   63..32 EPOCH   flush epoch that covers the last clearing of A (see clock.c)
  *   31..24 flags
  *   15..0  pins    holders that use the content through the window (gmem)
  *
- * Rules.  [I] An evictor claims (pins 0 -> CLAIMED, one CAS) before it touches the PTE; nobody pins a claimed frame, but for one that is
- * WRITING.  That claim lasts as long as the node takes, in an outage for minutes, and nobody has to wait for its end: until then the evictor
- * leaves entry and word alone, as if it had only a pin.  At the end it takes WRITING off and looks at the pins in one CAS: with pins, it
- * lets go and the page stays, else the claim is its alone again.  Content that changes meanwhile is marked dirty (D, or DIRTY by the pin).
- * [I] WRITING is set after DIRTY was cleared: once pins may join, mprotect may move D to DIRTY while TLBs still store to the page, and who
- * cleared DIRTY then would lose those stores.
- * A frame with pins or CLAIMED is never freed: whoever unmaps it sets ORPHAN, and the last of them to let go frees it.
- * pte, slot: written only by the holder of CLAIMED (a frame off the free list starts out claimed by its taker), or, for
- * pte, by mremap under mm_lock with the PTE empty (transition.c).
+ * Rules.
+ *
+ * [I] An evictor claims a frame (pins 0 -> CLAIMED, one CAS) before it touches the PTE.  Nobody
+ * pins a claimed frame, unless it is WRITING.
+ *
+ * A claim that is WRITING lasts as long as the node takes, in an outage for minutes, and nobody has
+ * to wait for its end: until then the evictor leaves entry and word alone, as if it had only a pin.
+ * At the end it clears WRITING and looks at the pins in one CAS.  With pins, it drops the claim and
+ * the page stays; else the claim is its alone again.  Content that changes meanwhile is marked
+ * dirty (D, or DIRTY by the pin).
+ *
+ * [I] WRITING is set after DIRTY was cleared.  Once pins may join, mprotect may move D to DIRTY
+ * while TLBs still store to the page; clearing DIRTY then would lose those stores.
+ *
+ * A frame with pins or CLAIMED is never freed: whoever unmaps it sets ORPHAN, and the CLOCK hand
+ * frees it once nobody holds it.
+ *
+ * pte, slot: written only by the holder of CLAIMED (a frame off the free list starts out claimed by
+ * its taker), or, for pte, by mremap under mm_lock with the PTE empty (transition.c).
  */
 #ifndef VMRUN_FRAME_H
 #define VMRUN_FRAME_H
@@ -23,17 +33,18 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "pte.h"
+#include "pager/pte.h"
 
 #define FRAME_PINS      0xffffull
-#define FRAME_CLAIMED   (1ull << 24)    /* one owner works on frame and PTE: evictor, fetcher, unmapper */
-#define FRAME_WRITING   (1ull << 25)    /* with CLAIMED: a write to its slot is under way, and pins may join */
-#define FRAME_DIRTY     (1ull << 26)    /* software-dirty: written through the window, or D was lost with a PTE change */
+#define FRAME_CLAIMED   (1ull << 24)    /* one owner of frame and PTE: evictor, fetcher, unmapper */
+#define FRAME_WRITING   (1ull << 25)    /* with CLAIMED: its write is under way; pins may join */
+#define FRAME_DIRTY     (1ull << 26)    /* written through the window, or a PTE change lost D */
 #define FRAME_RESIDENT  (1ull << 27)    /* in use; clear: on a free list, or never used */
-#define FRAME_ORPHAN    (1ull << 28)    /* unmapped while held: the CLOCK hand frees it when nobody holds it */
+#define FRAME_ORPHAN    (1ull << 28)    /* unmapped while held: the CLOCK hand frees it */
 #define FRAME_LOCKED    (1ull << 29)    /* mlock: never evicted */
-#define FRAME_USED      (1ull << 30)    /* pinned since the hand last came by: an A bit for what the CPU does not see.  No TLB knows of it, so
-                                           clearing it needs no flush, and no pin means that nobody sets it */
+/* Pinned since the hand last came by: an A bit for what the CPU does not see.  No TLB knows of it,
+ * so clearing it needs no flush, and while there is no pin nobody sets it. */
+#define FRAME_USED      (1ull << 30)
 #define FRAME_EPOCH_SHIFT 32
 #define FRAME_HELD_MASK (FRAME_PINS | FRAME_CLAIMED)
 
@@ -44,22 +55,30 @@ typedef uint32_t frame_t;               /* index of a frame */
 
 struct frame {
         _Atomic uint64_t word;
-        uint64_t slot;                  /* where the content is, or was, kept: SLOT_NONE or a slot this frame owns */
-        _Atomic(pte_slot_t *) pte;      /* the entry that maps it (PT pages are type-stable, so it can always be read) */
+        /* Where the content is, or was, kept: SLOT_NONE or a slot this frame owns. */
+        uint64_t slot;
+        /* The entry that maps it (PT pages are type-stable, so it can always be read). */
+        _Atomic(pte_slot_t *) pte;
         uint64_t pad;
 };
+_Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
 
 static inline bool frame_word_held(uint64_t w) { return w & FRAME_HELD_MASK; }
-/* Is it claimed by somebody who must be alone?  That is short. */
-static inline bool frame_word_closed(uint64_t w) { return (w & (FRAME_CLAIMED | FRAME_WRITING)) == FRAME_CLAIMED; }
+/* Is it claimed by an owner that must be alone?  Such a claim is short. */
+static inline bool frame_word_closed(uint64_t w)
+{
+        return (w & (FRAME_CLAIMED | FRAME_WRITING)) == FRAME_CLAIMED;
+}
 /* May it be pinned? */
 static inline bool frame_word_open(uint64_t w)
 {
         return (w & FRAME_RESIDENT) && !frame_word_closed(w) && (w & FRAME_PINS) != FRAME_PINS;
 }
+
 static inline uint32_t frame_word_epoch(uint64_t w) { return (uint32_t)(w >> FRAME_EPOCH_SHIFT); }
 
-/* Claims a resident frame nobody holds; w is a recent value of the word.  Acquires what the last holder released. */
+/* Claims a resident frame nobody holds; w is a recent value of the word.  Acquires what the last
+ * holder released. */
 static inline bool frame_claim(struct frame *f, uint64_t w)
 {
         if (!(w & FRAME_RESIDENT) || frame_word_held(w) || (w & FRAME_ORPHAN))
@@ -70,19 +89,21 @@ static inline bool frame_claim(struct frame *f, uint64_t w)
 
 static inline void frame_drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
 
-/* Notes the flush after which no TLB can hold the translation.  The caller holds the frame (claim or pin) since before it
- * changed the entry, and read the epoch after it. */
+/* Notes the flush after which no TLB can hold the translation.  The caller holds the frame (claim
+ * or pin) since before it changed the entry, and read the epoch after it. */
 static inline void frame_stamp(struct frame *f, uint64_t epoch)
 {
         uint64_t w = atomic_load(&f->word);
-        while (!atomic_compare_exchange_weak(&f->word, &w, (uint32_t)w | epoch << FRAME_EPOCH_SHIFT))
+        uint64_t stamp = epoch << FRAME_EPOCH_SHIFT;
+        while (!atomic_compare_exchange_weak(&f->word, &w, (uint32_t)w | stamp))
                 ;
 }
 
-/* Pins the frame behind an entry so that its content may be used through the window, by kern or by the host.
- * The page counts as used.  write: the entry must allow writing.  Returns the frame, or FRAME_NONE: not resident, not allowed or just claimed; the
- * caller populates the page and tries again.  Order: pin first, then look at the entry again; an evictor claims first
- * (or ends its write) and then changes the entry, so one of the two sees the other. */
+/* Pins the frame behind an entry so that its content may be used through the window, by kern or by
+ * the host.  The page counts as used.  write: the entry must allow writing.  Returns the frame, or
+ * FRAME_NONE: not resident, not allowed or just claimed; the caller populates the page and tries
+ * again.  Order: pin first, then look at the entry again; an evictor claims first (or ends its
+ * write) and then changes the entry, so one of the two sees the other. */
 static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write)
 {
         pte_t p = atomic_load(pte);
@@ -98,13 +119,15 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         p = atomic_load(pte);
         if (pte_kind(p) == PTE_PRESENT && pte_num(p) == pfn0 + n && pte_allows(p, write, false))
                 return n;
-        atomic_fetch_sub(&f->word, 1);          /* if it became an orphan meanwhile, the CLOCK hand frees it */
+        /* If it became an orphan meanwhile, the CLOCK hand frees it. */
+        atomic_fetch_sub(&f->word, 1);
         return FRAME_NONE;
 }
 
-/* Ends the fetch of frame f, CLAIMED, into the BUSY entry that it names: PRESENT, or REMOTE again if err.  ad: PTE_A for a page somebody
- * waits for, else PTE_PREF.  True: somebody sleeps on the entry.  Called where the data arrived, kern or host: a CPU keeps nothing about
- * an entry that is not present, so no TLB and no shadow page table has to hear of it. */
+/* Ends the fetch of frame f, CLAIMED, into the BUSY entry that it names: PRESENT, or REMOTE again
+ * if err.  ad: PTE_A for a page somebody waits for, else PTE_PREF.  True: somebody sleeps on the
+ * entry.  Called where the data arrived, kern or host: a CPU keeps nothing about an entry that is
+ * not present, so no TLB and no shadow page table has to hear of it. */
 static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err)
 {
         pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
@@ -120,7 +143,8 @@ static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err
         return awaited;
 }
 
-/* wrote: the content changed; [I] the dirty bit is set before the pin goes, so no evictor sees the page clean. */
+/* wrote: the content changed; [I] the dirty bit is set before the pin goes, so no evictor sees the
+ * page clean. */
 static inline void frame_unpin(struct frame *f, bool wrote)
 {
         if (wrote)

@@ -1,15 +1,18 @@
 /*
- * Free frames: a global list under a lock, and a stock for each vCPU so that the lock is taken once a batch.
+ * Free frames: a global list under a lock, and a stock for each vCPU so that the lock is taken once
+ * a batch.
  */
-#include "pager.h"
+#include "pager/pager.h"
 
 #define LIST_END FRAME_NONE
 
 static void pool_lock(struct pager *pg)
 {
+        unsigned spins = 0;
+
         /* Acquire: sees the list as the last holder left it. */
-        for (unsigned spins = 0; atomic_exchange_explicit(&pg->lock, 1, memory_order_acquire); spins++)
-                env_relax(spins);
+        while (atomic_exchange_explicit(&pg->lock, 1, memory_order_acquire))
+                env_relax(spins++);
 }
 
 static void pool_unlock(struct pager *pg)
@@ -19,10 +22,13 @@ static void pool_unlock(struct pager *pg)
 
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0)
 {
-        *pg = (struct pager){ .frames = frames, .nframes = nframes, .pfn0 = pfn0, .free_head = LIST_END };
+        *pg = (struct pager){
+                .frames = frames, .nframes = nframes, .pfn0 = pfn0, .free_head = LIST_END,
+        };
         atomic_init(&pg->nfree, nframes);
 
-        /* Room for a burst while the cleaner wakes up: an eighth of the cache, between half a batch and 4096 frames. */
+        /* Room for a burst while the cleaner wakes up: an eighth of the cache, between half a batch
+         * and 4096 frames. */
         uint32_t high = nframes / 8;
         if (high > 4096)
                 high = 4096;
@@ -33,14 +39,22 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
         pager_share(pg, 2);
 }
 
-/* No vCPU may hoard a small cache, nor all of them together: they keep at most an eighth of it, two batches each. */
+/* No vCPU may hoard a small cache, nor all of them together: they keep at most an eighth of it, two
+ * batches each. */
 void pager_share(struct pager *pg, uint32_t vcpus)
 {
         uint32_t b = pg->nframes / (16 * (vcpus < 2 ? 2 : vcpus));
-        atomic_store_explicit(&pg->batch, b > FRAME_BATCH ? FRAME_BATCH : b < 2 ? 2 : b, memory_order_relaxed);
+        atomic_store_explicit(&pg->batch,
+                              b > FRAME_BATCH ? FRAME_BATCH
+                              : b < 2         ? 2
+                                              : b,
+                              memory_order_relaxed);
 }
 
-static uint32_t batch_size(struct pager *pg) { return atomic_load_explicit(&pg->batch, memory_order_relaxed); }
+static uint32_t batch_size(struct pager *pg)
+{
+        return atomic_load_explicit(&pg->batch, memory_order_relaxed);
+}
 
 static void refill(struct pager *pg, struct frame_list *l)
 {
@@ -61,15 +75,19 @@ static void refill(struct pager *pg, struct frame_list *l)
         pool_unlock(pg);
 }
 
+/* Onto the global list, whose lock is held. */
+static void push(struct pager *pg, frame_t n)
+{
+        pg->frames[n].slot = pg->free_head;
+        pg->free_head = n;
+        atomic_fetch_add_explicit(&pg->nfree, 1, memory_order_relaxed);
+}
+
 static void spill(struct pager *pg, struct frame_list *l, uint32_t keep)
 {
         pool_lock(pg);
-        while (l->n > keep) {
-                frame_t f = l->f[--l->n];
-                pg->frames[f].slot = pg->free_head;
-                pg->free_head = f;
-                atomic_fetch_add_explicit(&pg->nfree, 1, memory_order_relaxed);
-        }
+        while (l->n > keep)
+                push(pg, l->f[--l->n]);
         pool_unlock(pg);
 }
 
@@ -85,29 +103,35 @@ frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt)
         struct frame *f = &pg->frames[n];
         f->slot = SLOT_NONE;
         atomic_store_explicit(&f->pte, NULL, memory_order_relaxed);
-        /* Release: the hand, which looks at any frame, must not see RESIDENT before slot and pte are reset. */
+        /* Release: the hand, which looks at any frame, must not see RESIDENT before slot and pte
+         * are reset. */
         atomic_store_explicit(&f->word, FRAME_RESIDENT | FRAME_CLAIMED, memory_order_release);
         return n;
 }
 
-void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
+/* A claimed frame that no entry names becomes a free one, on no list yet. */
+static void frame_reset(struct frame *f)
 {
-        struct frame *f = &pg->frames[n];
-        struct frame_list one;          /* unset but for n: it is large, and seldom used */
-
         if (f->slot != SLOT_NONE)
                 env_slot_free(f->slot);
         f->slot = SLOT_NONE;
         atomic_store_explicit(&f->word, 0, memory_order_release);
-        if (!l) {
-                l = &one;
-                one.n = 0;
-        } else if (l->n == sizeof l->f / sizeof l->f[0] || l->n >= 2 * batch_size(pg)) {
+}
+
+void frame_free(struct pager *pg, struct frame_list *l, frame_t n)
+{
+        frame_reset(&pg->frames[n]);
+        if (l->n == sizeof(l->f) / sizeof(l->f[0]) || l->n >= 2 * batch_size(pg))
                 spill(pg, l, batch_size(pg));
-        }
         l->f[l->n++] = n;
-        if (l == &one)
-                spill(pg, l, 0);
+}
+
+void frame_free_global(struct pager *pg, frame_t n)
+{
+        frame_reset(&pg->frames[n]);
+        pool_lock(pg);
+        push(pg, n);
+        pool_unlock(pg);
 }
 
 void frame_list_drain(struct pager *pg, struct frame_list *l)
@@ -128,7 +152,8 @@ void frame_discard(struct pager *pg, struct frame_list *l, frame_t n)
                 w = atomic_load(&f->word);
                 if (!frame_word_held(w))
                         continue;
-                /* Held by a system call's pin or by the hand: the hand frees it when it comes by and nobody holds it any more. */
+                /* Held by a system call's pin or by the hand: the hand frees it when it comes by
+                 * and nobody holds it any more. */
                 if (atomic_compare_exchange_strong(&f->word, &w, w | FRAME_ORPHAN))
                         return;
         }

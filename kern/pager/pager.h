@@ -1,19 +1,20 @@
 /*
  * The pager core: what happens to a page, from first touch to eviction.
  *
- * Pure logic over atomic PTEs and frame words.  What it needs from outside is the short list under "environment";
- * kern provides it in the guest, the unit tests on the host, where the very same files run under sanitizers and a
- * model check.  Nothing here allocates memory or blocks other than through env_*.
+ * Pure logic over atomic PTEs and frame words.  What it needs from outside is the short list under
+ * "environment"; kern provides it in the guest, the unit tests on the host, where the very same
+ * files run under sanitizers and a model check.  Nothing here allocates memory or blocks other than
+ * through env_*.
  *
- * Errors: 0 or -errno.  All pte pointers are window addresses of entries in type-stable page-table pages.
- * cnt: the caller's counters, indexed by enum vcpu_counter.
+ * Errors: 0 or -errno.  All pte pointers are window addresses of entries in type-stable page-table
+ * pages.  cnt: the caller's counters, indexed by enum vcpu_counter.
  */
 #ifndef VMRUN_PAGER_H
 #define VMRUN_PAGER_H
 
 #include <stddef.h>
 #include "abi.h"
-#include "frame.h"
+#include "pager/frame.h"
 
 struct pager {
         struct frame *frames;
@@ -21,39 +22,56 @@ struct pager {
         uint64_t pfn0;                  /* guest-physical page number of frame 0 */
 
         uint32_t low, high;             /* the cleaner is woken below low and works up to high */
-        _Atomic uint32_t batch;         /* frames that move between a vCPU's stock and the global list at a time; a hint */
+        /* Frames that move between a vCPU's stock and the global list at a time; a hint. */
+        _Atomic uint32_t batch;
 
-        /* lock guards free_head, fresh and the writing of nfree; held for one batch, never across a call out. */
+        /* lock guards free_head, fresh and the writing of nfree; held for one batch, never across a
+         * call out. */
         _Atomic uint32_t lock;
-        _Atomic uint32_t nfree;         /* global free frames, fresh ones included; read without the lock as a hint */
+        /* Global free frames, fresh ones included; read without the lock as a hint. */
+        _Atomic uint32_t nfree;
         uint32_t fresh;                 /* frames [fresh, nframes) were never used */
         frame_t free_head;              /* linked through frame.slot */
 
-        /* The pager's writes: the cleaner's, and during a fork, for which the cleaner keeps still, the forking vCPU's (page_write_back). */
+        /* The pager's writes: for the cleaner or, during a fork, in which the cleaner is quiesced,
+         * for the forking vCPU (page_write_back). */
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
         uint32_t writing;               /* frames claimed for a write that is under way */
-        uint64_t unwritable;            /* evictions given up for want of a slot, or by a failure of the far tier */
+        /* Evictions given up for want of a slot, or by a failure of the far tier. */
+        uint64_t unwritable;
 };
 
 /* --- environment: provided by kern/, or by the test --- */
 void *env_frame_va(frame_t f);                          /* content of a frame */
-void env_relax(unsigned spins);                         /* in a spin: pause, and now and then (not at 0) let others run */
-bool env_wait_on(uint64_t *begun);                      /* is an entry under way worth another look, or sleep?  *begun: 0 at the first */
-uint64_t env_flush_begin(void);                         /* asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...) */
-uint64_t env_flush_next(void);                          /* the epoch that the next env_flush_begin will return */
-bool env_flush_done(uint64_t epoch);                    /* has every vCPU flushed since that begin? */
-/* far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is over. */
+/* In a spin: pause, and now and then (not at 0) let others run. */
+void env_relax(unsigned spins);
+/* Is an entry that is BUSY worth another look before the vCPU sleeps?  *begun: 0 at the first. */
+bool env_wait_on(uint64_t *begun);
+/* Asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...). */
+uint64_t env_flush_begin(void);
+/* The epoch that the next env_flush_begin will return. */
+uint64_t env_flush_next(void);
+/* Has every vCPU flushed since that begin? */
+bool env_flush_done(uint64_t epoch);
+/* Far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is
+ * over. */
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
-/* frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() tells when it is over.  For the pager's writes only, as the next two. */
+/* Frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() tells when it is
+ * over.  For the pager's writes only, as the next two. */
 int env_slot_write(uint64_t slot, frame_t f);
 bool env_slot_write_room(void);                         /* can another write be posted? */
-frame_t env_slot_written(int *err);                     /* a write that is over; FRAME_NONE if there is none (now) */
+/* A write that is over; FRAME_NONE if there is none (now). */
+frame_t env_slot_written(int *err);
 #define ENV_POSTED 1
-uint64_t env_slot_alloc(void);                          /* a slot, or SLOT_NONE; for the pager's writes only */
+/* A slot, or SLOT_NONE; for the pager's writes only. */
+uint64_t env_slot_alloc(void);
 void env_slot_free(uint64_t slot);
-bool env_slot_writable(uint64_t slot);                  /* false: other processes read it too, so it stays as it is */
-void env_uncharge_page(void);                           /* a CHARGED page went back to NONE by eviction */
-void env_wait_pte(pte_slot_t *pte, pte_t seen);         /* sleep, bounded, until the entry differs from seen */
+/* False: other processes read it too, so it stays as it is. */
+bool env_slot_writable(uint64_t slot);
+/* A CHARGED page went back to NONE by eviction. */
+void env_uncharge_page(void);
+/* Sleeps, bounded, until the entry differs from seen. */
+void env_wait_pte(pte_slot_t *pte, pte_t seen);
 void env_wake_pte(pte_slot_t *pte);
 _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 
@@ -61,31 +79,40 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
 /* Tells how many vCPUs share the cache: the more, the less each keeps in stock. */
 void pager_share(struct pager *pg, uint32_t vcpus);
-/* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one; FRAME_NONE if both are empty. */
+/* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one;
+ * FRAME_NONE if both are empty. */
 frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt);
-/* Gives back a frame the caller holds CLAIMED and that no PTE names.  Frees its slot.  l: where to put it, NULL for the global list. */
+/* Gives a frame back that the caller holds CLAIMED and that no PTE names, with its slot: to the
+ * vCPU's list, or to the global one. */
 void frame_free(struct pager *pg, struct frame_list *l, frame_t f);
+void frame_free_global(struct pager *pg, frame_t f);
 /* Gives all of a vCPU's stock back. */
 void frame_list_drain(struct pager *pg, struct frame_list *l);
-/* For a frame that no PTE names any more and no TLB can reach: frees it, or leaves it to the CLOCK hand if somebody holds it. */
+/* For a frame that no PTE names any more and no TLB can reach: frees it, or leaves it to the CLOCK
+ * hand if somebody holds it. */
 void frame_discard(struct pager *pg, struct frame_list *l, frame_t f);
 
 /* --- one page (transition.c) --- */
-/* NONE -> PRESENT with the claimed frame f, whose content is ready.  ad: PTE_A for a page the program asked for, 0 for one it
- * did not.  0, or -EAGAIN: the entry changed, f is still the caller's. */
+/* NONE -> PRESENT with the claimed frame f, whose content is ready.  ad: PTE_A for a page the
+ * program asked for, 0 for one it did not.  0, or -EAGAIN: the entry changed, f is still the
+ * caller's. */
 int page_install(struct pager *pg, pte_slot_t *pte, frame_t f, pte_t keep, pte_t ad);
-/* REMOTE -> BUSY -> PRESENT.  p: the REMOTE value seen; f: a claimed frame.  0; ENV_POSTED: it is BUSY(f), and will be PRESENT; -EAGAIN:
- * the entry changed, f is still the caller's; else the far tier failed: the entry is REMOTE again, f still the caller's. */
+/* REMOTE -> BUSY -> PRESENT.  p: the REMOTE value seen; f: a claimed frame.  0; ENV_POSTED: it is
+ * BUSY(f), and will be PRESENT; -EAGAIN: the entry changed, f is still the caller's; else the far
+ * tier failed: the entry is REMOTE again, f still the caller's. */
 int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
 /* Waits, bounded, for a BUSY entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
 
-/* Any state -> NONE.  Waits out BUSY.  A slot is freed at once; a frame is returned for frame_discard() *after* the caller has
- * flushed all TLBs, else FRAME_NONE.  *old: the entry before. */
+/* Any state -> NONE.  Waits out BUSY.  A slot is freed at once; a frame is returned for
+ * frame_discard() *after* the caller has flushed all TLBs, else FRAME_NONE.  *old: the entry
+ * before. */
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
-/* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a TLB may hold more rights than that. */
+/* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a
+ * TLB may hold more rights than that. */
 bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
-/* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old place. */
+/* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old
+ * place. */
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
 /* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it. */
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
@@ -94,14 +121,19 @@ void page_cool(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
 struct clock_result { uint32_t freed, cleared, used, unflushed; };
-/* Moves the CLOCK hand over n frames, fewer where no further write can be posted, and takes note of the writes that are over.  cleared: A bits cleared, for which it began a flush; used: USED bits; unflushed: cold frames passed
- * over because no flush has covered them yet.  Cleaner only. */
+/* Cleaner only.  Completes finished writes, then advances the hand by up to n frames; stops early
+ * when the write ring is full.  OUT freed: frames; cleared: A bits cleared (one flush was begun for
+ * them); used: USED bits cleared; unflushed: cold frames skipped because no flush covers them
+ * yet. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
-/* For fork: makes a resident page clean where it is, hot or not.  [I] The caller has the pager to itself: no vCPU runs the program, and the
- * cleaner keeps still; before the program runs again all TLBs are flushed, since they may hold D of the entry.  0; ENV_POSTED: claimed until
- * a clock_pass() has taken note of its end; -EBUSY: somebody has pinned it; -ENOSPC: no slot is to be had; else the far tier failed. */
+/* For fork: makes a resident page clean where it is, hot or not.  [I] The caller has the pager to
+ * itself: no vCPU runs the program, and the cleaner is quiesced.  All TLBs are flushed before the
+ * program runs again, since they may hold D of the entry.  0; ENV_POSTED: claimed until a
+ * clock_pass() has completed it; -EBUSY: it is pinned; -ENOSPC: no slot is available; else the far
+ * tier failed. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt);
-/* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.  True: CLAIMED and off its entry. */
+/* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.
+ * True: CLAIMED and off its entry. */
 bool clock_take_clean(struct pager *pg, frame_t f);
 
 #endif

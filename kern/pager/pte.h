@@ -1,22 +1,27 @@
 /*
- * The PTE codec: the only code that knows the bits of a page-table entry (docs/architecture.md, "Page states").
+ * The PTE codec: the only code that knows the bits of a page-table entry (docs/architecture.md,
+ * "Page states").
  *
  *   state      bits
- *   NONE       all zero (but for stray A and D): never touched, or content equals its origin; the VMA decides
- *   PRESENT    P, hardware format; a cache frame, or (ARENA set) a page of the MAP_SHARED arena, which is not far memory
+ *   NONE       all zero (but for stray A and D): never touched, or content equals its origin:
+ *              the VMA decides
+ *   PRESENT    P, hardware format; a cache frame, or (ARENA set) a page of the MAP_SHARED arena,
+ *              which is not far memory
  *   HELD       frame in 12..51: resident, but the program may not touch it (PROT_NONE)
  *   REMOTE     slot in 12..51: the content is in that slot of the far tiers
- *   BUSY       frame in 12..51, WAITERS: being fetched; whoever wants it waits for the entry to change
+ *   BUSY       frame in 12..51, WAITERS: being fetched; other vCPUs wait for the entry to change
  *
  *   63 62..55 54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
  *   NX  0     CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
  *
- * W, NX, ACCESS (the hardware's U bit, set on what the program may touch) and CHARGED (this page was charged against the
- * commit limit at its first touch, not with its VMA) keep their place in all states, so protection and charge travel with the
- * page, and a fault on REMOTE needs no VMA.  Not-present forms keep bits 5, 6 and 8 clear:
- * a page walk that began before the entry changed may still set A or D in it.
+ * W, NX, ACCESS (the hardware's U bit, set on what the program may touch) and CHARGED (this page
+ * was charged against the commit limit at its first touch, not with its VMA) keep their place in
+ * all states, so protection and charge travel with the page, and a fault on REMOTE needs no VMA.
+ * Not-present forms keep bits 5, 6 and 8 clear: a page walk that began before the entry changed may
+ * still set A or D in it.
  *
- * Every transition is one compare-and-swap (Intel SDM vol. 3A 4.8: the CPU's own A/D updates are locked).
+ * Every transition is one compare-and-swap (Intel SDM vol. 3A 4.8: the CPU's own A/D updates are
+ * locked).
  */
 #ifndef VMRUN_PTE_H
 #define VMRUN_PTE_H
@@ -41,7 +46,12 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_CHARGED (1ull << 54)
 #define PTE_NUM     0x000ffffffffff000ull
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
-#define PTE_KEEP    (PTE_PROT | PTE_CHARGED)    /* what travels with a page through all its states */
+/* What travels with a page through all its states. */
+#define PTE_KEEP    (PTE_PROT | PTE_CHARGED)
+
+/* An entry that leads to a table; with ACCESS if the program may follow. */
+#define PTE_TABLE   (PTE_P | PTE_W | PTE_A)
+#define PTE_WINDOW  (PTE_P | PTE_A | PTE_D | PTE_G)     /* an entry of the window */
 
 #define PTE_ST_FRAME  (0ull << 9)       /* with P */
 #define PTE_ST_REMOTE (1ull << 9)
@@ -56,8 +66,10 @@ static inline enum pte_kind pte_kind(pte_t p)
 {
         if ((p & ~(PTE_A | PTE_D)) == 0)        /* a stale walk may have left them */
                 return PTE_NONE;
+        if ((p & PTE_P) && (p & PTE_STATE) == PTE_ST_FRAME)
+                return PTE_PRESENT;
         if (p & PTE_P)
-                return (p & PTE_STATE) == PTE_ST_FRAME ? PTE_PRESENT : (p & PTE_STATE) == PTE_ST_ARENA ? PTE_ARENA : PTE_BAD;
+                return (p & PTE_STATE) == PTE_ST_ARENA ? PTE_ARENA : PTE_BAD;
         switch (p & PTE_STATE) {
         case PTE_ST_REMOTE: return PTE_REMOTE;
         case PTE_ST_BUSY:   return PTE_BUSY;
@@ -72,14 +84,41 @@ static inline pte_t pte_prot(bool read, bool write, bool exec)
         return (read || write || exec ? PTE_ACCESS : 0) | (write ? PTE_W : 0) | (exec ? 0 : PTE_NX);
 }
 
-static inline uint64_t pte_num(pte_t p) { return (p & PTE_NUM) >> 12; }         /* page frame number, or slot */
+/* Page frame number, or slot. */
+static inline uint64_t pte_num(pte_t p) { return (p & PTE_NUM) >> 12; }
 
 /* pfn: guest-physical page frame number.  keep: PTE_KEEP bits. */
-static inline pte_t pte_make_present(uint64_t pfn, pte_t keep, pte_t ad) { return pfn << 12 | keep | ad | PTE_P; }
-static inline pte_t pte_make_arena(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_ARENA | PTE_A | PTE_P; }
-static inline pte_t pte_make_remote(uint64_t slot, pte_t keep) { return slot << 12 | keep | PTE_ST_REMOTE; }
-static inline pte_t pte_make_busy(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_BUSY; }
-static inline pte_t pte_make_held(uint64_t pfn, pte_t keep) { return pfn << 12 | keep | PTE_ST_HELD; }
+static inline pte_t pte_make_present(uint64_t pfn, pte_t keep, pte_t ad)
+{
+        return pfn << 12 | keep | ad | PTE_P;
+}
+
+static inline pte_t pte_make_arena(uint64_t pfn, pte_t keep)
+{
+        return pfn << 12 | keep | PTE_ST_ARENA | PTE_A | PTE_P;
+}
+
+static inline pte_t pte_make_remote(uint64_t slot, pte_t keep)
+{
+        return slot << 12 | keep | PTE_ST_REMOTE;
+}
+
+static inline pte_t pte_make_busy(uint64_t pfn, pte_t keep)
+{
+        return pfn << 12 | keep | PTE_ST_BUSY;
+}
+
+static inline pte_t pte_make_held(uint64_t pfn, pte_t keep)
+{
+        return pfn << 12 | keep | PTE_ST_HELD;
+}
+
+/* A large entry (2 MiB) of the window, for a program at level p: never far memory, never
+ * flushed. */
+static inline pte_t pte_make_window(uint64_t gpa, uint32_t level)
+{
+        return gpa | PTE_WINDOW | PTE_W | PTE_PS | PTE_NX | (level == 3 ? PTE_ACCESS : 0);
+}
 
 /* May an access proceed under these protection bits? */
 static inline bool pte_allows(pte_t p, bool write, bool exec)

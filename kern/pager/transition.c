@@ -1,8 +1,9 @@
 /*
- * The transitions of one page.  Each is one compare-and-swap on its entry; pte.h has the table of states.
+ * The transitions of one page.  Each is one compare-and-swap on its entry; pte.h has the table of
+ * states.
  */
 #include <asm-generic/errno-base.h>
-#include "pager.h"
+#include "pager/pager.h"
 
 static frame_t frame_of(const struct pager *pg, pte_t p)
 {
@@ -15,10 +16,12 @@ static frame_t frame_of(const struct pager *pg, pte_t p)
 int page_install(struct pager *pg, pte_slot_t *pte, frame_t n, pte_t keep, pte_t ad)
 {
         struct frame *f = &pg->frames[n];
-        pte_t none = atomic_load(pte) & (PTE_A | PTE_D);        /* a stale walk may have left them */
+        /* A stale walk may have left them. */
+        pte_t none = atomic_load(pte) & (PTE_A | PTE_D);
 
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
-        /* Release: whoever finds the frame through the entry sees its content and its record. */
+        /* Release: a walk that finds the frame through the entry sees its content and its
+         * record. */
         if (!atomic_compare_exchange_strong(pte, &none, pte_make_present(pg->pfn0 + n, keep, ad)))
                 return -EAGAIN;
         frame_drop_claim(f);
@@ -31,7 +34,7 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
 
         f->slot = pte_num(p);           /* the page is clean as long as D and DIRTY stay clear */
         atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
-        /* Release: whoever ends the fetch finds the record. */
+        /* Release: page_fetched() finds the record. */
         if (!atomic_compare_exchange_strong(pte, &p, pte_make_busy(pg->pfn0 + n, p & PTE_KEEP))) {
                 f->slot = SLOT_NONE;
                 return -EAGAIN;
@@ -86,8 +89,9 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         }
 }
 
-/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which is short (one that is WRITING is
- * joined), and a full count of pins.  False: the frame went free meanwhile, so the entry has changed too. */
+/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which
+ * is short (one that is WRITING is joined), and a full count of pins.  False: the frame went free
+ * meanwhile, so the entry has changed too. */
 static bool hold(struct frame *f)
 {
         uint64_t w = atomic_load(&f->word);
@@ -112,7 +116,8 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
 
         if (!hold(f))
                 return false;
-        if (prot & PTE_ACCESS) {        /* A=1: a TLB may hold it from before; the hand must see a flush first [I] */
+        /* A=1: a TLB may hold it from before; the hand must see a flush first [I] */
+        if (prot & PTE_ACCESS) {
                 next = pte_make_present(pte_num(p), keep, PTE_A | (p & PTE_D));
         } else {
                 next = pte_make_held(pte_num(p), keep);
@@ -129,7 +134,11 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
 /* Could a TLB that holds p allow what prot does not? */
 static bool loses_rights(pte_t p, pte_t prot)
 {
-        return (p & PTE_P) && (!(prot & PTE_ACCESS) || ((p & PTE_W) && !(prot & PTE_W)) || (!(p & PTE_NX) && (prot & PTE_NX)));
+        bool access = !(prot & PTE_ACCESS);
+        bool write = (p & PTE_W) && !(prot & PTE_W);
+        bool exec = !(p & PTE_NX) && (prot & PTE_NX);
+
+        return (p & PTE_P) && (access || write || exec);
 }
 
 bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
@@ -145,7 +154,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                         page_wait(pte, p);
                         continue;
                 case PTE_ARENA: {
-                        /* No frame behind it: without access it goes, and the next fault makes it again. */
+                        /* No frame behind it: without access it goes, and the next fault makes it
+                         * again. */
                         pte_t next = prot & PTE_ACCESS ? (p & ~PTE_PROT) | prot : 0, old = p;
                         done = atomic_compare_exchange_strong(pte, &old, next);
                         break;
@@ -181,8 +191,9 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
                         break;
                 }
         }
-        /* Between the two stores the hand finds no entry that names the frame and lets it be.  A=1 at the new place [I]:
-         * the hand must clear it and see a flush before it trusts that no TLB knows the page. */
+        /* Between the two stores the hand finds no entry that names the frame and lets it be.  A=1
+         * at the new place [I]: the hand must clear it and see a flush before it trusts that no TLB
+         * knows the page. */
         bool resident = pte_has_frame(p);
         if (pte_kind(p) == PTE_PRESENT)
                 p |= PTE_A;
@@ -203,7 +214,8 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
                         continue;
                 /* Held, the frame stays behind its entry if it still is. */
                 pte_t now = atomic_load(pte);
-                bool same = (pte_kind(now) == PTE_PRESENT || pte_kind(now) == PTE_HELD) && pte_num(now) == pte_num(p);
+                bool same = (pte_kind(now) == PTE_PRESENT || pte_kind(now) == PTE_HELD) &&
+                            pte_num(now) == pte_num(p);
                 bool was = false;
                 if (same && locked)
                         was = atomic_fetch_or(&f->word, FRAME_LOCKED) & FRAME_LOCKED;
@@ -224,8 +236,8 @@ void page_cool(struct pager *pg, pte_slot_t *pte)
         struct frame *f = &pg->frames[frame_of(pg, p)];
         if (!(p & PTE_A) && !(atomic_load(&f->word) & FRAME_USED))
                 return;
-        /* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If the frame is another page's by now,
-         * that one loses no more than a hint. */
+        /* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If
+         * the frame is another page's by now, that one loses no more than a hint. */
         if (!hold(f))
                 return;
         atomic_fetch_and(&f->word, ~FRAME_USED);

@@ -28,13 +28,14 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include <window.h>
 #include <x86intrin.h>
-#include "../../kern/pager/frame.h"
 #include "../vm.h"
 #include "../vmrun.h"
 #include "../word.h"
 #include "far.h"
 #include "io.h"
+#include "pager/frame.h"
 
 #define BATCH      64                   /* requests given to a driver at a time */
 #define FDS_MAX    256                  /* of all drivers together */
@@ -124,7 +125,7 @@ void far_done(struct far_request *r)
         } else {
                 struct frame *f = frame_of(q);
                 pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
-                bool awaited = page_fetched(f, (RAM_GPA + CONTROL->frames_off) / PAGE_SIZE + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
+                bool awaited = page_fetched(f, frame_pfn0() + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
                 if (awaited && opt.io == IO_THREAD)     /* inline, who waits is in io_wait() */
                         word_wake(pte, INT_MAX);
                 if (r->op == FAR_READ && opt.io == IO_THREAD)
@@ -149,7 +150,7 @@ static void enqueue(struct io_entry *e)
         q->r.op = ops[e->op];
         q->r.page = e->slot & ((1u << SLAB_SHIFT) - 1);
         q->r.place = place;
-        q->r.frame = (char *)WINDOW + CONTROL->frames_off + (uint64_t)e->frame * PAGE_SIZE;
+        q->r.frame = frame_host(e->frame);
         q->r.next = NULL;
         struct queue *list = &queues[place->node->index][q->r.op];
         if (!list->head)
@@ -269,7 +270,7 @@ static void attach_all(void)
 
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
+                if (is_remote(n) && n->driver->attach(n, frame_host(0), CONTROL->nframes * PAGE_SIZE, why) != 0)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
         atomic_store(&attached, 1);

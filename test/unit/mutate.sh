@@ -79,7 +79,7 @@ mutant transition.c "a moved page has A=0" '/^bool page_move/,/^}/s/p \|= PTE_A;
 mutant transition.c "a moved page asks for no flush" '/^bool page_move/,/^}/s/return p & PTE_P;/return false;/'
 mutant transition.c "a moved frame keeps its old entry" '/^bool page_move/,/^}/s/atomic_store\(&pg->frames.*/;/'
 mutant transition.c "detach takes BUSY entries" '/^frame_t page_detach/,/^}/s/if \(pte_kind\(p\) == PTE_BUSY\)/if (0)/'
-mutant transition.c "detach gives the frame back before the flush" '/^frame_t page_detach/,/^}/s/return frame_of\(pg, p\);/frame_discard(pg, NULL, frame_of(pg, p)); return FRAME_NONE;/'
+mutant transition.c "detach gives the frame back before the flush" '/^frame_t page_detach/,/^}/s/return frame_of\(pg, p\);/static struct frame_list gone; frame_discard(pg, \&gone, frame_of(pg, p)); frame_list_drain(pg, \&gone); return FRAME_NONE;/'
 mutant transition.c "detach keeps the slot" '/^frame_t page_detach/,/^}/s/env_slot_free.*/;/'
 mutant transition.c "cooling does not stamp" '/^void page_cool/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
 mutant transition.c "cooling stamps before it clears A" '/^void page_cool/,/^}/{s/^        if \(atomic_compare_exchange_strong.*$/        frame_stamp(f, env_flush_next());\n        atomic_compare_exchange_strong(pte, \&p, p \& ~PTE_A);/;/^                frame_stamp/d}'
@@ -91,12 +91,12 @@ mutant frame.h "a failed fetch leaves a present entry" '/^static inline bool pag
 mutant transition.c "a fetched frame does not own its slot" '/^int page_fetch/,/^}/s/f->slot = pte_num\(p\);.*/;/'
 mutant transition.c "fetch takes any entry" '/^int page_fetch/,/^}/s/if \(!atomic_compare_exchange_strong\((.*)\)\) \{$/atomic_store(pte, pte_make_busy(pg->pfn0 + n, p \& PTE_KEEP)); if (0) {/'
 mutant frames.c "discard frees a held frame" '/^void frame_discard/,/^}/s/if \(frame_claim\(f, w\)\)/if (1)/'
-mutant frames.c "a freed frame keeps its slot" '/^void frame_free/,/^}/s/env_slot_free.*/;/'
+mutant frames.c "a freed frame keeps its slot" '/^static void frame_reset/,/^}/s/env_slot_free.*/;/'
 mutant frame.h "unpinning forgets the dirty bit" '/^static inline void frame_unpin/,/^}/s/if \(wrote\)/if (0 \&\& wrote)/'
 mutant frame.h "unpinning sets the dirty bit too late" '/^static inline void frame_unpin/,/^}/{s/^        atomic_fetch_sub.*$//;s/^        if \(wrote\)/        atomic_fetch_sub(\&f->word, 1);\n        if (wrote)/}'
 mutant frame.h "a pin does not look at the entry again" '/^static inline frame_t frame_pin/,/^}/s/if \(pte_kind\(p\) == PTE_PRESENT && pte_num.*/if (1)/'
 mutant frame.h "a pin ignores the claim" '/^static inline frame_t frame_pin/,/^}/s/!frame_word_open\(w\) \|\| \(w & FRAME_ORPHAN\)/!(w \& FRAME_RESIDENT) || (w \& FRAME_ORPHAN)/'
-mutant frame.h "a pin sees no difference between claims" '/^static inline bool frame_word_closed/s/return .*/return w \& FRAME_CLAIMED; }/'
+mutant frame.h "a pin sees no difference between claims" '/^static inline bool frame_word_closed/,/^}/s/return .*/return w \& FRAME_CLAIMED;/'
 mutant clock.c "the end of a write does not look at pins" '/^static bool write_over/,/^}/s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/FRAME_WRITING/'
 mutant clock.c "the end of a write leaves WRITING" '/^static bool write_over/,/^}/s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/w \& FRAME_PINS ? FRAME_CLAIMED : 0/'
 mutant frame.h "a claim ignores pins" '/^static inline bool frame_claim/,/^}/s/frame_word_held\(w\)/(w \& FRAME_CLAIMED)/'
@@ -105,7 +105,7 @@ mutant pte.h "a stray A makes an entry unknown" 's/if \(\(p & ~\(PTE_A \| PTE_D\
 # Memory order
 tools=-fsanitize=thread
 export TSAN_OPTIONS=halt_on_error=1
-mutant frames.c "the pool has no lock" 's/^        for \(unsigned spins = 0; atomic_exchange_explicit\(&pg->lock.*$/        for (unsigned spins = 0; 0; spins++)/'
+mutant frames.c "the pool has no lock" 's/^        while \(atomic_exchange_explicit\(&pg->lock.*$/        while (0)/'
 mutant frames.c "the pool is unlocked without release" '/^static void pool_unlock/,/^}/s/memory_order_release/memory_order_relaxed/'
 mutant clock.c "eviction does not claim" '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 

@@ -19,7 +19,7 @@ mutant() {
         case $wanted in "  " | *" $count "*) ;; *) return 0 ;; esac
         rm -rf "$tmp/kern" "$tmp/runtime" "$tmp/include" "$tmp/common"
         mkdir "$tmp/kern" "$tmp/runtime" "$tmp/runtime/far"
-        cp -r "$src/kern/pager" "$tmp/kern"
+        cp -r "$src/kern/pager" "$src/kern/far" "$tmp/kern"
         cp -r "$src/include" "$src/common" "$tmp"
         cp "$src/runtime/vmrun.h" "$tmp/runtime"
         cp "$src"/runtime/far/tree* "$tmp/runtime/far"
@@ -40,7 +40,7 @@ mutant() {
         fi
 }
 
-hold=runtime/far/tree_hold.c map=kern/pager/slotmap.c
+hold=runtime/far/tree_hold.c map=kern/far/slotmap.c
 mutant $hold "sharing does not disturb who looks for holders" 's/^                disturb_check\(word\);/                ;/'
 mutant $hold "who lets go does not say AGAIN" '/^static bool check/,/^}/s/\(uint16_t\)\(seen \| SLOT_AGAIN\)/seen/'
 mutant $hold "AGAIN is ignored at the end of the look" '/^static bool finish_check/,/^}/s/if \(atomic_compare_exchange_strong\(word, &mine, (.*)\)\) \{/if (atomic_store(word, \1), 1) {/'

@@ -1,5 +1,5 @@
 /*
- * The fault path (kern/fault.c) without a guest: what it asks of the host.
+ * The fault path (kern/paging/fault.c) without a guest: what it asks of the host.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,9 +9,17 @@
 #include <errno.h>
 #include <cmocka.h>
 #include <linux/mman.h>
-#include "kern.h"
-#include "mm.h"
-#include "pt.h"
+#include "base/exit.h"
+#include "base/kern.h"
+#include "base/print.h"
+#include "base/signal.h"
+#include "base/state.h"
+#include "base/string.h"
+#include "base/tables.h"
+#include "paging/cleaner.h"
+#include "paging/fault.h"
+#include "space/account.h"
+#include "space/grow.h"
 #include "pager_env.h"
 
 #define START  0x10000000ull            /* of the one VMA there is */
@@ -22,7 +30,6 @@ struct vcpu_stats vcpu_self_stats;
 uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 struct control control;
 struct pager pager;
-_Atomic uint32_t object_cuts;
 
 static const struct vma file_vma = { .start = START, .end = START + PAGES * PAGE_SIZE, .prot = 1, .flags = MAP_PRIVATE, .file = 7, .off = 0x5000 };
 static unsigned reads;
@@ -41,7 +48,13 @@ void cleaner_poke(void) {}
 void kern_log(int level, const char *fmt, ...) { (void)level; (void)fmt; }
 void zero_page(void *d) { memset(d, 0, sizeof(env_page)); }
 _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b) { env_bug(what, a, b); }
-_Noreturn void program_signal(int signo, int code, uint64_t addr) { (void)signo; (void)code; env_bug("a signal", addr, 0); }
+void program_signal(uint64_t vector, int signo, int code, uint64_t addr)
+{
+        (void)vector;
+        (void)signo;
+        (void)code;
+        env_bug("a signal", addr, 0);
+}
 
 int mm_lookup(uint64_t addr, struct vma *out)
 {

@@ -139,7 +139,10 @@ static void test_frame_counts(void **state)
         }
         assert_int_equal(frame_take(&env.pg, &list, cnt), FRAME_NONE);
         for (unsigned i = 0; i < FRAMES; i++) {
-                frame_free(&env.pg, i % 2 ? &list : NULL, f[i]);
+                if (i % 2)
+                        frame_free(&env.pg, &list, f[i]);
+                else
+                        frame_free_global(&env.pg, f[i]);
                 assert_int_equal(env.pg.nfree + list.n, i + 1);
                 audit();
         }

@@ -415,7 +415,7 @@ static const char *episode_end(void)
                 frame_t f = page_detach(&env.pg, &env.pte[v], &old);
                 env.charged -= (old & PTE_CHARGED) != 0;
                 if (f != FRAME_NONE)
-                        frame_discard(&env.pg, NULL, f);
+                        frame_discard(&env.pg, lists[0], f);
         }
         clock_pass(&env.pg, env.nframes, cnt);          /* orphans */
         for (unsigned i = 0; i < ROLES; i++)

@@ -381,13 +381,15 @@ static void race_wait(pte_slot_t *pte, pte_t seen)
 static void give_back(void)
 {
         uint64_t cnt[CNT_COUNT] = { 0 };
+        struct frame_list list = { 0 };
         pte_t old;
 
         for (unsigned v = 0; v < PAGES; v++) {
                 frame_t f = page_detach(&env.pg, &env.pte[v], &old);
                 if (f != FRAME_NONE)
-                        frame_discard(&env.pg, NULL, f);
+                        frame_discard(&env.pg, &list, f);
         }
+        frame_list_drain(&env.pg, &list);
         clock_pass(&env.pg, FRAMES, cnt);
 }
 

@@ -1,5 +1,5 @@
 /*
- * kern's slots (kern/slots.c) against a host that has no more slabs, and a pool that has no more page tables: the program gets ENOMEM, and
+ * kern's slots (kern/far/slots.c) against a host that has no more slabs, and a pool that has no more page tables: the program gets ENOMEM, and
  * what was leased is used when there are tables again.
  */
 #include <asm-generic/errno-base.h>
@@ -11,9 +11,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <cmocka.h>
-#include "kern.h"
-#include "pager/slotmap.h"
-#include "pt.h"
+#include "base/exit.h"
+#include "base/kern.h"
+#include "base/lock.h"
+#include "base/print.h"
+#include "base/string.h"
+#include "base/tables.h"
+#include "far/rings.h"
+#include "far/slotmap.h"
+#include "far/slots.h"
 
 #define PAGES 700                       /* of a slab */
 #define SLABS 3
@@ -77,7 +83,7 @@ void copy_page(void *restrict d, const void *restrict s) { (void)d; (void)s; }
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte) { (void)slot; (void)f; (void)pte; }
 void ring_write(uint64_t slot, frame_t f) { (void)slot; (void)f; }
 
-/* ---- in order: kern/slots.c keeps what it has ---- */
+/* ---- in order: kern/far/slots.c keeps what it has ---- */
 
 static void no_tables(void **state)
 {

@@ -1,5 +1,5 @@
 /*
- * Model check of the slots that processes share (kern/pager/slotmap.c, runtime/far/tree_hold.c): simulated processes take, free, write,
+ * Model check of the slots that processes share (kern/far/slotmap.c, runtime/far/tree_hold.c): simulated processes take, free, write,
  * fork and die, and may be interrupted, or killed for good, before and after each atomic operation.
  *
  * What each process believes to hold, and what it wrote there, is kept apart from the code under test.  So a slot handed out twice, freed
@@ -26,7 +26,7 @@ static void crash_point(void);
 #undef point
 
 #define point() crash_point()
-#include "pager/slotmap.c"
+#include "far/slotmap.c"
 #include "far/tree_hold.c"
 #undef point
 

@@ -1,11 +1,8 @@
 /*
  * VMA tree and memory system calls: corner cases, a random walk against a model, the same calls against the kernel
- * underneath, readers against a writer.  By hand:
+ * underneath, readers against a writer.
  *
- *   gcc -std=gnu11 -g -O1 -Wall -Wextra -Iinclude -Ikern -Itest/unit test/unit/test_vma.c test/unit/vma_*.c \
- *       kern/vma.c kern/mm_*.c -lcmocka -lpthread -o test_vma && SEED=1 ./test_vma
- *
- * and again with -fsanitize=address,undefined and with -fsanitize=thread.  Environment: SEED, STEPS, NATIVE_STEPS.
+ * Environment: SEED, STEPS, NATIVE_STEPS.
  */
 #include <pthread.h>
 #include <string.h>
@@ -139,7 +136,7 @@ static void test_limits(void **state)
         env_reset();
         control.nframes = 80;           /* limit: 80 + 20 - 5 - 64 */
         control.far_pages = 20;
-        mm_init();
+        env_init();
         assert_int_equal(mm_limit(), 31);
         assert_int_equal(map(0, 32, RW, FIXED), -ENOMEM);
         assert_int_equal(map(0, 32, PROT_NONE, FIXED), (long)ENV_ADDR(0));

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "far/tree.h"
 #include "pager/pager.h"
-#include "pager/slotmap.h"
+#include "far/slotmap.h"
 
 #define SLABS 3
 #define PAGES 1300                      /* of each: two chunks and a half */

@@ -12,6 +12,7 @@ struct control control;
 struct vcpu vcpu_self;
 uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 struct lock mm_lock;
+_Atomic uint32_t object_cuts;
 struct env_page env_page[ENV_PAGES];
 uint64_t env_seed;
 bool env_move_fails;
@@ -43,6 +44,14 @@ uint64_t env_random(uint64_t below)
         return s % below;
 }
 
+/* As kern's boot does. */
+void env_init(void)
+{
+        mm_account_init();
+        vma_init();
+        mm_brk_init();
+}
+
 void env_reset(void)
 {
         memset(&control, 0, sizeof control);
@@ -57,7 +66,7 @@ void env_reset(void)
         control.rlimit_stack = 8 << 20;
         control.mmap_min = 0x10000;
         control.mmap_top = 0x7ffff0000000;
-        mm_init();
+        env_init();
 }
 
 int64_t env_refs(void)

@@ -10,7 +10,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "mm_range.h"
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/kern.h"
+#include "base/lock.h"
+#include "base/pool.h"
+#include "base/print.h"
+#include "base/state.h"
+#include "mm/brk.h"
+#include "mm/calls.h"
+#include "mm/cut.h"
+#include "mm/map.h"
+#include "paging/access.h"
+#include "paging/fault.h"
+#include "paging/file.h"
+#include "space/account.h"
+#include "space/grow.h"
+#include "space/pt.h"
+#include "space/range.h"
 
 #define ENV_BASE  0x200000000000ull
 #define ENV_PAGES 128
@@ -37,6 +54,7 @@ enum { SHMID = 7, SEGMENT_PAGES = 6 };
 struct env_page { bool there, charged, locked; pte_t prot; uint64_t tag; };
 extern struct env_page env_page[ENV_PAGES];
 
+void env_init(void);                    /* an empty address space under the limits of CONTROL */
 void env_reset(void);                   /* an empty address space, generous limits */
 int64_t env_refs(void);                 /* file references and arena pages that are out */
 uint64_t env_pages_there(void);

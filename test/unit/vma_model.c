@@ -477,7 +477,7 @@ void test_model(void **state)
                 control.far_pages = i % 3 ? 90 : 1 << 20;
                 control.mmap_min = ENV_BASE;
                 control.mmap_top = ENV_END;
-                mm_init();
+                env_init();
                 model_brk = ENV_ADDR(BRK_PAGE);
                 struct mm_op brk = { .op = MM_BRK, .addr = model_brk };
                 CHECK(mm_batch(&brk, 1) == 0);

@@ -1,0 +1,30 @@
+/*
+ * Latency histograms: HIST_SUB bits of linear buckets an octave (abi.h has their number).
+ */
+#ifndef VMRUN_HISTOGRAM_H
+#define VMRUN_HISTOGRAM_H
+
+#include <stdint.h>
+#include "abi.h"
+
+/* The bucket of a latency in TSC ticks. */
+static inline unsigned hist_bucket(uint64_t t)
+{
+        if (t < (1u << HIST_SUB))
+                return (unsigned)t;
+        unsigned e = 63 - (unsigned)__builtin_clzll(t);
+        unsigned b =
+                ((e - HIST_SUB + 1) << HIST_SUB) + ((t >> (e - HIST_SUB)) & ((1u << HIST_SUB) - 1));
+        return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
+}
+
+/* The smallest latency of a bucket. */
+static inline uint64_t hist_low(unsigned b)
+{
+        if (b < (1u << HIST_SUB))
+                return b;
+        unsigned e = (b >> HIST_SUB) + HIST_SUB - 1;
+        return (uint64_t)((1u << HIST_SUB) | (b & ((1u << HIST_SUB) - 1))) << (e - HIST_SUB);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * Exits to the host (abi.h has the protocol).  Upcalls that come while one is pending are served by
+ * upcall_serve(), which is a declared door: it may exit in turn.
+ */
+#include "base/cpu.h"
+#include "base/exit.h"
+#include "base/kern.h"
+
+static void out(void)
+{
+        struct vcpu *v = &vcpu_self;
+
+        /* OUT tells kickers that this vCPU uses no translation of the program; it looks for flushes
+         * before it next becomes PROGRAM (entry.S).  Release: a kicker that sees the mode sees all
+         * that kern did before. */
+        atomic_store_explicit(&v->mode, MODE_OUT, memory_order_release);
+        cpu_exit();
+        atomic_store_explicit(&v->mode, MODE_KERN, memory_order_relaxed);
+}
+
+int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4)
+{
+        struct vcpu *v = &vcpu_self;
+
+        stats()->exits[op]++;
+        count(CNT_EXITS);
+        v->exit.op = op;
+        v->exit.a[0] = a0;
+        v->exit.a[1] = a1;
+        v->exit.a[2] = a2;
+        v->exit.a[3] = a3;
+        v->exit.a[4] = a4;
+        out();
+        while (v->upcall.op != UPCALL_NONE) {
+                /* Taken off first: what serves it may exit and meet another. */
+                const struct upcall u = v->upcall;
+                v->upcall.op = UPCALL_NONE;
+                v->upcall.ret = upcall_serve(&u);
+                stats()->exits[EXIT_UPCALL_DONE]++;
+                v->exit.op = EXIT_UPCALL_DONE;
+                out();
+        }
+        return v->exit.ret;
+}
+
+int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+        return vmexit5(op, a0, a1, a2, 0, 0);
+}

@@ -1,0 +1,16 @@
+/*
+ * Locks between vCPUs.  A taker spins, then yields, since the holder may be a thread that does not
+ * run, then sleeps.
+ */
+#ifndef VMRUN_LOCK_H
+#define VMRUN_LOCK_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct lock { _Atomic uint32_t v; };    /* enum of lock.c; 0: free */
+
+void lock_take(struct lock *l);
+void lock_drop(struct lock *l);
+
+#endif

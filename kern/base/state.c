@@ -1,0 +1,13 @@
+/*
+ * What there is one of: the cache, and the lock of the address space.
+ */
+#include "base/state.h"
+#include "window.h"
+
+struct pager pager;
+struct lock mm_lock;
+
+void *env_frame_va(frame_t f)
+{
+        return frame_host(f);
+}

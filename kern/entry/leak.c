@@ -1,0 +1,73 @@
+/*
+ * The leak check at exit: frames, slots, pins and charges against the page tables and the VMAs.
+ * Runs while nothing else does.
+ */
+#include "base/print.h"
+#include "base/state.h"
+#include "base/tables.h"
+#include "entry/upcall.h"
+#include "far/slots.h"
+#include "space/account.h"
+#include "space/range.h"
+
+/* Adds up what the page tables of the program's mappings name. */
+struct tally { uint64_t frames, remote, charged, busy; };
+
+static void tally_range(struct tally *t, uint64_t start, uint64_t end)
+{
+        for (uint64_t a = start; a < end; ) {
+                pte_slot_t *pte = pt_find(a);
+                if (!pte) {
+                        a = (a | ((1 << 21) - 1)) + 1;
+                        continue;
+                }
+                pte_t p = *pte;
+                t->frames += pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_HELD;
+                t->remote += pte_kind(p) == PTE_REMOTE;
+                t->busy += pte_kind(p) == PTE_BUSY;
+                t->charged += (p & PTE_CHARGED) != 0;
+                a += PAGE_SIZE;
+        }
+}
+
+static int64_t expect(const char *what, uint64_t have, uint64_t want)
+{
+        if (have == want)
+                return 0;
+        kern_log(0, "leak check: %s: %lu, but %lu expected", what, have, want);
+        return 1;
+}
+
+int64_t leak_check(uint64_t pins)
+{
+        struct vma v;
+        struct vma_hidden hidden;
+        struct tally t = { 0 };
+        uint64_t resident = 0, orphans = 0, held = 0, frame_slots = 0, listed = 0;
+        int64_t bad = 0;
+
+        for (uint64_t above = 0; vma_read(above, &v, &hidden); above = v.end) {
+                for (uint64_t s = v.start, e; mm_part(&s, v.end, &e); s = e)
+                        tally_range(&t, s, e);
+                if (v.flags & VMA_CHARGED)
+                        t.charged += page_count(v.end - v.start);
+        }
+        for (uint32_t i = 0; i < pager.fresh; i++) {
+                uint64_t w = pager.frames[i].word;
+                resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);
+                /* The hand would free them when it next comes by. */
+                orphans += (w & FRAME_ORPHAN) != 0;
+                held += (w & FRAME_PINS) + ((w & FRAME_CLAIMED) != 0);
+                frame_slots += (w & FRAME_RESIDENT) && pager.frames[i].slot != SLOT_NONE;
+        }
+        for (uint32_t i = 0; i < control.nvcpus; i++)
+                listed += vcpu_block(i)->frames.n;
+        bad += expect("resident frames", resident, t.frames);
+        bad += expect("pins and claims", held, pins);
+        bad += expect("busy pages", t.busy, 0);
+        bad += expect("free, resident and orphaned frames",
+                      pager.nfree + listed + resident + orphans, pager.nframes);
+        bad += expect("slots in use", slots_in_use(), t.remote + frame_slots);
+        bad += expect("charged pages", mm_charged(), t.charged);
+        return bad;
+}

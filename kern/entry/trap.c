@@ -1,0 +1,82 @@
+/*
+ * Exceptions that become signals of the program.  Kern's own, other than page faults, stop the VM.
+ */
+#include "base/exit.h"
+#include "base/flush.h"
+#include "base/kern.h"
+#include "base/print.h"
+#include "base/signal.h"
+#include "entry/trap.h"
+
+void trap(uint64_t vector)
+{
+        uint64_t rip = vcpu_self.regs.rip;
+
+        switch (vector) {
+        case VEC_DE:
+                program_signal(vector, SIGFPE, FPE_INTDIV, rip);
+                break;
+        case VEC_DB:
+                program_signal(vector, SIGTRAP, TRAP_TRACE, rip);
+                break;
+        case VEC_BP:
+                program_signal(vector, SIGTRAP, SI_KERNEL, 0);
+                break;
+        case VEC_UD:
+                program_signal(vector, SIGILL, ILL_ILLOPN, rip);
+                break;
+        case VEC_NP:
+        case VEC_SS:
+                program_signal(vector, SIGBUS, SI_KERNEL, 0);
+                break;
+        case VEC_MF:
+        case VEC_XM:                    /* the host finds out which si_code it is */
+                program_signal(vector, SIGFPE, FPE_FLTINV, rip);
+                break;
+        case VEC_AC:
+                program_signal(vector, SIGBUS, BUS_ADRALN, 0);
+                break;
+        case VEC_OF:
+        case VEC_BR:
+        case VEC_GP:
+        /* No CPU raises others here: `int n`, or a CPU that the program has set up. */
+        default:
+                program_signal(vector, SIGSEGV, SI_KERNEL, 0);
+        }
+}
+
+/* The program executed SYSRET in ring 0, and a CS of ring 3 is in vcpu.regs since. */
+static bool left_ring_0(void)
+{
+        return vcpu_self_fixed.level == 0 && vcpu_self.regs.cs == SEL_USER_CS;
+}
+
+/* Two instructions may trap through no fault of kern's, the jump and the IRET back to the program:
+ * when it asked for an address that is not canonical, or for a level that is not its own. */
+void kern_trap(const struct trap_frame *t, uint64_t syscall_jump, uint64_t iret_jump)
+{
+        if (t->vector == VEC_GP && (t->rip == syscall_jump || t->rip == iret_jump)) {
+                vcpu_self.regs.err = t->err;
+                program_signal(VEC_GP, SIGSEGV, SI_KERNEL, 0);
+                return;
+        }
+        if (t->rip == iret_jump && left_ring_0()) {
+                vcpu_self.regs.cs = SEL_KERN_CS;
+                vcpu_self.regs.ss = SEL_KERN_SS;
+                program_signal(VEC_GP, SIGSEGV, SI_KERNEL, 0);
+                return;
+        }
+        kern_log(0, "trap %lu in kern: error 0x%lx rip 0x%lx rflags 0x%lx rsp 0x%lx",
+                 t->vector, t->err, t->rip, t->rflags, t->rsp);
+        kern_bug("trap in kern", t->vector, t->rip);
+}
+
+void events(void)
+{
+        struct vcpu *v = &vcpu_self;
+
+        if (atomic_exchange(&v->event, 0) & EVENT_HOST)
+                vmexit(EXIT_EVENT, 0, 0, 0);
+        if (atomic_load(&control.flush_epoch) != atomic_load(&v->flushed))
+                flush_self();
+}

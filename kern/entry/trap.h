@@ -1,0 +1,25 @@
+/*
+ * What entry.S calls for exceptions other than page faults, and what it leaves on the stack for
+ * them.
+ */
+#ifndef VMRUN_TRAP_H
+#define VMRUN_TRAP_H
+
+#include <stdint.h>
+
+/* The words below the top of the stack of traps (IST 2): the stub pushes the first one or two, the
+ * CPU the others. */
+struct trap_frame { uint64_t vector, err, rip, cs, rflags, rsp, ss; };
+
+/* An exception of the program's, whose registers are in vcpu.regs. */
+void trap(uint64_t vector);
+
+/* An exception with RIP in kern.  syscall_jump, iret_jump: the two instructions that return to the
+ * program.  Returns only if one of them caused it. */
+void kern_trap(const struct trap_frame *t, uint64_t syscall_jump, uint64_t iret_jump);
+
+/* Before a return to the program that found something to do: an event of the host's, or a TLB
+ * flush. */
+void events(void);
+
+#endif

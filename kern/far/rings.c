@@ -1,0 +1,109 @@
+/*
+ * This vCPU's rings of far memory (abi.h): asking the host to move a page to or from a node behind
+ * a SLAB_REMOTE slab.
+ *
+ * A vCPU has one demand read under way at a time, and waits for it.  The service vCPU has up to
+ * IO_RING writes, and so has the vCPU that forks while the service vCPU is quiesced.
+ */
+#include "base/cpu.h"
+#include "base/exit.h"
+#include "base/kern.h"
+#include "base/print.h"
+#include "far/rings.h"
+
+static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
+
+/* tail is ours; the exchange is a full barrier: the entry is there before the I/O thread is seen
+ * asleep, and it says that it sleeps before it looks at the tails for the last time
+ * (runtime/far/io.c). */
+static void submit(struct io_ring *r, uint32_t tail)
+{
+        atomic_exchange(&r->tail, tail + 1);
+        if (atomic_load_explicit(&control.io_asleep, memory_order_relaxed) &&
+            atomic_exchange(&control.io_asleep, 0)) {
+                count(CNT_IO_DOORBELLS);
+                cpu_ring_doorbell();
+        }
+}
+
+void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
+{
+        struct io_ring *r = &rings()->demand;
+        uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        struct io_entry *e = &r->entry[tail % IO_RING];
+
+        if (tail - atomic_load_explicit(&r->head, memory_order_acquire) >= IO_RING)
+                kern_bug("the ring of demand reads is full", tail, slot);
+        e->op = IO_READ;
+        e->frame = f;
+        e->slot = slot;
+        e->pte = (uint64_t)pte;
+        submit(r, tail);
+}
+
+bool env_slot_write_room(void)
+{
+        return atomic_load_explicit(&rings()->bulk.tail, memory_order_relaxed) -
+                       vcpu_self.writes_seen <
+               IO_RING;
+}
+
+void ring_write(uint64_t slot, frame_t f)
+{
+        struct io_ring *r = &rings()->bulk;
+        uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        struct io_entry *e = &r->entry[tail % IO_RING];
+
+        atomic_store_explicit(&e->state, IO_ASKED, memory_order_relaxed);
+        e->op = IO_WRITE;
+        e->frame = f;
+        e->slot = slot;
+        submit(r, tail);
+}
+
+/* In the order they were asked for: one that is slow hides those behind it, for a while. */
+frame_t env_slot_written(int *err)
+{
+        struct io_ring *r = &rings()->bulk;
+        struct io_entry *e = &r->entry[vcpu_self.writes_seen % IO_RING];
+
+        /* Acquire: the node has the data. */
+        if (vcpu_self.writes_seen == atomic_load_explicit(&r->tail, memory_order_relaxed) ||
+            atomic_load_explicit(&e->state, memory_order_acquire) != IO_OVER)
+                return FRAME_NONE;
+        vcpu_self.writes_seen++;
+        *err = 0;                       /* the host retries, or ends the program */
+        return e->frame;
+}
+
+#define WRITE_SPINS 100
+
+void ring_write_wait(void)
+{
+        struct io_entry *e = &rings()->bulk.entry[vcpu_self.writes_seen % IO_RING];
+
+        /* Nobody waits for this vCPU: it leaves its CPU to those that make completions. */
+        for (unsigned spins = 0; spins < WRITE_SPINS; spins++) {
+                if (atomic_load_explicit(&e->state, memory_order_relaxed) == IO_OVER)
+                        return;
+                env_relax(0);
+        }
+        uint32_t asked = IO_ASKED;
+        if (atomic_compare_exchange_strong(&e->state, &asked, IO_AWAITED) || asked == IO_AWAITED)
+                vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
+}
+
+/* --- waiting for an entry that is BUSY --- */
+
+void env_wait_pte(pte_slot_t *pte, pte_t seen) { vmexit(EXIT_WAIT_PTE, (uint64_t)pte, seen, 0); }
+void env_wake_pte(pte_slot_t *pte) { vmexit(EXIT_WAKE_PTE, (uint64_t)pte, 0, 0); }
+
+bool env_wait_on(uint64_t *begun)
+{
+        uint64_t now = cpu_tsc();
+
+        if (!*begun)
+                *begun = now;
+        /* Relaxed: the I/O thread's latest opinion, no more. */
+        return now - *begun < atomic_load_explicit(&control.wait_ticks, memory_order_relaxed);
+}

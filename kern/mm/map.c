@@ -1,0 +1,294 @@
+/*
+ * mmap and munmap, and what the loader asks for by upcalls.
+ */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/kern.h"
+#include "base/state.h"
+#include "mm/brk.h"
+#include "mm/calls.h"
+#include "mm/map.h"
+#include "paging/populate.h"
+#include "space/account.h"
+#include "space/range.h"
+
+#define MAP_HUGE_SIZES (0x1fu << 26)    /* bits of MAP_HUGE_2MB and MAP_HUGE_1GB */
+/* What MAP_SHARED_VALIDATE lets pass: flags older than it. */
+#define MAP_OLD  (MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE | \
+                  MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | \
+                  MAP_STACK | MAP_HUGETLB | MAP_HUGE_SIZES | MAP_32BIT)
+
+int mm_check_fixed(const struct mm_request *r)
+{
+        if (r->len > TASK_SIZE || r->addr > TASK_SIZE - r->len)
+                return -ENOMEM;
+        if (page_off(r->addr))
+                return -EINVAL;
+        return r->addr < control.mmap_min ? -EPERM : 0;
+}
+
+static bool occupied(const struct mm_request *r)
+{
+        lock_take(&mm_lock);
+        struct vma_node *n = vma_find(r->addr);
+        bool is = n && n->v.start < r->addr + r->len;
+        lock_drop(&mm_lock);
+        return is;
+}
+
+/* What can be told without the file, in Linux's order; map_locked() looks at the place once
+ * more. */
+static int check_args(struct mm_request *r)
+{
+        bool file = !(r->flags & MAP_ANONYMOUS);
+        uint32_t type = r->flags & MAP_TYPE;
+
+        if (page_off(r->off))
+                return -EINVAL;
+        if (file && r->fd < 0)
+                return -EBADF;
+        if ((r->flags & MAP_HUGETLB) && (file || r->len))
+                return file ? -EINVAL : -ENOMEM;        /* a system without huge pages */
+        if (!r->len)
+                return -EINVAL;
+        r->len = page_align(r->len);
+        if (!r->len || r->len > TASK_SIZE)
+                return -ENOMEM;
+        if (r->flags & MAP_FIXED_NOREPLACE)
+                r->flags |= MAP_FIXED;
+        int err = r->flags & MAP_FIXED ? mm_check_fixed(r) : 0;
+        if (err)
+                return err;
+        if ((r->flags & MAP_FIXED_NOREPLACE) && occupied(r))
+                return -EEXIST;
+        if ((r->flags & MAP_LOCKED) && !control.rlimit_memlock)
+                return -EPERM;
+        if (file && page_count(r->off) + page_count(r->len) > page_count(INT64_MAX))
+                return -EOVERFLOW;
+        if (file && type == MAP_SHARED_VALIDATE && (r->flags & ~MAP_OLD))
+                return -EOPNOTSUPP;
+        if (type != MAP_SHARED && type != MAP_PRIVATE && !(file && type == MAP_SHARED_VALIDATE))
+                return -EINVAL;
+        if ((r->flags & MAP_GROWSDOWN) && !file && type != MAP_PRIVATE)
+                /* A file's is refused by the host, which has more to look at first. */
+                return -EINVAL;
+        return 0;
+}
+
+void mm_take_object(struct mm_request *r)
+{
+        r->v.file = (uint32_t)vcpu_self.exit.out[0];
+        r->v.flags |= VMA_DENY(vcpu_self.exit.out[0] >> 32 & PROT_ALL);
+        r->v.off = r->flags & MAP_ANONYMOUS ? 0 : r->off;
+        if (r->v.flags & MAP_SHARED)
+                r->v.gpa = vcpu_self.exit.out[1];
+}
+
+/* Has the host open the object; the VMA owns what comes back. */
+static int open_object(struct mm_request *r)
+{
+        int64_t err = 0;
+        bool file = !(r->flags & MAP_ANONYMOUS), shared = r->v.flags & MAP_SHARED;
+        if (file)
+                err = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, r->v.prot, r->flags, r->off, r->len);
+        else if (shared)
+                err = vmexit(EXIT_ANON_SHARED, r->len, 0, 0);
+        if (err || !(file || shared))
+                return (int)err;
+        mm_take_object(r);
+        return 0;
+}
+
+/* Finds or checks the place.  Address or -errno. */
+static long place(const struct mm_request *r)
+{
+        if (!(r->flags & MAP_FIXED))
+                return mm_find_area(r->addr, r->len, r->flags);
+        struct vma_node *n = vma_find(r->addr);
+        if ((r->flags & MAP_FIXED_NOREPLACE) && n && n->v.start < r->addr + r->len)
+                return -EEXIST;
+        /* A reservation may span vmrun's own range, since it gets no pages. */
+        bool reservation =
+                !vma_accessible(&r->v) && (r->flags & MAP_ANONYMOUS) && (r->v.flags & MAP_PRIVATE);
+        if (mm_reserved(r->addr, r->addr + r->len) && !reservation)
+                return -ENOMEM;
+        return (long)r->addr;
+}
+
+/* Pages of VMAs in the range: what MAP_FIXED takes away. */
+static uint64_t mapped_pages(uint64_t start, uint64_t end)
+{
+        uint64_t pages = 0;
+        for (struct vma_node *n = vma_find(start); n && n->v.start < end; n = vma_next(n))
+                pages += page_count(lower(n->v.end, end) - higher(n->v.start, start));
+        return pages;
+}
+
+static long map_locked(struct mm_request *r)
+{
+        if (vma_counts.nodes > VMA_MAX)
+                return -ENOMEM;
+        long at = place(r);
+        if (at < 0)
+                return at;
+        r->v.start = (uint64_t)at;
+        r->v.end = r->v.start + r->len;
+
+        uint64_t pages = page_count(r->len);
+        int err = 0;
+        if (r->v.flags & VMA_LOCKED)
+                err = mm_may_lock(pages, -EAGAIN);
+        if (!err && !mm_may_expand(&r->v, pages, 0) &&
+            !mm_may_expand(&r->v, pages, mapped_pages(r->v.start, r->v.end)))
+                err = -ENOMEM;
+        if (!err)
+                err = vma_reserve(3);   /* this one, and two splits below it */
+        if (!err)
+                err = mm_unmap(r->v.start, r->v.end);
+        if (!err)
+                err = mm_insert(r->v);
+        return err ? err : at;
+}
+
+long mm_give_up(struct mm_request *r, long err)
+{
+        r->v.end = r->v.start + r->len;
+        mm_release(&r->v);
+        return err;
+}
+
+long mm_map_opened(struct mm_request *r)
+{
+        lock_take(&mm_lock);
+        r->v.flags |= mm_lock_future;
+        long at = map_locked(r);
+        lock_drop(&mm_lock);
+
+        if (at < 0)
+                return mm_give_up(r, at);
+        /* Errors of population are not reported, and beyond half of the cache it would only evict
+         * what it brought. */
+        if ((r->v.flags & VMA_LOCKED) && !mm_lock_onfault)
+                mm_populate_locked((uint64_t)at, (uint64_t)at + r->len);
+        else if ((r->flags & (MAP_POPULATE | MAP_NONBLOCK)) == MAP_POPULATE)
+                mm_populate((uint64_t)at, (uint64_t)at + r->len, control.nframes / 2);
+        return at;
+}
+
+/* Of two errors the descriptor's is the one that Linux finds first, but for an offset within a
+ * page. */
+static int descriptor_first(const struct mm_request *r, int err)
+{
+        if (page_off(r->off) || (r->flags & MAP_ANONYMOUS))
+                return err;
+        /* No bytes: EBADF, or EINVAL */
+        int64_t mapped = vmexit5(EXIT_FILE_MAP, (uint32_t)r->fd, 0, MAP_SHARED, 0, 0);
+        return mapped == -EBADF ? -EBADF : err;
+}
+
+static long map(struct mm_request *r)
+{
+        int err = check_args(r);
+        if (err)
+                return descriptor_first(r, err);
+        err = open_object(r);
+        return err ? err : mm_map_opened(r);
+}
+
+long sys_mmap(const uint64_t a[6])
+{
+        struct mm_request r = {
+                .addr = a[0], .len = a[1], .off = a[5],
+                .flags = (uint32_t)a[3], .fd = (int32_t)a[4],
+        };
+        r.v.prot = (uint32_t)a[2] & PROT_ALL;
+        r.v.flags = r.flags & (MAP_GROWSDOWN | MAP_NORESERVE);
+        r.v.flags |= (r.flags & MAP_TYPE) == MAP_PRIVATE ? MAP_PRIVATE : MAP_SHARED;
+        if (r.flags & MAP_LOCKED)
+                r.v.flags |= VMA_LOCKED;
+        return map(&r);
+}
+
+long sys_munmap(const uint64_t a[6])
+{
+        lock_take(&mm_lock);
+        int err = mm_munmap(a[0], a[1]);
+        lock_drop(&mm_lock);
+        return err;
+}
+
+/* --- upcalls --- */
+
+static long map_stack(const struct mm_op *op)
+{
+        struct vma v = { .start = op->addr, .end = op->addr + op->len, .prot = op->prot & PROT_ALL,
+                         .flags = MAP_PRIVATE | MAP_GROWSDOWN | VMA_STACK };
+        if (page_off(v.start) || page_off(v.end) || v.end <= v.start || v.end > TASK_SIZE ||
+            mm_reserved(v.start, v.end))
+                return -EINVAL;
+        lock_take(&mm_lock);
+        int err = vma_reserve(3);
+        if (!err)
+                err = mm_unmap(v.start, v.end);
+        if (!err)
+                err = mm_insert(v);
+        lock_drop(&mm_lock);
+        return err;
+}
+
+static long set_brk(const struct mm_op *op)
+{
+        lock_take(&mm_lock);
+        mm_set_brk(op->addr);
+        lock_drop(&mm_lock);
+        return 0;
+}
+
+static long perform(const struct mm_op *op)
+{
+        const uint64_t a[6] = {
+                op->addr, op->len, op->prot, op->flags, (uint64_t)(int64_t)op->fd, op->off,
+        };
+        switch (op->op) {
+        case MM_MAP:     return sys_mmap(a);
+        case MM_UNMAP:   return sys_munmap(a);
+        case MM_PROTECT: return sys_mprotect(a);
+        case MM_STACK:   return map_stack(op);
+        case MM_BRK:     return set_brk(op);
+        default:         return -EINVAL;
+        }
+}
+
+long mm_batch(struct mm_op *ops, uint64_t n)
+{
+        if (n > MM_OPS_MAX)
+                return -EINVAL;
+        for (uint64_t i = 0; i < n; i++) {
+                struct mm_op op = ops[i];       /* the host's memory: read once */
+                long ret = perform(&op);
+                ops[i].ret = ret;
+                if (ret < 0)
+                        return ret;
+        }
+        return 0;
+}
+
+/* Lock-free, so the host may ask at any exit; a range being changed shows as it was or as it will
+ * be. */
+uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max)
+{
+        const uint32_t shown = MAP_SHARED | MAP_PRIVATE | VMA_STACK | VMA_HEAP | VMA_LOCKED;
+        uint32_t n = 0;
+        struct vma v;
+        struct vma_hidden hidden;
+        for (; n < max && vma_read(above, &v, &hidden); above = v.end)
+                out[n++] = (struct map_entry){
+                        .start = v.start, .end = v.end, .off = v.off,
+                        .prot = v.prot, .flags = v.flags & shown, .file = v.file,
+                };
+        return n;
+}
+
+_Static_assert(VMA_STACK == MAP_ENTRY_STACK && VMA_HEAP == MAP_ENTRY_HEAP &&
+               VMA_LOCKED == MAP_ENTRY_LOCKED,
+               "mm_maps passes them on");

@@ -1,0 +1,30 @@
+/*
+ * A mapping being made, for mmap and shmat; and upcalls of the loader and of /proc/self/maps
+ * (abi.h).
+ */
+#ifndef VMRUN_MAP_H
+#define VMRUN_MAP_H
+
+#include "space/vma.h"
+
+struct mm_request {
+        uint64_t addr, len, off;        /* len: whole pages */
+        uint32_t flags;                 /* the MAP_* that say where, and what to do at once */
+        int32_t fd;
+        struct vma v;                   /* what it becomes: all but its bounds */
+};
+
+/* In this order, where there is an object of the host's.  May MAP_FIXED be there?  0 or -errno. */
+int mm_check_fixed(const struct mm_request *r);
+/* r->v owns the object that the last exit has opened. */
+void mm_take_object(struct mm_request *r);
+/* Maps what r->v says.  Address, or -errno, and the object was given back. */
+long mm_map_opened(struct mm_request *r);
+/* Gives the object back; returns err. */
+long mm_give_up(struct mm_request *r, long err);
+
+/* UPCALL_MM, UPCALL_MAPS. */
+long mm_batch(struct mm_op *ops, uint64_t n);
+uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max);
+
+#endif

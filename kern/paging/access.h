@@ -1,0 +1,13 @@
+/*
+ * kern's own accesses to the program's memory: through the window, never by the program's address.
+ */
+#ifndef VMRUN_ACCESS_H
+#define VMRUN_ACCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Copies to the program's memory as it would store itself.  0, or -EFAULT. */
+int kern_copy_out(uint64_t dst, const void *src, size_t len);
+
+#endif

@@ -1,0 +1,208 @@
+/*
+ * The service vCPU: keeps free frames in stock by moving the CLOCK hand (pager/clock.c).
+ *
+ * It sleeps, in an exit, while enough frames are free; the vCPU that crosses the low mark wakes it.
+ * It runs no program code, so its mode is never PROGRAM and no flush waits for it.
+ */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/flush.h"
+#include "base/kern.h"
+#include "base/state.h"
+#include "far/rings.h"
+#include "far/slots.h"
+#include "paging/cleaner.h"
+
+/* Frames the hand passes before the flush for what it cleared is asked for. */
+static uint32_t pass_size(void)
+{
+        uint32_t n = pager.nframes / 8;
+        return n > 256 ? 256 : n;
+}
+
+void cleaner_poke(void)
+{
+        if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low ||
+            !atomic_load_explicit(&control.service_asleep, memory_order_relaxed))
+                return;
+        /* The vCPU that clears the flag rings the bell: one bell a crossing. */
+        if (atomic_exchange(&control.service_asleep, 0)) {
+                atomic_fetch_add(&control.service_seq, 1);
+                count(CNT_DOORBELLS);
+                vmexit(EXIT_SERVICE_WAKE, 0, 0, 0);
+        }
+}
+
+static void wake_waiters(void)
+{
+        /* Full barrier: before the look at the waiters. */
+        atomic_fetch_add(&control.frames_seq, 1);
+        if (atomic_load(&control.frames_waiters) > 0)
+                vmexit(EXIT_WAKE_FRAMES, 0, 0, 0);
+}
+
+#define RECLAIM_SCAN 64
+
+/* Takes a clean, cold frame without help. */
+static bool reclaim_directly(void)
+{
+        struct vcpu *v = &vcpu_self;
+
+        for (unsigned i = 0; i < RECLAIM_SCAN; i++) {
+                uint32_t n = v->reclaim_hand;
+                v->reclaim_hand = n + 1 >= pager.nframes ? 0 : n + 1;
+                if (clock_take_clean(&pager, n)) {
+                        frame_free(&pager, &v->frames, n);
+                        count(CNT_DIRECT_RECLAIM);
+                        return true;
+                }
+        }
+        return false;
+}
+
+int frames_wait(void)
+{
+        uint32_t seq = atomic_load(&control.frames_seq);
+        bool starved = false;
+
+        if (reclaim_directly())
+                return 0;
+        count(CNT_FRAME_WAITS);
+        /* Counted as a waiter (full barrier), then look once more: the cleaner frees, bumps the
+         * sequence, then looks for waiters; and before it sleeps it says so (full barrier), then
+         * looks for waiters. */
+        atomic_fetch_add(&control.frames_waiters, 1);
+        cleaner_poke();
+        if (atomic_load(&pager.nfree) == 0) {
+                vmexit(EXIT_WAIT_FRAMES, seq, 0, 0);
+                /* Only what was found out since we asked: an older finding is about pages that were
+                 * in use then. */
+                uint32_t found = atomic_load(&control.starved);
+                bool newer = found != 0 && (int32_t)(found - seq) > 0;
+                starved = newer && atomic_load(&pager.nfree) == 0;
+        }
+        atomic_fetch_sub(&control.frames_waiters, 1);
+        return starved ? -ENOMEM : 0;
+}
+
+/*
+ * When the cleaner gives up, and what a vCPU in frames_wait() hears of it.  A turn is nframes
+ * frames passed by the hand, flushes complete.  "only hot": the turn met used pages, and none that
+ * could not be written.
+ *
+ *   event                                 fruitless turns  starved         the waiter
+ *   a pass frees a frame                  0                0               woken; takes it
+ *   a pass frees nothing, turn unfinished same             same            sleeps
+ *   the first waiter arrives              0                same            sleeps
+ *   a turn ends, waiter, only hot         0                same            sleeps
+ *   a turn ends otherwise                 + 1              same            sleeps
+ *   FRUITLESS_TURNS, waiter               gives up         frames_seq + 1  woken: -ENOMEM
+ *   FRUITLESS_TURNS, no waiter            gives up         same            -
+ *
+ * Pages that are only hot are no reason to fail a waiter: the vCPUs that keep them hot continue.
+ * Turns before it arrived do not count either: the waiter itself may have kept pages hot.
+ * `starved` is the frames_seq to which the wake-up moves, so a waiter believes it only if it is
+ * newer than the frames_seq it read before it slept, and only while there is no free frame.
+ */
+#define FRUITLESS_TURNS 4
+
+struct turn { uint32_t passed, hot, fruitless; uint64_t unwritable; bool waited_for; };
+
+/* Counts a pass that freed nothing.  True: give up. */
+static bool fruitless(struct turn *t, uint32_t n, const struct clock_result *r)
+{
+        bool waited_for = atomic_load(&control.frames_waiters) > 0;
+        if (waited_for && !t->waited_for)
+                *t = (struct turn){ .unwritable = pager.unwritable };
+        t->waited_for = waited_for;
+        t->passed += n;
+        t->hot += r->cleared + r->used;
+        if (t->passed < pager.nframes)
+                return false;
+        bool only_hot = t->hot > 0 && t->unwritable == pager.unwritable;
+        t->fruitless = waited_for && only_hot ? 0 : t->fruitless + 1;
+        t->passed = t->hot = 0;
+        t->unwritable = pager.unwritable;
+        return t->fruitless >= FRUITLESS_TURNS;
+}
+
+static bool to_hold_still(void) { return atomic_load(&control.service_hold); }
+
+/* False: it gave up. */
+static bool stock_up(void)
+{
+        struct turn turn = { .unwritable = pager.unwritable };
+
+        while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high &&
+               !to_hold_still()) {
+                uint32_t n = pass_size();
+                /* Enough is on its way out: see how it goes first. */
+                if (!env_slot_write_room() || pager.writing >= pager.high)
+                        ring_write_wait();
+                struct clock_result r = clock_pass(&pager, n, counters());
+
+                if (r.freed) {
+                        turn = (struct turn){ .unwritable = pager.unwritable };
+                        atomic_store(&control.starved, 0);
+                        wake_waiters();
+                        slots_lease_ahead();
+                        continue;
+                }
+                if (r.unflushed)
+                        flush_wait(atomic_load(&control.flush_epoch));
+                if (pager.writing > 0) {
+                        ring_write_wait();
+                        continue;
+                }
+                if (fruitless(&turn, n, &r)) {
+                        if (turn.waited_for)
+                                atomic_store(&control.starved,
+                                             atomic_load(&control.frames_seq) + 1);
+                        wake_waiters();
+                        return false;
+                }
+        }
+        /* Frames stay claimed until their writes are over, so none is left behind when this vCPU
+         * sleeps. */
+        while (pager.writing > 0) {
+                ring_write_wait();
+                clock_pass(&pager, 0, counters());
+        }
+        wake_waiters();                 /* others freed frames */
+        return true;
+}
+
+/* Sleeps until the host clears service_hold; another vCPU has the pager's writes meanwhile.  No
+ * write is under way: stock_up() waited for all. */
+static void hold_still(void)
+{
+        while (to_hold_still()) {
+                uint32_t seq = atomic_load(&control.service_seq);
+                /* release: pager and slots are as we left them */
+                atomic_store(&control.service_held, 1);
+                if (to_hold_still())    /* the host takes it down, then moves the sequence */
+                        vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
+        }
+        atomic_store(&control.service_held, 0);
+}
+
+_Noreturn void cleaner_main(void)
+{
+        for (;;) {
+                hold_still();
+                uint32_t seq = atomic_load(&control.service_seq);
+                bool stocked = stock_up();
+                /* Asleep (full barrier), then look once more: a poker takes a frame, or becomes a
+                 * waiter, then looks at asleep. */
+                atomic_exchange(&control.service_asleep, 1);
+                if ((atomic_load(&pager.nfree) >= pager.low ||
+                     (!stocked && atomic_load(&control.frames_waiters) == 0)) &&
+                    !to_hold_still()) {
+                        /* Others may have freed frames since stock_up(), for which somebody waits:
+                         * they woke nobody. */
+                        wake_waiters();
+                        vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
+                }
+                atomic_store(&control.service_asleep, 0);
+        }
+}

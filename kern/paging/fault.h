@@ -1,0 +1,17 @@
+/*
+ * The fault path, for callers that want pages without an access of the program's.
+ */
+#ifndef VMRUN_FAULT_H
+#define VMRUN_FAULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* #PF: the address is in vcpu.cr2, the error code in vcpu.regs.  entry.S calls it. */
+void page_fault(void);
+
+/* Faults pages in, as a program access would; it publishes by itself.  The caller holds no lock.
+ * write: for write access.  0; -EFAULT: no VMA or no permission; -ENOMEM: no memory; -EIO. */
+int fault_in(uint64_t start, uint64_t end, bool write);
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * What memory costs: the commit limit, and the resource limits.
+ *
+ * Every private VMA is paid for in one of three ways:
+ *
+ *   VMA_CHARGED  by its length, from mmap to munmap: it was writable once, as Linux counts with
+ *                overcommit_memory=2
+ *   VMA_TOUCH    by the page: a charge of its own (PTE_CHARGED) for each page instantiated while
+ *                the VMA is so
+ *   neither      private file mappings that never were writable: their pages can be read again
+ *
+ * The bit in the entry makes the second kind exact whatever happens to the VMA: whoever turns an
+ * entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
+ * mprotect to writable makes TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that
+ * out; pages touched before then count twice, until they are dropped.  Shared mappings live in the
+ * host's arena and cost nothing here.
+ */
+#include <asm-generic/errno.h>
+#include "base/kern.h"
+#include "base/print.h"
+#include "pager/pager.h"
+#include "space/account.h"
+
+static uint64_t limit;                  /* set once */
+/* A plain counter: orders nothing, hence relaxed everywhere. */
+static _Atomic uint64_t charged;
+
+uint32_t mm_lock_future;
+bool mm_lock_onfault;
+
+uint64_t mm_charged(void) { return atomic_load_explicit(&charged, memory_order_relaxed); }
+uint64_t mm_limit(void) { return limit; }
+
+bool mm_charge(uint64_t pages)
+{
+        uint64_t now = mm_charged();
+        do {
+                if (pages > limit || now > limit - pages)
+                        return false;
+        } while (!atomic_compare_exchange_weak_explicit(
+                &charged, &now, now + pages, memory_order_relaxed, memory_order_relaxed));
+        return true;
+}
+
+void mm_uncharge(uint64_t pages)
+{
+        if (atomic_fetch_sub_explicit(&charged, pages, memory_order_relaxed) < pages)
+                kern_bug("more pages uncharged than charged", pages, 0);
+}
+
+void env_uncharge_page(void) { mm_uncharge(1); }
+
+int mm_charge_page(void)
+{
+        return mm_charge(1) ? 0 : -ENOMEM;
+}
+
+uint32_t mm_payment(const struct vma *v)
+{
+        if (v->flags & MAP_SHARED)
+                return 0;
+        if (v->prot & PROT_WRITE)
+                return (v->flags & MAP_NORESERVE) || control.overcommit ? VMA_TOUCH : VMA_CHARGED;
+        return v->file == FILE_NONE ? VMA_TOUCH : 0;
+}
+
+bool mm_may_expand(const struct vma *v, uint64_t pages, uint64_t fewer)
+{
+        if (vma_counts.total + pages - fewer > page_count(control.rlimit_as))
+                return false;
+        bool data =
+                (v->flags & MAP_PRIVATE) && (v->prot & PROT_WRITE) && !(v->flags & MAP_GROWSDOWN);
+        return !data || vma_counts.data + pages - fewer <= page_count(control.rlimit_data);
+}
+
+int mm_may_lock(uint64_t pages, int over_limit)
+{
+        pages += vma_counts.locked;
+        if (pages > page_count(control.rlimit_memlock))
+                return over_limit;
+        return pages > control.nframes / 2 ? -ENOMEM : 0;
+}
+
+void mm_account_init(void)
+{
+        uint64_t all = control.nframes + control.far_pages;
+        /* Frames that must stay free or pinned for faults to proceed. */
+        uint64_t reserve = control.nframes / 16 + 64;
+        limit = all > reserve ? all - reserve : 0;
+        atomic_store_explicit(&charged, 0, memory_order_relaxed);
+        mm_lock_future = 0;
+        mm_lock_onfault = false;
+}

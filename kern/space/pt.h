@@ -1,0 +1,41 @@
+/*
+ * Range operations on the page tables of the program (base/tables.h walks them).
+ *
+ * Callers hold mm_lock, have changed the VMA tree and called pt_wait_faults().  Ranges are
+ * page-aligned.
+ */
+#ifndef VMRUN_PT_H
+#define VMRUN_PT_H
+
+#include "base/tables.h"
+
+/* Waits until no vCPU has a fault published whose aligned run meets [start, end). */
+void pt_wait_faults(uint64_t start, uint64_t end);
+
+/* Drops every page (frames, slots, arena entries) and frees empty tables.  After it returns no TLB
+ * holds any of them.  Returns how many of them carried a charge of their own (PTE_CHARGED), for the
+ * caller to give back. */
+uint64_t pt_zap(uint64_t start, uint64_t end);
+
+/* New protection for what is instantiated; prot: PTE_PROT bits.  Flushes if needed. */
+void pt_protect(uint64_t start, uint64_t end, pte_t prot);
+
+/* Moves [from, from+len) to [to, to+len), which holds nothing; keeps contents.  0, or -ENOMEM with
+ * everything as before. */
+int pt_move(uint64_t from, uint64_t to, uint64_t len);
+
+/* One byte a page: PT_RESIDENT, PT_FAR, or 0 for one that was never there or was dropped. */
+#define PT_RESIDENT 1
+#define PT_FAR 2
+void pt_resident(uint64_t start, uint64_t end, uint8_t *vec);
+
+/* How many entries of the range lead to the arena. */
+uint64_t pt_count_arena(uint64_t start, uint64_t end);
+
+/* MADV_COLD / MADV_PAGEOUT: makes pages the next ones to be evicted. */
+void pt_cool(uint64_t start, uint64_t end);
+
+/* mlock: sets or clears FRAME_LOCKED on resident frames; returns how many frames changed. */
+uint64_t pt_set_locked(uint64_t start, uint64_t end, bool locked);
+
+#endif
