@@ -1,36 +1,53 @@
 #!/usr/bin/env python3
 """
-Writes docs/syscalls.md: what becomes of each of Linux's system calls, from the tables that decide it.
+Writes docs/syscalls.md: what becomes of each of Linux's system calls, from the tables that
+decide it.
 
 usage: docs/syscalls.py [--check]
 
-Reads runtime/syscalls/table.c (rows, and why a call is refused), the handlers beside it, kern/syscall.c (what needs no exit) and the
-numbers of <asm/unistd_64.h>.  Ends with status 1 and a sentence where they do not agree: a call without a row, a row that
-says kern where kern has nothing.  --check writes nothing, and fails if the file is not what it would write.
+Reads runtime/syscalls/table.c (rows, and why a call is refused), the handlers beside it, kern's
+syscall.c (what needs no exit) and the numbers of <asm/unistd_64.h>.  Ends with status 1 and a
+sentence where they do not agree: a call without a row, a row that says kern where kern has nothing.
+--check writes nothing, and fails if the file is not what it would write.
 """
 import collections
 import pathlib
 import re
 import sys
+import textwrap
 
 root = pathlib.Path(__file__).resolve().parents[1]
 output = root / "docs/syscalls.md"
+kern = next(root.glob("kern/**/syscall.c")).relative_to(root).as_posix()
 LAST = 450  # of Linux 6.1; later headers have more
 
 # What a row of the document cannot say in a word.
 NOTES = {
-    "sys_ioctl": "known commands and families of terminals, sockets, files and block devices; ENOTTY for others, whose structs may hold pointers",
-    "sys_prctl": "options known by name; PR_SET_SECCOMP, PR_SET_TSC, PR_SCHED_CORE are EINVAL, PR_SET_MM is EPERM",
-    "sys_setsockopt": "SO_ZEROCOPY, netfilter tables, SOL_XDP and SOL_RDS are ENOPROTOOPT: the kernel would keep or follow addresses",
+    "sys_ioctl":
+        "known commands and families of terminals, sockets, files and block devices; ENOTTY "
+        "for others, whose structs may hold pointers",
+    "sys_prctl":
+        "options known by name; PR_SET_SECCOMP, PR_SET_TSC, PR_SCHED_CORE are EINVAL, "
+        "PR_SET_MM is EPERM",
+    "sys_setsockopt":
+        "SO_ZEROCOPY, netfilter tables, SOL_XDP and SOL_RDS are ENOPROTOOPT: the kernel would"
+        " keep or follow addresses",
     "sys_getsockopt": "SO_GET_FILTER, TCP_ZEROCOPY_RECEIVE and netfilter tables are ENOPROTOOPT",
     "sys_vmsplice": "copies, so that the pipe holds no page of the program",
     "sys_fsconfig": "FSCONFIG_SET_BINARY is EOPNOTSUPP",
-    "sys_close_range": "passes over vmrun's own descriptors; CLOSE_RANGE_UNSHARE closes without unsharing",
-    "sys_unshare": "CLONE_FILES has no effect; for a user namespace, vmrun's threads end and are made again",
+    "sys_close_range":
+        "passes over vmrun's own descriptors; CLOSE_RANGE_UNSHARE closes without unsharing",
+    "sys_unshare":
+        "CLONE_FILES has no effect; for a user namespace, vmrun's threads end and are made "
+        "again",
     "sys_setns": "for a user or time namespace, vmrun's threads end and are made again",
-    "sys_process_vm": "on the program itself, and on processes that do not run under vmrun; EPERM for others that do",
+    "sys_process_vm":
+        "on the program itself, and on processes that do not run under vmrun; EPERM for "
+        "others that do",
     "sys_shmget": "SHM_HUGETLB makes none: ENOMEM, as on a system without huge pages",
-    "sys_rt_sigaction": "SIGSTKFLT, by which vmrun reaches its own threads too, has a handler of vmrun's below: where the program ignores it, a wait that no handler restarts ends with EINTR",
+    "sys_rt_sigaction":
+        "vmrun uses SIGSTKFLT too, to reach its own threads: where the program ignores it, a "
+        "wait that no handler restarts ends with EINTR",
     "sys_getrlimit": "limits of memory are kern's, those of descriptors as if vmrun had none",
     "sys_open": "files of /proc/self that tell of memory are written by vmrun",
 }
@@ -52,9 +69,11 @@ def numbers():
     """{name: number} of the C library's header."""
     for header in ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"):
         if pathlib.Path(header).exists():
-            found = re.findall(r"^#define __NR_(\w+) (\d+)$", pathlib.Path(header).read_text(), re.M)
+            text = pathlib.Path(header).read_text()
+            found = re.findall(r"^#define __NR_(\w+) (\d+)$", text, re.M)
             return {name: int(number) for name, number in found if int(number) <= LAST}
-    raise Wrong("there is no <asm/unistd_64.h>: install the kernel's headers (Debian: linux-libc-dev)")
+    raise Wrong("there is no <asm/unistd_64.h>: install the kernel's headers "
+                "(Debian: linux-libc-dev)")
 
 
 def strings(text):
@@ -68,9 +87,11 @@ def rows():
     """{name: Row} of table.c, and its sentences."""
     text = without_comments(read("runtime/syscalls/table.c"))
     head, body = text.split("sys_rows[SYS_ROWS] = {", 1)
-    reasons = {name: strings(value) for name, value in re.findall(r'^#define (\w+)\s+(".*)$', head, re.M)}
+    defines = re.findall(r'^#define (\w+)\s+(".*)$', head, re.M)
+    reasons = {name: strings(value) for name, value in defines}
     found = {}
-    for macro, arguments in re.findall(r'\b(ROWF?|HAND|HROW|NOT|KERN)\(((?:[^()"]|"(?:[^"\\]|\\.)*"|\([^()]*\))*)\)', body):
+    arguments_of = r'\b(ROWF?|HAND|HROW|NOT|KERN)\(((?:[^()"]|"(?:[^"\\]|\\.)*"|\([^()]*\))*)\)'
+    for macro, arguments in re.findall(arguments_of, body):
         parts = [part.strip() for part in re.findall(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+', arguments)]
         if parts[0] in found:
             raise Wrong(f"table.c has two rows of {parts[0]}")
@@ -89,7 +110,7 @@ def handlers():
 
 def by_kern():
     """Names of the calls of which kern has a function."""
-    return set(re.findall(r"^\s*\[__NR_(\w+)\] = ", read("kern/syscall.c"), re.M))
+    return set(re.findall(r"^\s*\[__NR_(\w+)\] = ", read(kern), re.M))
 
 
 def describe(name, row, reasons, where, local):
@@ -98,11 +119,12 @@ def describe(name, row, reasons, where, local):
             raise Wrong(f"table.c refuses {name} without a reason")
         reason = strings(row.arguments[2]) or reasons.get(row.arguments[2])
         if not reason:
-            raise Wrong(f"table.c refuses {name} for a reason that is not there: {row.arguments[2]}")
+            raise Wrong(f"table.c refuses {name} for a reason that is not there: "
+                        f"{row.arguments[2]}")
         return f"refused: {row.arguments[1]}", reason
     if row.macro == "KERN":
         if name not in local:
-            raise Wrong(f"table.c leaves {name} to kern, which has nothing in kern/syscall.c")
+            raise Wrong(f"table.c leaves {name} to kern, which has nothing in {kern}")
         return "in kern", ""
     how, note = "forwarded", ""
     if row.macro in ("HAND", "HROW"):
@@ -127,23 +149,32 @@ def document():
     lines, tally = [], collections.Counter()
     for name in sorted(table, key=lambda n: number[n]):
         how, note = describe(name, table[name], reasons, where, local)
-        tally["refused" if how.startswith("refused") else "kern" if how.startswith("in kern") else "hand" if how.startswith("by") else "row"] += 1
-        lines.append(f"| {number[name]} | {name} | {how} | {note[:1].upper() + note[1:] + '.' if note else ''} |")
-    head = f"""# System calls
-
-Each of the {len(table)} calls of Linux 6.1 on x86-64, and what becomes of it. Written by `docs/syscalls.py` from
-[table.c](../runtime/syscalls/table.c) and [kern/syscall.c](../kern/syscall.c); `make syscalls-table` writes it anew, and a test fails where that was forgotten.
-
-* **in kern** ({tally['kern']}): served inside the VM, without an exit.
-* **forwarded** ({tally['row']}): made by the host thread as it stands, with its pointers resolved as its row in the table says.
-* **by hand** ({tally['hand']}): forwarded by a function of its own in `runtime/syscalls/`, because a row cannot describe it.
-* **refused** ({tally['refused']}): fails with the errno that a kernel without the feature, or one that is locked down, gives; so programs that can do without it do.
-
-A number that is not here, and the numbers 335 to 423, which x86-64 does not use, are ENOSYS. With `-v` vmrun names the first use of each call that it refuses.
-
-| number | call | how | remark |
-|---|---|---|---|
-"""
+        tally[how.split()[0].rstrip(";:")] += 1
+        remark = note[:1].upper() + note[1:] + "." if note else ""
+        lines.append(f"| {number[name]} | {name} | {how} | {remark} |")
+    text = [
+        "# System calls",
+        f"Each of the {len(table)} calls of Linux 6.1 on x86-64, and what becomes of it. Written by"
+        " `docs/syscalls.py` from [table.c](../runtime/syscalls/table.c) and"
+        f" [kern's syscall.c](../{kern}): `make syscalls-table` does it, and a test fails where"
+        " that was forgotten.",
+        f"* **in kern** ({tally['in']}): served inside the VM, without an exit.",
+        f"* **forwarded** ({tally['forwarded']}): made by the host thread as it stands, with its"
+        " pointers resolved as its row in the table says.",
+        f"* **by hand** ({tally['by']}): forwarded by a function of its own in `runtime/syscalls/`,"
+        " because a row cannot describe it.",
+        f"* **refused** ({tally['refused']}): fails with the errno of a kernel without the feature,"
+        " or of one that is locked down. Programs that can do without it do.",
+        "Numbers that are not here are ENOSYS, and so are 335 to 423, which x86-64 does not use."
+        " With `-v` vmrun names the first use of each call that it refuses.",
+    ]
+    head = ""
+    for paragraph, after in zip(text, text[1:] + [""]):
+        indent = "  " if paragraph.startswith("*") else ""
+        head += textwrap.fill(paragraph, 100, subsequent_indent=indent, break_long_words=False,
+                              break_on_hyphens=False)
+        head += "\n" if paragraph.startswith("*") and after.startswith("*") else "\n\n"
+    head += "| number | call | how | remark |\n|---|---|---|---|\n"
     return head + "\n".join(lines) + "\n"
 
 
@@ -155,7 +186,8 @@ def main():
         return 1
     if sys.argv[1:] == ["--check"]:
         if not output.exists() or output.read_text() != text:
-            print("docs/syscalls.py: docs/syscalls.md is not what the tables say: write it anew by `make syscalls-table`", file=sys.stderr)
+            print("docs/syscalls.py: docs/syscalls.md is not what the tables say: "
+                  "write it again by `make syscalls-table`", file=sys.stderr)
             return 1
     elif sys.argv[1:]:
         print(__doc__.strip(), file=sys.stderr)

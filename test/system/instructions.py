@@ -7,6 +7,7 @@ usage: instructions.py compare NATIVE GUEST        a line for each difference th
 import os
 import re
 import sys
+import textwrap
 
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.known")
 
@@ -94,7 +95,9 @@ def table(native_path, columns):
             alike.append(name)
         else:
             print(f"| `{name}` | {short(result)} | " + " | ".join(row) + " | " + "; ".join(whys) + " |")
-    print(f"\nThe same everywhere, {len(alike)} of {len(native)}: " + ", ".join(f"`{n}`" for n in alike) + ".")
+    text = f"The same everywhere, {len(alike)} of {len(native)}: "
+    text += ", ".join(f"`{n}`" for n in alike) + "."
+    print("\n" + textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False))
     return 0
 
 
