@@ -43,18 +43,33 @@ static int make(void)
         return 0;
 }
 
-long procfs_mem_open(int flags)
+/* Not in the child of a vfork, whose descriptor would be in its own table only. */
+int procfs_mem_make(void)
 {
-        char link[64];
-
+        if (atomic_load(&procfs_mem_exists))
+                return 0;
         pthread_mutex_lock(&lock);
         int err = atomic_load(&procfs_mem_exists) ? 0 : make();
         pthread_mutex_unlock(&lock);
+        return err;
+}
+
+long procfs_mem_open(struct thread *t, int flags)
+{
+        char link[64];
+
+        int err = !t->vforked ? procfs_mem_make() : atomic_load(&procfs_mem_exists) ? 0 : -ENFILE;
         if (err)
                 return err;
         snprintf(link, sizeof link, "/proc/thread-self/fd/%d", file_fd);
         int fd = open(link, flags & (O_ACCMODE | O_CLOEXEC | O_NONBLOCK));
-        return fd < 0 ? -errno : fd;
+        if (fd < 0)
+                return -errno;
+        if (!procfs_mem_is_(fd)) {      /* whatever it is, the program must not have it */
+                close(fd);
+                return -EIO;
+        }
+        return fd;
 }
 
 bool procfs_mem_is_(int fd)

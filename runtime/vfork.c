@@ -22,6 +22,7 @@
 #include "exec.h"
 #include "exits.h"
 #include "gmem.h"
+#include "procfs.h"
 #include "service.h"
 #include "sigframe.h"
 #include "signals.h"
@@ -186,6 +187,8 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         }
         far_expect_program();
         service_ensure(t->vm);          /* made by the child, it would be a thread of the child's, and end with it */
+        if (!t->vforked)
+                procfs_mem_make();      /* where that fails, the child's open of /proc/self/mem does */
         if (!c || stack == MAP_FAILED || (ret = keep(t, &k)) != 0)
                 goto out;
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)

@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include "t_sys.h"
 
 static char text[1 << 18];
@@ -287,6 +288,35 @@ static void test_mem(void)
         munmap(p, 5 * PG);
 }
 
+/* The child of a vfork is the first that opens it; then a file is mapped, and must stay as it is. */
+static void test_mem_after_vfork(void)
+{
+        static volatile int seen;
+        int fd = open("private", O_RDWR | O_CREAT, 0600), mem;
+        char *p, buf[8] = "";
+
+        CHECK(write(fd, "content", 8) == 8);
+        pid_t pid = vfork();
+        if (pid == 0) {
+                int here = open("/proc/self/mem", O_RDWR), got = 0;
+                _exit(pread(here, &got, 4, (off_t)(uintptr_t)&initialized) != 4 || got != 5 ||
+                      pwrite(here, "\1\0\0", 4, (off_t)(uintptr_t)&seen) != 4);
+        }
+        int status = -1;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0 && seen == 1);
+        p = mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        mem = open("/proc/self/mem", O_RDWR);
+        CHECK(mem >= 0);
+        FAILS(EIO, pread(mem, buf, 8, 0));
+        FAILS(EIO, pwrite(mem, "changed", 8, 0));
+        T(pread(mem, buf, 8, (off_t)(uintptr_t)p));
+        CHECK(!strcmp(buf, "content") && pread(fd, buf, 8, 0) == 8 && !strcmp(buf, "content"));
+        close(mem);
+        close(fd);
+        munmap(p, PG);
+        unlink("private");
+}
+
 /* Whether pages may be merged is for KSM to know. */
 static void test_mergeable(void)
 {
@@ -364,6 +394,7 @@ int main(int argc, char **argv, char **envp)
         test_tasks();
         test_names();
         test_smaps();
+        test_mem_after_vfork();
         test_mem();
         test_mergeable();
         test_map_files();
