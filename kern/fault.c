@@ -29,6 +29,7 @@ struct fault {
         struct vma vma;                 /* as found by first_touch */
         pte_slot_t *pte;                /* entry to wait for, and the value seen */
         pte_t seen;
+        uint32_t refused;               /* times that the host did not know the file */
 };
 
 /* Error code of #PF (Intel SDM vol. 3A 4.7). */
@@ -41,6 +42,7 @@ static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool 
         f->write = write;
         f->exec = exec;
         f->kind = FAULT_SPURIOUS;
+        f->refused = 0;
 }
 
 /* What an attempt comes to. */
@@ -178,6 +180,16 @@ static bool in_vma(const struct vma *m, uint64_t a) { return a >= m->start && a 
 
 static bool untouched(pte_slot_t *pte) { return pte_kind(atomic_load_explicit(pte, memory_order_relaxed)) == PTE_NONE; }
 
+/* EBADF is an old answer as a rule, for what is mapped is held: the file was let go meanwhile, also
+ * where it is mapped again by now.  Not this often: a descriptor is gone, as one that only a child
+ * of vfork had. */
+#define REFUSED_MAX 1000
+
+static bool is_lost(struct fault *f, int64_t got, bool same)
+{
+        return got == -EBADF && same && ++f->refused > REFUSED_MAX;
+}
+
 /* The run of untouched pages around f->addr, inside its VMA, its page table and an aligned window.  Returns its start. */
 static uint64_t file_run(const struct fault *f, uint32_t *npages)
 {
@@ -224,11 +236,12 @@ static enum outcome file_fill(struct fault *f)
 
         pt_publish(f->addr);
         /*
-         * The answer counts for what is mapped here: another thread may have put something else in its place.  EBADF is an old one in any case,
-         * for what is mapped is held: the file was let go in between, also where it is mapped again by now.
+         * The answer counts for what is mapped here: another thread may have put something else
+         * in its place.
          */
-        bool mapped = atomic_load(&object_cuts) == cuts && got != -EBADF && still_mapped(f);
-        if (mapped && got < 0)
+        bool same = atomic_load(&object_cuts) == cuts && still_mapped(f);
+        bool mapped = same && got != -EBADF;
+        if ((mapped && got < 0) || is_lost(f, got, same))
                 result = FAR_FAILED;
         else if (mapped && (uint64_t)got <= wanted)
                 result = BEYOND_END;
@@ -263,7 +276,7 @@ static enum outcome shared_map(struct fault *f)
         int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, f->vma.off + (f->addr - f->vma.start), 0);
 
         pt_publish(f->addr);
-        bool mapped = left != -EBADF && still_mapped(f);        /* else the answer is about what was there before, as above */
+        bool same = still_mapped(f), mapped = left != -EBADF && same;   /* as above */
         pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
         for (uint64_t i = 0; pte && (int64_t)i < left; i++) {
@@ -277,7 +290,7 @@ static enum outcome shared_map(struct fault *f)
         }
         pt_unpublish();
         f->kind = FAULT_SHARED;
-        return pte ? DONE : mapped && left <= 0 ? BEYOND_END : RETRY;
+        return pte ? DONE : mapped && left <= 0 ? BEYOND_END : is_lost(f, left, same) ? FAR_FAILED : RETRY;
 }
 
 /* Waits for the page that we asked for.  Nothing is published: a range operation waits itself for an entry that is BUSY, and nobody but
@@ -358,7 +371,7 @@ static _Noreturn __attribute__((cold, noinline)) void fail(const struct fault *f
                          "give it a larger --cache or a larger --node", addr, mm_charged(), mm_limit());
                 program_signal(7, 2, addr);
         case FAR_FAILED:
-                kern_log(0, "the page at 0x%lx cannot be read back (%s)", addr, f->kind == FAULT_FILE ? "file" : "far memory");
+                kern_log(0, "the page at 0x%lx cannot be read back (%s)", addr, f->kind == FAULT_FILE || f->kind == FAULT_SHARED ? "file" : "far memory");
                 program_signal(7, 2, addr);
         case DENIED:
                 program_signal(11, 2, addr);    /* SIGSEGV, SEGV_ACCERR */
