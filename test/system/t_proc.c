@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -317,6 +318,71 @@ static void test_mem_after_vfork(void)
         unlink("private");
 }
 
+/* A thread maps a file while the child of a vfork opens one that vmrun writes: each has a table of
+ * descriptors, and what is vmrun's own in one of them is not touched by the other. */
+static _Atomic int stage;
+static volatile char *mapped;
+
+static void *map_meanwhile(void *arg)
+{
+        int fd = open("large", O_RDWR | O_CREAT, 0600);
+
+        CHECK(ftruncate(fd, 2048 * PG) == 0 && pwrite(fd, "last", 4, 2047 * PG) == 4);
+        while (stage != 1)
+                usleep(1000);
+        mapped = mmap(NULL, 2048 * PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        close(fd);
+        stage = 2;
+        return arg;
+}
+
+static int descriptors(void)
+{
+        DIR *d = opendir("/proc/self/fd");
+        int n = 0;
+
+        for (struct dirent *e; d && (e = readdir(d));)
+                n += e->d_name[0] != '.';
+        closedir(d);
+        return n;
+}
+
+static void test_descriptors_of_vfork(void)
+{
+        pthread_t thread;
+        int status = -1;
+
+        CHECK(pthread_create(&thread, NULL, map_meanwhile, NULL) == 0);
+        pid_t pid = vfork();
+        if (pid == 0) {
+                int fd;
+
+                stage = 1;
+                while (stage != 2)
+                        usleep(1000);
+                fd = open("/proc/self/stat", O_RDONLY);
+                close(fd);
+                close_range(3, ~0U, 0);
+                /* Its parent maps this one, too, but later. */
+                fd = open("own", O_RDWR | O_CREAT, 0600);
+                char *p = mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0);
+                _exit(fd < 0 || p == MAP_FAILED || write(fd, "own", 3) != 3);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        pthread_join(thread, NULL);
+        printf("%d descriptors\n", descriptors());
+        close_range(3, ~0U, 0);
+        CHECK(!memcmp((char *)mapped + 2047 * PG, "last", 4));
+        munmap((void *)mapped, 2048 * PG);
+        unlink("large");
+        int fd = open("own", O_RDONLY);
+        mapped = mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        CHECK(!memcmp((char *)mapped, "own", 3));
+        munmap((void *)mapped, PG);
+        close(fd);
+        unlink("own");
+}
+
 /* Whether pages may be merged is for KSM to know. */
 static void test_mergeable(void)
 {
@@ -396,6 +462,7 @@ int main(int argc, char **argv, char **envp)
         test_smaps();
         test_mem_after_vfork();
         test_mem();
+        test_descriptors_of_vfork();
         test_mergeable();
         test_map_files();
         printf("failures %d\n", failures);
