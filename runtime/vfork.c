@@ -191,7 +191,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         far_expect_program();
         service_ensure(t->vm);          /* made by the child, it would be a thread of the child's, and end with it */
         if (!t->vforked)
-                procfs_mem_make();      /* where that fails, the child's open of /proc/self/mem does */
+                procfs_mem_make();      /* where that fails, the child's open does */
         if (!c || stack == MAP_FAILED || !privfd_vfork(&lent) || (ret = keep(t, &k)) != 0)
                 goto out;
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)

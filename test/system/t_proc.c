@@ -289,7 +289,41 @@ static void test_mem(void)
         munmap(p, 5 * PG);
 }
 
-/* The child of a vfork is the first that opens it; then a file is mapped, and must stay as it is. */
+/* What it is beside a file that can be read and written. */
+static void test_mem_as_file(void)
+{
+        int fd = open("/proc/self/mem", O_RDWR), path;
+        char buf[16], link[64];
+
+        FAILS(EINVAL, lseek(fd, 0, SEEK_END));
+        FAILS(EINVAL, lseek(fd, 0, SEEK_DATA));
+        FAILS(EINVAL, lseek(fd, 0, 99));
+        CHECK(lseek(fd, -4096, SEEK_SET) == -4096 && lseek(fd, 0, SEEK_CUR) == -4096);
+        FAILS(EIO, read(fd, buf, 1));
+        CHECK(lseek(fd, 4096 + (off_t)(uintptr_t)&initialized, SEEK_CUR) == (off_t)(uintptr_t)&initialized);
+        CHECK(read(fd, buf, 4) == 4 && buf[0] == 5);
+        FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0));
+        FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        close(fd);
+        fd = open("/proc/self/mem", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        FAILS(EACCES, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0));
+        close(fd);
+        FAILS(EEXIST, open("/proc/self/mem", O_RDWR | O_CREAT | O_EXCL, 0600));
+        FAILS(ENOTDIR, open("/proc/self/mem", O_RDONLY | O_DIRECTORY));
+        path = open("/proc/self/mem", O_PATH);
+        CHECK(path >= 0);
+        FAILS(EBADF, read(path, buf, 1));
+        FAILS(EBADF, pread(path, buf, 4, (off_t)(uintptr_t)&initialized));
+        FAILS(EBADF, lseek(path, 0, SEEK_SET));
+        FAILS(EBADF, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, path, 0));
+        snprintf(link, sizeof link, "/proc/self/fd/%d", path);
+        fd = open(link, O_RDONLY);
+        CHECK(pread(fd, buf, 4, (off_t)(uintptr_t)&initialized) == 4 && buf[0] == 5);
+        close(fd);
+        close(path);
+}
+
+/* The child of a vfork is the first that opens it.  A file that is mapped then stays as it is. */
 static void test_mem_after_vfork(void)
 {
         static volatile int seen;
@@ -462,6 +496,7 @@ int main(int argc, char **argv, char **envp)
         test_smaps();
         test_mem_after_vfork();
         test_mem();
+        test_mem_as_file();
         test_descriptors_of_vfork();
         test_mergeable();
         test_map_files();
