@@ -313,8 +313,11 @@ long exec_run(struct thread *t, struct exec_room *r)
         int program;
 
         /* A child may share its parent's descriptors, too (CLONE_FILES).  Linux parts them at this call as well, though only when it succeeds. */
-        if (t->vforked)
-                sys_own(__NR_unshare, CLONE_FILES, 0, 0, 0, 0, 0);
+        if (t->vforked) {
+                privfd_parting();
+                if (sys_own(__NR_unshare, CLONE_FILES, 0, 0, 0, 0, 0) == 0)
+                        privfd_parted();
+        }
         long err = check(r, &at, &way, &program);
         if (err)
                 return err;

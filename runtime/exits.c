@@ -18,6 +18,7 @@
 #include "far/far.h"
 #include "far/io.h"
 #include "files.h"
+#include "procfs.h"
 #include "service.h"
 #include "shm.h"
 #include "signals.h"
@@ -137,7 +138,10 @@ int64_t exit_serve(struct thread *t)
                         info_("%s", kern_text(t, rq->a[0]));
                 return 0;
         case EXIT_FILE_READ:      return files_exit_read(t, rq);
-        case EXIT_FILE_MAP:       return files_exit_map(t, rq);
+        case EXIT_FILE_MAP:
+                if (!privfd_is((int)rq->a[0]) && procfs_mem_is((int)rq->a[0]))
+                        return procfs_mem_map((int)rq->a[0]);
+                return files_exit_map(t, rq);
         case EXIT_ANON_SHARED:    return files_exit_anon_shared(t, rq);
         case EXIT_SHM_ATTACH:     return shm_exit_attach(t, rq);
         case EXIT_SHARED_AGAIN:   return files_exit_again(t, rq);

@@ -13,6 +13,7 @@
 #include <linux/kcmp.h>
 #include <linux/magic.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -33,6 +34,9 @@ static struct file *table;              /* entry 0 is FILE_NONE; may move when i
 static uint32_t table_size, free_ids, live;
 static uint32_t chain[HASH];
 static uint64_t anonymous_made;
+
+/* An entry was made by the child of a vfork, whose descriptors are in its own table only. */
+static _Atomic bool made_apart;
 
 static bool program_runs;               /* set once, with one thread */
 
@@ -60,6 +64,16 @@ static bool grow_table(void)
         return true;
 }
 
+/* Is its descriptor there, and of that file?  Asked where tables of descriptors may differ. */
+static bool is_here(const struct file *f)
+{
+        struct stat st;
+
+        if (f->fd < 0 || !(atomic_load(&made_apart) || privfd_apart()))
+                return true;
+        return fstat(f->fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino;
+}
+
 /* A new entry, with the references of *like, in the hash chain of its object.  FILE_NONE: no memory. */
 static uint32_t add(const struct file *like)
 {
@@ -71,6 +85,8 @@ static uint32_t add(const struct file *like)
         table[id].next = *head;
         *head = id;
         live++;
+        if (like->fd >= 0 && privfd_apart())
+                atomic_store(&made_apart, true);
         return id;
 }
 
@@ -84,7 +100,7 @@ static int drop_if_unused(uint32_t id)
         while (*p != id)
                 p = &table[*p].next;
         *p = f->next;
-        int fd = f->fd;
+        int fd = is_here(f) ? f->fd : -1;
         *f = (struct file){ .fd = -1, .next = free_ids };
         free_ids = id;
         live--;
@@ -109,7 +125,7 @@ static uint32_t find(const struct file *like, int fd)
         for (uint32_t id = chain[hash_of(like->dev, like->ino)]; id; id = table[id].next) {
                 struct file *f = &table[id];
                 if (f->kind == like->kind && f->dev == like->dev && f->ino == like->ino && f->mode == like->mode &&
-                    (!f->copied_up || same_description(f->fd, fd)))
+                    (!f->copied_up || same_description(f->fd, fd)) && is_here(f))
                         return id;
         }
         return FILE_NONE;
@@ -326,12 +342,13 @@ int files_pin(uint32_t id, struct file *copy)
 {
         pthread_mutex_lock(&files_lock);
         struct file *f = entry(id);
-        if (f) {
+        bool good = f && is_here(f);
+        if (good) {
                 f->readers++;
                 *copy = *f;
         }
         pthread_mutex_unlock(&files_lock);
-        return f ? 0 : -EBADF;
+        return good ? 0 : -EBADF;
 }
 
 void files_unpin(uint32_t id)

@@ -18,6 +18,7 @@
 #include <linux/capability.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,10 +30,17 @@
 #define RESERVE_MIN  64u                /* VM, vCPU, message and far-tier descriptors of a small program */
 #define RESERVE_MAX  4096u              /* one more for each thread and each mapped file */
 
-static _Atomic uint64_t private_set[FD_END / 64];
+struct privfd_marks { _Atomic uint64_t set[FD_END / 64]; };
+
+/* Of the process's table of descriptors; and of this thread's, where that is another: the child of
+ * a vfork runs in its parent's memory with a table of its own.  room: where those are to be. */
+static struct privfd_marks of_process;
+static _Thread_local struct privfd_marks *own, *room;
 static uint64_t seen_soft, seen_hard;   /* what the program sees as RLIMIT_NOFILE */
 static uint64_t base;                   /* where ours begin */
 static struct rlimit host;              /* what the host kernel keeps */
+
+static _Atomic uint64_t *marks(void) { return own ? own->set : of_process.set; }
 
 bool has_capability(int cap)
 {
@@ -91,7 +99,7 @@ int privfd_adopt(int fd)
 {
         if (fd < 0 || (unsigned)fd >= FD_END || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
                 return -EBADF;
-        atomic_fetch_or(&private_set[fd / 64], 1ull << (fd % 64));
+        atomic_fetch_or(&marks()[fd / 64], 1ull << (fd % 64));
         return 0;
 }
 
@@ -108,18 +116,20 @@ static int dup_up(int fd)
                 close(n);
                 return -EMFILE;
         }
-        atomic_fetch_or(&private_set[n / 64], 1ull << (n % 64));
+        atomic_fetch_or(&marks()[n / 64], 1ull << (n % 64));
         return n;
 }
 
 /* Held for reading while the program looks which numbers are ours and closes or replaces others, for writing while one of ours has a number that
  * is not marked yet.  Bounded: a close may take long, as where it waits for a server or for SO_LINGER, and a child of vfork may have been killed in
- * one. */
+ * one.  A thread that is alone on its table needs none. */
 static pthread_rwlock_t low_numbers = PTHREAD_RWLOCK_INITIALIZER;
 #define MAKING_WAITS_MS 100
 
 bool privfd_making(void)
 {
+        if (own)
+                return false;
         const struct timespec end = deadline_in_ms(MAKING_WAITS_MS);
 
         return pthread_rwlock_clockwrlock(&low_numbers, CLOCK_MONOTONIC, &end) == 0;
@@ -131,9 +141,66 @@ void privfd_made(bool held)
                 pthread_rwlock_unlock(&low_numbers);
 }
 
-void privfd_numbers_lock(void) { pthread_rwlock_rdlock(&low_numbers); }
-void privfd_numbers_unlock(void) { pthread_rwlock_unlock(&low_numbers); }
-void privfd_forked(void) { pthread_rwlock_init(&low_numbers, NULL); }
+void privfd_numbers_lock(void)
+{
+        if (!own)
+                pthread_rwlock_rdlock(&low_numbers);
+}
+
+void privfd_numbers_unlock(void)
+{
+        if (!own)
+                pthread_rwlock_unlock(&low_numbers);
+}
+
+static void copy_marks(struct privfd_marks *to, const struct privfd_marks *from)
+{
+        for (unsigned i = 0; i < FD_END / 64; i++)
+                atomic_store_explicit(&to->set[i], atomic_load(&from->set[i]), memory_order_relaxed);
+}
+
+void privfd_forked(void)
+{
+        if (own)                        /* by the child of a vfork: the table is the process's now */
+                copy_marks(&of_process, own);
+        own = room = NULL;
+        pthread_rwlock_init(&low_numbers, NULL);
+}
+
+bool privfd_vfork(struct privfd_lent *was)
+{
+        *was = (struct privfd_lent){ own, room, malloc(sizeof *room) };
+        if (!was->made)
+                return false;
+        room = was->made;
+        privfd_parting();
+        return true;
+}
+
+void privfd_vforked(const struct privfd_lent *was)
+{
+        own = was->own;
+        room = was->room;
+        free(was->made);
+}
+
+void privfd_parting(void)
+{
+        if (room && own != room)
+                copy_marks(room, own ? own : &of_process);
+}
+
+/* Other threads go on with theirs: what was private before or is after may be in the new one. */
+void privfd_parted(void)
+{
+        if (!room || own == room)
+                return;
+        for (unsigned i = 0; i < FD_END / 64; i++)
+                atomic_fetch_or_explicit(&room->set[i], atomic_load(&marks()[i]), memory_order_relaxed);
+        own = room;
+}
+
+bool privfd_apart(void) { return own != NULL; }
 
 int privfd_dup(int fd)
 {
@@ -174,18 +241,18 @@ void privfd_closed(int fd)
 void privfd_forget(int fd)
 {
         if (privfd_is(fd))
-                atomic_fetch_and(&private_set[fd / 64], ~(1ull << (fd % 64)));
+                atomic_fetch_and(&marks()[fd / 64], ~(1ull << (fd % 64)));
 }
 
 bool privfd_is(int fd)
 {
-        return fd >= 0 && (unsigned)fd < FD_END && (atomic_load(&private_set[fd / 64]) >> (fd % 64) & 1);
+        return fd >= 0 && (unsigned)fd < FD_END && (atomic_load(&marks()[fd / 64]) >> (fd % 64) & 1);
 }
 
 int privfd_next(int from)
 {
         for (unsigned i = from < 0 ? 0 : (unsigned)from; i < FD_END; i = (i / 64 + 1) * 64) {
-                uint64_t w = atomic_load(&private_set[i / 64]) >> (i % 64);
+                uint64_t w = atomic_load(&marks()[i / 64]) >> (i % 64);
                 if (w)
                         return (int)(i + (unsigned)__builtin_ctzll(w));
         }

@@ -447,8 +447,7 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                     (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
                         return *ret = -ENOENT, true;
         if (!strcmp(rest, "mem"))
-                return *ret = flags & (O_PATH | O_DIRECTORY) ? -EACCES : procfs_mem_open(flags),
-                       true;
+                return *ret = procfs_mem_open(t, flags), true;
         if ((!strncmp(rest, "fd/", 3) && privfd_is(atoi(rest + 3))) ||
             (!strncmp(rest, "fdinfo/", 7) && privfd_is(atoi(rest + 7))))
                 return *ret = -ENOENT, true;

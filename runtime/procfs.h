@@ -44,12 +44,15 @@ bool procfs_hides(enum procfs_dir dir, const char *name);
 /* /proc/self/mem. (procfs_mem.c)  A new fd, or -errno; is fd one of those; and what is read or
  * written there, at *pos or the descriptor's own position. */
 struct sys_iov;
-long procfs_mem_open(int flags);
+long procfs_mem_open(struct thread *t, int flags);
+int procfs_mem_make(void);              /* what that needs, before a vfork: 0 or -errno */
 bool procfs_mem_is_(int fd);
 extern _Atomic bool procfs_mem_exists;
 static inline bool procfs_mem_is(int fd) { return procfs_mem_exists && procfs_mem_is_(fd); }
 long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
                    bool write);
+long procfs_mem_seek(int fd, int64_t off, unsigned whence);
+int procfs_mem_map(int fd);             /* what mmap says of it: -errno */
 void procfs_mem_forked(void);
 
 /* Memory the program has, in bytes: its cache and what the far tiers hold; and what of it is free, approximately. */

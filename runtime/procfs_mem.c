@@ -43,18 +43,39 @@ static int make(void)
         return 0;
 }
 
-long procfs_mem_open(int flags)
+/* Not in the child of a vfork, whose descriptor would be in its own table only. */
+int procfs_mem_make(void)
 {
-        char link[64];
-
+        if (atomic_load(&procfs_mem_exists))
+                return 0;
         pthread_mutex_lock(&lock);
         int err = atomic_load(&procfs_mem_exists) ? 0 : make();
         pthread_mutex_unlock(&lock);
+        return err;
+}
+
+long procfs_mem_open(struct thread *t, int flags)
+{
+        char link[64];
+
+        int err = !t->vforked ? procfs_mem_make() : atomic_load(&procfs_mem_exists) ? 0 : -ENFILE;
         if (err)
                 return err;
+        if (!(flags & O_PATH)) {
+                if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
+                        return -EEXIST;
+                if (flags & O_DIRECT)
+                        return -EINVAL;
+        }
         snprintf(link, sizeof link, "/proc/thread-self/fd/%d", file_fd);
-        int fd = open(link, flags & (O_ACCMODE | O_CLOEXEC | O_NONBLOCK));
-        return fd < 0 ? -errno : fd;
+        int fd = open(link, flags & (O_ACCMODE | O_CLOEXEC | O_NONBLOCK | O_PATH | O_DIRECTORY));
+        if (fd < 0)
+                return -errno;
+        if (!procfs_mem_is_(fd)) {      /* whatever it is, the program must not have it */
+                close(fd);
+                return -EIO;
+        }
+        return fd;
 }
 
 bool procfs_mem_is_(int fd)
@@ -97,14 +118,46 @@ static long copy(struct thread *t, uint64_t buf, size_t len, uint64_t at, bool w
         return (long)done;
 }
 
+int procfs_mem_map(int fd)
+{
+        int flags = fcntl(fd, F_GETFL);
+
+        return flags & O_PATH ? -EBADF : (flags & O_ACCMODE) == O_WRONLY ? -EACCES : -ENODEV;
+}
+
+/* A position may be any 64 bits, but the host's file takes none that is negative: those of the
+ * kernel's half are kept without their top bit, where the program has no memory. */
+#define KERNEL_HALF (1ull << 62)
+
+static uint64_t from_host(off_t at)
+{
+        return (uint64_t)at & KERNEL_HALF ? (uint64_t)at | 1ull << 63 : (uint64_t)at;
+}
+
+long procfs_mem_seek(int fd, int64_t off, unsigned whence)
+{
+        off_t now = lseek(fd, 0, SEEK_CUR);
+        uint64_t at = (uint64_t)off;
+
+        if (now < 0)
+                return -errno;
+        if (whence > SEEK_CUR)
+                return -EINVAL;
+        if (whence == SEEK_CUR)
+                at += from_host(now);
+        if (lseek(fd, (off_t)(at & INT64_MAX), SEEK_SET) < 0)
+                return -errno;
+        return (long)at;
+}
+
 long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
                    bool write)
 {
-        int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
-        uint64_t at = pos ? (uint64_t)*pos : (uint64_t)lseek(fd, 0, SEEK_CUR);
+        int flags = fcntl(fd, F_GETFL), mode = flags & O_ACCMODE;
+        uint64_t at = pos ? (uint64_t)*pos : from_host(lseek(fd, 0, SEEK_CUR));
         long done = 0;
 
-        if (mode == (write ? O_RDONLY : O_WRONLY))
+        if ((flags & O_PATH) || mode == (write ? O_RDONLY : O_WRONLY))
                 return -EBADF;
         for (int i = 0; i < v->n; i++) {
                 size_t len = v->prog[i].iov_len;

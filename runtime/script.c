@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "image.h"
 
@@ -96,6 +97,25 @@ static int open_at(const struct program_place *at)
 #define AT_EXECVE_CHECK 0x10000
 #endif
 
+/* File systems whose inodes are this kernel's alone.  Others (NFS, CIFS, FUSE, clusters) refuse a
+ * lease for reasons of their own, as without a delegation. */
+static bool is_local(int fd)
+{
+        static const uint32_t local[] = {
+                0xef53 /* ext */, 0x58465342 /* XFS */, 0x9123683e /* Btrfs */, 0x01021994 /* tmpfs */,
+                0x858458f6 /* ramfs */, 0x794c7630 /* overlayfs */, 0xf2f52010 /* F2FS */,
+                0xca451a4e /* bcachefs */, 0x2fc12fc1 /* ZFS */,
+        };
+        struct statfs fs;
+
+        if (fstatfs(fd, &fs))
+                return false;
+        for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
+                if ((uint32_t)fs.f_type == local[i])
+                        return true;
+        return false;
+}
+
 /* Has anybody the file open for writing?  The kernel executes no such file.  It says so since Linux 6.14; before, by refusing a lease, which only
  * the owner of the file may ask for.  (Should a writer come while we have that, its holder gets a signal: one that nobody need handle.) */
 static bool open_for_writing(int fd)
@@ -108,7 +128,7 @@ static bool open_for_writing(int fd)
                 return errno == ETXTBSY;
         fcntl(fd, F_SETSIG, SIGURG);
         if (fcntl(fd, F_SETLEASE, F_RDLCK) != 0)
-                return errno == EAGAIN;
+                return errno == EAGAIN && is_local(fd);
         fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
 }
@@ -141,7 +161,7 @@ static int open_checked(const struct program_place *at, const char *who, struct 
         }
         if (open_for_writing(fd)) {
                 close(fd);
-                return refuse(why, -ETXTBSY, "%s: is open for writing", who);
+                return refuse(why, -ETXTBSY, "%s: is open for writing: wait until its writer has closed it", who);
         }
         return fd;
 }

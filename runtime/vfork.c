@@ -22,6 +22,7 @@
 #include "exec.h"
 #include "exits.h"
 #include "gmem.h"
+#include "procfs.h"
 #include "service.h"
 #include "sigframe.h"
 #include "signals.h"
@@ -95,6 +96,8 @@ static int child_main(void *arg)
         const struct clone_request *rq = c->rq;
         pid_t pid = (pid_t)syscall(SYS_getpid);
 
+        if (!(rq->flags & CLONE_FILES))
+                privfd_parted();
         set_ids(t, pid, pid);
         signals_copy(t, &c->sighand);
         t->vforked = true;
@@ -176,6 +179,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         struct child *c = calloc(1, sizeof *c);
         char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
         struct kept k = { .xstate = NULL };
+        struct privfd_lent lent = { .made = NULL };
         int pidfd = -1;
         long ret = -ENOMEM;
 
@@ -186,7 +190,9 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         }
         far_expect_program();
         service_ensure(t->vm);          /* made by the child, it would be a thread of the child's, and end with it */
-        if (!c || stack == MAP_FAILED || (ret = keep(t, &k)) != 0)
+        if (!t->vforked)
+                procfs_mem_make();      /* where that fails, the child's open does */
+        if (!c || stack == MAP_FAILED || !privfd_vfork(&lent) || (ret = keep(t, &k)) != 0)
                 goto out;
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)
                 goto out;
@@ -196,6 +202,8 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         long flags = (long)(rq->flags & HOST_FLAGS) | rq->exit_signal;
         pid_t pid = clone(child_main, stack + STACK_SIZE, (int)flags, c, &pidfd);
         ret = pid < 0 ? -errno : pid;
+        privfd_vforked(&lent);
+        lent.made = NULL;
         threads_return(t);              /* if the child died where it was safe */
         if (pid < 0) {
                 set_bases(t, &k.fs_base, NULL);
@@ -207,6 +215,8 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         if (rq->flags & CLONE_PIDFD)
                 gmem_write(t, rq->pidfd, &pidfd, sizeof pidfd);
 out:
+        if (lent.made)
+                privfd_vforked(&lent);
         signals_release(t, mask);
         free(k.xstate);
         free(c);

@@ -83,6 +83,14 @@ bool privfd_making(void);               /* the same by hand, for calls that make
 void privfd_made(bool held);
 void privfd_numbers_lock(void), privfd_numbers_unlock(void);    /* around a call by which the program closes or replaces a number */
 void privfd_forked(void);               /* in a child: the threads that were between the two are not there */
+/* The child of a vfork runs on its parent's thread, in its memory, and with a table of its own:
+ * what is private there is noted apart.  Around the vfork, false: no memory; and, between the two,
+ * around the call that makes the table. */
+struct privfd_lent { struct privfd_marks *own, *room, *made; };
+bool privfd_vfork(struct privfd_lent *was);
+void privfd_vforked(const struct privfd_lent *was);
+void privfd_parting(void), privfd_parted(void);
+bool privfd_apart(void);                /* has this thread such a table? */
 int privfd_move(int fd);                /* moves fd up there; returns the new one, or -errno (fd is closed either way) */
 int privfd_dup(int fd);                 /* same, but leaves fd open; not between privfd_making() and _made() */
 void privfd_close(int fd);              /* never plain close() for a private one */

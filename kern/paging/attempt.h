@@ -14,6 +14,7 @@ struct fault {
         struct vma vma;                 /* as found by first_touch() */
         pte_slot_t *pte;                /* entry to wait for, and the value seen */
         pte_t seen;
+        uint32_t refused;               /* times that the host did not know the file */
 };
 
 enum outcome {

@@ -41,6 +41,7 @@ static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool 
         f->write = write;
         f->exec = exec;
         f->kind = FAULT_SPURIOUS;
+        f->refused = 0;
 }
 
 static bool vma_allows(const struct vma *m, const struct fault *f)
@@ -210,7 +211,8 @@ static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t
                 break;
         case FAR_FAILED:
                 kern_log(0, "the page at 0x%lx cannot be read back (%s)",
-                         addr, f->kind == FAULT_FILE ? "file" : "far memory");
+                         addr, f->kind == FAULT_FILE || f->kind == FAULT_SHARED ?
+                         "file" : "far memory");
                 break;
         default:
                 break;

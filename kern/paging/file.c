@@ -109,6 +109,15 @@ static enum outcome run_install(const struct fault *f, struct run *r, int64_t go
         return result;
 }
 
+/* EBADF is stale as a rule: a mapped file holds a reference, so its id cannot be free.  Not this
+ * often: its descriptor is gone, as one that only a child of vfork had. */
+#define REFUSED_MAX 1000
+
+static bool is_lost(struct fault *f, int64_t got, bool same)
+{
+        return got == -EBADF && same && ++f->refused > REFUSED_MAX;
+}
+
 enum outcome file_fill(struct fault *f)
 {
         enum outcome result = RETRY;
@@ -121,10 +130,10 @@ enum outcome file_fill(struct fault *f)
         int64_t got = vmexit5(EXIT_FILE_READ, f->vma.file, off, r.n, (uint64_t)r.frame, 0);
 
         /* The read ran unpublished, so the mapping may have changed.  Use its result only if the
-         * VMA is the same and no file was cut since.  EBADF is always stale: a mapped file holds a
-         * reference, so its id cannot be free. */
+         * VMA is the same and no file was cut since. */
         pt_publish(f->addr);
-        if (atomic_load(&object_cuts) == cuts && got != -EBADF && still_mapped(f))
+        bool same = atomic_load(&object_cuts) == cuts && still_mapped(f);
+        if ((same && got != -EBADF) || is_lost(f, got, same))
                 result = run_install(f, &r, got);
         else
                 run_give_back(&r, 0);
@@ -140,7 +149,7 @@ enum outcome shared_map(struct fault *f)
 
         pt_publish(f->addr);
         /* As above: else the answer is about another mapping. */
-        bool mapped = left != -EBADF && still_mapped(f);
+        bool same = still_mapped(f), mapped = left != -EBADF && same;
         pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;
         for (uint64_t i = 0; pte && (int64_t)i < left; i++) {
@@ -155,5 +164,6 @@ enum outcome shared_map(struct fault *f)
         }
         pt_unpublish();
         f->kind = FAULT_SHARED;
-        return pte ? DONE : mapped && left <= 0 ? BEYOND_END : RETRY;
+        return pte ? DONE : mapped && left <= 0 ? BEYOND_END :
+               is_lost(f, left, same) ? FAR_FAILED : RETRY;
 }

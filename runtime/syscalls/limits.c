@@ -4,6 +4,7 @@
  * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose mappings are the cache.
  * Descriptors are privfd's.  Everything else is the host process's own.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -35,9 +36,36 @@ static long host_limit(int pid, int res, const uint64_t *new, uint64_t *old)
         return sys_own(__NR_prlimit64, (uint64_t)pid, (uint64_t)res, P(new), P(old), 0, 0);
 }
 
+/* Does memory begin at the window there, as it does in each vmrun, whatever its file and version?
+ * /proc is asked, not the memory itself, which may be read by fewer than limits may be set. */
+static bool has_window(int pid)
+{
+        char path[32], wanted[32], text[4096 + 1];
+        size_t have = 1;
+        ssize_t n;
+        bool found = false;
+
+        snprintf(path, sizeof path, "/proc/%d/maps", pid);
+        int fd = PRIVFD_NEW(open(path, O_RDONLY | O_CLOEXEC));
+        if (fd < 0)
+                return false;
+        snprintf(wanted, sizeof wanted, "\n%llx-", (unsigned long long)WINDOW);
+        text[0] = '\n';
+        while (!found && (n = read(fd, text + have, sizeof text - 1 - have)) > 0) {
+                have += (size_t)n;
+                text[have] = 0;
+                found = strstr(text, wanted) != NULL;
+                size_t keep = have < sizeof wanted ? have : sizeof wanted;
+                memmove(text, text + have - keep, keep);
+                have = keep;
+        }
+        privfd_close(fd);
+        return found;
+}
+
 /*
  * (sys.h)  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept
- * from its cache or its descriptors.
+ * from its cache or its descriptors.  The file tells of one that has no window yet.
  */
 bool sys_under_vmrun(int pid)
 {
@@ -47,8 +75,8 @@ bool sys_under_vmrun(int pid)
         snprintf(path, sizeof path, "/proc/%d/exe", pid);
         if (stat("/proc/thread-self/exe", &own) != 0)
                 return true;            /* without /proc nobody can tell */
-        return stat(path, &theirs) == 0 && theirs.st_dev == own.st_dev &&
-               theirs.st_ino == own.st_ino;
+        return (stat(path, &theirs) == 0 && theirs.st_dev == own.st_dev &&
+                theirs.st_ino == own.st_ino) || has_window(pid);
 }
 
 static bool may_raise(void)

@@ -229,6 +229,13 @@ static long vector(struct thread *t, long nr, const uint64_t a[6], bool write)
 long sys_readv(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, false); }
 long sys_writev(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, true); }
 
+long sys_lseek(struct thread *t, long nr, const uint64_t a[6])
+{
+        if (!privfd_is((int)a[0]) && procfs_mem_is((int)a[0]))
+                return procfs_mem_seek((int)a[0], (int64_t)a[1], (unsigned)a[2]);
+        return sys_generic(t, nr, a);
+}
+
 long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
 {
         size_t len = a[1] < INT32_MAX ? a[1] : INT32_MAX, done = 0;

@@ -215,7 +215,7 @@ bool sys_text_busy(int dirfd, const char *path, int flags);
 void sys_cut(struct thread *t, int fd);
 
 /* Handlers, by file. */
-sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice;                         /* rw.c */
+sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice, sys_lseek;      /* rw.c */
 sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg, sys_setsockopt,
        sys_getsockopt;                                                                                  /* socket.c */
 sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;                                                   /* poll.c */

@@ -86,7 +86,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(fstat, FD, OUT(STAT)),
         ROW(lstat, LINK, OUT(STAT)),
         HAND(poll, B, sys_poll),
-        ROW(lseek, FD, V, V),
+        HROW(lseek, 0, sys_lseek, FD, V, V),
         KERN(mmap), KERN(mprotect), KERN(munmap), KERN(brk),
         HAND(rt_sigaction, 0, sys_rt_sigaction),
         HAND(rt_sigprocmask, 0, sys_rt_sigprocmask),

@@ -68,6 +68,7 @@ while True: pass'
         slots_of_children_are_freed
         every_program_reports
         seen_by_others
+        is_known_from_another_file
     fi
 }
 
@@ -184,4 +185,35 @@ seen_by_others() {
     echo >&9
     wait $pid
     exec 9>&-
+}
+
+# Of another file and inode than the vmrun that asks, as after an upgrade.
+is_known_from_another_file() {
+    local name='a program under another copy of vmrun is not taken for a native one' LIMIT=$limit pid turns=0
+    selected "$name" || return 0
+    OUT=$WORK/out ERR=$WORK/err
+    cp -L "$vmrun" "$WORK/another" || return
+    : >"$WORK/up"
+    "$WORK/another" --no-config --cache 4M -- sh -c 'echo up; exec sleep 1000' >"$WORK/up" 2>&1 &
+    pid=$!
+    until [ -s "$WORK/up" ] || [ $((turns += 1)) -gt $((10 * limit)) ]; do
+        sleep 0.1
+    done
+    run_limited "$vmrun" --cache 64M "${vmrun_flags[@]}" -- /usr/bin/python3 -c 'import ctypes, os, resource, sys
+pid, libc = int(sys.argv[1]), ctypes.CDLL(None, use_errno=True)
+class iovec(ctypes.Structure): _fields_ = [("base", ctypes.c_uint64), ("len", ctypes.c_uint64)]
+buf = ctypes.create_string_buffer(8)
+for at in 0x680000000000, 8:
+    n = libc.process_vm_readv(pid, ctypes.byref(iovec(ctypes.addressof(buf), 8)), 1, ctypes.byref(iovec(at, 8)), 1, 0)
+    print(n, os.strerror(ctypes.get_errno()))
+try: print(resource.prlimit(pid, resource.RLIMIT_NOFILE, (100, 100)))
+except PermissionError: print("EPERM")' $pid
+    kill $pid
+    wait $pid 2>/dev/null
+    if [ "$(tr '\n' ' ' <"$OUT")" = '-1 Operation not permitted -1 Operation not permitted EPERM ' ]; then
+        ok "$name"
+    else
+        not_ok "$name" "$(tr '\n' ' ' <"$OUT")"
+        show "$ERR"
+    fi
 }

@@ -4,11 +4,13 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include "t_sys.h"
 
 static char text[1 << 18];
@@ -287,6 +289,134 @@ static void test_mem(void)
         munmap(p, 5 * PG);
 }
 
+/* What it is beside a file that can be read and written. */
+static void test_mem_as_file(void)
+{
+        int fd = open("/proc/self/mem", O_RDWR), path;
+        char buf[16], link[64];
+
+        FAILS(EINVAL, lseek(fd, 0, SEEK_END));
+        FAILS(EINVAL, lseek(fd, 0, SEEK_DATA));
+        FAILS(EINVAL, lseek(fd, 0, 99));
+        CHECK(lseek(fd, -4096, SEEK_SET) == -4096 && lseek(fd, 0, SEEK_CUR) == -4096);
+        FAILS(EIO, read(fd, buf, 1));
+        CHECK(lseek(fd, 4096 + (off_t)(uintptr_t)&initialized, SEEK_CUR) == (off_t)(uintptr_t)&initialized);
+        CHECK(read(fd, buf, 4) == 4 && buf[0] == 5);
+        FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0));
+        FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        close(fd);
+        fd = open("/proc/self/mem", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        FAILS(EACCES, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0));
+        close(fd);
+        FAILS(EEXIST, open("/proc/self/mem", O_RDWR | O_CREAT | O_EXCL, 0600));
+        FAILS(ENOTDIR, open("/proc/self/mem", O_RDONLY | O_DIRECTORY));
+        path = open("/proc/self/mem", O_PATH);
+        CHECK(path >= 0);
+        FAILS(EBADF, read(path, buf, 1));
+        FAILS(EBADF, pread(path, buf, 4, (off_t)(uintptr_t)&initialized));
+        FAILS(EBADF, lseek(path, 0, SEEK_SET));
+        FAILS(EBADF, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, path, 0));
+        snprintf(link, sizeof link, "/proc/self/fd/%d", path);
+        fd = open(link, O_RDONLY);
+        CHECK(pread(fd, buf, 4, (off_t)(uintptr_t)&initialized) == 4 && buf[0] == 5);
+        close(fd);
+        close(path);
+}
+
+/* The child of a vfork is the first that opens it.  A file that is mapped then stays as it is. */
+static void test_mem_after_vfork(void)
+{
+        static volatile int seen;
+        int fd = open("private", O_RDWR | O_CREAT, 0600), mem;
+        char *p, buf[8] = "";
+
+        CHECK(write(fd, "content", 8) == 8);
+        pid_t pid = vfork();
+        if (pid == 0) {
+                int here = open("/proc/self/mem", O_RDWR), got = 0;
+                _exit(pread(here, &got, 4, (off_t)(uintptr_t)&initialized) != 4 || got != 5 ||
+                      pwrite(here, "\1\0\0", 4, (off_t)(uintptr_t)&seen) != 4);
+        }
+        int status = -1;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0 && seen == 1);
+        p = mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        mem = open("/proc/self/mem", O_RDWR);
+        CHECK(mem >= 0);
+        FAILS(EIO, pread(mem, buf, 8, 0));
+        FAILS(EIO, pwrite(mem, "changed", 8, 0));
+        T(pread(mem, buf, 8, (off_t)(uintptr_t)p));
+        CHECK(!strcmp(buf, "content") && pread(fd, buf, 8, 0) == 8 && !strcmp(buf, "content"));
+        close(mem);
+        close(fd);
+        munmap(p, PG);
+        unlink("private");
+}
+
+/* A thread maps a file while the child of a vfork opens one that vmrun writes: each has a table of
+ * descriptors, and what is vmrun's own in one of them is not touched by the other. */
+static _Atomic int stage;
+static volatile char *mapped;
+
+static void *map_meanwhile(void *arg)
+{
+        int fd = open("large", O_RDWR | O_CREAT, 0600);
+
+        CHECK(ftruncate(fd, 2048 * PG) == 0 && pwrite(fd, "last", 4, 2047 * PG) == 4);
+        while (stage != 1)
+                usleep(1000);
+        mapped = mmap(NULL, 2048 * PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        close(fd);
+        stage = 2;
+        return arg;
+}
+
+static int descriptors(void)
+{
+        DIR *d = opendir("/proc/self/fd");
+        int n = 0;
+
+        for (struct dirent *e; d && (e = readdir(d));)
+                n += e->d_name[0] != '.';
+        closedir(d);
+        return n;
+}
+
+static void test_descriptors_of_vfork(void)
+{
+        pthread_t thread;
+        int status = -1;
+
+        CHECK(pthread_create(&thread, NULL, map_meanwhile, NULL) == 0);
+        pid_t pid = vfork();
+        if (pid == 0) {
+                int fd;
+
+                stage = 1;
+                while (stage != 2)
+                        usleep(1000);
+                fd = open("/proc/self/stat", O_RDONLY);
+                close(fd);
+                close_range(3, ~0U, 0);
+                /* Its parent maps this one, too, but later. */
+                fd = open("own", O_RDWR | O_CREAT, 0600);
+                char *p = mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0);
+                _exit(fd < 0 || p == MAP_FAILED || write(fd, "own", 3) != 3);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        pthread_join(thread, NULL);
+        printf("%d descriptors\n", descriptors());
+        close_range(3, ~0U, 0);
+        CHECK(!memcmp((char *)mapped + 2047 * PG, "last", 4));
+        munmap((void *)mapped, 2048 * PG);
+        unlink("large");
+        int fd = open("own", O_RDONLY);
+        mapped = mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0);
+        CHECK(!memcmp((char *)mapped, "own", 3));
+        munmap((void *)mapped, PG);
+        close(fd);
+        unlink("own");
+}
+
 /* Whether pages may be merged is for KSM to know. */
 static void test_mergeable(void)
 {
@@ -364,7 +494,10 @@ int main(int argc, char **argv, char **envp)
         test_tasks();
         test_names();
         test_smaps();
+        test_mem_after_vfork();
         test_mem();
+        test_mem_as_file();
+        test_descriptors_of_vfork();
         test_mergeable();
         test_map_files();
         printf("failures %d\n", failures);

@@ -32,7 +32,7 @@ struct control control;
 struct pager pager;
 
 static const struct vma file_vma = { .start = START, .end = START + PAGES * PAGE_SIZE, .prot = 1, .flags = MAP_PRIVATE, .file = 7, .off = 0x5000 };
-static unsigned reads;
+static unsigned reads, refusals;        /* refusals: so often the host does not know the file */
 
 /* --- the rest of kern --- */
 
@@ -70,6 +70,10 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
 
         (void)a4;
         assert_int_equal(op, EXIT_FILE_READ);
+        if (refusals) {
+                refusals--;
+                return -EBADF;
+        }
         assert_int_equal(a0, file_vma.file);
         for (uint64_t i = 0; i < a2; i++) {
                 assert_true(frame[i] < env.nframes);
@@ -103,8 +107,27 @@ static void test_file_fault_leaves_xfer_alone(void **state)
         env_teardown();
 }
 
+/* A file that the host does not know: let go and mapped again meanwhile, or lost for good. */
+static void test_file_is_lost(void **state)
+{
+        (void)state;
+        env_setup(256, 4, PAGES, 0);
+        pager_init(&pager, env.frames, env.nframes, ENV_PFN0);
+        refusals = 100;
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, false), 0);
+        assert_int_equal(refusals, 0);
+        refusals = 1000000;
+        assert_int_equal(fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EIO);
+        assert_true(refusals > 0);
+        refusals = 0;
+        env_teardown();
+}
+
 int main(void)
 {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_file_fault_leaves_xfer_alone) };
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_file_fault_leaves_xfer_alone),
+                cmocka_unit_test(test_file_is_lost),
+        };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
