@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include "size.h"
+#include "common/size.h"
 
 int size_parse(const char *text, uint64_t *bytes)
 {

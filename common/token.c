@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "token.h"
+#include "common/token.h"
 
 int token_read(const char *path, char token[NODE_TOKEN_MAX + 1], char *why, size_t size)
 {

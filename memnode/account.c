@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../common/line.h"
-#include "../common/size.h"
+#include "common/line.h"
+#include "common/size.h"
 #include "memnode.h"
 #include "pool.h"
 

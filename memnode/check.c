@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "../common/size.h"
+#include "common/size.h"
 #include "check.h"
 #include "memnode.h"
 #include "pool.h"

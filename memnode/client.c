@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "../common/size.h"
+#include "common/secret.h"
+#include "common/size.h"
 #include "pool.h"
 #include "rdma.h"
 
@@ -90,7 +91,7 @@ out:
 struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET])
 {
         for (struct client *cl = clients; cl; cl = cl->next)
-                if (cl->id == id && node_same_secret(cl->secret, secret, NODE_SECRET))
+                if (cl->id == id && secret_same(cl->secret, secret, NODE_SECRET))
                         return cl;
         return NULL;
 }

@@ -9,22 +9,8 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "common/stale.h"
 #include "control.h"
-
-/* What a memnode left there that was killed; never the socket of one that runs. */
-static void remove_stale(const struct sockaddr_un *sun)
-{
-        struct stat st;
-
-        if (lstat(sun->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
-                return;
-        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-                return;
-        if (connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 && errno == ECONNREFUSED)
-                unlink(sun->sun_path);
-        close(fd);
-}
 
 int control_open(const char *path, char *why, size_t n)
 {
@@ -35,7 +21,7 @@ int control_open(const char *path, char *why, size_t n)
                 return -ENAMETOOLONG;
         }
         strcpy(sun.sun_path, path);
-        remove_stale(&sun);
+        stale_socket_remove(&sun);
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         mode_t mask = umask(0177);      /* no other thread makes files yet */
         if (fd < 0 || bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0 || listen(fd, 8) != 0) {

@@ -10,7 +10,8 @@
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
-#include "../common/size.h"
+#include "common/line.h"
+#include "common/size.h"
 #include "check.h"
 #include "control.h"
 #include "options.h"
@@ -18,8 +19,6 @@
 
 #define STOP_MS 5000            /* what a clean end may take */
 #define RETRY_MS 200            /* after a client of the control socket could not be taken */
-
-struct memnode_options opt;
 
 static void print_statistics(FILE *to)
 {
@@ -70,6 +69,15 @@ static void reload(int argc, char **argv)
         }
         options_free(&fresh);
         tell_ready();
+}
+
+/* To a descriptor that never blocks, if fd 2 allows it: so nobody who stops reading stops memnode. */
+static void open_log(void)
+{
+        int fd = line_open(STDERR_FILENO);
+
+        if (fd >= 0)
+                message_to(fd);
 }
 
 static void open_pool(void)
@@ -183,8 +191,10 @@ int main(int argc, char **argv)
         sigset_t signals;
         int control = -1;
 
+        message_prefix("memnode: ");
         if (options_parse(&opt, argc, argv, why) || options_check(&opt, why))
                 die_(1, "%s", why);
+        message_verbose(opt.verbose);
         check_raise_memlock();
         if (opt.check)
                 return check_report();
@@ -201,7 +211,7 @@ int main(int argc, char **argv)
         if (fd < 0)
                 die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`", strerror(errno));
 
-        log_open();
+        open_log();
         open_pool();
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
@@ -221,7 +231,7 @@ int main(int argc, char **argv)
         ended &= nbd_stop(STOP_MS);
         if (opt.control)
                 unlink(opt.control);
-        log_close();
+        message_end();
         if (!ended)
                 _exit(0);               /* the memory goes with the threads that still use it */
         pool_close();

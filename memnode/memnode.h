@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "common/message.h"
 
 /* Settings, from the command line and the configuration file (options.c). */
 struct memnode_options {
@@ -28,14 +29,6 @@ struct memnode_options {
 };
 /* Fixed from the start on, but for max_per_client and grace_ms, which SIGHUP may change: other threads read them as relaxed atomics. */
 extern struct memnode_options opt;
-
-/* One line on standard error with the prefix "memnode: "; dropped and counted while nobody reads
- * there.  (log.c) */
-void log_open(void);                    /* before the first thread */
-void log_close(void);                   /* says how many were dropped last */
-void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));        /* only with -v */
-_Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Clients of both protocols have an account: what they hold, and the memory itself.  (account.c)  Any thread. */
 struct account;

@@ -1,8 +1,9 @@
 /*
  * The NBD side of memnode: the protocol's numbers (fixed newstyle, structured replies), and what its parts are to each other.
  *
- *   nbd_listen.c     listening sockets
- *   nbd_serve.c      a thread for each connection, the end
+ *   nbd_listen.c     listening sockets, the end
+ *   nbd_serve.c      a thread for each connection
+ *   nbd_thread.c     how threads are made
  *   nbd_handshake.c  what comes before the first command: a state machine on bytes, without sockets
  *   nbd_export.c     named exports and leases: who uses which memory
  *   nbd_name.c       the names of leases
@@ -175,23 +176,28 @@ struct nbd_link {
 int nbd_transmit(const struct nbd_link *l, const uint8_t *ahead, size_t len);
 #define NBD_RECEIVE (64u << 10)                 /* bytes a connection reads ahead at most, and so the most that ahead may be */
 
-/* ---- Connections (nbd_serve.c), listening sockets (nbd_listen.c) ---- */
+/* ---- Threads (nbd_thread.c) ---- */
+
+/* A thread that takes no signals: they are for the main thread.  0 or -errno. */
+int nbd_thread(pthread_t *id, void *(*main_)(void *), void *arg, bool detached);
+
+/* ---- Connections (nbd_serve.c) ---- */
 
 struct sockaddr_storage;
 /* Takes over a new connection.  Any thread. */
 void nbd_welcome(int fd, const struct sockaddr_storage *from, unsigned len);
-/* A thread that takes no signals: they are for the main thread.  0 or -errno. */
-int nbd_thread(pthread_t *id, void *(*main_)(void *), void *arg, bool detached);
-/* Returns when no listener will call nbd_welcome() any more.  Main thread only, as nbd_listen(). */
-void nbd_stop_listening(void);
+/* New connections are refused from here on, and requests answered with NBD_ESHUTDOWN. */
+void nbd_refuse(void);
+/* Then: ends all connections.  False: threads are still at work some seconds after timeout_ms. */
+bool nbd_end_connections(unsigned timeout_ms);
 
 /* ---- Big-endian numbers at any address ---- */
 
-static inline uint16_t nbd_get16(const void *p) { uint16_t v; memcpy(&v, p, sizeof v); return be16toh(v); }
-static inline uint32_t nbd_get32(const void *p) { uint32_t v; memcpy(&v, p, sizeof v); return be32toh(v); }
-static inline uint64_t nbd_get64(const void *p) { uint64_t v; memcpy(&v, p, sizeof v); return be64toh(v); }
-static inline void nbd_put16(void *p, uint16_t v) { v = htobe16(v); memcpy(p, &v, sizeof v); }
-static inline void nbd_put32(void *p, uint32_t v) { v = htobe32(v); memcpy(p, &v, sizeof v); }
-static inline void nbd_put64(void *p, uint64_t v) { v = htobe64(v); memcpy(p, &v, sizeof v); }
+static inline uint16_t nbd_get16(const void *p) { uint16_t v; memcpy(&v, p, sizeof(v)); return be16toh(v); }
+static inline uint32_t nbd_get32(const void *p) { uint32_t v; memcpy(&v, p, sizeof(v)); return be32toh(v); }
+static inline uint64_t nbd_get64(const void *p) { uint64_t v; memcpy(&v, p, sizeof(v)); return be64toh(v); }
+static inline void nbd_put16(void *p, uint16_t v) { v = htobe16(v); memcpy(p, &v, sizeof(v)); }
+static inline void nbd_put32(void *p, uint32_t v) { v = htobe32(v); memcpy(p, &v, sizeof(v)); }
+static inline void nbd_put64(void *p, uint64_t v) { v = htobe64(v); memcpy(p, &v, sizeof(v)); }
 
 #endif

@@ -12,7 +12,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include "common/clock.h"
+#include "common/secret.h"
 #include "memnode.h"
 #include "nbd.h"
 
@@ -26,7 +27,7 @@ struct lease {
         bool making;                            /* one thread is taking the memory; the others wait */
         uint32_t error;                         /* that went wrong: nobody stays */
         const char *text;
-        struct timespec until;                  /* users == 0: it goes then */
+        int64_t until;                          /* ms: users == 0: it goes then */
         struct lease *next;
 };
 
@@ -43,26 +44,15 @@ static unsigned nnamed;
 
 /* ---- Names ---- */
 
-/* Takes the same time wherever they differ, so that nobody can guess a secret digit by digit. */
-static bool same_secret(const void *a, const void *b, size_t len)
-{
-        const volatile uint8_t *x = a, *y = b;
-        uint8_t differ = 0;
-
-        for (size_t i = 0; i < len; i++)
-                differ |= x[i] ^ y[i];
-        return differ == 0;
-}
-
 static bool token_fits(const struct nbd_lease_name *l)
 {
-        uint8_t theirs[sizeof opt.token] = { 0 }, ours[sizeof opt.token] = { 0 };
+        uint8_t theirs[sizeof(opt.token)] = { 0 }, ours[sizeof(opt.token)] = { 0 };
 
         if (opt.have_token)
-                memcpy(ours, opt.token, sizeof ours);
-        if (l->token_len <= sizeof theirs && l->token)
+                memcpy(ours, opt.token, sizeof(ours));
+        if (l->token_len <= sizeof(theirs) && l->token)
                 memcpy(theirs, l->token, l->token_len);
-        return same_secret(theirs, ours, sizeof ours) && l->token_len <= sizeof theirs;
+        return secret_same(theirs, ours, sizeof(ours)) && l->token_len <= sizeof(theirs);
 }
 
 /* A lease's name that is one, with its token checked.  0, or an error with a sentence. */
@@ -101,7 +91,7 @@ const char *nbd_export_listed(unsigned i) { return i < nnamed ? opt.export[i].na
 static struct lease *find_lease(const char *hex)
 {
         for (struct lease *l = leases; l; l = l->next)
-                if (same_secret(l->hex, hex, NBD_LEASE_HEX))
+                if (secret_same(l->hex, hex, NBD_LEASE_HEX))
                         return l;
         return NULL;
 }
@@ -145,7 +135,7 @@ static void make(struct lease *l)
 
         l->making = true;
         pthread_mutex_unlock(&lock);
-        snprintf(owner, sizeof owner, "NBD lease %.*s...", MARK, l->hex);
+        snprintf(owner, sizeof(owner), "NBD lease %.*s...", MARK, l->hex);
         const char *text = "";
         uint32_t error = take(&l->e, owner, &text);
         pthread_mutex_lock(&lock);
@@ -173,7 +163,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
                         pthread_cond_wait(&made, &lock);
         } else if ((l = calloc(1, sizeof(*l)))) {
                 l->e.size = n->size;
-                memcpy(l->hex, n->hex, sizeof l->hex);
+                memcpy(l->hex, n->hex, sizeof(l->hex));
                 l->users = 1;
                 l->next = leases;
                 leases = l;
@@ -233,13 +223,7 @@ void nbd_export_detach(struct nbd_export *e)
                 return;
         pthread_mutex_lock(&lock);
         if (--l->users == 0) {
-                clock_gettime(CLOCK_MONOTONIC, &l->until);
-                l->until.tv_sec += grace_ms / 1000;
-                l->until.tv_nsec += grace_ms % 1000 * 1000000l;
-                if (l->until.tv_nsec >= 1000000000l) {
-                        l->until.tv_sec++;
-                        l->until.tv_nsec -= 1000000000l;
-                }
+                l->until = now_ms() + grace_ms;
                 pthread_cond_signal(&due);
         }
         pthread_mutex_unlock(&lock);
@@ -265,18 +249,13 @@ void nbd_export_leave(struct nbd_export *e)
 
 /* ---- The end of leases ---- */
 
-static bool before(const struct timespec *a, const struct timespec *b)
-{
-        return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
-}
-
 /* The unused lease whose time comes first. */
 static struct lease *next_due(void)
 {
         struct lease *first = NULL;
 
         for (struct lease *l = leases; l; l = l->next)
-                if (l->users == 0 && (!first || before(&l->until, &first->until)))
+                if (l->users == 0 && (!first || l->until < first->until))
                         first = l;
         return first;
 }
@@ -284,17 +263,15 @@ static struct lease *next_due(void)
 /* Sleeps until a lease is due; wakes when one becomes unused.  Ends at nbd_exports_close(). */
 static void *sweep(void *arg)
 {
-        struct timespec now;
-
         (void)arg;
         pthread_mutex_lock(&lock);
         while (!closing) {
                 struct lease *l = next_due();
-                clock_gettime(CLOCK_MONOTONIC, &now);
+                int64_t left = l ? l->until - now_ms() : 0;
                 if (!l) {
                         pthread_cond_wait(&due, &lock);
-                } else if (before(&now, &l->until)) {
-                        struct timespec until = l->until;
+                } else if (left > 0) {
+                        struct timespec until = deadline_in_ms((uint64_t)left);
                         pthread_cond_clockwait(&due, &lock, CLOCK_MONOTONIC, &until);
                 } else {
                         /* Out of the list nobody can find it, so it may be zeroed without the lock. */
@@ -317,7 +294,7 @@ static int open_named(char *why, size_t n)
                 const char *text;
 
                 named[i].size = opt.export[i].size;
-                snprintf(owner, sizeof owner, "NBD export %s", opt.export[i].name);
+                snprintf(owner, sizeof(owner), "NBD export %s", opt.export[i].name);
                 if (take(&named[i], owner, &text) != 0) {
                         snprintf(why, n, "no memory for the export %s of %llu bytes: %s", opt.export[i].name,
                                  (unsigned long long)named[i].size, text);

@@ -28,7 +28,7 @@ static void reply2(struct nbd_handshake *h, uint32_t type, const void *a, size_t
         struct nbd_option_reply_header r = {
                 htobe64(NBD_OPTION_REPLY_MAGIC), htobe32(h->option), htobe32(type), htobe32((uint32_t)(alen + blen)),
         };
-        send_(h, &r, sizeof r);
+        send_(h, &r, sizeof(r));
         if (alen)
                 send_(h, a, alen);
         if (blen)
@@ -59,7 +59,7 @@ static void export_name(struct nbd_handshake *h)
         }
         nbd_put64(answer, size);
         nbd_put16(answer + 8, transmission_flags(h));
-        send_(h, answer, h->client_flags & NBD_NO_ZEROES ? 10 : sizeof answer);
+        send_(h, answer, h->client_flags & NBD_NO_ZEROES ? 10 : sizeof(answer));
         if (h->end == NBD_HS_GOING)
                 h->end = NBD_HS_ATTACHED;
         else
@@ -77,7 +77,7 @@ static void list(struct nbd_handshake *h)
         }
         for (unsigned i = 0; (name = h->ops->listed(h->ctx, i)); i++) {
                 nbd_put32(len, (uint32_t)strlen(name));
-                reply2(h, NBD_REP_SERVER, len, sizeof len, name, strlen(name));
+                reply2(h, NBD_REP_SERVER, len, sizeof(len), name, strlen(name));
         }
         ack(h);
 }
@@ -92,17 +92,17 @@ static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size
         nbd_put16(export, NBD_INFO_EXPORT);
         nbd_put64(export + 2, size);
         nbd_put16(export + 10, transmission_flags(h));
-        reply(h, NBD_REP_INFO, export, sizeof export);
+        reply(h, NBD_REP_INFO, export, sizeof(export));
         if (want_name) {
                 nbd_put16(type, NBD_INFO_NAME);
-                reply2(h, NBD_REP_INFO, type, sizeof type, name, name_len);
+                reply2(h, NBD_REP_INFO, type, sizeof(type), name, name_len);
         }
         /* Not only on demand: libnbd and the kernel's client ask for it, others are glad to know. */
         nbd_put16(block, NBD_INFO_BLOCK_SIZE);
         nbd_put32(block + 2, NBD_BLOCK_MIN);
         nbd_put32(block + 6, NBD_BLOCK_WANT);
         nbd_put32(block + 10, NBD_PAYLOAD_MAX);
-        reply(h, NBD_REP_INFO, block, sizeof block);
+        reply(h, NBD_REP_INFO, block, sizeof(block));
 }
 
 /* INFO and GO: u32 length of the name, the name, u16 number of wishes, the wishes, u16 each. */
@@ -188,7 +188,7 @@ static void header(struct nbd_handshake *h)
 {
         struct nbd_option_header o;
 
-        memcpy(&o, h->buf, sizeof o);
+        memcpy(&o, h->buf, sizeof(o));
         h->option = be32toh(o.option);
         h->length = be32toh(o.length);
         if (be64toh(o.magic) != NBD_OPTION_MAGIC) {
@@ -228,7 +228,7 @@ void nbd_handshake_start(struct nbd_handshake *h, const struct nbd_handshake_ops
         nbd_put64(greeting, NBD_MAGIC);
         nbd_put64(greeting + 8, NBD_OPTION_MAGIC);
         nbd_put16(greeting + 16, NBD_FIXED_NEWSTYLE | NBD_NO_ZEROES);
-        send_(h, greeting, sizeof greeting);
+        send_(h, greeting, sizeof(greeting));
 }
 
 static size_t skip(struct nbd_handshake *h, size_t len)

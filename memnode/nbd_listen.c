@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "common/hostport.h"
+#include "common/stale.h"
 #include "memnode.h"
 #include "nbd.h"
 
@@ -29,11 +31,11 @@ struct listener {
 static struct listener listeners[LISTENERS_MAX];
 static unsigned nlisteners;
 
-static void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
+static void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
 
 /* ---- Accepting ---- */
 
-/* Ends when nbd_stop_listening() shuts the socket down, which accept() reports with EINVAL. */
+/* Ends when stop_listening() shuts the socket down, which accept() reports with EINVAL. */
 static void *accept_main(void *arg)
 {
         const struct listener *l = arg;
@@ -41,7 +43,7 @@ static void *accept_main(void *arg)
 
         for (;;) {
                 struct sockaddr_storage a = { 0 };
-                socklen_t len = sizeof a;
+                socklen_t len = sizeof(a);
                 int fd = accept4(l->fd, (struct sockaddr *)&a, &len, SOCK_CLOEXEC);
                 if (fd >= 0) {
                         said = false;
@@ -97,33 +99,26 @@ static const char *cure(int err)
         }
 }
 
-/* HOST:PORT, [HOST]:PORT, HOST, :PORT; a slash may follow.  Cuts text up. */
-static int split_address(char *text, char **host, char **port, char *why, size_t n)
+/* HOST:PORT, [HOST]:PORT, HOST, :PORT; a slash may follow. */
+static int parse_address(const char *url, struct hostport *hp, char *why, size_t n)
 {
-        char *slash = strchr(text, '/');
-
-        if (slash && slash[1]) {
-                snprintf(why, n, "'%s' is no place to listen: give HOST:PORT only, and exports with --export", text);
-                return -EINVAL;
+        switch (hostport_parse(url, hp)) {
+        case HOSTPORT_OK:
+                if (!*hp->service)
+                        strcpy(hp->service, NBD_PORT);
+                return 0;
+        case HOSTPORT_PATH:
+                snprintf(why, n, "'%s' is no place to listen: give HOST:PORT only, and exports with --export",
+                         url);
+                break;
+        case HOSTPORT_LONG:
+                snprintf(why, n, "that address is too long");
+                break;
+        default:
+                snprintf(why, n, "'%s' is no address: give HOST:PORT, with an IPv6 address in brackets, "
+                         "as in [::]:%s", url, NBD_PORT);
         }
-        if (slash)
-                *slash = 0;
-        char *end = *text == '[' ? strchr(text, ']') : NULL;
-        char *colon = strrchr(end ? end : text, ':');
-        *port = NBD_PORT;
-        if ((*text == '[' && (!end || (end[1] && end[1] != ':'))) || (!end && colon && strchr(text, ':') != colon)) {
-                snprintf(why, n, "'%s' is no address: give HOST:PORT, with an IPv6 address in brackets, as in [::]:%s", text, NBD_PORT);
-                return -EINVAL;
-        }
-        if (colon) {
-                *colon = 0;
-                if (colon[1])
-                        *port = colon + 1;
-        }
-        *host = end ? text + 1 : text;
-        if (end)
-                *end = 0;
-        return 0;
+        return -EINVAL;
 }
 
 static int listen_one(const struct addrinfo *a, bool several, char *why, size_t n)
@@ -138,7 +133,7 @@ static int listen_one(const struct addrinfo *a, bool several, char *why, size_t 
         }
         if (fd < 0 || bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
                 err = -errno;
-                getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+                getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
                 snprintf(why, n, "cannot listen on address %s, port %s: %s%s", host, port, strerror(-err), cure(-err));
                 if (fd >= 0)
                         close(fd);
@@ -149,19 +144,16 @@ static int listen_one(const struct addrinfo *a, bool several, char *why, size_t 
 
 static int listen_tcp(const char *url, char *why, size_t n)
 {
-        char text[300], *host, *port;
         struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM }, *all;
+        struct hostport hp;
 
-        if ((size_t)snprintf(text, sizeof text, "%s", url) >= sizeof text) {
-                snprintf(why, n, "that address is too long");
-                return -EINVAL;
-        }
-        int err = split_address(text, &host, &port, why, n);
+        int err = parse_address(url, &hp, why, n);
         if (err)
                 return err;
-        int gai = getaddrinfo(*host ? host : NULL, port, &hints, &all);
+        int gai = getaddrinfo(*hp.host ? hp.host : NULL, hp.service, &hints, &all);
         if (gai) {
-                snprintf(why, n, "cannot find the address '%s', port '%s': %s: check the name, or give a number", host, port, gai_strerror(gai));
+                snprintf(why, n, "cannot find the address '%s', port '%s': %s: check the name, or give "
+                         "a number", hp.host, hp.service, gai_strerror(gai));
                 return -EINVAL;
         }
         int first = 0, got = 0;
@@ -174,18 +166,6 @@ static int listen_tcp(const char *url, char *why, size_t n)
         }
         freeaddrinfo(all);
         return first ? first : got ? 0 : err;
-}
-
-/* Nobody listens there: the file of a server that ended without a word. */
-static bool stale(const struct sockaddr_un *a)
-{
-        struct stat st;
-        int fd = lstat(a->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
-        bool refused = fd >= 0 && connect(fd, (const struct sockaddr *)a, sizeof(*a)) != 0 && errno == ECONNREFUSED;
-
-        if (fd >= 0)
-                close(fd);
-        return refused;
 }
 
 /* No other thread makes files. */
@@ -209,13 +189,13 @@ static int listen_unix(const char *url, char *why, size_t n)
                 snprintf(why, n, "'%s' is no path: give an absolute one, as in nbd+unix:///run/memnode.sock", path);
                 return -EINVAL;
         }
-        if ((size_t)snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= sizeof a.sun_path) {
-                snprintf(why, n, "the path is too long for a socket: %zu bytes are the limit", sizeof a.sun_path - 1);
+        if ((size_t)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path) >= sizeof(a.sun_path)) {
+                snprintf(why, n, "the path is too long for a socket: %zu bytes are the limit", sizeof(a.sun_path) - 1);
                 return -ENAMETOOLONG;
         }
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         int err = fd < 0 ? -errno : bind_unix(fd, &a);
-        if (err == -EADDRINUSE && stale(&a) && unlink(a.sun_path) == 0)
+        if (err == -EADDRINUSE && stale_socket_remove(&a))
                 err = bind_unix(fd, &a);
         if (!err && listen(fd, BACKLOG) != 0) {
                 err = -errno;
@@ -239,7 +219,8 @@ int nbd_listen(const char *url, bool is_unix, char *why, size_t n)
         return is_unix ? listen_unix(url, why, n) : listen_tcp(url, why, n);
 }
 
-void nbd_stop_listening(void)
+/* Returns when no listener will call nbd_welcome() any more. */
+static void stop_listening(void)
 {
         for (unsigned i = 0; i < nlisteners; i++) {
                 struct listener *l = &listeners[i];
@@ -252,4 +233,13 @@ void nbd_stop_listening(void)
                         unlink(l->path.sun_path);
         }
         nlisteners = 0;
+}
+
+bool nbd_stop(unsigned timeout_ms)
+{
+        nbd_refuse();
+        stop_listening();
+        bool ended = nbd_end_connections(timeout_ms);
+        nbd_exports_close();
+        return ended;
 }

@@ -21,7 +21,7 @@ static bool decimal(const char *s, size_t len, uint64_t *v)
 int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l)
 {
         static const char prefix[] = "lease-";
-        const size_t before = sizeof prefix - 1, digits = before + NBD_LEASE_HEX;
+        const size_t before = sizeof(prefix) - 1, digits = before + NBD_LEASE_HEX;
 
         if (len < before || memcmp(name, prefix, before) != 0)
                 return -ENOENT;

@@ -9,19 +9,17 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+#include "common/clock.h"
 #include "memnode.h"
 #include "nbd.h"
 
 #define CONNECTIONS_MAX 256
 #define HANDSHAKE_MS    10000                   /* a client that has not asked for an export by then is shown out */
 #define UNIX_BUFFER     (4 << 20)               /* wanted: the kernel gives what net.core.wmem_max allows */
-#define STACK           (128u << 10)
 
 struct connection {
         int fd;
@@ -42,7 +40,7 @@ static pthread_cond_t fewer = PTHREAD_COND_INITIALIZER; /* a connection has ende
 
 struct guest {                                  /* the handshake's view of it */
         struct connection *c;
-        struct timespec until;                  /* of the handshake, CLOCK_MONOTONIC */
+        int64_t until;                          /* ms: when the handshake must be over */
 };
 
 /* Waits for events on the socket: 0, or -ETIMEDOUT when the handshake has taken too long. */
@@ -51,9 +49,7 @@ static int await(const struct guest *g, short events)
         struct pollfd p = { g->c->fd, events, 0 };
 
         for (;;) {
-                struct timespec now;
-                clock_gettime(CLOCK_MONOTONIC, &now);
-                long ms = (g->until.tv_sec - now.tv_sec) * 1000 + (g->until.tv_nsec - now.tv_nsec) / 1000000;
+                int64_t ms = g->until - now_ms();
                 int n = ms > 0 ? poll(&p, 1, (int)ms) : 0;
                 if (n > 0)
                         return 0;
@@ -122,10 +118,8 @@ static const struct nbd_handshake_ops guest_ops = { guest_attach, guest_look, gu
 /* Runs the handshake.  What the client sent behind it is in buf[*from, *to). */
 static void handshake(struct connection *c, struct nbd_handshake *h, uint8_t *buf, size_t room, size_t *from, size_t *to)
 {
-        struct guest g = { .c = c };
+        struct guest g = { .c = c, .until = now_ms() + HANDSHAKE_MS };
 
-        clock_gettime(CLOCK_MONOTONIC, &g.until);
-        g.until.tv_sec += HANDSHAKE_MS / 1000;
         *from = *to = 0;
         nbd_handshake_start(h, &guest_ops, &g);
         while (h->end == NBD_HS_GOING) {
@@ -205,17 +199,17 @@ static void name_peer(struct connection *c, const struct sockaddr_storage *a, so
 {
         char host[64], port[16];
         struct ucred who;
-        socklen_t n = sizeof who;
+        socklen_t n = sizeof(who);
 
         if (a->ss_family == AF_UNIX && getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0)
-                snprintf(c->peer, sizeof c->peer, "process %d of user %u", who.pid, who.uid);
-        else if (getnameinfo((const struct sockaddr *)a, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-                snprintf(c->peer, sizeof c->peer, a->ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+                snprintf(c->peer, sizeof(c->peer), "process %d of user %u", who.pid, who.uid);
+        else if (getnameinfo((const struct sockaddr *)a, len, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+                snprintf(c->peer, sizeof(c->peer), a->ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
         else
-                snprintf(c->peer, sizeof c->peer, "(unknown)");
+                snprintf(c->peer, sizeof(c->peer), "(unknown)");
 }
 
-static void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
+static void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
 
 /* Failures cost speed only. */
 static void tune(int fd, int family)
@@ -231,24 +225,6 @@ static void tune(int fd, int family)
         set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
         set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
         set(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
-}
-
-/* A thread without signals: they are for the main thread. */
-int nbd_thread(pthread_t *id, void *(*main_)(void *), void *arg, bool detached)
-{
-        sigset_t all, old;
-        pthread_attr_t attr;
-
-        pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, STACK);
-        if (detached)
-                pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &old);
-        int err = -pthread_create(id, &attr, main_, arg);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attr);
-        return err;
 }
 
 void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
@@ -291,15 +267,8 @@ void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
 /* Waits until all connections have ended, until ms from now; with the lock. */
 static bool all_ended(unsigned ms)
 {
-        struct timespec until;
+        const struct timespec until = deadline_in_ms(ms);
 
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += ms / 1000;
-        until.tv_nsec += ms % 1000 * 1000000l;
-        if (until.tv_nsec >= 1000000000l) {
-                until.tv_sec++;
-                until.tv_nsec -= 1000000000l;
-        }
         while (nconnections && pthread_cond_clockwait(&fewer, &lock, CLOCK_MONOTONIC, &until) == 0)
                 ;
         return nconnections == 0;
@@ -311,16 +280,17 @@ static void shut_all(int how)
                 shutdown(c->fd, how);
 }
 
+void nbd_refuse(void) { atomic_store_explicit(&stopping, true, memory_order_relaxed); }
+
 /*
- * In three steps: for a moment new requests are answered with NBD_ESHUTDOWN, so that a busy client learns why; then nothing more is
- * read, and every connection ends once what it has read is answered; in the end those go that do not take their answers.
+ * In three steps: for a moment new requests are answered with NBD_ESHUTDOWN, so that a busy client
+ * learns why.  Then nothing more is read, and every connection ends once what it has read is
+ * answered.  In the end those are cut that do not take their answers.
  */
-bool nbd_stop(unsigned timeout_ms)
+bool nbd_end_connections(unsigned timeout_ms)
 {
         unsigned moment = timeout_ms / 4 < 250 ? timeout_ms / 4 : 250;
 
-        atomic_store_explicit(&stopping, true, memory_order_relaxed);
-        nbd_stop_listening();
         pthread_mutex_lock(&lock);
         if (!all_ended(moment)) {
                 shut_all(SHUT_RD);
@@ -333,6 +303,5 @@ bool nbd_stop(unsigned timeout_ms)
         }
         bool ended = nconnections == 0;
         pthread_mutex_unlock(&lock);
-        nbd_exports_close();
         return ended;
 }

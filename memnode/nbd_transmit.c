@@ -99,7 +99,7 @@ static int simple(struct conn *c, uint64_t cookie, uint32_t error)
                 return err;
         struct reply_head *h = &c->head[c->nheads++];
         h->simple = (struct nbd_simple_reply){ htobe32(NBD_SIMPLE_MAGIC), htobe32(error), htobe64(cookie) };
-        add(c, h, sizeof h->simple);
+        add(c, h, sizeof(h->simple));
         return 0;
 }
 
@@ -113,9 +113,9 @@ static int chunk(struct conn *c, uint64_t cookie, uint16_t type, const uint8_t *
         h->chunk = (struct nbd_chunk_header){
                 htobe32(NBD_CHUNK_MAGIC), htobe16(NBD_CHUNK_DONE), htobe16(type), htobe64(cookie), htobe32((uint32_t)(fixed + len)),
         };
-        uint8_t *p = (uint8_t *)h + sizeof h->chunk;
+        uint8_t *p = (uint8_t *)h + sizeof(h->chunk);
         memcpy(p, rest, fixed);
-        add(c, h, sizeof h->chunk + fixed);
+        add(c, h, sizeof(h->chunk) + fixed);
         if (len)
                 add(c, at, len);
         return 0;
@@ -130,7 +130,7 @@ static int fail(struct conn *c, const struct nbd_request *r, uint32_t error, con
                 return simple(c, r->cookie, error);
         nbd_put32(rest, error);
         nbd_put16(rest + 4, (uint16_t)strlen(text));
-        return chunk(c, r->cookie, NBD_CHUNK_ERROR, rest, sizeof rest, text, strlen(text));
+        return chunk(c, r->cookie, NBD_CHUNK_ERROR, rest, sizeof(rest), text, strlen(text));
 }
 
 /* ---- Receiving ---- */
@@ -184,7 +184,7 @@ static int refill(struct conn *c)
         memmove(c->in, c->in + c->from, c->to - c->from);
         c->to -= c->from;
         c->from = 0;
-        size_t want = sizeof c->in - c->to;
+        size_t want = sizeof(c->in) - c->to;
         struct iovec iov = { c->in + c->to, want < c->ahead ? want : c->ahead };
         ssize_t n = receive(c, &iov, 1);
         if (n <= 0)
@@ -204,7 +204,7 @@ static int payload(struct conn *c, char *at, size_t len)
         }
         c->from += n;
         len -= n;
-        c->ahead = len >= DIRECT ? sizeof(struct nbd_request) : sizeof c->in;
+        c->ahead = len >= DIRECT ? sizeof(struct nbd_request) : sizeof(c->in);
         if (!len)
                 return 0;
         int err = flush(c);
@@ -215,7 +215,7 @@ static int payload(struct conn *c, char *at, size_t len)
                 /* What follows comes along with the last part, if it is there already. */
                 struct iovec iov[2] = { { at, len }, { c->in, c->ahead } };
                 if (!at)
-                        iov[0] = (struct iovec){ c->in, len < sizeof c->in ? len : sizeof c->in };
+                        iov[0] = (struct iovec){ c->in, len < sizeof(c->in) ? len : sizeof(c->in) };
                 ssize_t got = receive(c, iov, at ? 2 : 1);
                 if (got <= 0)
                         return got ? (int)got : -EPIPE;
@@ -248,7 +248,7 @@ static int do_read(struct conn *c, const struct nbd_request *r)
         c->read_bytes += r->length;
         if (c->l->structured) {
                 nbd_put64(offset, r->offset);
-                return r->length ? chunk(c, r->cookie, NBD_CHUNK_DATA, offset, sizeof offset, at, r->length)
+                return r->length ? chunk(c, r->cookie, NBD_CHUNK_DATA, offset, sizeof(offset), at, r->length)
                                  : chunk(c, r->cookie, NBD_CHUNK_NONE, offset, 0, NULL, 0);
         }
         int err = simple(c, r->cookie, 0);
@@ -333,14 +333,14 @@ static int serve(struct conn *c)
 {
         struct nbd_request r;
 
-        memcpy(&r, c->in + c->from, sizeof r);
-        c->from += sizeof r;
+        memcpy(&r, c->in + c->from, sizeof(r));
+        c->from += sizeof(r);
         r = (struct nbd_request){
                 be32toh(r.magic), be16toh(r.flags), be16toh(r.type), be64toh(r.cookie), be64toh(r.offset), be32toh(r.length),
         };
         if (r.magic != NBD_REQUEST_MAGIC)
                 return -EPROTO;
-        c->ahead = sizeof c->in;                /* a long WRITE decides otherwise */
+        c->ahead = sizeof(c->in);                /* a long WRITE decides otherwise */
 
         bool known_flags = (r.flags & ~flags_of(r.type)) == 0;
         bool ending = stopping(c);
@@ -374,7 +374,7 @@ int nbd_transmit(const struct nbd_link *l, const uint8_t *ahead, size_t len)
                 return -ENOMEM;
         memset(c, 0, offsetof(struct conn, in));
         c->l = l;
-        c->ahead = sizeof c->in;
+        c->ahead = sizeof(c->in);
         memcpy(c->in, ahead, len);
         c->to = len;
         while (!err) {

@@ -9,14 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "../common/size.h"
-#include "../common/token.h"
-#include "../include/nodeproto.h"
+#include "common/size.h"
+#include "common/token.h"
+#include "nodeproto.h"
 #include "options.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "unknown"
 #endif
+
+struct memnode_options opt;
 
 #define SIZE_LARGEST  (1ull << 46)      /* 64 TiB: what a process can map */
 #define GRACE_DEFAULT 30000

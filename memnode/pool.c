@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include "../common/size.h"
+#include "common/size.h"
 #include "memnode.h"
 #include "pool.h"
 

@@ -13,15 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
+#include "common/clock.h"
+#include "common/hostport.h"
 #include "pool.h"
 #include "rdma.h"
 
 #define LISTEN_MAX 16
 #define BACKLOG    128
 #define TICK_MS    250          /* how often the clock is looked at while somebody is connected */
-
-bool rdma_ending;
-struct rdma_counts rdma_counts;
 
 /* Made by rdma_server_listen() before the thread starts or, by then, only used by it; listeners[] is added to by the main thread until
  * memnode is announced, and the thread does not look at it before rdma_server_stop(). */
@@ -31,13 +30,6 @@ static unsigned nlisteners;
 static int stop_fd = -1;                /* eventfd: the end; orders stop_ms before its read */
 static unsigned stop_ms;
 static pthread_t thread;
-
-uint64_t now_ms(void)
-{
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* --- the thread --- */
 
@@ -162,33 +154,16 @@ static int start(char *why, size_t n)
 
 /* --- addresses --- */
 
-/* HOST, HOST:PORT, [HOST] or [HOST]:PORT, and perhaps a slash, into two strings. */
-static int split_address(const char *url, char host[256], char port[8], char *why, size_t n)
+/* A host must be named; the port has a default. */
+static int parse_address(const char *url, struct hostport *hp, char *why, size_t n)
 {
-        size_t len = strcspn(url, "/");
-        const char *end = url + len, *host_end = NULL, *rest = NULL;
-
-        if (url[0] == '[') {
-                host_end = memchr(url, ']', len);
-                rest = host_end ? host_end + 1 : NULL;
-                url++;
-        } else {
-                host_end = memchr(url, ':', len);
-                if (!host_end)
-                        host_end = end;
-                rest = host_end;
+        if (hostport_parse(url, hp) == HOSTPORT_OK && *hp->host && (!hp->colon || hp->port)) {
+                snprintf(hp->service, sizeof(hp->service), "%u", hp->colon ? hp->port : NODE_PORT);
+                return 0;
         }
-        bool has_port = rest && rest != end && *rest == ':';
-        size_t digits = has_port ? (size_t)(end - rest - 1) : 0;
-        unsigned long number = has_port ? strtoul(rest + 1, NULL, 10) : NODE_PORT;
-        if (!host_end || host_end == url || host_end - url > 255 || (!has_port && rest != end) || (end[0] && end[1]) ||
-            (has_port && (digits == 0 || digits > 5 || strspn(rest + 1, "0123456789") != digits || number == 0 || number > 65535))) {
-                snprintf(why, n, "not HOST[:PORT], as in rdma://0.0.0.0:%d, with a port of 1 to 65535", NODE_PORT);
-                return -EINVAL;
-        }
-        snprintf(host, 256, "%.*s", (int)(host_end - url), url);
-        snprintf(port, 8, "%lu", number);
-        return 0;
+        snprintf(why, n, "not HOST[:PORT], as in rdma://0.0.0.0:%d, with a port of 1 to 65535",
+                 NODE_PORT);
+        return -EINVAL;
 }
 
 /* Says if no port of the device, or of any device, has a link: it is no error, for it may come. */
@@ -240,19 +215,19 @@ static int bind_and_listen(struct rdma_cm_id *id, struct sockaddr *sa, char *why
 
 int rdma_server_listen(const char *url, char *why, size_t n)
 {
-        char host[256], port[8];
+        struct hostport hp;
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found;
 
-        int err = split_address(url, host, port, why, n);
+        int err = parse_address(url, &hp, why, n);
         if (err)
                 return err;
         if (nlisteners == LISTEN_MAX) {
                 snprintf(why, n, "more than %d addresses: give fewer", LISTEN_MAX);
                 return -E2BIG;
         }
-        int gai = getaddrinfo(host, port, &hints, &found);
+        int gai = getaddrinfo(hp.host, hp.service, &hints, &found);
         if (gai) {
-                snprintf(why, n, "%s cannot be resolved: %s", host, gai_strerror(gai));
+                snprintf(why, n, "%s cannot be resolved: %s", hp.host, gai_strerror(gai));
                 return -EINVAL;
         }
         if (!channel)

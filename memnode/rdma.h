@@ -82,28 +82,36 @@ extern struct client *clients;
 struct rdma_counts { atomic_uint clients, gone, control, data, leases, refused; };
 extern struct rdma_counts rdma_counts;
 
-uint64_t now_ms(void);                  /* of CLOCK_MONOTONIC */
-
 /* rdma_device.c: the device of a context, made known on first use; NULL with a warning. */
 struct device *device_get(struct ibv_context *verbs);
 struct device *device_at(unsigned i);   /* NULL after the last */
 void device_close_all(void);
 
-/* rdma_connect.c */
-void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const struct rdma_conn_param *param);
-/* Ends a connection, for good and at once; its client is not touched.  What a loop over the connections calls may end any of them: their
- * memory stays, and their `next` leads on, until connections_reap(), which the thread calls where it holds no pointer to one. */
+/* rdma_connection.c */
+/* From an accepted request on, it is in the list and counted. */
+void connection_add(struct connection *c);
+/* Frees what control_setup() and rdma_create_qp() made; any part may be missing. */
+void connection_release(struct connection *c);
+/* Ends a connection, for good and at once; its client is not touched.  A function that a loop over
+ * the connections calls may end any of them: their memory stays, and their `next` leads on, until
+ * connections_reap(), which the thread calls where it holds no pointer to one. */
 void connection_end(struct connection *c);
 void connections_reap(void);
-/* The clock of all control connections. */
-void connections_tick(uint64_t now);
-/* It broke: as connection_end(), and a client whose last control connection it was is gone from now on. */
+/* It broke: as connection_end(), and if it was the last control connection of its client, the
+ * client is gone from now on. */
 void connection_lost(struct connection *c, const char *why);
 /* All data connections of a client, or of one member of it. */
 void connection_end_data(const struct client *cl);
 void connection_end_member(const struct client *cl, uint32_t member);
-/* The client is no more: its control connections are nobody's, and end once what was said has arrived. */
+/* The client is no more: its control connections are nobody's, and end once what was said has
+ * arrived. */
 void connection_disown(const struct client *cl);
+
+/* rdma_connect.c */
+void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
+                      const struct rdma_conn_param *param);
+/* The clock of all control connections. */
+void connections_tick(uint64_t now);
 
 /* rdma_control.c: what is said on control connections.  A function that may end the connection returns whether it still exists. */
 int control_setup(struct connection *c);        /* before accept: queue pair, buffers, receives.  0 or -errno */

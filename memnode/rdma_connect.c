@@ -1,17 +1,16 @@
 /*
- * Connections of the RDMA server: who may connect, and how connections end.
+ * Connection requests and other events of rdma_cm: which connections are accepted, and what becomes
+ * of them.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/clock.h"
 #include "rdma.h"
 
 #define ACK_TIMEOUT 14          /* 4.096 us * 2^14 = 67 ms; with six retries a dead machine is noticed in half a second */
 #define RNR_RETRY   7           /* for ever: a stopped client posts no receives */
-
-struct connection *connections;
-static struct connection *ended;        /* by next_ended */
 
 static void peer_text(struct rdma_cm_id *id, char *text, size_t n)
 {
@@ -24,99 +23,6 @@ static void peer_text(struct rdma_cm_id *id, char *text, size_t n)
                 inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)sa)->sin6_addr, host, sizeof(host));
         snprintf(text, n, "%s", host);
 }
-
-static atomic_uint *counter(const struct connection *c) { return c->kind == NODE_CONTROL ? &rdma_counts.control : &rdma_counts.data; }
-
-static void unlink_connection(const struct connection *c)
-{
-        for (struct connection **p = &connections; *p; p = &(*p)->next) {
-                if (*p == c) {
-                        *p = c->next;
-                        atomic_fetch_sub_explicit(counter(c), 1, memory_order_relaxed);
-                        return;
-                }
-        }
-}
-
-/* What control_setup() and rdma_create_qp() made, in reverse; any part may be missing. */
-static void release(struct connection *c)
-{
-        if (c->id->qp)
-                rdma_destroy_qp(c->id);
-        if (c->cq)
-                ibv_destroy_cq(c->cq);
-        if (c->mr)
-                ibv_dereg_mr(c->mr);
-        free(c->buffers);
-}
-
-void connection_end(struct connection *c)
-{
-        unlink_connection(c);
-        if (c->client && c->kind == NODE_CONTROL)
-                c->client->controls--;
-        rdma_disconnect(c->id);         /* tells the other side, if it still is there */
-        release(c);
-        rdma_destroy_id(c->id);
-        c->ended = true;
-        c->next_ended = ended;
-        ended = c;
-}
-
-void connections_reap(void)
-{
-        for (struct connection *c; (c = ended);) {
-                ended = c->next_ended;
-                free(c);
-        }
-}
-
-void connections_tick(uint64_t now)
-{
-        for (struct connection *c = connections; c; c = c->next)
-                if (c->kind == NODE_CONTROL && !c->ended)
-                        control_tick(c, now);
-}
-
-void connection_lost(struct connection *c, const char *why)
-{
-        struct client *cl = c->kind == NODE_CONTROL ? c->client : NULL;
-
-        if (cl && cl->controls > 1) {
-                info_("a process of %s at %s is gone: %s", cl->name, c->peer, why);
-                connection_end_member(cl, c->member);
-        } else if (cl) {
-                uint32_t grace = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
-                warnx_("%s at %s is gone: %s; it may come back for %u s", cl->name, c->peer, why, grace / 1000);
-                cl->gone_at = now_ms();
-        } else {
-                info_("connection of %s ended: %s", c->peer, why);
-        }
-        connection_end(c);
-}
-
-static void end_data(const struct client *cl, const uint32_t *member)
-{
-        for (struct connection *c = connections; c; c = c->next)
-                if (c->kind == NODE_DATA && c->client == cl && (!member || c->member == *member))
-                        connection_end(c);
-}
-
-void connection_end_data(const struct client *cl) { end_data(cl, NULL); }
-void connection_end_member(const struct client *cl, uint32_t member) { end_data(cl, &member); }
-
-void connection_disown(const struct client *cl)
-{
-        for (struct connection *c = connections; c; c = c->next) {
-                if (c->kind == NODE_CONTROL && c->client == cl) {
-                        c->client = NULL;
-                        c->closing = true;      /* at the next tick, for who calls this may still use it */
-                        c->deadline = now_ms() + HELLO_MS;
-                }
-        }
-}
-
-/* --- connection requests --- */
 
 static void reject(struct rdma_cm_id *id, enum node_error error, const char *why)
 {
@@ -258,18 +164,23 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
                 err = accept_connection(c, &p, asked);
         if (err) {
                 warnx_("%s cannot be served: %s", c->peer, strerror(-err));
-                release(c);
+                connection_release(c);
                 free(c);
                 reject(id, NODE_EINTERNAL, strerror(-err));
                 return;
         }
         id->context = c;
-        c->next = connections;
-        connections = c;
-        atomic_fetch_add_explicit(counter(c), 1, memory_order_relaxed);
+        connection_add(c);
         if (c->kind == NODE_CONTROL && cl)
                 rejoin(cl, c);
         info_("%s connects for %s", c->peer, c->kind == NODE_DATA ? "data" : cl ? "its old leases" : "control");
+}
+
+void connections_tick(uint64_t now)
+{
+        for (struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_CONTROL && !c->ended)
+                        control_tick(c, now);
 }
 
 void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const struct rdma_conn_param *param)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "common/clock.h"
+#include "common/secret.h"
 #include "pool.h"
 #include "rdma.h"
 
@@ -129,7 +131,7 @@ static bool hello(struct connection *c, const struct node_hello *m)
 
         if (c->client)
                 return refuse(c, NODE_EPROTO, "a second HELLO on one connection", true);
-        if (opt.have_token && !node_same_secret(m->token, opt.token, sizeof(opt.token))) {
+        if (opt.have_token && !secret_same(m->token, opt.token, sizeof(opt.token))) {
                 warnx_("%s comes without the right token", c->peer);
                 return refuse(c, NODE_ETOKEN, "wrong token, or none: give the one of the node's --token-file", true);
         }

@@ -100,13 +100,3 @@ int node_private_parse(const void *bytes, size_t length, struct node_private *p,
         }
         return 0;
 }
-
-int node_same_secret(const void *a, const void *b, size_t n)
-{
-        const volatile uint8_t *x = a, *y = b;  /* volatile: the compiler may not end the loop early */
-        unsigned differ = 0;
-
-        for (size_t i = 0; i < n; i++)
-                differ |= x[i] ^ y[i];
-        return differ == 0;
-}

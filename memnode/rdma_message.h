@@ -22,7 +22,4 @@ int node_request_parse(const void *bytes, size_t length, struct node_request *rq
 /* The same for the private data of a connection request, which has `length` bytes or, for all we know, padding. */
 int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why, size_t n);
 
-/* Whether two secrets of n bytes are equal, in a time that does not tell how far they are. */
-int node_same_secret(const void *a, const void *b, size_t n);
-
 #endif

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../common/put.h"
+#include "common/put.h"
 #include "arena.h"
 #include "far/far.h"
 #include "files.h"

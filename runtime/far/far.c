@@ -11,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../deadline.h"
 #include "far.h"
 #include "io.h"
 
@@ -270,13 +269,6 @@ void far_close(void)
         slabs_close();
         while (nnodes)
                 far_node_close(nodes[--nnodes]);
-}
-
-bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms)
-{
-        const struct timespec until = deadline_in_ms(limit_ms);
-
-        return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &until) == 0;
 }
 
 /* Set by the first who ends the program: nobody else says goodbye, nor is the loss of a node of any interest. */

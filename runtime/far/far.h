@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "../thread.h"
-#include "../vmrun.h"
+#include "thread.h"
+#include "vmrun.h"
 
 #define FAR_WHY 256
 
@@ -145,7 +145,6 @@ bool far_keep(struct far_kept *k, bool shared);
 /* In the next program, before far_init(). */
 void far_adopt(const struct far_kept *k);
 
-bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
 /* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet and no connections.  0, or -errno as

@@ -29,10 +29,11 @@
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
-#include "../../kern/pager/frame.h"
-#include "../vm.h"
-#include "../vmrun.h"
-#include "../word.h"
+#include "pager/frame.h"
+#include "vm.h"
+#include "vmrun.h"
+#include "word.h"
+#include "common/clock.h"
 #include "far.h"
 #include "io.h"
 
@@ -77,7 +78,7 @@ static struct io_request *new_request(void)
                 unused = r->next;
                 return (struct io_request *)r;
         }
-        struct io_request *q = malloc(sizeof *q);
+        struct io_request *q = malloc(sizeof(*q));
         if (!q)
                 die_(EXIT_VMRUN_FAILED, "no memory for a request to a memory node: free some on this host");
         return q;
@@ -249,7 +250,7 @@ static bool wait_for_news(int limit_ms)
         poll(fds, n, limit_ms);
         if (fds[0].revents & POLLIN) {
                 uint64_t rings;
-                if (read(doorbell, &rings, sizeof rings) < 0 && errno != EAGAIN)
+                if (read(doorbell, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
                         die_(EXIT_VMRUN_FAILED, "the doorbell of the I/O thread cannot be read: %s", strerror(errno));
         }
         return true;
@@ -352,7 +353,7 @@ void io_hold(void)
                 return;
         }
         atomic_store(&hold, HOLD_ASKED);
-        if (write(doorbell, &ring, sizeof ring) < 0 && errno != EAGAIN)
+        if (write(doorbell, &ring, sizeof(ring)) < 0 && errno != EAGAIN)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be woken: %s", strerror(errno));
         while (atomic_load(&hold) == HOLD_ASKED)
                 word_sleep(&hold, HOLD_ASKED, NULL);
@@ -387,7 +388,7 @@ void io_forked(void)
         atomic_store(&attached, 0);
         atomic_store(&hold, HOLD_NONE);
         pthread_mutex_init(&io_lock, NULL);
-        memset(queues, 0, sizeof queues);
+        memset(queues, 0, sizeof(queues));
 }
 
 bool io_stop(unsigned limit_ms)
@@ -398,9 +399,9 @@ bool io_stop(unsigned limit_ms)
         if (!started)
                 return true;
         if (opt.io == IO_INLINE)
-                return far_lock_within(&io_lock, limit_ms);     /* for good */
+                return lock_within(&io_lock, limit_ms);     /* for good */
         atomic_store_explicit(&stop_asked, true, memory_order_relaxed);
-        if (write(doorbell, &ring, sizeof ring) < 0)
+        if (write(doorbell, &ring, sizeof(ring)) < 0)
                 return false;
         for (unsigned i = 0; i < limit_ms && !atomic_load_explicit(&stopped, memory_order_acquire); i++)
                 nanosleep(&ms, NULL);

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "memfd.h"
 
 /* The limit of file sizes is for the program's files, not for memory. */

@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "../check.h"
-#include "../vmrun.h"
+#include "check.h"
+#include "vmrun.h"
 #include "nbd.h"
 
 #define UNASKED 16                      /* polls without an arm() between looks at the sockets */

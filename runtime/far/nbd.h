@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include "common/hostport.h"
 #include "far.h"
 
 #define NBD_LINKS     3         /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server knows how to share an export */
@@ -48,7 +49,7 @@ union nbd_address {
 };
 struct nbd_target {
         char *text;                     /* the URL's parts point into it */
-        const char *host, *port;        /* TCP */
+        struct hostport at;             /* TCP */
         const char *socket;             /* path of a unix socket; NULL: TCP */
         const char *export;             /* as the server knows it; NULL: a lease, see nbd_lease_name() */
         union nbd_address address[NBD_ADDRESSES];

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "nbd.h"
 
 uint64_t nbd_clock(struct nbd_node *d)

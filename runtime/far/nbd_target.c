@@ -8,17 +8,13 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <netdb.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include "../deadline.h"
+#include "common/lookup.h"
 #include "nbd.h"
 
-#define NBD_PORT "10809"
+#define NBD_PORT 10809
 
 static int hex_digit(char c)
 {
@@ -46,38 +42,28 @@ static int decode(char *s)
 }
 
 /* HOST, HOST:PORT, [ADDRESS], [ADDRESS]:PORT */
-static int split_host(struct nbd_target *t, char *s, char why[FAR_WHY])
+static int split_host(struct nbd_target *t, const char *s, char why[FAR_WHY])
 {
-        char *colon, *end;
+        struct hostport *hp = &t->at;
 
-        t->host = s;
-        if (*s == '[') {
-                end = strchr(s, ']');
-                if (!end || (end[1] && end[1] != ':')) {
-                        snprintf(why, FAR_WHY, "'%.64s' is no address: give [ADDRESS] or [ADDRESS]:PORT, as in nbd://[fd00::1]:10809", s);
-                        return -EINVAL;
-                }
-                *end = '\0';
-                t->host = s + 1;
-                colon = end[1] ? end + 1 : NULL;
-        } else {
-                colon = strchr(s, ':');
-        }
-        t->port = NBD_PORT;
-        if (colon) {
-                *colon = '\0';
-                t->port = colon + 1;
-        }
-        if (!*t->host) {
-                snprintf(why, FAR_WHY, "no host is named: give nbd://HOST, or nbd+unix:///?socket=PATH for a socket of this host");
+        if (hostport_parse(s, hp) != HOSTPORT_OK) {
+                snprintf(why, FAR_WHY, "'%.64s' is no address: give [ADDRESS] or [ADDRESS]:PORT, as in "
+                         "nbd://[fd00::1]:10809", s);
                 return -EINVAL;
         }
-        unsigned long port = strtoul(t->port, &end, 10);
-        if (!isdigit((unsigned char)*t->port) || *end || port == 0 || port > 65535) {
-                snprintf(why, FAR_WHY, "'%.32s' is no port: give a number from 1 to 65535, or leave it out for " NBD_PORT, t->port);
+        if (!*hp->host) {
+                snprintf(why, FAR_WHY, "no host is named: give nbd://HOST, or "
+                         "nbd+unix:///?socket=PATH for a socket of this host");
                 return -EINVAL;
         }
-        snprintf(t->name, sizeof(t->name), "%.96s port %s", t->host, t->port);
+        if (hp->colon && !hp->port) {
+                snprintf(why, FAR_WHY, "'%.32s' is no port: give a number from 1 to 65535, or leave it "
+                         "out for %u", hp->service, NBD_PORT);
+                return -EINVAL;
+        }
+        if (!hp->colon)
+                hp->port = NBD_PORT;
+        snprintf(t->name, sizeof(t->name), "%.96s port %u", hp->host, hp->port);
         return 0;
 }
 
@@ -140,122 +126,43 @@ int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char 
         return 0;
 }
 
-static int explain_gai(const struct nbd_target *t, int gai, char why[FAR_WHY])
+static int explain_lookup(const char *host, unsigned timeout_ms, int error, char why[FAR_WHY])
 {
-        switch (gai) {
+        int err;
+
+        switch (error) {
         case EAI_NONAME:
         case EAI_NODATA:
         case EAI_ADDRFAMILY:
-                snprintf(why, FAR_WHY, "unknown host '%.64s': check its spelling, or give its address", t->host);
+                snprintf(why, FAR_WHY, "unknown host '%.64s': check its spelling, or give its address",
+                         host);
                 return -ENOENT;
         case EAI_AGAIN:
-                snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' now: check /etc/resolv.conf, or give the address", t->host);
+                snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' now: check "
+                         "/etc/resolv.conf, or give the address", host);
                 return -EAGAIN;
+        case LOOKUP_LATE:
+                snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' (%u s): "
+                         "check /etc/resolv.conf, or give the address", host,
+                         (timeout_ms + 999) / 1000);
+                return -ETIMEDOUT;
+        case LOOKUP_NO_THREAD:
+                err = -errno;
+                snprintf(why, FAR_WHY, "cannot start a thread that looks up '%.64s' (%s): raise "
+                         "`ulimit -u`, or give the address", host, strerror(-err));
+                return err;
+        case EAI_MEMORY:
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
+                return -ENOMEM;
         default:
-                snprintf(why, FAR_WHY, "cannot find the address of '%.64s' (%s): give the address itself", t->host, gai_strerror(gai));
+                snprintf(why, FAR_WHY, "cannot find the address of '%.64s' (%s): give the address "
+                         "itself", host, gai_strerror(error));
                 return -EIO;
         }
 }
 
-/* A look-up, of the thread that does it and of the one that waits; the last of them frees it. */
-struct look_up {
-        char host[256];
-        pthread_mutex_t lock;           /* guards what follows */
-        pthread_cond_t changed;
-        bool done, abandoned;
-        int gai;
-        struct addrinfo *list;
-};
-
-static void free_look_up(struct look_up *j)
-{
-        pthread_cond_destroy(&j->changed);
-        pthread_mutex_destroy(&j->lock);
-        free(j);
-}
-
-static void *look_up_thread(void *job)
-{
-        const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
-        struct look_up *j = job;
-        struct addrinfo *list = NULL;
-        int gai = getaddrinfo(j->host, NULL, &hints, &list);
-
-        pthread_mutex_lock(&j->lock);
-        j->gai = gai;
-        j->list = list;
-        j->done = true;
-        bool abandoned = j->abandoned;
-        pthread_cond_signal(&j->changed);
-        pthread_mutex_unlock(&j->lock);
-        if (abandoned) {
-                if (gai == 0)
-                        freeaddrinfo(list);
-                free_look_up(j);
-        }
-        return NULL;
-}
-
-/* Signals are the program's: the new thread gets none of them. */
-static int start_look_up(struct look_up *j, pthread_t *thread)
-{
-        sigset_t all, old;
-
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        int err = -pthread_create(thread, NULL, look_up_thread, j);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        return err;
-}
-
-/* getaddrinfo() may take minutes where the name server is silent, and cannot be stopped: so in a thread that may be left behind. */
-static int look_up(const struct nbd_target *t, unsigned timeout_ms, struct addrinfo **list, char why[FAR_WHY])
-{
-        struct look_up *j = calloc(1, sizeof(*j));
-        pthread_condattr_t monotonic;
-        struct timespec end;
-        pthread_t thread;
-
-        if (!j) {
-                snprintf(why, FAR_WHY, "out of memory: free some on this host");
-                return -ENOMEM;
-        }
-        snprintf(j->host, sizeof(j->host), "%s", t->host);
-        pthread_mutex_init(&j->lock, NULL);
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        pthread_cond_init(&j->changed, &monotonic);
-        pthread_condattr_destroy(&monotonic);
-        end = deadline_in_ms(timeout_ms);
-
-        int err = start_look_up(j, &thread);
-        if (err) {
-                snprintf(why, FAR_WHY, "cannot start a thread that looks up '%.64s' (%s): raise `ulimit -u`, or give the address", t->host, strerror(-err));
-                free_look_up(j);
-                return err;
-        }
-        pthread_mutex_lock(&j->lock);
-        while (!j->done && err != ETIMEDOUT)
-                err = pthread_cond_timedwait(&j->changed, &j->lock, &end);
-        bool done = j->done;
-        j->abandoned = !done;
-        pthread_mutex_unlock(&j->lock);
-        if (!done) {
-                pthread_detach(thread);
-                snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' (%u s): check /etc/resolv.conf, or give the address",
-                         t->host, (timeout_ms + 999) / 1000);
-                return -ETIMEDOUT;
-        }
-        pthread_join(thread, NULL);
-        err = j->gai ? explain_gai(t, j->gai, why) : 0;
-        *list = j->list;
-        free_look_up(j);
-        return err;
-}
-
 int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_WHY])
 {
-        const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST };
         struct addrinfo *list = NULL;
 
         if (t->socket) {
@@ -265,20 +172,20 @@ int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_W
                 t->addresses = 1;
                 return 0;
         }
-        int err = getaddrinfo(t->host, NULL, &hints, &list) == 0 ? 0 : look_up(t, timeout_ms, &list, why);
+        int err = lookup(t->at.host, NULL, AI_ADDRCONFIG, timeout_ms, &list);
         if (err)
-                return err;
+                return explain_lookup(t->at.host, timeout_ms, err, why);
         for (struct addrinfo *a = list; a && t->addresses < NBD_ADDRESSES; a = a->ai_next) {
                 union nbd_address *to = &t->address[t->addresses];
                 if ((a->ai_family != AF_INET && a->ai_family != AF_INET6) || a->ai_addrlen > sizeof(*to))
                         continue;
                 memcpy(to, a->ai_addr, a->ai_addrlen);
                 /* sin_port and sin6_port are at the same place */
-                to->in.sin_port = htons((uint16_t)atoi(t->port));
+                to->in.sin_port = htons(t->at.port);
                 t->length[t->addresses++] = a->ai_addrlen;
         }
         freeaddrinfo(list);
-        return t->addresses ? 0 : explain_gai(t, EAI_NONAME, why);
+        return t->addresses ? 0 : explain_lookup(t->at.host, 0, EAI_NONAME, why);
 }
 
 void nbd_target_free(struct nbd_target *t)

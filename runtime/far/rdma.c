@@ -6,15 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "rdma.h"
-
-int64_t rdma_now(void)
-{
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void rdma_close(struct far_node *n)
 {
@@ -40,7 +33,7 @@ static void rdma_close(struct far_node *n)
 
 static int connect_first(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
 {
-        int64_t deadline = rdma_now() + rn->set.connect_timeout_ms;
+        int64_t deadline = now_ms() + rn->set.connect_timeout_ms;
         int err = rdma_new_member(rn, why);
 
         if (!err)
@@ -119,7 +112,7 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
                 return -ENOMEM;
         /* Held while waiting: the I/O thread does without (rdma.h).  The bound is that for silence. */
         pthread_mutex_lock(&c->lock);
-        int err = rdma_control_ask(rn, &m, rdma_now() + rn->set.timeout_ms, &a);
+        int err = rdma_control_ask(rn, &m, now_ms() + rn->set.timeout_ms, &a);
         if (!err)
                 err = grant_of(n, &a, m.lease.bytes);
         if (!err) {

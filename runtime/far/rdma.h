@@ -32,6 +32,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "common/clock.h"
+#include "common/hostport.h"
 #include "far.h"
 #include "nodeproto.h"
 
@@ -50,7 +52,7 @@ int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FA
 
 /* ---- addresses ---- */
 
-#define RDMA_HOST_MAX 256
+#define RDMA_HOST_MAX HOSTPORT_HOST
 #define RDMA_ADDRESSES 8
 
 union rdma_sockaddr { struct sockaddr sa; struct sockaddr_in in; struct sockaddr_in6 in6; };
@@ -290,7 +292,6 @@ struct rdma_node {
         /* Leases so far.  lease() pushes with release; the I/O thread only asks whether there are any. */
         _Atomic(struct rdma_grant *) grants;
 };
-int64_t rdma_now(void);                 /* ms, monotonic */
 
 /* ---- children (rdma_fork.c) ---- */
 

@@ -6,52 +6,26 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "common/hostport.h"
+#include "common/lookup.h"
 #include "rdma.h"
 
 int rdma_parse_url(const char *rest, char host[RDMA_HOST_MAX], uint16_t *port, char why[FAR_WHY])
 {
-        const char *p = rest, *end;
+        struct hostport hp;
 
-        if (strncmp(p, "//", 2) != 0)
-                goto bad;
-        p += 2;
-        if (*p == '[') {                /* IPv6: its colons are its own */
-                end = strchr(++p, ']');
-                if (!end)
-                        goto bad;
-                rest = end + 1;
-        } else {
-                end = rest = p + strcspn(p, ":/");
+        if (strncmp(rest, "//", 2) != 0 || hostport_parse(rest + 2, &hp) != HOSTPORT_OK ||
+            !*hp.host || strchr(hp.host, '@') || (hp.colon && !hp.port)) {
+                snprintf(why, FAR_WHY, "this is no address of a memory node: give rdma://HOST or "
+                         "rdma://HOST:PORT, an IPv6 address in brackets");
+                return -EINVAL;
         }
-        size_t n = (size_t)(end - p);
-        if (!n || n >= RDMA_HOST_MAX || memchr(p, '@', n))
-                goto bad;
-        memcpy(host, p, n);
-        host[n] = '\0';
-        *port = NODE_PORT;
-        if (*rest == ':') {
-                char *after;
-                if (rest[1] < '0' || rest[1] > '9')
-                        goto bad;
-                unsigned long v = strtoul(rest + 1, &after, 10);
-                if (!v || v > 65535 || (*after && *after != '/'))
-                        goto bad;
-                *port = (uint16_t)v;
-                rest = after;
-        }
-        if (*rest == '/')
-                rest++;
-        if (!*rest)
-                return 0;
-bad:
-        snprintf(why, FAR_WHY, "this is no address of a memory node: give rdma://HOST or rdma://HOST:PORT, an IPv6 address in brackets");
-        return -EINVAL;
+        memcpy(host, hp.host, RDMA_HOST_MAX);
+        *port = hp.colon ? hp.port : NODE_PORT;
+        return 0;
 }
 
 static int keep_addresses(const struct addrinfo *list, union rdma_sockaddr *to)
@@ -63,56 +37,23 @@ static int keep_addresses(const struct addrinfo *list, union rdma_sockaddr *to)
         return n;
 }
 
-/* Name service has time-outs of its own that are longer than ours, and cannot be interrupted.  So it works in a thread of glibc's; a
- * question that is not answered in time keeps its memory. */
-static int ask_name_service(const char *host, const char *service, unsigned timeout_ms, struct addrinfo **list)
+int rdma_resolve(const char *host, uint16_t port, unsigned timeout_ms, union rdma_sockaddr *to,
+                 char why[FAR_WHY])
 {
-        struct question { struct gaicb cb; struct addrinfo hints; char host[RDMA_HOST_MAX], service[8]; } *q = calloc(1, sizeof(*q));
-        if (!q)
-                return EAI_MEMORY;
-        q->hints.ai_socktype = SOCK_STREAM;
-        snprintf(q->host, sizeof(q->host), "%s", host);
-        snprintf(q->service, sizeof(q->service), "%s", service);
-        q->cb.ar_name = q->host;
-        q->cb.ar_service = q->service;
-        q->cb.ar_request = &q->hints;
-        struct gaicb *all[] = { &q->cb };
-        const struct gaicb *wait[] = { &q->cb };
-        struct sigevent none = { .sigev_notify = SIGEV_NONE };
-
-        int err = getaddrinfo_a(GAI_NOWAIT, all, 1, &none);
-        int64_t end = rdma_now() + timeout_ms;
-        while (!err && (err = gai_error(&q->cb)) == EAI_INPROGRESS) {
-                int64_t left = end - rdma_now();
-                if (left <= 0)
-                        break;
-                struct timespec t = { left / 1000, left % 1000 * 1000000 };
-                gai_suspend(wait, 1, &t);
-                err = 0;
-        }
-        if (err == EAI_INPROGRESS && gai_cancel(&q->cb) != EAI_CANCELED)
-                return EAI_INPROGRESS;
-        if (!err)
-                *list = q->cb.ar_result;
-        free(q);
-        return err;
-}
-
-int rdma_resolve(const char *host, uint16_t port, unsigned timeout_ms, union rdma_sockaddr *to, char why[FAR_WHY])
-{
-        struct addrinfo numeric = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV }, *list = NULL;
+        struct addrinfo *list = NULL;
         char service[8];
 
         snprintf(service, sizeof(service), "%u", port);
-        int err = getaddrinfo(host, service, &numeric, &list);
-        if (err)
-                err = ask_name_service(host, service, timeout_ms, &list);
-        if (err == EAI_INPROGRESS) {
-                snprintf(why, FAR_WHY, "name service does not answer for host '%.64s': see /etc/resolv.conf, or give an address", host);
+        int err = lookup(host, service, 0, timeout_ms, &list);
+        if (err == LOOKUP_LATE) {
+                snprintf(why, FAR_WHY, "name service does not answer for host '%.64s': see "
+                         "/etc/resolv.conf, or give an address", host);
                 return -ETIMEDOUT;
         }
         if (err) {
-                snprintf(why, FAR_WHY, "host '%.64s' is not known (%.60s): correct the name, or give an address", host, gai_strerror(err));
+                snprintf(why, FAR_WHY, "host '%.64s' is not known (%.60s): correct the name, or give "
+                         "an address", host,
+                         err == LOOKUP_NO_THREAD ? strerror(errno) : gai_strerror(err));
                 return -EHOSTUNREACH;
         }
         int n = keep_addresses(list, to);

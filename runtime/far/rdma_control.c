@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "rdma.h"
 
 #define RETRY_MS      200               /* between the beginnings of two attempts */
@@ -267,7 +267,7 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
         unsigned sent = 0;              /* the generation that the request was sent on */
 
         for (;;) {
-                int64_t now = rdma_now();
+                int64_t now = now_ms();
                 rdma_control_step(rn, now);
                 if (sent && c->answered) {
                         *answer = c->answer;
@@ -302,10 +302,10 @@ static int try_address(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]
 
         if (err)
                 return err;
-        begin(rn, rdma_now());
+        begin(rn, now_ms());
         c->deadline = deadline;
         for (;;) {
-                int64_t now = rdma_now();
+                int64_t now = now_ms();
                 rdma_control_step(rn, now);
                 if (c->state != CONTROL_CONNECTING)
                         break;
@@ -377,13 +377,13 @@ int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, 
         err = rdma_control_prepare(rn, why);
         if (err)
                 return err;
-        int64_t left = deadline - rdma_now();
+        int64_t left = deadline - now_ms();
         int count = rdma_resolve(rn->host, port, left > 0 ? (unsigned)left : 0, list, why);
         if (count < 0)
                 return count;
         pthread_mutex_lock(&c->lock);
         for (int i = 0; i < count; i++) {
-                int64_t now = rdma_now();
+                int64_t now = now_ms();
                 rn->to = list[i];
                 err = try_address(rn, now + (deadline - now) / (count - i), why);
                 if (!err)
@@ -406,8 +406,8 @@ void rdma_control_close(struct rdma_node *rn)
         pthread_mutex_lock(&c->lock);
         if (c->state == CONTROL_UP && c->id && !c->sending && send_message(c, &m) == 0) {
                 /* memnode ends the connection when it has read it; if we did so first, it might take that for an accident. */
-                int64_t end_ms = rdma_now() + GOODBYE_MS;
-                while (c->link.state == LINK_UP && rdma_now() < end_ms) {
+                int64_t end_ms = now_ms() + GOODBYE_MS;
+                while (c->link.state == LINK_UP && now_ms() < end_ms) {
                         wait_a_little(rn, GOODBYE_MS);
                         messages(rn);
                         rdma_link_events(c->channel);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <x86intrin.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "rdma.h"
 
 #define LOOK_EVERY  64                  /* polls between looks at the clock */
@@ -229,7 +229,7 @@ unsigned rdma_data_poll(struct far_node *n)
                         over += poll_queue(rn, q);
         }
         if (slept || d->state != DATA_UP || ++d->looks % LOOK_EVERY == 0) {
-                int64_t now = rdma_now();
+                int64_t now = now_ms();
                 if (slept || now - d->looked >= (d->state == DATA_UP ? LOOK_MS : 1))
                         rdma_data_step(rn, now);
         }
@@ -283,7 +283,7 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
         unsigned want = 4;
         /* lease() reads its descriptors itself; we would wake for each of its messages and find the lock taken. */
         if (pthread_mutex_trylock(&c->lock) == 0) {
-                int patience = rdma_control_patience(rn, rdma_now());
+                int patience = rdma_control_patience(rn, now_ms());
                 if (patience >= 0)
                         lower(timeout_ms, patience);
                 pthread_mutex_unlock(&c->lock);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "rdma.h"
 
 /* Moves the descriptor behind a public field, and makes reads of it return at once. */

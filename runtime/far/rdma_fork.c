@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "rdma.h"
 
 /* The number stays taken, as the library will close it; it is no private one from then on, since it is the library that does. */
@@ -134,7 +134,7 @@ int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY])
         int err = rdma_new_member(rn, why);
         if (!err)
                 err = rdma_control_prepare(rn, why);
-        return err ? err : rdma_data_open(rn, rdma_now() + rn->set.connect_timeout_ms, why);
+        return err ? err : rdma_data_open(rn, now_ms() + rn->set.connect_timeout_ms, why);
 }
 
 /* place->word: what lease() left there. */

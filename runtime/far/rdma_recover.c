@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "rdma.h"
 
 #define ATTEMPT_MS   1500               /* for the three data connections together */
@@ -256,10 +256,10 @@ int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
                         return -ENOMEM;
                 }
         }
-        d->looked = rdma_now();
+        d->looked = now_ms();
         while (d->state != DATA_UP) {
                 struct pollfd fd = { .fd = d->channel->fd, .events = POLLIN };
-                int64_t now = rdma_now();
+                int64_t now = now_ms();
                 rdma_data_step(rn, now);
                 if (d->state == DATA_UP)
                         break;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include "../vmrun.h"
+#include "vmrun.h"
 #include "rdma.h"
 
 /* Reasons of rejection as the InfiniBand specification numbers them; for those that speak of us. */

@@ -8,7 +8,8 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "../vm.h"
+#include "common/clock.h"
+#include "vm.h"
 #include "io.h"
 #include "placement.h"
 #include "tree.h"
@@ -273,7 +274,7 @@ int far_lease(struct vm *vm, uint32_t have)
         return err;
 }
 
-bool slabs_stop(unsigned limit_ms) { return far_lock_within(&lease_lock, limit_ms); }
+bool slabs_stop(unsigned limit_ms) { return lock_within(&lease_lock, limit_ms); }
 
 struct tree *slabs_tree(void)
 {

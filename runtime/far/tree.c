@@ -14,19 +14,13 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "common/clock.h"
 #include "memfd.h"
 #include "tree.h"
 
 #define MAGIC 0x736d656e72746d76ull
 
 static struct tree_common *common(const struct tree *t) { return (struct tree_common *)t->units; }
-
-static int64_t now_ms(void)
-{
-        struct timespec ts;
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
-}
 
 /* ---- the file ---- */
 
@@ -154,7 +148,7 @@ static bool locked(struct tree *t, int err)
 }
 
 /* By looking now and then: the thread sanitizer does not know pthread_mutex_clocklock(), and a time-out must not follow the wall clock. */
-static bool lock_within(struct tree *t, unsigned limit_ms)
+static bool tree_lock_within(struct tree *t, unsigned limit_ms)
 {
         const struct timespec ms = { .tv_nsec = 1000000 };
 
@@ -292,7 +286,7 @@ bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
 {
         struct tree_head *h = t->head;
 
-        if (!lock_within(t, limit_ms))
+        if (!tree_lock_within(t, limit_ms))
                 return false;
         bool last = true;
         h->record[t->self].leaving = still ? LEAVE_STILL : LEAVE_SOON;

@@ -9,8 +9,8 @@
 
 #include <pthread.h>
 #include <stddef.h>
-#include "../../include/tree.h"
-#include "../vmrun.h"
+#include "include/tree.h"
+#include "vmrun.h"
 
 /* A slab as every process of the tree knows it. */
 struct tree_slab {

@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include "common/clock.h"
 #include "../../memnode/pool.h"
 #include "../../memnode/rdma.h"
 
@@ -36,10 +37,8 @@
 #define QUEUE 64
 
 struct memnode_options opt = { .hugepage = 4096, .max_per_client = LIMIT, .grace_ms = 3000, .verbose = true };
-bool rdma_ending;
-struct rdma_counts rdma_counts;
 static uint64_t clock_ms = 1;
-uint64_t now_ms(void) { return clock_ms; }
+int64_t now_ms(void) { return (int64_t)clock_ms; }
 
 /* Their arguments are read, so that the sanitizers see them. */
 static void format(const char *fmt, va_list ap)

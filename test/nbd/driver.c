@@ -16,9 +16,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../runtime/check.h"
-#include "../../runtime/far/nbd.h"
-#include "../../runtime/vmrun.h"
+#include "check.h"
+#include "far/nbd.h"
+#include "vmrun.h"
 
 #define SLAB_PAGES 1024u
 #define SLABS      256u

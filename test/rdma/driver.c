@@ -276,10 +276,10 @@ static void open_node(const char *url_rest)
         char why[FAR_WHY] = "?", text[256];
 
         node_.driver = far_module[0];
-        int64_t before = rdma_now();
+        int64_t before = now_ms();
         int err = node_.driver->open(&node_, url_rest, why);
         if (err)
-                verdict("refused", "%s (after %lld ms)", why, (long long)(rdma_now() - before));
+                verdict("refused", "%s (after %lld ms)", why, (long long)(now_ms() - before));
         look_for_descriptors();
         frames = mmap(NULL, FRAMES * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (unsigned i = 0; i < FRAMES; i++) {
@@ -394,7 +394,7 @@ static void case_url(const struct target *t)
         int64_t end;
 
         open_node(t->rest);
-        for (end = rdma_now() + seconds * 1000; rdma_now() < end; poll(NULL, 0, 5))
+        for (end = now_ms() + seconds * 1000; now_ms() < end; poll(NULL, 0, 5))
                 traffic(200, 96, NULL, -1);
         node_.driver->describe(&node_, text, sizeof(text));
         printf("#   %s\n", text);
@@ -713,7 +713,7 @@ static pid_t start_node(const struct test *t, const char *address, uint16_t port
 static void run_client(const struct test *t, const struct target *target, char *text, size_t size, int *ms)
 {
         int back[2];
-        int64_t before = rdma_now();
+        int64_t before = now_ms();
 
         if (pipe2(back, O_CLOEXEC) != 0)
                 abort();
@@ -735,7 +735,7 @@ static void run_client(const struct test *t, const struct target *target, char *
         waitpid(pid, &status, 0);
         if (n <= 0)
                 snprintf(text, size, "no verdict: status %#x", (unsigned)status);
-        *ms = (int)(rdma_now() - before);
+        *ms = (int)(now_ms() - before);
 }
 
 static bool judge(unsigned i, const struct test *t, const char *text, int ms)

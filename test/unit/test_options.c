@@ -89,6 +89,7 @@ static struct run vmrun(const char *const args[])
                 dup2(out[1], 1);
                 dup2(err[1], 2);
                 optind = 0;
+                message_prefix("vmrun: ");
                 options_parse(argc, argv);
                 far_init(1ull << 40);
                 printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d timeout=%u connect=%u io=%d overcommit=%d follow=%d", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
