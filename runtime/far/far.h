@@ -48,6 +48,9 @@ struct far_node {
         const struct far_kept_node *inherited;  /* from keep() before execve, for open() to go on with; NULL: nothing */
         bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
         void *data;                     /* the driver's own */
+        bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
+        bool settled;                   /* which has seen it */
+        char why[FAR_WHY];              /* it is lost */
 };
 
 /* Where a slab is: one place today, more with replication. */
@@ -61,7 +64,7 @@ struct far_place {
 struct far_slab { struct far_place place[FAR_PLACES]; };
 
 /* One page on its way between a frame and a node.  Made by io.c, which gives it to the driver of its node; the driver gives it back by
- * far_done() when the transfer is over, or never if the node is lost. */
+ * far_done() when the transfer is over, or by far_failed() if it never will be. */
 struct far_request {
         enum far_op { FAR_READ, FAR_PREFETCH, FAR_WRITE } op;   /* in this order of urgency */
         uint32_t page;                  /* in its slab */
@@ -109,15 +112,39 @@ struct far_driver {
 };
 /* The transfer is over, and whoever waits for it may go on. */
 void far_done(struct far_request *r);
-/* The node is lost, and with it pages of the program: ends vmrun with this sentence. */
-_Noreturn void far_lost(const struct far_node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The transfer will never be over on this node, for which far_lost() has given the reason.  What
+ * becomes of the page is decided by the request's owner, io.c, once the driver has returned. */
+void far_failed(struct far_request *r);
+/* The node will not come back: notes why, and whether pages of the program may be there.  The driver
+ * then gives back all its requests, and takes no more; the owner decides what follows. */
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
 
 extern const struct far_driver far_mem, far_dax;
 /* A module defines `const struct far_driver *const far_module[]`, which ends with NULL. */
 
-/* Opens one node; NULL with why.  o must outlive it. */
-struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY]);
+/* --- the table of nodes and places (nodes.c) --- */
+
+/* Opens one node; NULL with why.  o must outlive it, and so must `before`: what the program before
+ * execve kept for it, or NULL. */
+struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
+                               char why[FAR_WHY]);
 void far_node_close(struct far_node *n);
+/* The next node of the table; takes the last one out of it, NULL: there is none. */
+void far_node_add(struct far_node *n);
+struct far_node *far_node_drop(void);
+struct far_node *const *far_node_list(void);
+unsigned far_nodes(void);
+struct far_node *far_node_at(unsigned i);
+uint64_t far_total_pages(void);         /* what all nodes can hold */
+/* Slab number i of CONTROL->slabs, as this side knows it. */
+const struct far_slab *far_slab(uint32_t i);
+void far_slab_set(uint32_t i, const struct far_place *place);
+/* In a forked child: loads a module again, which several nodes may have.  What librdmacm and its
+ * like keep for ever is the parent's, and none of their functions makes them forget it. */
+void far_reload(const void *module);
+
+/* --- all of them (far.c) --- */
 
 /* Opens all nodes of opt, or the default one, and ends vmrun with a sentence when one cannot be had.  room: bytes of guest-physical
  * space for nodes that are plain memory; they are cut to it with a notice.  Touches no VM, so it can come before it. */
@@ -150,10 +177,7 @@ const struct far_node *far_cannot_fork(void);
 /* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet and no connections.  0, or -errno as
  * tree_be_child(). */
 int far_forked(const struct tree_child *c);
-uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
-unsigned far_nodes(void);
-struct far_node *far_node_at(unsigned i);
 /* vmrun --check: tries each node of opt, all open at once as a program would have them; prints a line a node.  0, or the last error. */
 int far_check(FILE *f);
 
@@ -171,9 +195,6 @@ int slabs_tree_fd(bool *alone);
 void slabs_adopt(int fd);
 /* far_forked(), the slabs' part. */
 int slabs_forked(const struct tree_child *c);
-/* Slab number i of CONTROL->slabs, as this side knows it. */
-const struct far_slab *far_slab(uint32_t i);
-
 /* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If that cannot be known within limit_ms: no. */
 bool slabs_last(bool still, unsigned limit_ms);
 /* No more leases from here on, and none under way.  False: one still is, after limit_ms. */

@@ -69,6 +69,9 @@ static pthread_t io_thread;
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
 static struct far_request *unused;
+static struct far_request *failed;      /* for settle() */
+
+static void (*on_loss)(const struct far_node *n);
 
 static struct io_request *new_request(void)
 {
@@ -133,6 +136,26 @@ void far_done(struct far_request *r)
         }
         r->next = unused;
         unused = r;
+}
+
+void far_failed(struct far_request *r)
+{
+        r->next = failed;
+        failed = r;
+}
+
+void io_on_loss(void (*owner)(const struct far_node *n)) { on_loss = owner; }
+
+/* What follows from the loss of a node.  There is no second place for a slab yet, so a request that
+ * failed is a page that is lost. */
+static void settle(struct far_node *n)
+{
+        if (n->lost_pages || failed)
+                on_loss(n);
+        if (!n->settled)
+                warnx_("%s: %s: nothing was there yet, so the program goes on without it",
+                       n->option->origin, n->why);
+        n->settled = true;
 }
 
 static void enqueue(struct io_entry *e)
@@ -219,8 +242,11 @@ static unsigned step(void)
                         if (queues[i][op].head)
                                 work += post_queue(far_node_at(i), &queues[i][op]);
         for (unsigned i = 0; i < far_nodes(); i++)
-                if (is_remote(far_node_at(i)))
+                if (is_remote(far_node_at(i))) {
                         work += far_node_at(i)->driver->poll(far_node_at(i));
+                        if (far_node_at(i)->lost)
+                                settle(far_node_at(i));
+                }
         return work;
 }
 
@@ -270,7 +296,11 @@ static void attach_all(void)
 
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                if (is_remote(n) && n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off, CONTROL->nframes * PAGE_SIZE, why) != 0)
+                int err = is_remote(n) ? n->driver->attach(n, (char *)WINDOW + CONTROL->frames_off,
+                                                           CONTROL->nframes * PAGE_SIZE, why) : 0;
+                if (err && n->lost)
+                        settle(n);
+                if (err)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
         atomic_store(&attached, 1);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct far_node;
 struct vm;
 
 /* Once the TSC's rate is known, before the program runs: how long a vCPU looks at a page under way before it sleeps, for a start. */
@@ -17,6 +18,9 @@ void io_start(struct vm *vm);
 void io_wait_attached(void);
 /* --io inline: does the I/O thread's work until the word is no longer `seen`.  Any thread. */
 void io_wait(const void *word, uint32_t seen);
+/* Who decides what becomes of the program when a node is lost that has pages of it (n->why).  Called
+ * by the thread that does the I/O, outside of all drivers. */
+void io_on_loss(void (*owner)(const struct far_node *n));
 /* For fork: the I/O thread stands still, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);

@@ -310,8 +310,9 @@ static uint64_t oldest(const struct nbd_link *l, int *error)
 }
 
 /*
- * The node will not come back.  That ends the program if it may have pages there, else it goes on with one node less.  [I] Of lease() and
- * this, each says what it does before it looks at the other, so they cannot both miss the other.
+ * The node will not come back.  Its owner wants to know whether pages of the program may be there.
+ * [I] lease() and this function each say what they do before they look at the other, so they cannot
+ * both miss the other.
  */
 __attribute__((format(printf, 2, 3)))
 static void nbd_lost(struct nbd_node *d, const char *fmt, ...)
@@ -323,11 +324,11 @@ static void nbd_lost(struct nbd_node *d, const char *fmt, ...)
         vsnprintf(why, sizeof(why), fmt, ap);
         va_end(ap);
         atomic_store(&d->lost, true);
-        if (atomic_load(&d->leased))
-                far_lost(d->far, "%s", why);
-        warnx_("%s: %s: nothing was there yet, so the program goes on without it", d->far->url, why);
-        for (unsigned i = 0; i < d->nlinks; i++)
+        far_lost(d->far, atomic_load(&d->leased), "%s", why);
+        for (unsigned i = 0; i < d->nlinks; i++) {
                 nbd_link_close(&d->link[i]);
+                nbd_slots_fail(&d->link[i]);
+        }
 }
 
 /* Looks at time-outs, and sends again what the server failed. */

@@ -136,6 +136,8 @@ uint64_t nbd_clock(struct nbd_node *d);
 /* --- transfers (nbd_data.c) --- */
 /* Nothing is under way on the link, all slots are free. */
 void nbd_slots_reset(struct nbd_link *l);
+/* The node is lost: gives back all that is under way by far_failed(). */
+void nbd_slots_fail(struct nbd_link *l);
 /* far_driver.post. */
 unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count);
 /* Sends what a slot holds, again if need be.  The link is up. */

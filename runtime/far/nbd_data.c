@@ -101,6 +101,8 @@ unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
         struct nbd_node *d = n->data;
         unsigned taken = 0;
 
+        for (; atomic_load_explicit(&d->lost, memory_order_relaxed) && taken < count; taken++)
+                far_failed(r[taken]);
         while (taken < count) {
                 unsigned kind = r[taken]->op, last = d->nlinks - 1;
                 struct nbd_link *l = &d->link[kind < last ? kind : last];
@@ -133,6 +135,17 @@ static unsigned give_back(struct nbd_link *l)
         if (n)
                 l->trouble = 0;
         return n;
+}
+
+void nbd_slots_fail(struct nbd_link *l)
+{
+        give_back(l);
+        for (unsigned i = 0; i < NBD_DEPTH; i++)
+                for (struct far_request *r = l->slot[i].r, *next; r; r = next) {
+                        next = r->next;
+                        far_failed(r);
+                }
+        nbd_slots_reset(l);
 }
 
 /* libnbd takes one answer a call. */

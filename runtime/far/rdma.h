@@ -8,10 +8,12 @@
  *   rdma_words.c      why a connection failed, for people
  *   rdma_device.c     the device: its protection domain, channels, registered memory, hidden descriptors
  *   rdma_control.c    the control connection: messages of nodeproto.h, keeping it up
- *   rdma_data.c       the data connections: post, poll, arm
+ *   rdma_data.c       the data connections: open and close, post, poll, arm
+ *   rdma_queue.c      one of them: from requests to work requests, and back
  *   rdma_run.c        which requests go in one work request
  *   rdma_pace.c       how much of the background the device has at a time, so that a demand read need not wait for it
- *   rdma_fork.c       a forked child: away from its parent's connections, to its own
+ *   rdma_fork.c       a forked child: away from its parent's connections
+ *   rdma_member.c     and to its own; the same for a program that a process of the tree executed
  *   rdma_recover.c    the data connections when one breaks: silence, reconnection, what was under way posted again
  *
  * Two threads come here.  The data connections belong to the thread that calls post, poll and arm ("the I/O thread"), without a lock.
@@ -99,14 +101,21 @@ unsigned rdma_link_events(struct rdma_event_channel *channel);
 /* Frees all it has, whatever its state.  Afterwards the device touches no memory on its behalf, which is what makes it safe to use this
  * memory for something else, or to post the same requests elsewhere. */
 void rdma_link_close(struct rdma_link *l);
+/* The link has failed, for its owner to close; the first reason stays. */
 __attribute__((format(printf, 3, 4)))
 void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...);
+void rdma_link_errno(struct rdma_link *l, int err, const char *doing);
+void rdma_link_silent(struct rdma_link *l, unsigned ms);        /* no answer for so long */
 
-/* ---- words (rdma_words.c): they set the link's failure and why ---- */
+/* ---- words (rdma_words.c): a sentence in why, and the kind of failure ---- */
 
-void rdma_words_errno(struct rdma_link *l, int err, const char *doing);
-void rdma_words_event(struct rdma_link *l, const struct rdma_cm_event *ev);
-void rdma_words_silent(struct rdma_link *l, unsigned ms);
+enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, const char *doing,
+                                   char why[FAR_WHY]);
+enum rdma_failure rdma_words_event(const union rdma_sockaddr *peer, const struct rdma_cm_event *ev,
+                                   char why[FAR_WHY]);
+/* found: the address and the route were. */
+enum rdma_failure rdma_words_silent(const union rdma_sockaddr *peer, bool found, unsigned ms,
+                                    char why[FAR_WHY]);
 const char *rdma_words_address(const union rdma_sockaddr *a, char text[80]);
 /* "; the limit of locked memory is 64K: raise it ..." when it is so low that this may be the cause, else "". */
 const char *rdma_words_memlock(char text[128]);
@@ -251,7 +260,7 @@ struct rdma_data {
         int64_t silence;                /* ms since something broke, but for the time this process was stopped */
         bool progress;                  /* a request was done on these connections */
         bool slept;                     /* arm() was called: events and completions may have been told */
-        bool told_lost;
+        bool lost;                      /* far_lost() was told: nothing is under way, or will be */
         unsigned looks;                 /* calls of poll since then */
         char why[FAR_WHY];              /* what broke last */
         struct ibv_send_wr wr[DATA_CHAIN];
@@ -263,17 +272,37 @@ struct rdma_data {
  * most max_sge pieces in sge (address and length). cookie[0] is the address of a request's memory. */
 unsigned rdma_run(const struct far_request *r, unsigned max_pages, unsigned max_sge, struct ibv_sge *sge, int *nsge);
 
+/* --- one queue (rdma_queue.c).  -errno: the connection is broken, and d->why says why. --- */
+
+/* The memory of a request, from here on under way; q has room (count < depth). */
+void rdma_queue_add(struct rdma_node *rn, struct rdma_queue *q, struct far_request *r);
+/* Posts what is unsent, as far as there is room on the device. */
+int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q);
+/* Takes completions: adds to *over how many requests are. */
+int rdma_queue_poll(struct rdma_node *rn, struct rdma_queue *q, unsigned *over);
+/* The next completion will be told on the channel.  True: one is there already, kept for poll. */
+bool rdma_queue_arm(struct rdma_queue *q);
+/* Takes a queue down: all that was under way waits to be posted again. */
+void rdma_queue_down(struct rdma_queue *q);
+/* Gives all back by far_failed(). */
+void rdma_queue_fail(struct rdma_node *rn, struct rdma_queue *q);
+uint64_t rdma_background_done(const struct rdma_data *d);       /* pages */
+
+/* --- when one breaks (rdma_recover.c) --- */
+
+/* A data connection broke (d->why): takes all down; the control connection is to be renewed. */
+void rdma_data_broken(struct rdma_node *rn);
+/* Events, the clock, recovery; or the loss of the node. */
+void rdma_data_step(struct rdma_node *rn, int64_t now);
+
+/* --- all three (rdma_data.c) --- */
+
 int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]);
 void rdma_data_close(struct rdma_node *rn);
 void rdma_data_attach(struct rdma_node *rn);    /* deals the pool's pages out to the queues */
 unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned count);
 unsigned rdma_data_poll(struct far_node *n);
 int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
-void rdma_data_send(struct rdma_node *rn, struct rdma_queue *q);        /* posts what is unsent, as far as there is room */
-/* A data connection broke: takes all down; the control connection is to be renewed. */
-void rdma_data_broken(struct rdma_node *rn);
-/* Events, the clock, recovery.  Ends vmrun if the node is lost. */
-void rdma_data_step(struct rdma_node *rn, int64_t now);
 
 /* ---- all of it ---- */
 
@@ -293,14 +322,17 @@ struct rdma_node {
         _Atomic(struct rdma_grant *) grants;
 };
 
-/* ---- children (rdma_fork.c) ---- */
+/* ---- children ---- */
 
+/* rdma_fork.c: far_driver.forked */
+bool rdma_forked(struct far_node *n);
+
+/* rdma_member.c */
 int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY]);
 /* far_driver.keep; and open(), where n->inherited has what that left. */
 bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
 int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
-/* far_driver.forked and .use */
-bool rdma_forked(struct far_node *n);
+/* far_driver.use */
 int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages);
 /* In a forked child, before attach() registers memory: connects as another member of the client. */
 int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY]);

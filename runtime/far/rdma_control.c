@@ -100,7 +100,7 @@ static void probe(struct rdma_node *rn, int64_t now)
                 return;
         int err = ibv_post_send(c->link.id->qp, &wr, &bad);
         if (err)
-                rdma_words_errno(&c->link, err, "send");
+                rdma_link_errno(&c->link, err, "send");
         c->probing = true;
         c->probed = now;
 }
@@ -152,7 +152,7 @@ static void completions(struct rdma_control *c)
                         received(c, &c->buffers[wc.wr_id], wc.byte_len);
                         int err = post_receive(c, (unsigned)wc.wr_id);
                         if (err)
-                                rdma_words_errno(&c->link, -err, "post a receive");
+                                rdma_link_errno(&c->link, -err, "post a receive");
                 }
         }
 }
@@ -230,7 +230,7 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
         if (c->state == CONTROL_UP && l->state == LINK_UP && c->id)
                 probe(rn, now);
         if (c->state == CONTROL_CONNECTING && now >= c->deadline)
-                rdma_words_silent(l, (unsigned)(now - c->started));
+                rdma_link_silent(l, (unsigned)(now - c->started));
         if (c->state != CONTROL_DOWN && l->state == LINK_FAILED)
                 end(rn, now);
         else if (c->state == CONTROL_UP && atomic_load_explicit(&c->broken, memory_order_relaxed) >= c->generation)
@@ -285,7 +285,7 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                         c->answered = false;
                         int err = send_message(c, m);
                         if (err)
-                                rdma_words_errno(&c->link, -err, "send");
+                                rdma_link_errno(&c->link, -err, "send");
                         sent = c->generation;
                         continue;
                 }

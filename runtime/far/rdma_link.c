@@ -32,6 +32,21 @@ void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *
         l->state = LINK_FAILED;
 }
 
+void rdma_link_errno(struct rdma_link *l, int err, const char *doing)
+{
+        char why[FAR_WHY];
+
+        rdma_link_fail(l, rdma_words_errno(&l->node->to, err, doing, why), "%s", why);
+}
+
+void rdma_link_silent(struct rdma_link *l, unsigned ms)
+{
+        char why[FAR_WHY];
+        bool found = l->state != LINK_ADDRESS && l->state != LINK_ROUTE;
+
+        rdma_link_fail(l, rdma_words_silent(&l->node->to, found, ms, why), "%s", why);
+}
+
 void rdma_link_start(struct rdma_link *l)
 {
         struct rdma_node *rn = l->node;
@@ -42,9 +57,9 @@ void rdma_link_start(struct rdma_link *l)
         l->state = LINK_ADDRESS;
         if (rdma_create_id(l->channel, &l->id, l, RDMA_PS_TCP) != 0) {
                 l->id = NULL;
-                rdma_words_errno(l, errno, "make a connection");
+                rdma_link_errno(l, errno, "make a connection");
         } else if (rdma_resolve_addr(l->id, from, &rn->to.sa, STEP_MS) != 0) {
-                rdma_words_errno(l, errno, "resolve");
+                rdma_link_errno(l, errno, "resolve");
         }
 }
 
@@ -84,7 +99,7 @@ static void make_qp(struct rdma_link *l)
         d->port = l->id->port_num;
         l->cq = ibv_create_cq(d->verbs, (int)(l->send + l->recv), l, *l->comp, 0);
         if (!l->cq) {
-                rdma_words_errno(l, errno, "make a completion queue");
+                rdma_link_errno(l, errno, "make a completion queue");
                 return;
         }
         struct ibv_qp_init_attr attr = {
@@ -92,12 +107,12 @@ static void make_qp(struct rdma_link *l)
                 .cap = { .max_send_wr = l->send, .max_recv_wr = l->recv, .max_send_sge = l->sge, .max_recv_sge = 1 },
         };
         if (rdma_create_qp(l->id, d->pd, &attr) != 0) {
-                rdma_words_errno(l, errno, "make a queue pair");
+                rdma_link_errno(l, errno, "make a queue pair");
                 return;
         }
         int err = l->ready ? l->ready(l) : 0;
         if (err)
-                rdma_words_errno(l, -err, "post a receive");
+                rdma_link_errno(l, -err, "post a receive");
 }
 
 static void resolve_route(struct rdma_link *l)
@@ -108,7 +123,7 @@ static void resolve_route(struct rdma_link *l)
         rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
         l->state = LINK_ROUTE;
         if (rdma_resolve_route(l->id, STEP_MS) != 0)
-                rdma_words_errno(l, errno, "resolve the route");
+                rdma_link_errno(l, errno, "resolve the route");
 }
 
 static void connect_link(struct rdma_link *l)
@@ -124,7 +139,7 @@ static void connect_link(struct rdma_link *l)
         };
         l->state = LINK_CONNECT;
         if (rdma_connect(l->id, &p) != 0)
-                rdma_words_errno(l, errno, "connect");
+                rdma_link_errno(l, errno, "connect");
 }
 
 static void established(struct rdma_link *l, const struct rdma_conn_param *p)
@@ -165,7 +180,8 @@ static void event(struct rdma_link *l, const struct rdma_cm_event *ev)
         } else if (ev->event == RDMA_CM_EVENT_ESTABLISHED && l->state == LINK_CONNECT) {
                 established(l, &ev->param.conn);
         } else if (ev->event != RDMA_CM_EVENT_TIMEWAIT_EXIT && ev->event != RDMA_CM_EVENT_ADDR_CHANGE) {
-                rdma_words_event(l, ev);
+                char why[FAR_WHY];
+                rdma_link_fail(l, rdma_words_event(&l->node->to, ev, why), "%s", why);
         }
 }
 

@@ -12,9 +12,7 @@
  * Silence is counted in time that this process was running, so that one that was stopped does not wake up to a lost node.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "vmrun.h"
 #include "rdma.h"
@@ -31,14 +29,8 @@ void rdma_data_broken(struct rdma_node *rn)
 
         if (d->state == DATA_UP)
                 info_("%s: %s; reconnecting", rn->n->option->origin, d->why);
-        for (int k = 0; k < DATA_QUEUES; k++) {
-                struct rdma_queue *q = &d->q[k];
-                rdma_link_close(&q->link);
-                q->unsent = q->head;
-                q->sent = q->done = 0;
-                q->nwc = 0;
-                q->armed = false;
-        }
+        for (int k = 0; k < DATA_QUEUES; k++)
+                rdma_queue_down(&d->q[k]);
         d->state = DATA_DOWN;
         /* Who has the lock sees it at its next step. */
         atomic_store_explicit(&rn->control.broken, d->generation, memory_order_relaxed);
@@ -83,8 +75,11 @@ static void made(struct rdma_node *rn, int64_t now)
                 __atomic_store_n(&d->reconnections, d->reconnections + 1, __ATOMIC_RELAXED);
                 info_("%s: connected again after %llu ms", rn->n->option->origin, (unsigned long long)d->silence);
         }
-        for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++)
-                rdma_data_send(rn, &d->q[k]);
+        for (int k = 0; k < DATA_QUEUES; k++)
+                if (rdma_queue_send(rn, &d->q[k]) != 0) {
+                        rdma_data_broken(rn);
+                        return;
+                }
 }
 
 /* The first link that failed, if one did. */
@@ -134,7 +129,7 @@ static void advance(struct rdma_node *rn, int64_t now)
         if (d->state == DATA_CONNECTING && !l && now >= d->deadline) {
                 for (int k = 0; k < DATA_QUEUES; k++)
                         if (d->q[k].link.state != LINK_UP)
-                                rdma_words_silent(&d->q[k].link, ATTEMPT_MS);
+                                rdma_link_silent(&d->q[k].link, ATTEMPT_MS);
                 l = failed(d);
         }
         if (l) {
@@ -171,6 +166,15 @@ static bool step_control(struct rdma_node *rn, int64_t now)
         return true;
 }
 
+/* What is under way will never be over here. */
+static void give_up(struct rdma_node *rn)
+{
+        rn->data.lost = true;
+        rn->data.state = DATA_DOWN;
+        for (int k = 0; k < DATA_QUEUES; k++)
+                rdma_queue_fail(rn, &rn->data.q[k]);
+}
+
 /* The control connection says that the node will not come back. */
 static void lost(struct rdma_node *rn)
 {
@@ -181,10 +185,8 @@ static void lost(struct rdma_node *rn)
                 return;                 /* the next step asks again */
         bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
         pthread_mutex_unlock(&c->lock);
-        if (leased)
-                far_lost(rn->n, "%s", c->why);
-        rn->data.told_lost = true;      /* nothing of the program is there: one place less to lease from */
-        warnx_("%s: %s: nothing was there yet, so the program goes on without it", rn->n->option->origin, c->why);
+        far_lost(rn->n, leased, "%s", c->why);
+        give_up(rn);
 }
 
 void rdma_data_step(struct rdma_node *rn, int64_t now)
@@ -193,7 +195,7 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
         struct rdma_control *c = &rn->control;
         int64_t gap = now - d->looked;
 
-        if (d->told_lost)
+        if (d->lost)
                 return;
         d->looked = now;
         bool mine = step_control(rn, now);
@@ -212,76 +214,9 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
                 return;
         }
         d->silence += gap < GAP_MS ? gap : GAP_MS;
-        if (d->silence > rn->set.timeout_ms && leased)
-                far_lost(rn->n, "nothing came through for %u.%u s (%s)", rn->set.timeout_ms / 1000, rn->set.timeout_ms % 1000 / 100, d->why);
-}
-
-void rdma_data_attach(struct rdma_node *rn)
-{
-        struct rdma_data *d = &rn->data;
-        char *p = rn->mem.pool;
-
-        for (int k = 0; p && k < DATA_QUEUES; k++) {
-                struct rdma_queue *q = &d->q[k];
-                for (unsigned i = 0; i < RDMA_POOL_PAGES / DATA_QUEUES; i++, p += PAGE_SIZE)
-                        q->spare[q->nspare++] = p;
-                q->depth = least(q->depth, q->nspare);
+        if (d->silence > rn->set.timeout_ms && leased) {
+                far_lost(rn->n, true, "nothing came through for %u.%u s (%s)",
+                         rn->set.timeout_ms / 1000, rn->set.timeout_ms % 1000 / 100, d->why);
+                give_up(rn);
         }
-}
-
-static void set_up_queue(struct rdma_node *rn, struct rdma_queue *q)
-{
-        const struct ibv_device_attr *a = &rn->dev.attr;
-        unsigned depth = least(DATA_DEPTH, a->max_qp_wr > 1 ? (unsigned)a->max_qp_wr : 1);
-
-        if (rn->depth)
-                depth = least(depth, rn->depth);
-        q->tail = &q->head;
-        q->link = (struct rdma_link){ .node = rn, .channel = rn->data.channel, .comp = &rn->dev.data_comp, .send = depth, .recv = 1,
-                                      .sge = least(DATA_SGE, a->max_sge > 1 ? (unsigned)a->max_sge : 1) };
-}
-
-int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
-{
-        struct rdma_data *d = &rn->data;
-
-        d->channel = rdma_channel_open(why);
-        if (!d->channel)
-                return -errno;
-        for (int k = 0; k < DATA_QUEUES; k++) {
-                set_up_queue(rn, &d->q[k]);
-                d->q[k].spare = malloc(RDMA_POOL_PAGES / DATA_QUEUES * sizeof(char *));
-                if (!d->q[k].spare) {
-                        snprintf(why, FAR_WHY, "out of memory: free some on this host");
-                        return -ENOMEM;
-                }
-        }
-        d->looked = now_ms();
-        while (d->state != DATA_UP) {
-                struct pollfd fd = { .fd = d->channel->fd, .events = POLLIN };
-                int64_t now = now_ms();
-                rdma_data_step(rn, now);
-                if (d->state == DATA_UP)
-                        break;
-                if (d->told_lost || now >= deadline) {
-                        snprintf(why, FAR_WHY, "%s", d->told_lost ? rn->control.why : d->why[0] ? d->why : "the connections for data cannot be made in time");
-                        return -ETIMEDOUT;
-                }
-                poll(&fd, 1, 10);
-        }
-        d->silence = 0;
-        return 0;
-}
-
-void rdma_data_close(struct rdma_node *rn)
-{
-        struct rdma_data *d = &rn->data;
-
-        for (int k = 0; k < DATA_QUEUES; k++) {
-                rdma_link_close(&d->q[k].link);
-                free(d->q[k].spare);
-                d->q[k].spare = NULL;
-        }
-        rdma_channel_close(d->channel);
-        d->channel = NULL;
 }

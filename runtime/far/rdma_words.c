@@ -3,6 +3,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -52,123 +53,117 @@ static const char *idle_port(char text[96])
         return text;
 }
 
-void rdma_words_errno(struct rdma_link *l, int err, const char *doing)
+static enum rdma_failure say(char why[FAR_WHY], enum rdma_failure failure, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+static enum rdma_failure say(char why[FAR_WHY], enum rdma_failure failure, const char *fmt, ...)
+{
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(why, FAR_WHY, fmt, ap);
+        va_end(ap);
+        return failure;
+}
+
+enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, const char *doing,
+                                   char why[FAR_WHY])
 {
         char to[80], text[128];
 
-        rdma_words_address(&l->node->to, to);
+        rdma_words_address(peer, to);
         switch (err) {
         case ENETUNREACH:
         case EHOSTUNREACH:
-                rdma_link_fail(l, FAIL_SILENT, "there is no route to %s%s: see `ip route get`, and plug in or set up the interface", to, idle_port(text));
-                break;
+                return say(why, FAIL_SILENT, "there is no route to %s%s: see `ip route get`, and plug in or set up the interface", to, idle_port(text));
         case ENODEV:
         case EADDRNOTAVAIL:
-                rdma_link_fail(l, FAIL_SILENT, "no RDMA device of this host leads to %s%s: `rdma link` lists them; soft-RoCE: `rdma link add rxe0 type "
+                return say(why, FAIL_SILENT, "no RDMA device of this host leads to %s%s: `rdma link` lists them; soft-RoCE: `rdma link add rxe0 type "
                                "rxe netdev IF`", to, idle_port(text));
-                break;
         case ETIMEDOUT:
-                rdma_link_fail(l, FAIL_SILENT, "%s does not answer: is that machine up, and on this network?", to);
-                break;
+                return say(why, FAIL_SILENT, "%s does not answer: is that machine up, and on this network?", to);
         case ENOMEM:
         case EAGAIN:
-                rdma_link_fail(l, FAIL_SILENT, "cannot %s: out of memory for the RDMA device%s", doing, rdma_words_memlock(text));
-                break;
+                return say(why, FAIL_SILENT, "cannot %s: out of memory for the RDMA device%s", doing, rdma_words_memlock(text));
         case EACCES:
         case EPERM:
-                rdma_link_fail(l, FAIL_FINAL, "cannot %s: no permission for /dev/infiniband: ask for the group or mode of these devices", doing);
-                break;
+                return say(why, FAIL_FINAL, "cannot %s: no permission for /dev/infiniband: ask for the group or mode of these devices", doing);
         default:
-                rdma_link_fail(l, FAIL_SILENT, "cannot %s for %s: %s", doing, to, strerror(err));
+                return say(why, FAIL_SILENT, "cannot %s for %s: %s", doing, to, strerror(err));
         }
 }
 
 /* memnode's own word is a number; its sentences are here. */
-static void rejected_by_memnode(struct rdma_link *l, const struct rdma_conn_param *p)
+static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_conn_param *p,
+                                             char why[FAR_WHY])
 {
         struct node_private r;
-        char to[80];
 
-        rdma_words_address(&l->node->to, to);
         if (p->private_data_len < sizeof(r))
                 goto stranger;
         memcpy(&r, p->private_data, sizeof(r));         /* what comes after length is padding */
         if (r.magic != NODE_MAGIC || r.length != sizeof(r))
                 goto stranger;
-        if (r.version != NODE_VERSION || r.kind == NODE_EVERSION) {
-                rdma_link_fail(l, FAIL_FINAL, "its memnode speaks version %u of the protocol, this vmrun version %u: install the same version on both",
-                               r.version, NODE_VERSION);
-                return;
-        }
+        if (r.version != NODE_VERSION || r.kind == NODE_EVERSION)
+                return say(why, FAIL_FINAL, "its memnode speaks version %u of the protocol, this vmrun "
+                           "version %u: install the same version on both", r.version, NODE_VERSION);
         switch (r.kind) {
         case NODE_EUNKNOWN:
-                rdma_link_fail(l, FAIL_UNKNOWN, "its memnode does not know this client any more: it was started anew, or its grace time was over");
-                break;
+                return say(why, FAIL_UNKNOWN, "its memnode does not know this client any more: it was started anew, or its grace time was over");
         case NODE_ECLOSING:
-                rdma_link_fail(l, FAIL_FINAL, "its memnode is about to end: start it again, then this program");
-                break;
+                return say(why, FAIL_FINAL, "its memnode is about to end: start it again, then this program");
         case NODE_EBUSY:
-                rdma_link_fail(l, FAIL_SILENT, "its memnode has too many clients: end some, or use another node");
-                break;
+                return say(why, FAIL_SILENT, "its memnode has too many clients: end some, or use another node");
         case NODE_EINTERNAL:
-                rdma_link_fail(l, FAIL_SILENT, "its memnode has trouble of its own: see memnode's messages");
-                break;
+                return say(why, FAIL_SILENT, "its memnode has trouble of its own: see memnode's messages");
         case NODE_EPROTO:
-                rdma_link_fail(l, FAIL_FINAL, "its memnode does not understand this vmrun: install the same version on both");
-                break;
+                return say(why, FAIL_FINAL, "its memnode does not understand this vmrun: install the same version on both");
         default:
-                rdma_link_fail(l, FAIL_SILENT, "its memnode turned the connection down (reason %u): see memnode's messages", r.kind);
+                return say(why, FAIL_SILENT, "its memnode turned the connection down (reason %u): see memnode's messages", r.kind);
         }
-        return;
 stranger:
-        rdma_link_fail(l, FAIL_FINAL, "what listens at %s is no memnode: correct the address or the port", to);
+        return say(why, FAIL_FINAL, "what listens at %s is no memnode: correct the address or the port", to);
 }
 
-void rdma_words_event(struct rdma_link *l, const struct rdma_cm_event *ev)
+enum rdma_failure rdma_words_event(const union rdma_sockaddr *peer, const struct rdma_cm_event *ev,
+                                   char why[FAR_WHY])
 {
         char to[80];
 
-        rdma_words_address(&l->node->to, to);
+        rdma_words_address(peer, to);
         switch (ev->event) {
         case RDMA_CM_EVENT_ADDR_ERROR:
-                rdma_words_errno(l, -ev->status, "resolve the address");
-                break;
+                return rdma_words_errno(peer, -ev->status, "resolve the address", why);
         case RDMA_CM_EVENT_ROUTE_ERROR:
-                rdma_words_errno(l, -ev->status, "resolve the route");
-                break;
+                return rdma_words_errno(peer, -ev->status, "resolve the route", why);
         case RDMA_CM_EVENT_REJECTED:
                 if (ev->status == REJECT_BY_MEMNODE)
-                        rejected_by_memnode(l, &ev->param.conn);
+                        return rejected_by_memnode(to, &ev->param.conn, why);
                 else if (ev->status == REJECT_NO_LISTENER || ev->status == -ECONNREFUSED)
-                        rdma_link_fail(l, FAIL_DEAF, "nothing listens at %s: start memnode there, or give its port as in rdma://HOST:PORT", to);
+                        return say(why, FAIL_DEAF, "nothing listens at %s: start memnode there, or give its port as in rdma://HOST:PORT", to);
                 else
-                        rdma_link_fail(l, FAIL_SILENT, "the connection to %s was rejected (rdma_cm's reason %d)", to, ev->status);
-                break;
+                        return say(why, FAIL_SILENT, "the connection to %s was rejected (rdma_cm's reason %d)", to, ev->status);
         case RDMA_CM_EVENT_UNREACHABLE:
-                rdma_link_fail(l, FAIL_SILENT, "%s does not answer: is memnode's machine up, and UDP port 4791 open for RoCE?", to);
-                break;
+                return say(why, FAIL_SILENT, "%s does not answer: is memnode's machine up, and UDP port 4791 open for RoCE?", to);
         case RDMA_CM_EVENT_CONNECT_ERROR:
-                rdma_words_errno(l, -ev->status, "connect");
-                break;
+                return rdma_words_errno(peer, -ev->status, "connect", why);
         case RDMA_CM_EVENT_DISCONNECTED:
-                rdma_link_fail(l, FAIL_SILENT, "memnode's side ended the connection");
-                break;
+                return say(why, FAIL_SILENT, "memnode's side ended the connection");
         case RDMA_CM_EVENT_DEVICE_REMOVAL:
-                rdma_link_fail(l, FAIL_FINAL, "the RDMA device of this host was removed: do not unload or remove it while programs run");
-                break;
+                return say(why, FAIL_FINAL, "the RDMA device of this host was removed: do not unload or remove it while programs run");
         default:
-                rdma_link_fail(l, FAIL_SILENT, "unexpected event %s of rdma_cm", rdma_event_str(ev->event));
+                return say(why, FAIL_SILENT, "unexpected event %s of rdma_cm", rdma_event_str(ev->event));
         }
 }
 
-void rdma_words_silent(struct rdma_link *l, unsigned ms)
+enum rdma_failure rdma_words_silent(const union rdma_sockaddr *peer, bool found, unsigned ms,
+                                    char why[FAR_WHY])
 {
         char to[80];
 
-        rdma_words_address(&l->node->to, to);
-        if (l->state == LINK_ADDRESS || l->state == LINK_ROUTE)
-                rdma_link_fail(l, FAIL_SILENT, "%s does not answer within %u.%u s: is that machine up, and on this network?", to, ms / 1000, ms % 1000 / 100);
+        rdma_words_address(peer, to);
+        if (!found)
+                return say(why, FAIL_SILENT, "%s does not answer within %u.%u s: is that machine up, and on this network?", to, ms / 1000, ms % 1000 / 100);
         else
-                rdma_link_fail(l, FAIL_SILENT, "%s does not answer the connection request within %u.%u s: is UDP port 4791 open for RoCE in all "
+                return say(why, FAIL_SILENT, "%s does not answer the connection request within %u.%u s: is UDP port 4791 open for RoCE in all "
                                "firewalls?", to, ms / 1000, ms % 1000 / 100);
 }

@@ -15,7 +15,6 @@
 #include "tree.h"
 #include "window.h"
 
-static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *const *nodes;
 static unsigned nnodes;
 static uint32_t max_slabs;              /* that the nodes can come to in all */
@@ -144,8 +143,8 @@ int slabs_tree_fd(bool *alone)
         return in_tree ? tree.fd : inherited;
 }
 
-/* The lock that says that the process lives has outlived the program, whose slots nobody needs any more: without it, they are freed like those of
- * any process that died. */
+/* execve keeps fcntl locks, so the old program's liveness byte is still locked by this process.
+ * Unlock it: its slots are then buried like those of any dead process. */
 void slabs_adopt(int fd)
 {
         struct flock all = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = TREE_PROCESSES };
@@ -176,7 +175,7 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
 /* Slab i as a slab of this process. */
 static void publish(uint32_t i, const struct slab *s, const struct far_place *place)
 {
-        slabs[i].place[0] = *place;
+        far_slab_set(i, place);
         CONTROL->slabs[i] = *s;
         CONTROL->tree_number = tree.self;
         /* kern on other vCPUs reads the slab of a slot number; none of this slab exists before the count says so. */
@@ -256,8 +255,6 @@ static int lease_locked(struct vm *vm, uint32_t have)
                 return err;
         return have < tree.head->nslabs ? use_existing(vm, have, gpa) : lease_new(vm, have, gpa);
 }
-
-const struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
 
 int far_lease(struct vm *vm, uint32_t have)
 {

@@ -66,14 +66,14 @@ void die_(int status, const char *fmt, ...)
         _exit(status);
 }
 
-void far_lost(const struct far_node *n, const char *fmt, ...)
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 {
         va_list ap;
-        (void)n;
         va_start(ap, fmt);
         say(fmt, ap);
         va_end(ap);
-        _exit(125);
+        n->lost = true;
+        n->lost_pages = pages;
 }
 
 /* ---- Pages and frames ---- */
@@ -151,6 +151,29 @@ void far_done(struct far_request *r)
         finished++;
 }
 
+void far_failed(struct far_request *r)
+{
+        struct job *j = (struct job *)((char *)r - offsetof(struct job, r));
+
+        if (!busy[j->page])
+                die_(1, "page %llu fails after it was done", (unsigned long long)j->page);
+        busy[j->page] = false;
+        in_flight--;
+}
+
+/* As io.c: the loss of a node ends it all, after the driver has given back what it had. */
+static unsigned poll_node(struct far_node *n)
+{
+        unsigned done = n->driver->poll(n);
+
+        if (n->lost && in_flight)
+                die_(1, "the node is lost, and the driver keeps %llu requests",
+                     (unsigned long long)in_flight);
+        if (n->lost)
+                _exit(125);
+        return done;
+}
+
 /* A transfer of page p in an idle frame; the driver may have no room for it. */
 static bool start(struct far_node *n, uint64_t p, enum far_op op)
 {
@@ -187,12 +210,12 @@ static void wait_some(struct far_node *n)
         int ms = 1000;
 
         for (unsigned i = 0; i < 50; i++)
-                if (n->driver->poll(n))
+                if (poll_node(n))
                         return;
         int k = n->driver->arm(n, fds, 8, &ms);
         if (k >= 0)
                 poll(fds, (nfds_t)k, ms);
-        n->driver->poll(n);
+        poll_node(n);
 }
 
 static void work(struct far_node *n)
@@ -222,7 +245,7 @@ static void work(struct far_node *n)
                 if (full || gap_ms || in_flight >= depth)
                         wait_some(n);
                 else
-                        n->driver->poll(n);
+                        poll_node(n);
         }
         while (in_flight)
                 wait_some(n);

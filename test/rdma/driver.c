@@ -102,16 +102,17 @@ static _Noreturn void verdict(const char *word, const char *fmt, ...)
         _exit(0);
 }
 
-void far_lost(const struct far_node *n, const char *fmt, ...)
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 {
-        char text[512];
         va_list ap;
 
-        (void)n;
         va_start(ap, fmt);
-        vsnprintf(text, sizeof(text), fmt, ap);
+        vsnprintf(n->why, sizeof(n->why), fmt, ap);
         va_end(ap);
-        verdict("lost", "%s", text);
+        n->lost = true;
+        n->lost_pages = pages;
+        if (!pages)
+                printf("#   %s: nothing was there yet\n", n->why);
 }
 
 extern const struct far_driver *const far_module[];
@@ -161,6 +162,16 @@ void far_done(struct far_request *r)
         in_flight--;
 }
 
+void far_failed(struct far_request *r)
+{
+        struct job *j = (struct job *)r;
+
+        if (!j->mine)
+                verdict("wrong", "a request fails after it was done");
+        j->mine = false;
+        in_flight--;
+}
+
 /* A request for a slot that is free; writes often go to neighbours. */
 static struct job *make_job(unsigned *next_slot)
 {
@@ -187,6 +198,21 @@ static struct job *make_job(unsigned *next_slot)
 static const struct node_option option = { .url = "rdma://test", .origin = "--node rdma://test", .gid_index = -1 };
 static struct far_node node_ = { .option = &option, .url = "rdma://test" };
 static unsigned sleeps, most_in_flight;
+
+static unsigned unposted;               /* of those in flight: made, and not taken by the driver yet */
+
+/* As io.c: the loss of a node ends it all, after the driver has given back what it had. */
+static unsigned poll_node(void)
+{
+        unsigned over = node_.driver->poll(&node_);
+
+        if (node_.lost_pages && in_flight != unposted)
+                verdict("wrong", "the node is lost, and the driver keeps %u requests",
+                        in_flight - unposted);
+        if (node_.lost_pages)
+                verdict("lost", "%s", node_.why);
+        return over;
+}
 
 static void sleep_until_told(void)
 {
@@ -223,10 +249,11 @@ static void traffic(unsigned total, unsigned depth, const struct fault *f, int c
                 unsigned took = nbatch ? node_.driver->post(&node_, batch, nbatch) : 0;
                 memmove(batch, batch + took, (nbatch - took) * sizeof(batch[0]));
                 nbatch -= took;
+                unposted = nbatch;
                 for (; f && f->command && made >= f->at; f++)
                         if (write(commands, &f->command, 1) != 1)
                                 verdict("wrong", "the node is gone");
-                if (node_.driver->poll(&node_) == 0 && !took && done < goal)
+                if (poll_node() == 0 && !took && done < goal)
                         sleep_until_told();
         }
 }
@@ -411,7 +438,7 @@ static void case_idle_goodbye(const struct target *t)
                 verdict("wrong", "the node is gone");
         for (;;) {
                 sleep_until_told();
-                node_.driver->poll(&node_);
+                poll_node();
         }
 }
 
@@ -460,7 +487,7 @@ static void case_lease_beside(const struct target *t)
         /* Reconnections need no traffic, but somebody who polls. */
         struct timespec end;
         do {
-                node_.driver->poll(&node_);
+                poll_node();
                 clock_gettime(CLOCK_REALTIME, &end);
                 end.tv_nsec += 1000000;
                 end.tv_sec += end.tv_nsec / 1000000000;

@@ -32,6 +32,7 @@ int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return 
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}
 void io_forked(void) {}
+void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 static uint64_t next_gpa = 1ull << 32;
 static int slots_left = 1000;
