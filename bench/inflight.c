@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
-#include "far/rdma.h"
+#include "far/rdma/rdma.h"
 #include "vmrun.h"
 
 #define DEPTH_MAX 256u

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "far.h"
-#include "io.h"
+#include "far/far.h"
+#include "far/io.h"
 
 #define END_MS 500                      /* to wait for others at the end of the program */
 

@@ -34,8 +34,8 @@
 #include "vmrun.h"
 #include "word.h"
 #include "common/clock.h"
-#include "far.h"
-#include "io.h"
+#include "far/far.h"
+#include "far/io.h"
 
 #define BATCH      64                   /* requests given to a driver at a time */
 #define FDS_MAX    256                  /* of all drivers together */

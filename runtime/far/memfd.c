@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "vmrun.h"
-#include "memfd.h"
+#include "far/memfd.h"
 
 /* The limit of file sizes is for the program's files, not for memory. */
 static int set_size(int fd, uint64_t bytes)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "far.h"
+#include "far/far.h"
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
 /* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared object): a program without such a node

@@ -6,7 +6,7 @@
  * its node.  So where there are several remote nodes, their slabs stop growing early: at the size with which all capacity still fits into
  * the table of slabs.  Nodes that are memory need no such spreading, and each of their slabs costs one of KVM's memory slots.
  */
-#include "placement.h"
+#include "far/placement.h"
 
 static uint64_t left(const struct far_node *n) { return n->pages - n->leased; }
 

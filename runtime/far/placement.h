@@ -4,7 +4,7 @@
 #ifndef VMRUN_FAR_PLACEMENT_H
 #define VMRUN_FAR_PLACEMENT_H
 
-#include "far.h"
+#include "far/far.h"
 
 #define SLAB_FIRST (16u << 20 >> 12)    /* pages; each slab of a node is twice the one before, up to slab_most */
 #define SLAB_LAST  (1u << SLAB_SHIFT)   /* pages; no slab is larger */

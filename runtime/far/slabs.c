@@ -10,10 +10,10 @@
 #include <sys/mman.h>
 #include "common/clock.h"
 #include "vm.h"
-#include "io.h"
-#include "placement.h"
-#include "tree.h"
-#include "window.h"
+#include "far/io.h"
+#include "far/placement.h"
+#include "far/tree.h"
+#include "far/window.h"
 
 static struct far_node *const *nodes;
 static unsigned nnodes;

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "memfd.h"
-#include "tree.h"
+#include "far/memfd.h"
+#include "far/tree.h"
 
 #define MAGIC 0x736d656e72746d76ull
 

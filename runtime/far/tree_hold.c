@@ -13,7 +13,7 @@
  * All accesses are sequentially consistent: each of these orders one process's store before its load of what another stores.
  */
 #include <errno.h>
-#include "tree.h"
+#include "far/tree.h"
 
 static struct tree_process *counts(struct tree *t, uint32_t p) { return &((struct tree_common *)t->units)->process[p]; }
 

@@ -1,5 +1,5 @@
 /*
- * Fuzzes the NBD handshake (memnode/nbd_handshake.c) with libFuzzer.  Built and run by ./run, never by make.
+ * Fuzzes the NBD handshake (memnode/nbd/handshake.c) with libFuzzer.  Built and run by ./run, never by make.
  *
  * Threat model.  Whoever can connect to memnode's NBD port controls every byte of the handshake, and how they are cut into
  * receives; nothing is authenticated before it (the token is part of a lease's name, so it is checked within).  The machine it
@@ -18,7 +18,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include "../../memnode/nbd.h"
+#include "memnode/nbd/nbd.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 

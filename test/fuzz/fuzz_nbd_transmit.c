@@ -1,5 +1,5 @@
 /*
- * Fuzzes the commands of an NBD connection (memnode/nbd_transmit.c) with libFuzzer, against a model of them.  Built and run by ./run.
+ * Fuzzes the commands of an NBD connection (memnode/nbd/transmit.c) with libFuzzer, against a model of them.  Built and run by ./run.
  *
  * Threat model.  A client that is attached to an export controls every byte it sends, how they are cut up, and when it reads its replies.
  * Behind and beside its export lies the memory of other clients.  What must hold:
@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include "../../memnode/memnode.h"
-#include "../../memnode/nbd.h"
+#include "memnode/memnode.h"
+#include "memnode/nbd/nbd.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 #define SIZE   12288u                   /* of the export */

@@ -1,5 +1,5 @@
 /*
- * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages (memnode/rdma_message.c, rdma_connect.c,
+ * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages (memnode/rdma/message.c, rdma_connect.c,
  * rdma_control.c), and the clients and leases behind them (client.c, account.c, pool.c).  The network card is a fake, below.
  * Built and run by ./run.
  *
@@ -27,8 +27,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "common/clock.h"
-#include "../../memnode/pool.h"
-#include "../../memnode/rdma.h"
+#include "memnode/pool.h"
+#include "memnode/rdma/rdma.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 #define POOL  (256ull << 10)

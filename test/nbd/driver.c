@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "check.h"
-#include "far/nbd.h"
+#include "far/nbd/nbd.h"
 #include "vmrun.h"
 
 #define SLAB_PAGES 1024u

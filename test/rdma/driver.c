@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "far/rdma.h"
+#include "far/rdma/rdma.h"
 #include "node.h"
 #include "vmrun.h"
 

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../memnode/memnode.h"
-#include "../../memnode/nbd.h"
+#include "memnode/memnode.h"
+#include "memnode/nbd/nbd.h"
 
 #define HEX     "00112233445566778899aabbccddeeff"
 #define OTHER   "00112233445566778899aabbccddeefe"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "far/rdma.h"
+#include "far/rdma/rdma.h"
 
 static void is_url(const char *rest, const char *host, uint16_t port)
 {
