@@ -1,6 +1,6 @@
 /*
- * getaddrinfo() may take minutes where the name server is silent, and cannot be stopped.  So it runs
- * in a thread, which is left behind when the time is over.
+ * getaddrinfo() may take minutes where the name server is silent, and cannot be stopped.  So it
+ * runs in a thread, which is left behind when the time is over.
  */
 #include <errno.h>
 #include <pthread.h>

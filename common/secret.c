@@ -3,7 +3,8 @@
 
 bool secret_same(const void *a, const void *b, size_t n)
 {
-        const volatile uint8_t *x = a, *y = b;  /* volatile: the compiler may not end the loop early */
+        /* volatile: the compiler may not end the loop early */
+        const volatile uint8_t *x = a, *y = b;
         unsigned differ = 0;
 
         for (size_t i = 0; i < n; i++)

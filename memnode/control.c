@@ -17,7 +17,9 @@ int control_open(const char *path, char *why, size_t n)
         struct sockaddr_un sun = { .sun_family = AF_UNIX };
 
         if (strlen(path) >= sizeof(sun.sun_path)) {
-                snprintf(why, n, "longer than the path of a socket can be: give one of at most %zu bytes", sizeof(sun.sun_path) - 1);
+                snprintf(why, n,
+                         "longer than the path of a socket can be: give one of at most %zu bytes",
+                         sizeof(sun.sun_path) - 1);
                 return -ENAMETOOLONG;
         }
         strcpy(sun.sun_path, path);
@@ -27,7 +29,9 @@ int control_open(const char *path, char *why, size_t n)
         if (fd < 0 || bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0 || listen(fd, 8) != 0) {
                 int err = -errno;
                 snprintf(why, n, "cannot listen there: %s%s", strerror(-err),
-                         err == -EADDRINUSE ? ": another memnode has it, or a file is in the way: give another path" : "");
+                         err == -EADDRINUSE ? ": another memnode has it, or a file is in the way: "
+                                              "give another path"
+                                            : "");
                 umask(mask);
                 if (fd >= 0)
                         close(fd);

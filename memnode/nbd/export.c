@@ -1,10 +1,12 @@
 /*
  * What NBD clients can ask for by name, and the memory behind it.
  *
- * Named exports come from the settings, have their memory from start to end, and are listed.  A lease is made by the first client that
- * names it, is shared by all connections that name it, and goes when the last of them has ended and the grace time went by without a
- * new one; so a client that lost its connection finds its bytes again.  Its name holds 128 random bits and is listed nowhere: who does
- * not know it cannot find it.  It is therefore not in the log either, but for its first digits.
+ * Named exports come from the settings, have their memory from start to end, and are listed.  A
+ * lease is made by the first client that names it, is shared by all connections that name it, and
+ * goes when the last of them has ended and the grace time went by without a new one; so a client
+ * that lost its connection finds its bytes again.  Its name holds 128 random bits and is listed
+ * nowhere: who does not know it cannot find it.  It is therefore not in the log either, but for its
+ * first digits.
  *
  * Every lease has an account of its own: to memnode, one lease is one client.
  */
@@ -21,10 +23,12 @@
 #define MARK    8                               /* digits of a lease's name that the log may show */
 
 struct lease {
-        struct nbd_export e;                    /* first: an nbd_export that is no named one is a lease */
+        /* first: an nbd_export that is no named one is a lease */
+        struct nbd_export e;
         char hex[NBD_LEASE_HEX];
         unsigned users;                         /* attached, or waiting to be */
-        bool making;                            /* one thread is taking the memory; the others wait */
+        /* one thread is taking the memory; the others wait */
+        bool making;
         uint32_t error;                         /* that went wrong: nobody stays */
         const char *text;
         int64_t until;                          /* ms: users == 0: it goes then */
@@ -37,7 +41,8 @@ static struct lease *leases;
 static bool opened, closing;
 static pthread_t sweeper;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;  /* some lease is no longer being made */
-static pthread_cond_t due = PTHREAD_COND_INITIALIZER;  /* leases or closing changed, for the sweeper */
+/* leases or closing changed, for the sweeper */
+static pthread_cond_t due = PTHREAD_COND_INITIALIZER;
 /* Constant once opened: */
 static struct nbd_export named[sizeof(opt.export) / sizeof(opt.export[0])];
 static unsigned nnamed;
@@ -56,21 +61,26 @@ static bool token_fits(const struct nbd_lease_name *l)
 }
 
 /* A lease's name that is one, with its token checked.  0, or an error with a sentence. */
-static uint32_t lease_name(const char *name, size_t len, struct nbd_lease_name *l, const char **text)
+static uint32_t lease_name(const char *name, size_t len, struct nbd_lease_name *l,
+                           const char **text)
 {
         switch (nbd_lease_parse(name, len, l)) {
         case 0: break;
         case -EINVAL:
-                *text = "a lease is called lease-<32 hexadecimal digits, in small letters>-<bytes, a multiple of 4096>[-<token>]";
+                *text = "a lease is called lease-<32 hexadecimal digits, in small letters>-<bytes, "
+                        "a multiple of 4096>[-<token>]";
                 return NBD_REP_ERR_INVALID;
         default:
-                *text = len ? "memnode has no export of that name" : "memnode has no named exports: name one, or a lease";
+                *text = len ? "memnode has no export of that name"
+                            : "memnode has no named exports: name one, or a lease";
                 return NBD_REP_ERR_UNKNOWN;
         }
         if (token_fits(l))
                 return 0;
-        *text = !opt.have_token ? "memnode has no token, so leave it out of the lease's name" : l->token ? "that is not memnode's token" :
-                "memnode wants its token at the end of the lease's name: lease-<digits>-<bytes>-<token>";
+        *text = !opt.have_token ? "memnode has no token, so leave it out of the lease's name"
+                : l->token      ? "that is not memnode's token"
+                                : "memnode wants its token at the end of the lease's name: "
+                             "lease-<digits>-<bytes>-<token>";
         return NBD_REP_ERR_POLICY;
 }
 
@@ -122,13 +132,16 @@ static uint32_t take(struct nbd_export *e, const char *owner, const char **text)
         if (!err)
                 return 0;
         account_close(e->account);
-        *text = err == -EDQUOT ? "that is more than memnode gives to one client: ask for less, or raise its --max-per-client" :
-                err == -ENOSPC ? "memnode has not that much memory left in one piece: ask for less, wait, or raise its --size" :
-                                 "memnode could not take the memory for it";
+        *text = err == -EDQUOT ? "that is more than memnode gives to one client: ask for less, or "
+                                 "raise its --max-per-client"
+                : err == -ENOSPC ? "memnode has not that much memory left in one piece: ask for "
+                                   "less, wait, or raise its --size"
+                                 : "memnode could not take the memory for it";
         return NBD_REP_ERR_POLICY;
 }
 
-/* Takes the memory of a new lease without the lock, since zeroing may take seconds.  Called and returns with the lock. */
+/* Takes the memory of a new lease without the lock, since zeroing may take seconds.  Called and
+ * returns with the lock. */
 static void make(struct lease *l)
 {
         char owner[64];
@@ -147,7 +160,8 @@ static void make(struct lease *l)
         pthread_cond_broadcast(&made);
 }
 
-static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export **e, const char **text)
+static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export **e,
+                             const char **text)
 {
         uint32_t error = 0;
 
@@ -217,7 +231,8 @@ uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, const cha
 void nbd_export_detach(struct nbd_export *e)
 {
         struct lease *l = (struct lease *)e;
-        uint32_t grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);   /* SIGHUP may change it */
+        /* SIGHUP may change it */
+        uint32_t grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
 
         if (e >= named && e < named + nnamed)
                 return;
@@ -274,10 +289,12 @@ static void *sweep(void *arg)
                         struct timespec until = deadline_in_ms((uint64_t)left);
                         pthread_cond_clockwait(&due, &lock, CLOCK_MONOTONIC, &until);
                 } else {
-                        /* Out of the list nobody can find it, so it may be zeroed without the lock. */
+                        /* Out of the list nobody can find it, so it may be zeroed without the
+                         * lock. */
                         unlink_lease(l);
                         pthread_mutex_unlock(&lock);
-                        info_("NBD lease %.*s... is over: nobody has used it for the grace time", MARK, l->hex);
+                        info_("NBD lease %.*s... is over: nobody has used it for the grace time",
+                              MARK, l->hex);
                         account_close(l->e.account);
                         free(l);
                         pthread_mutex_lock(&lock);
@@ -296,8 +313,8 @@ static int open_named(char *why, size_t n)
                 named[i].size = opt.export[i].size;
                 snprintf(owner, sizeof(owner), "NBD export %s", opt.export[i].name);
                 if (take(&named[i], owner, &text) != 0) {
-                        snprintf(why, n, "no memory for the export %s of %llu bytes: %s", opt.export[i].name,
-                                 (unsigned long long)named[i].size, text);
+                        snprintf(why, n, "no memory for the export %s of %llu bytes: %s",
+                                 opt.export[i].name, (unsigned long long)named[i].size, text);
                         while (i-- > 0)
                                 account_close(named[i].account);
                         return -ENOSPC;

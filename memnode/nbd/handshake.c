@@ -1,14 +1,16 @@
 /*
- * The handshake of NBD, fixed newstyle: a state machine that is fed bytes and asks its ops for everything else, so that it can be
- * tested and fuzzed without a socket.
+ * The handshake of NBD, fixed newstyle: a state machine that is fed bytes and asks its ops for
+ * everything else, so that it can be tested and fuzzed without a socket.
  *
- * Its memory is bounded by struct nbd_handshake.  An option whose data is longer than fits is skipped as it comes and refused; the
- * caller bounds the time that takes.  Nothing is sent but by answer to a whole option.
+ * Its memory is bounded by struct nbd_handshake.  An option whose data is longer than fits is
+ * skipped as it comes and refused; the caller bounds the time that takes.  Nothing is sent but by
+ * answer to a whole option.
  */
 #include <stdio.h>
 #include "nbd/nbd.h"
 
-#define OPTIONS_MAX 256                         /* a client needs a handful; one that tries many names is of no use to us */
+/* a client needs a handful; one that tries many names is of no use to us */
+#define OPTIONS_MAX 256
 
 static void broken(struct nbd_handshake *h, const char *why)
 {
@@ -23,10 +25,14 @@ static void send_(struct nbd_handshake *h, const void *data, size_t len)
 }
 
 /* An answer of up to two parts. */
-static void reply2(struct nbd_handshake *h, uint32_t type, const void *a, size_t alen, const void *b, size_t blen)
+static void reply2(struct nbd_handshake *h, uint32_t type, const void *a, size_t alen,
+                   const void *b, size_t blen)
 {
         struct nbd_option_reply_header r = {
-                htobe64(NBD_OPTION_REPLY_MAGIC), htobe32(h->option), htobe32(type), htobe32((uint32_t)(alen + blen)),
+                htobe64(NBD_OPTION_REPLY_MAGIC),
+                htobe32(h->option),
+                htobe32(type),
+                htobe32((uint32_t)(alen + blen)),
         };
         send_(h, &r, sizeof(r));
         if (alen)
@@ -35,14 +41,21 @@ static void reply2(struct nbd_handshake *h, uint32_t type, const void *a, size_t
                 send_(h, b, blen);
 }
 
-static void reply(struct nbd_handshake *h, uint32_t type, const void *data, size_t len) { reply2(h, type, data, len, NULL, 0); }
+static void reply(struct nbd_handshake *h, uint32_t type, const void *data, size_t len)
+{
+        reply2(h, type, data, len, NULL, 0);
+}
 static void ack(struct nbd_handshake *h) { reply(h, NBD_REP_ACK, NULL, 0); }
-static void refuse(struct nbd_handshake *h, uint32_t error, const char *text) { reply(h, error, text, strlen(text)); }
+static void refuse(struct nbd_handshake *h, uint32_t error, const char *text)
+{
+        reply(h, error, text, strlen(text));
+}
 
 static uint16_t transmission_flags(const struct nbd_handshake *h)
 {
-        uint16_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA | NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES |
-                         NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_SEND_CACHE | NBD_FLAG_SEND_FAST_ZERO;
+        uint16_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA |
+                         NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES | NBD_FLAG_CAN_MULTI_CONN |
+                         NBD_FLAG_SEND_CACHE | NBD_FLAG_SEND_FAST_ZERO;
         return h->structured ? flags | NBD_FLAG_SEND_DF : flags;
 }
 
@@ -82,7 +95,8 @@ static void list(struct nbd_handshake *h)
         ack(h);
 }
 
-static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size_t name_len, const uint8_t *wish, unsigned wishes)
+static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size_t name_len,
+                  const uint8_t *wish, unsigned wishes)
 {
         uint8_t export[2 + 8 + 2], block[2 + 3 * 4], type[2];
         bool want_name = false;
@@ -97,7 +111,8 @@ static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size
                 nbd_put16(type, NBD_INFO_NAME);
                 reply2(h, NBD_REP_INFO, type, sizeof(type), name, name_len);
         }
-        /* Not only on demand: libnbd and the kernel's client ask for it, others are glad to know. */
+        /* Not only on demand: libnbd and the kernel's client ask for it, others are glad to
+         * know. */
         nbd_put16(block, NBD_INFO_BLOCK_SIZE);
         nbd_put32(block + 2, NBD_BLOCK_MIN);
         nbd_put32(block + 6, NBD_BLOCK_WANT);
@@ -113,7 +128,8 @@ static void go(struct nbd_handshake *h, bool attach)
         const char *text = "";
         uint32_t name_len = h->have >= 6 ? nbd_get32(d) : UINT32_MAX;
 
-        if (h->have < 6 || name_len > h->have - 6 || (h->have - 6 - name_len) != 2u * nbd_get16(d + 4 + name_len)) {
+        if (h->have < 6 || name_len > h->have - 6 ||
+            (h->have - 6 - name_len) != 2u * nbd_get16(d + 4 + name_len)) {
                 refuse(h, NBD_REP_ERR_INVALID, "the lengths within this option do not add up");
                 return;
         }
@@ -122,7 +138,8 @@ static void go(struct nbd_handshake *h, bool attach)
                 return;
         }
         const char *name = (const char *)d + 4;
-        uint32_t error = attach ? h->ops->attach(h->ctx, name, name_len, &size, &text) : h->ops->look(h->ctx, name, name_len, &size, &text);
+        uint32_t error = attach ? h->ops->attach(h->ctx, name, name_len, &size, &text)
+                                : h->ops->look(h->ctx, name, name_len, &size, &text);
         if (error) {
                 refuse(h, error, text);
                 return;
@@ -160,9 +177,13 @@ static void serve(struct nbd_handshake *h)
         case NBD_OPT_INFO: go(h, false); break;
         case NBD_OPT_GO: go(h, true); break;
         case NBD_OPT_STRUCTURED_REPLY: structured(h); break;
-        case NBD_OPT_STARTTLS: refuse(h, NBD_REP_ERR_POLICY, "memnode offers no TLS: it is for trusted networks"); break;
+        case NBD_OPT_STARTTLS:
+                refuse(h, NBD_REP_ERR_POLICY, "memnode offers no TLS: it is for trusted networks");
+                break;
         case NBD_OPT_LIST_META_CONTEXT:
-        case NBD_OPT_SET_META_CONTEXT: refuse(h, NBD_REP_ERR_UNSUP, "memnode has no metadata contexts"); break;
+        case NBD_OPT_SET_META_CONTEXT:
+                refuse(h, NBD_REP_ERR_UNSUP, "memnode has no metadata contexts");
+                break;
         default: refuse(h, NBD_REP_ERR_UNSUP, "memnode does not know this option"); break;
         }
 }
@@ -177,7 +198,8 @@ static void next_option(struct nbd_handshake *h)
 static void flags(struct nbd_handshake *h)
 {
         h->client_flags = nbd_get32(h->buf);
-        /* The protocol wants it so: what an unknown flag would change about the stream nobody knows. */
+        /* The protocol wants it so: what an unknown flag would change about the stream nobody
+         * knows. */
         if (h->client_flags & ~(uint32_t)(NBD_FIXED_NEWSTYLE | NBD_NO_ZEROES))
                 broken(h, "it set flags in its first word that memnode did not offer");
         else
@@ -194,10 +216,12 @@ static void header(struct nbd_handshake *h)
         if (be64toh(o.magic) != NBD_OPTION_MAGIC) {
                 broken(h, "what it sent is no NBD option");
         } else if (!(h->client_flags & NBD_FIXED_NEWSTYLE) && h->option != NBD_OPT_EXPORT_NAME) {
-                broken(h, "it sent an option that needs the fixed newstyle handshake, which it did not agree to");
+                broken(h, "it sent an option that needs the fixed newstyle handshake, which it did "
+                          "not agree to");
         } else if (++h->options > OPTIONS_MAX) {
                 broken(h, "it sent too many options");
-        } else if (h->length > NBD_OPTION_MAX || (h->option == NBD_OPT_EXPORT_NAME && h->length > NBD_NAME_MAX)) {
+        } else if (h->length > NBD_OPTION_MAX ||
+                   (h->option == NBD_OPT_EXPORT_NAME && h->length > NBD_NAME_MAX)) {
                 if (h->option == NBD_OPT_EXPORT_NAME)
                         broken(h, "the name of its export is too long");
                 h->state = NBD_HS_SKIP;

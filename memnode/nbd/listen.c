@@ -1,5 +1,6 @@
 /*
- * NBD's listening sockets: addresses, paths, and a thread for each, which hands new connections to serve.c.
+ * NBD's listening sockets: addresses, paths, and a thread for each, which hands new connections to
+ * serve.c.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -31,7 +32,10 @@ struct listener {
 static struct listener listeners[LISTENERS_MAX];
 static unsigned nlisteners;
 
-static void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
+static void set(int fd, int level, int option, int value)
+{
+        setsockopt(fd, level, option, &value, sizeof(value));
+}
 
 /* ---- Accepting ---- */
 
@@ -50,11 +54,14 @@ static void *accept_main(void *arg)
                         nbd_welcome(fd, &a, len);
                 } else if (errno == EINVAL || errno == EBADF) {
                         return NULL;
-                } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+                } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                           errno == ENOMEM) {
                         if (!said)
-                                warnx_("NBD clients must wait: %s%s", strerror(errno), errno == EMFILE ? ": raise `ulimit -n`" : "");
+                                warnx_("NBD clients must wait: %s%s", strerror(errno),
+                                       errno == EMFILE ? ": raise `ulimit -n`" : "");
                         said = true;
-                        usleep(200000);         /* the client stays in the queue, so accept() would fail again at once */
+                        /* the client stays in the queue, so accept() would fail again at once */
+                        usleep(200000);
                 }
         }
 }
@@ -80,8 +87,11 @@ static int add_listener(int fd, const struct sockaddr_un *path, char *why, size_
         if (!err)
                 nlisteners++;
         if (err) {
-                snprintf(why, n, err == -EUSERS ? "there are %d listening sockets already: listen on fewer addresses" :
-                         "cannot make a thread (error %d)", err == -EUSERS ? LISTENERS_MAX : -err);
+                snprintf(why, n,
+                         err == -EUSERS ? "there are %d listening sockets already: listen on fewer "
+                                          "addresses"
+                                        : "cannot make a thread (error %d)",
+                         err == -EUSERS ? LISTENERS_MAX : -err);
                 if (path)
                         unlink(path->sun_path);
                 close(fd);
@@ -93,7 +103,9 @@ static const char *cure(int err)
 {
         switch (err) {
         case EADDRINUSE: return ": another program listens there: end it, or choose another port";
-        case EADDRNOTAVAIL: return ": this host has no such address: give one of its own, or 0.0.0.0 or [::] for all";
+        case EADDRNOTAVAIL:
+                return ": this host has no such address: give one of its own, or 0.0.0.0 or [::] "
+                       "for all";
         case EACCES: return ": ports below 1024 are for root: choose another port";
         default: return "";
         }
@@ -108,15 +120,19 @@ static int parse_address(const char *url, struct hostport *hp, char *why, size_t
                         strcpy(hp->service, NBD_PORT);
                 return 0;
         case HOSTPORT_PATH:
-                snprintf(why, n, "'%s' is no place to listen: give HOST:PORT only, and exports with --export",
+                snprintf(why, n,
+                         "'%s' is no place to listen: give HOST:PORT only, and exports with "
+                         "--export",
                          url);
                 break;
         case HOSTPORT_LONG:
                 snprintf(why, n, "that address is too long");
                 break;
         default:
-                snprintf(why, n, "'%s' is no address: give HOST:PORT, with an IPv6 address in brackets, "
-                         "as in [::]:%s", url, NBD_PORT);
+                snprintf(why, n,
+                         "'%s' is no address: give HOST:PORT, with an IPv6 address in brackets, as "
+                         "in [::]:%s",
+                         url, NBD_PORT);
         }
         return -EINVAL;
 }
@@ -133,8 +149,10 @@ static int listen_one(const struct addrinfo *a, bool several, char *why, size_t 
         }
         if (fd < 0 || bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
                 err = -errno;
-                getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-                snprintf(why, n, "cannot listen on address %s, port %s: %s%s", host, port, strerror(-err), cure(-err));
+                getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), port, sizeof(port),
+                            NI_NUMERICHOST | NI_NUMERICSERV);
+                snprintf(why, n, "cannot listen on address %s, port %s: %s%s", host, port,
+                         strerror(-err), cure(-err));
                 if (fd >= 0)
                         close(fd);
                 return err;
@@ -152,8 +170,10 @@ static int listen_tcp(const char *url, char *why, size_t n)
                 return err;
         int gai = getaddrinfo(*hp.host ? hp.host : NULL, hp.service, &hints, &all);
         if (gai) {
-                snprintf(why, n, "cannot find the address '%s', port '%s': %s: check the name, or give "
-                         "a number", hp.host, hp.service, gai_strerror(gai));
+                snprintf(why, n,
+                         "cannot find the address '%s', port '%s': %s: check the name, or give a "
+                         "number",
+                         hp.host, hp.service, gai_strerror(gai));
                 return -EINVAL;
         }
         int first = 0, got = 0;
@@ -172,7 +192,7 @@ static int listen_tcp(const char *url, char *why, size_t n)
 static int bind_unix(int fd, const struct sockaddr_un *a)
 {
         mode_t mask = opt.socket_mode < 0 ? 0 : umask(0777 & ~(mode_t)opt.socket_mode);
-        int err = bind(fd, (const struct sockaddr *)a, sizeof *a) != 0 ? -errno : 0;
+        int err = bind(fd, (const struct sockaddr *)a, sizeof(*a)) != 0 ? -errno : 0;
 
         if (opt.socket_mode >= 0)
                 umask(mask);
@@ -186,11 +206,15 @@ static int listen_unix(const char *url, char *why, size_t n)
         const char *path = strncmp(url, "/?socket=", 9) == 0 ? url + 9 : url;
 
         if (*path != '/') {
-                snprintf(why, n, "'%s' is no path: give an absolute one, as in nbd+unix:///run/memnode.sock", path);
+                snprintf(
+                        why, n,
+                        "'%s' is no path: give an absolute one, as in nbd+unix:///run/memnode.sock",
+                        path);
                 return -EINVAL;
         }
         if ((size_t)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path) >= sizeof(a.sun_path)) {
-                snprintf(why, n, "the path is too long for a socket: %zu bytes are the limit", sizeof(a.sun_path) - 1);
+                snprintf(why, n, "the path is too long for a socket: %zu bytes are the limit",
+                         sizeof(a.sun_path) - 1);
                 return -ENAMETOOLONG;
         }
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -202,8 +226,10 @@ static int listen_unix(const char *url, char *why, size_t n)
                 unlink(a.sun_path);
         }
         if (err) {
-                snprintf(why, n, "cannot listen on %s: %s%s", a.sun_path, strerror(-err), err == -EADDRINUSE ?
-                         ": another program listens there, or it is no socket: choose another path, or remove it" : "");
+                snprintf(why, n, "cannot listen on %s: %s%s", a.sun_path, strerror(-err),
+                         err == -EADDRINUSE ? ": another program listens there, or it is no "
+                                              "socket: choose another path, or remove it"
+                                            : "");
                 if (fd >= 0)
                         close(fd);
                 return err;
@@ -229,7 +255,8 @@ static void stop_listening(void)
                 shutdown(l->fd, SHUT_RDWR);     /* accept() returns */
                 pthread_join(l->thread, NULL);
                 close(l->fd);
-                if (l->path.sun_path[0] && stat(l->path.sun_path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+                if (l->path.sun_path[0] && stat(l->path.sun_path, &st) == 0 &&
+                    st.st_dev == l->dev && st.st_ino == l->ino)
                         unlink(l->path.sun_path);
         }
         nlisteners = 0;

@@ -1,5 +1,6 @@
 /*
- * The names of NBD leases, as clients write them.  Pure: the fuzzer and the unit tests compile it alone.
+ * The names of NBD leases, as clients write them.  Pure: the fuzzer and the unit tests compile it
+ * alone.
  */
 #include <errno.h>
 #include "nbd/nbd.h"
@@ -13,7 +14,8 @@ static bool decimal(const char *s, size_t len, uint64_t *v)
         if (len == 0 || s[0] == '0')
                 return false;
         for (size_t i = 0; i < len; i++)
-                if (s[i] < '0' || s[i] > '9' || __builtin_mul_overflow(*v, 10, v) || __builtin_add_overflow(*v, (uint64_t)(s[i] - '0'), v))
+                if (s[i] < '0' || s[i] > '9' || __builtin_mul_overflow(*v, 10, v) ||
+                    __builtin_add_overflow(*v, (uint64_t)(s[i] - '0'), v))
                         return false;
         return true;
 }

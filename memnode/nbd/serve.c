@@ -1,7 +1,8 @@
 /*
  * NBD's connections: a thread for each, from the handshake to the end, and the end of them all.
  *
- * A connection belongs to its thread, which closes and frees it; others find it in the list, under the lock, only to shut its socket down.
+ * A connection belongs to its thread, which closes and frees it; others find it in the list, under
+ * the lock, only to shut its socket down.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -18,8 +19,10 @@
 #include "nbd/nbd.h"
 
 #define CONNECTIONS_MAX 256
-#define HANDSHAKE_MS    10000                   /* a client that has not asked for an export by then is shown out */
-#define UNIX_BUFFER     (4 << 20)               /* wanted: the kernel gives what net.core.wmem_max allows */
+/* a client that has not asked for an export by then is shown out */
+#define HANDSHAKE_MS    10000
+/* wanted: the kernel gives what net.core.wmem_max allows */
+#define UNIX_BUFFER     (4 << 20)
 
 struct connection {
         int fd;
@@ -28,12 +31,14 @@ struct connection {
         struct connection *next;
 };
 
-static _Atomic bool stopping;                   /* relaxed everywhere: it carries nothing but itself */
+/* relaxed everywhere: it carries nothing but itself */
+static _Atomic bool stopping;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by lock: */
 static struct connection *connections;
 static unsigned nconnections;
-static bool said_full;                          /* the log has been told, and it was not otherwise since */
+/* the log has been told, and it was not otherwise since */
+static bool said_full;
 static pthread_cond_t fewer = PTHREAD_COND_INITIALIZER; /* a connection has ended */
 
 /* ---- One connection ---- */
@@ -78,7 +83,8 @@ static int guest_send(void *ctx, const void *data, size_t len)
         return 0;
 }
 
-static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *size, const char **text)
+static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *size,
+                             const char **text)
 {
         struct guest *g = ctx;
 
@@ -94,7 +100,8 @@ static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *
         return error;
 }
 
-static uint32_t guest_look(void *ctx, const char *name, size_t len, uint64_t *size, const char **text)
+static uint32_t guest_look(void *ctx, const char *name, size_t len, uint64_t *size,
+                           const char **text)
 {
         (void)ctx;
         return nbd_export_look(name, len, size, text);
@@ -113,10 +120,12 @@ static const char *guest_listed(void *ctx, unsigned i)
         return nbd_export_listed(i);
 }
 
-static const struct nbd_handshake_ops guest_ops = { guest_attach, guest_look, guest_detach, guest_listed, guest_send };
+static const struct nbd_handshake_ops guest_ops = { guest_attach, guest_look, guest_detach,
+                                                    guest_listed, guest_send };
 
 /* Runs the handshake.  What the client sent behind it is in buf[*from, *to). */
-static void handshake(struct connection *c, struct nbd_handshake *h, uint8_t *buf, size_t room, size_t *from, size_t *to)
+static void handshake(struct connection *c, struct nbd_handshake *h, uint8_t *buf, size_t room,
+                      size_t *from, size_t *to)
 {
         struct guest g = { .c = c, .until = now_ms() + HANDSHAKE_MS };
 
@@ -129,7 +138,8 @@ static void handshake(struct connection *c, struct nbd_handshake *h, uint8_t *bu
                         continue;
                 if (n <= 0) {
                         if (err == -ETIMEDOUT)
-                                info_("NBD client %s: asked for no export within %d s: closed", c->peer, HANDSHAKE_MS / 1000);
+                                info_("NBD client %s: asked for no export within %d s: closed",
+                                      c->peer, HANDSHAKE_MS / 1000);
                         else if (h->options == 0)
                                 info_("NBD client %s: went before it asked for an export", c->peer);
                         h->end = NBD_HS_GOODBYE;
@@ -156,13 +166,17 @@ static void serve(struct connection *c)
         handshake(c, h, buf, NBD_RECEIVE, &from, &to);
         if (h->end != NBD_HS_ATTACHED)
                 goto out;
-        info_("NBD client %s: uses an export of %llu bytes", c->peer, (unsigned long long)c->e->size);
+        info_("NBD client %s: uses an export of %llu bytes", c->peer,
+              (unsigned long long)c->e->size);
         struct nbd_link l = { c->fd, c->e, h->structured, &stopping };
         free(h);
         h = NULL;
         err = nbd_transmit(&l, buf + from, to - from);
-        info_("NBD client %s: %s", c->peer, err == 0 ? "said goodbye" : err == -EPROTO ? "closed: what it sent is no NBD request" :
-              err == -EPIPE ? "went without goodbye" : strerror(-err));
+        info_("NBD client %s: %s", c->peer,
+              err == 0         ? "said goodbye"
+              : err == -EPROTO ? "closed: what it sent is no NBD request"
+              : err == -EPIPE  ? "went without goodbye"
+                               : strerror(-err));
         if (err == 0) {
                 nbd_export_leave(c->e);
                 c->e = NULL;
@@ -184,10 +198,12 @@ static void *connection_main(void *arg)
         while (*p != c)
                 p = &(*p)->next;
         *p = c->next;
-        close(c->fd);                           /* under the lock, so that nobody shuts down another's socket of that number */
+        /* under the lock, so that nobody shuts down another's socket of that number */
+        close(c->fd);
         nconnections--;
         said_full = false;
-        pthread_cond_broadcast(&fewer);         /* the last that this thread does with what nbd_stop() waits for */
+        /* the last that this thread does with what nbd_stop() waits for */
+        pthread_cond_broadcast(&fewer);
         pthread_mutex_unlock(&lock);
         free(c);
         return NULL;
@@ -203,13 +219,18 @@ static void name_peer(struct connection *c, const struct sockaddr_storage *a, so
 
         if (a->ss_family == AF_UNIX && getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0)
                 snprintf(c->peer, sizeof(c->peer), "process %d of user %u", who.pid, who.uid);
-        else if (getnameinfo((const struct sockaddr *)a, len, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-                snprintf(c->peer, sizeof(c->peer), a->ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+        else if (getnameinfo((const struct sockaddr *)a, len, host, sizeof(host), port,
+                             sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+                snprintf(c->peer, sizeof(c->peer), a->ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+                         host, port);
         else
                 snprintf(c->peer, sizeof(c->peer), "(unknown)");
 }
 
-static void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
+static void set(int fd, int level, int option, int value)
+{
+        setsockopt(fd, level, option, &value, sizeof(value));
+}
 
 /* Failures cost speed only. */
 static void tune(int fd, int family)
@@ -218,7 +239,8 @@ static void tune(int fd, int family)
                 set(fd, SOL_SOCKET, SO_SNDBUF, UNIX_BUFFER);
                 return;
         }
-        /* TCP's buffers are left to the kernel, whose own limit is larger than what it would let us set. */
+        /* TCP's buffers are left to the kernel, whose own limit is larger than what it would let us
+         * set. */
         set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
         /* A peer that lost power is noticed within some 30 s, also when nothing is under way. */
         set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -240,9 +262,12 @@ void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
         name_peer(c, a, len);
         tune(fd, a->ss_family);
         pthread_mutex_lock(&lock);
-        int err = atomic_load_explicit(&stopping, memory_order_relaxed) ? -ESHUTDOWN : nconnections == CONNECTIONS_MAX ? -EUSERS : 0;
+        int err = atomic_load_explicit(&stopping, memory_order_relaxed) ? -ESHUTDOWN
+                  : nconnections == CONNECTIONS_MAX                     ? -EUSERS
+                                                                        : 0;
         if (err == -EUSERS && !said_full) {
-                warnx_("NBD client %s: refused: there are %d connections, which is the limit; others are refused silently until one ends",
+                warnx_("NBD client %s: refused: there are %d connections, which is the limit; "
+                       "others are refused silently until one ends",
                        c->peer, CONNECTIONS_MAX);
                 said_full = true;
         }
@@ -253,7 +278,8 @@ void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
                 connections = c;
                 nconnections++;
         } else if (err != -EUSERS && err != -ESHUTDOWN) {
-                warnx_("NBD client %s: refused: cannot make a thread for it: %s", c->peer, strerror(-err));
+                warnx_("NBD client %s: refused: cannot make a thread for it: %s", c->peer,
+                       strerror(-err));
         }
         pthread_mutex_unlock(&lock);
         if (err) {
@@ -295,7 +321,8 @@ bool nbd_end_connections(unsigned timeout_ms)
         if (!all_ended(moment)) {
                 shut_all(SHUT_RD);
                 if (!all_ended(timeout_ms - moment)) {
-                        warnx_("%u NBD connections do not take their answers: closed", nconnections);
+                        warnx_("%u NBD connections do not take their answers: closed",
+                               nconnections);
                         shut_all(SHUT_RDWR);
                         if (!all_ended(1000))
                                 warnx_("%u NBD connections are still at work", nconnections);

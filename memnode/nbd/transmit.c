@@ -1,15 +1,19 @@
 /*
  * The commands of one NBD connection, served in order by its one thread.
  *
- * What makes it fast: requests are read many at a time, and their replies leave together in one sendmsg(), headers from here and data
- * straight from the export's memory.  The data of a WRITE that is not yet in the buffer is received straight into that memory.
+ * What makes it fast: requests are read many at a time, and their replies leave together in one
+ * sendmsg(), headers from here and data straight from the export's memory.  The data of a WRITE
+ * that is not yet in the buffer is received straight into that memory.
  *
- * A client that sends its next request at once is looked for a moment before this thread sleeps: to wake a thread costs more than to serve it.
+ * A client that sends its next request at once is looked for a moment before this thread sleeps: to
+ * wake a thread costs more than to serve it.
  *
- * [I] Replies that wait are sent before anything is waited for: a client that waits for an answer before it goes on is never waited for.
- * A client that does not read its replies stops its own thread in sendmsg(), which holds no lock and no memory but this connection's.
+ * [I] Replies that wait are sent before anything is waited for: a client that waits for an answer
+ * before it goes on is never waited for. A client that does not read its replies stops its own
+ * thread in sendmsg(), which holds no lock and no memory but this connection's.
  *
- * Requests of several connections, and a READ whose reply waits here, may overlap a WRITE: the protocol leaves open what such a READ returns.
+ * Requests of several connections, and a READ whose reply waits here, may overlap a WRITE: the
+ * protocol leaves open what such a READ returns.
  */
 #include <errno.h>
 #include <sched.h>
@@ -22,14 +26,19 @@
 #include "nbd/nbd.h"
 
 #define PAGE            4096ul
-#define RETURNED        (1u << 20)              /* zeroed ranges that long go back to the host where that is possible */
+/* zeroed ranges that long go back to the host where that is possible */
+#define RETURNED        (1u << 20)
 /* Zeroed between two looks at whether memnode is to end: by 256 connections at once, 1 GiB. */
 #define ZERO_STEP       (4u << 20)
 #define BATCH           64                      /* replies that leave together at most */
-#define BATCH_BYTES     (256u << 10)            /* more is not held back: the client has enough to do */
-#define DIRECT          (32u << 10)             /* after a WRITE that large only the next header is read ahead: the data behind it */
-                                                /* is then received in its place, not copied there from the buffer */
-#define LOOK_NS         100000ul                /* no longer is a request looked for before this thread sleeps */
+/* more is not held back: the client has enough to do */
+#define BATCH_BYTES     (256u << 10)
+/* after a WRITE that large only the next header is read ahead: the data behind it */
+#define DIRECT          (32u << 10)
+                                                /* is then received in its place, not copied there
+                                                 * from the buffer */
+/* no longer is a request looked for before this thread sleeps */
+#define LOOK_NS         100000ul
 
 struct reply_head {
         union {
@@ -47,7 +56,8 @@ struct conn {
         struct reply_head head[BATCH];
         unsigned niov, nheads;
         size_t queued;                          /* bytes in iov */
-        uint64_t wait_ns;                       /* what a receive took: average of about the last eight */
+        /* what a receive took: average of about the last eight */
+        uint64_t wait_ns;
         uint64_t reads, writes, read_bytes, written_bytes;      /* since the last account_count() */
         uint8_t in[NBD_RECEIVE];
 };
@@ -77,7 +87,8 @@ static int flush(struct conn *c)
         }
         c->niov = c->nheads = 0;
         if (c->reads | c->writes) {
-                account_count(c->l->e->account, c->reads, c->writes, c->read_bytes, c->written_bytes);
+                account_count(c->l->e->account, c->reads, c->writes, c->read_bytes,
+                              c->written_bytes);
                 c->reads = c->writes = c->read_bytes = c->written_bytes = 0;
         }
         return 0;
@@ -90,7 +101,10 @@ static void add(struct conn *c, const void *at, size_t len)
 }
 
 /* Room for one more reply: a head and a part behind it. */
-static int room(struct conn *c) { return c->nheads == BATCH || c->queued >= BATCH_BYTES ? flush(c) : 0; }
+static int room(struct conn *c)
+{
+        return c->nheads == BATCH || c->queued >= BATCH_BYTES ? flush(c) : 0;
+}
 
 static int simple(struct conn *c, uint64_t cookie, uint32_t error)
 {
@@ -98,20 +112,23 @@ static int simple(struct conn *c, uint64_t cookie, uint32_t error)
         if (err)
                 return err;
         struct reply_head *h = &c->head[c->nheads++];
-        h->simple = (struct nbd_simple_reply){ htobe32(NBD_SIMPLE_MAGIC), htobe32(error), htobe64(cookie) };
+        h->simple = (struct nbd_simple_reply){ htobe32(NBD_SIMPLE_MAGIC), htobe32(error),
+                                               htobe64(cookie) };
         add(c, h, sizeof(h->simple));
         return 0;
 }
 
 /* A structured reply of one chunk: `fixed` bytes of h->rest, then `len` at `at`. */
-static int chunk(struct conn *c, uint64_t cookie, uint16_t type, const uint8_t *rest, size_t fixed, const void *at, size_t len)
+static int chunk(struct conn *c, uint64_t cookie, uint16_t type, const uint8_t *rest, size_t fixed,
+                 const void *at, size_t len)
 {
         int err = room(c);
         if (err)
                 return err;
         struct reply_head *h = &c->head[c->nheads++];
         h->chunk = (struct nbd_chunk_header){
-                htobe32(NBD_CHUNK_MAGIC), htobe16(NBD_CHUNK_DONE), htobe16(type), htobe64(cookie), htobe32((uint32_t)(fixed + len)),
+                htobe32(NBD_CHUNK_MAGIC), htobe16(NBD_CHUNK_DONE),          htobe16(type),
+                htobe64(cookie),          htobe32((uint32_t)(fixed + len)),
         };
         uint8_t *p = (uint8_t *)h + sizeof(h->chunk);
         memcpy(p, rest, fixed);
@@ -120,7 +137,8 @@ static int chunk(struct conn *c, uint64_t cookie, uint16_t type, const uint8_t *
                 add(c, at, len);
         return 0;
 }
-_Static_assert(offsetof(struct reply_head, rest) >= sizeof(struct nbd_chunk_header), "what follows a chunk header has room");
+_Static_assert(offsetof(struct reply_head, rest) >= sizeof(struct nbd_chunk_header),
+               "what follows a chunk header has room");
 
 static int fail(struct conn *c, const struct nbd_request *r, uint32_t error, const char *text)
 {
@@ -156,8 +174,8 @@ static ssize_t receive_now(struct conn *c, struct iovec *iov, size_t n, int flag
 
 /*
  * One receive into up to two places; the number of bytes, or -errno; 0 at the end of the stream.
- * Looks twice as long as it took lately before it sleeps; other threads that want the CPU have it meanwhile.  With a client that takes
- * its time the average is too long for that.
+ * Looks twice as long as it took lately before it sleeps; other threads that want the CPU have it
+ * meanwhile.  With a client that takes its time the average is too long for that.
  */
 static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
 {
@@ -248,7 +266,8 @@ static int do_read(struct conn *c, const struct nbd_request *r)
         c->read_bytes += r->length;
         if (c->l->structured) {
                 nbd_put64(offset, r->offset);
-                return r->length ? chunk(c, r->cookie, NBD_CHUNK_DATA, offset, sizeof(offset), at, r->length)
+                return r->length ? chunk(c, r->cookie, NBD_CHUNK_DATA, offset, sizeof(offset), at,
+                                         r->length)
                                  : chunk(c, r->cookie, NBD_CHUNK_NONE, offset, 0, NULL, 0);
         }
         int err = simple(c, r->cookie, 0);
@@ -267,22 +286,28 @@ static int do_write(struct conn *c, const struct nbd_request *r, bool known_flag
         if (err)
                 return err;
         if (error)
-                return fail(c, r, error, error == NBD_ESHUTDOWN ? "memnode is about to end" : error == NBD_ENOSPC ?
-                            "a WRITE beyond the end of the export" : known_flags ? "a WRITE of more than 32 MiB" : "a flag that WRITE has not");
+                return fail(c, r, error,
+                            error == NBD_ESHUTDOWN ? "memnode is about to end"
+                            : error == NBD_ENOSPC  ? "a WRITE beyond the end of the export"
+                            : known_flags          ? "a WRITE of more than 32 MiB"
+                                                   : "a flag that WRITE has not");
         c->writes++;
         c->written_bytes += r->length;
         return simple(c, r->cookie, 0);
 }
 
 /*
- * Zeroes.  Where the pool has small pages, long ranges are given back to the host, unless `keep`; huge pages would lose their reservation.
- * MADV_REMOVE is a matter of the mapping's file and so shows at once to all who read it.
+ * Zeroes.  Where the pool has small pages, long ranges are given back to the host, unless `keep`;
+ * huge pages would lose their reservation. MADV_REMOVE is a matter of the mapping's file and so
+ * shows at once to all who read it.
  */
 static void zero(char *at, size_t len, bool keep)
 {
-        char *first = (char *)(((uintptr_t)at + PAGE - 1) & ~(uintptr_t)(PAGE - 1)), *last = (char *)((uintptr_t)(at + len) & ~(uintptr_t)(PAGE - 1));
+        char *first = (char *)(((uintptr_t)at + PAGE - 1) & ~(uintptr_t)(PAGE - 1)),
+             *last = (char *)((uintptr_t)(at + len) & ~(uintptr_t)(PAGE - 1));
 
-        if (keep || opt.hugepage != PAGE || len < RETURNED || madvise(first, (size_t)(last - first), MADV_REMOVE) != 0) {
+        if (keep || opt.hugepage != PAGE || len < RETURNED ||
+            madvise(first, (size_t)(last - first), MADV_REMOVE) != 0) {
                 memset(at, 0, len);
                 return;
         }
@@ -296,11 +321,13 @@ static bool stopping(const struct conn *c)
         return atomic_load_explicit(c->l->stopping, memory_order_relaxed);
 }
 
-/* TRIM may leave the bytes as they are; zeroes are what the other servers of memory show, and nothing of what was given up stays. */
+/* TRIM may leave the bytes as they are; zeroes are what the other servers of memory show, and
+ * nothing of what was given up stays. */
 static int do_zero(struct conn *c, const struct nbd_request *r)
 {
         if (!inside(c, r))
-                return fail(c, r, r->type == NBD_CMD_TRIM ? NBD_EINVAL : NBD_ENOSPC, "beyond the end of the export");
+                return fail(c, r, r->type == NBD_CMD_TRIM ? NBD_EINVAL : NBD_ENOSPC,
+                            "beyond the end of the export");
         char *at = c->l->e->base + r->offset, *end = at + r->length;
         while (at < end) {
                 if (stopping(c))
@@ -316,8 +343,9 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
 }
 
 /*
- * The flags that a command may have.  FUA asks for no more than a reply already promises, for memory has no cache behind it;
- * it is taken wherever clients are known to set it.  NO_HOLE: memory stays with the export.  FAST_ZERO: always faster than sending zeroes.
+ * The flags that a command may have.  FUA asks for no more than a reply already promises, for
+ * memory has no cache behind it; it is taken wherever clients are known to set it.  NO_HOLE: memory
+ * stays with the export.  FAST_ZERO: always faster than sending zeroes.
  */
 static uint16_t flags_of(uint16_t type)
 {
@@ -336,7 +364,8 @@ static int serve(struct conn *c)
         memcpy(&r, c->in + c->from, sizeof(r));
         c->from += sizeof(r);
         r = (struct nbd_request){
-                be32toh(r.magic), be16toh(r.flags), be16toh(r.type), be64toh(r.cookie), be64toh(r.offset), be32toh(r.length),
+                be32toh(r.magic),  be16toh(r.flags),  be16toh(r.type),
+                be64toh(r.cookie), be64toh(r.offset), be32toh(r.length),
         };
         if (r.magic != NBD_REQUEST_MAGIC)
                 return -EPROTO;
@@ -385,7 +414,8 @@ int nbd_transmit(const struct nbd_link *l, const uint8_t *ahead, size_t len)
                 if (!err)
                         err = refill(c);
         }
-        /* Whatever ended it, what was served is answered, unless sending is what failed: then this fails again. */
+        /* Whatever ended it, what was served is answered, unless sending is what failed: then this
+         * fails again. */
         if (err == 1 || err == -EPROTO || err == -EPIPE) {
                 int last = flush(c);
                 err = err == 1 ? 0 : last ? last : err;

@@ -1,9 +1,10 @@
 /*
  * Clients of the RDMA server and what they lease.
  *
- * [I] Memory goes back to the pool only when no network card can reach it any more: first the data connections of the client end, then
- * the registration, then the pool has it, which zeroes it before anybody else gets it.  A registration that cannot be ended keeps its
- * memory for as long as memnode runs.
+ * [I] Memory goes back to the pool only when no network card can reach it any more: first the data
+ * connections of the client end, then the registration, then the pool has it, which zeroes it
+ * before anybody else gets it.  A registration that cannot be ended keeps its memory for as long as
+ * memnode runs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,14 +48,16 @@ static bool make_names(struct client *cl)
         return getrandom(cl->secret, sizeof(cl->secret), 0) == sizeof(cl->secret);
 }
 
-struct client *client_new(struct device *d, const char *name, char *why, size_t n, enum node_error *error)
+struct client *client_new(struct device *d, const char *name, char *why, size_t n,
+                          enum node_error *error)
 {
         char account[NODE_NAME_MAX + 8];
         struct client *cl;
 
         *error = NODE_EBUSY;
         if (nclients == CLIENTS_MAX) {
-                snprintf(why, n, "%u clients are served already, which is the most: try later", nclients);
+                snprintf(why, n, "%u clients are served already, which is the most: try later",
+                         nclients);
                 return NULL;
         }
         *error = NODE_EINTERNAL;
@@ -68,7 +71,8 @@ struct client *client_new(struct device *d, const char *name, char *why, size_t 
         cl->device = d;
         cl->pd = ibv_alloc_pd(d->verbs);
         if (!cl->pd) {
-                snprintf(why, n, "the node's device has no protection domain left: %s", strerror(errno));
+                snprintf(why, n, "the node's device has no protection domain left: %s",
+                         strerror(errno));
                 goto out;
         }
         cl->account = account_open(account);
@@ -103,7 +107,9 @@ int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *
         char *at;
 
         if (!l || cl->nleases == LEASES_MAX) {
-                snprintf(why, n, l ? "this client has %u leases, which is the most: ask for larger ones" : "the node has no memory left",
+                snprintf(why, n,
+                         l ? "this client has %u leases, which is the most: ask for larger ones"
+                           : "the node has no memory left",
                          cl->nleases);
                 free(l);
                 return NODE_ELIMIT;
@@ -111,19 +117,28 @@ int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *
         int err = account_take(cl->account, bytes, &at);
         if (err) {
                 if (err == -EDQUOT)
-                        snprintf(why, n, "%s more is beyond the %s that one client may have here (--max-per-client)", size_text(bytes, a),
-                                 size_text(account_limit(cl->account), b));
+                        snprintf(why, n,
+                                 "%s more is beyond the %s that one client may have here "
+                                 "(--max-per-client)",
+                                 size_text(bytes, a), size_text(account_limit(cl->account), b));
                 else if (pool_left() < bytes)
-                        snprintf(why, n, "%s is wanted and %s is free", size_text(bytes, a), size_text(pool_left(), b));
+                        snprintf(why, n, "%s is wanted and %s is free", size_text(bytes, a),
+                                 size_text(pool_left(), b));
                 else
-                        snprintf(why, n, "%s is free, but not %s in one piece: ask for less", size_text(pool_left(), b), size_text(bytes, a));
+                        snprintf(why, n, "%s is free, but not %s in one piece: ask for less",
+                                 size_text(pool_left(), b), size_text(bytes, a));
                 free(l);
                 return err == -EDQUOT ? NODE_ELIMIT : NODE_ENOSPC;
         }
-        struct ibv_mr *mr = ibv_reg_mr(cl->pd, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+        struct ibv_mr *mr = ibv_reg_mr(cl->pd, at, bytes,
+                                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                                               IBV_ACCESS_REMOTE_WRITE);
         if (!mr) {
-                snprintf(why, n, "the node cannot register %s: %s%s", size_text(bytes, a), strerror(errno),
-                         errno == ENOMEM ? ": its memory is short, or its memlock limit (`ulimit -l`) is too low" : "");
+                snprintf(why, n, "the node cannot register %s: %s%s", size_text(bytes, a),
+                         strerror(errno),
+                         errno == ENOMEM ? ": its memory is short, or its memlock limit (`ulimit "
+                                           "-l`) is too low"
+                                         : "");
                 warnx_("%s: cannot register %s: %s", cl->name, a, strerror(errno));
                 account_give(cl->account, at, bytes);
                 free(l);
@@ -146,7 +161,8 @@ static bool deregister(struct client *cl, struct lease *l)
 {
         int err = ibv_dereg_mr(l->mr);
         if (err)
-                warnx_("%s: a registration cannot be ended: %s; its memory is not used again", cl->name, strerror(err));
+                warnx_("%s: a registration cannot be ended: %s; its memory is not used again",
+                       cl->name, strerror(err));
         atomic_fetch_sub_explicit(&rdma_counts.leases, 1, memory_order_relaxed);
         return !err;
 }

@@ -9,7 +9,8 @@
 #include "common/clock.h"
 #include "rdma/rdma.h"
 
-#define ACK_TIMEOUT 14          /* 4.096 us * 2^14 = 67 ms; with six retries a dead machine is noticed in half a second */
+/* 4.096 us * 2^14 = 67 ms; with six retries a dead machine is noticed in half a second */
+#define ACK_TIMEOUT 14
 #define RNR_RETRY   7           /* for ever: a stopped client posts no receives */
 
 static void peer_text(struct rdma_cm_id *id, char *text, size_t n)
@@ -20,13 +21,17 @@ static void peer_text(struct rdma_cm_id *id, char *text, size_t n)
         if (sa->sa_family == AF_INET)
                 inet_ntop(AF_INET, &((const struct sockaddr_in *)sa)->sin_addr, host, sizeof(host));
         else if (sa->sa_family == AF_INET6)
-                inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)sa)->sin6_addr, host, sizeof(host));
+                inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)sa)->sin6_addr, host,
+                          sizeof(host));
         snprintf(text, n, "%s", host);
 }
 
 static void reject(struct rdma_cm_id *id, enum node_error error, const char *why)
 {
-        struct node_private p = { .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(p), .kind = (uint16_t)error };
+        struct node_private p = { .magic = NODE_MAGIC,
+                                  .version = NODE_VERSION,
+                                  .length = sizeof(p),
+                                  .kind = (uint16_t)error };
         char peer[64];
 
         peer_text(id, peer, sizeof(peer));
@@ -53,7 +58,8 @@ static unsigned data_of(const struct client *cl, uint32_t member)
 }
 
 /* Whether this one may come in: 0, or why not. */
-static int admit(const struct node_private *p, struct device *d, struct client **client, char *why, size_t n)
+static int admit(const struct node_private *p, struct device *d, struct client **client, char *why,
+                 size_t n)
 {
         *client = NULL;
         if (rdma_ending) {
@@ -72,15 +78,18 @@ static int admit(const struct node_private *p, struct device *d, struct client *
                 return NODE_EUNKNOWN;
         }
         if (cl->device != d) {
-                snprintf(why, n, "%s came through device %s before", cl->name, ibv_get_device_name(cl->device->verbs->device));
+                snprintf(why, n, "%s came through device %s before", cl->name,
+                         ibv_get_device_name(cl->device->verbs->device));
                 return NODE_EUNKNOWN;
         }
         if (p->kind == NODE_DATA && data_of(cl, p->member) >= DATA_MAX) {
-                snprintf(why, n, "a process of %s has %u data connections, which is the most", cl->name, DATA_MAX);
+                snprintf(why, n, "a process of %s has %u data connections, which is the most",
+                         cl->name, DATA_MAX);
                 return NODE_EBUSY;
         }
         if (p->kind == NODE_CONTROL && cl->controls >= MEMBERS_MAX) {
-                snprintf(why, n, "%u processes of %s are connected, which is the most", cl->controls, cl->name);
+                snprintf(why, n, "%u processes of %s are connected, which is the most",
+                         cl->controls, cl->name);
                 return NODE_EBUSY;
         }
         *client = cl;
@@ -98,30 +107,42 @@ static int data_setup(struct connection *c)
 
 static unsigned least(unsigned a, int b) { return b < 0 ? 0 : a < (unsigned)b ? a : (unsigned)b; }
 
-static int accept_connection(struct connection *c, const struct node_private *p, const struct rdma_conn_param *asked)
+static int accept_connection(struct connection *c, const struct node_private *p,
+                             const struct rdma_conn_param *asked)
 {
         uint8_t timeout = ACK_TIMEOUT;
-        struct node_private answer = { .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(answer), .kind = (uint16_t)c->kind,
-                                       .depth = p->depth < DEPTH_MAX ? p->depth : DEPTH_MAX, .id = p->id };
+        struct node_private answer = { .magic = NODE_MAGIC,
+                                       .version = NODE_VERSION,
+                                       .length = sizeof(answer),
+                                       .kind = (uint16_t)c->kind,
+                                       .depth = p->depth < DEPTH_MAX ? p->depth : DEPTH_MAX,
+                                       .id = p->id };
         struct rdma_conn_param param = {
-                .private_data = &answer, .private_data_len = sizeof(answer),
-                .responder_resources = (uint8_t)least(asked->responder_resources, c->device->attr.max_qp_rd_atom),
-                .initiator_depth = (uint8_t)least(asked->initiator_depth, c->device->attr.max_qp_init_rd_atom),
+                .private_data = &answer,
+                .private_data_len = sizeof(answer),
+                .responder_resources =
+                        (uint8_t)least(asked->responder_resources, c->device->attr.max_qp_rd_atom),
+                .initiator_depth =
+                        (uint8_t)least(asked->initiator_depth, c->device->attr.max_qp_init_rd_atom),
                 .rnr_retry_count = RNR_RETRY,
         };
 
-        if (rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)) != 0)
-                info_("the ack timeout cannot be set: %s: that a client died may be noticed late", strerror(errno));
+        if (rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+                            sizeof(timeout)) != 0)
+                info_("the ack timeout cannot be set: %s: that a client died may be noticed late",
+                      strerror(errno));
         return rdma_accept(c->id, &param) == 0 ? 0 : -errno;
 }
 
-/* A control connection of a known member takes the place of its older one, and its data connections are made anew. */
+/* A control connection of a known member takes the place of its older one, and its data connections
+ * are made anew. */
 static void rejoin(struct client *cl, struct connection *c)
 {
         struct connection *old = connections;
         bool others = cl->controls > 0;
 
-        while (old && (old == c || old->kind != NODE_CONTROL || old->client != cl || old->member != c->member))
+        while (old && (old == c || old->kind != NODE_CONTROL || old->client != cl ||
+                       old->member != c->member))
                 old = old->next;
         cl->controls++;
         if (old)
@@ -140,7 +161,8 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         char why[NODE_TEXT_MAX];
         struct device *d = device_get(id->verbs);
 
-        int error = node_private_parse(asked->private_data, asked->private_data_len, &p, why, sizeof(why));
+        int error = node_private_parse(asked->private_data, asked->private_data_len, &p, why,
+                                       sizeof(why));
         if (!error && d)
                 error = admit(&p, d, &cl, why, sizeof(why));
         if (error) {
@@ -173,7 +195,10 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         connection_add(c);
         if (c->kind == NODE_CONTROL && cl)
                 rejoin(cl, c);
-        info_("%s connects for %s", c->peer, c->kind == NODE_DATA ? "data" : cl ? "its old leases" : "control");
+        info_("%s connects for %s", c->peer,
+              c->kind == NODE_DATA ? "data"
+              : cl                 ? "its old leases"
+                                   : "control");
 }
 
 void connections_tick(uint64_t now)
@@ -183,9 +208,11 @@ void connections_tick(uint64_t now)
                         control_tick(c, now);
 }
 
-void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const struct rdma_conn_param *param)
+void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
+                      const struct rdma_conn_param *param)
 {
-        struct connection *c = id->context;     /* NULL: a listening id, or one that just came from it */
+        /* NULL: a listening id, or one that just came from it */
+        struct connection *c = id->context;
         char why[96];
 
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -194,7 +221,8 @@ void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int s
         }
         if (!c) {
                 if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-                        warnx_("the device that an address listens at was taken out: restart memnode when it is back");
+                        warnx_("the device that an address listens at was taken out: restart "
+                               "memnode when it is back");
                 return;
         }
         switch (type) {
@@ -209,7 +237,8 @@ void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int s
         case RDMA_CM_EVENT_CONNECT_ERROR:
         case RDMA_CM_EVENT_UNREACHABLE:
         case RDMA_CM_EVENT_REJECTED:
-                snprintf(why, sizeof(why), "it did not complete the connection (%s, status %d)", rdma_event_str(type), status);
+                snprintf(why, sizeof(why), "it did not complete the connection (%s, status %d)",
+                         rdma_event_str(type), status);
                 connection_lost(c, why);
                 break;
         case RDMA_CM_EVENT_DEVICE_REMOVAL:

@@ -11,7 +11,10 @@ struct rdma_counts rdma_counts;
 struct connection *connections;
 static struct connection *ended;        /* by next_ended */
 
-static atomic_uint *counter(const struct connection *c) { return c->kind == NODE_CONTROL ? &rdma_counts.control : &rdma_counts.data; }
+static atomic_uint *counter(const struct connection *c)
+{
+        return c->kind == NODE_CONTROL ? &rdma_counts.control : &rdma_counts.data;
+}
 
 void connection_add(struct connection *c)
 {
@@ -72,7 +75,8 @@ void connection_lost(struct connection *c, const char *why)
                 connection_end_member(cl, c->member);
         } else if (cl) {
                 uint32_t grace = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
-                warnx_("%s at %s is gone: %s; it may come back for %u s", cl->name, c->peer, why, grace / 1000);
+                warnx_("%s at %s is gone: %s; it may come back for %u s", cl->name, c->peer, why,
+                       grace / 1000);
                 cl->gone_at = now_ms();
         } else {
                 info_("connection of %s ended: %s", c->peer, why);
@@ -95,7 +99,8 @@ void connection_disown(const struct client *cl)
         for (struct connection *c = connections; c; c = c->next) {
                 if (c->kind == NODE_CONTROL && c->client == cl) {
                         c->client = NULL;
-                        c->closing = true;      /* at the next tick, for who calls this may still use it */
+                        /* at the next tick, for who calls this may still use it */
+                        c->closing = true;
                         c->deadline = now_ms() + HELLO_MS;
                 }
         }

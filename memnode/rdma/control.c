@@ -1,8 +1,10 @@
 /*
- * Control connections of the RDMA server: receiving requests, answering them, and the zero-byte WRITEs that tell whether a client lives.
+ * Control connections of the RDMA server: receiving requests, answering them, and the zero-byte
+ * WRITEs that tell whether a client lives.
  *
- * A WRITE of no bytes needs no memory on the other side and no program that runs there: its network card answers.  So a client that is
- * stopped (Ctrl-Z, a debugger) lives, and one whose machine or link is dead does not.
+ * A WRITE of no bytes needs no memory on the other side and no program that runs there: its network
+ * card answers.  So a client that is stopped (Ctrl-Z, a debugger) lives, and one whose machine or
+ * link is dead does not.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +18,10 @@
 #define BUFFERS ((RECEIVES + SENDS) * NODE_MESSAGE_MAX)
 enum { PROBE_WR = RECEIVES + SENDS };   /* wr_id: number of the buffer, or this */
 
-static char *buffer(const struct connection *c, unsigned i) { return c->buffers + (size_t)i * NODE_MESSAGE_MAX; }
+static char *buffer(const struct connection *c, unsigned i)
+{
+        return c->buffers + (size_t)i * NODE_MESSAGE_MAX;
+}
 
 static int post_receive(struct connection *c, unsigned i)
 {
@@ -34,12 +39,20 @@ int control_setup(struct connection *c)
                 return -ENOMEM;
         memset(c->buffers, 0, BUFFERS);
         c->mr = ibv_reg_mr(c->device->pd, c->buffers, BUFFERS, IBV_ACCESS_LOCAL_WRITE);
-        c->cq = c->mr ? ibv_create_cq(c->device->verbs, RECEIVES + SENDS + 2, c, c->device->channel, 0) : NULL;
+        c->cq = c->mr ? ibv_create_cq(c->device->verbs, RECEIVES + SENDS + 2, c, c->device->channel,
+                                      0)
+                      : NULL;
         if (!c->cq)
                 return -errno;
         struct ibv_qp_init_attr qp = {
-                .send_cq = c->cq, .recv_cq = c->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-                .cap = { .max_send_wr = SENDS + 1, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1 },
+                .send_cq = c->cq,
+                .recv_cq = c->cq,
+                .qp_type = IBV_QPT_RC,
+                .sq_sig_all = 1,
+                .cap = { .max_send_wr = SENDS + 1,
+                         .max_recv_wr = RECEIVES,
+                         .max_send_sge = 1,
+                         .max_recv_sge = 1 },
         };
         if (rdma_create_qp(c->id, c->device->pd, &qp) != 0 || ibv_req_notify_cq(c->cq, 0) != 0)
                 return -errno;
@@ -50,7 +63,8 @@ int control_setup(struct connection *c)
 
 /* --- what memnode says --- */
 
-/* A message of the given type into a free send buffer; NULL if none is free: the client asks without waiting for answers. */
+/* A message of the given type into a free send buffer; NULL if none is free: the client asks
+ * without waiting for answers. */
 static void *compose(struct connection *c, enum node_type type, size_t size)
 {
         unsigned i = 0;
@@ -61,15 +75,24 @@ static void *compose(struct connection *c, enum node_type type, size_t size)
                 return NULL;
         struct node_header *h = (struct node_header *)buffer(c, RECEIVES + i);
         memset(h, 0, size);
-        *h = (struct node_header){ .magic = NODE_MAGIC, .version = NODE_VERSION, .type = (uint16_t)type, .length = (uint32_t)size };
+        *h = (struct node_header){ .magic = NODE_MAGIC,
+                                   .version = NODE_VERSION,
+                                   .type = (uint16_t)type,
+                                   .length = (uint32_t)size };
         return h;
 }
 
 static bool send_message(struct connection *c, void *message)
 {
         unsigned i = (unsigned)(((char *)message - c->buffers) / NODE_MESSAGE_MAX);
-        struct ibv_sge sge = { (uintptr_t)message, ((struct node_header *)message)->length, c->mr->lkey };
-        struct ibv_send_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+        struct ibv_sge sge = { (uintptr_t)message, ((struct node_header *)message)->length,
+                               c->mr->lkey };
+        struct ibv_send_wr wr = { .wr_id = i,
+                                  .sg_list = &sge,
+                                  .num_sge = 1,
+                                  .opcode = IBV_WR_SEND,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
 
         int err = ibv_post_send(c->id->qp, &wr, &bad);
         if (err) {
@@ -82,7 +105,8 @@ static bool send_message(struct connection *c, void *message)
 
 bool control_close(struct connection *c)
 {
-        /* One that is ended before it is established is a rejection to the client, which by then thinks it has a connection. */
+        /* One that is ended before it is established is a rejection to the client, which by then
+         * thinks it has a connection. */
         if (c->sends_busy || !c->established)
                 return true;
         connection_lost(c, "memnode ended it");
@@ -117,7 +141,8 @@ static bool flood(struct connection *c)
 
 bool control_goodbye(struct connection *c)
 {
-        struct node_plain *m = c->client && !c->closing ? compose(c, NODE_GOODBYE, sizeof(*m)) : NULL;
+        struct node_plain *m =
+                c->client && !c->closing ? compose(c, NODE_GOODBYE, sizeof(*m)) : NULL;
 
         return (!m || send_message(c, m)) && close_soon(c);
 }
@@ -133,7 +158,9 @@ static bool hello(struct connection *c, const struct node_hello *m)
                 return refuse(c, NODE_EPROTO, "a second HELLO on one connection", true);
         if (opt.have_token && !secret_same(m->token, opt.token, sizeof(opt.token))) {
                 warnx_("%s comes without the right token", c->peer);
-                return refuse(c, NODE_ETOKEN, "wrong token, or none: give the one of the node's --token-file", true);
+                return refuse(c, NODE_ETOKEN,
+                              "wrong token, or none: give the one of the node's --token-file",
+                              true);
         }
         snprintf(name, sizeof(name), "%s", m->name[0] ? m->name : c->peer);
         struct client *cl = client_new(c->device, name, why, sizeof(why), &error);
@@ -235,8 +262,11 @@ static bool completed(struct connection *c, const struct ibv_wc *wc)
         char why[128];
 
         if (wc->status != IBV_WC_SUCCESS) {
-                snprintf(why, sizeof(why), "%s: %s", wc->wr_id < RECEIVES ? "receiving from it" : wc->wr_id == PROBE_WR ?
-                         "it does not answer" : "sending to it", ibv_wc_status_str(wc->status));
+                snprintf(why, sizeof(why), "%s: %s",
+                         wc->wr_id < RECEIVES    ? "receiving from it"
+                         : wc->wr_id == PROBE_WR ? "it does not answer"
+                                                 : "sending to it",
+                         ibv_wc_status_str(wc->status));
                 connection_lost(c, why);
                 return false;
         }
@@ -288,7 +318,8 @@ bool control_tick(struct connection *c, uint64_t now)
         if (!drain(c))
                 return false;
         if ((c->closing || !c->client) && now >= c->deadline) {
-                connection_lost(c, c->closing ? "it does not take the last words" : "it did not say HELLO in time");
+                connection_lost(c, c->closing ? "it does not take the last words"
+                                              : "it did not say HELLO in time");
                 return false;
         }
         if (c->closing)
@@ -302,7 +333,10 @@ bool control_tick(struct connection *c, uint64_t now)
                 return false;
         }
         /* Without memory at either end, so neither address nor key matters. */
-        struct ibv_send_wr wr = { .wr_id = PROBE_WR, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
+        struct ibv_send_wr wr = { .wr_id = PROBE_WR,
+                                  .opcode = IBV_WR_RDMA_WRITE,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
         int err = ibv_post_send(c->id->qp, &wr, &bad);
         if (err) {
                 connection_lost(c, strerror(err));

@@ -1,5 +1,6 @@
 /*
- * RDMA devices, as they turn up with connections.  librdmacm opens each once; a device that was taken out and put in again is another.
+ * RDMA devices, as they turn up with connections.  librdmacm opens each once; a device that was
+ * taken out and put in again is another.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,8 @@ struct device *device_get(struct ibv_context *verbs)
         while (i < DEVICES_MAX && devices[i] && devices[i]->verbs != verbs)
                 i++;
         if (i == DEVICES_MAX) {
-                warnx_("device %s: more than %d devices were seen: restart memnode", name, DEVICES_MAX);
+                warnx_("device %s: more than %d devices were seen: restart memnode", name,
+                       DEVICES_MAX);
                 return NULL;
         }
         if (devices[i])
@@ -40,8 +42,10 @@ struct device *device_get(struct ibv_context *verbs)
         if (!d)
                 return NULL;
         d->verbs = verbs;
-        if (ibv_query_device(verbs, &d->attr) != 0 || !(d->channel = ibv_create_comp_channel(verbs)) || !(d->pd = ibv_alloc_pd(verbs)) ||
-            !(d->idle = ibv_create_cq(verbs, 1, NULL, NULL, 0)) || fcntl(d->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
+        if (ibv_query_device(verbs, &d->attr) != 0 ||
+            !(d->channel = ibv_create_comp_channel(verbs)) || !(d->pd = ibv_alloc_pd(verbs)) ||
+            !(d->idle = ibv_create_cq(verbs, 1, NULL, NULL, 0)) ||
+            fcntl(d->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
                 warnx_("device %s cannot be used: %s", name, strerror(errno));
                 device_close(d);
                 return NULL;

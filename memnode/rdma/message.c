@@ -29,15 +29,18 @@ static int check_request(const struct node_request *rq, char *why, size_t n)
                 snprintf(why, n, "a HELLO with a name that does not end");
                 return NODE_EPROTO;
         }
-        if (rq->type == NODE_LEASE && (!rq->lease.bytes || rq->lease.bytes % 4096 || rq->lease.bytes > LEASE_MOST)) {
-                snprintf(why, n, "a LEASE of %llu bytes: it must be whole pages of 4 KiB, 1 GiB at most",
+        if (rq->type == NODE_LEASE &&
+            (!rq->lease.bytes || rq->lease.bytes % 4096 || rq->lease.bytes > LEASE_MOST)) {
+                snprintf(why, n,
+                         "a LEASE of %llu bytes: it must be whole pages of 4 KiB, 1 GiB at most",
                          (unsigned long long)rq->lease.bytes);
                 return NODE_EPROTO;
         }
         return 0;
 }
 
-int node_request_parse(const void *bytes, size_t length, struct node_request *rq, char *why, size_t n)
+int node_request_parse(const void *bytes, size_t length, struct node_request *rq, char *why,
+                       size_t n)
 {
         struct node_header h;
 
@@ -51,7 +54,9 @@ int node_request_parse(const void *bytes, size_t length, struct node_request *rq
                 return NODE_EPROTO;
         }
         if (h.version != NODE_VERSION) {
-                snprintf(why, n, "a message of version %u, and this is version %u: use vmrun and memnode of the same release",
+                snprintf(why, n,
+                         "a message of version %u, and this is version %u: use vmrun and memnode "
+                         "of the same release",
                          h.version, NODE_VERSION);
                 return NODE_EVERSION;
         }
@@ -61,16 +66,20 @@ int node_request_parse(const void *bytes, size_t length, struct node_request *rq
                 return NODE_EPROTO;
         }
         if (h.length != size || length != size) {
-                snprintf(why, n, "a message of type %u that says %u bytes and has %zu: it must have %zu", h.type, h.length, length, size);
+                snprintf(why, n,
+                         "a message of type %u that says %u bytes and has %zu: it must have %zu",
+                         h.type, h.length, length, size);
                 return NODE_EPROTO;
         }
         memset(rq, 0, sizeof(*rq));
         rq->type = h.type;
-        memcpy(&rq->hello, bytes, size);        /* the union's members begin alike, and size is that of the right one */
+        /* the union's members begin alike, and size is that of the right one */
+        memcpy(&rq->hello, bytes, size);
         return check_request(rq, why, n);
 }
 
-int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why, size_t n)
+int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why,
+                       size_t n)
 {
         if (!bytes || length < sizeof(*p)) {
                 snprintf(why, n, "a connection request without the private data of this protocol");
@@ -82,12 +91,15 @@ int node_private_parse(const void *bytes, size_t length, struct node_private *p,
                 return NODE_EPROTO;
         }
         if (p->version != NODE_VERSION) {
-                snprintf(why, n, "a connection request of version %u, and this is version %u: use vmrun and memnode of the same release",
+                snprintf(why, n,
+                         "a connection request of version %u, and this is version %u: use vmrun "
+                         "and memnode of the same release",
                          p->version, NODE_VERSION);
                 return NODE_EVERSION;
         }
         if (p->length != sizeof(*p)) {
-                snprintf(why, n, "a connection request that says %u bytes: it must be %zu", p->length, sizeof(*p));
+                snprintf(why, n, "a connection request that says %u bytes: it must be %zu",
+                         p->length, sizeof(*p));
                 return NODE_EPROTO;
         }
         if (p->kind != NODE_CONTROL && p->kind != NODE_DATA) {

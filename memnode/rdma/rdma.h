@@ -1,10 +1,11 @@
 /*
  * What the files of the RDMA server share: devices, connections, clients.
  *
- * One thread, rdma_thread() in server.c, owns all of it, so nothing here has a lock.  It handles events of rdma_cm, completions of control
- * connections, and the clock.  What takes long makes everybody wait: the registration of a lease is that, some 0.1 s a GiB and more, and
- * so is a wait for memory that is still being zeroed.  Nobody loses anything by that, for whether a client lives is judged by what its
- * network card answers, and only after all answers have been read.
+ * One thread, rdma_thread() in server.c, owns all of it, so nothing here has a lock.  It handles
+ * events of rdma_cm, completions of control connections, and the clock.  What takes long makes
+ * everybody wait: the registration of a lease is that, some 0.1 s a GiB and more, and so is a wait
+ * for memory that is still being zeroed.  Nobody loses anything by that, for whether a client lives
+ * is judged by what its network card answers, and only after all answers have been read.
  */
 #ifndef MEMNODE_RDMA_H
 #define MEMNODE_RDMA_H
@@ -25,15 +26,19 @@
 #define RECEIVES        4               /* posted at a time, a control connection */
 #define SENDS           4
 #define REQUESTS_MAX    1000            /* a second: more is a flood */
-#define HELLO_MS        5000            /* from connecting to HELLO, and for the last words to get out */
+/* from connecting to HELLO, and for the last words to get out */
+#define HELLO_MS        5000
 #define PROBE_MS        1000            /* between zero-byte WRITEs */
-#define PROBE_LOST_MS   10000           /* a WRITE that is neither done nor failed by then: the client asked for endless retries */
+/* a WRITE that is neither done nor failed by then: the client asked for endless retries */
+#define PROBE_LOST_MS   10000
 
 struct device {
         struct ibv_context *verbs;
         struct ibv_device_attr attr;
-        struct ibv_comp_channel *channel;       /* of the completion queues of control connections */
-        struct ibv_pd *pd;              /* of control connections: nothing in it may be read or written from afar */
+        /* of the completion queues of control connections */
+        struct ibv_comp_channel *channel;
+        /* of control connections: nothing in it may be read or written from afar */
+        struct ibv_pd *pd;
         struct ibv_cq *idle;            /* of data connections, on which this side posts nothing */
 };
 
@@ -43,11 +48,13 @@ struct client {
         char name[NODE_NAME_MAX];
         struct account *account;
         struct device *device;
-        struct ibv_pd *pd;              /* of its leases and data connections, and of nobody else's */
+        /* of its leases and data connections, and of nobody else's */
+        struct ibv_pd *pd;
         struct lease *leases;
         unsigned nleases;
         uint64_t last_slab;
-        unsigned controls;              /* control connections, one a member; 0: the client is gone, since gone_at */
+        /* control connections, one a member; 0: the client is gone, since gone_at */
+        unsigned controls;
         uint64_t gone_at;               /* ms, of now_ms() */
         struct client *next;
 };
@@ -56,11 +63,13 @@ struct connection {
         struct rdma_cm_id *id;          /* its context is this connection */
         struct device *device;
         enum node_kind kind;
-        struct client *client;          /* NULL: control without HELLO, or after the end of its client */
+        /* NULL: control without HELLO, or after the end of its client */
+        struct client *client;
         uint32_t member;                /* of the client: the process at the other end */
         char peer[64];                  /* for the log */
         bool established, closing;      /* closing: the last words are on their way */
-        bool ended;                     /* of its contents only `next` still counts, until connections_reap() */
+        /* of its contents only `next` still counts, until connections_reap() */
+        bool ended;
         uint64_t deadline;              /* ms: for HELLO, or for closing */
         /* control only */
         struct ibv_cq *cq;
@@ -113,20 +122,26 @@ void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int s
 /* The clock of all control connections. */
 void connections_tick(uint64_t now);
 
-/* control.c: what is said on control connections.  A function that may end the connection returns whether it still exists. */
-int control_setup(struct connection *c);        /* before accept: queue pair, buffers, receives.  0 or -errno */
+/* control.c: what is said on control connections.  A function that may end the connection returns
+ * whether it still exists. */
+/* before accept: queue pair, buffers, receives.  0 or -errno */
+int control_setup(struct connection *c);
 void control_completions(struct device *d);     /* the device's channel has something */
 bool control_tick(struct connection *c, uint64_t now);
 bool control_goodbye(struct connection *c);     /* memnode ends */
-bool control_close(struct connection *c);       /* ends one that is closing, if all that was said has arrived */
+/* ends one that is closing, if all that was said has arrived */
+bool control_close(struct connection *c);
 
 /* client.c */
-struct client *client_new(struct device *d, const char *name, char *why, size_t n, enum node_error *error);
+struct client *client_new(struct device *d, const char *name, char *why, size_t n,
+                          enum node_error *error);
 struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET]);     /* NULL */
-/* All it has goes back: data connections, registrations, memory, in this order.  Its control connections become nobody's. */
+/* All it has goes back: data connections, registrations, memory, in this order.  Its control
+ * connections become nobody's. */
 void client_end(struct client *cl);
 void client_tick(uint64_t now);         /* ends those who have been gone for too long */
-int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n);         /* 0 or enum node_error */
+/* 0 or enum node_error */
+int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n);
 int client_release(struct client *cl, uint64_t slab, char *why, size_t n);
 
 #endif

@@ -22,8 +22,9 @@
 #define BACKLOG    128
 #define TICK_MS    250          /* how often the clock is looked at while somebody is connected */
 
-/* Made by rdma_server_listen() before the thread starts or, by then, only used by it; listeners[] is added to by the main thread until
- * memnode is announced, and the thread does not look at it before rdma_server_stop(). */
+/* Made by rdma_server_listen() before the thread starts or, by then, only used by it; listeners[]
+ * is added to by the main thread until memnode is announced, and the thread does not look at it
+ * before rdma_server_stop(). */
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *listeners[LISTEN_MAX];
 static unsigned nlisteners;
@@ -41,7 +42,8 @@ static void cm_events(void)
                 char data[256];
                 if (rdma_get_cm_event(channel, &e) != 0)
                         return;
-                /* A copy: an id cannot be destroyed before its events are acknowledged, and that frees them. */
+                /* A copy: an id cannot be destroyed before its events are acknowledged, and that
+                 * frees them. */
                 struct rdma_cm_id *id = e->id;
                 enum rdma_cm_event_type type = e->event;
                 int status = e->status;
@@ -105,7 +107,8 @@ static void *rdma_thread(void *arg)
                 }
                 if (rdma_ending && (!talking() || now >= end))
                         break;
-                /* Without clients there is no clock to look at; the next event comes through a descriptor. */
+                /* Without clients there is no clock to look at; the next event comes through a
+                 * descriptor. */
                 if (poll(fds, n, connections || clients || rdma_ending ? TICK_MS : -1) <= 0)
                         continue;
                 if (fds[1].revents)
@@ -132,8 +135,10 @@ static int start(char *why, size_t n)
         channel = rdma_create_event_channel();
         if (!channel) {
                 err = errno ? -errno : -ENODEV;
-                snprintf(why, n, "this host has no RDMA connection manager (/dev/infiniband/rdma_cm: %s): `modprobe rdma_ucm`%s", strerror(-err),
-                         err == -EACCES ? ", or give this user access to it" : "");
+                snprintf(why, n,
+                         "this host has no RDMA connection manager (/dev/infiniband/rdma_cm: %s): "
+                         "`modprobe rdma_ucm`%s",
+                         strerror(-err), err == -EACCES ? ", or give this user access to it" : "");
                 return err;
         }
         stop_fd = eventfd(0, EFD_CLOEXEC);
@@ -179,13 +184,17 @@ static void warn_link(const char *url, struct ibv_context *verbs)
                 struct ibv_port_attr p;
                 if (ibv_query_device(v, &d) == 0)
                         for (unsigned port = 1; port <= d.phys_port_cnt; port++)
-                                up |= ibv_query_port(v, (uint8_t)port, &p) == 0 && p.state == IBV_PORT_ACTIVE;
+                                up |= ibv_query_port(v, (uint8_t)port, &p) == 0 &&
+                                      p.state == IBV_PORT_ACTIVE;
         }
         if (!verbs && !count)
-                warnx_("rdma://%s: this host has no RDMA device yet: load the network card's driver, or make a soft-RoCE device with "
-                       "`rdma link add rxe0 type rxe netdev IF`", url);
+                warnx_("rdma://%s: this host has no RDMA device yet: load the network card's "
+                       "driver, or make a soft-RoCE device with `rdma link add rxe0 type rxe "
+                       "netdev IF`",
+                       url);
         else if (!up)
-                warnx_("rdma://%s: no port is active: look at the cable, and `ip link set IF up`", url);
+                warnx_("rdma://%s: no port is active: look at the cable, and `ip link set IF up`",
+                       url);
         if (all)
                 rdma_free_devices(all);
 }
@@ -201,7 +210,9 @@ static int bind_and_listen(struct rdma_cm_id *id, struct sockaddr *sa, char *why
                 break;
         case EADDRNOTAVAIL:
         case ENODEV:
-                snprintf(why, n, "the address belongs to no RDMA device of this host (%s): see `rdma link` and `ip address`, or give 0.0.0.0",
+                snprintf(why, n,
+                         "the address belongs to no RDMA device of this host (%s): see `rdma link` "
+                         "and `ip address`, or give 0.0.0.0",
                          strerror(-err));
                 break;
         case EACCES:
@@ -277,6 +288,9 @@ bool rdma_server_stop(unsigned timeout_ms)
 
 void rdma_server_print(FILE *to)
 {
-        fprintf(to, "rdma clients %u, of them gone %u, leases %u, connections: control %u, data %u; refused %u\n", rdma_counts.clients,
-                rdma_counts.gone, rdma_counts.leases, rdma_counts.control, rdma_counts.data, rdma_counts.refused);
+        fprintf(to,
+                "rdma clients %u, of them gone %u, leases %u, connections: control %u, data %u; "
+                "refused %u\n",
+                rdma_counts.clients, rdma_counts.gone, rdma_counts.leases, rdma_counts.control,
+                rdma_counts.data, rdma_counts.refused);
 }

@@ -15,7 +15,9 @@
 /* The nodes of opt, or the default one. */
 static const struct node_option *wanted(unsigned *count)
 {
-        static const struct node_option only = { .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1 };
+        static const struct node_option only = {
+                .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1
+        };
 
         *count = opt.nnodes ? opt.nnodes : 1;
         return opt.nnodes ? opt.nodes : &only;
@@ -42,7 +44,9 @@ static bool keep_nodes(struct far_kept *k)
                 k->node[i].kept = false;
                 k->node[i].fd = -1;
                 if (i < far_nodes())
-                        all &= k->node[i].kept = far_node_at(i)->driver->keep && far_node_at(i)->driver->keep(far_node_at(i), &k->node[i]);
+                        all &= k->node[i].kept =
+                                far_node_at(i)->driver->keep &&
+                                far_node_at(i)->driver->keep(far_node_at(i), &k->node[i]);
         }
         return all;
 }
@@ -56,28 +60,32 @@ void far_expect_program(void)
         free(k);
 }
 
-bool far_keep(struct far_kept *k, bool shared)
+bool far_keep(struct far_kept *k, bool borrowed)
 {
         bool all = keep_nodes(k), alone = false;
-        int tree = slabs_tree_fd(shared ? NULL : &alone);
+        int tree = slabs_tree_fd(borrowed ? NULL : &alone);
 
-        /* Nobody else needs what is on a remote node: that is given back, rather than kept until no write of ours can come any more. */
+        /* Nobody else needs what is on a remote node: that is given back, rather than kept until no
+         * write of ours can come any more. */
         for (unsigned i = 0; alone && i < far_nodes(); i++)
                 all &= far_node_at(i)->driver->kind == SLAB_MEMORY;
         k->tree = tree >= 0 && all ? tree : -1;
-        /* In a tree that it leaves, or that others make when they need it, a node is another's too. */
+        /* In a tree that it leaves, or that others make when they need it, a node is another's
+         * too. */
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (k->tree < 0 && !(alone && far_node_at(i)->driver->kind == SLAB_MEMORY)) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;
                 }
-        return !all && !shared;
+        return !all && !borrowed;
 }
 
-/* Set by the first who ends the program: nobody else says goodbye, nor is the loss of a node of any interest. */
+/* Set by the first who ends the program: nobody else says goodbye, nor is the loss of a node of any
+ * interest. */
 static atomic_flag ending = ATOMIC_FLAG_INIT;
 
-/* But for one that is lost.  Nobody else is in a driver.  Nodes that are memory stay mapped: other vCPUs may still run on them. */
+/* But for one that is lost.  Nobody else is in a driver.  Nodes that are memory stay mapped: other
+ * vCPUs may still run on them. */
 static void say_goodbye(const struct far_node *lost)
 {
         for (unsigned i = 0; i < far_nodes(); i++)
@@ -91,7 +99,8 @@ void far_still(void) { still = true; }
 
 void far_end(void)
 {
-        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(still, END_MS) && io_stop(END_MS))
+        if (!atomic_flag_test_and_set(&ending) && slabs_stop(END_MS) && slabs_last(still, END_MS) &&
+            io_stop(END_MS))
                 say_goodbye(NULL);
 }
 
@@ -116,7 +125,9 @@ void far_init(uint64_t room)
         char why[FAR_WHY], text[FAR_WHY];
 
         for (unsigned i = 0; i < count; i++) {
-                struct far_node *n = far_node_open(&o[i], has_inherited && inherited.node[i].kept ? &inherited.node[i] : NULL, why);
+                struct far_node *n = far_node_open(
+                        &o[i], has_inherited && inherited.node[i].kept ? &inherited.node[i] : NULL,
+                        why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 far_node_add(n);
@@ -143,7 +154,8 @@ int far_check(FILE *f)
                         open[i]->driver->describe(open[i], text, sizeof(text));
                 else
                         err = -EIO;
-                fprintf(f, "%-16s%s %s: %s\n", i ? "" : "nodes", o[i].name, open[i] ? "works" : "fails", open[i] ? text : why);
+                fprintf(f, "%-16s%s %s: %s\n", i ? "" : "nodes", o[i].name,
+                        open[i] ? "works" : "fails", open[i] ? text : why);
                 fflush(f);              /* the next one may take a while to answer */
         }
         for (unsigned i = count; i-- > 0; )
@@ -162,7 +174,8 @@ void far_close(void)
 const struct far_node *far_cannot_fork(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++)
-                if (far_node_at(i)->driver->kind == SLAB_REMOTE && (!far_node_at(i)->driver->forked || far_node_at(i)->alone))
+                if (far_node_at(i)->driver->kind == SLAB_REMOTE &&
+                    (!far_node_at(i)->driver->forked || far_node_at(i)->alone))
                         return far_node_at(i);
         return NULL;
 }
@@ -174,7 +187,8 @@ int far_forked(const struct tree_child *c)
 
         io_forked();
         for (unsigned i = 0; i < far_nodes(); i++)
-                if (far_node_at(i)->driver->forked && far_node_at(i)->driver->forked(far_node_at(i)))
+                if (far_node_at(i)->driver->forked &&
+                    far_node_at(i)->driver->forked(far_node_at(i)))
                         module = far_node_at(i)->module;
         if (module)
                 far_reload(module);

@@ -13,8 +13,8 @@
 #include "far/far.h"
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
-/* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared object): a program without such a node
- * starts without those libraries. */
+/* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared
+ * object): a program without such a node starts without those libraries. */
 static const struct { const char *scheme, *file; } modules[] = {
         { "rdma", "far-rdma.so" }, { "nbd", "far-nbd.so" }, { "nbd+unix", "far-nbd.so" },
 };
@@ -60,11 +60,14 @@ static void *load_module(const char *file, char why[FAR_WHY])
 open:;
         void *m = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!m)
-                snprintf(why, FAR_WHY, "its driver cannot be loaded: %.180s: install vmrun again", dlerror());
+                snprintf(why, FAR_WHY, "its driver cannot be loaded: %.180s: install vmrun again",
+                         dlerror());
         return m;
 }
 
-#define URLS "rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, dax:PATH or mem:SIZE, as in mem:8G"
+#define URLS                                                                                       \
+        "rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, dax:PATH or mem:SIZE, as in "    \
+        "mem:8G"
 
 /* The driver of a scheme, and the module it is in; NULL with why. */
 static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])
@@ -81,7 +84,9 @@ static const struct far_driver *find_driver(const char *scheme, void **module, c
                         if (strcmp((*list)->scheme, scheme) == 0)
                                 return *list;
                 if (m)
-                        snprintf(why, FAR_WHY, "%s is of another version of vmrun: install vmrun again", modules[i].file);
+                        snprintf(why, FAR_WHY,
+                                 "%s is of another version of vmrun: install vmrun again",
+                                 modules[i].file);
                 return NULL;
         }
         snprintf(why, FAR_WHY, "unknown scheme '%s': give " URLS, scheme);
@@ -99,7 +104,8 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
         if (!n->option->size)
                 return 0;
         if (!pages) {
-                snprintf(why, FAR_WHY, "size=%s is too small: give a multiple of %s", size_text(n->option->size, a),
+                snprintf(why, FAR_WHY, "size=%s is too small: give a multiple of %s",
+                         size_text(n->option->size, a),
                          size_text((uint64_t)n->granule * PAGE_SIZE, b));
                 return -EINVAL;
         }

@@ -1,11 +1,14 @@
 /*
- * Drives vmrun's NBD driver as its I/O thread does, without a guest: random writes, reads and prefetches of single pages, each read
- * compared with what was written last, then everything once more.  At the end no descriptor may be left.
+ * Drives vmrun's NBD driver as its I/O thread does, without a guest: random writes, reads and
+ * prefetches of single pages, each read compared with what was written last, then everything once
+ * more.  At the end no descriptor may be left.
  *
- *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F] [--timeout MS] [--connect-timeout MS]
+ *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F]
+ *   [--timeout MS] [--connect-timeout MS]
  *          [--gap MS] [--open-only] URL
  *
- * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence on standard error.
+ * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence
+ * on standard error.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -139,7 +142,8 @@ void far_done(struct far_request *r)
                 return;
         }
         if (r->op != FAR_WRITE && !matches(r->frame, j->page, version[j->page])) {
-                fprintf(stderr, "driver: page %llu, version %u: wrong data\n", (unsigned long long)j->page, version[j->page]);
+                fprintf(stderr, "driver: page %llu, version %u: wrong data\n",
+                        (unsigned long long)j->page, version[j->page]);
                 wrong++;
         }
         if (latencies < 1000000)
@@ -228,7 +232,8 @@ static void work(struct far_node *n)
                         uint64_t p = rnd() % pages;
                         enum far_op op = (enum far_op)(rnd() % 3);
                         if (busy[p])
-                                break;          /* the guest, too, has one transfer of a page at a time */
+                                /* the guest, too, has one transfer of a page at a time */
+                                break;
                         if (!start(n, p, version[p] ? op : FAR_WRITE)) {
                                 full = true;
                                 break;
@@ -303,9 +308,12 @@ static void lease_all(struct far_node *n)
 static void parse(int argc, char **argv, bool *open_only)
 {
         static const struct option names[] = {
-                { "depth", 1, NULL, 'd' }, { "count", 1, NULL, 'c' }, { "seconds", 1, NULL, 's' }, { "pages", 1, NULL, 'p' },
-                { "size", 1, NULL, 'z' }, { "token-file", 1, NULL, 't' }, { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
-                { "gap", 1, NULL, 'g' }, { "open-only", 0, NULL, 'o' }, { NULL, 0, NULL, 0 }
+                { "depth", 1, NULL, 'd' },   { "count", 1, NULL, 'c' },
+                { "seconds", 1, NULL, 's' }, { "pages", 1, NULL, 'p' },
+                { "size", 1, NULL, 'z' },    { "token-file", 1, NULL, 't' },
+                { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
+                { "gap", 1, NULL, 'g' },     { "open-only", 0, NULL, 'o' },
+                { NULL, 0, NULL, 0 }
         };
         for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
                 uint64_t v = optarg ? strtoull(optarg, NULL, 0) : 0;
@@ -337,7 +345,8 @@ int main(int argc, char **argv)
         n.url = argv[optind];
         const char *colon = strchr(n.url, ':');
         for (const struct far_driver *const *m = far_module; colon && *m; m++)
-                if (strlen((*m)->scheme) == (size_t)(colon - n.url) && strncmp((*m)->scheme, n.url, (size_t)(colon - n.url)) == 0)
+                if (strlen((*m)->scheme) == (size_t)(colon - n.url) &&
+                    strncmp((*m)->scheme, n.url, (size_t)(colon - n.url)) == 0)
                         n.driver = *m;
         if (!n.driver)
                 die_(2, "%s: unknown scheme", n.url);
@@ -347,8 +356,10 @@ int main(int argc, char **argv)
         int err = n.driver->open(&n, colon + 1, why);
         if (err) {
                 if (open_files() != files || privfd_next(0) >= 0 || err > 0 || !*why)
-                        die_(1, "open failed with %d (%s) and left descriptors, or gave no reason", err, why);
-                die_(125, "%s: %s (after %llu ms)", n.url, why, (unsigned long long)(now_ns() - begin) / 1000000);
+                        die_(1, "open failed with %d (%s) and left descriptors, or gave no reason",
+                             err, why);
+                die_(125, "%s: %s (after %llu ms)", n.url, why,
+                     (unsigned long long)(now_ns() - begin) / 1000000);
         }
         n.driver->describe(&n, text, sizeof(text));
         printf("%s (%llu pages)\n", text, (unsigned long long)n.pages);
@@ -380,12 +391,16 @@ int main(int argc, char **argv)
         uint64_t some = finished;
         qsort(latency, latencies, sizeof(*latency), by_size);
         if (latencies)
-                printf("depth %u: %llu transfers in %.2f s, %.0f a second, latency p50 %.0f us, p99 %.0f us\n", depth, (unsigned long long)some, s,
-                       (double)some / s, (double)latency[latencies / 2] / 1e3, (double)latency[latencies * 99 / 100] / 1e3);
+                printf("depth %u: %llu transfers in %.2f s, %.0f a second, latency p50 %.0f us, "
+                       "p99 %.0f us\n",
+                       depth, (unsigned long long)some, s, (double)some / s,
+                       (double)latency[latencies / 2] / 1e3,
+                       (double)latency[latencies * 99 / 100] / 1e3);
         read_all_back(&n);
         n.driver->close(&n);
         if (open_files() != files || privfd_next(0) >= 0)
-                die_(1, "descriptors are left: %u, before there were %u; private: %d", open_files(), files, privfd_next(0));
+                die_(1, "descriptors are left: %u, before there were %u; private: %d", open_files(),
+                     files, privfd_next(0));
         printf("%llu wrong\n", (unsigned long long)wrong);
         free(frames);
         free(jobs);

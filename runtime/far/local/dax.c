@@ -29,7 +29,8 @@
 
 struct dax_node {
         int fd;
-        bool file;                      /* of a file system: blocks must be allocated, and may run out */
+        /* of a file system: blocks must be allocated, and may run out */
+        bool file;
         bool direct;                    /* its pages are the memory itself, not a cache of it */
         bool hugetlbfs;
         uint64_t mark_at; /* of a file: where its last page begins, which is no slot */
@@ -46,7 +47,10 @@ static int why_not_open(int err, const char *path, char why[FAR_WHY])
         switch (err) {
         case -ENOENT:
         case -ENOTDIR:
-                snprintf(why, FAR_WHY, "there is no such file: make it, as in truncate -s 8G %.64s, or name a DAX device", path);
+                snprintf(why, FAR_WHY,
+                         "there is no such file: make it, as in truncate -s 8G %.64s, or name a "
+                         "DAX device",
+                         path);
                 break;
         case -EISDIR:
                 snprintf(why, FAR_WHY, "it is a directory: name a file in it");
@@ -54,10 +58,14 @@ static int why_not_open(int err, const char *path, char why[FAR_WHY])
         case -EACCES:
         case -EPERM:
         case -EROFS:
-                snprintf(why, FAR_WHY, "it cannot be written: %s: give write access to it", strerror(-err));
+                snprintf(why, FAR_WHY, "it cannot be written: %s: give write access to it",
+                         strerror(-err));
                 break;
         default:
-                snprintf(why, FAR_WHY, "it cannot be opened: %s: see that it is a file or a DAX device that works", strerror(-err));
+                snprintf(
+                        why, FAR_WHY,
+                        "it cannot be opened: %s: see that it is a file or a DAX device that works",
+                        strerror(-err));
         }
         return err;
 }
@@ -74,7 +82,9 @@ static int device_size(dev_t device, uint64_t *bytes, uint64_t *align, char why[
         const char *name = strrchr(link, '/');
         snprintf(path, sizeof(path), "%s/size", base);
         if (!name || strcmp(name, "/dax") != 0 || !host_number(path, bytes)) {
-                snprintf(why, FAR_WHY, "it is a device, but no DAX device: name one such as /dev/dax0.0, or a file");
+                snprintf(why, FAR_WHY,
+                         "it is a device, but no DAX device: name one such as /dev/dax0.0, or a "
+                         "file");
                 return -ENODEV;
         }
         snprintf(path, sizeof(path), "%s/align", base);
@@ -101,7 +111,9 @@ static int measure(struct dax_node *d, uint64_t *bytes, uint64_t *align, char wh
         }
         if (!S_ISREG(st.st_mode)) {
                 snprintf(why, FAR_WHY, "it is neither a file nor a DAX device: name one of them%s",
-                         S_ISBLK(st.st_mode) ? ", such as a file on a file system on this block device" : "");
+                         S_ISBLK(st.st_mode)
+                                 ? ", such as a file on a file system on this block device"
+                                 : "");
                 return -EINVAL;
         }
         d->file = true;
@@ -149,21 +161,24 @@ static int put_mark(struct dax_node *d)
         return 0;
 }
 
-/* Maps all of it once: what cannot be mapped, or has no huge pages behind it, is found out now and not in the middle of the program.  For
- * hugetlbfs this also reserves them for good. */
+/* Maps all of it once: what cannot be mapped, or has no huge pages behind it, is found out now and
+ * not in the middle of the program.  For hugetlbfs this also reserves them for good. */
 static int try_mapping(struct dax_node *d, uint64_t bytes, char why[FAR_WHY])
 {
-        /* MAP_SYNC is understood by file systems on DAX alone; nothing else is wanted of it, since the content need not survive. */
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, d->fd, 0);
+        /* MAP_SYNC is understood by file systems on DAX alone; nothing else is wanted of it, since
+         * the content need not survive. */
+        void *p =
+                mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, d->fd, 0);
         if (p != MAP_FAILED)
                 d->direct = true;
         else
                 p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
         if (p == MAP_FAILED) {
                 int err = -errno;
-                snprintf(why, FAR_WHY, "it cannot be mapped: %s%s", strerror(-err), err == -ENOMEM ?
-                         ": if it is on hugetlbfs, reserve as many huge pages (/sys/kernel/mm/hugepages); else raise `ulimit -v`" :
-                         ": name a file of another file system");
+                snprintf(why, FAR_WHY, "it cannot be mapped: %s%s", strerror(-err),
+                         err == -ENOMEM ? ": if it is on hugetlbfs, reserve as many huge pages "
+                                          "(/sys/kernel/mm/hugepages); else raise `ulimit -v`"
+                                        : ": name a file of another file system");
                 return err;
         }
         munmap(p, bytes);
@@ -181,9 +196,12 @@ static int take(struct far_node *n, struct dax_node *d, const char *path, char w
         if (flock(d->fd, LOCK_EX | LOCK_NB) != 0) {
                 err = -errno;
                 if (err == -EWOULDBLOCK)
-                        snprintf(why, FAR_WHY, "%s uses it: wait for its end or name another file", lock_holder(d->fd, who, sizeof(who)));
+                        snprintf(why, FAR_WHY, "%s uses it: wait for its end or name another file",
+                                 lock_holder(d->fd, who, sizeof(who)));
                 else
-                        snprintf(why, FAR_WHY, "it cannot be locked: %s: name a file of another file system", strerror(-err));
+                        snprintf(why, FAR_WHY,
+                                 "it cannot be locked: %s: name a file of another file system",
+                                 strerror(-err));
                 return err;
         }
         /* Inherited: the program before execve looked. */
@@ -195,17 +213,23 @@ static int take(struct far_node *n, struct dax_node *d, const char *path, char w
                 return -EEXIST;
         }
         if (bytes % PAGE_SIZE) {
-                snprintf(why, FAR_WHY, "its size, %llu bytes, is no multiple of 4K: give it one, as in truncate -s %%4K %.64s",
+                snprintf(why, FAR_WHY,
+                         "its size, %llu bytes, is no multiple of 4K: give it one, as in truncate "
+                         "-s %%4K %.64s",
                          (unsigned long long)bytes, path);
                 return -EINVAL;
         }
         if (bytes < align * (d->file ? 2 : 1)) {        /* a file's last page is the mark's */
-                snprintf(why, FAR_WHY, "it is too small with %s: make it larger, a multiple of %s, as in truncate -s 8G %.64s", size_text(bytes, a),
-                         size_text(align, b), path);
+                snprintf(why, FAR_WHY,
+                         "it is too small with %s: make it larger, a multiple of %s, as in "
+                         "truncate -s 8G %.64s",
+                         size_text(bytes, a), size_text(align, b), path);
                 return -EINVAL;
         }
         if (align % PAGE_SIZE || align / PAGE_SIZE > 1u << SLAB_SHIFT) {
-                snprintf(why, FAR_WHY, "its pages of %s are larger than vmrun's slabs: use pages of at most 1G", size_text(align, a));
+                snprintf(why, FAR_WHY,
+                         "its pages of %s are larger than vmrun's slabs: use pages of at most 1G",
+                         size_text(align, a));
                 return -EINVAL;
         }
         n->granule = align > PAGE_SIZE ? (uint32_t)(align / PAGE_SIZE) : 0;
@@ -228,7 +252,8 @@ static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 return -ENOMEM;
         }
         /* O_NONBLOCK: what is no file may have an opinion on when to open it. */
-        d->fd = n->inherited ? n->inherited->fd : open(rest, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        d->fd = n->inherited ? n->inherited->fd
+                             : open(rest, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         if (d->fd < 0) {
                 int err = why_not_open(-errno, rest, why);
                 free(d);
@@ -251,11 +276,12 @@ static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         return 0;
 }
 
-/* Blocks of a sparse file now: when the file system is full, this node has no more, but the program goes on with the others.  At the first
- * write of a page it would be SIGBUS. */
+/* Blocks of a sparse file now: when the file system is full, this node has no more, but the program
+ * goes on with the others.  At the first write of a page it would be SIGBUS. */
 static int allocate(const struct dax_node *d, uint64_t start, uint64_t bytes)
 {
-        for (int tries = 0; tries < 100; tries++) {     /* tmpfs gives up for a signal, and starts anew the next time */
+        /* tmpfs gives up for a signal, and starts anew the next time */
+        for (int tries = 0; tries < 100; tries++) {
                 if (fallocate(d->fd, 0, (off_t)start, (off_t)bytes) == 0 || errno == EOPNOTSUPP)
                         return 0;
                 if (errno != EINTR)
@@ -264,7 +290,8 @@ static int allocate(const struct dax_node *d, uint64_t start, uint64_t bytes)
         return -EINTR;
 }
 
-static int dax_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place)
+static int dax_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
+                     struct slab *s, struct far_place *place)
 {
         (void)place;
         struct dax_node *d = n->data;
@@ -296,7 +323,8 @@ static void dax_describe(const struct far_node *n, char *text, size_t size)
         const struct dax_node *d = n->data;
         char a[32], b[32];
         uint64_t granule = n->granule ? n->granule : 1;
-        snprintf(text, size, "%s: %s of a %s, pages of %s%s", n->url, size_text(n->pages * PAGE_SIZE, a), d->file ? "file" : "DAX device",
+        snprintf(text, size, "%s: %s of a %s, pages of %s%s", n->url,
+                 size_text(n->pages * PAGE_SIZE, a), d->file ? "file" : "DAX device",
                  size_text(granule * PAGE_SIZE, b), d->direct ? "" : ", through the page cache");
 }
 

@@ -19,8 +19,9 @@ static int pid_of(const struct stat *st)
                 unsigned major, minor;
                 unsigned long long inode;
                 int pid;
-                if (sscanf(line, "%*[^:]: FLOCK ADVISORY %*s %d %x:%x:%llu", &pid, &major, &minor, &inode) == 4 && inode == st->st_ino &&
-                    makedev(major, minor) == st->st_dev)
+                if (sscanf(line, "%*[^:]: FLOCK ADVISORY %*s %d %x:%x:%llu", &pid, &major, &minor,
+                           &inode) == 4 &&
+                    inode == st->st_ino && makedev(major, minor) == st->st_dev)
                         found = pid;
         }
         if (f)
@@ -45,6 +46,7 @@ const char *lock_holder(int fd, char *text, size_t n)
         else if (pid == getpid())
                 snprintf(text, n, "another node of this vmrun");
         else
-                snprintf(text, n, "process %d%s%s%s", pid, *name ? " (" : "", name, *name ? ")" : "");
+                snprintf(text, n, "process %d%s%s%s", pid, *name ? " (" : "", name,
+                         *name ? ")" : "");
         return text;
 }

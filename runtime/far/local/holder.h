@@ -6,8 +6,9 @@
 
 #include <stddef.h>
 
-/* After flock() of fd failed with EWOULDBLOCK: "process 123 (redis-server)", "another node of this vmrun", or "another program" where the
- * kernel does not tell, as for one in another PID namespace. */
+/* After flock() of fd failed with EWOULDBLOCK: "process 123 (redis-server)", "another node of this
+ * vmrun", or "another program" where the kernel does not tell, as for one in another PID
+ * namespace. */
 const char *lock_holder(int fd, char *text, size_t n);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * See nbd.h: what makes an export this vmrun's alone.  A lease of memnode by a name that nobody can guess, any other export by a lock.
+ * See nbd.h: what makes an export this vmrun's alone.  A lease of memnode by a name that nobody can
+ * guess, any other export by a lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,12 +28,14 @@ int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why
         }
         if (getrandom(secret, sizeof(secret), 0) != sizeof(secret)) {
                 err = -errno;
-                snprintf(why, FAR_WHY, "no random numbers for the name of a lease: %s", strerror(-err));
+                snprintf(why, FAR_WHY, "no random numbers for the name of a lease: %s",
+                         strerror(-err));
                 return err;
         }
         for (size_t i = 0; i < sizeof(secret); i++)
                 sprintf(hex + 2 * i, "%02x", secret[i]);
-        if (asprintf(name, "lease-%s-%llu%s%s", hex, (unsigned long long)bytes, *token ? "-" : "", token) < 0) {
+        if (asprintf(name, "lease-%s-%llu%s%s", hex, (unsigned long long)bytes, *token ? "-" : "",
+                     token) < 0) {
                 *name = NULL;
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 return -ENOMEM;
@@ -40,7 +43,8 @@ int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why
         return 0;
 }
 
-/* FNV-1a: the lock's name need only tell exports apart; two that collide cost a refusal that names the file. */
+/* FNV-1a: the lock's name need only tell exports apart; two that collide cost a refusal that names
+ * the file. */
 static uint64_t hash(uint64_t h, const void *data, size_t n)
 {
         for (const unsigned char *p = data; n; n--)
@@ -48,8 +52,8 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
         return h;
 }
 
-/* In a folder where anyone may make files: what is there already may be another user's, and only O_CREAT is refused for those
- * (fs.protected_regular). */
+/* In a folder where anyone may make files: what is there already may be another user's, and only
+ * O_CREAT is refused for those (fs.protected_regular). */
 static int open_lock(const char *path)
 {
         const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -69,12 +73,16 @@ static int open_lock(const char *path)
 }
 
 /*
- * Two vmruns on one export would destroy each other's pages.  The lock is one of this host: it sees neither other hosts nor other names of
- * the same server (another address, a symbolic link).  Its file stays: to remove it would race with the next who takes it.
+ * Two vmruns on one export would destroy each other's pages.  The lock is one of this host: it sees
+ * neither other hosts nor other names of the same server (another address, a symbolic link).  Its
+ * file stays: to remove it would race with the next who takes it.
  */
 int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY])
 {
-        const char *own = getenv("XDG_RUNTIME_DIR"), *folder = access("/run/lock", W_OK) == 0 ? "/run/lock" : own && *own ? own : "/tmp";
+        const char *own = getenv("XDG_RUNTIME_DIR"), *folder = access("/run/lock", W_OK) == 0
+                                                                       ? "/run/lock"
+                                                               : own && *own ? own
+                                                                             : "/tmp";
         char path[PATH_MAX], real[PATH_MAX];
         uint64_t h = 0xcbf29ce484222325ull;
 
@@ -83,19 +91,26 @@ int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY]
         else
                 h = hash(h, &t->address[i], t->length[i]);
         h = hash(h, t->export, strlen(t->export));
-        snprintf(path, sizeof(path), "%.4000s/vmrun-nbd-%016llx.lock", folder, (unsigned long long)h);
+        snprintf(path, sizeof(path), "%.4000s/vmrun-nbd-%016llx.lock", folder,
+                 (unsigned long long)h);
 
         int n = open_lock(path);
         if (n < 0) {
                 int err = -errno;
-                snprintf(why, FAR_WHY, "cannot open the lock file %.150s: %s: remove it, or make its folder writable", path, strerror(-err));
+                snprintf(why, FAR_WHY,
+                         "cannot open the lock file %.150s: %s: remove it, or make its folder "
+                         "writable",
+                         path, strerror(-err));
                 return err;
         }
         if (flock(n, LOCK_EX | LOCK_NB) != 0) {
                 int err = errno == EWOULDBLOCK ? -EBUSY : -errno;
                 close(n);
                 if (err == -EBUSY)
-                        snprintf(why, FAR_WHY, "a vmrun on this host uses this export (lock file %.80s): give each an export of its own", path);
+                        snprintf(why, FAR_WHY,
+                                 "a vmrun on this host uses this export (lock file %.80s): give "
+                                 "each an export of its own",
+                                 path);
                 else
                         snprintf(why, FAR_WHY, "cannot lock %.150s: %s", path, strerror(-err));
                 return err;

@@ -1,5 +1,6 @@
 /*
- * Transfers over the links of an NBD node: commands for requests, neighbouring writes as one, and their answers.
+ * Transfers over the links of an NBD node: commands for requests, neighbouring writes as one, and
+ * their answers.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +23,8 @@ void nbd_slots_reset(struct nbd_link *l)
         }
 }
 
-/* libnbd's callback, inside one of its functions.  If the connection broke, the transfer keeps its slot and goes out again. */
+/* libnbd's callback, inside one of its functions.  If the connection broke, the transfer keeps its
+ * slot and goes out again. */
 static int transferred(void *slot, int *error)
 {
         struct nbd_slot *s = slot;
@@ -53,8 +55,9 @@ void nbd_transfer(struct nbd_slot *s)
         const char *from = s->scattered ? s->gathered : s->r->frame;
 
         s->error = 0;
-        int64_t cookie = s->r->op == FAR_WRITE ? nbd_aio_pwrite(l->h, from, s->pages * PAGE_SIZE, at, cb, 0) :
-                                                 nbd_aio_pread(l->h, s->r->frame, PAGE_SIZE, at, cb, 0);
+        int64_t cookie = s->r->op == FAR_WRITE
+                                 ? nbd_aio_pwrite(l->h, from, s->pages * PAGE_SIZE, at, cb, 0)
+                                 : nbd_aio_pread(l->h, s->r->frame, PAGE_SIZE, at, cb, 0);
         if (cookie == -1 && s->r && !s->error) {
                 s->error = nbd_get_errno() ? nbd_get_errno() : EIO;
                 l->failed++;
@@ -66,14 +69,15 @@ static unsigned run_length(struct far_request *const *r, unsigned count)
 {
         unsigned n = 1;
 
-        while (r[0]->op == FAR_WRITE && n < count && n < NBD_RUN && r[n]->op == FAR_WRITE && r[n]->place == r[0]->place &&
-               r[n]->page == r[0]->page + n)
+        while (r[0]->op == FAR_WRITE && n < count && n < NBD_RUN && r[n]->op == FAR_WRITE &&
+               r[n]->place == r[0]->place && r[n]->page == r[0]->page + n)
                 n++;
         return n;
 }
 
-/* Makes s a command for the n requests.  Their frames are claimed until it is over, so what is gathered stays true; without
- * memory for it there is one page a command.  Returns how many it took. */
+/* Makes s a command for the n requests.  Their frames are claimed until it is over, so what is
+ * gathered stays true; without memory for it there is one page a command.  Returns how many it
+ * took. */
 static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n)
 {
         bool scattered = false;

@@ -1,17 +1,21 @@
 /*
- * nbd://HOST[:PORT][/EXPORT] and nbd+unix:///[EXPORT]?socket=PATH: far memory on an NBD server, through libnbd.
+ * nbd://HOST[:PORT][/EXPORT] and nbd+unix:///[EXPORT]?socket=PATH: far memory on an NBD server,
+ * through libnbd.
  *
- * Without EXPORT the server is memnode, and is asked for a lease: an export that nobody else knows.  Its size is that of the option
- * size=.  With EXPORT it is any server's, used from its first byte on and as a whole.
+ * Without EXPORT the server is memnode, and is asked for a lease: an export that nobody else knows.
+ * Its size is that of the option size=.  With EXPORT it is any server's, used from its first byte
+ * on and as a whole.
  *
- * A server that says multi-conn gets three connections, one for each kind of transfer: a demand read then does not wait behind
- * write-backs.  That a page is written through one and read through another needs no FLUSH: the guest reads no slot before its write-back
- * is over, and by multi-conn the server promises that what is over is seen by all.
+ * A server that says multi-conn gets three connections, one for each kind of transfer: a demand
+ * read then does not wait behind write-backs.  That a page is written through one and read through
+ * another needs no FLUSH: the guest reads no slot before its write-back is over, and by multi-conn
+ * the server promises that what is over is seen by all.
  *
- * When a server ends a connection, a new one is made, and everything in flight goes out again: transfers are whole pages, and the guest
- * uses neither frame nor slot of one that is not over.  Silence alone never makes a new connection: the server could still carry out an
- * old write from the old one after a newer write to the same slot had gone through the new one.  TCP itself sends again what a broken link
- * has swallowed.  Whatever takes longer than `timeout_ms` ends vmrun.
+ * When a server ends a connection, a new one is made, and everything in flight goes out again:
+ * transfers are whole pages, and the guest uses neither frame nor slot of one that is not over.
+ * Silence alone never makes a new connection: the server could still carry out an old write from
+ * the old one after a newer write to the same slot had gone through the new one.  TCP itself sends
+ * again what a broken link has swallowed.  Whatever takes longer than `timeout_ms` ends vmrun.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -27,7 +31,8 @@
 
 /* ---- Open and close ---- */
 
-/* A lease is free again when its server has read a goodbye on all connections: which is when it has closed them. */
+/* A lease is free again when its server has read a goodbye on all connections: which is when it has
+ * closed them. */
 static void say_goodbye(struct nbd_node *d)
 {
         int64_t end = (int64_t)nbd_clock(d) + NBD_GOODBYE_MS;
@@ -36,12 +41,13 @@ static void say_goodbye(struct nbd_node *d)
                 if (d->link[i].state != LINK_UP)
                         continue;
                 nbd_aio_disconnect(d->link[i].h, 0);
-                if (!nbd_aio_is_ready(d->link[i].h))    /* libnbd waits for an answer after a look that found none, and sends nothing */
+                /* libnbd waits for an answer after a look that found none, and sends nothing */
+                if (!nbd_aio_is_ready(d->link[i].h))
                         nbd_aio_notify_read(d->link[i].h);
         }
         for (unsigned i = 0; i < NBD_LINKS; i++)
-                while (d->link[i].state == LINK_UP && nbd_aio_is_closed(d->link[i].h) == 0 && nbd_aio_is_dead(d->link[i].h) == 0 &&
-                       (int64_t)nbd_clock(d) < end)
+                while (d->link[i].state == LINK_UP && nbd_aio_is_closed(d->link[i].h) == 0 &&
+                       nbd_aio_is_dead(d->link[i].h) == 0 && (int64_t)nbd_clock(d) < end)
                         if (nbd_poll(d->link[i].h, (int)(end - (int64_t)d->clock)) < 0)
                                 break;
 }
@@ -87,7 +93,8 @@ static struct nbd_node *node_new(struct far_node *n)
         return NULL;
 }
 
-/* Over execve goes the mark, behind which the server finds out that it is the same export, and the name of that. */
+/* Over execve goes the mark, behind which the server finds out that it is the same export, and the
+ * name of that. */
 static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
 {
         const struct nbd_node *d = n->data;
@@ -121,20 +128,25 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
         d->lease = !d->target.export;
         d->asked = d->set.size & ~(uint64_t)(PAGE_SIZE - 1);
         if (d->lease && d->asked < 2 * PAGE_SIZE) {
-                snprintf(why, FAR_WHY, "a lease over NBD is taken as a whole at start: say how much, two pages at least, as in ?size=4G");
+                snprintf(why, FAR_WHY,
+                         "a lease over NBD is taken as a whole at start: say how much, two pages "
+                         "at least, as in ?size=4G");
                 return -EINVAL;
         }
         if (d->far->inherited)
                 return take_over(d, why);
         strcpy(d->mark, sign);
-        if (getrandom(d->mark + sizeof(sign), NBD_MARK - sizeof(sign), 0) != (ssize_t)(NBD_MARK - sizeof(sign))) {
+        if (getrandom(d->mark + sizeof(sign), NBD_MARK - sizeof(sign), 0) !=
+            (ssize_t)(NBD_MARK - sizeof(sign))) {
                 snprintf(why, FAR_WHY, "no random numbers: %s", strerror(errno));
                 return -EIO;
         }
         if (d->lease)
                 return nbd_lease_name(d->asked, d->set.token_file, &d->export, why);
         if (d->set.token_file) {
-                snprintf(why, FAR_WHY, "token-file= is for leases of memnode: leave it out, or the name of the export");
+                snprintf(why, FAR_WHY,
+                         "token-file= is for leases of memnode: leave it out, or the name of the "
+                         "export");
                 return -EINVAL;
         }
         d->export = strdup(d->target.export);
@@ -149,11 +161,20 @@ static void explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_
         unsigned long long s = (ms + 500) / 1000;
 
         if (l->state == LINK_CONNECTING)
-                snprintf(why, FAR_WHY, "%s does not answer (%llu s): check that the host is up and that its firewall lets the port through", name, s);
+                snprintf(why, FAR_WHY,
+                         "%s does not answer (%llu s): check that the host is up and that its "
+                         "firewall lets the port through",
+                         name, s);
         else if (l->state == LINK_GREETING)
-                snprintf(why, FAR_WHY, "%s takes connections but says nothing (%llu s): check that an NBD server listens there and has a free client", name, s);
+                snprintf(why, FAR_WHY,
+                         "%s takes connections but says nothing (%llu s): check that an NBD server "
+                         "listens there and has a free client",
+                         name, s);
         else
-                snprintf(why, FAR_WHY, "the NBD server at %s does not answer (%llu s): see its log, or raise --connect-timeout", name, s);
+                snprintf(why, FAR_WHY,
+                         "the NBD server at %s does not answer (%llu s): see its log, or raise "
+                         "--connect-timeout",
+                         name, s);
 }
 
 /* Waits until the link is up.  0, or -errno with why. */
@@ -166,7 +187,9 @@ static int bring_up(struct nbd_link *l, char why[FAR_WHY])
 
         for (l->until = begin; ; nbd_clock(d)) {
                 struct pollfd p;
-                uint64_t passed = d->clock - begin, limit = d->set.connect_timeout_ms + (l->state >= LINK_CHOOSING ? zeroing : 0);
+                uint64_t passed = d->clock - begin,
+                         limit = d->set.connect_timeout_ms +
+                                 (l->state >= LINK_CHOOSING ? zeroing : 0);
 
                 nbd_link_step(l);
                 if (l->state == LINK_UP)
@@ -197,7 +220,8 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 return -ENOMEM;
         }
-        int err = nbd_target_parse(&d->target, rest, strcmp(n->driver->scheme, "nbd+unix") == 0, why);
+        int err =
+                nbd_target_parse(&d->target, rest, strcmp(n->driver->scheme, "nbd+unix") == 0, why);
         if (!err)
                 err = prepare(d, why);
         if (!err)
@@ -215,19 +239,22 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         d->found = true;
         for (d->nlinks = 1; d->multi && d->nlinks < NBD_LINKS; d->nlinks++) {
                 err = bring_up(&d->link[d->nlinks], less);
-                if (err == -ESTALE) {           /* no multi-conn in truth, or a server that was started anew just now */
+                /* no multi-conn in truth, or a server that was started anew just now */
+                if (err == -ESTALE) {
                         memcpy(why, less, FAR_WHY);
                         nbd_node_free(d);
                         return err;
                 }
                 if (err) {
-                        info_("%s: only %u of %u connections: %s", n->url, d->nlinks, NBD_LINKS, less);
+                        info_("%s: only %u of %u connections: %s", n->url, d->nlinks, NBD_LINKS,
+                              less);
                         break;
                 }
         }
         n->pages = d->mark_at / PAGE_SIZE;
         n->kept = 1;                    /* the mark's */
-        n->alone = !d->multi;           /* another connection might not see what was written over this one */
+        /* another connection might not see what was written over this one */
+        n->alone = !d->multi;
         if (d->set.size && d->set.size / PAGE_SIZE < n->pages)
                 n->pages = d->set.size / PAGE_SIZE;
         n->data = d;
@@ -241,14 +268,16 @@ static void nbd_node_close(struct far_node *n)
 }
 
 /* All of the export was taken at open. */
-static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place)
+static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
+                     struct slab *s, struct far_place *place)
 {
         struct nbd_node *d = n->data;
 
         (void)vm;
         (void)s;
         (void)place;
-        atomic_store(&d->leased, true);         /* then the look at lost: nbd_lost() does it the other way round */
+        /* then the look at lost: nbd_lost() does it the other way round */
+        atomic_store(&d->leased, true);
         if (atomic_load(&d->lost))
                 return -ENOLINK;
         return first <= n->pages && pages <= n->pages - first ? 0 : -ENOSPC;
@@ -274,12 +303,14 @@ static void nbd_describe(const struct far_node *n, char *text, size_t size)
         const struct nbd_node *d = n->data;
         char a[32];
 
-        snprintf(text, size, "%s: %s, %s, %u connection%s", n->url, size_text(n->pages * PAGE_SIZE, a),
-                 d->lease ? "a lease of memnode" : "an export", d->nlinks, d->nlinks == 1 ? "" : "s");
+        snprintf(text, size, "%s: %s, %s, %u connection%s", n->url,
+                 size_text(n->pages * PAGE_SIZE, a), d->lease ? "a lease of memnode" : "an export",
+                 d->nlinks, d->nlinks == 1 ? "" : "s");
 }
 
-/* Frames need no registration: libnbd copies between them and the socket.  A forked child's links are made by poll(); the parent's, or
- * another's of the tree, keep the lease meanwhile, and for its grace time. */
+/* Frames need no registration: libnbd copies between them and the socket.  A forked child's links
+ * are made by poll(); the parent's, or another's of the tree, keep the lease meanwhile, and for its
+ * grace time. */
 static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
 {
         struct nbd_node *d = n->data;
@@ -348,15 +379,22 @@ static void judge(struct nbd_link *l)
         if (l->state != LINK_UP && (late || d->clock - l->trouble > limit)) {
                 if (l->state != LINK_DOWN)
                         explain_silence(l, limit, l->why);
-                return nbd_lost(d, "the connection broke and could not be made again within %llu s: %s", s, l->why);
+                return nbd_lost(
+                        d, "the connection broke and could not be made again within %llu s: %s", s,
+                        l->why);
         }
         if (error == ESHUTDOWN && d->lease)
                 return nbd_lost(d, "its memnode was stopped (it said goodbye)");
         if (late && error)
-                return nbd_lost(d, "the server has failed a transfer again and again for %llu s (%s): see its log", s, strerror(error));
+                return nbd_lost(d,
+                                "the server has failed a transfer again and again for %llu s (%s): "
+                                "see its log",
+                                s, strerror(error));
         if (late)
-                return nbd_lost(d, "%s has not answered for %llu s while %u transfers wait: see whether host and network are up, or raise --timeout",
-                         d->target.name, s, l->used);
+                return nbd_lost(d,
+                                "%s has not answered for %llu s while %u transfers wait: see "
+                                "whether host and network are up, or raise --timeout",
+                                d->target.name, s, l->used);
         if (l->state != LINK_UP || !l->failed)
                 return;
         l->failed = 0;
@@ -379,8 +417,9 @@ static unsigned nbd_poll_node(struct far_node *n)
         for (unsigned i = 0; i < d->nlinks; i++) {
                 struct nbd_link *l = &d->link[i];
                 if (l->state == LINK_UP) {
-                        /* Right after sending there is no answer yet: who sleeps for news comes back by arm(), and only who
-                         * does not (another node keeps this thread busy) makes us look unasked. */
+                        /* Right after sending there is no answer yet: who sleeps for news comes
+                         * back by arm(), and only who does not (another node keeps this thread
+                         * busy) makes us look unasked. */
                         if (l->done || all || (l->used && d->passes % UNASKED == 0))
                                 done += nbd_take_answers(l);
                         continue;
@@ -391,7 +430,8 @@ static unsigned nbd_poll_node(struct far_node *n)
         }
         if (d->clock - d->judged >= NBD_TICK_MS / 2) {
                 d->judged = d->clock;
-                for (unsigned i = 0; i < d->nlinks && !atomic_load_explicit(&d->lost, memory_order_relaxed); i++)
+                for (unsigned i = 0;
+                     i < d->nlinks && !atomic_load_explicit(&d->lost, memory_order_relaxed); i++)
                         judge(&d->link[i]);
         }
         return done;
@@ -419,7 +459,8 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
                 if (used < max)
                         fds[used++] = p;
                 else
-                        ms = ms >= 0 && ms < 1 ? ms : 1;        /* no room to wait for it: look often */
+                        /* no room to wait for it: look often */
+                        ms = ms >= 0 && ms < 1 ? ms : 1;
         }
         if (ms >= 0 && (*timeout_ms < 0 || ms < *timeout_ms))
                 *timeout_ms = ms;
@@ -427,10 +468,13 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
         return (int)used;
 }
 
-#define NBD_DRIVER(name) { \
-        .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease, .close = nbd_node_close, .describe = nbd_describe, \
-        .keep = nbd_keep, .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .poll = nbd_poll_node, .arm = nbd_arm, \
-}
+#define NBD_DRIVER(name)                                                                           \
+        {                                                                                          \
+                .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease,         \
+                .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
+                .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post,                      \
+                .poll = nbd_poll_node, .arm = nbd_arm,                                             \
+        }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 
 extern const struct far_driver *const far_module[];

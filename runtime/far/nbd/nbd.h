@@ -3,7 +3,8 @@
  *
  *   driver.c          the driver: open and close, and what is done when a connection breaks
  *   data.c     transfers
- *   link.c     one connection, from the socket to the first transfer, as a state machine that never waits
+ *   link.c     one connection, from the socket to the first transfer, as a state machine that never
+ *              waits
  *   target.c   what the URL names: host and its addresses, port, socket, export
  *   claim.c    how an export becomes this vmrun's alone: the name of a lease, the lock of another
  *   settings.c the user's settings for a node
@@ -20,15 +21,21 @@
 #include "common/hostport.h"
 #include "far/far.h"
 
-#define NBD_LINKS     3         /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server knows how to share an export */
+/* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server knows how to share an export */
+#define NBD_LINKS     3
 #define NBD_DEPTH     128       /* transfers in flight on a link */
-#define NBD_BACKGROUND 16       /* of them prefetches and writes, where demand reads share the link and would wait behind them */
+/* of them prefetches and writes, where demand reads share the link and would wait behind them */
+#define NBD_BACKGROUND 16
 #define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
-#define NBD_GAP_MS    1000      /* between two looks at the clock; what is more was not silence but we */
-#define NBD_PAUSE_MS  100       /* between two attempts to connect again, or to repeat a transfer that the server failed */
-#define NBD_REFUSALS  8         /* in a row: nobody listens any more, so memnode has ended, and its leases with it */
-#define NBD_GOODBYE_MS 500      /* the longest that the end of the program waits for the server to have read the goodbye */
+/* between two looks at the clock; what is more was not silence but we */
+#define NBD_GAP_MS    1000
+/* between two attempts to connect again, or to repeat a transfer that the server failed */
+#define NBD_PAUSE_MS  100
+/* in a row: nobody listens any more, so memnode has ended, and its leases with it */
+#define NBD_REFUSALS  8
+/* the longest that the end of the program waits for the server to have read the goodbye */
+#define NBD_GOODBYE_MS 500
 #define NBD_ADDRESSES 8         /* of one host name, that are tried */
 #define NBD_MARK      64        /* bytes of the mark that count */
 
@@ -51,7 +58,8 @@ struct nbd_target {
         char *text;                     /* the URL's parts point into it */
         struct hostport at;             /* TCP */
         const char *socket;             /* path of a unix socket; NULL: TCP */
-        const char *export;             /* as the server knows it; NULL: a lease, see nbd_lease_name() */
+        /* as the server knows it; NULL: a lease, see nbd_lease_name() */
+        const char *export;
         union nbd_address address[NBD_ADDRESSES];
         socklen_t length[NBD_ADDRESSES];
         unsigned addresses;
@@ -61,16 +69,20 @@ struct nbd_target {
 int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char why[FAR_WHY]);
 int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_WHY]);
 void nbd_target_free(struct nbd_target *t);
-/* An export name that nobody can guess and that memnode makes a lease of `bytes` for; malloc()ed. */
+/* An export name that nobody can guess and that memnode makes a lease of `bytes` for;
+ * malloc()ed. */
 int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY]);
-/* Claims the export at address i of t for this process; *fd is to be held, and closed by privfd_close(). */
+/* Claims the export at address i of t for this process; *fd is to be held, and closed by
+ * privfd_close(). */
 int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY]);
 
 struct nbd_slot {                       /* a command under way */
-        struct far_request *r;          /* what it moves: `pages` requests, linked; more than one only for FAR_WRITE */
+        /* what it moves: `pages` requests, linked; more than one only for FAR_WRITE */
+        struct far_request *r;
         unsigned pages;
         bool scattered;                 /* their frames do not lie together in the cache: */
-        char *gathered;                 /* room for a copy of NBD_RUN pages, made when first needed and kept */
+        /* room for a copy of NBD_RUN pages, made when first needed and kept */
+        char *gathered;
         struct nbd_link *link;
         uint64_t since;                 /* when it was posted, by nbd_clock() */
         int error;                      /* what the server answered; 0: no answer yet */
@@ -85,14 +97,17 @@ struct nbd_link {
                 LINK_GREETING,          /* libnbd's handshake, up to the choice of an export */
                 LINK_PROBING,           /* does the server refuse an export that cannot exist? */
                 LINK_CHOOSING,          /* the server looks for the export */
-                LINK_MARKING,           /* the mark is written (first link of a node) or read (all others) */
+                /* the mark is written (first link of a node) or read (all others) */
+                LINK_MARKING,
                 LINK_UP,
         } state;
         struct nbd_handle *h;           /* from LINK_GREETING on */
-        int fd;                         /* private; libnbd's from LINK_GREETING on: see link_close() */
+        /* private; libnbd's from LINK_GREETING on: see link_close() */
+        int fd;
         unsigned address;               /* the one that is tried */
         uint64_t until;                 /* nbd_clock() */
-        uint64_t trouble;               /* since when it has been of no use, by nbd_clock(); 0: it is fine */
+        /* since when it has been of no use, by nbd_clock(); 0: it is fine */
+        uint64_t trouble;
         int err;                        /* why the last attempt failed, -errno */
         unsigned refused;               /* attempts in a row that found nobody listening */
         char why[FAR_WHY];
@@ -115,7 +130,8 @@ struct nbd_node {
         uint64_t asked;                 /* bytes of the lease */
         int lock;                       /* of an export that is no lease, or -1 */
         bool found;                     /* address[0] is the one that answers */
-        bool inherited;                 /* the mark is there from before execve: the first link reads it, too */
+        /* the mark is there from before execve: the first link reads it, too */
+        bool inherited;
         bool marked;                    /* the mark has been written */
         atomic_bool leased, lost;       /* see nbd_lost() */
         bool armed;                     /* arm() was called since the last poll() */
@@ -125,12 +141,14 @@ struct nbd_node {
         bool multi;                     /* the server said multi-conn */
         unsigned nlinks;
         struct nbd_link link[NBD_LINKS];
-        uint64_t clock, looked;         /* ms, see nbd_clock(); CLOCK_MONOTONIC_COARSE in ms at its last look */
+        /* ms, see nbd_clock(); CLOCK_MONOTONIC_COARSE in ms at its last look */
+        uint64_t clock, looked;
         uint64_t judged;                /* clock of the last look at time-outs */
 };
 
-/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls.  So nobody is blamed for silence while vmrun was stopped
- * (Ctrl-Z, a suspended machine), and after that the answers that wait in the sockets are read before the next look at time-outs. */
+/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls.  So nobody is blamed
+ * for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and after that the answers
+ * that wait in the sockets are read before the next look at time-outs. */
 uint64_t nbd_clock(struct nbd_node *d);
 
 /* --- transfers (data.c) --- */
@@ -148,11 +166,13 @@ unsigned nbd_take_answers(struct nbd_link *l);
 void nbd_resume(struct nbd_link *l);
 
 /* --- one connection (link.c) --- */
-/* Takes a link as far as it gets without waiting, towards LINK_UP.  When that fails, it is LINK_DOWN with err and why;
- * err == -ESTALE: the server answers, but what it held is gone. */
+/* Takes a link as far as it gets without waiting, towards LINK_UP.  When that fails, it is
+ * LINK_DOWN with err and why; err == -ESTALE: the server answers, but what it held is gone. */
 void nbd_link_step(struct nbd_link *l);
-void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* What a link that is not up waits for: fills in p and returns true, or false: only for l->until. */
+void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+/* What a link that is not up waits for: fills in p and returns true, or false: only for
+ * l->until. */
 bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p);
 /* Is the connection gone?  Then the link is down. */
 bool nbd_link_broken(struct nbd_link *l);

@@ -18,7 +18,9 @@
 
 static int hex_digit(char c)
 {
-        return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
+        return isdigit((unsigned char)c)    ? c - '0'
+               : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10
+                                            : -1;
 }
 
 /* %2F and the like, in place.  -EINVAL: not followed by two digits, or a NUL. */
@@ -47,8 +49,10 @@ static int split_host(struct nbd_target *t, const char *s, char why[FAR_WHY])
         struct hostport *hp = &t->at;
 
         if (hostport_parse(s, hp) != HOSTPORT_OK) {
-                snprintf(why, FAR_WHY, "'%.64s' is no address: give [ADDRESS] or [ADDRESS]:PORT, as in "
-                         "nbd://[fd00::1]:10809", s);
+                snprintf(why, FAR_WHY,
+                         "'%.64s' is no address: give [ADDRESS] or [ADDRESS]:PORT, as in "
+                         "nbd://[fd00::1]:10809",
+                         s);
                 return -EINVAL;
         }
         if (!*hp->host) {
@@ -57,8 +61,10 @@ static int split_host(struct nbd_target *t, const char *s, char why[FAR_WHY])
                 return -EINVAL;
         }
         if (hp->colon && !hp->port) {
-                snprintf(why, FAR_WHY, "'%.32s' is no port: give a number from 1 to 65535, or leave it "
-                         "out for %u", hp->service, NBD_PORT);
+                snprintf(
+                        why, FAR_WHY,
+                        "'%.32s' is no port: give a number from 1 to 65535, or leave it out for %u",
+                        hp->service, NBD_PORT);
                 return -EINVAL;
         }
         if (!hp->colon)
@@ -74,7 +80,10 @@ static int take_query(struct nbd_target *t, char *query, char why[FAR_WHY])
                 if (next)
                         *next++ = '\0';
                 if (strncmp(pair, "socket=", 7) != 0 || decode(pair + 7) != 0) {
-                        snprintf(why, FAR_WHY, "'%.64s' after the ? is not understood: give nbd+unix:///?socket=PATH or nbd://HOST/EXPORT", pair);
+                        snprintf(why, FAR_WHY,
+                                 "'%.64s' after the ? is not understood: give "
+                                 "nbd+unix:///?socket=PATH or nbd://HOST/EXPORT",
+                                 pair);
                         return -EINVAL;
                 }
                 t->socket = pair + 7;
@@ -85,7 +94,8 @@ static int take_query(struct nbd_target *t, char *query, char why[FAR_WHY])
 int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char why[FAR_WHY])
 {
         if (strncmp(rest, "//", 2) != 0) {
-                snprintf(why, FAR_WHY, "two slashes are missing: give %s", is_unix ? "nbd+unix:///?socket=PATH" : "nbd://HOST");
+                snprintf(why, FAR_WHY, "two slashes are missing: give %s",
+                         is_unix ? "nbd+unix:///?socket=PATH" : "nbd://HOST");
                 return -EINVAL;
         }
         t->text = strdup(rest + 2);
@@ -100,7 +110,9 @@ int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char 
         if (path)
                 *path++ = '\0';
         if (decode(t->text) != 0 || (path && decode(path) != 0)) {
-                snprintf(why, FAR_WHY, "a %% in it must be followed by two hexadecimal digits: give %%25 for itself");
+                snprintf(why, FAR_WHY,
+                         "a %% in it must be followed by two hexadecimal digits: give %%25 for "
+                         "itself");
                 return -EINVAL;
         }
         t->export = path && *path ? path : NULL;
@@ -108,17 +120,22 @@ int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char 
         if (err)
                 return err;
         if (!is_unix && t->socket) {
-                snprintf(why, FAR_WHY, "socket= belongs to nbd+unix: give nbd+unix:///?socket=PATH, or nbd://HOST without it");
+                snprintf(why, FAR_WHY,
+                         "socket= belongs to nbd+unix: give nbd+unix:///?socket=PATH, or "
+                         "nbd://HOST without it");
                 return -EINVAL;
         }
         if (!is_unix)
                 return split_host(t, t->text, why);
         if (*t->text || !t->socket || !*t->socket) {
-                snprintf(why, FAR_WHY, "%s: give nbd+unix:///?socket=PATH (three slashes)", *t->text ? "a socket has no host" : "no socket is named");
+                snprintf(why, FAR_WHY, "%s: give nbd+unix:///?socket=PATH (three slashes)",
+                         *t->text ? "a socket has no host" : "no socket is named");
                 return -EINVAL;
         }
         if (strlen(t->socket) >= sizeof(t->address[0].un.sun_path)) {
-                snprintf(why, FAR_WHY, "the socket's path is longer than the %zu bytes that Linux allows: use a shorter one, or a symbolic link",
+                snprintf(why, FAR_WHY,
+                         "the socket's path is longer than the %zu bytes that Linux allows: use a "
+                         "shorter one, or a symbolic link",
                          sizeof(t->address[0].un.sun_path) - 1);
                 return -ENAMETOOLONG;
         }
@@ -134,17 +151,20 @@ static int explain_lookup(const char *host, unsigned timeout_ms, int error, char
         case EAI_NONAME:
         case EAI_NODATA:
         case EAI_ADDRFAMILY:
-                snprintf(why, FAR_WHY, "unknown host '%.64s': check its spelling, or give its address",
-                         host);
+                snprintf(why, FAR_WHY,
+                         "unknown host '%.64s': check its spelling, or give its address", host);
                 return -ENOENT;
         case EAI_AGAIN:
-                snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' now: check "
-                         "/etc/resolv.conf, or give the address", host);
+                snprintf(why, FAR_WHY,
+                         "the name server does not tell the address of '%.64s' now: check "
+                         "/etc/resolv.conf, or give the address",
+                         host);
                 return -EAGAIN;
         case LOOKUP_LATE:
-                snprintf(why, FAR_WHY, "the name server does not tell the address of '%.64s' (%u s): "
-                         "check /etc/resolv.conf, or give the address", host,
-                         (timeout_ms + 999) / 1000);
+                snprintf(why, FAR_WHY,
+                         "the name server does not tell the address of '%.64s' (%u s): check "
+                         "/etc/resolv.conf, or give the address",
+                         host, (timeout_ms + 999) / 1000);
                 return -ETIMEDOUT;
         case LOOKUP_NO_THREAD:
                 err = -errno;
@@ -177,7 +197,8 @@ int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_W
                 return explain_lookup(t->at.host, timeout_ms, err, why);
         for (struct addrinfo *a = list; a && t->addresses < NBD_ADDRESSES; a = a->ai_next) {
                 union nbd_address *to = &t->address[t->addresses];
-                if ((a->ai_family != AF_INET && a->ai_family != AF_INET6) || a->ai_addrlen > sizeof(*to))
+                if ((a->ai_family != AF_INET && a->ai_family != AF_INET6) ||
+                    a->ai_addrlen > sizeof(*to))
                         continue;
                 memcpy(to, a->ai_addr, a->ai_addrlen);
                 /* sin_port and sin6_port are at the same place */

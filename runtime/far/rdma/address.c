@@ -1,8 +1,10 @@
 /*
- * Where a node is: its URL, name service, and the source address that leads rdma_cm to a chosen device.
+ * Where a node is: its URL, name service, and the source address that leads rdma_cm to a chosen
+ * device.
  *
- * rdma_cm finds the device by the routing table: the one behind the interface that the node's address is reached by.  A device that the
- * user names is asked for by binding to an address from its GID table, which for RoCE are the addresses of its interface.
+ * rdma_cm finds the device by the routing table: the one behind the interface that the node's
+ * address is reached by.  A device that the user names is asked for by binding to an address from
+ * its GID table, which for RoCE are the addresses of its interface.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -51,15 +53,16 @@ int rdma_resolve(const char *host, uint16_t port, unsigned timeout_ms, union rdm
                 return -ETIMEDOUT;
         }
         if (err) {
-                snprintf(why, FAR_WHY, "host '%.64s' is not known (%.60s): correct the name, or give "
-                         "an address", host,
-                         err == LOOKUP_NO_THREAD ? strerror(errno) : gai_strerror(err));
+                snprintf(why, FAR_WHY,
+                         "host '%.64s' is not known (%.60s): correct the name, or give an address",
+                         host, err == LOOKUP_NO_THREAD ? strerror(errno) : gai_strerror(err));
                 return -EHOSTUNREACH;
         }
         int n = keep_addresses(list, to);
         freeaddrinfo(list);
         if (!n)
-                snprintf(why, FAR_WHY, "host '%.64s' has no IP address: give one that it has", host);
+                snprintf(why, FAR_WHY, "host '%.64s' has no IP address: give one that it has",
+                         host);
         return n ? n : -EHOSTUNREACH;
 }
 
@@ -84,7 +87,8 @@ static bool gid_to_address(const struct ibv_gid_entry *e, int family, union rdma
 }
 
 /* Looks through the GID tables of the ports. */
-static int gid_address(struct ibv_context *ctx, const struct rdma_settings *s, int family, union rdma_sockaddr *from, char why[FAR_WHY])
+static int gid_address(struct ibv_context *ctx, const struct rdma_settings *s, int family,
+                       union rdma_sockaddr *from, char why[FAR_WHY])
 {
         struct ibv_device_attr attr;
         struct ibv_port_attr port;
@@ -101,31 +105,41 @@ static int gid_address(struct ibv_context *ctx, const struct rdma_settings *s, i
                         return 0;
                 }
                 for (int i = 0; i < port.gid_tbl_len; i++) {
-                        if ((s->gid_index >= 0 && i != s->gid_index) || ibv_query_gid_ex(ctx, p, (uint32_t)i, &e, 0) != 0)
+                        if ((s->gid_index >= 0 && i != s->gid_index) ||
+                            ibv_query_gid_ex(ctx, p, (uint32_t)i, &e, 0) != 0)
                                 continue;
                         found = true;
-                        if ((s->gid_index >= 0 || e.gid_type == IBV_GID_TYPE_ROCE_V2) && gid_to_address(&e, family, from))
+                        if ((s->gid_index >= 0 || e.gid_type == IBV_GID_TYPE_ROCE_V2) &&
+                            gid_to_address(&e, family, from))
                                 return 0;
                 }
         }
         const char *kind = family == AF_INET ? "IPv4" : "IPv6";
         if (s->gid_index >= 0 && !found)
-                snprintf(why, FAR_WHY, "RDMA device %.32s has no GID %d: `ibv_devinfo -v` lists them", s->device, s->gid_index);
+                snprintf(why, FAR_WHY,
+                         "RDMA device %.32s has no GID %d: `ibv_devinfo -v` lists them", s->device,
+                         s->gid_index);
         else if (s->gid_index >= 0)
-                snprintf(why, FAR_WHY, "GID %d of RDMA device %.32s is no %s address as the node's: choose another, `ibv_devinfo -v` lists them",
+                snprintf(why, FAR_WHY,
+                         "GID %d of RDMA device %.32s is no %s address as the node's: choose "
+                         "another, `ibv_devinfo -v` lists them",
                          s->gid_index, s->device, kind);
         else
-                snprintf(why, FAR_WHY, "RDMA device %.32s has no %s address: give its network interface one", s->device, kind);
+                snprintf(why, FAR_WHY,
+                         "RDMA device %.32s has no %s address: give its network interface one",
+                         s->device, kind);
         return -EADDRNOTAVAIL;
 }
 
-int rdma_device_address(const struct rdma_settings *s, int family, union rdma_sockaddr *from, char why[FAR_WHY])
+int rdma_device_address(const struct rdma_settings *s, int family, union rdma_sockaddr *from,
+                        char why[FAR_WHY])
 {
         memset(from, 0, sizeof(*from));
         if (!s->device) {
                 if (s->gid_index < 0)
                         return 0;
-                snprintf(why, FAR_WHY, "a GID index counts in the table of one device: name the device, too");
+                snprintf(why, FAR_WHY,
+                         "a GID index counts in the table of one device: name the device, too");
                 return -EINVAL;
         }
         int count, err = -ENODEV;
@@ -136,7 +150,8 @@ int rdma_device_address(const struct rdma_settings *s, int family, union rdma_so
                 struct ibv_context *ctx = ibv_open_device(list[i]);
                 err = ctx ? gid_address(ctx, s, family, from, why) : -errno;
                 if (!ctx)
-                        snprintf(why, FAR_WHY, "RDMA device %.32s cannot be opened: %s", s->device, strerror(-err));
+                        snprintf(why, FAR_WHY, "RDMA device %.32s cannot be opened: %s", s->device,
+                                 strerror(-err));
                 if (ctx)
                         ibv_close_device(ctx);
                 break;
@@ -144,6 +159,8 @@ int rdma_device_address(const struct rdma_settings *s, int family, union rdma_so
         if (list)
                 ibv_free_device_list(list);
         if (err == -ENODEV)
-                snprintf(why, FAR_WHY, "this host has no RDMA device %.32s: `rdma link` lists those it has", s->device);
+                snprintf(why, FAR_WHY,
+                         "this host has no RDMA device %.32s: `rdma link` lists those it has",
+                         s->device);
         return err;
 }

@@ -1,8 +1,9 @@
 /*
  * The control connection: messages of nodeproto.h, and keeping it up.
  *
- * All is done in steps that do not wait (rdma_control_step); who needs an answer takes the lock, and waits for descriptors between the
- * steps.  Invariant: after a step the completion queue is armed, so a thread without the lock can wait for the two descriptors, too.
+ * All is done in steps that do not wait (rdma_control_step); who needs an answer takes the lock,
+ * and waits for descriptors between the steps.  Invariant: after a step the completion queue is
+ * armed, so a thread without the lock can wait for the two descriptors, too.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,11 +15,15 @@
 #include "far/rdma/rdma.h"
 
 #define RETRY_MS      200               /* between the beginnings of two attempts */
-#define ATTEMPT_MS    1500              /* for one of them: the CM's own repetition is after 4 s, and the next attempt sooner */
-#define DEAF_TRIES    4                 /* nobody listens so often in a row: memnode has ended, and its memory with it */
-#define SLICE_MS      50                /* a waiting lease() looks so often whether the I/O thread found the connection broken */
+/* for one of them: the CM's own repetition is after 4 s, and the next attempt sooner */
+#define ATTEMPT_MS    1500
+/* nobody listens so often in a row: memnode has ended, and its memory with it */
+#define DEAF_TRIES    4
+/* a waiting lease() looks so often whether the I/O thread found the connection broken */
+#define SLICE_MS      50
 #define GOODBYE_MS    200
-#define PROBE_MS      5000              /* the longest time between two looks whether memnode still knows an idle connection */
+/* the longest time between two looks whether memnode still knows an idle connection */
+#define PROBE_MS      5000
 
 enum { WR_SEND = CONTROL_RECEIVES, WR_PROBE };  /* wr_id; those below are receive buffers */
 
@@ -32,7 +37,9 @@ static void lose(struct rdma_control *c, const char *why)
 
 static int post_receive(struct rdma_control *c, unsigned i)
 {
-        struct ibv_sge sge = { .addr = (uintptr_t)&c->buffers[i], .length = sizeof(c->buffers[i]), .lkey = c->mr->lkey };
+        struct ibv_sge sge = { .addr = (uintptr_t)&c->buffers[i],
+                               .length = sizeof(c->buffers[i]),
+                               .lkey = c->mr->lkey };
         struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
         return -ibv_post_recv(c->link.id->qp, &wr, &bad);
 }
@@ -71,8 +78,15 @@ static int ready(struct rdma_link *l)
 static int send_message(struct rdma_control *c, const union rdma_message *m)
 {
         union rdma_message *buffer = &c->buffers[CONTROL_RECEIVES];
-        struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = m->h.length, .lkey = c->mr->lkey };
-        struct ibv_send_wr wr = { .wr_id = WR_SEND, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+        struct ibv_sge sge = { .addr = (uintptr_t)buffer,
+                               .length = m->h.length,
+                               .lkey = c->mr->lkey };
+        struct ibv_send_wr wr = { .wr_id = WR_SEND,
+                                  .sg_list = &sge,
+                                  .num_sge = 1,
+                                  .opcode = IBV_WR_SEND,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
 
         memcpy(buffer, m, m->h.length);
         int err = ibv_post_send(c->link.id->qp, &wr, &bad);
@@ -81,9 +95,11 @@ static int send_message(struct rdma_control *c, const union rdma_message *m)
 }
 
 /*
- * A program that touches no far memory for a while has nothing under way that could fail.  If the network was down meanwhile, memnode's
- * own probes have told it that we are gone, and its grace time runs, but its word about that may have got lost as well.  So now and then
- * a WRITE of no bytes, which needs neither memory nor memnode's CPU: it fails where memnode has ended the connection, and we rejoin.
+ * A program that touches no far memory for a while has nothing under way that could fail.  If the
+ * network was down meanwhile, memnode's own probes have told it that we are gone, and its grace
+ * time runs, but its word about that may have got lost as well.  So now and then a WRITE of no
+ * bytes, which needs neither memory nor memnode's CPU: it fails where memnode has ended the
+ * connection, and we rejoin.
  */
 static int64_t probe_interval(const struct rdma_node *rn)
 {
@@ -94,7 +110,10 @@ static int64_t probe_interval(const struct rdma_node *rn)
 static void probe(struct rdma_node *rn, int64_t now)
 {
         struct rdma_control *c = &rn->control;
-        struct ibv_send_wr wr = { .wr_id = WR_PROBE, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
+        struct ibv_send_wr wr = { .wr_id = WR_PROBE,
+                                  .opcode = IBV_WR_RDMA_WRITE,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
 
         if (c->probing || now - c->probed < probe_interval(rn))
                 return;
@@ -121,13 +140,19 @@ static uint32_t length_of(uint16_t type)
 static void received(struct rdma_control *c, const union rdma_message *m, uint32_t bytes)
 {
         if (bytes < sizeof(m->h) || m->h.magic != NODE_MAGIC) {
-                rdma_link_fail(&c->link, FAIL_FINAL, "what it says is not memnode's protocol: correct the address or the port");
+                rdma_link_fail(
+                        &c->link, FAIL_FINAL,
+                        "what it says is not memnode's protocol: correct the address or the port");
         } else if (m->h.version != NODE_VERSION) {
-                rdma_link_fail(&c->link, FAIL_FINAL, "its memnode speaks version %u of the protocol, this vmrun version %u: install the same "
-                               "version on both", m->h.version, NODE_VERSION);
+                rdma_link_fail(&c->link, FAIL_FINAL,
+                               "its memnode speaks version %u of the protocol, this vmrun version "
+                               "%u: install the same version on both",
+                               m->h.version, NODE_VERSION);
         } else if (m->h.length != bytes || length_of(m->h.type) != bytes) {
-                rdma_link_fail(&c->link, FAIL_FINAL, "its memnode sent a message of type %u and %u bytes, which says %u: install the same version "
-                               "on both", m->h.type, bytes, m->h.length);
+                rdma_link_fail(&c->link, FAIL_FINAL,
+                               "its memnode sent a message of type %u and %u bytes, which says %u: "
+                               "install the same version on both",
+                               m->h.type, bytes, m->h.length);
         } else if (m->h.type == NODE_GOODBYE) {
                 lose(c, "its memnode was stopped (it said goodbye)");
         } else {
@@ -146,8 +171,12 @@ static void completions(struct rdma_control *c)
                 if (wc.wr_id == WR_PROBE)
                         c->probing = false;
                 if (wc.status != IBV_WC_SUCCESS) {
-                        rdma_link_fail(&c->link, FAIL_SILENT, wc.status == IBV_WC_WR_FLUSH_ERR ? "the control connection broke" :
-                                       "memnode does not answer on the control connection (%s)", ibv_wc_status_str(wc.status));
+                        rdma_link_fail(
+                                &c->link, FAIL_SILENT,
+                                wc.status == IBV_WC_WR_FLUSH_ERR
+                                        ? "the control connection broke"
+                                        : "memnode does not answer on the control connection (%s)",
+                                ibv_wc_status_str(wc.status));
                 } else if (wc.wr_id < CONTROL_RECEIVES) {
                         received(c, &c->buffers[wc.wr_id], wc.byte_len);
                         int err = post_receive(c, (unsigned)wc.wr_id);
@@ -157,7 +186,8 @@ static void completions(struct rdma_control *c)
         }
 }
 
-/* Takes what was told on the channel, arms again, then looks once more: what came before the arming is not told. */
+/* Takes what was told on the channel, arms again, then looks once more: what came before the arming
+ * is not told. */
 static void messages(struct rdma_node *rn)
 {
         struct rdma_control *c = &rn->control;
@@ -179,8 +209,12 @@ static void begin(struct rdma_node *rn, int64_t now)
         c->started = now;
         c->deadline = now + ATTEMPT_MS;
         c->state = CONTROL_CONNECTING;
-        c->link.ask = (struct node_private){ .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(struct node_private),
-                                             .kind = NODE_CONTROL, .member = rn->member, .id = c->id };
+        c->link.ask = (struct node_private){ .magic = NODE_MAGIC,
+                                             .version = NODE_VERSION,
+                                             .length = sizeof(struct node_private),
+                                             .kind = NODE_CONTROL,
+                                             .member = rn->member,
+                                             .id = c->id };
         memcpy(c->link.ask.secret, c->secret, sizeof(c->secret));
         rdma_link_start(&c->link);
 }
@@ -200,7 +234,8 @@ static void end(struct rdma_node *rn, int64_t now)
                         snprintf(c->why, sizeof(c->why), "%s", l->why);
                 c->deaf = l->failure == FAIL_DEAF ? c->deaf + 1 : 0;
                 if (rejoin && l->failure == FAIL_UNKNOWN)
-                        lose(c, "its memnode does not know this program any more (it was started anew, or its grace time was over)");
+                        lose(c, "its memnode does not know this program any more (it was started "
+                                "anew, or its grace time was over)");
                 else if (rejoin && l->failure == FAIL_FINAL)
                         lose(c, l->why);
                 else if (rejoin && c->deaf >= DEAF_TRIES)
@@ -233,17 +268,21 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
                 rdma_link_silent(l, (unsigned)(now - c->started));
         if (c->state != CONTROL_DOWN && l->state == LINK_FAILED)
                 end(rn, now);
-        else if (c->state == CONTROL_UP && atomic_load_explicit(&c->broken, memory_order_relaxed) >= c->generation)
+        else if (c->state == CONTROL_UP &&
+                 atomic_load_explicit(&c->broken, memory_order_relaxed) >= c->generation)
                 end(rn, now);
-        if (c->state == CONTROL_DOWN && c->id && now >= c->next && !atomic_load_explicit(&c->lost, memory_order_relaxed))
+        if (c->state == CONTROL_DOWN && c->id && now >= c->next &&
+            !atomic_load_explicit(&c->lost, memory_order_relaxed))
                 begin(rn, now);
 }
 
 int rdma_control_patience(const struct rdma_node *rn, int64_t now)
 {
         const struct rdma_control *c = &rn->control;
-        int64_t at = c->state == CONTROL_DOWN ? c->next : c->state == CONTROL_CONNECTING ? c->deadline :
-                     c->id && !c->probing ? c->probed + probe_interval(rn) : -1;
+        int64_t at = c->state == CONTROL_DOWN         ? c->next
+                     : c->state == CONTROL_CONNECTING ? c->deadline
+                     : c->id && !c->probing           ? c->probed + probe_interval(rn)
+                                                      : -1;
 
         if (at < 0 || atomic_load_explicit(&c->lost, memory_order_relaxed))
                 return -1;
@@ -261,7 +300,8 @@ static void wait_a_little(struct rdma_node *rn, int ms)
         poll(fds, n, ms);
 }
 
-int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline, union rdma_message *answer)
+int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
+                     union rdma_message *answer)
 {
         struct rdma_control *c = &rn->control;
         unsigned sent = 0;              /* the generation that the request was sent on */
@@ -280,8 +320,9 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                 if (now >= deadline)
                         return -ETIMEDOUT;
                 if (c->state == CONTROL_UP && sent != c->generation && !c->sending) {
-                        /* A request whose answer got lost with the connection is sent again: memnode may have granted a slab that we
-                         * never hear of.  It counts against our share until we leave, no more. */
+                        /* A request whose answer got lost with the connection is sent again:
+                         * memnode may have granted a slab that we never hear of.  It counts against
+                         * our share until we leave, no more. */
                         c->answered = false;
                         int err = send_message(c, m);
                         if (err)
@@ -289,7 +330,8 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                         sent = c->generation;
                         continue;
                 }
-                int left = deadline - now < SLICE_MS ? (int)(deadline - now) : SLICE_MS, patience = rdma_control_patience(rn, now);
+                int left = deadline - now < SLICE_MS ? (int)(deadline - now) : SLICE_MS,
+                    patience = rdma_control_patience(rn, now);
                 wait_a_little(rn, patience >= 0 && patience < left ? patience : left);
         }
 }
@@ -320,7 +362,9 @@ static int try_address(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]
 static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
 {
         struct rdma_control *c = &rn->control;
-        union rdma_message m = { .hello = { .h = { NODE_MAGIC, NODE_VERSION, NODE_HELLO, sizeof(struct node_hello), 0 }, .want = rn->set.size } };
+        union rdma_message m = { .hello = { .h = { NODE_MAGIC, NODE_VERSION, NODE_HELLO,
+                                                   sizeof(struct node_hello), 0 },
+                                            .want = rn->set.size } };
         union rdma_message a;
         char host[NODE_NAME_MAX / 2] = "?";
 
@@ -329,7 +373,9 @@ static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
         snprintf(m.hello.name, sizeof(m.hello.name), "%s:%s", host, rn->set.program);
         int err = rdma_control_ask(rn, &m, deadline, &a);
         if (err == -ETIMEDOUT)
-                snprintf(why, FAR_WHY, "its memnode accepted the connection but does not answer: see what it is doing there");
+                snprintf(why, FAR_WHY,
+                         "its memnode accepted the connection but does not answer: see what it is "
+                         "doing there");
         else if (err)
                 snprintf(why, FAR_WHY, "%s", c->why);
         if (err)
@@ -340,7 +386,10 @@ static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
                 return -EACCES;
         }
         if (a.h.type != NODE_WELCOME || !a.welcome.id) {
-                snprintf(why, FAR_WHY, "its memnode answered HELLO with a message of type %u: install the same version on both", a.h.type);
+                snprintf(why, FAR_WHY,
+                         "its memnode answered HELLO with a message of type %u: install the same "
+                         "version on both",
+                         a.h.type);
                 return -EPROTO;
         }
         c->id = a.welcome.id;
@@ -360,8 +409,13 @@ int rdma_control_prepare(struct rdma_node *rn, char why[FAR_WHY])
         c->channel = rdma_channel_open(why);
         if (!c->channel)
                 return -errno;
-        c->link = (struct rdma_link){ .node = rn, .channel = c->channel, .comp = &rn->dev.control_comp, .send = 2, .recv = CONTROL_RECEIVES,
-                                      .sge = 1, .ready = ready };
+        c->link = (struct rdma_link){ .node = rn,
+                                      .channel = c->channel,
+                                      .comp = &rn->dev.control_comp,
+                                      .send = 2,
+                                      .recv = CONTROL_RECEIVES,
+                                      .sge = 1,
+                                      .ready = ready };
         return 0;
 }
 
@@ -401,11 +455,13 @@ int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, 
 void rdma_control_close(struct rdma_node *rn)
 {
         struct rdma_control *c = &rn->control;
-        union rdma_message m = { .plain = { .h = { NODE_MAGIC, NODE_VERSION, NODE_GOODBYE, sizeof(struct node_plain), 0 } } };
+        union rdma_message m = { .plain = { .h = { NODE_MAGIC, NODE_VERSION, NODE_GOODBYE,
+                                                   sizeof(struct node_plain), 0 } } };
 
         pthread_mutex_lock(&c->lock);
         if (c->state == CONTROL_UP && c->id && !c->sending && send_message(c, &m) == 0) {
-                /* memnode ends the connection when it has read it; if we did so first, it might take that for an accident. */
+                /* memnode ends the connection when it has read it; if we did so first, it might
+                 * take that for an accident. */
                 int64_t end_ms = now_ms() + GOODBYE_MS;
                 while (c->link.state == LINK_UP && now_ms() < end_ms) {
                         wait_a_little(rn, GOODBYE_MS);

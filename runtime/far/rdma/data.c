@@ -1,8 +1,8 @@
 /*
  * The data connections: one-sided READs and WRITEs between frames and leased slabs.
  *
- * One RC queue pair for each kind of request, so that a demand read waits neither for prefetches nor for write-backs; each with a
- * completion queue of its own, demand first.
+ * One RC queue pair for each kind of request, so that a demand read waits neither for prefetches
+ * nor for write-backs; each with a completion queue of its own, demand first.
  *
  * All of this is the I/O thread's, without locks.
  */
@@ -34,7 +34,8 @@ unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned num
         if (d->state != DATA_UP)
                 return i;
         if (number && r[0]->op == FAR_READ)
-                rdma_pace_asked(&d->pace, d->q[FAR_PREFETCH].sent + d->q[FAR_WRITE].sent, rdma_background_done(d), __rdtsc());
+                rdma_pace_asked(&d->pace, d->q[FAR_PREFETCH].sent + d->q[FAR_WRITE].sent,
+                                rdma_background_done(d), __rdtsc());
         for (; i < number; i++) {
                 struct rdma_queue *q = &d->q[r[i]->op];
                 if (q->count >= q->depth)
@@ -57,7 +58,8 @@ static void take_told(struct rdma_node *rn)
 
         while (ibv_get_cq_event(rn->dev.data_comp, &cq, &context) == 0) {
                 struct rdma_link *l = context;
-                ((struct rdma_queue *)((char *)l - offsetof(struct rdma_queue, link)))->armed = false;
+                ((struct rdma_queue *)((char *)l - offsetof(struct rdma_queue, link)))->armed =
+                        false;
                 ibv_ack_cq_events(cq, 1);
         }
 }
@@ -75,8 +77,10 @@ unsigned rdma_data_poll(struct far_node *n)
         }
         for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++) {
                 struct rdma_queue *q = &d->q[k];
-                /* What the last turn made room for: not in that turn, so that demand reads asked meanwhile were posted first. */
-                if ((q->unsent && rdma_queue_send(rn, q) != 0) || rdma_queue_poll(rn, q, &over) != 0)
+                /* What the last turn made room for: not in that turn, so that demand reads asked
+                 * meanwhile were posted first. */
+                if ((q->unsent && rdma_queue_send(rn, q) != 0) ||
+                    rdma_queue_poll(rn, q, &over) != 0)
                         rdma_data_broken(rn);
         }
         if (slept || d->state != DATA_UP || ++d->looks % LOOK_EVERY == 0) {
@@ -117,14 +121,17 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
                 return -EAGAIN;
         d->slept = true;
         rdma_pace_slept(&d->pace);
-        if (d->state != DATA_UP || atomic_load_explicit(&c->up, memory_order_relaxed) != d->generation)
+        if (d->state != DATA_UP ||
+            atomic_load_explicit(&c->up, memory_order_relaxed) != d->generation)
                 lower(timeout_ms, MEND_MS);
         else if (busy)
                 lower(timeout_ms, WATCH_MS);
 
-        int fd[4] = { rn->dev.data_comp->fd, d->channel->fd, rn->dev.control_comp->fd, c->channel->fd };
+        int fd[4] = { rn->dev.data_comp->fd, d->channel->fd, rn->dev.control_comp->fd,
+                      c->channel->fd };
         unsigned want = 4;
-        /* lease() reads its descriptors itself; we would wake for each of its messages and find the lock taken. */
+        /* lease() reads its descriptors itself; we would wake for each of its messages and find the
+         * lock taken. */
         if (pthread_mutex_trylock(&c->lock) == 0) {
                 int patience = rdma_control_patience(rn, now_ms());
                 if (patience >= 0)
@@ -163,8 +170,13 @@ static void set_up_queue(struct rdma_node *rn, struct rdma_queue *q)
         if (rn->depth)
                 depth = least(depth, rn->depth);
         q->tail = &q->head;
-        q->link = (struct rdma_link){ .node = rn, .channel = rn->data.channel, .comp = &rn->dev.data_comp, .send = depth, .recv = 1,
-                                      .sge = least(DATA_SGE, a->max_sge > 1 ? (unsigned)a->max_sge : 1) };
+        q->link = (struct rdma_link){ .node = rn,
+                                      .channel = rn->data.channel,
+                                      .comp = &rn->dev.data_comp,
+                                      .send = depth,
+                                      .recv = 1,
+                                      .sge = least(DATA_SGE,
+                                                   a->max_sge > 1 ? (unsigned)a->max_sge : 1) };
 }
 
 int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
@@ -190,7 +202,10 @@ int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
                 if (d->state == DATA_UP)
                         break;
                 if (d->lost || now >= deadline) {
-                        snprintf(why, FAR_WHY, "%s", d->lost ? rn->n->why : d->why[0] ? d->why : "the connections for data cannot be made in time");
+                        snprintf(why, FAR_WHY, "%s",
+                                 d->lost     ? rn->n->why
+                                 : d->why[0] ? d->why
+                                             : "the connections for data cannot be made in time");
                         return -ETIMEDOUT;
                 }
                 poll(&fd, 1, 10);

@@ -1,14 +1,18 @@
 /*
- * The RDMA device of a node: protection domain, completion channels, registered memory, and descriptors out of the program's sight.
+ * The RDMA device of a node: protection domain, completion channels, registered memory, and
+ * descriptors out of the program's sight.
  *
- * What remains visible: nothing that stays open.  Event and completion channels are moved by their public `fd`, and so are the two
- * descriptors of the device's context, which the libraries use by these fields only.  The context itself belongs to librdmacm, which
- * keeps it until the process ends; two nodes on one device share it.  While a connection is made, the libraries open files under
- * low numbers for a moment (sysfs, netlink); the program does not run yet then, or takes a gap in its numbers for what it is.
+ * What remains visible: nothing that stays open.  Event and completion channels are moved by their
+ * public `fd`, and so are the two descriptors of the device's context, which the libraries use by
+ * these fields only.  The context itself belongs to librdmacm, which keeps it until the process
+ * ends; two nodes on one device share it.  While a connection is made, the libraries open files
+ * under low numbers for a moment (sysfs, netlink); the program does not run yet then, or takes a
+ * gap in its numbers for what it is.
  *
- * No ibv_fork_init(): it marks registered memory MADV_DONTFORK, so that a copy-on-write fault of the parent does not part the device's
- * page from the process's.  Linux since 5.12 copies pinned pages at fork instead, and vmrun's frames are not inherited by copying anyway.
- * It would cost a system call per registration, and the frames of a child.
+ * No ibv_fork_init(): it marks registered memory MADV_DONTFORK, so that a copy-on-write fault of
+ * the parent does not part the device's page from the process's.  Linux since 5.12 copies pinned
+ * pages at fork instead, and vmrun's frames are not inherited by copying anyway. It would cost a
+ * system call per registration, and the frames of a child.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +34,8 @@ static int hide(int *fd)
         return flags >= 0 && fcntl(moved, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : -errno;
 }
 
-/* Back to a number that the library may close: the private mark must go before the number is free. */
+/* Back to a number that the library may close: the private mark must go before the number is
+ * free. */
 static void unhide(int *fd)
 {
         int low = fcntl(*fd, F_DUPFD_CLOEXEC, 0);
@@ -46,12 +51,17 @@ struct rdma_event_channel *rdma_channel_open(char why[FAR_WHY])
         privfd_made(held);
         if (!ch) {
                 if (err == EACCES || err == EPERM)
-                        snprintf(why, FAR_WHY, "no permission for /dev/infiniband/rdma_cm: it should have mode 0666, as udev's rules set it");
+                        snprintf(why, FAR_WHY,
+                                 "no permission for /dev/infiniband/rdma_cm: it should have mode "
+                                 "0666, as udev's rules set it");
                 else if (err == ENOENT || err == ENODEV)
-                        snprintf(why, FAR_WHY, "this host has no RDMA: `modprobe rdma_ucm` and the driver of a device; for soft-RoCE rdma_rxe and "
-                                 "`rdma link add rxe0 type rxe netdev IF`");
+                        snprintf(why, FAR_WHY,
+                                 "this host has no RDMA: `modprobe rdma_ucm` and the driver of a "
+                                 "device; for soft-RoCE rdma_rxe and `rdma link add rxe0 type rxe "
+                                 "netdev IF`");
                 else
-                        snprintf(why, FAR_WHY, "cannot open /dev/infiniband/rdma_cm: %s", strerror(err));
+                        snprintf(why, FAR_WHY, "cannot open /dev/infiniband/rdma_cm: %s",
+                                 strerror(err));
                 errno = err;
                 return NULL;
         }
@@ -97,13 +107,15 @@ int rdma_device_open(struct rdma_device *d, struct rdma_cm_id *id, char why[FAR_
         char text[128];
 
         if (hide(&verbs->cmd_fd) != 0 || hide(&verbs->async_fd) != 0) {
-                snprintf(why, FAR_WHY, "no file descriptor is left for the RDMA device: raise `ulimit -n`");
+                snprintf(why, FAR_WHY,
+                         "no file descriptor is left for the RDMA device: raise `ulimit -n`");
                 return -EMFILE;
         }
         d->verbs = verbs;
-        if (ibv_query_device(verbs, &d->attr) != 0 || !(d->pd = ibv_alloc_pd(verbs)) || !(d->control_comp = comp_open(verbs)) ||
-            !(d->data_comp = comp_open(verbs))) {
-                snprintf(why, FAR_WHY, "RDMA device %.32s cannot be used: %s%s", ibv_get_device_name(verbs->device), strerror(errno),
+        if (ibv_query_device(verbs, &d->attr) != 0 || !(d->pd = ibv_alloc_pd(verbs)) ||
+            !(d->control_comp = comp_open(verbs)) || !(d->data_comp = comp_open(verbs))) {
+                snprintf(why, FAR_WHY, "RDMA device %.32s cannot be used: %s%s",
+                         ibv_get_device_name(verbs->device), strerror(errno),
                          errno == ENOMEM ? rdma_words_memlock(text) : "");
                 rdma_device_close(d);
                 return -EIO;
@@ -120,7 +132,8 @@ void rdma_device_close(struct rdma_device *d)
         memset(d, 0, sizeof(*d));
 }
 
-int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, size_t len, char why[FAR_WHY])
+int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, size_t len,
+                     char why[FAR_WHY])
 {
         char a[32], text[128];
 
@@ -131,8 +144,8 @@ int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, s
                 return 0;
         int err = errno;
         if (err != ENOMEM && err != EAGAIN && err != EPERM) {
-                snprintf(why, FAR_WHY, "RDMA device %.32s cannot register %s of memory: %s", ibv_get_device_name(d->verbs->device),
-                         size_text(len, a), strerror(err));
+                snprintf(why, FAR_WHY, "RDMA device %.32s cannot register %s of memory: %s",
+                         ibv_get_device_name(d->verbs->device), size_text(len, a), strerror(err));
                 return -err;
         }
         size_t pool = RDMA_POOL_PAGES * PAGE_SIZE;
@@ -147,7 +160,8 @@ int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, s
                 err = errno;
                 munmap(p, pool);
         }
-        snprintf(why, FAR_WHY, "not even %s of memory can be registered for RDMA: %s%s", size_text(pool, a), strerror(err), rdma_words_memlock(text));
+        snprintf(why, FAR_WHY, "not even %s of memory can be registered for RDMA: %s%s",
+                 size_text(pool, a), strerror(err), rdma_words_memlock(text));
         return -err;
 }
 

@@ -56,14 +56,17 @@ static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         if (!err)
                 err = n->inherited ? rdma_take_over(rn, rest, why) : connect_first(rn, rest, why);
         if (!err && rn->limit < PAGE_SIZE) {
-                snprintf(why, FAR_WHY, "all of its memory is leased: end other programs, or give its memnode more by --size");
+                snprintf(why, FAR_WHY,
+                         "all of its memory is leased: end other programs, or give its memnode "
+                         "more by --size");
                 err = -ENOSPC;
         }
         if (err) {
                 rdma_close(n);
                 return err;
         }
-        n->pages = (rn->set.size && rn->set.size < rn->limit ? rn->set.size : rn->limit) / PAGE_SIZE;
+        n->pages =
+                (rn->set.size && rn->set.size < rn->limit ? rn->set.size : rn->limit) / PAGE_SIZE;
         return 0;
 }
 
@@ -81,8 +84,9 @@ static int rdma_attach(struct far_node *n, char *base, size_t len, char why[FAR_
                 return err;
         rdma_data_attach(rn);
         if (rn->mem.pool)
-                info_("%s: the frames cannot be registered, so pages are copied through %u KiB%s", n->option->origin,
-                      RDMA_POOL_PAGES * PAGE_SIZE / 1024, rdma_words_memlock(text));
+                info_("%s: the frames cannot be registered, so pages are copied through %u KiB%s",
+                      n->option->origin, RDMA_POOL_PAGES * PAGE_SIZE / 1024,
+                      rdma_words_memlock(text));
         return 0;
 }
 
@@ -90,19 +94,25 @@ static int rdma_attach(struct far_node *n, char *base, size_t len, char why[FAR_
 static int grant_of(const struct far_node *n, const union rdma_message *a, uint64_t bytes)
 {
         if (a->h.type == NODE_REFUSED) {
-                info_("%s: memnode refuses a lease: %.*s", n->option->origin, NODE_TEXT_MAX, a->refused.text);
-                return a->refused.error == NODE_ENOSPC ? -ENOSPC : a->refused.error == NODE_ELIMIT ? -EDQUOT : -EIO;
+                info_("%s: memnode refuses a lease: %.*s", n->option->origin, NODE_TEXT_MAX,
+                      a->refused.text);
+                return a->refused.error == NODE_ENOSPC   ? -ENOSPC
+                       : a->refused.error == NODE_ELIMIT ? -EDQUOT
+                                                         : -EIO;
         }
-        if (a->h.type != NODE_GRANT || a->grant.bytes < bytes || a->grant.address + a->grant.bytes < a->grant.address)
+        if (a->h.type != NODE_GRANT || a->grant.bytes < bytes ||
+            a->grant.address + a->grant.bytes < a->grant.address)
                 return -EPROTO;
         return 0;
 }
 
-static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place)
+static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
+                      struct slab *s, struct far_place *place)
 {
         struct rdma_node *rn = n->data;
         struct rdma_control *c = &rn->control;
-        union rdma_message a, m = { .lease = { .h = { NODE_MAGIC, NODE_VERSION, NODE_LEASE, sizeof(struct node_lease), 0 },
+        union rdma_message a, m = { .lease = { .h = { NODE_MAGIC, NODE_VERSION, NODE_LEASE,
+                                                      sizeof(struct node_lease), 0 },
                                                .bytes = (uint64_t)pages * PAGE_SIZE } };
         (void)vm;
         (void)first;
@@ -110,15 +120,22 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
         struct rdma_grant *g = malloc(sizeof(*g));
         if (!g)
                 return -ENOMEM;
-        /* Held while waiting: the I/O thread does without (rdma.h).  The bound is that for silence. */
+        /* Held while waiting: the I/O thread does without (rdma.h).  The bound is that for
+         * silence. */
         pthread_mutex_lock(&c->lock);
         int err = rdma_control_ask(rn, &m, now_ms() + rn->set.timeout_ms, &a);
         if (!err)
                 err = grant_of(n, &a, m.lease.bytes);
         if (!err) {
-                *g = (struct rdma_grant){ a.grant.slab, a.grant.address, a.grant.bytes, a.grant.rkey,
-                                          atomic_load_explicit(&rn->grants, memory_order_relaxed) };
-                /* One lease at a time: no other writer.  Under the lock, so that who has it and finds the node lost knows of all grants. */
+                *g = (struct rdma_grant){
+                        .slab = a.grant.slab,
+                        .address = a.grant.address,
+                        .bytes = a.grant.bytes,
+                        .rkey = a.grant.rkey,
+                        .next = atomic_load_explicit(&rn->grants, memory_order_relaxed),
+                };
+                /* One lease at a time: no other writer.  Under the lock, so that who has it and
+                 * finds the node lost knows of all grants. */
                 atomic_store_explicit(&rn->grants, g, memory_order_release);
         }
         pthread_mutex_unlock(&c->lock);
@@ -138,16 +155,21 @@ static void rdma_describe(const struct far_node *n, char *text, size_t size)
         char a[32], to[80], how[96] = "zero copy";
 
         if (!rn->dev.verbs) {
-                snprintf(text, size, "%s: %s at %.32s (%s), leased before and not connected yet", n->url, size_text(n->pages * PAGE_SIZE, a),
+                snprintf(text, size, "%s: %s at %.32s (%s), leased before and not connected yet",
+                         n->url, size_text(n->pages * PAGE_SIZE, a),
                          rn->name[0] ? rn->name : "memnode", rdma_words_address(&rn->to, to));
                 return;
         }
         if (rn->mem.pool)
-                snprintf(how, sizeof(how), "%llu pages copied through %u KiB", (unsigned long long)__atomic_load_n(&d->copies, __ATOMIC_RELAXED),
+                snprintf(how, sizeof(how), "%llu pages copied through %u KiB",
+                         (unsigned long long)__atomic_load_n(&d->copies, __ATOMIC_RELAXED),
                          RDMA_POOL_PAGES * PAGE_SIZE / 1024);
-        snprintf(text, size, "%s: %s at %.32s (%s) over %s port %u, %u in flight, %u reads at once, %s, %llu reconnections", n->url,
-                 size_text(n->pages * PAGE_SIZE, a), rn->name[0] ? rn->name : "memnode", rdma_words_address(&rn->to, to),
-                 ibv_get_device_name(rn->dev.verbs->device), rn->dev.port, d->q[FAR_READ].depth, d->q[FAR_READ].link.reads, how,
+        snprintf(text, size,
+                 "%s: %s at %.32s (%s) over %s port %u, %u in flight, %u reads at once, %s, %llu "
+                 "reconnections",
+                 n->url, size_text(n->pages * PAGE_SIZE, a), rn->name[0] ? rn->name : "memnode",
+                 rdma_words_address(&rn->to, to), ibv_get_device_name(rn->dev.verbs->device),
+                 rn->dev.port, d->q[FAR_READ].depth, d->q[FAR_READ].link.reads, how,
                  (unsigned long long)__atomic_load_n(&d->reconnections, __ATOMIC_RELAXED));
 }
 

@@ -1,10 +1,12 @@
 /*
  * A forked child leaves its parent's connections.
  *
- * Queue pairs, registrations and connections are of the parent's open files and address space.  The child has the descriptors, too, and a
- * call of the libraries' would act on the parent's objects; so they are cut off first, and what the libraries know in memory is left
- * alone.  The one thing that librdmacm would use again is the device that it opened, for it keeps it: therefore far.c loads this module,
- * and with it librdmacm, anew (far_driver.forked).  Its clean-up closes that device, whose descriptors lead to /dev/null by then.
+ * Queue pairs, registrations and connections are of the parent's open files and address space.  The
+ * child has the descriptors, too, and a call of the libraries' would act on the parent's objects;
+ * so they are cut off first, and what the libraries know in memory is left alone.  The one thing
+ * that librdmacm would use again is the device that it opened, for it keeps it: therefore far.c
+ * loads this module, and with it librdmacm, anew (far_driver.forked).  Its clean-up closes that
+ * device, whose descriptors lead to /dev/null by then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,13 +17,15 @@
 #include "vmrun.h"
 #include "far/rdma/rdma.h"
 
-/* The number stays taken, as the library will close it; it is no private one from then on, since it is the library that does. */
+/* The number stays taken, as the library will close it; it is no private one from then on, since it
+ * is the library that does. */
 static void cut_off(int fd)
 {
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0)
-                die_(EXIT_VMRUN_FAILED, "a child cannot let go of its parent's RDMA device: %s", strerror(errno));
+                die_(EXIT_VMRUN_FAILED, "a child cannot let go of its parent's RDMA device: %s",
+                     strerror(errno));
         close(null);
         privfd_forget(fd);
 }
@@ -38,10 +42,14 @@ bool rdma_forked(struct far_node *n)
         struct rdma_device *d = &old->dev;
 
         if (!old->control.channel)
-                return false;           /* the parent is a child itself, and never came to use the node: nothing of it is open */
+                /* the parent is a child itself, and never came to use the node: nothing of it is
+                 * open */
+                return false;
         struct rdma_node *rn = calloc(1, sizeof(*rn));
         if (!rn)
-                die_(EXIT_VMRUN_FAILED, "%s: no memory for a child's connections: free some on this host", n->option->origin);
+                die_(EXIT_VMRUN_FAILED,
+                     "%s: no memory for a child's connections: free some on this host",
+                     n->option->origin);
         close_channel(old->control.channel);
         close_channel(old->data.channel);
         privfd_close(d->control_comp->fd);

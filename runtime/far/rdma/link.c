@@ -1,12 +1,14 @@
 /*
- * One connection made by rdma_cm, as a machine that events drive: nothing here waits for the network.
+ * One connection made by rdma_cm, as a machine that events drive: nothing here waits for the
+ * network.
  *
- * start -> address resolved: make CQ and QP -> route resolved: connect -> established.  Each step may fail; then the link keeps a
- * sentence and waits to be closed.  How long a step may take is up to the caller, who closes the link when it has waited enough.
+ * start -> address resolved: make CQ and QP -> route resolved: connect -> established.  Each step
+ * may fail; then the link keeps a sentence and waits to be closed.  How long a step may take is up
+ * to the caller, who closes the link when it has waited enough.
  *
- * librdmacm moves the QP through its states by itself.  Silence of the peer is told by the QP after about half a second: an ack
- * time-out of 4.096 us << 14 = 67 ms (devices may take up to four times that) and 6 retries.  rdma_cm's defaults report it after
- * minutes, or never.
+ * librdmacm moves the QP through its states by itself.  Silence of the peer is told by the QP after
+ * about half a second: an ack time-out of 4.096 us << 14 = 67 ms (devices may take up to four times
+ * that) and 6 retries.  rdma_cm's defaults report it after minutes, or never.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -17,7 +19,8 @@
 
 #define ACK_TIMEOUT   14
 #define RETRIES       6
-#define STEP_MS       4000              /* for the kernel's part of address and route; ours is shorter */
+/* for the kernel's part of address and route; ours is shorter */
+#define STEP_MS       4000
 
 void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...)
 {
@@ -70,7 +73,9 @@ static void make_qp(struct rdma_link *l)
         char text[80], why[FAR_WHY];
 
         if (!l->id->verbs) {            /* a loopback address, which belongs to no device */
-                rdma_link_fail(l, FAIL_FINAL, "%s belongs to no RDMA device: give the address of an interface that has one",
+                rdma_link_fail(l, FAIL_FINAL,
+                               "%s belongs to no RDMA device: give the address of an interface "
+                               "that has one",
                                rdma_words_address(&rn->to, text));
                 return;
         }
@@ -81,18 +86,26 @@ static void make_qp(struct rdma_link *l)
         const char *device = ibv_get_device_name(l->id->verbs->device);
         if (l->id->verbs != d->verbs) {
                 /* Memory is registered with one device. The route may come back. */
-                rdma_link_fail(l, FAIL_SILENT, "%s is now reached over RDMA device %.32s, not %.32s: restore the route",
-                               rdma_words_address(&rn->to, text), device, ibv_get_device_name(d->verbs->device));
+                rdma_link_fail(
+                        l, FAIL_SILENT,
+                        "%s is now reached over RDMA device %.32s, not %.32s: restore the route",
+                        rdma_words_address(&rn->to, text), device,
+                        ibv_get_device_name(d->verbs->device));
                 return;
         }
         if (rn->set.device && strcmp(device, rn->set.device) != 0) {
-                rdma_link_fail(l, FAIL_FINAL, "%s is reached over RDMA device %.32s, not %.32s: correct the device, or the route",
+                rdma_link_fail(l, FAIL_FINAL,
+                               "%s is reached over RDMA device %.32s, not %.32s: correct the "
+                               "device, or the route",
                                rdma_words_address(&rn->to, text), device, rn->set.device);
                 return;
         }
         struct ibv_port_attr port;
-        if (ibv_query_port(d->verbs, l->id->port_num, &port) == 0 && port.state != IBV_PORT_ACTIVE) {
-                rdma_link_fail(l, FAIL_SILENT, "port %u of RDMA device %.32s has no link (%s): plug in its cable, or `ip link set IF up`",
+        if (ibv_query_port(d->verbs, l->id->port_num, &port) == 0 &&
+            port.state != IBV_PORT_ACTIVE) {
+                rdma_link_fail(l, FAIL_SILENT,
+                               "port %u of RDMA device %.32s has no link (%s): plug in its cable, "
+                               "or `ip link set IF up`",
                                l->id->port_num, device, ibv_port_state_str(port.state));
                 return;
         }
@@ -103,8 +116,14 @@ static void make_qp(struct rdma_link *l)
                 return;
         }
         struct ibv_qp_init_attr attr = {
-                .qp_context = l, .send_cq = l->cq, .recv_cq = l->cq, .qp_type = IBV_QPT_RC,
-                .cap = { .max_send_wr = l->send, .max_recv_wr = l->recv, .max_send_sge = l->sge, .max_recv_sge = 1 },
+                .qp_context = l,
+                .send_cq = l->cq,
+                .recv_cq = l->cq,
+                .qp_type = IBV_QPT_RC,
+                .cap = { .max_send_wr = l->send,
+                         .max_recv_wr = l->recv,
+                         .max_send_sge = l->sge,
+                         .max_recv_sge = 1 },
         };
         if (rdma_create_qp(l->id, d->pd, &attr) != 0) {
                 rdma_link_errno(l, errno, "make a queue pair");
@@ -119,8 +138,10 @@ static void resolve_route(struct rdma_link *l)
 {
         uint8_t timeout = ACK_TIMEOUT;
 
-        /* An older kernel does not know it: then silence is told later, and the watchdog is there. */
-        rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
+        /* An older kernel does not know it: then silence is told later, and the watchdog is
+         * there. */
+        rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+                        sizeof(timeout));
         l->state = LINK_ROUTE;
         if (rdma_resolve_route(l->id, STEP_MS) != 0)
                 rdma_link_errno(l, errno, "resolve the route");
@@ -132,8 +153,10 @@ static void connect_link(struct rdma_link *l)
         struct rdma_conn_param p = {
                 .private_data = &l->ask,
                 .private_data_len = sizeof(l->ask),
-                .initiator_depth = (uint8_t)(most < 1 ? 1 : most > 128 ? 128 : most),   /* READs we have outstanding; the peer may lower it */
-                .responder_resources = 1,       /* it reads nothing of ours; some devices do not take 0 */
+                /* READs we have outstanding; the peer may lower it */
+                .initiator_depth = (uint8_t)(most < 1 ? 1 : most > 128 ? 128 : most),
+                /* it reads nothing of ours; some devices do not take 0 */
+                .responder_resources = 1,
                 .retry_count = RETRIES,
                 .rnr_retry_count = RETRIES,
         };
@@ -149,21 +172,27 @@ static void established(struct rdma_link *l, const struct rdma_conn_param *p)
         struct ibv_qp_init_attr init;
 
         if (p->private_data_len < sizeof(reply)) {
-                rdma_link_fail(l, FAIL_FINAL, "what listens there is no memnode: correct the address or the port");
+                rdma_link_fail(l, FAIL_FINAL,
+                               "what listens there is no memnode: correct the address or the port");
                 return;
         }
         memcpy(&reply, p->private_data, sizeof(reply));
         if (reply.magic != NODE_MAGIC || reply.length != sizeof(reply)) {
-                rdma_link_fail(l, FAIL_FINAL, "what listens there is no memnode: correct the address or the port");
+                rdma_link_fail(l, FAIL_FINAL,
+                               "what listens there is no memnode: correct the address or the port");
                 return;
         }
         if (reply.version != NODE_VERSION) {
-                rdma_link_fail(l, FAIL_FINAL, "its memnode speaks version %u of the protocol, this vmrun version %u: install the same version on both",
+                rdma_link_fail(l, FAIL_FINAL,
+                               "its memnode speaks version %u of the protocol, this vmrun version "
+                               "%u: install the same version on both",
                                reply.version, NODE_VERSION);
                 return;
         }
         l->depth = reply.depth;
-        l->reads = ibv_query_qp(l->id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) == 0 ? attr.max_rd_atomic : 0;
+        l->reads = ibv_query_qp(l->id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) == 0
+                           ? attr.max_rd_atomic
+                           : 0;
         l->state = LINK_UP;
 }
 
@@ -179,7 +208,8 @@ static void event(struct rdma_link *l, const struct rdma_cm_event *ev)
                 connect_link(l);
         } else if (ev->event == RDMA_CM_EVENT_ESTABLISHED && l->state == LINK_CONNECT) {
                 established(l, &ev->param.conn);
-        } else if (ev->event != RDMA_CM_EVENT_TIMEWAIT_EXIT && ev->event != RDMA_CM_EVENT_ADDR_CHANGE) {
+        } else if (ev->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
+                   ev->event != RDMA_CM_EVENT_ADDR_CHANGE) {
                 char why[FAR_WHY];
                 rdma_link_fail(l, rdma_words_event(&l->node->to, ev, why), "%s", why);
         }

@@ -13,7 +13,8 @@
 #include <sys/random.h>
 #include "far/rdma/rdma.h"
 
-/* What such a program must know of the lease.  Like a forked child, it connects when it first needs a slab. */
+/* What such a program must know of the lease.  Like a forked child, it connects when it first needs
+ * a slab. */
 struct kept {
         union rdma_sockaddr to, from;
         struct ibv_device_attr attr;
@@ -29,7 +30,12 @@ bool rdma_keep(const struct far_node *n, struct far_kept_node *k)
         const struct rdma_node *rn = n->data;
         struct kept *to = (struct kept *)k->data;
 
-        *to = (struct kept){ .to = rn->to, .from = rn->from, .attr = rn->dev.attr, .limit = rn->limit, .id = rn->control.id, .depth = rn->depth,
+        *to = (struct kept){ .to = rn->to,
+                             .from = rn->from,
+                             .attr = rn->dev.attr,
+                             .limit = rn->limit,
+                             .id = rn->control.id,
+                             .depth = rn->depth,
                              .grace_ms = rn->grace_ms };
         memcpy(to->secret, rn->control.secret, sizeof(to->secret));
         memcpy(to->name, rn->name, sizeof(to->name));
@@ -84,9 +90,12 @@ int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages)
                 g = malloc(sizeof(*g));
                 if (!g)
                         return -ENOMEM;
-                *g = (struct rdma_grant){ .slab = place->word[0], .address = place->word[1], .rkey = (uint32_t)place->word[2],
+                *g = (struct rdma_grant){ .slab = place->word[0],
+                                          .address = place->word[1],
+                                          .rkey = (uint32_t)place->word[2],
                                           .bytes = (uint64_t)pages * PAGE_SIZE };
-                /* As in lease(): under the lock, so that who finds the node lost knows of all grants. */
+                /* As in lease(): under the lock, so that who finds the node lost knows of all
+                 * grants. */
                 pthread_mutex_lock(&rn->control.lock);
                 g->next = atomic_load_explicit(&rn->grants, memory_order_relaxed);
                 atomic_store_explicit(&rn->grants, g, memory_order_release);

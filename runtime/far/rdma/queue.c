@@ -1,8 +1,8 @@
 /*
  * One queue pair of the data connections: from requests to work requests, and back.
  *
- * A QP completes in order, so a completion ends all requests up to its number: READs all tell, WRITEs
- * every few and the last of a batch.  Neighbours in a slab go in one WRITE.
+ * A QP completes in order, so a completion ends all requests up to its number: READs all tell,
+ * WRITEs every few and the last of a batch.  Neighbours in a slab go in one WRITE.
  *
  * All of this is the I/O thread's, without locks.
  */
@@ -15,13 +15,16 @@
 
 static void count(uint64_t *counter, uint64_t n)
 {
-        __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);      /* one writer; readers only want a whole number */
+        /* one writer; readers only want a whole number */
+        __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
-/* Makes a chain of work requests from what is unsent, at most `room` requests; returns how many it made and sets *rest. */
-static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned room, struct far_request **rest)
+/* Makes a chain of work requests from what is unsent, at most `room` requests; returns how many it
+ * made and sets *rest. */
+static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned room,
+                           struct far_request **rest)
 {
         struct rdma_data *d = &rn->data;
         struct far_request *r = q->unsent;
@@ -33,7 +36,8 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
                 struct ibv_send_wr *wr = &d->wr[n++];
                 int nsge;
                 /* A page is at most one piece, so the pieces of `room` pages fit. */
-                unsigned run = rdma_run(r, write ? least(room - pages, DATA_SGE) : 1, q->link.sge, &d->sge[sges], &nsge);
+                unsigned run = rdma_run(r, write ? least(room - pages, DATA_SGE) : 1, q->link.sge,
+                                        &d->sge[sges], &nsge);
 
                 for (int k = 0; k < nsge; k++)
                         d->sge[sges + (unsigned)k].lkey = rn->mem.mr->lkey;
@@ -45,14 +49,16 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
                         .num_sge = nsge,
                         .opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
                         .send_flags = !write || n % DATA_SIGNAL == 0 ? IBV_SEND_SIGNALED : 0,
-                        .wr.rdma = { .remote_addr = g->address + (uint64_t)r->page * PAGE_SIZE, .rkey = g->rkey },
+                        .wr.rdma = { .remote_addr = g->address + (uint64_t)r->page * PAGE_SIZE,
+                                     .rkey = g->rkey },
                 };
                 sges += (unsigned)nsge;
                 count(&d->merged, run - 1);
                 while (run--)
                         r = r->next;
         }
-        /* The last always tells: else nobody would hear of those before it, nor would the send queue get its entries back. */
+        /* The last always tells: else nobody would hear of those before it, nor would the send
+         * queue get its entries back. */
         d->wr[n - 1].next = NULL;
         d->wr[n - 1].send_flags = IBV_SEND_SIGNALED;
         *rest = r;
@@ -86,7 +92,8 @@ int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q)
                 struct ibv_send_wr *bad;
                 unsigned pages = make_chain(rn, q, n, &rest);
                 int err = ibv_post_send(q->link.id->qp, d->wr, &bad);
-                if (err) {              /* part of it may be under way: all are posted again, on a new connection */
+                /* part of it may be under way: all are posted again, on a new connection */
+                if (err) {
                         snprintf(d->why, sizeof(d->why), "a transfer cannot be posted: %s",
                                  strerror(err));
                         return -err;
@@ -161,9 +168,11 @@ static int completion(struct rdma_node *rn, struct rdma_queue *q, const struct i
         else if (wc->status == IBV_WC_REM_ACCESS_ERR)
                 snprintf(d->why, sizeof(d->why), "memnode does not let us at what it granted");
         else if (wc->status == IBV_WC_SUCCESS)
-                snprintf(d->why, sizeof(d->why), "the RDMA device reports a transfer that was not posted");
+                snprintf(d->why, sizeof(d->why),
+                         "the RDMA device reports a transfer that was not posted");
         else
-                snprintf(d->why, sizeof(d->why), "a transfer failed: %s", ibv_wc_status_str(wc->status));
+                snprintf(d->why, sizeof(d->why), "a transfer failed: %s",
+                         ibv_wc_status_str(wc->status));
         return -EIO;
 }
 

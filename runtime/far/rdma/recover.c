@@ -1,15 +1,19 @@
 /*
  * The data connections coming up, breaking, and coming up again.
  *
- * When one breaks, all three go, and the control connection is renewed first.  That order is a fence: memnode ends what is left of this
- * client's older queue pairs before it accepts the new control connection, so no late packet of a WRITE can come after what is
- * posted on the new ones.  On our side a destroyed queue pair touches no frame any more.
+ * When one breaks, all three go, and the control connection is renewed first.  That order is a
+ * fence: memnode ends what is left of this client's older queue pairs before it accepts the new
+ * control connection, so no late packet of a WRITE can come after what is posted on the new ones.
+ * On our side a destroyed queue pair touches no frame any more.
  *
- * Then every request that was not over is posted again, in its old order.  Each is a whole page, and nobody changes its source or
- * uses its target before far_done(): the guest reads no frame before its READ is done, and does not use a slot again before the WRITE
- * to it is done.  So doing it twice does the same as once, and no later WRITE to the same slot can exist that an older one could overtake.
+ * Then every request that was not over is posted again, in its old order.  Each is a whole page,
+ * and nobody changes its source or uses its target before far_done(): the guest reads no frame
+ * before its READ is done, and does not use a slot again before the WRITE to it is done.  So doing
+ * it twice does the same as once, and no later WRITE to the same slot can exist that an older one
+ * could overtake.
  *
- * Silence is counted in time that this process was running, so that one that was stopped does not wake up to a lost node.
+ * Silence is counted in time that this process was running, so that one that was stopped does not
+ * wake up to a lost node.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,8 +22,10 @@
 #include "far/rdma/rdma.h"
 
 #define ATTEMPT_MS   1500               /* for the three data connections together */
-#define STALL_MS     3000               /* a QP with work that completes nothing so long is broken, even if its device says nothing */
-#define GAP_MS       1000               /* between two looks at the clock; what is more was not silence but we */
+/* a QP with work that completes nothing so long is broken, even if its device says nothing */
+#define STALL_MS     3000
+/* between two looks at the clock; what is more was not silence but we */
+#define GAP_MS       1000
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
@@ -45,8 +51,13 @@ static void start(struct rdma_node *rn, unsigned generation, int64_t now)
         d->deadline = now + ATTEMPT_MS;
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_link *l = &d->q[k].link;
-                l->ask = (struct node_private){ .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(l->ask), .kind = NODE_DATA,
-                                                .depth = (uint16_t)l->send, .member = rn->member, .id = rn->control.id };
+                l->ask = (struct node_private){ .magic = NODE_MAGIC,
+                                                .version = NODE_VERSION,
+                                                .length = sizeof(l->ask),
+                                                .kind = NODE_DATA,
+                                                .depth = (uint16_t)l->send,
+                                                .member = rn->member,
+                                                .id = rn->control.id };
                 memcpy(l->ask.secret, rn->control.secret, sizeof(l->ask.secret));
                 rdma_link_start(l);
         }
@@ -73,7 +84,8 @@ static void made(struct rdma_node *rn, int64_t now)
         }
         if (again) {
                 __atomic_store_n(&d->reconnections, d->reconnections + 1, __ATOMIC_RELAXED);
-                info_("%s: connected again after %llu ms", rn->n->option->origin, (unsigned long long)d->silence);
+                info_("%s: connected again after %llu ms", rn->n->option->origin,
+                      (unsigned long long)d->silence);
         }
         for (int k = 0; k < DATA_QUEUES; k++)
                 if (rdma_queue_send(rn, &d->q[k]) != 0) {
@@ -118,7 +130,8 @@ static bool stalled(struct rdma_data *d, int64_t now)
 static void advance(struct rdma_node *rn, int64_t now)
 {
         struct rdma_data *d = &rn->data;
-        unsigned up = atomic_load_explicit(&rn->control.up, memory_order_acquire);      /* id and secret are in place */
+        /* id and secret are in place */
+        unsigned up = atomic_load_explicit(&rn->control.up, memory_order_acquire);
         const struct rdma_link *l = failed(d);
 
         if (d->state == DATA_DOWN) {
@@ -152,7 +165,9 @@ static bool whole(const struct rdma_node *rn)
         const struct rdma_data *d = &rn->data;
         bool busy = d->q[0].count || d->q[1].count || d->q[2].count;
 
-        return d->state == DATA_UP && atomic_load_explicit(&rn->control.up, memory_order_relaxed) == d->generation && (d->progress || !busy);
+        return d->state == DATA_UP &&
+               atomic_load_explicit(&rn->control.up, memory_order_relaxed) == d->generation &&
+               (d->progress || !busy);
 }
 
 static bool step_control(struct rdma_node *rn, int64_t now)
@@ -180,7 +195,8 @@ static void lost(struct rdma_node *rn)
 {
         struct rdma_control *c = &rn->control;
 
-        /* A lease() that has the lock may just have got something; none that comes later gets anything. */
+        /* A lease() that has the lock may just have got something; none that comes later gets
+         * anything. */
         if (pthread_mutex_trylock(&c->lock) != 0)
                 return;                 /* the next step asks again */
         bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
@@ -208,7 +224,8 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
         unsigned before = d->generation;
         advance(rn, now);
         if (mine && (d->state == DATA_DOWN || before != d->generation))
-                step_control(rn, now);  /* at once: time without a connection is time the program waits */
+                /* at once: time without a connection is time the program waits */
+                step_control(rn, now);
         if (whole(rn)) {
                 d->silence = 0;
                 return;
