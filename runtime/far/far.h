@@ -39,7 +39,7 @@ struct far_node {
         const struct node_option *option;       /* as given; lives as long as the node */
         const char *url;                /* option->url */
         unsigned index;                 /* order of the nodes as given */
-        /* capacity: set by open, may be lowered before the first lease; far.c lowers it to
+        /* capacity: set by open, may be lowered before the first lease; nodes.c lowers it to
          * option->size */
         uint64_t pages;
         /* pages beyond them that the driver keeps for itself, out of the size that the user asked

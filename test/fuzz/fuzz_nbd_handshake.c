@@ -7,18 +7,16 @@
  * lease's name, so it is checked within).  The machine it runs on is shared by all clients.  What
  * must hold:
  *   - no read or write outside the handshake's own memory (the sanitizers see to it; input and
- *   names are copied to exact sizes);
+ *     names are copied to exact sizes);
  *   - bounded memory and bounded work: one answer for one option, and no byte taken after the end;
  *   - the outcome depends on the bytes alone, not on how they were cut up: all at once, byte by
- *   byte, and at random give the same
- *     answers and the same end;
+ *     byte, and at random give the same answers and the same end;
  *   - an export is attached at most once, and after any end but ATTACHED it is not attached:
- *   otherwise a client could keep a lease alive
- *     without a connection;
+ *     otherwise a client could keep a lease alive without a connection;
  *   - everything sent is a well-formed answer, so that a malicious client cannot make memnode say
- *   something to fool others.
+ *     something to fool others.
  * Out of scope: the contents of exports, the commands (test/nbd/cases.py throws garbage at them),
- * denial of service by connecting often (bounded in nbd_serve.c by number and time), and reading
+ * denial of service by connecting often (bounded in serve.c by number and time), and reading
  * along on the network, for which NBD has TLS and memnode has not.
  *
  * The first byte of an input is the seed of its cuts, and says whether sending fails somewhere; the

@@ -6,14 +6,14 @@
  * cut up, and when it reads its replies. Behind and beside its export lies the memory of other
  * clients.  What must hold:
  *   - no byte outside the export is read or written (it has exactly its size here, between the
- *   address sanitizer's red zones);
+ *     address sanitizer's red zones);
  *   - every request is answered once, in order, with the cookie it came with and the error that the
- *   protocol has for it; what was sent is
- *     what was asked for, in the form that was agreed on, and nothing else;
+ *     protocol has for it; what was sent is what was asked for, in the form that was agreed on, and
+ *     nothing else;
  *   - the export holds what the requests say, and a READ returns bytes that were at its place at
- *   some time;
+ *     some time;
  *   - only wrong magic, a goodbye and the end of the stream end it, after everything before has
- *   been answered.
+ *     been answered.
  * Out of scope: what several connections do to each other (test/nbd/cases.py), memory given back to
  * the host (`zeroes` there).
  *

@@ -4,7 +4,7 @@
  * Queue pairs, registrations and connections are of the parent's open files and address space.  The
  * child has the descriptors, too, and a call of the libraries' would act on the parent's objects;
  * so they are cut off first, and what the libraries know in memory is left alone.  The one thing
- * that librdmacm would use again is the device that it opened, for it keeps it: therefore far.c
+ * that librdmacm would use again is the device that it opened, for it keeps it: therefore nodes.c
  * loads this module, and with it librdmacm, anew (far_driver.forked).  Its clean-up closes that
  * device, whose descriptors lead to /dev/null by then.
  */

@@ -1,7 +1,7 @@
 /*
  * The parts of vmrun's driver for rdma:// nodes.
  *
- *   driver.c            the driver's functions: open, lease, close, describe
+ *   driver.c     the driver's functions: open, lease, close, describe
  *   settings.c   what options say about a node
  *   address.c    the URL, name service, the source address of a chosen device
  *   link.c       one connection of rdma_cm: address, route, queue pair, connect; never waits
