@@ -9,20 +9,21 @@
  *      data                    one more data connection
  *      data-denied ERROR       one with a wrong secret must be rejected with ERROR
  *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before
- *      lease BYTES GRANT must come; slabs are numbered from 0 in this order; prints slab, address,
- *      key
+ *      lease BYTES             GRANT must come; slabs are numbered from 0 in this order; prints
+ *                              slab, address, key
  *      release N               DONE must come
- *      refused ERROR VERB... the reply to hello, lease or release (which follows) must be REFUSED
- *      with this number
+ *      refused ERROR VERB...   the reply to hello, lease or release (which follows) must be REFUSED
+ *                              with this number
  *      fill N SEED             WRITEs a pattern over slab N
  *      verify N SEED           READs it and compares; SEED 0: all zero
- *      forged N DELTA KEYXOR a READ and a WRITE outside the lease must fail; address + DELTA, rkey
- *      ^ KEYXOR.  Breaks the data connection
+ *      forged N DELTA KEYXOR   a READ and a WRITE outside the lease must fail; address + DELTA,
+ *                              rkey ^ KEYXOR.  Breaks the data connection
  *      reach ADDRESS KEY       the same for an address and key as another client printed them
  *      own-key N ADDRESS       the same for such an address with the key of slab N
  *      raw HEX                 SENDs these bytes
  *      junk N SEED             SENDs N messages of random bytes, until the connection ends
- *      flood N SENDs N LEASEs of too much without taking answers, until the connection ends
+ *      flood N                 SENDs N LEASEs of too much without taking answers, until the
+ *                              connection ends
  *      ended                   memnode must end the control connection within 10 s
  *      goodbye                 says so and waits for the end of the connection
  *      byebye SECONDS          a GOODBYE of memnode must come in that time
