@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
-#include "far/rdma.h"
+#include "far/rdma/rdma.h"
 #include "vmrun.h"
 
 #define DEPTH_MAX 256u
@@ -52,10 +52,11 @@ static _Noreturn void die(const char *fmt, ...)
         exit(1);
 }
 
-void far_lost(const struct far_node *n, const char *fmt, ...)
+void far_failed(struct far_request *r) { (void)r; }
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 {
         va_list ap;
-        (void)n;
+        (void)n, (void)pages;
         va_start(ap, fmt);
         say(fmt, ap);
         va_end(ap);

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "line.h"
-#include "put.h"
+#include "common/line.h"
+#include "common/put.h"
 
 /* With the count before it still less than PIPE_BUF: a pipe takes it whole or not at all. */
 #define LINE_MAX_BYTES  2048

@@ -2,28 +2,20 @@
 #include <limits.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-#include "put.h"
-
-static long now_ms(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+#include "common/clock.h"
+#include "common/put.h"
 
 bool put_all(int fd, const char *s, size_t n, int wait_ms)
 {
         struct stat st;
-        long until = now_ms() + wait_ms;
+        int64_t until = now_ms() + wait_ms;
         /* A file takes all at once, so that nobody else's lines fall between. */
         size_t most = n > PIPE_BUF && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? n : PIPE_BUF;
 
         while (n > 0) {
                 struct pollfd p = { .fd = fd, .events = POLLOUT };
-                long left = until - now_ms();
+                int64_t left = until - now_ms();
                 int ready = poll(&p, 1, left > 0 ? (int)left : 0);
                 ssize_t w = ready > 0 ? write(fd, s, n < most ? n : most) : ready;
                 if (w > 0) {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include "size.h"
+#include "common/size.h"
 
 int size_parse(const char *text, uint64_t *bytes)
 {
@@ -20,7 +20,8 @@ int size_parse(const char *text, uint64_t *bytes)
                 return -EINVAL;
         bool over = false;
         for (; isdigit((unsigned char)*s); s++)
-                over |= __builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, (uint64_t)(*s - '0'), &n);
+                over |= __builtin_mul_overflow(n, 10, &n) ||
+                        __builtin_add_overflow(n, (uint64_t)(*s - '0'), &n);
         if (*s) {
                 const char *u = strchr(units, toupper((unsigned char)*s));
                 if (!u)
@@ -45,6 +46,7 @@ const char *size_text(uint64_t bytes, char buf[32])
                 v /= 1024;
                 u++;
         }
-        snprintf(buf, 32, v < 100 && v != (double)(uint64_t)v ? "%.1f%.1s" : "%.0f%.1s", v, u < 0 ? "" : &units[u]);
+        snprintf(buf, 32, v < 100 && v != (double)(uint64_t)v ? "%.1f%.1s" : "%.0f%.1s", v,
+                 u < 0 ? "" : &units[u]);
         return buf;
 }

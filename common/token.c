@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "token.h"
+#include "common/token.h"
 
 int token_read(const char *path, char token[NODE_TOKEN_MAX + 1], char *why, size_t size)
 {
@@ -17,7 +17,8 @@ int token_read(const char *path, char token[NODE_TOKEN_MAX + 1], char *why, size
         if (fd >= 0)
                 close(fd);
         if (err) {
-                snprintf(why, size, "it cannot be read: %s: correct its name or its mode", strerror(-err));
+                snprintf(why, size, "it cannot be read: %s: correct its name or its mode",
+                         strerror(-err));
                 return err;
         }
         size_t len = 0;
@@ -31,6 +32,9 @@ int token_read(const char *path, char token[NODE_TOKEN_MAX + 1], char *why, size
                 err = -EINVAL;
         explicit_bzero(line, sizeof(line));
         if (err)
-                snprintf(why, size, "its first line is the token and must have 1 to %d printable characters, none of them a space", NODE_TOKEN_MAX);
+                snprintf(why, size,
+                         "its first line is the token and must have 1 to %d printable characters, "
+                         "none of them a space",
+                         NODE_TOKEN_MAX);
         return err;
 }

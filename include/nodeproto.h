@@ -1,36 +1,41 @@
 /*
  * What vmrun and memnode say to each other over RDMA.
  *
- * A client makes one control connection and any number of data connections to the same port, each an RC queue pair set up by
- * rdma_cm.  The private data of a connection request says which it is.  On the control connection both sides SEND messages of the
- * form below; a data connection carries one-sided READs and WRITEs only.
+ * A client makes one control connection and any number of data connections to the same port, each
+ * an RC queue pair set up by rdma_cm.  The private data of a connection request says which it is.
+ * On the control connection both sides SEND messages of the form below; a data connection carries
+ * one-sided READs and WRITEs only.
  *
  *   client                                      memnode
  *   connect, private data CONTROL, no id   ->
  *                                          <-   accept
  *   HELLO token, name                      ->
- *                                          <-   WELCOME id, secret, limits           or REFUSED, and the connection ends
- *   connect, private data DATA, id, secret ->                                        once a data connection
+ *                                          <-   WELCOME id, secret, limits or REFUSED, and the
+ *                                               connection ends
+ *   connect, private data DATA, id, secret -> once a data connection
  *                                          <-   accept
  *   LEASE bytes                            ->
  *                                          <-   GRANT address, rkey                  or REFUSED
  *   RELEASE slab                           ->
  *                                          <-   DONE                                 or REFUSED
- *   GOODBYE                                ->                                        all its leases are free from here on
+ *   GOODBYE                                -> all its leases are free from here on
  *
- * After a broken connection: connect again with private data CONTROL and the id and secret of WELCOME.  If memnode still knows them
- * (it keeps a client for a grace time), it accepts, and all grants stay as they were; the data connections are made anew.  HELLO is not
- * repeated.  A new control connection of a client ends its older one.
+ * After a broken connection: connect again with private data CONTROL and the id and secret of
+ * WELCOME.  If memnode still knows them (it keeps a client for a grace time), it accepts, and all
+ * grants stay as they were; the data connections are made anew.  HELLO is not repeated.  A new
+ * control connection of a client ends its older one.
  *
- * A client may be several processes, which share its leases: the children of a program that forked.  Each has a control connection and data
- * connections of its own, told apart by the `member` in the private data; what is said above of a client's older connections goes for
- * those of one member.  A client is gone when the last of them is; GOODBYE, by any of them, is the client's.
+ * A client may be several processes, which share its leases: the children of a program that forked.
+ * Each has a control connection and data connections of its own, told apart by the `member` in the
+ * private data; what is said above of a client's older connections goes for those of one member.  A
+ * client is gone when the last of them is; GOODBYE, by any of them, is the client's.
  *
- * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is about to end.  A request that cannot be
- * accepted is rejected by rdma_cm with private data as well, for what rdma_cm itself tells is only a number.
+ * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is
+ * about to end.  A request that cannot be accepted is rejected by rdma_cm with private data as
+ * well, for what rdma_cm itself tells is only a number.
  *
- * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more bytes than were sent: only `length`
- * says how much there is.
+ * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more
+ * bytes than were sent: only `length` says how much there is.
  */
 #ifndef VMRUN_NODEPROTO_H
 #define VMRUN_NODEPROTO_H
@@ -52,8 +57,11 @@ struct node_private {
         uint16_t version;
         uint16_t length;                /* sizeof(struct node_private) */
         uint16_t kind;                  /* enum node_kind; in a rejection enum node_error */
-        uint16_t depth;                 /* DATA: transfers the client keeps in flight at most; in the acceptance: that memnode allows */
-        uint32_t member;                /* which process of the client; a number of its own choice, at random */
+        /* DATA: transfers the client keeps in flight at most; in the acceptance: that memnode
+         * allows */
+        uint16_t depth;
+        /* which process of the client; a number of its own choice, at random */
+        uint32_t member;
         uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
         uint8_t  secret[NODE_SECRET];
 };
@@ -64,11 +72,19 @@ struct node_header {
         uint32_t magic;
         uint16_t version;
         uint16_t type;                  /* enum node_type */
-        uint32_t length;                /* of the whole message, header included: exactly the size of its struct */
+        /* of the whole message, header included: exactly the size of its struct */
+        uint32_t length;
         uint32_t pad;
 };
 enum node_type {
-        NODE_HELLO = 1, NODE_WELCOME, NODE_REFUSED, NODE_LEASE, NODE_GRANT, NODE_RELEASE, NODE_DONE, NODE_GOODBYE,
+        NODE_HELLO = 1,
+        NODE_WELCOME,
+        NODE_REFUSED,
+        NODE_LEASE,
+        NODE_GRANT,
+        NODE_RELEASE,
+        NODE_DONE,
+        NODE_GOODBYE,
 };
 
 /* Why not: the text says it for people. */
@@ -78,15 +94,18 @@ enum node_error {
         NODE_ETOKEN,                    /* wrong token, or none */
         NODE_ENOSPC,                    /* more than is free */
         NODE_ELIMIT,                    /* more than one client may have */
-        NODE_EUNKNOWN,                  /* no such client (any more), or not its secret; no such slab */
+        /* no such client (any more), or not its secret; no such slab */
+        NODE_EUNKNOWN,
         NODE_EBUSY,                     /* too many clients or connections */
-        NODE_EINTERNAL,                 /* memnode's own trouble, as a memory registration that failed */
+        /* memnode's own trouble, as a memory registration that failed */
+        NODE_EINTERNAL,
         NODE_ECLOSING,                  /* memnode is about to end */
 };
 
 struct node_hello {
         struct node_header h;
-        uint64_t want;                  /* bytes the client would like to lease in all, 0: as much as there is; not a promise */
+        /* bytes the client would like to lease in all, 0: as much as there is; not a promise */
+        uint64_t want;
         uint8_t  token[NODE_TOKEN_MAX]; /* padded with zeros; all zero: none */
         char     name[NODE_NAME_MAX];   /* host and program, for memnode's log; NUL-terminated */
 };
@@ -97,7 +116,8 @@ struct node_welcome {
         uint64_t limit;                 /* bytes this client may lease in all, as things stand */
         uint64_t free;                  /* bytes nobody has leased */
         uint32_t grace_ms;              /* how long a client that vanished keeps its leases */
-        uint32_t depth;                 /* transfers in flight that a data connection may have at most */
+        /* transfers in flight that a data connection may have at most */
+        uint32_t depth;
         char     name[NODE_NAME_MAX];   /* of this node */
 };
 struct node_refused {
@@ -123,7 +143,9 @@ struct node_release {
 struct node_plain { struct node_header h; };    /* DONE, GOODBYE */
 
 _Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");
-_Static_assert(sizeof(struct node_refused) <= NODE_MESSAGE_MAX && sizeof(struct node_hello) <= NODE_MESSAGE_MAX &&
-               sizeof(struct node_welcome) <= NODE_MESSAGE_MAX, "every message fits a receive buffer");
+_Static_assert(sizeof(struct node_refused) <= NODE_MESSAGE_MAX &&
+                       sizeof(struct node_hello) <= NODE_MESSAGE_MAX &&
+                       sizeof(struct node_welcome) <= NODE_MESSAGE_MAX,
+               "every message fits a receive buffer");
 
 #endif

@@ -1,16 +1,17 @@
 /*
- * The allocator of a process tree: memory that all vmrun processes of a tree, and kern in each of them, share.  It says which slot of the
- * far tiers is whose.  docs/architecture.md ("The allocator of a process tree") has the protocol and what a process killed at any moment
- * leaves behind; this header has the layout of what kern sees, and the only code that knows the bits of a slot word.
+ * The allocator of a process tree: memory that all vmrun processes of a tree, and kern in each of
+ * them, share.  It says which slot of the far tiers is whose.  docs/architecture.md ("The allocator
+ * of a process tree") has the protocol and what a process killed at any moment leaves behind; this
+ * header has the layout of what kern sees, and the only code that knows the bits of a slot word.
  *
  *   a slot word        15 14   13     12..10  9..0
  *   FREE                0  0    0       0       0
- *   OWNED(p)            0  1    0       0       p     held by process number p alone, who may write it
- *   SHARED              1  0    0       0       0     held by all processes whose holder bit is set; nobody writes it
- *   CHECK(p)            1  1  AGAIN     0       p     as SHARED, while p finds out whether anybody still holds it
+ *   OWNED(p)            0 1 0 0 p held by process number p alone, who may write it
+ *   SHARED              1 0 0 0 0 held by all processes whose holder bit is set; nobody writes it
+ *   CHECK(p)            1 1 AGAIN 0 p as SHARED, while p finds out whether anybody still holds it
  *
- * A word is changed by compare-and-swap.  OWNED(p) and CHECK(p) are left by p alone, or by who buries p.  So who died with what is in
- * the words themselves and no count can be off by one.
+ * A word is changed by compare-and-swap.  OWNED(p) and CHECK(p) are left by p alone, or by who
+ * buries p.  So who died with what is in the words themselves and no count can be off by one.
  */
 #ifndef VMRUN_TREE_H
 #define VMRUN_TREE_H
@@ -22,7 +23,8 @@
 
 #define TREE_PROCESSES 1024             /* processes of a tree that hold slots at one time */
 #define SLAB_PAGES     (1u << SLAB_SHIFT)
-#define CHUNK_SHIFT    9                /* slots are searched, and set aside for one process, by chunks of 2 MiB */
+/* slots are searched, and set aside for one process, by chunks of 2 MiB */
+#define CHUNK_SHIFT    9
 #define CHUNK_PAGES    (1u << CHUNK_SHIFT)
 #define SLAB_CHUNKS    (SLAB_PAGES / CHUNK_PAGES)
 
@@ -38,19 +40,22 @@ typedef _Atomic uint16_t slot_word_t;
 /* A chunk's word says only where to look; a kill may leave it wrong, which burying mends. */
 typedef _Atomic uint16_t chunk_word_t;
 #define CHUNK_OPEN    0u
-#define CHUNK_CLAIMED 0x4000u           /* with a process number: others look elsewhere first, so that neighbours stay together */
+/* with a process number: others look elsewhere first, so that neighbours stay together */
+#define CHUNK_CLAIMED 0x4000u
 #define CHUNK_FULL    0x8000u
 
 /* The map of one slab, in a memory file without blocks for what was never touched. */
 struct slab_map {
         slot_word_t word[SLAB_PAGES];
         chunk_word_t chunk[SLAB_CHUNKS];
-        /* By process: chunks in which it ever took, was given or checked a slot.  Set before that, cleared when it is buried; so who buries
-         * it knows where to look. */
-        _Atomic uint64_t touched[TREE_PROCESSES][SLAB_CHUNKS / 64] __attribute__((aligned(PAGE_SIZE)));
+        /* By process: chunks in which it ever took, was given or checked a slot.  Set before that,
+         * cleared when it is buried; so who buries it knows where to look. */
+        _Atomic uint64_t touched[TREE_PROCESSES][SLAB_CHUNKS / 64]
+                __attribute__((aligned(PAGE_SIZE)));
 };
 
-/* What a process holds: a line each.  Counts for the leak check and for leasing ahead; nothing else relies on them. */
+/* What a process holds: a line each.  Counts for the leak check and for leasing ahead; nothing else
+ * relies on them. */
 struct tree_process {
         _Atomic uint64_t owned, shared;
         uint64_t pad[6];
@@ -61,11 +66,15 @@ struct tree_common {
         struct tree_process process[TREE_PROCESSES];
 };
 
-/* What kern sees is one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0, 1, ... */
+/* What kern sees is one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0,
+ * 1, ... */
 #define SLAB_MAP_SIZE (2ull << 20)
 #define TREE_UNITS    (1 + SLABS_MAX)
-_Static_assert(sizeof(struct slab_map) <= SLAB_MAP_SIZE && sizeof(struct tree_common) <= SLAB_MAP_SIZE, "each fits its unit");
-_Static_assert(TREE_UNITS * SLAB_MAP_SIZE <= TREE_WINDOW_END - TREE_WINDOW, "all maps fit their part of the address space");
+_Static_assert(sizeof(struct slab_map) <= SLAB_MAP_SIZE &&
+                       sizeof(struct tree_common) <= SLAB_MAP_SIZE,
+               "each fits its unit");
+_Static_assert(TREE_UNITS *SLAB_MAP_SIZE <= TREE_WINDOW_END - TREE_WINDOW,
+               "all maps fit their part of the address space");
 _Static_assert(TREE_PROCESSES - 1 <= SLOT_NUMBER, "process numbers fit a slot word");
 
 static inline struct slab_map *tree_map(char *units, uint32_t slab)
@@ -76,7 +85,10 @@ static inline struct slab_map *tree_map(char *units, uint32_t slab)
 static inline uint32_t slot_slab(uint64_t slot) { return (uint32_t)(slot >> SLAB_SHIFT); }
 static inline uint32_t slot_page(uint64_t slot) { return (uint32_t)slot & (SLAB_PAGES - 1); }
 static inline uint32_t slot_chunk(uint64_t slot) { return slot_page(slot) >> CHUNK_SHIFT; }
-static inline slot_word_t *slot_word(char *units, uint64_t slot) { return &tree_map(units, slot_slab(slot))->word[slot_page(slot)]; }
+static inline slot_word_t *slot_word(char *units, uint64_t slot)
+{
+        return &tree_map(units, slot_slab(slot))->word[slot_page(slot)];
+}
 
 /* Notes that process p is about to do something in a chunk. */
 static inline void chunk_touch(struct slab_map *map, uint32_t p, uint32_t chunk)
@@ -91,8 +103,9 @@ static inline bool chunk_touched(struct slab_map *map, uint32_t p, uint32_t chun
         return atomic_load(&map->touched[p][chunk / 64]) >> (chunk % 64) & 1;
 }
 
-/* A slot of the chunk went FREE.  Order: the word first (full barrier), then a look at the chunk; who finds a chunk full says so first (full
- * barrier), then looks at the words once more.  So one of the two sees the other. */
+/* A slot of the chunk went FREE.  Order: the word first (full barrier), then a look at the chunk;
+ * who finds a chunk full says so first (full barrier), then looks at the words once more.  So one
+ * of the two sees the other. */
 static inline void chunk_reopen(struct slab_map *map, uint32_t chunk)
 {
         uint16_t full = CHUNK_FULL;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../common/line.h"
-#include "../common/size.h"
+#include "common/line.h"
+#include "common/size.h"
 #include "memnode.h"
 #include "pool.h"
 
@@ -21,7 +21,8 @@ struct account {
         char name[NAME_MAX_BYTES];
         /* guarded by lock */
         struct piece *pieces;
-        uint64_t held;                  /* bytes of the pieces and of those that account_take() is fetching just now */
+        /* bytes of the pieces and of those that account_take() is fetching just now */
+        uint64_t held;
         struct account *next;
         /* Counts for the statistics; relaxed, for nothing depends on their order. */
         _Atomic uint64_t reads, writes, read_bytes, written_bytes;
@@ -77,7 +78,8 @@ void account_close(struct account *a)
         free(a);
 }
 
-/* SIGHUP changes the limit while others read it; which of the two values they see does not matter. */
+/* SIGHUP changes the limit while others read it; which of the two values they see does not
+ * matter. */
 static uint64_t limit_now(void) { return __atomic_load_n(&opt.max_per_client, __ATOMIC_RELAXED); }
 
 int account_take(struct account *a, uint64_t bytes, char **at)
@@ -144,7 +146,8 @@ uint64_t account_limit(const struct account *a)
         return most < limit ? most : limit;
 }
 
-void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes, uint64_t written_bytes)
+void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes,
+                   uint64_t written_bytes)
 {
         atomic_fetch_add_explicit(&a->reads, reads, memory_order_relaxed);
         atomic_fetch_add_explicit(&a->writes, writes, memory_order_relaxed);
@@ -157,11 +160,13 @@ void account_print(FILE *to)
         char a[32], b[32], c[32];
 
         pthread_mutex_lock(&lock);
-        fprintf(to, "accounts %u, limit of each %s\n", naccounts, limit_now() == UINT64_MAX ? "all" : size_text(limit_now(), a));
+        fprintf(to, "accounts %u, limit of each %s\n", naccounts,
+                limit_now() == UINT64_MAX ? "all" : size_text(limit_now(), a));
         for (struct account *i = accounts; i; i = i->next) {
-                fprintf(to, "account \"%s\": holds %s, %llu reads of %s, %llu writes of %s\n", i->name, size_text(i->held, a),
-                        (unsigned long long)i->reads, size_text(i->read_bytes, b),
-                        (unsigned long long)i->writes, size_text(i->written_bytes, c));
+                fprintf(to, "account \"%s\": holds %s, %llu reads of %s, %llu writes of %s\n",
+                        i->name, size_text(i->held, a), (unsigned long long)i->reads,
+                        size_text(i->read_bytes, b), (unsigned long long)i->writes,
+                        size_text(i->written_bytes, c));
         }
         pthread_mutex_unlock(&lock);
 }

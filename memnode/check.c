@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "../common/size.h"
+#include "common/size.h"
 #include "check.h"
 #include "memnode.h"
 #include "pool.h"
@@ -60,10 +60,13 @@ int check_memlock(uint64_t bytes, char *why, size_t n)
         struct rlimit r;
         char a[32], b[32];
 
-        if (getrlimit(RLIMIT_MEMLOCK, &r) != 0 || r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= bytes || may_lock_anything())
+        if (getrlimit(RLIMIT_MEMLOCK, &r) != 0 || r.rlim_cur == RLIM_INFINITY ||
+            r.rlim_cur >= bytes || may_lock_anything())
                 return 0;
-        snprintf(why, n, "the memlock limit is %s, and %s must be locked: raise `ulimit -l` "
-                 "(/etc/security/limits.d: memlock unlimited; systemd: LimitMEMLOCK=infinity)", size_text(r.rlim_cur, a), size_text(bytes, b));
+        snprintf(why, n,
+                 "the memlock limit is %s, and %s must be locked: raise `ulimit -l` "
+                 "(/etc/security/limits.d: memlock unlimited; systemd: LimitMEMLOCK=infinity)",
+                 size_text(r.rlim_cur, a), size_text(bytes, b));
         return -EPERM;
 }
 
@@ -92,9 +95,10 @@ static bool report_ports(struct ibv_context *c, const char *name)
                 struct ibv_port_attr a;
                 if (ibv_query_port(c, (uint8_t)port, &a) != 0)
                         continue;
-                fact("device", "%s port %u: %s, %s, %u reads in flight a connection, MTU %d", name, port, ibv_port_state_str(a.state),
-                     a.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand", (unsigned)device.max_qp_rd_atom,
-                     128 << a.active_mtu);
+                fact("device", "%s port %u: %s, %s, %u reads in flight a connection, MTU %d", name,
+                     port, ibv_port_state_str(a.state),
+                     a.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand",
+                     (unsigned)device.max_qp_rd_atom, 128 << a.active_mtu);
                 up |= a.state == IBV_PORT_ACTIVE;
         }
         return up;
@@ -110,7 +114,9 @@ static bool report_devices(void)
                 const char *name = ibv_get_device_name(list[i]);
                 struct ibv_context *c = ibv_open_device(list[i]);
                 if (!c) {
-                        fact("device", "%s: cannot be opened: %s: who may use /dev/infiniband/uverbs*?", name, strerror(errno));
+                        fact("device",
+                             "%s: cannot be opened: %s: who may use /dev/infiniband/uverbs*?", name,
+                             strerror(errno));
                         continue;
                 }
                 up |= report_ports(c, name);
@@ -119,7 +125,8 @@ static bool report_devices(void)
         if (list)
                 ibv_free_device_list(list);
         if (!count)
-                fact("device", "none: load the driver of the network card, or make a soft-RoCE device: `rdma link add rxe0 type rxe netdev IF`");
+                fact("device", "none: load the driver of the network card, or make a soft-RoCE "
+                               "device: `rdma link add rxe0 type rxe netdev IF`");
         else if (!up)
                 fact("device", "no port is active: look at the cable, and `ip link set IF up`");
         if (access("/dev/infiniband/rdma_cm", R_OK | W_OK) != 0) {
@@ -135,7 +142,8 @@ static uint64_t report_hugepages(unsigned kib)
         char a[32], b[32];
         uint64_t bytes = pool_hugepages((uint64_t)kib << 10, "free_hugepages") * kib << 10;
 
-        fact("hugepages", "%s free in pages of %s", size_text(bytes, a), size_text((uint64_t)kib << 10, b));
+        fact("hugepages", "%s free in pages of %s", size_text(bytes, a),
+             size_text((uint64_t)kib << 10, b));
         return bytes;
 }
 
@@ -163,7 +171,8 @@ int check_report(void)
         bool up = report_devices();
         struct rlimit r;
         if (getrlimit(RLIMIT_MEMLOCK, &r) == 0)
-                fact("memlock", "%s%s", r.rlim_cur == RLIM_INFINITY ? "unlimited" : size_text(r.rlim_cur, a),
+                fact("memlock", "%s%s",
+                     r.rlim_cur == RLIM_INFINITY ? "unlimited" : size_text(r.rlim_cur, a),
                      may_lock_anything() ? ", and this user may exceed it" : "");
         uint64_t large = report_hugepages(1 << 20), medium = report_hugepages(2 << 10);
         fact("memory", "%s available", size_text(available, a));
@@ -174,16 +183,20 @@ int check_report(void)
                 snprintf(why, sizeof(why), "see device above");
         if (rdma && !rdma_works)
                 return verdict("memnode cannot serve over RDMA: %s", why);
-        uint64_t offered = opt.hugepage == 1 << 30 ? large : opt.hugepage == 2 << 20 ? medium : available;
+        uint64_t offered = opt.hugepage == 1 << 30   ? large
+                           : opt.hugepage == 2 << 20 ? medium
+                                                     : available;
         if (size > offered && opt.hugepage > 4096) {
                 pool_hugepages_cure(size, opt.hugepage, why, sizeof(why));
-                return verdict("memnode cannot serve %s: not enough huge pages of %s are free: %s", size_text(size, a),
-                               size_text(opt.hugepage, b), why);
+                return verdict("memnode cannot serve %s: not enough huge pages of %s are free: %s",
+                               size_text(size, a), size_text(opt.hugepage, b), why);
         }
         if (total && size > total)
-                return verdict("memnode cannot serve %s: this host has %s of memory in all", size_text(size, a), size_text(total, b));
+                return verdict("memnode cannot serve %s: this host has %s of memory in all",
+                               size_text(size, a), size_text(total, b));
         if (size > offered)
-                return verdict("memnode should not serve %s: only %s is available", size_text(size, a), size_text(offered, b));
+                return verdict("memnode should not serve %s: only %s is available",
+                               size_text(size, a), size_text(offered, b));
         printf("%-12s memnode can serve%s%s", "verdict", opt.size ? " " : "",
                opt.size ? size_text(opt.size, a) : "");
         if (!opt.nlisten && !rdma_works)

@@ -35,7 +35,8 @@ static char *read_line(char *text, int n, void *stream)
         size_t len = strlen(text);
         if (len + 1 == (size_t)n && text[len - 1] != '\n') {
                 /* inih would take the rest for a line of its own. */
-                snprintf(r->why, WHY_MAX, "%s:%d: the line is longer than %d bytes: shorten it", r->path, r->line, n - 2);
+                snprintf(r->why, WHY_MAX, "%s:%d: the line is longer than %d bytes: shorten it",
+                         r->path, r->line, n - 2);
                 r->err = -EINVAL;
                 return NULL;
         }
@@ -44,7 +45,8 @@ static char *read_line(char *text, int n, void *stream)
 
 static int fail(struct reading *r, const char *name, const char *value, const char *cause)
 {
-        snprintf(r->why, WHY_MAX, "%.200s:%d: %.40s%s%.60s: %.180s", r->path, r->line, name, *value ? " = " : "", value, cause);
+        snprintf(r->why, WHY_MAX, "%.200s:%d: %.40s%s%.60s: %.180s", r->path, r->line, name,
+                 *value ? " = " : "", value, cause);
         r->err = -EINVAL;
         return 0;
 }
@@ -80,7 +82,9 @@ static int take(void *user, const char *section, const char *name, const char *v
         if (!strncmp(section, "export ", 7)) {
                 if (strcmp(name, "size") != 0)
                         return fail(r, name, "", "an export has a size and nothing else");
-                return setting_export(r->o, section + 7, value, cause) == 0 ? 1 : fail(r, section, value, cause);
+                return setting_export(r->o, section + 7, value, cause) == 0
+                               ? 1
+                               : fail(r, section, value, cause);
         }
         if (!*section)
                 return fail(r, name, "", "it is in no section: write [memnode] above it");
@@ -94,7 +98,8 @@ int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX])
         r.file = fopen(path, "re");
         if (!r.file) {
                 int err = -errno;
-                snprintf(why, WHY_MAX, "--config %.300s: cannot be opened: %s", path, strerror(-err));
+                snprintf(why, WHY_MAX, "--config %.300s: cannot be opened: %s", path,
+                         strerror(-err));
                 return err;
         }
         int bad = ini_parse_stream(read_line, &r, take, &r);
@@ -104,7 +109,8 @@ int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX])
         }
         fclose(r.file);
         if (!r.err && bad) {
-                snprintf(why, WHY_MAX, "%.300s:%d: neither a [section] nor NAME = VALUE", path, bad > 0 ? bad : r.line);
+                snprintf(why, WHY_MAX, "%.300s:%d: neither a [section] nor NAME = VALUE", path,
+                         bad > 0 ? bad : r.line);
                 r.err = -EINVAL;
         }
         return r.err;

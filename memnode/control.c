@@ -9,39 +9,29 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "common/stale.h"
 #include "control.h"
-
-/* What a memnode left there that was killed; never the socket of one that runs. */
-static void remove_stale(const struct sockaddr_un *sun)
-{
-        struct stat st;
-
-        if (lstat(sun->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
-                return;
-        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-                return;
-        if (connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 && errno == ECONNREFUSED)
-                unlink(sun->sun_path);
-        close(fd);
-}
 
 int control_open(const char *path, char *why, size_t n)
 {
         struct sockaddr_un sun = { .sun_family = AF_UNIX };
 
         if (strlen(path) >= sizeof(sun.sun_path)) {
-                snprintf(why, n, "longer than the path of a socket can be: give one of at most %zu bytes", sizeof(sun.sun_path) - 1);
+                snprintf(why, n,
+                         "longer than the path of a socket can be: give one of at most %zu bytes",
+                         sizeof(sun.sun_path) - 1);
                 return -ENAMETOOLONG;
         }
         strcpy(sun.sun_path, path);
-        remove_stale(&sun);
+        stale_socket_remove(&sun);
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         mode_t mask = umask(0177);      /* no other thread makes files yet */
         if (fd < 0 || bind(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0 || listen(fd, 8) != 0) {
                 int err = -errno;
                 snprintf(why, n, "cannot listen there: %s%s", strerror(-err),
-                         err == -EADDRINUSE ? ": another memnode has it, or a file is in the way: give another path" : "");
+                         err == -EADDRINUSE ? ": another memnode has it, or a file is in the way: "
+                                              "give another path"
+                                            : "");
                 umask(mask);
                 if (fd >= 0)
                         close(fd);

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* A unix socket for this user only: its descriptor, or -errno with a sentence in why.  The caller removes the path at the end. */
+/* A unix socket for this user only: its descriptor, or -errno with a sentence in why.  The caller
+ * removes the path at the end. */
 int control_open(const char *path, char *why, size_t n);
 /* Takes one connection and gives it what print() writes; a client that does not read is given up
  * after a second.  0, or -errno if none could be taken: the client still waits. */

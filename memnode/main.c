@@ -10,7 +10,8 @@
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
-#include "../common/size.h"
+#include "common/line.h"
+#include "common/size.h"
 #include "check.h"
 #include "control.h"
 #include "options.h"
@@ -19,13 +20,12 @@
 #define STOP_MS 5000            /* what a clean end may take */
 #define RETRY_MS 200            /* after a client of the control socket could not be taken */
 
-struct memnode_options opt;
-
 static void print_statistics(FILE *to)
 {
         char a[32], b[32], c[32];
 
-        fprintf(to, "pool %s in pages of %s, %s left\n", size_text(pool_size(), a), size_text(opt.hugepage, b), size_text(pool_left(), c));
+        fprintf(to, "pool %s in pages of %s, %s left\n", size_text(pool_size(), a),
+                size_text(opt.hugepage, b), size_text(pool_left(), c));
         rdma_server_print(to);
         account_print(to);
 }
@@ -56,7 +56,8 @@ static void reload(int argc, char **argv)
 
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
-        sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld\nSTATUS=reading the limits again", (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
+        sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld\nSTATUS=reading the limits again",
+                   (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
         int err = options_parse(&fresh, argc, argv, why);
         if (!err)
                 err = options_check(&fresh, why);
@@ -65,11 +66,23 @@ static void reload(int argc, char **argv)
         } else {
                 __atomic_store_n(&opt.max_per_client, fresh.max_per_client, __ATOMIC_RELAXED);
                 __atomic_store_n(&opt.grace_ms, fresh.grace_ms, __ATOMIC_RELAXED);
-                warnx_("limits read again: at most %s a client, %u s of grace", fresh.max_per_client == UINT64_MAX ? "all" :
-                       size_text(fresh.max_per_client, a), fresh.grace_ms / 1000);
+                warnx_("limits read again: at most %s a client, %u s of grace",
+                       fresh.max_per_client == UINT64_MAX ? "all"
+                                                          : size_text(fresh.max_per_client, a),
+                       fresh.grace_ms / 1000);
         }
         options_free(&fresh);
         tell_ready();
+}
+
+/* To a descriptor that never blocks, if fd 2 allows it: so nobody who stops reading stops
+ * memnode. */
+static void open_log(void)
+{
+        int fd = line_open(STDERR_FILENO);
+
+        if (fd >= 0)
+                message_to(fd);
 }
 
 static void open_pool(void)
@@ -80,7 +93,8 @@ static void open_pool(void)
 
         /* What is only in use now may become free; what is not there at all will not. */
         if (total && opt.size > total)
-                die_(1, "--size %s: this host has %s of memory in all: give a smaller size", size_text(opt.size, a), size_text(total, b));
+                die_(1, "--size %s: this host has %s of memory in all: give a smaller size",
+                     size_text(opt.size, a), size_text(total, b));
         if (opt.hugepage) {
                 err = pool_open(opt.size, opt.hugepage, why, sizeof(why));
         } else {
@@ -90,7 +104,9 @@ static void open_pool(void)
                         opt.hugepage = 4096;
                         err = pool_open(opt.size, opt.hugepage, again, sizeof(again));
                         if (!err)
-                                warnx_("--size %s: pages of 4K, which cost the network card more: %s", size_text(opt.size, a), why);
+                                warnx_("--size %s: pages of 4K, which cost the network card more: "
+                                       "%s",
+                                       size_text(opt.size, a), why);
                         else
                                 memcpy(why, again, sizeof(why));
                 }
@@ -99,8 +115,9 @@ static void open_pool(void)
                 die_(1, "--size %s: %s", size_text(opt.size, a), why);
         /* Huge pages are not counted as available; they are there or they are not. */
         if (opt.hugepage == 4096 && available && opt.size > available)
-                warnx_("--size %s: only that much memory is available now: %s; this host may run out of it", size_text(opt.size, a),
-                       size_text(available, b));
+                warnx_("--size %s: only that much memory is available now: %s; this host may run "
+                       "out of it",
+                       size_text(opt.size, a), size_text(available, b));
 }
 
 static void open_listeners(void)
@@ -125,10 +142,12 @@ static void open_listeners(void)
 static void announce(void)
 {
         char a[32];
-        size_t n = (size_t)snprintf(serving, sizeof(serving), "serving %s at ", size_text(pool_size(), a));
+        size_t n = (size_t)snprintf(serving, sizeof(serving), "serving %s at ",
+                                    size_text(pool_size(), a));
 
         for (unsigned i = 0; i < opt.nlisten && n < sizeof(serving); i++)
-                n += (size_t)snprintf(serving + n, sizeof(serving) - n, "%s%s", i ? ", " : "", opt.listen[i]);
+                n += (size_t)snprintf(serving + n, sizeof(serving) - n, "%s%s", i ? ", " : "",
+                                      opt.listen[i]);
         warnx_("%s", serving);
         tell_ready();
 }
@@ -151,7 +170,8 @@ static bool answer(int control)
 /* Until a signal says that it is over. */
 static void serve(int signals, int control, int argc, char **argv)
 {
-        struct pollfd fds[2] = { { .fd = signals, .events = POLLIN }, { .fd = control, .events = POLLIN } };
+        struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
+                                 { .fd = control, .events = POLLIN } };
 
         for (;;) {
                 struct signalfd_siginfo info;
@@ -183,8 +203,10 @@ int main(int argc, char **argv)
         sigset_t signals;
         int control = -1;
 
+        message_prefix("memnode: ");
         if (options_parse(&opt, argc, argv, why) || options_check(&opt, why))
                 die_(1, "%s", why);
+        message_verbose(opt.verbose);
         check_raise_memlock();
         if (opt.check)
                 return check_report();
@@ -199,9 +221,10 @@ int main(int argc, char **argv)
         signal(SIGPIPE, SIG_IGN);
         int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
         if (fd < 0)
-                die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`", strerror(errno));
+                die_(1, "no file descriptor for signals can be had: %s: raise `ulimit -n`",
+                     strerror(errno));
 
-        log_open();
+        open_log();
         open_pool();
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
@@ -221,7 +244,7 @@ int main(int argc, char **argv)
         ended &= nbd_stop(STOP_MS);
         if (opt.control)
                 unlink(opt.control);
-        log_close();
+        message_end();
         if (!ended)
                 _exit(0);               /* the memory goes with the threads that still use it */
         pool_close();

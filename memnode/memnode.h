@@ -8,12 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "common/message.h"
 
 /* Settings, from the command line and the configuration file (options.c). */
 struct memnode_options {
         uint64_t size;                  /* bytes to serve */
         uint64_t max_per_client;        /* bytes one client may have */
-        uint64_t hugepage;              /* bytes of a page of the pool; 0: 2 MiB if they can be had, else 4 KiB */
+        /* bytes of a page of the pool; 0: 2 MiB if they can be had, else 4 KiB */
+        uint64_t hugepage;
         const char *listen[16];         /* --listen URLs in order */
         unsigned nlisten;
         struct { const char *name; uint64_t size; } export[64];         /* named NBD exports */
@@ -26,32 +28,32 @@ struct memnode_options {
         const char *control;            /* path of the control socket; NULL: none */
         bool check;                     /* tell what this host offers, and end */
 };
-/* Fixed from the start on, but for max_per_client and grace_ms, which SIGHUP may change: other threads read them as relaxed atomics. */
+/* Fixed from the start on, but for max_per_client and grace_ms, which SIGHUP may change: other
+ * threads read them as relaxed atomics. */
 extern struct memnode_options opt;
 
-/* One line on standard error with the prefix "memnode: "; dropped and counted while nobody reads
- * there.  (log.c) */
-void log_open(void);                    /* before the first thread */
-void log_close(void);                   /* says how many were dropped last */
-void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));        /* only with -v */
-_Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* Clients of both protocols have an account: what they hold, and the memory itself.  (account.c)  Any thread. */
+/* Clients of both protocols have an account: what they hold, and the memory itself.  (account.c)
+ * Any thread. */
 struct account;
-struct account *account_open(const char *name);         /* name: for the log and the statistics; NULL if there are too many */
-void account_close(struct account *a);                  /* what it still holds goes back to the pool, zeroed */
+/* name: for the log and the statistics; NULL if there are too many */
+struct account *account_open(const char *name);
+/* what it still holds goes back to the pool, zeroed */
+void account_close(struct account *a);
 /* Zeroed memory for a client: 0; -ENOSPC: not free; -EDQUOT: more than a client may have. */
 int account_take(struct account *a, uint64_t bytes, char **at);
 void account_give(struct account *a, char *at, uint64_t bytes);
-uint64_t account_limit(const struct account *a);        /* bytes it may hold in all, as things stand */
+/* bytes it may hold in all, as things stand */
+uint64_t account_limit(const struct account *a);
 /* For the statistics. */
-void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes, uint64_t written_bytes);
+void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes,
+                   uint64_t written_bytes);
 void account_print(FILE *to);
 
-/* Listeners.  url: what follows rdma:// or nbd:// (nbd+unix://).  Each has threads of its own from here on; 0, or -errno with a sentence
- * in why that names the thing, the cause and the cure, without the URL. */
-int rdma_server_listen(const char *url, char *why, size_t n);    /* librdmacm has an rdma_listen() */
+/* Listeners.  url: what follows rdma:// or nbd:// (nbd+unix://).  Each has threads of its own from
+ * here on; 0, or -errno with a sentence in why that names the thing, the cause and the cure,
+ * without the URL. */
+/* librdmacm has an rdma_listen() */
+int rdma_server_listen(const char *url, char *why, size_t n);
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
 /* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or
  * some seconds after timeout_ms.  False: threads are still at work in the pool. */

@@ -9,14 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "../common/size.h"
-#include "../common/token.h"
-#include "../include/nodeproto.h"
+#include "common/size.h"
+#include "common/token.h"
+#include "nodeproto.h"
 #include "options.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "unknown"
 #endif
+
+struct memnode_options opt;
 
 #define SIZE_LARGEST  (1ull << 46)      /* 64 TiB: what a process can map */
 #define GRACE_DEFAULT 30000
@@ -32,20 +34,18 @@ static const char help_text[] =
         "                              rdma://HOST[:PORT]      (0.0.0.0 and [::]: every address)\n"
         "                              nbd://HOST[:PORT]\n"
         "                              nbd+unix:///PATH\n"
-        "      --export NAME=SIZE    a named NBD export, which lasts as long as memnode runs; several times\n"
-        "      --max-per-client SIZE at most SIZE for one client (default: all)\n"
-        "      --token-file FILE     serve only clients that know the first line of FILE\n"
-        "      --hugepages 1G|2M|none  pages of the memory (default: 2M if there are enough, else none)\n"
-        "      --grace SECONDS       how long a client that vanished keeps its memory (default: 30)\n"
-        "      --config FILE         read settings from FILE; the command line wins\n"
-        "      --control PATH        a socket that gives the statistics to whoever connects\n"
-        "      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as umask says)\n"
-        "  -v, --verbose             say what is going on\n"
-        "      --check               tell what this host offers, and whether memnode could serve\n"
-        "      --version             print the version\n"
-        "      --help                print this text\n"
-        "\n"
-        "Signals: TERM and INT end it cleanly, HUP rereads the limits, USR1 prints statistics.  See memnode(8).\n";
+        "      --export NAME=SIZE    a named NBD export, which lasts as long as memnode runs; "
+        "several times\n      --max-per-client SIZE at most SIZE for one client (default: all)\n   "
+        "   --token-file FILE     serve only clients that know the first line of FILE\n      "
+        "--hugepages 1G|2M|none  pages of the memory (default: 2M if there are enough, else "
+        "none)\n      --grace SECONDS       how long a client that vanished keeps its memory "
+        "(default: 30)\n      --config FILE         read settings from FILE; the command line "
+        "wins\n      --control PATH        a socket that gives the statistics to whoever "
+        "connects\n      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as "
+        "umask says)\n  -v, --verbose             say what is going on\n      --check              "
+        " tell what this host offers, and whether memnode could serve\n      --version             "
+        "print the version\n      --help                print this text\n\nSignals: TERM and INT "
+        "end it cleanly, HUP rereads the limits, USR1 prints statistics.  See memnode(8).\n";
 
 /* --- the settings --- */
 
@@ -53,7 +53,8 @@ static int set_bytes(uint64_t *bytes, const char *value, char why[WHY_MAX])
 {
         int err = size_parse(value, bytes);
         if (err == -EINVAL)
-                snprintf(why, WHY_MAX, "this is no size: give a whole number with K, M, G or T, as in 4G");
+                snprintf(why, WHY_MAX,
+                         "this is no size: give a whole number with K, M, G or T, as in 4G");
         else if (err || *bytes > SIZE_LARGEST)
                 snprintf(why, WHY_MAX, "larger than the address space: give at most 64T");
         else if (*bytes < 4096)
@@ -96,7 +97,9 @@ static int set_listen(struct memnode_options *o, const char *value, char why[WHY
         while (i < 3 && strncmp(value, schemes[i], strlen(schemes[i])) != 0)
                 i++;
         if (i == 3) {
-                snprintf(why, WHY_MAX, "not an address to listen at: give rdma://HOST[:PORT], nbd://HOST[:PORT] or nbd+unix:///PATH");
+                snprintf(why, WHY_MAX,
+                         "not an address to listen at: give rdma://HOST[:PORT], nbd://HOST[:PORT] "
+                         "or nbd+unix:///PATH");
                 return -EINVAL;
         }
         if (o->nlisten == sizeof(o->listen) / sizeof(o->listen[0])) {
@@ -123,7 +126,9 @@ int setting_export(struct memnode_options *o, const char *name, const char *size
         }
         for (unsigned i = 0; i < o->nexports; i++) {
                 if (!strcmp(o->export[i].name, name)) {
-                        snprintf(why, WHY_MAX, "there is an export of this name already: give each a name of its own");
+                        snprintf(why, WHY_MAX,
+                                 "there is an export of this name already: give each a name of its "
+                                 "own");
                         return -EEXIST;
                 }
         }
@@ -142,7 +147,8 @@ static int set_export(struct memnode_options *o, const char *value, char why[WHY
         char name[257];
 
         if (!equals || equals - value > 256) {
-                snprintf(why, WHY_MAX, "not NAME=SIZE, as in disk=4G, with a name of at most 255 bytes");
+                snprintf(why, WHY_MAX,
+                         "not NAME=SIZE, as in disk=4G, with a name of at most 255 bytes");
                 return -EINVAL;
         }
         snprintf(name, sizeof(name), "%.*s", (int)(equals - value), value);
@@ -158,7 +164,8 @@ static int set_token_file(struct memnode_options *o, const char *path, char why[
         if (err)
                 return err;
         if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0007)
-                warnx_("%s: every user of this host may read this token: `chmod o= %s`", path, path);
+                warnx_("%s: every user of this host may read this token: `chmod o= %s`", path,
+                       path);
         memcpy(o->token, token, sizeof(o->token));
         explicit_bzero(token, sizeof(token));
         o->have_token = true;
@@ -169,7 +176,8 @@ static int set_hugepages(struct memnode_options *o, const char *value, char why[
 {
         uint64_t bytes = 4096;
 
-        if (strcmp(value, "none") != 0 && (size_parse(value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))) {
+        if (strcmp(value, "none") != 0 &&
+            (size_parse(value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))) {
                 snprintf(why, WHY_MAX, "not a size that huge pages have: give 1G, 2M or none");
                 return -EINVAL;
         }
@@ -204,8 +212,14 @@ static int set_socket_mode(struct memnode_options *o, const char *value, char wh
         return 0;
 }
 
-static int set_control(struct memnode_options *o, const char *value, char why[WHY_MAX]) { return set_string(&o->control, value, why); }
-static int set_config(struct memnode_options *o, const char *value, char why[WHY_MAX]) { return set_string(&o->config, value, why); }
+static int set_control(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->control, value, why);
+}
+static int set_config(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->config, value, why);
+}
 static int set_verbose(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
         (void)value, (void)why;
@@ -273,11 +287,15 @@ static int bad_option(char **argv, bool missing_value, char why[WHY_MAX])
         if (missing_value)
                 snprintf(why, WHY_MAX, "%.200s: a value is missing: see memnode --help", given);
         else if (optopt && strncmp(given, "--", 2) == 0 && strchr(given, '='))
-                snprintf(why, WHY_MAX, "%.200s: this option takes no value: leave out what follows the =", given);
+                snprintf(why, WHY_MAX,
+                         "%.200s: this option takes no value: leave out what follows the =", given);
         else if (optopt && strncmp(given, "--", 2) != 0)
                 snprintf(why, WHY_MAX, "-%c: no such option: see memnode --help", optopt);
         else
-                snprintf(why, WHY_MAX, "%.200s: no such option, or an abbreviation of several: see memnode --help", given);
+                snprintf(
+                        why, WHY_MAX,
+                        "%.200s: no such option, or an abbreviation of several: see memnode --help",
+                        given);
         return -EINVAL;
 }
 
@@ -289,7 +307,9 @@ static int collect(int argc, char **argv, struct given *given, int *count, char 
         int c;
 
         for (unsigned i = 0; i < NSETTINGS; i++)
-                longs[i] = (struct option){ settings[i].name, settings[i].flag ? no_argument : required_argument, NULL, OPT_FIRST + (int)i };
+                longs[i] = (struct option){ settings[i].name,
+                                            settings[i].flag ? no_argument : required_argument,
+                                            NULL, OPT_FIRST + (int)i };
         longs[NSETTINGS] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
         longs[NSETTINGS + 1] = (struct option){ "help", no_argument, NULL, OPT_HELP };
 
@@ -309,7 +329,10 @@ static int collect(int argc, char **argv, struct given *given, int *count, char 
                         return bad_option(argv, c == ':', why);
         }
         if (optind < argc) {
-                snprintf(why, WHY_MAX, "%.200s: this is no option, and memnode takes nothing else: see memnode --help", argv[optind]);
+                snprintf(why, WHY_MAX,
+                         "%.200s: this is no option, and memnode takes nothing else: see memnode "
+                         "--help",
+                         argv[optind]);
                 return -EINVAL;
         }
         return 0;
@@ -332,7 +355,8 @@ static void forget_lists(struct memnode_options *o, const struct given *given, i
                                 free((char *)o->listen[--o->nlisten]), o->listen[o->nlisten] = NULL;
                 if (given[i].setting->set == set_export)
                         while (o->nexports)
-                                free((char *)o->export[--o->nexports].name), o->export[o->nexports].name = NULL;
+                                free((char *)o->export[--o->nexports].name),
+                                        o->export[o->nexports].name = NULL;
         }
 }
 
@@ -341,7 +365,8 @@ static int apply(struct memnode_options *o, const struct given *g, char why[WHY_
         char cause[WHY_MAX];
         int err = g->setting->set(o, g->value, cause);
         if (err)
-                snprintf(why, WHY_MAX, "--%s %.150s: %.300s", g->setting->name, g->value ? g->value : "", cause);
+                snprintf(why, WHY_MAX, "--%s %.150s: %.300s", g->setting->name,
+                         g->value ? g->value : "", cause);
         return err;
 }
 
@@ -378,11 +403,18 @@ int options_check(const struct memnode_options *o, char why[WHY_MAX])
         for (unsigned i = 0; i < o->nexports; i++)
                 exports += o->export[i].size;
         if (!o->size && !o->check)
-                snprintf(why, WHY_MAX, "--size: how much memory to serve is not said: give a size, as in --size 4G; see memnode --help");
+                snprintf(why, WHY_MAX,
+                         "--size: how much memory to serve is not said: give a size, as in --size "
+                         "4G; see memnode --help");
         else if (!o->nlisten && !o->check)
-                snprintf(why, WHY_MAX, "--listen: nothing to listen at is named: give an address, as in --listen rdma://0.0.0.0:%d", NODE_PORT);
+                snprintf(why, WHY_MAX,
+                         "--listen: nothing to listen at is named: give an address, as in --listen "
+                         "rdma://0.0.0.0:%d",
+                         NODE_PORT);
         else if (o->size && exports > o->size)
-                snprintf(why, WHY_MAX, "--export: the exports need %s in all, and --size is %s: raise it or make them smaller",
+                snprintf(why, WHY_MAX,
+                         "--export: the exports need %s in all, and --size is %s: raise it or make "
+                         "them smaller",
                          size_text(exports, a), size_text(o->size, b));
         else
                 return 0;

@@ -1,7 +1,8 @@
 /*
  * The command line and the configuration file: two sources of the same settings.
  *
- * Functions return 0 or -errno with one sentence in why, which names the option or file and line, the value, the cause and the cure.
+ * Functions return 0 or -errno with one sentence in why, which names the option or file and line,
+ * the value, the cause and the cure.
  */
 #ifndef MEMNODE_OPTIONS_H
 #define MEMNODE_OPTIONS_H
@@ -13,19 +14,22 @@
 /* One setting by its name, "size" as in --size and in the file.  (options.c) */
 struct setting {
         const char *name;
-        /* Stores the value in o; a copy of it where o keeps a string.  The sentence begins with the cause. */
+        /* Stores the value in o; a copy of it where o keeps a string.  The sentence begins with the
+         * cause. */
         int (*set)(struct memnode_options *o, const char *value, char why[WHY_MAX]);
-        bool flag;                      /* has no value on the command line, yes or no in the file */
+        /* has no value on the command line, yes or no in the file */
+        bool flag;
         bool list;                      /* may be given several times */
 };
 const struct setting *setting_find(const char *name);
-int setting_export(struct memnode_options *o, const char *name, const char *size, char why[WHY_MAX]);
+int setting_export(struct memnode_options *o, const char *name, const char *size,
+                   char why[WHY_MAX]);
 
 /* Adds what a configuration file says to o.  (config.c) */
 int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX]);
 
-/* What the command line says, over what the configuration file says, over the defaults.  --help and --version print and end here.
- * argv must stay.  Whoever calls owns o and frees it. */
+/* What the command line says, over what the configuration file says, over the defaults.  --help and
+ * --version print and end here. argv must stay.  Whoever calls owns o and frees it. */
 int options_parse(struct memnode_options *o, int argc, char **argv, char why[WHY_MAX]);
 void options_free(struct memnode_options *o);
 /* What only all settings together can tell. */

@@ -1,9 +1,11 @@
 /*
  * The pool: one mapping of one memory file, taken at start, and who may use which part of it.
  *
- * Parts are extents of whole 4 KiB pages.  One is FREE and all zero; or TAKEN; or DIRTY, given back with the bytes of its last owner in
- * it; or it is being SCRUBBED.  [I] Only zeroed memory is ever FREE, and only FREE memory is given out: the kernel's memory is zero at
- * first, and from then on the one way back to FREE is the scrubber, a thread that zeroes 64 MiB at a time without holding the lock.
+ * Parts are extents of whole 4 KiB pages.  One is FREE and all zero; or TAKEN; or DIRTY, given back
+ * with the bytes of its last owner in it; or it is being SCRUBBED.  [I] Only zeroed memory is ever
+ * FREE, and only FREE memory is given out: the kernel's memory is zero at first, and from then on
+ * the one way back to FREE is the scrubber, a thread that zeroes 64 MiB at a time without holding
+ * the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +19,14 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include "../common/size.h"
+#include "common/size.h"
 #include "memnode.h"
 #include "pool.h"
 
 #define PAGE          4096ull
 #define SCRUB_BYTES   (64ull << 20)     /* zeroed in one go */
-#define SCRUB_WAIT_S  30                /* the most that pool_alloc() waits for the scrubber: at 1 GiB/s that is 30 GiB */
+/* the most that pool_alloc() waits for the scrubber: at 1 GiB/s that is 30 GiB */
+#define SCRUB_WAIT_S  30
 
 struct extent {
         uint64_t start, end;            /* bytes from base */
@@ -38,11 +41,14 @@ static int fd = -1;
 static pthread_t scrubber;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t dirtied = PTHREAD_COND_INITIALIZER;       /* to the scrubber: there is work, or the end */
+/* to the scrubber: there is work, or the end */
+static pthread_cond_t dirtied = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t scrubbed = PTHREAD_COND_INITIALIZER;      /* to pool_alloc: more is FREE */
 /* guarded by lock */
-static struct extent *extents;          /* sorted, covers [0, size) without a gap; no two neighbours are both FREE or both DIRTY */
-static uint64_t left;                   /* bytes FREE, DIRTY or SCRUBBED: what is or soon will be there */
+/* sorted, covers [0, size) without a gap; no two neighbours are both FREE or both DIRTY */
+static struct extent *extents;
+/* bytes FREE, DIRTY or SCRUBBED: what is or soon will be there */
+static uint64_t left;
 static bool ending;                     /* to both */
 
 /* The extent that covers `at` in its middle becomes two.  -ENOMEM */
@@ -75,14 +81,15 @@ static void merge(void)
         }
 }
 
-/* Zeroes what nobody else uses.  Small pages go back to the kernel, which also frees this host's memory; huge ones would lose their
- * reservation by that, so they are kept and overwritten. */
+/* Zeroes what nobody else uses.  Small pages go back to the kernel, which also frees this host's
+ * memory; huge ones would lose their reservation by that, so they are kept and overwritten. */
 static void zero(uint64_t start, uint64_t bytes)
 {
         if (page == PAGE) {
                 int r;
                 do
-                        r = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)bytes);
+                        r = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start,
+                                      (off_t)bytes);
                 while (r != 0 && errno == EINTR);
                 if (r == 0)
                         return;
@@ -105,12 +112,15 @@ static void *scrub(void *arg)
         while (!ending) {
                 struct extent *e = find(DIRTY);
                 if (!e) {
-                        pthread_cond_wait(&dirtied, &lock);     /* no bound: there is nothing to do until somebody gives memory back */
+                        /* no bound: there is nothing to do until somebody gives memory back */
+                        pthread_cond_wait(&dirtied, &lock);
                         continue;
                 }
                 if (e->end - e->start > SCRUB_BYTES)
-                        split(e->start + SCRUB_BYTES);          /* without memory for that, all of it in one go */
-                e->state = SCRUBBED;    /* keeps e alive: only this thread changes or merges such an extent */
+                        /* without memory for that, all of it in one go */
+                        split(e->start + SCRUB_BYTES);
+                /* keeps e alive: only this thread changes or merges such an extent */
+                e->state = SCRUBBED;
                 pthread_mutex_unlock(&lock);
                 zero(e->start, e->end - e->start);
                 pthread_mutex_lock(&lock);
@@ -127,7 +137,8 @@ static struct extent *fit(uint64_t bytes)
 {
         struct extent *best = NULL;
         for (struct extent *e = extents; e; e = e->next)
-                if (e->state == FREE && e->end - e->start >= bytes && (!best || e->end - e->start < best->end - best->start))
+                if (e->state == FREE && e->end - e->start >= bytes &&
+                    (!best || e->end - e->start < best->end - best->start))
                         best = e;
         return best;
 }
@@ -174,7 +185,8 @@ void pool_free(char *at, uint64_t bytes)
         if (!e || e->state != TAKEN || e->end - e->start != bytes) {
                 warnx_("pool_free of what was not given out: %#llx bytes at %#llx",
                        (unsigned long long)bytes, (unsigned long long)start);
-                abort();                /* memory of two owners: to go on would show one's bytes to the other */
+                /* memory of two owners: to go on would show one's bytes to the other */
+                abort();
         }
         e->state = DIRTY;
         left += bytes;
@@ -208,7 +220,8 @@ uint64_t pool_hugepages(uint64_t hugepage, const char *which)
         char path[128];
         unsigned long long count = 0;
 
-        snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%llukB/%s", (unsigned long long)hugepage >> 10, which);
+        snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%llukB/%s",
+                 (unsigned long long)hugepage >> 10, which);
         FILE *f = fopen(path, "re");
         if (f && fscanf(f, "%llu", &count) != 1)
                 count = 0;
@@ -219,15 +232,22 @@ uint64_t pool_hugepages(uint64_t hugepage, const char *which)
 
 void pool_hugepages_cure(uint64_t bytes, uint64_t hugepage, char *cure, size_t n)
 {
-        uint64_t wanted = (bytes + hugepage - 1) / hugepage, unused = pool_hugepages(hugepage, "free_hugepages");
+        uint64_t wanted = (bytes + hugepage - 1) / hugepage,
+                 unused = pool_hugepages(hugepage, "free_hugepages");
         /* The kernel is told a total, of which others have some. */
-        uint64_t sum = pool_hugepages(hugepage, "nr_hugepages") + (wanted > unused ? wanted - unused : 0);
+        uint64_t sum =
+                pool_hugepages(hugepage, "nr_hugepages") + (wanted > unused ? wanted - unused : 0);
 
         if (hugepage == 2ull << 20)
-                snprintf(cure, n, "reserve them, `sysctl vm.nr_hugepages=%llu`, or give --hugepages none", (unsigned long long)sum);
+                snprintf(cure, n,
+                         "reserve them, `sysctl vm.nr_hugepages=%llu`, or give --hugepages none",
+                         (unsigned long long)sum);
         else
-                snprintf(cure, n, "reserve them, `echo %llu >/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages` or at boot hugepagesz=1G "
-                         "hugepages=%llu, or give --hugepages 2M or none", (unsigned long long)sum, (unsigned long long)hugepage >> 10,
+                snprintf(cure, n,
+                         "reserve them, `echo %llu "
+                         ">/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages` or at boot "
+                         "hugepagesz=1G hugepages=%llu, or give --hugepages 2M or none",
+                         (unsigned long long)sum, (unsigned long long)hugepage >> 10,
                          (unsigned long long)sum);
 }
 
@@ -238,10 +258,13 @@ static int explain(int err, uint64_t bytes, uint64_t hugepage, char *why, size_t
 
         if (hugepage != PAGE) {
                 pool_hugepages_cure(bytes, hugepage, cure, sizeof(cure));
-                snprintf(why, n, "no %s in huge pages of %s can be had (%s): %s", size_text(bytes, a), size_text(hugepage, b), strerror(-err), cure);
+                snprintf(why, n, "no %s in huge pages of %s can be had (%s): %s",
+                         size_text(bytes, a), size_text(hugepage, b), strerror(-err), cure);
         } else {
-                snprintf(why, n, "no address space of %s can be had: %s: give a smaller --size, or raise `ulimit -v`", size_text(bytes, a),
-                         strerror(-err));
+                snprintf(why, n,
+                         "no address space of %s can be had: %s: give a smaller --size, or raise "
+                         "`ulimit -v`",
+                         size_text(bytes, a), strerror(-err));
         }
         return err;
 }
@@ -265,9 +288,11 @@ int pool_open(uint64_t bytes, uint64_t hugepage, char *why, size_t n)
                         explain(err, bytes, hugepage, why, n);
                 goto out_fd;
         }
-        /* Nothing changes its size again: a page that vanished under a registered range would be lost silently. */
+        /* Nothing changes its size again: a page that vanished under a registered range would be
+         * lost silently. */
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-        /* Huge pages are reserved by this, so that they cannot be missing later.  Small ones come when they are first used. */
+        /* Huge pages are reserved by this, so that they cannot be missing later.  Small ones come
+         * when they are first used. */
         base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (base == MAP_FAILED) {
                 err = explain(-errno, bytes, hugepage, why, n);
@@ -276,7 +301,8 @@ int pool_open(uint64_t bytes, uint64_t hugepage, char *why, size_t n)
         madvise(base, bytes, MADV_DONTDUMP);    /* of no use in a core file, and not ours to show */
         madvise(base, bytes, MADV_DONTFORK);
         if (hugepage == PAGE)
-                madvise(base, bytes, MADV_HUGEPAGE);    /* where shmem_enabled says "advise"; no matter if it fails */
+                /* where shmem_enabled says "advise"; no matter if it fails */
+                madvise(base, bytes, MADV_HUGEPAGE);
 
         extents = malloc(sizeof(*extents));
         if (!extents) {

@@ -353,7 +353,7 @@ const struct handover *exec_resume(char **argv)
 
         if (!h)
                 return NULL;
-        message_adopt(h->message);
+        message_to(h->message);
         const char *slash = strrchr(h->path, '/');
         prctl(PR_SET_NAME, slash ? slash + 1 : h->path);        /* "N" until now */
         set_hidden(environ, hidden, h->nhidden, false);
@@ -364,6 +364,7 @@ const struct handover *exec_resume(char **argv)
         keep_back(h->program);
         give_back_stack(h->host_stack);
         opt = h->opt;
+        message_verbose(opt.verbose);
         opt.argv = argv;
         far_adopt(&h->far);
         stats_adopt(&h->stats);

@@ -133,6 +133,7 @@ int main(int argc, char **argv)
 {
         char why[512];
 
+        message_prefix("vmrun: ");
         before = exec_resume(argv);
         if (!before) {
                 privfd_init();

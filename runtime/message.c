@@ -1,85 +1,18 @@
 /*
- * vmrun's own words.  They go to a private copy of stderr, so that a program that closes or redirects its fd 2 neither
- * loses nor swallows them.  One message, one line, one write; what nobody reads is dropped and
- * counted.
+ * Where vmrun's messages go (common/message.h): a private copy of stderr, so that a program that
+ * closes or redirects its fd 2 neither loses nor swallows them.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
-#include "../common/line.h"
+#include "common/line.h"
 #include "vmrun.h"
-
-static int out_fd = STDERR_FILENO;      /* until message_init; -1: stderr was closed when vmrun started */
 
 void message_init(void)
 {
-        out_fd = line_open(STDERR_FILENO);
-        out_fd = out_fd < 0 ? privfd_dup(STDERR_FILENO) : privfd_move(out_fd);
-        if (out_fd == -EMFILE || out_fd == -EINVAL)
-                out_fd = STDERR_FILENO; /* no room up there: better a shared stderr than silence */
-        else if (out_fd < 0)
-                out_fd = -1;
-}
+        int fd = line_open(STDERR_FILENO);
 
-void message_adopt(int fd)
-{
-        out_fd = fd;
-}
-
-int message_fd(void)
-{
-        return out_fd;
-}
-
-static void say(const char *fmt, va_list ap)
-{
-        if (out_fd < 0)
-                return;
-        /* A closed pipe would raise SIGPIPE in the program's name.  One that is pending already is the program's own. */
-        sigset_t pipe_set, old, pending;
-        sigemptyset(&pipe_set);
-        sigaddset(&pipe_set, SIGPIPE);
-        sigpending(&pending);
-        pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
-        line_say(out_fd, "vmrun: ", fmt, ap);
-        if (!sigismember(&pending, SIGPIPE)) {
-                const struct timespec now = { 0, 0 };
-                while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)
-                        ;
-        }
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-}
-
-void warnx_(const char *fmt, ...)
-{
-        va_list ap;
-        va_start(ap, fmt);
-        say(fmt, ap);
-        va_end(ap);
-}
-
-void info_(const char *fmt, ...)
-{
-        if (!opt.verbose)
-                return;
-        va_list ap;
-        va_start(ap, fmt);
-        say(fmt, ap);
-        va_end(ap);
-}
-
-/* _exit: other threads may be running, and nothing of vmrun's is worth flushing. */
-void die_(int status, const char *fmt, ...)
-{
-        va_list ap;
-        va_start(ap, fmt);
-        say(fmt, ap);
-        va_end(ap);
-        _exit(status);
+        fd = fd < 0 ? privfd_dup(STDERR_FILENO) : privfd_move(fd);
+        if (fd == -EMFILE || fd == -EINVAL)
+                fd = STDERR_FILENO;     /* no room up there: better a shared stderr than silence */
+        message_to(fd < 0 ? -1 : fd);   /* -1: stderr was closed when vmrun started */
 }

@@ -290,6 +290,7 @@ void options_parse(int argc, char **argv)
                      ": check the name after --config" : ": make it readable, or give --no-config");
         take_settings(&g);
         take_nodes(&g);
+        message_verbose(opt.verbose);
         if (opt.command == CMD_CHECK)
                 return;
         if (!*opt.argv || !**opt.argv)

@@ -22,7 +22,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "deadline.h"
+#include "common/clock.h"
 #include "vmrun.h"
 
 #define FD_BASE_MAX  65536u

@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../common/histogram.h"
-#include "../common/put.h"
+#include "common/histogram.h"
+#include "common/put.h"
 #include "arena.h"
 #include "far/far.h"
 #include "files.h"

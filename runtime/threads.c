@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "deadline.h"
+#include "common/clock.h"
 #include "exits.h"
 #include "gmem.h"
 #include "signals.h"

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "../common/size.h"
+#include "common/message.h"
+#include "common/size.h"
 #include "abi.h"
 
 #define EXIT_VMRUN_FAILED   125         /* vmrun itself failed */
@@ -55,13 +56,8 @@ void options_parse(int argc, char **argv);
 /* To follow what is said of a program that cannot be had, which may be meant for something else. */
 const char *options_hint(void);
 
-/* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
+/* Messages go to a private copy of stderr, out of the program's reach. (message.c) */
 void message_init(void);                /* dups stderr above the program's fds */
-void message_adopt(int fd);             /* instead: the copy that was inherited over execve; -1: there is none */
-void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));        /* only with -v */
-_Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int message_fd(void);
 
 /* vmrun's own file descriptors sit at and above the program's RLIMIT_NOFILE where there is room, close-on-exec.  They are an exact set:
  * privfd_is is not monotonous. (privfd.c) */

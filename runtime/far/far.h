@@ -1,12 +1,14 @@
 /*
  * Far-memory nodes and their drivers.
  *
- * A node is one --node URL or [node] section; a driver is what its scheme means.  Space is leased slab by slab when the cleaner asks
- * (EXIT_LEASE), from the node that the placement chooses, so nothing at start grows with a node's size.  A driver tells how the data of its slabs moves:
- * SLAB_MEMORY is mapped at the same address in host and guest and kern copies; SLAB_REMOTE goes through the rings.
+ * A node is one --node URL or [node] section; a driver is what its scheme means.  Space is leased
+ * slab by slab when the cleaner asks (EXIT_LEASE), from the node that the placement chooses, so
+ * nothing at start grows with a node's size.  A driver tells how the data of its slabs moves:
+ * SLAB_MEMORY is mapped at the same address in host and guest and kern copies; SLAB_REMOTE goes
+ * through the rings.
  *
- * Functions return 0 or -errno; where there is a `why`, it receives one sentence for the user that names the thing, the cause and the
- * cure, without the URL.
+ * Functions return 0 or -errno; where there is a `why`, it receives one sentence for the user that
+ * names the thing, the cause and the cure, without the URL.
  */
 #ifndef VMRUN_FAR_H
 #define VMRUN_FAR_H
@@ -17,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "../thread.h"
-#include "../vmrun.h"
+#include "thread.h"
+#include "vmrun.h"
 
 #define FAR_WHY 256
 
@@ -37,31 +39,45 @@ struct far_node {
         const struct node_option *option;       /* as given; lives as long as the node */
         const char *url;                /* option->url */
         unsigned index;                 /* order of the nodes as given */
-        uint64_t pages;                 /* capacity: set by open, may be lowered before the first lease; far.c lowers it to option->size */
-        uint32_t kept;                  /* pages beyond them that the driver keeps for itself, out of the size that the user asked for */
-        uint32_t granule;               /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will do */
+        /* capacity: set by open, may be lowered before the first lease; nodes.c lowers it to
+         * option->size */
+        uint64_t pages;
+        /* pages beyond them that the driver keeps for itself, out of the size that the user asked
+         * for */
+        uint32_t kept;
+        /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will
+         * do */
+        uint32_t granule;
         /* the next three are kept by slabs.c */
         uint32_t slab_most;             /* pages of the largest slab to ask for */
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
         void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
-        const struct far_kept_node *inherited;  /* from keep() before execve, for open() to go on with; NULL: nothing */
-        bool alone;                     /* set by open: no second process can use it beside this one, so there is no fork */
+        /* from keep() before execve, for open() to go on with; NULL: nothing */
+        const struct far_kept_node *inherited;
+        /* set by open: no second process can use it beside this one, so there is no fork */
+        bool alone;
         void *data;                     /* the driver's own */
+        bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
+        bool settled;                   /* which has seen it */
+        char why[FAR_WHY];              /* it is lost */
 };
 
 /* Where a slab is: one place today, more with replication. */
 struct far_place {
         struct far_node *node;
-        uint64_t first;                 /* its first page, as the node counts what was leased from it */
+        /* its first page, as the node counts what was leased from it */
+        uint64_t first;
         void *data;                     /* the driver's own, from lease() */
-        uint64_t word[3];               /* the same, for all processes of the tree: what use() needs */
+        /* the same, for all processes of the tree: what use() needs */
+        uint64_t word[3];
 };
 #define FAR_PLACES 1
 struct far_slab { struct far_place place[FAR_PLACES]; };
 
-/* One page on its way between a frame and a node.  Made by io.c, which gives it to the driver of its node; the driver gives it back by
- * far_done() when the transfer is over, or never if the node is lost. */
+/* One page on its way between a frame and a node.  Made by io.c, which gives it to the driver of
+ * its node; the driver gives it back by far_done() when the transfer is over, or by far_failed() if
+ * it never will be. */
 struct far_request {
         enum far_op { FAR_READ, FAR_PREFETCH, FAR_WRITE } op;   /* in this order of urgency */
         uint32_t page;                  /* in its slab */
@@ -71,116 +87,155 @@ struct far_request {
         uint64_t cookie[2];             /* the driver's own */
 };
 
-/* A driver of remote memory (kind == SLAB_REMOTE) also has the functions from attach on.  post, poll and arm are called by one thread
- * at a time, the I/O thread as a rule, and never wait; lease may wait, and may run beside them. */
+/* A driver of remote memory (kind == SLAB_REMOTE) also has the functions from attach on.  post,
+ * poll and arm are called by one thread at a time, the I/O thread as a rule, and never wait; lease
+ * may wait, and may run beside them. */
 struct far_driver {
         const char *scheme;             /* "mem" for mem:... */
         enum slab_kind kind;
-        /* rest: what follows the scheme and its colon.  Sets pages and data.  A remote node is connected here, within opt.connect_timeout. */
+        /* rest: what follows the scheme and its colon.  Sets pages and data.  A remote node is
+         * connected here, within opt.connect_timeout. */
         int (*open)(struct far_node *n, const char *rest, char why[FAR_WHY]);
-        /* One more slab of `pages` pages (at most SLAB_SHIFT's worth, and within n->pages), which begins at page `first` of the node.
-         * SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill place->data.  Called by one thread at a time. */
-        int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages, struct slab *s, struct far_place *place);
-        /* A slab that another process of the tree leased: the same for this one.  place: as lease() left it, but for data.  NULL: lease() does. */
+        /* One more slab of `pages` pages (at most SLAB_SHIFT's worth, and within n->pages), which
+         * begins at page `first` of the node. SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill
+         * place->data.  Called by one thread at a time. */
+        int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
+                     struct slab *s, struct far_place *place);
+        /* A slab that another process of the tree leased: the same for this one.  place: as lease()
+         * left it, but for data.  NULL: lease() does. */
         int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
-        /* Fills in what open() needs in the next program of this process, so that the slabs of the process tree are found there.  NULL, or
-         * false: cannot be done, it must lease anew. */
+        /* Fills in what open() needs in the next program of this process, so that the slabs of the
+         * process tree are found there.  NULL, or false: cannot be done, it must lease again. */
         bool (*keep)(const struct far_node *n, struct far_kept_node *k);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
 
         /* Makes the frames, [base, base+len), ready for transfers; once, before the first post. */
         int (*attach)(struct far_node *n, char *base, size_t len, char why[FAR_WHY]);
-        /* Starts transfers, all of one kind: the first of r[], as many as there is room for now; returns how many it took. */
+        /* Starts transfers, all of one kind: the first of r[], as many as there is room for now;
+         * returns how many it took. */
         unsigned (*post)(struct far_node *n, struct far_request **r, unsigned count);
-        /* Calls far_done() for each transfer that is over; returns how many.  Also looks at the clock: time-outs, reconnection. */
+        /* Calls far_done() for each transfer that is over; returns how many.  Also looks at the
+         * clock: time-outs, reconnection. */
         unsigned (*poll)(struct far_node *n);
-        /* Before the I/O thread sleeps: fills in what to poll(2) for so that it wakes at the next completion, at most max entries, and
-         * lowers *timeout_ms if the driver wants to look at the clock sooner.  Returns how many, or -EAGAIN: poll() has work now. */
+        /* Before the I/O thread sleeps: fills in what to poll(2) for so that it wakes at the next
+         * completion, at most max entries, and lowers *timeout_ms if the driver wants to look at
+         * the clock sooner.  Returns how many, or -EAGAIN: poll() has work now. */
         int (*arm)(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
-        /* How long poll() is worth calling without news before the I/O thread sleeps.  0 where news come through the host kernel: then a
-         * spinning thread only takes the CPU away from those that make them. */
+        /* How long the I/O thread calls poll() without a completion before it sleeps.  0 where
+         * completions come through the host kernel: a spinning thread would only take the CPU from
+         * the threads that make them. */
         unsigned spin_us;
-        /* In a forked child: lets go of what came along of the parent's connections, without a word to the node.  attach(), when a slab of the
-         * node is first needed here, makes the child's own, to the same slabs.  True: its module is to be loaded anew before that, since its
-         * libraries keep what is the parent's; so nothing of n->data leads into the module.  NULL: this driver cannot. */
+        /* In a forked child: closes the inherited copies of the parent's connections, without
+         * telling the node.  attach() makes the child's own, to the same slabs, when one of them is
+         * first needed.  True: the module must be loaded again before that, because its libraries
+         * keep state of the parent's; so nothing in n->data points into the module.  NULL: this
+         * driver cannot. */
         bool (*forked)(struct far_node *n);
 };
-/* The transfer is over, and whoever waits for it may go on. */
+/* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);
-/* The node is lost, and with it pages of the program: ends vmrun with this sentence. */
-_Noreturn void far_lost(const struct far_node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The transfer will never be over on this node, for which far_lost() has given the reason.  What
+ * becomes of the page is decided by the request's owner, io.c, once the driver has returned. */
+void far_failed(struct far_request *r);
+/* The node will not come back: notes why, and whether pages of the program may be there.  The
+ * driver then gives back all its requests, and takes no more; the owner decides what follows. */
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
 
 extern const struct far_driver far_mem, far_dax;
 /* A module defines `const struct far_driver *const far_module[]`, which ends with NULL. */
 
-/* Opens one node; NULL with why.  o must outlive it. */
-struct far_node *far_node_open(const struct node_option *o, char why[FAR_WHY]);
-void far_node_close(struct far_node *n);
+/* --- the table of nodes and places (nodes.c) --- */
 
-/* Opens all nodes of opt, or the default one, and ends vmrun with a sentence when one cannot be had.  room: bytes of guest-physical
- * space for nodes that are plain memory; they are cut to it with a notice.  Touches no VM, so it can come before it. */
+/* Opens one node; NULL with why.  o must outlive it, and so must `before`: what the program before
+ * execve kept for it, or NULL. */
+struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
+                               char why[FAR_WHY]);
+void far_node_close(struct far_node *n);
+/* The next node of the table; takes the last one out of it, NULL: there is none. */
+void far_node_add(struct far_node *n);
+struct far_node *far_node_drop(void);
+struct far_node *const *far_node_list(void);
+unsigned far_nodes(void);
+struct far_node *far_node_at(unsigned i);
+uint64_t far_total_pages(void);         /* what all nodes can hold */
+/* Slab number i of CONTROL->slabs, as this side knows it. */
+const struct far_slab *far_slab(uint32_t i);
+void far_slab_set(uint32_t i, const struct far_place *place);
+/* In a forked child: loads a module again, which several nodes may have.  What librdmacm and its
+ * like keep for ever is the parent's, and none of their functions makes them forget it. */
+void far_reload(const void *module);
+
+/* --- all of them (far.c) --- */
+
+/* Opens all nodes of opt, or the default one, and ends vmrun with a sentence when one cannot be
+ * had.  room: bytes of guest-physical space for nodes that are plain memory; they are cut to it
+ * with a notice.  Touches no VM, so it can come before it. */
 void far_init(uint64_t room);
 void far_close(void);
-/* The program ends, for whatever reason: the last process of its tree tells the remote nodes goodbye, so that what was leased from them is free at once and not after
- * their grace time.  Any thread; takes a second at most.  Other threads may go on, but get no more pages. */
+/* The program ends, for whatever reason.  The last process of its tree releases the leases on
+ * remote nodes, so that their memory is free at once and not after their grace time.  Any thread;
+ * takes a second at most.  Other threads may continue, but get no more pages. */
 void far_end(void);
-/* Before that: no write of this process is under way, or will be, so that others may use its slots as soon as it is no more. */
+/* Before that: no write of this process is under way, or will be, so that others may use its slots
+ * as soon as it is no more. */
 void far_still(void);
 
 /* --- over execve (exec.c) --- */
 
 /* What the next program inherits. */
 struct far_kept {
-        int tree;                       /* private descriptor of the process tree, to be joined again; -1: none */
+        /* private descriptor of the process tree, to be joined again; -1: none */
+        int tree;
         struct far_kept_node node[NODES_MAX];
 };
-/* Before a child that shares our memory: so that parent and child's program do not both believe that a node is all theirs. */
+/* Before a child that shares our memory: so that parent and child's program do not both believe
+ * that a node is all theirs. */
 void far_expect_program(void);
-/* What the next program of this process is to have of the far tiers.  shared: this process is a child that only borrows the memory of the one
- * that has them (vfork), which called far_expect_program() before.
- * True: leases of remote nodes end with this program, so far_end() is due right before the execve. */
-bool far_keep(struct far_kept *k, bool shared);
+/* execve: fills k with the descriptors and driver state that the next vmrun inherits.  borrowed:
+ * this is a vfork child, which called far_expect_program() before.  Returns true if remote leases
+ * cannot be inherited; the caller then calls far_end() just before execve. */
+bool far_keep(struct far_kept *k, bool borrowed);
 /* In the next program, before far_init(). */
 void far_adopt(const struct far_kept *k);
 
-bool far_lock_within(pthread_mutex_t *m, unsigned limit_ms);    /* false: another still has it */
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
-/* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet and no connections.  0, or -errno as
- * tree_be_child(). */
+/* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet
+ * and no connections.  0, or -errno as tree_be_child(). */
 int far_forked(const struct tree_child *c);
-uint64_t far_total_pages(void);         /* what all nodes can hold */
 uint64_t far_leased_pages(void);
-unsigned far_nodes(void);
-struct far_node *far_node_at(unsigned i);
-/* vmrun --check: tries each node of opt, all open at once as a program would have them; prints a line a node.  0, or the last error. */
+/* vmrun --check: tries each node of opt, all open at once as a program would have them; prints a
+ * line a node.  0, or the last error. */
 int far_check(FILE *f);
 
 /* --- the sequence of slabs (slabs.c) --- */
 
-/* Cuts memory nodes to `room` bytes of guest-physical space, and all of them to what the table of slabs can name. */
+/* Cuts memory nodes to `room` bytes of guest-physical space, and all of them to what the table of
+ * slabs can name. */
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
-/* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message if it cannot be.  For fork. */
+/* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message
+ * if it cannot be.  For fork. */
 struct tree *slabs_tree(void);
-/* The descriptor of that tree, or -1.  *alone: no other process is in it; NULL: takes no lock, for a process that borrows our memory and that may be
- * killed while it has it. */
+/* The descriptor of that tree, or -1.  *alone: no other process is in it; NULL: takes no lock, for
+ * a process that borrows our memory and that may be killed while it has it. */
 int slabs_tree_fd(bool *alone);
-/* After execve: the first lease joins the tree of this descriptor instead of making one.  What the program before held in it is given up. */
+/* After execve: the first lease joins the tree of this descriptor instead of making one.  What the
+ * program before held in it is given up. */
 void slabs_adopt(int fd);
 /* far_forked(), the slabs' part. */
 int slabs_forked(const struct tree_child *c);
-/* Slab number i of CONTROL->slabs, as this side knows it. */
-const struct far_slab *far_slab(uint32_t i);
-
-/* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If that cannot be known within limit_ms: no. */
+/* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If
+ * that cannot be known within limit_ms: no. */
 bool slabs_last(bool still, unsigned limit_ms);
 /* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
 bool slabs_stop(unsigned limit_ms);
 
-/* kern uses `have` slabs: the next one is in CONTROL->slabs afterwards.  0, or an error as EXIT_LEASE has it (abi.h). */
+/* kern uses `have` slabs: the next one is in CONTROL->slabs afterwards.  0, or an error as
+ * EXIT_LEASE has it (abi.h). */
 int far_lease(struct vm *vm, uint32_t have);
 
 /* EXIT_LEASE, EXIT_SLOTS_RELEASE */

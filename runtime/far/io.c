@@ -4,14 +4,17 @@
  *   take()      entries off the rings of all vCPUs, as requests on the list of their node and kind
  *   post()      as many of a list as its node's driver has room for; demand reads first
  *   driver      moves the data, and calls far_done()
- *   far_done()  a read: the entry becomes PRESENT; a write: its ring entry is over.  Whoever sleeps on it is woken
+ *   far_done()  a read: the entry becomes PRESENT; a write: its ring entry is over.  Whoever sleeps
+ *               on it is woken
  *
- * It spins while work is in flight or was a moment ago, where a driver's news come past the host kernel, then sleeps in poll(2) on the drivers' completion channels and on the guest's
- * doorbell (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPU's own host thread does the work while it waits
- * (io_wait), one at a time.
+ * It spins while work is in flight or was a moment ago, where a driver's news come past the host
+ * kernel, then sleeps in poll(2) on the drivers' completion channels and on the guest's doorbell
+ * (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPU's own host thread
+ * does the work while it waits (io_wait), one at a time.
  *
- * [I] A sleeping I/O thread misses nothing: it says that it sleeps (full barrier), then looks at the tails once more; a vCPU moves its tail
- * (full barrier), then looks whether the I/O thread sleeps.
+ * [I] A sleeping I/O thread misses nothing: it says that it sleeps (full barrier), then looks at
+ * the tails once more; a vCPU moves its tail (full barrier), then looks whether the I/O thread
+ * sleeps.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -30,12 +33,13 @@
 #include <unistd.h>
 #include <window.h>
 #include <x86intrin.h>
-#include "../vm.h"
-#include "../vmrun.h"
-#include "../word.h"
-#include "far.h"
-#include "io.h"
 #include "pager/frame.h"
+#include "vm.h"
+#include "vmrun.h"
+#include "word.h"
+#include "common/clock.h"
+#include "far/far.h"
+#include "far/io.h"
 
 #define BATCH      64                   /* requests given to a driver at a time */
 #define FDS_MAX    256                  /* of all drivers together */
@@ -51,24 +55,31 @@ struct queue { struct far_request *head, **tail; };
 
 static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
-static bool started;                    /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
+/* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
+static bool started;
 static uint64_t spin_ticks;             /* without news, before it sleeps */
 static unsigned cpus;                   /* of this host */
 /* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
 static atomic_bool stop_asked, stopped;
 
 static bool forked;                     /* io_forked() was called */
-static _Atomic uint32_t attached;       /* futex: 1: nodes are attached.  Released by who did it, for who then talks to drivers */
+/* futex: 1: nodes are attached.  Released by who did it, for who then talks to drivers */
+static _Atomic uint32_t attached;
 
-/* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it: released by the answer. */
+/* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it:
+ * released by the answer. */
 static _Atomic uint32_t hold;
 enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };   /* HOLD_END: it is to end */
 static pthread_t io_thread;
 
 /* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct queue queues[NODES_MAX][3];   /* by node and far_op: taken from a ring, not yet posted */
+/* by node and far_op: taken from a ring, not yet posted */
+static struct queue queues[NODES_MAX][3];
 static struct far_request *unused;
+static struct far_request *failed;      /* for settle() */
+
+static void (*on_loss)(const struct far_node *n);
 
 static struct io_request *new_request(void)
 {
@@ -78,30 +89,37 @@ static struct io_request *new_request(void)
                 unused = r->next;
                 return (struct io_request *)r;
         }
-        struct io_request *q = malloc(sizeof *q);
+        struct io_request *q = malloc(sizeof(*q));
         if (!q)
-                die_(EXIT_VMRUN_FAILED, "no memory for a request to a memory node: free some on this host");
+                die_(EXIT_VMRUN_FAILED,
+                     "no memory for a request to a memory node: free some on this host");
         return q;
 }
 
-static struct frame *frame_of(const struct io_request *q) { return &((struct frame *)CONTROL->frame_table)[q->frame]; }
+static struct frame *frame_of(const struct io_request *q)
+{
+        return &((struct frame *)CONTROL->frame_table)[q->frame];
+}
 
-/* How long a vCPU looks at an entry before it sleeps: sleeping and waking cost more than a node takes to answer, as a rule, but who
- * looks at a node that is slow takes a CPU from others. */
+/* How long a vCPU looks at an entry before it sleeps: sleeping and waking cost more than a node
+ * takes to answer, as a rule, but who looks at a node that is slow takes a CPU from others. */
 #define WAIT_LEAST_US 20
 #define WAIT_MOST_US  4000
 
-/* What holds until a node has answered, and for good where all tiers are memory.  There the vCPU that found the page copies it itself, in about
- * a microsecond, so whoever meets it on the way sees it arrive.  Unless that vCPU's thread does not run, or the host has to find the page
- * first: then a sleep is right, and 20 us is about what one costs (two exits, two futex calls, another thread's wake-up), so that
- * looking first never costs more than twice the better choice. */
+/* What holds until a node has answered, and for good where all tiers are memory.  There the vCPU
+ * that found the page copies it itself, in about a microsecond, so whoever meets it on the way sees
+ * it arrive.  Unless that vCPU's thread does not run, or the host has to find the page first: then
+ * a sleep is right, and 20 us is about what one costs (two exits, two futex calls, another thread's
+ * wake-up), so that looking first never costs more than twice the better choice. */
 void io_first_wait(void)
 {
-        atomic_store_explicit(&CONTROL->wait_ticks, WAIT_LEAST_US * CONTROL->tsc_khz / 1000, memory_order_relaxed);    /* a hint */
+        /* a hint */
+        atomic_store_explicit(&CONTROL->wait_ticks, WAIT_LEAST_US * CONTROL->tsc_khz / 1000,
+                              memory_order_relaxed);
 }
 
-/* Notes what a demand read took.  The wait is twice the average, of about the last eight; short if that is too long, or if there are
- * no CPUs for all vCPUs and this thread. */
+/* Notes what a demand read took.  The wait is twice the average, of about the last eight; short if
+ * that is too long, or if there are no CPUs for all vCPUs and this thread. */
 static void learn_wait(uint64_t took)
 {
         static uint64_t average;
@@ -109,7 +127,8 @@ static void learn_wait(uint64_t took)
 
         average = average ? average - average / 8 + took / 8 : took;
         wait = 2 * average;
-        if (wait > WAIT_MOST_US * us || wait < WAIT_LEAST_US * us || atomic_load(&CONTROL->nvcpus) > cpus)
+        if (wait > WAIT_MOST_US * us || wait < WAIT_LEAST_US * us ||
+            atomic_load(&CONTROL->nvcpus) > cpus)
                 wait = WAIT_LEAST_US * us;
         atomic_store_explicit(&CONTROL->wait_ticks, wait, memory_order_relaxed);        /* a hint */
 }
@@ -125,7 +144,8 @@ void far_done(struct far_request *r)
         } else {
                 struct frame *f = frame_of(q);
                 pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
-                bool awaited = page_fetched(f, frame_pfn0() + q->frame, r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
+                bool awaited = page_fetched(f, frame_pfn0() + q->frame,
+                                            r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
                 if (awaited && opt.io == IO_THREAD)     /* inline, who waits is in io_wait() */
                         word_wake(pte, INT_MAX);
                 if (r->op == FAR_READ && opt.io == IO_THREAD)
@@ -135,14 +155,39 @@ void far_done(struct far_request *r)
         unused = r;
 }
 
+void far_failed(struct far_request *r)
+{
+        r->next = failed;
+        failed = r;
+}
+
+void io_on_loss(void (*owner)(const struct far_node *n)) { on_loss = owner; }
+
+/* What follows from the loss of a node.  There is no second place for a slab yet, so a request that
+ * failed is a page that is lost. */
+static void settle(struct far_node *n)
+{
+        if (n->lost_pages || failed)
+                on_loss(n);
+        if (!n->settled)
+                warnx_("%s: %s: nothing was there yet, so the program goes on without it",
+                       n->option->origin, n->why);
+        n->settled = true;
+}
+
 static void enqueue(struct io_entry *e)
 {
-        static const enum far_op ops[] = { [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE };
+        static const enum far_op ops[] = {
+                [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE
+        };
         struct io_request *q = new_request();
         const struct far_place *place = &far_slab((uint32_t)(e->slot >> SLAB_SHIFT))->place[0];
 
-        if (e->op > IO_WRITE || e->frame >= CONTROL->nframes || e->slot >> SLAB_SHIFT >= CONTROL->nslabs)
-                die_(EXIT_VMRUN_FAILED, "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, or the program may have written into kern",
+        if (e->op > IO_WRITE || e->frame >= CONTROL->nframes ||
+            e->slot >> SLAB_SHIFT >= CONTROL->nslabs)
+                die_(EXIT_VMRUN_FAILED,
+                     "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, "
+                     "or the program may have written into kern",
                      e->op, e->frame, (unsigned long long)e->slot);
         q->entry = e;
         q->asked = __rdtsc();
@@ -166,7 +211,10 @@ static unsigned take_ring(struct io_ring *ring)
         uint32_t n = atomic_load_explicit(&ring->tail, memory_order_acquire) - head;
 
         if (n > IO_RING)
-                die_(EXIT_VMRUN_FAILED, "a ring holds %u entries, more than it has: a bug in vmrun, or the program may have written into kern", n);
+                die_(EXIT_VMRUN_FAILED,
+                     "a ring holds %u entries, more than it has: a bug in vmrun, or the program "
+                     "may have written into kern",
+                     n);
         for (uint32_t i = 0; i < n; i++)
                 enqueue(&ring->entry[(head + i) % IO_RING]);
         if (n)
@@ -219,8 +267,11 @@ static unsigned step(void)
                         if (queues[i][op].head)
                                 work += post_queue(far_node_at(i), &queues[i][op]);
         for (unsigned i = 0; i < far_nodes(); i++)
-                if (is_remote(far_node_at(i)))
+                if (is_remote(far_node_at(i))) {
                         work += far_node_at(i)->driver->poll(far_node_at(i));
+                        if (far_node_at(i)->lost)
+                                settle(far_node_at(i));
+                }
         return work;
 }
 
@@ -228,13 +279,15 @@ static bool tails_moved(void)
 {
         for (unsigned i = 0, n = atomic_load(&CONTROL->nvcpus); i < n; i++) {
                 struct io_rings *r = vcpu_rings(i);
-                if (atomic_load(&r->demand.tail) != atomic_load(&r->demand.head) || atomic_load(&r->bulk.tail) != atomic_load(&r->bulk.head))
+                if (atomic_load(&r->demand.tail) != atomic_load(&r->demand.head) ||
+                    atomic_load(&r->bulk.tail) != atomic_load(&r->bulk.head))
                         return true;
         }
         return false;
 }
 
-/* Sleeps until a driver or the doorbell has news, at most *limit_ms.  False: there was no need to. */
+/* Sleeps until a driver or the doorbell has news, at most *limit_ms.  False: there was no need
+ * to. */
 static bool wait_for_news(int limit_ms)
 {
         struct pollfd fds[FDS_MAX] = { { .fd = doorbell, .events = POLLIN } };
@@ -242,7 +295,8 @@ static bool wait_for_news(int limit_ms)
 
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *node = far_node_at(i);
-                int got = is_remote(node) ? node->driver->arm(node, fds + n, FDS_MAX - n, &limit_ms) : 0;
+                int got = is_remote(node) ? node->driver->arm(node, fds + n, FDS_MAX - n, &limit_ms)
+                                          : 0;
                 if (got < 0)
                         return false;
                 n += (unsigned)got;
@@ -250,8 +304,9 @@ static bool wait_for_news(int limit_ms)
         poll(fds, n, limit_ms);
         if (fds[0].revents & POLLIN) {
                 uint64_t rings;
-                if (read(doorbell, &rings, sizeof rings) < 0 && errno != EAGAIN)
-                        die_(EXIT_VMRUN_FAILED, "the doorbell of the I/O thread cannot be read: %s", strerror(errno));
+                if (read(doorbell, &rings, sizeof(rings)) < 0 && errno != EAGAIN)
+                        die_(EXIT_VMRUN_FAILED, "the doorbell of the I/O thread cannot be read: %s",
+                             strerror(errno));
         }
         return true;
 }
@@ -270,7 +325,11 @@ static void attach_all(void)
 
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                if (is_remote(n) && n->driver->attach(n, frame_host(0), CONTROL->nframes * PAGE_SIZE, why) != 0)
+                int err = is_remote(n) ? n->driver->attach(n, frame_host(0),
+                                                           CONTROL->nframes * PAGE_SIZE, why) : 0;
+                if (err && n->lost)
+                        settle(n);
+                if (err)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
         }
         atomic_store(&attached, 1);
@@ -280,7 +339,8 @@ static void attach_all(void)
 void io_wait_attached(void)
 {
         while (!atomic_load(&attached))
-                word_sleep(&attached, 0, NULL);       /* ends within the connect time-outs, or with the process */
+                /* ends within the connect time-outs, or with the process */
+                word_sleep(&attached, 0, NULL);
 }
 
 /* False: it is to end. */
@@ -320,7 +380,8 @@ static void *io_main(void *arg)
                         _mm_pause();
                         continue;
                 }
-                atomic_exchange(&CONTROL->io_asleep, 1);        /* full barrier: before the look at the tails */
+                /* full barrier: before the look at the tails */
+                atomic_exchange(&CONTROL->io_asleep, 1);
                 if (!tails_moved())
                         wait_for_news(-1);
                 atomic_store(&CONTROL->io_asleep, 0);
@@ -353,7 +414,7 @@ void io_hold(void)
                 return;
         }
         atomic_store(&hold, HOLD_ASKED);
-        if (write(doorbell, &ring, sizeof ring) < 0 && errno != EAGAIN)
+        if (write(doorbell, &ring, sizeof(ring)) < 0 && errno != EAGAIN)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be woken: %s", strerror(errno));
         while (atomic_load(&hold) == HOLD_ASKED)
                 word_sleep(&hold, HOLD_ASKED, NULL);
@@ -388,7 +449,7 @@ void io_forked(void)
         atomic_store(&attached, 0);
         atomic_store(&hold, HOLD_NONE);
         pthread_mutex_init(&io_lock, NULL);
-        memset(queues, 0, sizeof queues);
+        memset(queues, 0, sizeof(queues));
 }
 
 bool io_stop(unsigned limit_ms)
@@ -399,11 +460,12 @@ bool io_stop(unsigned limit_ms)
         if (!started)
                 return true;
         if (opt.io == IO_INLINE)
-                return far_lock_within(&io_lock, limit_ms);     /* for good */
+                return lock_within(&io_lock, limit_ms);     /* for good */
         atomic_store_explicit(&stop_asked, true, memory_order_relaxed);
-        if (write(doorbell, &ring, sizeof ring) < 0)
+        if (write(doorbell, &ring, sizeof(ring)) < 0)
                 return false;
-        for (unsigned i = 0; i < limit_ms && !atomic_load_explicit(&stopped, memory_order_acquire); i++)
+        for (unsigned i = 0; i < limit_ms && !atomic_load_explicit(&stopped, memory_order_acquire);
+             i++)
                 nanosleep(&ms, NULL);
         return atomic_load_explicit(&stopped, memory_order_acquire);
 }
@@ -415,7 +477,9 @@ static int make_doorbell(void)
                 doorbell = PRIVFD_NEW(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
         if (doorbell < 0)
                 return doorbell;
-        struct kvm_ioeventfd e = { .addr = DOORBELL_PORT, .len = 1, .fd = doorbell, .flags = KVM_IOEVENTFD_FLAG_PIO };
+        struct kvm_ioeventfd e = {
+                .addr = DOORBELL_PORT, .len = 1, .fd = doorbell, .flags = KVM_IOEVENTFD_FLAG_PIO
+        };
         return ioctl(io_vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
 }
 

@@ -8,14 +8,15 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "../vmrun.h"
-#include "memfd.h"
+#include "vmrun.h"
+#include "far/memfd.h"
 
 /* The limit of file sizes is for the program's files, not for memory. */
 static int set_size(int fd, uint64_t bytes)
 {
         struct rlimit old, most;
-        if (getrlimit(RLIMIT_FSIZE, &old) != 0 || old.rlim_cur == RLIM_INFINITY || old.rlim_cur >= bytes)
+        if (getrlimit(RLIMIT_FSIZE, &old) != 0 || old.rlim_cur == RLIM_INFINITY ||
+            old.rlim_cur >= bytes)
                 return ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
         if (old.rlim_max < bytes)
                 return -EFBIG;          /* ftruncate would also raise SIGXFSZ */
@@ -38,7 +39,8 @@ int memfd_open(const char *name, uint64_t bytes, char *why, size_t n)
         }
         int err = set_size(fd, bytes);
         if (err) {
-                snprintf(why, n, "cannot make a memory file of %s: %s%s", size_text(bytes, text), strerror(-err),
+                snprintf(why, n, "cannot make a memory file of %s: %s%s", size_text(bytes, text),
+                         strerror(-err),
                          err == -EFBIG ? ": raise `ulimit -f` or give a smaller size" : "");
                 close(fd);
                 return err;

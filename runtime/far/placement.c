@@ -1,19 +1,22 @@
 /*
  * See placement.h.
  *
- * Slabs are small at first, so that a small program takes little, and double node by node: if they doubled over all nodes, sixteen nodes
- * would get one slab of 16 MiB and fourteen of half a GiB to a GiB, and whoever came last most.  While a slab fills, all write-backs go to
- * its node.  So where there are several remote nodes, their slabs stop growing early: at the size with which all capacity still fits into
- * the table of slabs.  Nodes that are memory need no such spreading, and each of their slabs costs one of KVM's memory slots.
+ * Slabs are small at first, so that a small program takes little, and double node by node: if they
+ * doubled over all nodes, sixteen nodes would get one slab of 16 MiB and fourteen of half a GiB to
+ * a GiB, and whoever came last most.  While a slab fills, all write-backs go to its node.  So where
+ * there are several remote nodes, their slabs stop growing early: at the size with which all
+ * capacity still fits into the table of slabs.  Nodes that are memory need no such spreading, and
+ * each of their slabs costs one of KVM's memory slots.
  */
-#include "placement.h"
+#include "far/placement.h"
 
 static uint64_t left(const struct far_node *n) { return n->pages - n->leased; }
 
 /* Pages of slab number `slab` of a node with `left` pages left. */
 static uint32_t slab_pages(const struct far_node *n, uint32_t slab, uint64_t left)
 {
-        uint64_t most = n->slab_most ? n->slab_most : SLAB_LAST, pages = slab < 16 ? (uint64_t)SLAB_FIRST << slab : most;
+        uint64_t most = n->slab_most ? n->slab_most : SLAB_LAST,
+                 pages = slab < 16 ? (uint64_t)SLAB_FIRST << slab : most;
 
         if (pages > most)
                 pages = most;
@@ -39,11 +42,13 @@ uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most
         return count;
 }
 
-/* Should a give before b, by weight?  The one whose share would be smaller with its next slab: so leased bytes follow the weights at every
- * moment, whatever the sizes of slabs, and a node that gave nothing for a while is not asked to make up for it with more than that. */
+/* Should a give before b, by weight?  The one whose share would be smaller with its next slab: so
+ * leased bytes follow the weights at every moment, whatever the sizes of slabs, and a node that
+ * gave nothing for a while is not asked to make up for it with more than that. */
 static bool lighter(const struct far_node *a, const struct far_node *b)
 {
-        return (a->leased + placement_slab(a)) * b->option->weight < (b->leased + placement_slab(b)) * a->option->weight;
+        return (a->leased + placement_slab(a)) * b->option->weight <
+               (b->leased + placement_slab(b)) * a->option->weight;
 }
 
 int placement_next(enum placement how, struct far_node *const nodes[], unsigned n)
@@ -69,8 +74,12 @@ void placement_sizes(enum placement how, struct far_node *const nodes[], unsigne
 
         for (unsigned i = 0; i < n; i++)
                 pages += nodes[i]->pages;
-        while (most < SLAB_LAST && pages / most + 8 * n > SLABS_MAX)    /* 8: those that are smaller, and the last */
+        /* 8: those that are smaller, and the last */
+        while (most < SLAB_LAST && pages / most + 8 * n > SLABS_MAX)
                 most *= 2;
         for (unsigned i = 0; i < n; i++)
-                nodes[i]->slab_most = n > 1 && how != PLACE_LINEAR && nodes[i]->driver->kind == SLAB_REMOTE ? (uint32_t)most : SLAB_LAST;
+                nodes[i]->slab_most =
+                        n > 1 && how != PLACE_LINEAR && nodes[i]->driver->kind == SLAB_REMOTE
+                                ? (uint32_t)most
+                                : SLAB_LAST;
 }

@@ -1,15 +1,18 @@
 /*
- * Which node gives the next slab, and how large it is.  Pure functions of what the nodes have and gave.
+ * Which node gives the next slab, and how large it is.  Pure functions of what the nodes have and
+ * gave.
  */
 #ifndef VMRUN_FAR_PLACEMENT_H
 #define VMRUN_FAR_PLACEMENT_H
 
-#include "far.h"
+#include "far/far.h"
 
-#define SLAB_FIRST (16u << 20 >> 12)    /* pages; each slab of a node is twice the one before, up to slab_most */
+/* pages; each slab of a node is twice the one before, up to slab_most */
+#define SLAB_FIRST (16u << 20 >> 12)
 #define SLAB_LAST  (1u << SLAB_SHIFT)   /* pages; no slab is larger */
 
-/* Pages of the slab that a node would give next, 0 if it has nothing left.  A multiple of its granule. */
+/* Pages of the slab that a node would give next, 0 if it has nothing left.  A multiple of its
+ * granule. */
 uint32_t placement_slab(const struct far_node *n);
 /* Index of the node to ask next, -1 when none has anything left. */
 int placement_next(enum placement how, struct far_node *const nodes[], unsigned n);

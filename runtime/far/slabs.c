@@ -1,30 +1,35 @@
 /*
- * The sequence of slabs: how each one is leased, and where it is.  Which node gives it is decided in placement.c.
+ * The sequence of slabs: how each one is leased, and where it is.  Which node gives it is decided
+ * in placement.c.
  *
- * The sequence is the process tree's (tree.h): a slab that one process leased, the others use as well before they lease another.
+ * The sequence is the process tree's (tree.h): a slab that one process leased, the others use as
+ * well before they lease another.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "../vm.h"
-#include "io.h"
-#include "placement.h"
-#include "tree.h"
-#include "window.h"
+#include "common/clock.h"
+#include "vm.h"
+#include "far/io.h"
+#include "far/placement.h"
+#include "far/tree.h"
+#include "far/window.h"
 
-static struct far_slab slabs[SLABS_MAX];        /* entry i is written before CONTROL->nslabs says that it exists */
 static struct far_node *const *nodes;
 static unsigned nnodes;
 static uint32_t max_slabs;              /* that the nodes can come to in all */
 
-/* Guards what follows, CONTROL->slabs and nslabs, and what every node has leased; taken before the lock of the tree. */
+/* Guards what follows, CONTROL->slabs and nslabs, and what every node has leased; taken before the
+ * lock of the tree. */
 static pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tree tree;
-static bool in_tree;                    /* tree is there, made by the first lease: a program that fits its cache has none */
+/* tree is there, made by the first lease: a program that fits its cache has none */
+static bool in_tree;
 static int inherited = -1;              /* over execve: the descriptor of the tree to join then */
-static uint64_t map_gpa[16];            /* of each step of TREE_WINDOW that the VM knows: see map_unit() */
+/* of each step of TREE_WINDOW that the VM knows: see map_unit() */
+static uint64_t map_gpa[16];
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
 static uint64_t pages_of(const struct far_node *n, uint32_t count)
@@ -55,7 +60,8 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
                 struct far_node *node = nodes[i];
                 bool memory = node->driver->kind == SLAB_MEMORY;
                 uint64_t had = node->pages;
-                /* A slab's place is aligned to 2 MiB or the granule: that much may be lost at each node's first and last. */
+                /* A slab's place is aligned to 2 MiB or the granule: that much may be lost at each
+                 * node's first and last. */
                 uint64_t lost = 2ull * (node->granule > 512 ? node->granule : 512);
                 if (memory && node->pages > (room > lost ? room - lost : 0))
                         node->pages = room > lost ? room - lost : 0;
@@ -65,8 +71,10 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
                 if (memory)
                         room -= room > node->pages + lost ? node->pages + lost : room;
                 if (node->pages < had)
-                        info_("%s: only %s of %s can be used: the guest-physical space of this CPU (or the table of slabs) holds no more",
-                              node->option->origin, size_text(node->pages * PAGE_SIZE, a), size_text(had * PAGE_SIZE, b));
+                        info_("%s: only %s of %s can be used: the guest-physical space of this CPU "
+                              "(or the table of slabs) holds no more",
+                              node->option->origin, size_text(node->pages * PAGE_SIZE, a),
+                              size_text(had * PAGE_SIZE, b));
         }
 }
 
@@ -95,7 +103,8 @@ static void pull(void)
 static void push(void)
 {
         for (unsigned i = 0; i < nnodes; i++)
-                tree.head->node[i] = (struct tree_node){ nodes[i]->pages, nodes[i]->leased, nodes[i]->slabs, nodes[i]->slab_most };
+                tree.head->node[i] = (struct tree_node){ nodes[i]->pages, nodes[i]->leased,
+                                                         nodes[i]->slabs, nodes[i]->slab_most };
 }
 
 /* With lease_lock held. */
@@ -106,8 +115,10 @@ static int start_tree(void)
         if (in_tree)
                 return 0;
         bool join = inherited >= 0;
-        int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why)) :
-                         tree_make(&tree, max_slabs, (void *)TREE_WINDOW, opt.timeout_ms, why, sizeof(why));
+        int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, opt.timeout_ms, why,
+                                     sizeof(why))
+                       : tree_make(&tree, max_slabs, (void *)TREE_WINDOW, opt.timeout_ms, why,
+                                   sizeof(why));
         if (err) {
                 warnx_("far memory: %s", why);
                 return err;
@@ -143,17 +154,20 @@ int slabs_tree_fd(bool *alone)
         return in_tree ? tree.fd : inherited;
 }
 
-/* The lock that says that the process lives has outlived the program, whose slots nobody needs any more: without it, they are freed like those of
- * any process that died. */
+/* execve keeps fcntl locks, so the old program's liveness byte is still locked by this process.
+ * Unlock it: its slots are then buried like those of any dead process. */
 void slabs_adopt(int fd)
 {
-        struct flock all = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = TREE_PROCESSES };
+        struct flock all = {
+                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = TREE_PROCESSES
+        };
 
         inherited = fd;
         fcntl(fd, F_SETLK, &all);
 }
 
-/* Makes a unit of TREE_WINDOW known to the VM; *gpa: where.  Memory slots are dear, so by steps that double: 16 units, 16, 32, 64, ... */
+/* Makes a unit of TREE_WINDOW known to the VM; *gpa: where.  Memory slots are dear, so by steps
+ * that double: 16 units, 16, 32, 64, ... */
 static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
 {
         unsigned step = unit < 16 ? 0 : 28 - (unsigned)__builtin_clz(unit);
@@ -163,7 +177,8 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
                 end = 1 + (uint64_t)max_slabs;
         if (!map_gpa[step]) {
                 uint64_t size = (end - first) * SLAB_MAP_SIZE, at = vm_take_gpa(vm, size);
-                int err = at ? vm_add_memory(vm, at, tree.units + first * SLAB_MAP_SIZE, size) : -ENOSPC;
+                int err = at ? vm_add_memory(vm, at, tree.units + first * SLAB_MAP_SIZE, size)
+                             : -ENOSPC;
                 if (err)
                         return err;
                 map_gpa[step] = at;
@@ -175,10 +190,11 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
 /* Slab i as a slab of this process. */
 static void publish(uint32_t i, const struct slab *s, const struct far_place *place)
 {
-        slabs[i].place[0] = *place;
+        far_slab_set(i, place);
         CONTROL->slabs[i] = *s;
         CONTROL->tree_number = tree.self;
-        /* kern on other vCPUs reads the slab of a slot number; none of this slab exists before the count says so. */
+        /* kern on other vCPUs reads the slab of a slot number; none of this slab exists before the
+         * count says so. */
         __atomic_store_n(&CONTROL->nslabs, i + 1, __ATOMIC_RELEASE);
 }
 
@@ -192,7 +208,10 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
 
         while ((k = placement_next(opt.placement, nodes, nnodes)) >= 0) {
                 struct far_node *n = nodes[k];
-                struct slab s = { .kind = n->driver->kind, .node = (uint32_t)k, .pages = placement_slab(n), .map_gpa = gpa };
+                struct slab s = { .kind = n->driver->kind,
+                                  .node = (uint32_t)k,
+                                  .pages = placement_slab(n),
+                                  .map_gpa = gpa };
                 struct far_place place = { .node = n, .first = n->leased };
                 if (s.kind == SLAB_REMOTE) {
                         io_start(vm);
@@ -200,13 +219,17 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 }
                 int err = n->driver->lease(n, vm, n->leased, s.pages, &s, &place);
                 if (err) {
-                        warnx_("%s: no more space can be leased after %llu MiB (%s): the program has %llu MiB less than it was told",
-                               n->option->origin, (unsigned long long)(n->leased * PAGE_SIZE >> 20), strerror(-err),
+                        warnx_("%s: no more space can be leased after %llu MiB (%s): the program "
+                               "has %llu MiB less than it was told",
+                               n->option->origin, (unsigned long long)(n->leased * PAGE_SIZE >> 20),
+                               strerror(-err),
                                (unsigned long long)((n->pages - n->leased) * PAGE_SIZE >> 20));
                         n->pages = n->leased;
                         continue;
                 }
-                tree.head->slab[i] = (struct tree_slab){ .kind = s.kind, .pages = s.pages, .node = s.node, .first = n->leased };
+                tree.head->slab[i] = (struct tree_slab){
+                        .kind = s.kind, .pages = s.pages, .node = s.node, .first = n->leased
+                };
                 memcpy(tree.head->slab[i].word, place.word, sizeof(place.word));
                 n->leased += s.pages;
                 n->slabs++;
@@ -223,13 +246,16 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         const struct tree_slab *known = &tree.head->slab[i];
         struct far_node *n = nodes[known->node];
-        struct slab s = { .kind = known->kind, .node = known->node, .pages = known->pages, .map_gpa = gpa };
+        struct slab s = {
+                .kind = known->kind, .node = known->node, .pages = known->pages, .map_gpa = gpa
+        };
         struct far_place place = { .node = n, .first = known->first };
 
         if (s.kind == SLAB_REMOTE)
                 io_start(vm);
         memcpy(place.word, known->word, sizeof(place.word));
-        int err = n->driver->use ? n->driver->use(n, &place, known->pages) : n->driver->lease(n, vm, known->first, known->pages, &s, &place);
+        int err = n->driver->use ? n->driver->use(n, &place, known->pages)
+                                 : n->driver->lease(n, vm, known->first, known->pages, &s, &place);
         if (!err)
                 publish(i, &s, &place);
         return err;
@@ -256,8 +282,6 @@ static int lease_locked(struct vm *vm, uint32_t have)
         return have < tree.head->nslabs ? use_existing(vm, have, gpa) : lease_new(vm, have, gpa);
 }
 
-const struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
-
 int far_lease(struct vm *vm, uint32_t have)
 {
         pthread_mutex_lock(&lease_lock);
@@ -273,7 +297,7 @@ int far_lease(struct vm *vm, uint32_t have)
         return err;
 }
 
-bool slabs_stop(unsigned limit_ms) { return far_lock_within(&lease_lock, limit_ms); }
+bool slabs_stop(unsigned limit_ms) { return lock_within(&lease_lock, limit_ms); }
 
 struct tree *slabs_tree(void)
 {
@@ -290,7 +314,8 @@ int slabs_forked(const struct tree_child *c)
         return tree_be_child(&tree, c);
 }
 
-/* slabs_stop() has come before.  A program that came by execve and never leased belongs to a tree all the same. */
+/* slabs_stop() has come before.  A program that came by execve and never leased belongs to a tree
+ * all the same. */
 bool slabs_last(bool still, unsigned limit_ms)
 {
         if (!in_tree && inherited >= 0 && start_tree() != 0)
@@ -306,13 +331,19 @@ void slabs_close(void)
         memset(map_gpa, 0, sizeof(map_gpa));
 }
 
-int64_t far_exit_lease(struct thread *t, struct exit_req *rq) { return far_lease(t->vm, (uint32_t)rq->a[0]); }
+int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
+{
+        return far_lease(t->vm, (uint32_t)rq->a[0]);
+}
 
 int64_t far_exit_release(struct thread *t, struct exit_req *rq)
 {
-        const uint64_t *slots = rq->a[1] <= PAGE_SIZE / sizeof(*slots) ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots)) : NULL;
+        const uint64_t *slots = rq->a[1] <= PAGE_SIZE / sizeof(*slots)
+                                        ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots))
+                                        : NULL;
 
         if (!in_tree || !slots || tree_release(&tree, slots, rq->a[1]) != 0)
-                die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in vmrun, or the program may have written into kern");
+                die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in "
+                                        "vmrun, or the program may have written into kern");
         return 0;
 }

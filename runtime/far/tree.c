@@ -1,10 +1,11 @@
 /*
  * See tree.h: the memory file, and the lives of the processes that share it.
  *
- * A process is alive as long as somebody holds a lock on its byte of the file (fcntl, F_RDLCK: its own, and its parent's until it is up).
- * The kernel drops such locks when the last thread of the process has gone, so none of its code runs any more when others notice.  They
- * belong to the process, not to the descriptor: a child does not inherit them; and closing any descriptor of the file would drop them, so
- * there is one only, out of the program's reach.
+ * A process is alive as long as somebody holds a lock on its byte of the file (fcntl, F_RDLCK: its
+ * own, and its parent's until it is up). The kernel drops such locks when the last thread of the
+ * process has gone, so none of its code runs any more when others notice.  They belong to the
+ * process, not to the descriptor: a child does not inherit them; and closing any descriptor of the
+ * file would drop them, so there is one only, out of the program's reach.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,25 +15,20 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include "memfd.h"
-#include "tree.h"
+#include "common/clock.h"
+#include "far/memfd.h"
+#include "far/tree.h"
 
 #define MAGIC 0x736d656e72746d76ull
 
 static struct tree_common *common(const struct tree *t) { return (struct tree_common *)t->units; }
 
-static int64_t now_ms(void)
-{
-        struct timespec ts;
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
-}
-
 /* ---- the file ---- */
 
 static void *map(int fd, void *at, uint64_t off, uint64_t size)
 {
-        void *p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED_NOREPLACE : 0), fd, (off_t)off);
+        void *p = mmap(at, size, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | (at ? MAP_FIXED_NOREPLACE : 0), fd, (off_t)off);
         if (p != MAP_FAILED && at && p != at) { /* a kernel that takes the address for a hint */
                 munmap(p, size);
                 errno = EEXIST;
@@ -53,7 +49,8 @@ static void unmap(void *p, uint64_t size)
 static uint64_t bits_size(const struct tree *t) { return t->max_slabs * SLAB_BITS_SIZE; }
 
 /* t takes the descriptor over if all goes well. */
-static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, int64_t linger_ms, char *why, size_t n)
+static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, int64_t linger_ms,
+                   char *why, size_t n)
 {
         uint64_t units_size = tree_units_size(max_slabs);
 
@@ -66,7 +63,8 @@ static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, int6
         if (t->bits)
                 return 0;
         int err = -errno;
-        snprintf(why, n, "the slots of the far tiers cannot be mapped: %s%s", strerror(-err), err == -ENOMEM ? ": raise `ulimit -v`" : "");
+        snprintf(why, n, "the slots of the far tiers cannot be mapped: %s%s", strerror(-err),
+                 err == -ENOMEM ? ": raise `ulimit -v`" : "");
         unmap(t->units, units_size);
         unmap(t->head, TREE_HEAD_SIZE);
         return err;
@@ -86,7 +84,8 @@ static void make_head(struct tree_head *h, uint32_t max_slabs)
         h->magic = MAGIC;
 }
 
-int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms, char *why, size_t n)
+int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms, char *why,
+              size_t n)
 {
         int fd = memfd_make("vmrun-slots", tree_size(max_slabs), why, n);
         if (fd < 0)
@@ -105,15 +104,22 @@ int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *wh
         uint32_t max_slabs = 0;
         struct stat st;
 
-        if (fstat(fd, &st) != 0 || pread(fd, &is, sizeof(is), 0) != sizeof(is) || is.magic != MAGIC) {
-                snprintf(why, n, "descriptor %d is not the one of a process tree's slots: start the program anew", fd);
+        if (fstat(fd, &st) != 0 || pread(fd, &is, sizeof(is), 0) != sizeof(is) ||
+            is.magic != MAGIC) {
+                snprintf(why, n,
+                         "descriptor %d is not the one of a process tree's slots: start the "
+                         "program anew",
+                         fd);
                 return -EINVAL;
         }
         int seals = fcntl(fd, F_GET_SEALS);
         bool known = is.version == ABI_VERSION &&
-                     pread(fd, &max_slabs, sizeof(max_slabs), offsetof(struct tree_head, max_slabs)) == sizeof(max_slabs);
-        if (!known || max_slabs > SLABS_MAX || (uint64_t)st.st_size != tree_size(max_slabs) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
-                snprintf(why, n, "the program was started by another version of vmrun: start it anew");
+                     pread(fd, &max_slabs, sizeof(max_slabs),
+                           offsetof(struct tree_head, max_slabs)) == sizeof(max_slabs);
+        if (!known || max_slabs > SLABS_MAX || (uint64_t)st.st_size != tree_size(max_slabs) ||
+            seals < 0 || !(seals & F_SEAL_SHRINK)) {
+                snprintf(why, n,
+                         "the program was started by another version of vmrun: start it anew");
                 return -EPROTO;
         }
         return map_all(t, fd, max_slabs, units, linger_ms, why, n);
@@ -129,8 +135,8 @@ void tree_close(struct tree *t)
 
 /* ---- the lock ---- */
 
-/* Somebody died while it changed what the lock guards.  Leases: what was published in the list of slabs counts.  Records: each change is
- * one store, and burying can begin anew. */
+/* Somebody died while it changed what the lock guards.  Leases: what was published in the list of
+ * slabs counts.  Records: each change is one store, and burying can begin anew. */
 static void mend_head(struct tree_head *h)
 {
         for (uint32_t i = 0; i < h->nnodes; i++)
@@ -148,17 +154,21 @@ static bool locked(struct tree *t, int err)
                 mend_head(t->head);
                 pthread_mutex_consistent(&t->head->lock);
         } else if (err && err != EBUSY) {
-                die_(EXIT_VMRUN_FAILED, "the list of slabs of this process tree cannot be locked: %s: a bug in vmrun", strerror(err));
+                die_(EXIT_VMRUN_FAILED,
+                     "the list of slabs of this process tree cannot be locked: %s: a bug in vmrun",
+                     strerror(err));
         }
         return err != EBUSY;
 }
 
-/* By looking now and then: the thread sanitizer does not know pthread_mutex_clocklock(), and a time-out must not follow the wall clock. */
-static bool lock_within(struct tree *t, unsigned limit_ms)
+/* By looking now and then: the thread sanitizer does not know pthread_mutex_clocklock(), and a
+ * time-out must not follow the wall clock. */
+static bool tree_lock_within(struct tree *t, unsigned limit_ms)
 {
         const struct timespec ms = { .tv_nsec = 1000000 };
 
-        for (int64_t end = now_ms() + limit_ms; !locked(t, pthread_mutex_trylock(&t->head->lock)); nanosleep(&ms, NULL))
+        for (int64_t end = now_ms() + limit_ms; !locked(t, pthread_mutex_trylock(&t->head->lock));
+             nanosleep(&ms, NULL))
                 if (now_ms() >= end)
                         return false;
         return true;
@@ -188,7 +198,10 @@ void tree_unlock(struct tree *t) { pthread_mutex_unlock(&t->head->lock); }
 
 /* ---- lives ---- */
 
-static struct flock byte(short type, uint32_t p) { return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = p, .l_len = 1 }; }
+static struct flock byte(short type, uint32_t p)
+{
+        return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = p, .l_len = 1 };
+}
 
 static int keep_alive(struct tree *t, uint32_t p)
 {
@@ -203,7 +216,8 @@ static int keep_alive(struct tree *t, uint32_t p)
 static bool is_alive(const struct tree *t, uint32_t p)
 {
         struct flock l = byte(F_WRLCK, p);
-        return (t->keeping[p / 64] >> p % 64 & 1) || fcntl(t->fd, F_GETLK, &l) != 0 || l.l_type != F_UNLCK;
+        return (t->keeping[p / 64] >> p % 64 & 1) || fcntl(t->fd, F_GETLK, &l) != 0 ||
+               l.l_type != F_UNLCK;
 }
 
 static int take_number(struct tree *t)
@@ -216,7 +230,8 @@ static int take_number(struct tree *t)
                 p++;
         if (p == TREE_PROCESSES)
                 return -EAGAIN;
-        /* First the lock, then the record: a number in use whose byte is not locked is a dead process. */
+        /* First the lock, then the record: a number in use whose byte is not locked is a dead
+         * process. */
         int err = keep_alive(t, p);
         if (err)
                 return err;
@@ -297,7 +312,8 @@ uint64_t tree_mend_locked(struct tree *t)
                         r->died = now_ms();
                         r->state = RECORD_DEAD;
                 }
-                if (r->state != RECORD_DEAD || (r->leaving != LEAVE_STILL && any_remote(h) && now_ms() - r->died < t->linger_ms))
+                if (r->state != RECORD_DEAD || (r->leaving != LEAVE_STILL && any_remote(h) &&
+                                                now_ms() - r->died < t->linger_ms))
                         continue;
                 freed += tree_bury(t, p);
                 r->state = RECORD_FREE;
@@ -305,17 +321,19 @@ uint64_t tree_mend_locked(struct tree *t)
         return freed;
 }
 
-/* Who dies after this look without having said so is not asked again: the nodes notice that by themselves. */
+/* Who dies after this look without having said so is not asked again: the nodes notice that by
+ * themselves. */
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
 {
         struct tree_head *h = t->head;
 
-        if (!lock_within(t, limit_ms))
+        if (!tree_lock_within(t, limit_ms))
                 return false;
         bool last = true;
         h->record[t->self].leaving = still ? LEAVE_STILL : LEAVE_SOON;
         for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
-                last &= p == t->self || h->record[p].state != RECORD_USED || h->record[p].leaving || !is_alive(t, p);
+                last &= p == t->self || h->record[p].state != RECORD_USED || h->record[p].leaving ||
+                        !is_alive(t, p);
         tree_unlock(t);
         return last;
 }

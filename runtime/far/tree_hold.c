@@ -1,36 +1,46 @@
 /*
  * See tree.h: slots held by several processes.
  *
- * There is no count of holders that a kill could leave wrong.  Each process has a bit a slot, and who lets go clears his own and then finds
- * out whether he was the last.  For that he takes the word from SHARED to CHECK, looks at everybody's bits, and takes it on to FREE or back.
+ * There is no count of holders that a kill could leave wrong.  Each process has a bit a slot, and
+ * who lets go clears his own and then finds out whether he was the last.  For that he takes the
+ * word from SHARED to CHECK, looks at everybody's bits, and takes it on to FREE or back.
  *
  * Two races decide the protocol:
- *   Two let go at the same time.  Only one gets the word to CHECK; the other leaves AGAIN there after it cleared its bit, and the first one
+ *   Two let go at the same time.  Only one gets the word to CHECK; the other leaves AGAIN there
+ *   after it cleared its bit, and the first one
  *   looks again.
- *   While q looks, p shares with c and then lets go, and q has looked at c's bit before and at p's after.  So p, too, leaves AGAIN, after it
+ *   While q looks, p shares with c and then lets go, and q has looked at c's bit before and at p's
+ *   after.  So p, too, leaves AGAIN, after it
  *   set c's bit and before it clears its own.
  *
- * All accesses are sequentially consistent: each of these orders one process's store before its load of what another stores.
+ * All accesses are sequentially consistent: each of these orders one process's store before its
+ * load of what another stores.
  */
 #include <errno.h>
-#include "tree.h"
+#include "far/tree.h"
 
-static struct tree_process *counts(struct tree *t, uint32_t p) { return &((struct tree_common *)t->units)->process[p]; }
+static struct tree_process *counts(struct tree *t, uint32_t p)
+{
+        return &((struct tree_common *)t->units)->process[p];
+}
 
 static _Atomic uint64_t *bits_of(struct tree *t, uint32_t p, uint64_t slot)
 {
-        return t->bits + ((uint64_t)slot_slab(slot) * TREE_PROCESSES + p) * (SLAB_PAGES / 64) + slot_page(slot) / 64;
+        return t->bits + ((uint64_t)slot_slab(slot) * TREE_PROCESSES + p) * (SLAB_PAGES / 64) +
+               slot_page(slot) / 64;
 }
 static uint64_t bit_of(uint64_t slot) { return 1ull << (slot % 64); }
 
-/* A process that never touched the chunk has no bits there: no need to make the page that would say so. */
+/* A process that never touched the chunk has no bits there: no need to make the page that would say
+ * so. */
 static bool anybody_holds(struct tree *t, uint64_t slot)
 {
         struct slab_map *map = tree_map(t->units, slot_slab(slot));
         uint32_t n = atomic_load(&((struct tree_common *)t->units)->numbers);
 
         for (uint32_t p = 0; p < n; p++)
-                if (chunk_touched(map, p, slot_chunk(slot)) && (atomic_load(bits_of(t, p, slot)) & bit_of(slot)))
+                if (chunk_touched(map, p, slot_chunk(slot)) &&
+                    (atomic_load(bits_of(t, p, slot)) & bit_of(slot)))
                         return true;
         return false;
 }
@@ -49,7 +59,8 @@ static bool finish_check(struct tree *t, uint64_t slot)
                                 chunk_reopen(map, slot_chunk(slot));
                         return !held;
                 }
-                atomic_store(word, (uint16_t)(SLOT_CHECK | t->self));   /* AGAIN goes before the next look */
+                /* AGAIN goes before the next look */
+                atomic_store(word, (uint16_t)(SLOT_CHECK | t->self));
         }
 }
 
@@ -62,13 +73,17 @@ static bool check(struct tree *t, uint64_t slot)
         chunk_touch(tree_map(t->units, slot_slab(slot)), t->self, slot_chunk(slot));
         for (;;) {
                 if (seen == SLOT_SHARED) {
-                        if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(SLOT_CHECK | t->self)))
+                        if (atomic_compare_exchange_strong(word, &seen,
+                                                           (uint16_t)(SLOT_CHECK | t->self)))
                                 return finish_check(t, slot);
                 } else if ((seen & SLOT_STATE) == SLOT_CHECK && !(seen & SLOT_AGAIN)) {
-                        if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(seen | SLOT_AGAIN)))
+                        if (atomic_compare_exchange_strong(word, &seen,
+                                                           (uint16_t)(seen | SLOT_AGAIN)))
                                 return false;
                 } else {
-                        return false;   /* freed by another, perhaps taken since; or somebody will look again anyway */
+                        /* freed by another, perhaps taken since; or somebody will look again
+                         * anyway */
+                        return false;
                 }
         }
 }
@@ -89,7 +104,8 @@ static int share_one(struct tree *t, uint32_t child, uint64_t slot)
         uint16_t seen = atomic_load(word);
         bool owned = seen == (SLOT_OWNED | t->self);
 
-        if (!owned && (!(seen & SLOT_SHARED) || !(atomic_load(bits_of(t, t->self, slot)) & bit_of(slot))))
+        if (!owned &&
+            (!(seen & SLOT_SHARED) || !(atomic_load(bits_of(t, t->self, slot)) & bit_of(slot))))
                 return -EINVAL;
         chunk_touch(map, child, slot_chunk(slot));
         if (atomic_fetch_or(bits_of(t, child, slot), bit_of(slot)) & bit_of(slot))
@@ -111,7 +127,8 @@ int tree_share(struct tree *t, uint32_t child, const uint64_t *slots, size_t n)
         int err = 0;
 
         for (size_t i = 0; i < n && !err; i++)
-                err = slot_slab(slots[i]) < t->head->nslabs ? share_one(t, child, slots[i]) : -EINVAL;
+                err = slot_slab(slots[i]) < t->head->nslabs ? share_one(t, child, slots[i])
+                                                            : -EINVAL;
         return err;
 }
 
@@ -121,7 +138,8 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n)
 
         for (size_t i = 0; i < n; i++) {
                 uint64_t s = slots[i];
-                if (slot_slab(s) >= t->head->nslabs || !(atomic_fetch_and(bits_of(t, t->self, s), ~bit_of(s)) & bit_of(s))) {
+                if (slot_slab(s) >= t->head->nslabs ||
+                    !(atomic_fetch_and(bits_of(t, t->self, s), ~bit_of(s)) & bit_of(s))) {
                         err = -EINVAL;
                         continue;
                 }
@@ -140,10 +158,12 @@ static uint64_t bury_word(struct tree *t, uint32_t p, uint64_t slot)
                 atomic_store(word, SLOT_FREE);
                 return 1;
         }
-        while ((seen & ~SLOT_AGAIN) == (SLOT_CHECK | p))        /* it died while it looked: look in its place */
+        /* it died while it looked: look in its place */
+        while ((seen & ~SLOT_AGAIN) == (SLOT_CHECK | p))
                 if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(SLOT_CHECK | t->self)))
                         return finish_check(t, slot);
-        /* It, or who buried it before us, may have died after it cleared its bit and before it looked for others. */
+        /* It, or who buried it before us, may have died after it cleared its bit and before it
+         * looked for others. */
         return seen == SLOT_SHARED && !anybody_holds(t, slot) && check(t, slot);
 }
 
@@ -163,7 +183,8 @@ static uint64_t bury_chunk(struct tree *t, uint32_t p, uint32_t slab, uint32_t c
         for (uint64_t s = first; s < first + CHUNK_PAGES; s++)
                 freed += bury_word(t, p, s);
         atomic_compare_exchange_strong(&map->chunk[chunk], &claimed, CHUNK_OPEN);
-        chunk_reopen(map, chunk);       /* for the slots above, and for the one that it freed last */
+        /* for the slots above, and for the one that it freed last */
+        chunk_reopen(map, chunk);
         return freed;
 }
 
@@ -175,7 +196,8 @@ uint64_t tree_bury(struct tree *t, uint32_t p)
                 _Atomic uint64_t *touched = tree_map(t->units, slab)->touched[p];
                 for (uint32_t i = 0; i < SLAB_CHUNKS / 64; i++) {
                         for (uint64_t left = atomic_load(&touched[i]); left; left &= left - 1)
-                                freed += bury_chunk(t, p, slab, i * 64 + (uint32_t)__builtin_ctzll(left));
+                                freed += bury_chunk(t, p, slab,
+                                                    i * 64 + (uint32_t)__builtin_ctzll(left));
                         atomic_store(&touched[i], 0);
                 }
         }

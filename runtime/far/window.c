@@ -3,16 +3,18 @@
  */
 #include <errno.h>
 #include <sys/mman.h>
-#include "../vm.h"
-#include "window.h"
+#include "vm.h"
+#include "far/window.h"
 
 #define SLAB_ALIGN (2ull << 20)         /* nested page tables can then use 2 MiB entries */
 
-static uint64_t used;                   /* bytes of FAR_WINDOW handed out, by all nodes; guarded by the lease lock */
+/* bytes of FAR_WINDOW handed out, by all nodes; guarded by the lease lock */
+static uint64_t used;
 
 static uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) & ~(unit - 1); }
 
-int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t granule, struct slab *s)
+int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t granule,
+               struct slab *s)
 {
         uint64_t bytes = (uint64_t)pages * PAGE_SIZE, room = round_up(bytes, SLAB_ALIGN);
         uint64_t start = round_up(used, granule > SLAB_ALIGN ? granule : SLAB_ALIGN);
@@ -21,16 +23,20 @@ int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t g
         if (start + room > FAR_WINDOW_END - FAR_WINDOW)
                 return -ENOSPC;
         void *want = (char *)FAR_WINDOW + start;
-        void *p = mmap(want, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, (off_t)(first * PAGE_SIZE));
+        void *p = mmap(want, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
+                       (off_t)(first * PAGE_SIZE));
         if (p == MAP_FAILED)
                 return -errno;
-        if (p != want) {                /* a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint */
+        /* a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint */
+        if (p != want) {
                 munmap(p, bytes);
                 return -EEXIST;
         }
         madvise(p, bytes, MADV_DONTDUMP);
-        madvise(p, bytes, MADV_DONTFORK);       /* a child gets at far pages through slots, not through a copy of this mapping */
-        madvise(p, bytes, MADV_HUGEPAGE);       /* where shmem_enabled says "advise"; no matter if it fails */
+        /* a child gets at far pages through slots, not through a copy of this mapping */
+        madvise(p, bytes, MADV_DONTFORK);
+        /* where shmem_enabled says "advise"; no matter if it fails */
+        madvise(p, bytes, MADV_HUGEPAGE);
 
         uint64_t gpa = vm_take_gpa(vm, room);
         int err = gpa ? vm_add_memory(vm, gpa, p, bytes) : -ENOSPC;

@@ -1,24 +1,30 @@
 /*
- * Fuzzes the NBD handshake (memnode/nbd_handshake.c) with libFuzzer.  Built and run by ./run, never by make.
+ * Fuzzes the NBD handshake (memnode/nbd/handshake.c) with libFuzzer.  Built and run by ./run, never
+ * by make.
  *
- * Threat model.  Whoever can connect to memnode's NBD port controls every byte of the handshake, and how they are cut into
- * receives; nothing is authenticated before it (the token is part of a lease's name, so it is checked within).  The machine it
- * runs on is shared by all clients.  What must hold:
- *   - no read or write outside the handshake's own memory (the sanitizers see to it; input and names are copied to exact sizes);
+ * Threat model.  Whoever can connect to memnode's NBD port controls every byte of the handshake,
+ * and how they are cut into receives; nothing is authenticated before it (the token is part of a
+ * lease's name, so it is checked within).  The machine it runs on is shared by all clients.  What
+ * must hold:
+ *   - no read or write outside the handshake's own memory (the sanitizers see to it; input and
+ *     names are copied to exact sizes);
  *   - bounded memory and bounded work: one answer for one option, and no byte taken after the end;
- *   - the outcome depends on the bytes alone, not on how they were cut up: all at once, byte by byte, and at random give the same
- *     answers and the same end;
- *   - an export is attached at most once, and after any end but ATTACHED it is not attached: otherwise a client could keep a lease alive
- *     without a connection;
- *   - everything sent is a well-formed answer, so that a malicious client cannot make memnode say something to fool others.
- * Out of scope: the contents of exports, the commands (test/nbd/cases.py throws garbage at them), denial of service by connecting often
- * (bounded in nbd_serve.c by number and time), and reading along on the network, for which NBD has TLS and memnode has not.
+ *   - the outcome depends on the bytes alone, not on how they were cut up: all at once, byte by
+ *     byte, and at random give the same answers and the same end;
+ *   - an export is attached at most once, and after any end but ATTACHED it is not attached:
+ *     otherwise a client could keep a lease alive without a connection;
+ *   - everything sent is a well-formed answer, so that a malicious client cannot make memnode say
+ *     something to fool others.
+ * Out of scope: the contents of exports, the commands (test/nbd/cases.py throws garbage at them),
+ * denial of service by connecting often (bounded in serve.c by number and time), and reading
+ * along on the network, for which NBD has TLS and memnode has not.
  *
- * The first byte of an input is the seed of its cuts, and says whether sending fails somewhere; the rest is what the client sends.
+ * The first byte of an input is the seed of its cuts, and says whether sending fails somewhere; the
+ * rest is what the client sends.
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include "../../memnode/nbd.h"
+#include "memnode/nbd/nbd.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 
@@ -38,16 +44,20 @@ static uint32_t find(const char *name, size_t len, uint64_t *size, const char **
                 FAIL("a name longer than names may be");
         memcpy(copy, name, len);
         int err = nbd_lease_parse(copy, len, &l);
-        if (!err && (l.size == 0 || l.size % 4096 || (l.token && l.token + l.token_len != copy + len)))
+        if (!err &&
+            (l.size == 0 || l.size % 4096 || (l.token && l.token + l.token_len != copy + len)))
                 FAIL("not the name of a lease, but taken for one");
-        uint32_t error = err == 0 || (len == 4 && memcmp(copy, "disk", 4) == 0) ? 0 : err == -22 ? NBD_REP_ERR_INVALID : NBD_REP_ERR_UNKNOWN;
+        uint32_t error = err == 0 || (len == 4 && memcmp(copy, "disk", 4) == 0) ? 0
+                         : err == -22 ? NBD_REP_ERR_INVALID
+                                      : NBD_REP_ERR_UNKNOWN;
         free(copy);
         *size = 1 << 20;
         *text = "no";
         return error;
 }
 
-static uint32_t on_attach(void *ctx, const char *name, size_t len, uint64_t *size, const char **text)
+static uint32_t on_attach(void *ctx, const char *name, size_t len, uint64_t *size,
+                          const char **text)
 {
         struct world *w = ctx;
         uint32_t error = find(name, len, size, text);
@@ -84,7 +94,8 @@ static int on_send(void *ctx, const void *data, size_t len)
 static const struct nbd_handshake_ops ops = { on_attach, on_look, on_detach, on_listed, on_send };
 
 /* Cuts: 0: none; 1: every byte; else at random from that seed. */
-static size_t play(struct world *w, struct nbd_handshake *h, const uint8_t *in, size_t n, unsigned cuts)
+static size_t play(struct world *w, struct nbd_handshake *h, const uint8_t *in, size_t n,
+                   unsigned cuts)
 {
         size_t taken = 0;
         unsigned seed = cuts;
@@ -107,7 +118,8 @@ static size_t play(struct world *w, struct nbd_handshake *h, const uint8_t *in, 
         }
         if (h->end != NBD_HS_GOING && nbd_handshake_input(h, in, n) != 0)
                 FAIL("it took bytes after the end");
-        if (w->attached > 1 || w->detached > w->attached || (h->end == NBD_HS_ATTACHED) != (w->attached - w->detached == 1))
+        if (w->attached > 1 || w->detached > w->attached ||
+            (h->end == NBD_HS_ATTACHED) != (w->attached - w->detached == 1))
                 FAIL("attached too often, or not given back");
         if ((h->end == NBD_HS_BROKEN) != (h->broken != NULL))
                 FAIL("broken without a reason");
@@ -130,7 +142,8 @@ static void well_formed(const struct world *w, const struct nbd_handshake *h)
                 at += 20 + len;
                 replies++;
         }
-        if (at != w->nout && !(h->end == NBD_HS_ATTACHED && (w->nout - at == 10 || w->nout - at == 134)))
+        if (at != w->nout &&
+            !(h->end == NBD_HS_ATTACHED && (w->nout - at == 10 || w->nout - at == 134)))
                 FAIL("what was sent is no answer");
         if (replies > 4u * h->options)
                 FAIL("more answers than questions");
@@ -139,7 +152,8 @@ static void well_formed(const struct world *w, const struct nbd_handshake *h)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        static struct nbd_handshake first, h;   /* static: what is left of another run must not matter */
+        /* static: what is left of another run must not matter */
+        static struct nbd_handshake first, h;
 
         if (size < 1)
                 return 0;
@@ -151,8 +165,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (unsigned cuts = 1; cuts <= 2; cuts++) {
                 struct world w = { .fail_after = fail_after };
                 size_t n = play(&w, &h, data + 1, size - 1, cuts == 1 ? 1 : 2u + data[0]);
-                if (n != taken || h.end != first.end || h.structured != first.structured || w.nout != w1.nout ||
-                    (w.nout && memcmp(w.out, w1.out, w.nout) != 0))
+                if (n != taken || h.end != first.end || h.structured != first.structured ||
+                    w.nout != w1.nout || (w.nout && memcmp(w.out, w1.out, w.nout) != 0))
                         FAIL("the cuts make a difference");
                 free(w.out);
         }

@@ -1,24 +1,32 @@
 /*
- * Fuzzes the commands of an NBD connection (memnode/nbd_transmit.c) with libFuzzer, against a model of them.  Built and run by ./run.
+ * Fuzzes the commands of an NBD connection (memnode/nbd/transmit.c) with libFuzzer, against a model
+ * of them.  Built and run by ./run.
  *
- * Threat model.  A client that is attached to an export controls every byte it sends, how they are cut up, and when it reads its replies.
- * Behind and beside its export lies the memory of other clients.  What must hold:
- *   - no byte outside the export is read or written (it has exactly its size here, between the address sanitizer's red zones);
- *   - every request is answered once, in order, with the cookie it came with and the error that the protocol has for it; what was sent is
- *     what was asked for, in the form that was agreed on, and nothing else;
- *   - the export holds what the requests say, and a READ returns bytes that were at its place at some time;
- *   - only wrong magic, a goodbye and the end of the stream end it, after everything before has been answered.
- * Out of scope: what several connections do to each other (test/nbd/cases.py), memory given back to the host (`zeroes` there).
+ * Threat model.  A client that is attached to an export controls every byte it sends, how they are
+ * cut up, and when it reads its replies. Behind and beside its export lies the memory of other
+ * clients.  What must hold:
+ *   - no byte outside the export is read or written (it has exactly its size here, between the
+ *     address sanitizer's red zones);
+ *   - every request is answered once, in order, with the cookie it came with and the error that the
+ *     protocol has for it; what was sent is what was asked for, in the form that was agreed on, and
+ *     nothing else;
+ *   - the export holds what the requests say, and a READ returns bytes that were at its place at
+ *     some time;
+ *   - only wrong magic, a goodbye and the end of the stream end it, after everything before has
+ *     been answered.
+ * Out of scope: what several connections do to each other (test/nbd/cases.py), memory given back to
+ * the host (`zeroes` there).
  *
- * The first three bytes of an input choose the form of replies, how receives and sends are cut, and whether memnode is about to end; the
- * rest is a script: a byte 0 to 127 and what follows makes a request that mostly makes sense, any other is followed by raw bytes.
+ * The first three bytes of an input choose the form of replies, how receives and sends are cut, and
+ * whether memnode is about to end; the rest is a script: a byte 0 to 127 and what follows makes a
+ * request that mostly makes sense, any other is followed by raw bytes.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include "../../memnode/memnode.h"
-#include "../../memnode/nbd.h"
+#include "memnode/memnode.h"
+#include "memnode/nbd/nbd.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 #define SIZE   12288u                   /* of the export */
@@ -99,7 +107,8 @@ ssize_t fuzz_sendmsg(int fd, const struct msghdr *m, int flags)
         return (ssize_t)sent;
 }
 
-void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes, uint64_t written_bytes)
+void account_count(struct account *a, uint64_t reads, uint64_t writes, uint64_t read_bytes,
+                   uint64_t written_bytes)
 {
         (void)a, (void)read_bytes, (void)written_bytes;
         accounted += (unsigned)(reads + writes);
@@ -119,11 +128,16 @@ static void put(uint64_t at, uint8_t v)
 }
 
 /* The error of a request; 0: none. */
-static uint32_t wanted_error(uint16_t flags, uint16_t type, uint64_t offset, uint32_t length, bool stopping)
+static uint32_t wanted_error(uint16_t flags, uint16_t type, uint64_t offset, uint32_t length,
+                             bool stopping)
 {
-        static const uint16_t known[] = { [NBD_CMD_READ] = NBD_CMD_FUA | NBD_CMD_DF, [NBD_CMD_WRITE] = NBD_CMD_FUA, [NBD_CMD_FLUSH] = NBD_CMD_FUA,
-                                          [NBD_CMD_TRIM] = NBD_CMD_FUA, [NBD_CMD_CACHE] = NBD_CMD_FUA,
-                                          [NBD_CMD_WRITE_ZEROES] = NBD_CMD_FUA | NBD_CMD_NO_HOLE | NBD_CMD_FAST_ZERO };
+        static const uint16_t known[] = { [NBD_CMD_READ] = NBD_CMD_FUA | NBD_CMD_DF,
+                                          [NBD_CMD_WRITE] = NBD_CMD_FUA,
+                                          [NBD_CMD_FLUSH] = NBD_CMD_FUA,
+                                          [NBD_CMD_TRIM] = NBD_CMD_FUA,
+                                          [NBD_CMD_CACHE] = NBD_CMD_FUA,
+                                          [NBD_CMD_WRITE_ZEROES] = NBD_CMD_FUA | NBD_CMD_NO_HOLE |
+                                                                   NBD_CMD_FAST_ZERO };
         bool outside = offset > SIZE || length > SIZE - offset;
 
         if (stopping)
@@ -153,40 +167,47 @@ static void check_data(const uint8_t *data, uint64_t offset, uint32_t length)
                         FAIL("a READ returned a byte that never was there");
 }
 
-static void check_simple(size_t *at, uint64_t cookie, uint32_t error, const uint64_t *offset, uint32_t length)
+static void check_simple(size_t *at, uint64_t cookie, uint32_t error, const uint64_t *offset,
+                         uint32_t length)
 {
         const uint8_t *h = take(at, 16);
-        if (nbd_get32(h) != NBD_SIMPLE_MAGIC || nbd_get64(h + 8) != cookie || nbd_get32(h + 4) != error)
+        if (nbd_get32(h) != NBD_SIMPLE_MAGIC || nbd_get64(h + 8) != cookie ||
+            nbd_get32(h + 4) != error)
                 FAIL("not the reply to this request");
         if (offset && !error)
                 check_data(take(at, length), *offset, length);
 }
 
 /* What a structured connection answers by a chunk: READs and refusals. */
-static void check_chunk(size_t *at, uint64_t cookie, uint32_t error, uint64_t offset, uint32_t length)
+static void check_chunk(size_t *at, uint64_t cookie, uint32_t error, uint64_t offset,
+                        uint32_t length)
 {
         const uint8_t *h = take(at, 20);
         uint32_t len = nbd_get32(h + 16);
 
-        if (nbd_get32(h) != NBD_CHUNK_MAGIC || nbd_get16(h + 4) != NBD_CHUNK_DONE || nbd_get64(h + 8) != cookie)
+        if (nbd_get32(h) != NBD_CHUNK_MAGIC || nbd_get16(h + 4) != NBD_CHUNK_DONE ||
+            nbd_get64(h + 8) != cookie)
                 FAIL("not the chunk of this request");
         const uint8_t *p = take(at, len);
         if (error) {
-                if (nbd_get16(h + 6) != NBD_CHUNK_ERROR || len < 7 || nbd_get32(p) != error || nbd_get16(p + 4) != len - 6)
+                if (nbd_get16(h + 6) != NBD_CHUNK_ERROR || len < 7 || nbd_get32(p) != error ||
+                    nbd_get16(p + 4) != len - 6)
                         FAIL("not the error chunk of this request");
         } else if (length == 0) {
                 if (nbd_get16(h + 6) != NBD_CHUNK_NONE || len != 0)
                         FAIL("a READ of nothing with something");
         } else {
-                if (nbd_get16(h + 6) != NBD_CHUNK_DATA || len != 8 + length || nbd_get64(p) != offset)
+                if (nbd_get16(h + 6) != NBD_CHUNK_DATA || len != 8 + length ||
+                    nbd_get64(p) != offset)
                         FAIL("not the data of this request");
                 check_data(p + 8, offset, length);
         }
 }
 
 /*
- * Goes through what was received.  The result that nbd_transmit() must have.  Once to see what the export held at any time, and again for
- * the replies (answered is not NULL): the reply to a READ may leave after a later WRITE, with the bytes of that.
+ * Goes through what was received.  The result that nbd_transmit() must have.  Once to see what the
+ * export held at any time, and again for the replies (answered is not NULL): the reply to a READ
+ * may leave after a later WRITE, with the bytes of that.
  */
 static int replay(size_t *answered, bool structured, bool stopping)
 {
@@ -220,13 +241,15 @@ static int replay(size_t *answered, bool structured, bool stopping)
                 if (!error && (type == NBD_CMD_TRIM || type == NBD_CMD_WRITE_ZEROES))
                         for (uint32_t i = 0; i < length; i++)
                                 put(offset + i, 0);
-                counted += !error && (type == NBD_CMD_READ || type == NBD_CMD_WRITE || type == NBD_CMD_TRIM || type == NBD_CMD_WRITE_ZEROES);
+                counted += !error && (type == NBD_CMD_READ || type == NBD_CMD_WRITE ||
+                                      type == NBD_CMD_TRIM || type == NBD_CMD_WRITE_ZEROES);
                 if (!answered)
                         continue;
                 if (structured && (error || type == NBD_CMD_READ))
                         check_chunk(answered, cookie, error, offset, length);
                 else
-                        check_simple(answered, cookie, error, type == NBD_CMD_READ ? &offset : NULL, length);
+                        check_simple(answered, cookie, error, type == NBD_CMD_READ ? &offset : NULL,
+                                     length);
         }
 }
 
@@ -243,8 +266,20 @@ static void add(const void *p, size_t n)
         nin += n;
 }
 
-static const uint32_t lengths[] = { 0, 1, 511, 4095, 4096, 4097, 8192, SIZE, SIZE + 1, NBD_PAYLOAD_MAX, NBD_PAYLOAD_MAX + 1, UINT32_MAX };
-static const uint64_t offsets[] = { 0, 1, 4096, 8191, SIZE - 1, SIZE, SIZE + 1, 1ull << 32, 1ull << 63, UINT64_MAX };
+static const uint32_t lengths[] = { 0,
+                                    1,
+                                    511,
+                                    4095,
+                                    4096,
+                                    4097,
+                                    8192,
+                                    SIZE,
+                                    SIZE + 1,
+                                    NBD_PAYLOAD_MAX,
+                                    NBD_PAYLOAD_MAX + 1,
+                                    UINT32_MAX };
+static const uint64_t offsets[] = { 0,    1,        4096,       8191,       SIZE - 1,
+                                    SIZE, SIZE + 1, 1ull << 32, 1ull << 63, UINT64_MAX };
 
 static void request(struct reader *r, unsigned what)
 {
@@ -260,12 +295,12 @@ static void request(struct reader *r, unsigned what)
         nbd_put64(h + 8, 0x1122334455660000ull + nin);
         nbd_put64(h + 16, offset);
         nbd_put32(h + 24, length);
-        add(h, sizeof h);
+        add(h, sizeof(h));
         if (type != NBD_CMD_WRITE)
                 return;
-        memset(data, (int)byte(r), sizeof data);
+        memset(data, (int)byte(r), sizeof(data));
         for (size_t n = what & 0x20 ? length / 2 : length, one; n && nin < STREAM; n -= one) {
-                one = n < sizeof data ? n : sizeof data;
+                one = n < sizeof(data) ? n : sizeof(data);
                 if (one > STREAM - nin)
                         one = STREAM - nin;
                 add(data, one);
@@ -307,7 +342,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fail_after = data[0] & 0x80 ? data[2] * 64u : SIZE_MAX;
         in_at = nout = accounted = 0;
         loose_from = loose_to = 0;
-        memset(seen, 0, sizeof seen);
+        memset(seen, 0, sizeof(seen));
         for (uint32_t i = 0; i < SIZE; i++)
                 put(i, (uint8_t)(i * 7 + (i >> 8)));
         memcpy(e.base, image, SIZE);

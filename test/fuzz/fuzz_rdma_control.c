@@ -1,20 +1,23 @@
 /*
- * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages (memnode/rdma_message.c, rdma_connect.c,
- * rdma_control.c), and the clients and leases behind them (client.c, account.c, pool.c).  The network card is a fake, below.
- * Built and run by ./run.
+ * Fuzzes the control side of the RDMA server with libFuzzer: connection requests and messages
+ * (memnode/rdma/message.c, connect.c, control.c), and the clients and leases behind them
+ * (client.c, account.c, pool.c).  The network card is a fake, below. Built and run by ./run.
  *
- * Threat model.  Whoever reaches memnode's RDMA port chooses the private data of connection requests and the bytes and lengths of
- * messages, may open and drop connections in any order, read no answers, and go silent.  All clients share one process and one pool.
- * What must hold:
+ * Threat model.  Whoever reaches memnode's RDMA port chooses the private data of connection
+ * requests and the bytes and lengths of messages, may open and drop connections in any order, read
+ * no answers, and go silent.  All clients share one process and one pool. What must hold:
  *   - no access outside the server's own memory, whatever a message says of its length;
- *   - a lease is whole pages within the pool, all zero when it is granted, registered in its client's protection domain only, and no two
- *     leases overlap; nothing in the domain of control connections may be reached from afar;
- *   - memory that goes back is no longer registered; the domains, queues and registrations of a client that ended are gone;
- *   - every answer is a whole message of the protocol with text that ends; who has not said HELLO gets no lease, and the wrong secret no
- *     client; a client has no more than its limit;
+ *   - a lease is whole pages within the pool, all zero when it is granted, registered in its
+ *     client's protection domain only, and no two leases overlap; nothing in the domain of control
+ *     connections may be reached from afar;
+ *   - memory that goes back is no longer registered; the domains, queues and registrations of a
+ *     client that ended are gone;
+ *   - every answer is a whole message of the protocol with text that ends; who has not said HELLO
+ *     gets no lease, and the wrong secret no client; a client has no more than its limit;
  *   - when all is over nothing is left behind, and the pool is whole.
- * Out of scope: the card itself, its driver and rdma_cm, which reject packets that are none before memnode sees them; the data
- * connections, on which the card checks addresses and keys (test/rdma/run); how fast somebody asks (the clock here is the input's).
+ * Out of scope: the card itself, its driver and rdma_cm, which reject packets that are none before
+ * memnode sees them; the data connections, on which the card checks addresses and keys
+ * (test/rdma/run); how fast somebody asks (the clock here is the input's).
  *
  * An input is a script of steps of one byte and what it needs: see step().
  */
@@ -26,8 +29,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include "../../memnode/pool.h"
-#include "../../memnode/rdma.h"
+#include "common/clock.h"
+#include "memnode/pool.h"
+#include "memnode/rdma/rdma.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 #define POOL  (256ull << 10)
@@ -35,11 +39,11 @@
 #define PEERS 6
 #define QUEUE 64
 
-struct memnode_options opt = { .hugepage = 4096, .max_per_client = LIMIT, .grace_ms = 3000, .verbose = true };
-bool rdma_ending;
-struct rdma_counts rdma_counts;
+struct memnode_options opt = {
+        .hugepage = 4096, .max_per_client = LIMIT, .grace_ms = 3000, .verbose = true
+};
 static uint64_t clock_ms = 1;
-uint64_t now_ms(void) { return clock_ms; }
+int64_t now_ms(void) { return (int64_t)clock_ms; }
 
 /* Their arguments are read, so that the sanitizers see them. */
 static void format(const char *fmt, va_list ap)
@@ -77,7 +81,8 @@ ssize_t fuzz_getrandom(void *buf, size_t n, unsigned flags)
 /* --- the card --- */
 
 static struct ibv_context verbs;
-static struct device device = { .verbs = &verbs, .attr = { .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16 } };
+static struct device device = { .verbs = &verbs,
+                                .attr = { .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16 } };
 static unsigned live_pds, live_cqs, live_mrs, live_qps, live_ids;
 static bool reg_fails, send_fails;
 
@@ -115,14 +120,16 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, int a
                 return NULL;
         }
         struct fake_mr *m = calloc(1, sizeof(*m));
-        bool remote = access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+        bool remote = access &
+                      (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
         m->mr = (struct ibv_mr){ &verbs, pd, addr, length, 0, next_key, next_key };
         next_key++;
         m->access = access;
         if (remote && pd == device.pd)
                 FAIL("memory of control connections can be reached from afar");
         for (struct fake_mr *o = mrs; remote && o; o = o->next)
-                if ((char *)o->mr.addr < (char *)addr + length && (char *)addr < (char *)o->mr.addr + o->mr.length)
+                if ((char *)o->mr.addr < (char *)addr + length &&
+                    (char *)addr < (char *)o->mr.addr + o->mr.length)
                         FAIL("two registrations overlap");
         for (size_t i = 0; remote && i < length; i++)
                 if (((char *)addr)[i])
@@ -135,8 +142,12 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, int a
         return &m->mr;
 }
 #undef ibv_reg_mr
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) { return reg_mr(pd, addr, length, access); }
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+        return reg_mr(pd, addr, length, access);
+}
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+                                unsigned access)
 {
         (void)iova;
         return reg_mr(pd, addr, length, (int)access);
@@ -170,10 +181,12 @@ struct peer {
         uint64_t slab;                  /* of the last GRANT */
 };
 static struct peer *peers[PEERS];
-static struct { uint64_t id; uint8_t secret[NODE_SECRET]; } known[512];             /* of every WELCOME: a run has 300 steps */
+/* of every WELCOME: a run has 300 steps */
+static struct { uint64_t id; uint8_t secret[NODE_SECRET]; } known[512];
 static unsigned nknown;
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int v)
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *context,
+                             struct ibv_comp_channel *ch, int v)
 {
         struct fake_cq *f = calloc(1, sizeof(*f));
         (void)v;
@@ -221,7 +234,8 @@ static void complete(struct ibv_cq *cq, uint64_t wr, enum ibv_wc_status status, 
         struct fake_cq *f = (struct fake_cq *)cq;
         if (f->n == QUEUE)
                 FAIL("more completions than a queue can have");
-        f->wc[f->n++] = (struct ibv_wc){ .wr_id = wr, .status = status, .byte_len = (uint32_t)bytes };
+        f->wc[f->n++] =
+                (struct ibv_wc){ .wr_id = wr, .status = status, .byte_len = (uint32_t)bytes };
 }
 
 static void registered(const struct ibv_sge *s, const struct ibv_pd *pd)
@@ -248,19 +262,24 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 /* What the client would read. */
 static void answer(struct peer *p, const struct node_header *h, size_t n)
 {
-        static const size_t size[] = { [NODE_WELCOME] = sizeof(struct node_welcome), [NODE_REFUSED] = sizeof(struct node_refused),
-                                       [NODE_GRANT] = sizeof(struct node_grant), [NODE_DONE] = sizeof(struct node_plain),
+        static const size_t size[] = { [NODE_WELCOME] = sizeof(struct node_welcome),
+                                       [NODE_REFUSED] = sizeof(struct node_refused),
+                                       [NODE_GRANT] = sizeof(struct node_grant),
+                                       [NODE_DONE] = sizeof(struct node_plain),
                                        [NODE_GOODBYE] = sizeof(struct node_plain) };
 
-        if (h->magic != NODE_MAGIC || h->version != NODE_VERSION || h->type >= sizeof(size) / sizeof(size[0]) || !size[h->type] ||
-            n != size[h->type] || h->length != n)
+        if (h->magic != NODE_MAGIC || h->version != NODE_VERSION ||
+            h->type >= sizeof(size) / sizeof(size[0]) || !size[h->type] || n != size[h->type] ||
+            h->length != n)
                 FAIL("an answer that is no message");
         const struct node_refused *r = (const void *)h;
-        if (h->type == NODE_REFUSED && (!r->error || r->error > NODE_ECLOSING || !r->text[0] || !memchr(r->text, 0, sizeof(r->text))))
+        if (h->type == NODE_REFUSED && (!r->error || r->error > NODE_ECLOSING || !r->text[0] ||
+                                        !memchr(r->text, 0, sizeof(r->text))))
                 FAIL("a refusal without a reason");
         const struct node_welcome *w = (const void *)h;
         if (h->type == NODE_WELCOME) {
-                if (p->greeted || !w->id || !memchr(w->name, 0, sizeof(w->name)) || w->limit > LIMIT)
+                if (p->greeted || !w->id || !memchr(w->name, 0, sizeof(w->name)) ||
+                    w->limit > LIMIT)
                         FAIL("not a WELCOME");
                 p->greeted = true;
                 known[nknown].id = w->id;
@@ -270,7 +289,8 @@ static void answer(struct peer *p, const struct node_header *h, size_t n)
         if (h->type == NODE_GRANT) {
                 bool found = false;
                 for (struct fake_mr *m = mrs; m; m = m->next)
-                        found |= m->mr.rkey == g->rkey && (uintptr_t)m->mr.addr == g->address && m->mr.length == g->bytes;
+                        found |= m->mr.rkey == g->rkey && (uintptr_t)m->mr.addr == g->address &&
+                                 m->mr.length == g->bytes;
                 if (!p->greeted || !found || !g->bytes || g->bytes % 4096 || g->bytes > LIMIT)
                         FAIL("a GRANT of what is not registered, or to a stranger");
                 p->slab = g->slab;
@@ -298,7 +318,11 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
         struct peer *p = (struct peer *)id;
-        p->qp = (struct ibv_qp){ .context = &verbs, .qp_context = p, .pd = pd, .send_cq = a->send_cq, .recv_cq = a->recv_cq };
+        p->qp = (struct ibv_qp){ .context = &verbs,
+                                 .qp_context = p,
+                                 .pd = pd,
+                                 .send_cq = a->send_cq,
+                                 .recv_cq = a->recv_cq };
         id->qp = &p->qp;
         p->control = pd == device.pd;
         live_qps++;
@@ -315,7 +339,8 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
         if (param->private_data_len != sizeof(a))
                 FAIL("accepted without private data");
         memcpy(&a, param->private_data, sizeof(a));
-        if (a.magic != NODE_MAGIC || a.version != NODE_VERSION || a.length != sizeof(a) || a.depth > DEPTH_MAX)
+        if (a.magic != NODE_MAGIC || a.version != NODE_VERSION || a.length != sizeof(a) ||
+            a.depth > DEPTH_MAX)
                 FAIL("accepted with private data that is none");
         for (unsigned i = 0; i < NODE_SECRET; i++)
                 if (a.secret[i])
@@ -347,8 +372,15 @@ int rdma_destroy_id(struct rdma_cm_id *id)
         free(p);
         return 0;
 }
-int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n) { (void)id, (void)level, (void)name, (void)v, (void)n; return 0; }
-const char *rdma_event_str(enum rdma_cm_event_type e) { return e == RDMA_CM_EVENT_REJECTED ? "rejected" : "event"; }
+int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n)
+{
+        (void)id, (void)level, (void)name, (void)v, (void)n;
+        return 0;
+}
+const char *rdma_event_str(enum rdma_cm_event_type e)
+{
+        return e == RDMA_CM_EVENT_REJECTED ? "rejected" : "event";
+}
 
 /* --- the script --- */
 
@@ -365,7 +397,9 @@ static size_t bytes(struct reader *r, void *to, size_t n)
 
 static void connect_peer(struct reader *r, unsigned i)
 {
-        struct node_private p = { NODE_MAGIC, NODE_VERSION, sizeof(p), NODE_CONTROL, 8, 0, 0, { 0 } };
+        struct node_private p = {
+                NODE_MAGIC, NODE_VERSION, sizeof(p), NODE_CONTROL, 8, 0, 0, { 0 }
+        };
         uint8_t raw[255] = { 0 };
         size_t len = 56;                /* as rdma_cm pads it */
         unsigned how = byte(r);
@@ -392,7 +426,9 @@ static void connect_peer(struct reader *r, unsigned i)
         peer->id.route.addr.dst_addr.sa_family = AF_INET;
         peers[i] = peer;
         live_ids++;
-        struct rdma_conn_param param = { .private_data = len ? copy : NULL, .private_data_len = (uint8_t)len, .responder_resources = (uint8_t)how,
+        struct rdma_conn_param param = { .private_data = len ? copy : NULL,
+                                         .private_data_len = (uint8_t)len,
+                                         .responder_resources = (uint8_t)how,
                                          .initiator_depth = 1 };
         connection_event(&peer->id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &param);
         free(copy);
@@ -403,7 +439,8 @@ static void connect_peer(struct reader *r, unsigned i)
         memcpy(&p, raw, sizeof(p));
         bool secret = !p.id;
         for (unsigned k = 0; k < nknown; k++)
-                secret |= p.id == known[k].id && memcmp(p.secret, known[k].secret, NODE_SECRET) == 0;
+                secret |=
+                        p.id == known[k].id && memcmp(p.secret, known[k].secret, NODE_SECRET) == 0;
         if (len < sizeof(p) || !secret || (p.kind == NODE_DATA && !p.id))
                 FAIL("accepted without the secret of a client");
         peer->greeted = p.id;           /* it is one that has said HELLO before */
@@ -416,7 +453,8 @@ static void event(unsigned i, enum rdma_cm_event_type type)
                 connection_event(&peers[i]->id, type, -1, &param);
 }
 
-/* Tells memnode that the completion queue of peer i has something, unless the event is late: then the clock finds it. */
+/* Tells memnode that the completion queue of peer i has something, unless the event is late: then
+ * the clock finds it. */
 static bool events_late;
 static void wake(unsigned i)
 {
@@ -428,8 +466,16 @@ static void wake(unsigned i)
 
 static void send_to(struct reader *r, unsigned i, unsigned how)
 {
-        union { struct node_header h; struct node_hello hello; struct node_lease lease; struct node_release release; uint8_t raw[NODE_MESSAGE_MAX]; } m;
-        static const size_t size[] = { [NODE_HELLO] = sizeof(m.hello), [NODE_LEASE] = sizeof(m.lease), [NODE_RELEASE] = sizeof(m.release),
+        union {
+                struct node_header h;
+                struct node_hello hello;
+                struct node_lease lease;
+                struct node_release release;
+                uint8_t raw[NODE_MESSAGE_MAX];
+        } m;
+        static const size_t size[] = { [NODE_HELLO] = sizeof(m.hello),
+                                       [NODE_LEASE] = sizeof(m.lease),
+                                       [NODE_RELEASE] = sizeof(m.release),
                                        [NODE_GOODBYE] = sizeof(struct node_plain) };
         static const uint8_t types[] = { NODE_HELLO, NODE_LEASE, NODE_RELEASE, NODE_GOODBYE };
         struct peer *p = peers[i];
@@ -485,7 +531,11 @@ static void step(struct reader *r)
         switch (what & 7) {
         case 0: case 1: send_to(r, i, what); break;
         case 2: connect_peer(r, i); break;
-        case 3: event(i, what & 8 ? RDMA_CM_EVENT_DISCONNECTED : what & 16 ? RDMA_CM_EVENT_UNREACHABLE : RDMA_CM_EVENT_ESTABLISHED); break;
+        case 3:
+                event(i, what & 8    ? RDMA_CM_EVENT_DISCONNECTED
+                         : what & 16 ? RDMA_CM_EVENT_UNREACHABLE
+                                     : RDMA_CM_EVENT_ESTABLISHED);
+                break;
         case 4: take_sent(i, what & 0x80 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS); break;
         case 5: tick((what >> 3) * 400u); break;
         case 6: reg_fails = what & 8; break;
@@ -504,7 +554,8 @@ static void check_all(void)
                 for (struct connection *k = connections; k; k = k->next) {
                         controls += k->client == c && k->kind == NODE_CONTROL;
                         for (struct connection *l = k->next; l; l = l->next)
-                                if (k->client == c && l->client == c && k->kind == NODE_CONTROL && l->kind == NODE_CONTROL && k->member == l->member)
+                                if (k->client == c && l->client == c && k->kind == NODE_CONTROL &&
+                                    l->kind == NODE_CONTROL && k->member == l->member)
                                         FAIL("a member of a client has two control connections");
                 }
                 if (controls != c->controls)
@@ -530,7 +581,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char why[512];
 
         if (!device.pd) {
-                verbs.ops = (struct ibv_context_ops){ .poll_cq = poll_cq, .req_notify_cq = req_notify_cq, .post_send = post_send, .post_recv = post_recv };
+                verbs.ops = (struct ibv_context_ops){ .poll_cq = poll_cq,
+                                                      .req_notify_cq = req_notify_cq,
+                                                      .post_send = post_send,
+                                                      .post_recv = post_recv };
                 device.pd = ibv_alloc_pd(&verbs);
                 device.idle = ibv_create_cq(&verbs, 1, NULL, NULL, 0);
                 if (pool_open(POOL, 4096, why, sizeof(why)) != 0)
@@ -552,7 +606,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 connection_end(connections);
         connections_reap();
         check_all();
-        if (live_mrs || live_qps || live_ids || live_cqs != 1 || atomic_load(&rdma_counts.leases) || pool_left() != POOL)
+        if (live_mrs || live_qps || live_ids || live_cqs != 1 || atomic_load(&rdma_counts.leases) ||
+            pool_left() != POOL)
                 FAIL("something is left behind");
         return 0;
 }

@@ -1,11 +1,14 @@
 /*
- * Drives vmrun's NBD driver as its I/O thread does, without a guest: random writes, reads and prefetches of single pages, each read
- * compared with what was written last, then everything once more.  At the end no descriptor may be left.
+ * Drives vmrun's NBD driver as its I/O thread does, without a guest: random writes, reads and
+ * prefetches of single pages, each read compared with what was written last, then everything once
+ * more.  At the end no descriptor may be left.
  *
- *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F] [--timeout MS] [--connect-timeout MS]
+ *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F]
+ *   [--timeout MS] [--connect-timeout MS]
  *          [--gap MS] [--open-only] URL
  *
- * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence on standard error.
+ * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence
+ * on standard error.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,9 +19,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../runtime/check.h"
-#include "../../runtime/far/nbd.h"
-#include "../../runtime/vmrun.h"
+#include "check.h"
+#include "far/nbd/nbd.h"
+#include "vmrun.h"
 
 #define SLAB_PAGES 1024u
 #define SLABS      256u
@@ -66,14 +69,14 @@ void die_(int status, const char *fmt, ...)
         _exit(status);
 }
 
-void far_lost(const struct far_node *n, const char *fmt, ...)
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 {
         va_list ap;
-        (void)n;
         va_start(ap, fmt);
         say(fmt, ap);
         va_end(ap);
-        _exit(125);
+        n->lost = true;
+        n->lost_pages = pages;
 }
 
 /* ---- Pages and frames ---- */
@@ -139,7 +142,8 @@ void far_done(struct far_request *r)
                 return;
         }
         if (r->op != FAR_WRITE && !matches(r->frame, j->page, version[j->page])) {
-                fprintf(stderr, "driver: page %llu, version %u: wrong data\n", (unsigned long long)j->page, version[j->page]);
+                fprintf(stderr, "driver: page %llu, version %u: wrong data\n",
+                        (unsigned long long)j->page, version[j->page]);
                 wrong++;
         }
         if (latencies < 1000000)
@@ -149,6 +153,29 @@ void far_done(struct far_request *r)
         idle = j;
         in_flight--;
         finished++;
+}
+
+void far_failed(struct far_request *r)
+{
+        struct job *j = (struct job *)((char *)r - offsetof(struct job, r));
+
+        if (!busy[j->page])
+                die_(1, "page %llu fails after it was done", (unsigned long long)j->page);
+        busy[j->page] = false;
+        in_flight--;
+}
+
+/* As io.c: the loss of a node ends it all, after the driver has given back what it had. */
+static unsigned poll_node(struct far_node *n)
+{
+        unsigned done = n->driver->poll(n);
+
+        if (n->lost && in_flight)
+                die_(1, "the node is lost, and the driver keeps %llu requests",
+                     (unsigned long long)in_flight);
+        if (n->lost)
+                _exit(125);
+        return done;
 }
 
 /* A transfer of page p in an idle frame; the driver may have no room for it. */
@@ -187,12 +214,12 @@ static void wait_some(struct far_node *n)
         int ms = 1000;
 
         for (unsigned i = 0; i < 50; i++)
-                if (n->driver->poll(n))
+                if (poll_node(n))
                         return;
         int k = n->driver->arm(n, fds, 8, &ms);
         if (k >= 0)
                 poll(fds, (nfds_t)k, ms);
-        n->driver->poll(n);
+        poll_node(n);
 }
 
 static void work(struct far_node *n)
@@ -205,7 +232,8 @@ static void work(struct far_node *n)
                         uint64_t p = rnd() % pages;
                         enum far_op op = (enum far_op)(rnd() % 3);
                         if (busy[p])
-                                break;          /* the guest, too, has one transfer of a page at a time */
+                                /* the guest, too, has one transfer of a page at a time */
+                                break;
                         if (!start(n, p, version[p] ? op : FAR_WRITE)) {
                                 full = true;
                                 break;
@@ -222,7 +250,7 @@ static void work(struct far_node *n)
                 if (full || gap_ms || in_flight >= depth)
                         wait_some(n);
                 else
-                        n->driver->poll(n);
+                        poll_node(n);
         }
         while (in_flight)
                 wait_some(n);
@@ -280,9 +308,12 @@ static void lease_all(struct far_node *n)
 static void parse(int argc, char **argv, bool *open_only)
 {
         static const struct option names[] = {
-                { "depth", 1, NULL, 'd' }, { "count", 1, NULL, 'c' }, { "seconds", 1, NULL, 's' }, { "pages", 1, NULL, 'p' },
-                { "size", 1, NULL, 'z' }, { "token-file", 1, NULL, 't' }, { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
-                { "gap", 1, NULL, 'g' }, { "open-only", 0, NULL, 'o' }, { NULL, 0, NULL, 0 }
+                { "depth", 1, NULL, 'd' },   { "count", 1, NULL, 'c' },
+                { "seconds", 1, NULL, 's' }, { "pages", 1, NULL, 'p' },
+                { "size", 1, NULL, 'z' },    { "token-file", 1, NULL, 't' },
+                { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
+                { "gap", 1, NULL, 'g' },     { "open-only", 0, NULL, 'o' },
+                { NULL, 0, NULL, 0 }
         };
         for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
                 uint64_t v = optarg ? strtoull(optarg, NULL, 0) : 0;
@@ -314,7 +345,8 @@ int main(int argc, char **argv)
         n.url = argv[optind];
         const char *colon = strchr(n.url, ':');
         for (const struct far_driver *const *m = far_module; colon && *m; m++)
-                if (strlen((*m)->scheme) == (size_t)(colon - n.url) && strncmp((*m)->scheme, n.url, (size_t)(colon - n.url)) == 0)
+                if (strlen((*m)->scheme) == (size_t)(colon - n.url) &&
+                    strncmp((*m)->scheme, n.url, (size_t)(colon - n.url)) == 0)
                         n.driver = *m;
         if (!n.driver)
                 die_(2, "%s: unknown scheme", n.url);
@@ -324,8 +356,10 @@ int main(int argc, char **argv)
         int err = n.driver->open(&n, colon + 1, why);
         if (err) {
                 if (open_files() != files || privfd_next(0) >= 0 || err > 0 || !*why)
-                        die_(1, "open failed with %d (%s) and left descriptors, or gave no reason", err, why);
-                die_(125, "%s: %s (after %llu ms)", n.url, why, (unsigned long long)(now_ns() - begin) / 1000000);
+                        die_(1, "open failed with %d (%s) and left descriptors, or gave no reason",
+                             err, why);
+                die_(125, "%s: %s (after %llu ms)", n.url, why,
+                     (unsigned long long)(now_ns() - begin) / 1000000);
         }
         n.driver->describe(&n, text, sizeof(text));
         printf("%s (%llu pages)\n", text, (unsigned long long)n.pages);
@@ -357,12 +391,16 @@ int main(int argc, char **argv)
         uint64_t some = finished;
         qsort(latency, latencies, sizeof(*latency), by_size);
         if (latencies)
-                printf("depth %u: %llu transfers in %.2f s, %.0f a second, latency p50 %.0f us, p99 %.0f us\n", depth, (unsigned long long)some, s,
-                       (double)some / s, (double)latency[latencies / 2] / 1e3, (double)latency[latencies * 99 / 100] / 1e3);
+                printf("depth %u: %llu transfers in %.2f s, %.0f a second, latency p50 %.0f us, "
+                       "p99 %.0f us\n",
+                       depth, (unsigned long long)some, s, (double)some / s,
+                       (double)latency[latencies / 2] / 1e3,
+                       (double)latency[latencies * 99 / 100] / 1e3);
         read_all_back(&n);
         n.driver->close(&n);
         if (open_files() != files || privfd_next(0) >= 0)
-                die_(1, "descriptors are left: %u, before there were %u; private: %d", open_files(), files, privfd_next(0));
+                die_(1, "descriptors are left: %u, before there were %u; private: %d", open_files(),
+                     files, privfd_next(0));
         printf("%llu wrong\n", (unsigned long long)wrong);
         free(frames);
         free(jobs);

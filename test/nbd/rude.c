@@ -1,5 +1,6 @@
 /*
- * Listens on a unix socket, or on a TCP port of the loopback interface, and is no NBD server: rude HOW SOCKET|PORT.
+ * Listens on a unix socket, or on a TCP port of the loopback interface, and is no NBD server: rude
+ * HOW SOCKET|PORT.
  *
  *   text     answers as another protocol would
  *   zeros    sends zeros without end
@@ -57,8 +58,11 @@ static void serve(int fd, const char *how)
 static int listen_at(const char *where, int full)
 {
         struct sockaddr_un un = { .sun_family = AF_UNIX };
-        struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)atoi(where)) };
-        int tcp = isdigit((unsigned char)*where), s = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
+        struct sockaddr_in in = { .sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons((uint16_t)atoi(where)) };
+        int tcp = isdigit((unsigned char)*where),
+            s = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
         struct sockaddr *a = tcp ? (struct sockaddr *)&in : (struct sockaddr *)&un;
         socklen_t len = tcp ? sizeof(in) : sizeof(un);
 

@@ -1,6 +1,6 @@
 /*
- * A client of memnode over RDMA for tests: does what its arguments say, one after the other, and ends with status 1 and a sentence at
- * the first thing that is not as it should be.
+ * A client of memnode over RDMA for tests: does what its arguments say, one after the other, and
+ * ends with status 1 and a sentence at the first thing that is not as it should be.
  *
  *      client ADDRESS[:PORT] VERB [ARGUMENT...]...
  *
@@ -9,17 +9,21 @@
  *      data                    one more data connection
  *      data-denied ERROR       one with a wrong secret must be rejected with ERROR
  *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before
- *      lease BYTES             GRANT must come; slabs are numbered from 0 in this order; prints slab, address, key
+ *      lease BYTES             GRANT must come; slabs are numbered from 0 in this order; prints
+ *                              slab, address, key
  *      release N               DONE must come
- *      refused ERROR VERB...   the reply to hello, lease or release (which follows) must be REFUSED with this number
+ *      refused ERROR VERB...   the reply to hello, lease or release (which follows) must be REFUSED
+ *                              with this number
  *      fill N SEED             WRITEs a pattern over slab N
  *      verify N SEED           READs it and compares; SEED 0: all zero
- *      forged N DELTA KEYXOR   a READ and a WRITE outside the lease must fail; address + DELTA, rkey ^ KEYXOR.  Breaks the data connection
+ *      forged N DELTA KEYXOR   a READ and a WRITE outside the lease must fail; address + DELTA,
+ *                              rkey ^ KEYXOR.  Breaks the data connection
  *      reach ADDRESS KEY       the same for an address and key as another client printed them
  *      own-key N ADDRESS       the same for such an address with the key of slab N
  *      raw HEX                 SENDs these bytes
  *      junk N SEED             SENDs N messages of random bytes, until the connection ends
- *      flood N                 SENDs N LEASEs of too much without taking answers, until the connection ends
+ *      flood N                 SENDs N LEASEs of too much without taking answers, until the
+ *                              connection ends
  *      ended                   memnode must end the control connection within 10 s
  *      goodbye                 says so and waits for the end of the connection
  *      byebye SECONDS          a GOODBYE of memnode must come in that time
@@ -101,8 +105,8 @@ static int event(int timeout_ms, struct rdma_cm_id **id, struct node_private *p)
         if (id)
                 *id = e->id;
         memset(p, 0, sizeof(*p));
-        if ((type == RDMA_CM_EVENT_ESTABLISHED || type == RDMA_CM_EVENT_REJECTED) && e->param.conn.private_data &&
-            e->param.conn.private_data_len >= sizeof(*p))
+        if ((type == RDMA_CM_EVENT_ESTABLISHED || type == RDMA_CM_EVENT_REJECTED) &&
+            e->param.conn.private_data && e->param.conn.private_data_len >= sizeof(*p))
                 memcpy(p, e->param.conn.private_data, sizeof(*p));
         if (type == RDMA_CM_EVENT_DISCONNECTED) {
                 if (e->id == control.id)
@@ -119,7 +123,8 @@ static void expect_event(int type)
         struct node_private p;
         int got = event(WAIT_MS, NULL, &p);
         if (got != type)
-                fail("expected %s, got %s", rdma_event_str(type), got < 0 ? "nothing" : rdma_event_str(got));
+                fail("expected %s, got %s", rdma_event_str(type),
+                     got < 0 ? "nothing" : rdma_event_str(got));
 }
 
 static void make_memory(struct ibv_context *verbs)
@@ -135,7 +140,8 @@ static void make_memory(struct ibv_context *verbs)
 
 static void post_receive(unsigned i)
 {
-        struct ibv_sge sge = { (uintptr_t)memory + i * NODE_MESSAGE_MAX, NODE_MESSAGE_MAX, mr->lkey };
+        struct ibv_sge sge = { (uintptr_t)memory + i * NODE_MESSAGE_MAX, NODE_MESSAGE_MAX,
+                               mr->lkey };
         struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
         if (ibv_post_recv(control.id->qp, &wr, &bad) != 0)
                 fail("ibv_post_recv: %s", strerror(errno));
@@ -144,14 +150,21 @@ static void post_receive(unsigned i)
 /* 0, or the error of the rejection. */
 static unsigned try_link(struct link *l, const struct node_private *hello)
 {
-        struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC, .sq_sig_all = 1, .cap = { 64, RECEIVES, 1, 1, 0 } };
-        struct rdma_conn_param param = { .private_data = hello, .private_data_len = sizeof(*hello), .responder_resources = 16,
-                                         .initiator_depth = 16, .retry_count = 6, .rnr_retry_count = 7 };
+        struct ibv_qp_init_attr qp = { .qp_type = IBV_QPT_RC,
+                                       .sq_sig_all = 1,
+                                       .cap = { 64, RECEIVES, 1, 1, 0 } };
+        struct rdma_conn_param param = { .private_data = hello,
+                                         .private_data_len = sizeof(*hello),
+                                         .responder_resources = 16,
+                                         .initiator_depth = 16,
+                                         .retry_count = 6,
+                                         .rnr_retry_count = 7 };
         struct node_private p;
         uint8_t timeout = 14;
 
         memset(l, 0, sizeof(*l));
-        if (rdma_create_id(channel, &l->id, NULL, RDMA_PS_TCP) != 0 || rdma_resolve_addr(l->id, NULL, (struct sockaddr *)&server, 2000) != 0)
+        if (rdma_create_id(channel, &l->id, NULL, RDMA_PS_TCP) != 0 ||
+            rdma_resolve_addr(l->id, NULL, (struct sockaddr *)&server, 2000) != 0)
                 fail("cannot resolve: %s", strerror(errno));
         expect_event(RDMA_CM_EVENT_ADDR_RESOLVED);
         if (rdma_resolve_route(l->id, 2000) != 0)
@@ -173,7 +186,8 @@ static unsigned try_link(struct link *l, const struct node_private *hello)
                 type = event(WAIT_MS, NULL, &p);
         while (type == RDMA_CM_EVENT_TIMEWAIT_EXIT || type == RDMA_CM_EVENT_DISCONNECTED);
         if (type == RDMA_CM_EVENT_ESTABLISHED) {
-                if (p.magic != NODE_MAGIC || p.version != NODE_VERSION || p.kind != hello->kind || p.length != sizeof(p))
+                if (p.magic != NODE_MAGIC || p.version != NODE_VERSION || p.kind != hello->kind ||
+                    p.length != sizeof(p))
                         fail("accepted with private data that is not of the protocol");
                 l->up = true;
                 return 0;
@@ -195,9 +209,14 @@ static void end_link(struct link *l)
         memset(l, 0, sizeof(*l));
 }
 
-static void connect_as(struct link *l, enum node_kind kind, bool known, bool wrong_secret, unsigned expected)
+static void connect_as(struct link *l, enum node_kind kind, bool known, bool wrong_secret,
+                       unsigned expected)
 {
-        struct node_private p = { .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(p), .kind = (uint16_t)kind, .depth = 64 };
+        struct node_private p = { .magic = NODE_MAGIC,
+                                  .version = NODE_VERSION,
+                                  .length = sizeof(p),
+                                  .kind = (uint16_t)kind,
+                                  .depth = 64 };
 
         if (known) {
                 p.id = me.id;
@@ -228,8 +247,13 @@ static bool completion(struct link *l, int timeout_ms, struct ibv_wc *wc)
 
 static void send_bytes(const void *bytes, size_t len)
 {
-        struct ibv_sge sge = { (uintptr_t)memory + RECEIVES * NODE_MESSAGE_MAX, (uint32_t)len, mr->lkey };
-        struct ibv_send_wr wr = { .wr_id = 1000, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+        struct ibv_sge sge = { (uintptr_t)memory + RECEIVES * NODE_MESSAGE_MAX, (uint32_t)len,
+                               mr->lkey };
+        struct ibv_send_wr wr = { .wr_id = 1000,
+                                  .sg_list = &sge,
+                                  .num_sge = 1,
+                                  .opcode = IBV_WR_SEND },
+                           *bad;
 
         memcpy(memory + RECEIVES * NODE_MESSAGE_MAX, bytes, len);
         int err = ibv_post_send(control.id->qp, &wr, &bad);
@@ -265,7 +289,8 @@ static int receive(void *to, size_t size, int timeout_ms)
 static void header(void *m, enum node_type type, size_t size)
 {
         memset(m, 0, size);
-        *(struct node_header *)m = (struct node_header){ NODE_MAGIC, NODE_VERSION, (uint16_t)type, (uint32_t)size, 0 };
+        *(struct node_header *)m = (struct node_header){ NODE_MAGIC, NODE_VERSION, (uint16_t)type,
+                                                         (uint32_t)size, 0 };
 }
 
 /* Sends and waits for the reply of this type, or for the refusal that was asked for: then false. */
@@ -279,12 +304,14 @@ static bool ask(const void *m, size_t size, enum node_type reply, void *to, size
         int type = receive(&r, sizeof(r), WAIT_MS);
         if (type == NODE_REFUSED) {
                 if (r.refused.error != expected)
-                        fail("refused with %u, expected %u: %s", r.refused.error, expected, r.refused.text);
+                        fail("refused with %u, expected %u: %s", r.refused.error, expected,
+                             r.refused.text);
                 printf("refused %u: %s\n", r.refused.error, r.refused.text);
                 return false;
         }
         if (expected || type != (int)reply)
-                fail("a reply of type %d, expected %s %u", type, expected ? "refusal" : "type", expected ? expected : reply);
+                fail("a reply of type %d, expected %s %u", type, expected ? "refusal" : "type",
+                     expected ? expected : reply);
         memcpy(to, &r, to_size);
         return true;
 }
@@ -297,7 +324,8 @@ static void hello(const char *token)
                 memcpy(m.token, token, strnlen(token, sizeof(m.token)));
         snprintf(m.name, sizeof(m.name), "test %d", (int)getpid());
         if (ask(&m, sizeof(m), NODE_WELCOME, &me, sizeof(me)))
-                printf("welcome limit %llu free %llu grace %u depth %u\n", (unsigned long long)me.limit, (unsigned long long)me.free, me.grace_ms,
+                printf("welcome limit %llu free %llu grace %u depth %u\n",
+                       (unsigned long long)me.limit, (unsigned long long)me.free, me.grace_ms,
                        me.depth);
 }
 
@@ -310,7 +338,8 @@ static void lease(uint64_t bytes)
                 fail("too many slabs for this program");
         if (ask(&m, sizeof(m), NODE_GRANT, &slab[nslabs], sizeof(slab[0]))) {
                 const struct node_grant *g = &slab[nslabs++];
-                printf("slab %u address %#llx key %#x\n", nslabs - 1, (unsigned long long)g->address, g->rkey);
+                printf("slab %u address %#llx key %#x\n", nslabs - 1,
+                       (unsigned long long)g->address, g->rkey);
         }
 }
 
@@ -338,7 +367,8 @@ static void flood(unsigned n)
                         return;         /* nobody takes them any more */
                 if (wc.status != IBV_WC_SUCCESS)
                         return;         /* as it should be */
-                done += wc.wr_id >= RECEIVES;   /* an answer's buffer is not posted again: the next ones cannot arrive */
+                /* an answer's buffer is not posted again: the next ones cannot arrive */
+                done += wc.wr_id >= RECEIVES;
         }
 }
 
@@ -378,7 +408,8 @@ static void ended(int timeout_ms)
 /* --- data --- */
 
 /* One transfer of at most CHUNK bytes: how it ended. */
-static enum ibv_wc_status transfer(enum ibv_wr_opcode op, uint64_t address, uint32_t key, size_t len)
+static enum ibv_wc_status transfer(enum ibv_wr_opcode op, uint64_t address, uint32_t key,
+                                   size_t len)
 {
         struct ibv_sge sge = { (uintptr_t)memory + DATA_AT, (uint32_t)len, mr->lkey };
         struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = op }, *bad;
@@ -396,7 +427,10 @@ static enum ibv_wc_status transfer(enum ibv_wr_opcode op, uint64_t address, uint
         return wc.status;
 }
 
-static uint64_t pattern(uint64_t seed, uint64_t at) { return seed ? (at + 1) * 0x9e3779b97f4a7c15ull ^ seed * 0xbf58476d1ce4e5b9ull : 0; }
+static uint64_t pattern(uint64_t seed, uint64_t at)
+{
+        return seed ? (at + 1) * 0x9e3779b97f4a7c15ull ^ seed * 0xbf58476d1ce4e5b9ull : 0;
+}
 
 static void pass(unsigned i, uint64_t seed, bool fill)
 {
@@ -408,24 +442,31 @@ static void pass(unsigned i, uint64_t seed, bool fill)
                 size_t len = slab[i].bytes - at < CHUNK ? slab[i].bytes - at : CHUNK;
                 for (size_t k = 0; k < len / 8; k++)
                         words[k] = fill ? pattern(seed, at + k * 8) : 0x5555;
-                enum ibv_wc_status s = transfer(fill ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, slab[i].address + at, slab[i].rkey, len);
+                enum ibv_wc_status s = transfer(fill ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+                                                slab[i].address + at, slab[i].rkey, len);
                 if (s != IBV_WC_SUCCESS)
-                        fail("%s at %#llx of slab %u: %s", fill ? "WRITE" : "READ", (unsigned long long)at, i, ibv_wc_status_str(s));
+                        fail("%s at %#llx of slab %u: %s", fill ? "WRITE" : "READ",
+                             (unsigned long long)at, i, ibv_wc_status_str(s));
                 for (size_t k = 0; k < len / 8; k++)
                         if (words[k] != pattern(seed, at + k * 8))
-                                fail("slab %u holds %#llx at %#llx, expected %#llx", i, (unsigned long long)words[k],
-                                     (unsigned long long)(at + k * 8), (unsigned long long)pattern(seed, at + k * 8));
+                                fail("slab %u holds %#llx at %#llx, expected %#llx", i,
+                                     (unsigned long long)words[k], (unsigned long long)(at + k * 8),
+                                     (unsigned long long)pattern(seed, at + k * 8));
         }
 }
 
 static void must_not_reach(uint64_t address, uint32_t key)
 {
-        static const struct { enum ibv_wr_opcode op; const char *name; } ops[] = { { IBV_WR_RDMA_READ, "READ" }, { IBV_WR_RDMA_WRITE, "WRITE" } };
+        static const struct {
+                enum ibv_wr_opcode op;
+                const char *name;
+        } ops[] = { { IBV_WR_RDMA_READ, "READ" }, { IBV_WR_RDMA_WRITE, "WRITE" } };
 
         for (unsigned i = 0; i < 2; i++) {
                 enum ibv_wc_status s = transfer(ops[i].op, address, key, 4096);
                 if (s != IBV_WC_REM_ACCESS_ERR)
-                        fail("a forged %s: %s, expected %s", ops[i].name, ibv_wc_status_str(s), ibv_wc_status_str(IBV_WC_REM_ACCESS_ERR));
+                        fail("a forged %s: %s, expected %s", ops[i].name, ibv_wc_status_str(s),
+                             ibv_wc_status_str(IBV_WC_REM_ACCESS_ERR));
                 connect_as(&data, NODE_DATA, true, false, 0);   /* an error ends the connection */
         }
 }
@@ -437,8 +478,9 @@ static void traffic(double seconds)
         uint64_t pages = slab[0].bytes / 4096;
 
         for (; now() - start < seconds; n++) {
-                enum ibv_wc_status s = transfer(n % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, slab[0].address + n / 2 % pages * 4096,
-                                                slab[0].rkey, 4096);
+                enum ibv_wc_status s =
+                        transfer(n % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+                                 slab[0].address + n / 2 % pages * 4096, slab[0].rkey, 4096);
                 if (s != IBV_WC_SUCCESS)
                         fail("traffic: %s", ibv_wc_status_str(s));
         }
@@ -506,8 +548,10 @@ static void run(const char *verb)
         else if (!strcmp(verb, "verify"))
                 a = number(), pass((unsigned)a, number(), false);
         else if (!strcmp(verb, "forged"))
-                a = number(), (void)(a < nslabs || (fail("no slab"), 0)), must_not_reach(slab[a].address + strtoull(next[0], NULL, 0),
-                        slab[a].rkey ^ (uint32_t)strtoull(next[1], NULL, 0)), next += 2;
+                a = number(), (void)(a < nslabs || (fail("no slab"), 0)),
+                must_not_reach(slab[a].address + strtoull(next[0], NULL, 0),
+                               slab[a].rkey ^ (uint32_t)strtoull(next[1], NULL, 0)),
+                next += 2;
         else if (!strcmp(verb, "reach"))
                 a = number(), must_not_reach(a, (uint32_t)number());
         else if (!strcmp(verb, "own-key"))
@@ -543,7 +587,8 @@ int main(int argc, char **argv)
         struct addrinfo *found, hints = { .ai_socktype = SOCK_STREAM };
         char host[256], port[8] = "7471";
 
-        if (argc < 3 || sscanf(argv[1], "%255[^:]:%7s", host, port) < 1 || getaddrinfo(host, port, &hints, &found))
+        if (argc < 3 || sscanf(argv[1], "%255[^:]:%7s", host, port) < 1 ||
+            getaddrinfo(host, port, &hints, &found))
                 fail("usage: client ADDRESS[:PORT] VERB...");
         memcpy(&server, found->ai_addr, found->ai_addrlen);
         freeaddrinfo(found);

@@ -1,13 +1,16 @@
 /*
- * The rdma:// driver without vmrun: random reads and writes of pages, many in flight, verified, with and without faults.
+ * The rdma:// driver without vmrun: random reads and writes of pages, many in flight, verified,
+ * with and without faults.
  *
- * usage: driver ADDRESS [MEMNODE [WORD]]      all cases, or those whose name has WORD
+ * usage: driver ADDRESS [MEMNODE [WORD]] all cases, or those whose name has WORD
  *        driver --url URL SECONDS              traffic with the node there, whatever happens to it
- * Each case is two processes: a node of node.c at ADDRESS, and a client of the driver that makes the faults happen.  With MEMNODE, the path
- * of that program, some cases also run against it.  Prints TAP.
+ * Each case is two processes: a node of node.c at ADDRESS, and a client of the driver that makes
+ * the faults happen.  With MEMNODE, the path of that program, some cases also run against it.
+ * Prints TAP.
  *
- * The client plays the guest: a page is one slot of the node, and while a request for it is under way nothing else uses it.  Each write
- * of a slot has a version of its own in every word of the page, so a stale, mixed or misplaced page is seen.
+ * The client plays the guest: a page is one slot of the node, and while a request for it is under
+ * way nothing else uses it.  Each write of a slot has a version of its own in every word of the
+ * page, so a stale, mixed or misplaced page is seen.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +30,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "far/rdma.h"
+#include "far/rdma/rdma.h"
 #include "node.h"
 #include "vmrun.h"
 
@@ -39,7 +42,9 @@
 /* ---- what the driver expects around it ---- */
 
 struct options opt;
-static struct rdma_settings settings = { .timeout_ms = 3000, .connect_timeout_ms = 3000, .gid_index = -1, .program = "test" };
+static struct rdma_settings settings = {
+        .timeout_ms = 3000, .connect_timeout_ms = 3000, .gid_index = -1, .program = "test"
+};
 static int result_fd = -1;              /* where a client tells how it ended */
 
 static void say(const char *fmt, va_list ap)
@@ -86,7 +91,8 @@ void die_(int status, const char *fmt, ...)
 }
 
 /* How a client ended: a word, and a sentence.  The parent compares. */
-static _Noreturn void verdict(const char *word, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static _Noreturn void verdict(const char *word, const char *fmt, ...)
+        __attribute__((format(printf, 2, 3)));
 static _Noreturn void verdict(const char *word, const char *fmt, ...)
 {
         char text[600];
@@ -102,16 +108,17 @@ static _Noreturn void verdict(const char *word, const char *fmt, ...)
         _exit(0);
 }
 
-void far_lost(const struct far_node *n, const char *fmt, ...)
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 {
-        char text[512];
         va_list ap;
 
-        (void)n;
         va_start(ap, fmt);
-        vsnprintf(text, sizeof(text), fmt, ap);
+        vsnprintf(n->why, sizeof(n->why), fmt, ap);
         va_end(ap);
-        verdict("lost", "%s", text);
+        n->lost = true;
+        n->lost_pages = pages;
+        if (!pages)
+                printf("#   %s: nothing was there yet\n", n->why);
 }
 
 extern const struct far_driver *const far_module[];
@@ -119,7 +126,8 @@ extern const struct far_driver *const far_module[];
 /* ---- the guest ---- */
 
 static struct slot { uint32_t version; bool busy; } slots[SLOTS];
-static struct job { struct far_request r; uint32_t slot, version; bool mine; } jobs[FRAMES];  /* mine: the driver has it */
+/* mine: the driver has it */
+static struct job { struct far_request r; uint32_t slot, version; bool mine; } jobs[FRAMES];
 static unsigned idle[FRAMES], nidle, done, in_flight;
 static char *frames;
 static struct far_place place;
@@ -135,7 +143,8 @@ static unsigned random_below(unsigned n)
 
 static uint64_t word_of(uint32_t slot, uint32_t version, unsigned i)
 {
-        return version ? ((uint64_t)slot << 40 | (uint64_t)version << 16 | i) : 0;      /* a leased page is zeroed */
+        /* a leased page is zeroed */
+        return version ? ((uint64_t)slot << 40 | (uint64_t)version << 16 | i) : 0;
 }
 
 void far_done(struct far_request *r)
@@ -152,12 +161,23 @@ void far_done(struct far_request *r)
         } else {
                 for (unsigned i = 0; i < WORDS; i++)
                         if (p[i] != word_of(j->slot, s->version, i))
-                                verdict("wrong", "word %u of slot %u is %016llx, must be %016llx", i, j->slot, (unsigned long long)p[i],
+                                verdict("wrong", "word %u of slot %u is %016llx, must be %016llx",
+                                        i, j->slot, (unsigned long long)p[i],
                                         (unsigned long long)word_of(j->slot, s->version, i));
         }
         s->busy = false;
         idle[nidle++] = (unsigned)(j - jobs);
         done++;
+        in_flight--;
+}
+
+void far_failed(struct far_request *r)
+{
+        struct job *j = (struct job *)r;
+
+        if (!j->mine)
+                verdict("wrong", "a request fails after it was done");
+        j->mine = false;
         in_flight--;
 }
 
@@ -184,9 +204,27 @@ static struct job *make_job(unsigned *next_slot)
         return j;
 }
 
-static const struct node_option option = { .url = "rdma://test", .origin = "--node rdma://test", .gid_index = -1 };
+static const struct node_option option = { .url = "rdma://test",
+                                           .origin = "--node rdma://test",
+                                           .gid_index = -1 };
 static struct far_node node_ = { .option = &option, .url = "rdma://test" };
 static unsigned sleeps, most_in_flight;
+
+/* of those in flight: made, and not taken by the driver yet */
+static unsigned unposted;
+
+/* As io.c: the loss of a node ends it all, after the driver has given back what it had. */
+static unsigned poll_node(void)
+{
+        unsigned over = node_.driver->poll(&node_);
+
+        if (node_.lost_pages && in_flight != unposted)
+                verdict("wrong", "the node is lost, and the driver keeps %u requests",
+                        in_flight - unposted);
+        if (node_.lost_pages)
+                verdict("lost", "%s", node_.why);
+        return over;
+}
 
 static void sleep_until_told(void)
 {
@@ -203,7 +241,8 @@ static void sleep_until_told(void)
                 verdict("wrong", "nothing was told in 5 s with %u in flight", in_flight);
 }
 
-/* Starts and ends `total` requests with at most `depth` in flight; at each of the counts in `at`, writes the command to the node. */
+/* Starts and ends `total` requests with at most `depth` in flight; at each of the counts in `at`,
+ * writes the command to the node. */
 struct fault { unsigned at; char command; };
 static void traffic(unsigned total, unsigned depth, const struct fault *f, int commands)
 {
@@ -223,10 +262,11 @@ static void traffic(unsigned total, unsigned depth, const struct fault *f, int c
                 unsigned took = nbatch ? node_.driver->post(&node_, batch, nbatch) : 0;
                 memmove(batch, batch + took, (nbatch - took) * sizeof(batch[0]));
                 nbatch -= took;
+                unposted = nbatch;
                 for (; f && f->command && made >= f->at; f++)
                         if (write(commands, &f->command, 1) != 1)
                                 verdict("wrong", "the node is gone");
-                if (node_.driver->poll(&node_) == 0 && !took && done < goal)
+                if (poll_node() == 0 && !took && done < goal)
                         sleep_until_told();
         }
 }
@@ -255,7 +295,8 @@ static void look_for_descriptors(void)
                 snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
                 ssize_t n = readlink(path, target, sizeof(target) - 1);
                 target[n > 0 ? n : 0] = '\0';
-                if (strstr(target, "infiniband") || strstr(target, "uverbs") || strstr(target, "rdma"))
+                if (strstr(target, "infiniband") || strstr(target, "uverbs") ||
+                    strstr(target, "rdma"))
                         verdict("wrong", "descriptor %d is %s", fd, target);
         }
 }
@@ -276,12 +317,13 @@ static void open_node(const char *url_rest)
         char why[FAR_WHY] = "?", text[256];
 
         node_.driver = far_module[0];
-        int64_t before = rdma_now();
+        int64_t before = now_ms();
         int err = node_.driver->open(&node_, url_rest, why);
         if (err)
-                verdict("refused", "%s (after %lld ms)", why, (long long)(rdma_now() - before));
+                verdict("refused", "%s (after %lld ms)", why, (long long)(now_ms() - before));
         look_for_descriptors();
-        frames = mmap(NULL, FRAMES * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        frames = mmap(NULL, FRAMES * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0);
         for (unsigned i = 0; i < FRAMES; i++) {
                 jobs[i].r.frame = frames + i * PAGE_SIZE;
                 idle[nidle++] = i;
@@ -309,14 +351,17 @@ static void run_plain(const struct target *t, unsigned total, const struct fault
         if (most_in_flight < 64)
                 verdict("wrong", "only %u requests were ever in flight", most_in_flight);
         close_node();
-        verdict("passed", "%u requests, up to %u in flight, %u sleeps", done, most_in_flight, sleeps);
+        verdict("passed", "%u requests, up to %u in flight, %u sleeps", done, most_in_flight,
+                sleeps);
 }
 
 static void case_plain(const struct target *t) { run_plain(t, 5000, NULL); }
 
 static void case_drop(const struct target *t)
 {
-        static const struct fault f[] = { { 500, NODE_CMD_DROP }, { 1500, NODE_CMD_DROP }, { 2500, NODE_CMD_CONTROL }, { 0 } };
+        static const struct fault f[] = {
+                { 500, NODE_CMD_DROP }, { 1500, NODE_CMD_DROP }, { 2500, NODE_CMD_CONTROL }, { 0 }
+        };
         run_plain(t, 4000, f);
 }
 
@@ -394,7 +439,7 @@ static void case_url(const struct target *t)
         int64_t end;
 
         open_node(t->rest);
-        for (end = rdma_now() + seconds * 1000; rdma_now() < end; poll(NULL, 0, 5))
+        for (end = now_ms() + seconds * 1000; now_ms() < end; poll(NULL, 0, 5))
                 traffic(200, 96, NULL, -1);
         node_.driver->describe(&node_, text, sizeof(text));
         printf("#   %s\n", text);
@@ -411,7 +456,7 @@ static void case_idle_goodbye(const struct target *t)
                 verdict("wrong", "the node is gone");
         for (;;) {
                 sleep_until_told();
-                node_.driver->poll(&node_);
+                poll_node();
         }
 }
 
@@ -422,7 +467,8 @@ static void case_lease(const struct target *t)
 
         open_node(t->rest);
         if (node_.pages != 3 * SLOTS)
-                verdict("wrong", "the node has %llu pages, not %u", (unsigned long long)node_.pages, 3 * SLOTS);
+                verdict("wrong", "the node has %llu pages, not %u", (unsigned long long)node_.pages,
+                        3 * SLOTS);
         lease_slots();
         traffic(1000, 96, NULL, -1);
         int err = node_.driver->lease(&node_, NULL, node_.leased, 2 * SLOTS, &s, &p);
@@ -450,7 +496,9 @@ static void *leaser(void *arg)
 
 static void case_lease_beside(const struct target *t)
 {
-        static const struct fault f[] = { { 500, NODE_CMD_DROP }, { 1000, NODE_CMD_CONTROL }, { 1500, NODE_CMD_HANG }, { 0 } };
+        static const struct fault f[] = {
+                { 500, NODE_CMD_DROP }, { 1000, NODE_CMD_CONTROL }, { 1500, NODE_CMD_HANG }, { 0 }
+        };
         static int result;
         pthread_t thread;
 
@@ -460,7 +508,7 @@ static void case_lease_beside(const struct target *t)
         /* Reconnections need no traffic, but somebody who polls. */
         struct timespec end;
         do {
-                node_.driver->poll(&node_);
+                poll_node();
                 clock_gettime(CLOCK_REALTIME, &end);
                 end.tv_nsec += 1000000;
                 end.tv_sec += end.tv_nsec / 1000000000;
@@ -494,7 +542,8 @@ static void case_lease_alone(const struct target *t)
 static void limit_memlock(rlim_t bytes)
 {
         struct rlimit r = { bytes, bytes };
-        if (setrlimit(RLIMIT_MEMLOCK, &r) != 0 || setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)
+        if (setrlimit(RLIMIT_MEMLOCK, &r) != 0 || setresgid(65534, 65534, 65534) != 0 ||
+            setresuid(65534, 65534, 65534) != 0)
                 verdict("wrong", "cannot give up rights: %s", strerror(errno));
 }
 
@@ -514,7 +563,9 @@ static void case_pool(const struct target *t)
 
 static void case_pool_drop(const struct target *t)
 {
-        static const struct fault f[] = { { 500, NODE_CMD_DROP }, { 1500, NODE_CMD_CONTROL }, { 0 } };
+        static const struct fault f[] = { { 500, NODE_CMD_DROP },
+                                          { 1500, NODE_CMD_CONTROL },
+                                          { 0 } };
         limit_memlock(RDMA_POOL_PAGES * PAGE_SIZE + 16 * PAGE_SIZE);
         run_plain(t, 3000, f);
 }
@@ -559,7 +610,8 @@ static void case_no_device(const struct target *t)
 static void case_silent_host(const struct target *t)
 {
         (void)t;
-        open_node("//10.98.0.77");      /* driver.sh: in the network of the RDMA device, but nobody is there */
+        /* driver.sh: in the network of the RDMA device, but nobody is there */
+        open_node("//10.98.0.77");
 }
 
 static void case_deaf_port(const struct target *t)
@@ -597,32 +649,45 @@ static const struct test {
         { "leases to the end of the node", "", case_lease, "passed", "", 30000, 0 },
         { "connections that are dropped", "", case_drop, "passed", "", 60000, 0 },
         { "a silence that ends in time", "", case_hang, "passed", "", 60000, 0 },
-        { "a silence that does not end", "", case_hang_long, "lost", "nothing came through for 3.0 s", 15000, 0 },
+        { "a silence that does not end", "", case_hang_long, "lost",
+          "nothing came through for 3.0 s", 15000, 0 },
         { "a goodbye ends at once", "", case_goodbye, "lost", "it said goodbye", 10000, 0 },
-        { "a goodbye while nothing is under way", "", case_idle_goodbye, "lost", "it said goodbye", 5000, 0 },
-        { "a node that forgot its client", "", case_forget, "lost", "does not know this program", 10000, 0 },
+        { "a goodbye while nothing is under way", "", case_idle_goodbye, "lost", "it said goodbye",
+          5000, 0 },
+        { "a node that forgot its client", "", case_forget, "lost", "does not know this program",
+          10000, 0 },
         { "a node that is killed", "", case_killed, "lost", "nothing listens", 10000, 0 },
-        { "a node that withdraws its memory", "", case_revoke, "lost", "does not let us at", 15000, 0 },
+        { "a node that withdraws its memory", "", case_revoke, "lost", "does not let us at", 15000,
+          0 },
         { "leases beside traffic and breaks", "", case_lease_beside, "passed", "", 60000, 0 },
-        { "a lease across a break, with nobody who polls", "", case_lease_alone, "passed", "", 30000, 0 },
+        { "a lease across a break, with nobody who polls", "", case_lease_alone, "passed", "",
+          30000, 0 },
         { "little memory may be locked: pages are copied", "", case_pool, "passed", "", 60000, 0 },
         { "the same across breaks", "", case_pool_drop, "passed", "", 60000, 0 },
         { "hardly any memory may be locked", "", case_memlock, "wrong", "ulimit -l", 10000, 0 },
         { "a device by its name", "", case_device, "passed", "", 20000, 0 },
         { "no such device", "", case_no_such_device, "refused", "no RDMA device mlx9_9", 15000, 0 },
-        { "another version", "version", case_open, "refused", "of the protocol, this vmrun version", 15000, 0 },
+        { "another version", "version", case_open, "refused", "of the protocol, this vmrun version",
+          15000, 0 },
         { "no memnode", "stranger", case_open, "refused", "no memnode", 15000, 0 },
         { "a wrong token", "token", case_open, "refused", "the token is wrong", 15000, 0 },
-        { "garbage for an answer", "garbage", case_open, "refused", "not memnode's protocol", 15000, 0 },
-        { "a node that does not answer HELLO", "mute", case_open, "refused", "does not answer", 20000, 0 },
-        { "a node that does not answer at all", "deaf", case_open, "refused", "does not answer", 20000, 0 },
-        { "a node that takes no data connections", "nodata", case_open, "refused", "does not answer", 20000, 0 },
-        { "a port where nothing listens", "", case_deaf_port, "refused", "nothing listens", 15000, 0 },
+        { "garbage for an answer", "garbage", case_open, "refused", "not memnode's protocol", 15000,
+          0 },
+        { "a node that does not answer HELLO", "mute", case_open, "refused", "does not answer",
+          20000, 0 },
+        { "a node that does not answer at all", "deaf", case_open, "refused", "does not answer",
+          20000, 0 },
+        { "a node that takes no data connections", "nodata", case_open, "refused",
+          "does not answer", 20000, 0 },
+        { "a port where nothing listens", "", case_deaf_port, "refused", "nothing listens", 15000,
+          0 },
         { "an unknown host", NULL, case_host, "refused", "not known", 20000, 0 },
         { "an address of no device", NULL, case_loopback, "refused", "RDMA device", 20000, 0 },
         { "no route", NULL, case_no_route, "refused", "no route", 20000, 0 },
-        { "a route over no RDMA device", NULL, case_no_device, "refused", "no RDMA device", 20000, 0 },
-        { "an address where nobody is", NULL, case_silent_host, "refused", "does not answer", 20000, 0 },
+        { "a route over no RDMA device", NULL, case_no_device, "refused", "no RDMA device", 20000,
+          0 },
+        { "an address where nobody is", NULL, case_silent_host, "refused", "does not answer", 20000,
+          0 },
 };
 
 /* The same against memnode itself; one after the other with one memnode, until it is ended. */
@@ -659,7 +724,8 @@ static pid_t start_memnode(const char *path, const char *token, const char *addr
 
         snprintf(name, sizeof(name), "@vmrun-test-%d-%u", (int)getpid(), port);
         memcpy(at.sun_path + 1, name + 1, strlen(name) - 1);
-        if (s < 0 || bind(s, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) != 0)
+        if (s < 0 || bind(s, (struct sockaddr *)&at,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) != 0)
                 abort();
         setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
         snprintf(url, sizeof(url), "rdma://%s:%u", address, port);
@@ -669,7 +735,8 @@ static pid_t start_memnode(const char *path, const char *token, const char *addr
         if (pid == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
                 setenv("NOTIFY_SOCKET", name, 1);
-                execl(path, path, "--size", size, "--listen", url, "--hugepages", "none", "--token-file", token, NULL);
+                execl(path, path, "--size", size, "--listen", url, "--hugepages", "none",
+                      "--token-file", token, NULL);
                 perror(path);
                 _exit(1);
         }
@@ -687,7 +754,10 @@ static pid_t start_memnode(const char *path, const char *token, const char *addr
 
 static pid_t start_node(const struct test *t, const char *address, uint16_t port, int *commands)
 {
-        struct node_config c = { .address = address, .port = port, .bytes = 3ull * SLOTS * PAGE_SIZE, .depth = t->depth ? t->depth : 128,
+        struct node_config c = { .address = address,
+                                 .port = port,
+                                 .bytes = 3ull * SLOTS * PAGE_SIZE,
+                                 .depth = t->depth ? t->depth : 128,
                                  .fault = t->fault };
         int down[2], ready[2];
         char byte;
@@ -710,10 +780,11 @@ static pid_t start_node(const struct test *t, const char *address, uint16_t port
 }
 
 /* Runs the client of a case; text receives its verdict. */
-static void run_client(const struct test *t, const struct target *target, char *text, size_t size, int *ms)
+static void run_client(const struct test *t, const struct target *target, char *text, size_t size,
+                       int *ms)
 {
         int back[2];
-        int64_t before = rdma_now();
+        int64_t before = now_ms();
 
         if (pipe2(back, O_CLOEXEC) != 0)
                 abort();
@@ -735,12 +806,13 @@ static void run_client(const struct test *t, const struct target *target, char *
         waitpid(pid, &status, 0);
         if (n <= 0)
                 snprintf(text, size, "no verdict: status %#x", (unsigned)status);
-        *ms = (int)(rdma_now() - before);
+        *ms = (int)(now_ms() - before);
 }
 
 static bool judge(unsigned i, const struct test *t, const char *text, int ms)
 {
-        bool good = strncmp(text, t->word, strlen(t->word)) == 0 && strstr(text, t->sentence) && ms <= t->max_ms;
+        bool good = strncmp(text, t->word, strlen(t->word)) == 0 && strstr(text, t->sentence) &&
+                    ms <= t->max_ms;
         printf("%sok %u - %s\n#   %d ms: %s\n", good ? "" : "not ", i, t->name, ms, text);
         fflush(stdout);
         return good;
@@ -756,7 +828,8 @@ static void node_cases(const char *address, const char *word)
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 const struct test *t = &tests[i];
                 struct target target = { .commands = -1 };
-                uint16_t port = (uint16_t)(7500 + i);   /* of its own: a late packet for a node that is gone must not reach the next */
+                /* of its own: a late packet for a node that is gone must not reach the next */
+                uint16_t port = (uint16_t)(7500 + i);
                 if (!strstr(t->name, word))
                         continue;
                 snprintf(target.rest, sizeof(target.rest), "//%s:%u", address, port);

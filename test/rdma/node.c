@@ -1,5 +1,6 @@
 /*
- * See node.h.  One thread; an error of its own ends it with a sentence, since then the test means nothing.
+ * See node.h.  One thread; an error of its own ends it with a sentence, since then the test means
+ * nothing.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -74,7 +75,9 @@ static void end_conns(bool control, bool data)
 
 static void post_receive(struct conn *c, uint64_t i)
 {
-        struct ibv_sge sge = { .addr = (uintptr_t)node.messages[i], .length = NODE_MESSAGE_MAX, .lkey = node.message_mr->lkey };
+        struct ibv_sge sge = { .addr = (uintptr_t)node.messages[i],
+                               .length = NODE_MESSAGE_MAX,
+                               .lkey = node.message_mr->lkey };
         struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
         if (ibv_post_recv(c->id->qp, &wr, &bad) != 0)
                 fail("post a receive");
@@ -82,14 +85,24 @@ static void post_receive(struct conn *c, uint64_t i)
 
 static void send_bytes(struct conn *c, const void *m, size_t n)
 {
-        struct ibv_sge sge = { .addr = (uintptr_t)node.messages[RECEIVES], .length = (uint32_t)n, .lkey = node.message_mr->lkey };
-        struct ibv_send_wr wr = { .wr_id = RECEIVES, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+        struct ibv_sge sge = { .addr = (uintptr_t)node.messages[RECEIVES],
+                               .length = (uint32_t)n,
+                               .lkey = node.message_mr->lkey };
+        struct ibv_send_wr wr = { .wr_id = RECEIVES,
+                                  .sg_list = &sge,
+                                  .num_sge = 1,
+                                  .opcode = IBV_WR_SEND,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
         memcpy(node.messages[RECEIVES], m, n);
         if (ibv_post_send(c->id->qp, &wr, &bad) != 0)
                 fail("send");
 }
 
-static struct node_header header(uint16_t type, size_t n) { return (struct node_header){ NODE_MAGIC, NODE_VERSION, type, (uint32_t)n, 0 }; }
+static struct node_header header(uint16_t type, size_t n)
+{
+        return (struct node_header){ NODE_MAGIC, NODE_VERSION, type, (uint32_t)n, 0 };
+}
 
 static void refuse(struct conn *c, uint32_t error, const char *text)
 {
@@ -100,7 +113,9 @@ static void refuse(struct conn *c, uint32_t error, const char *text)
 
 static void register_memory(void)
 {
-        node.mr = ibv_reg_mr(node.pd, node.memory, node.cfg->bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+        node.mr = ibv_reg_mr(node.pd, node.memory, node.cfg->bytes,
+                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                                     IBV_ACCESS_REMOTE_WRITE);
         if (!node.mr)
                 fail("register memory");
 }
@@ -123,7 +138,9 @@ static void set_up_device(struct ibv_context *verbs)
 
 static void reject(struct rdma_cm_id *id, uint16_t version, uint16_t error)
 {
-        struct node_private r = { .magic = NODE_MAGIC, .version = version, .length = sizeof(r), .kind = error };
+        struct node_private r = {
+                .magic = NODE_MAGIC, .version = version, .length = sizeof(r), .kind = error
+        };
         rdma_reject(id, &r, sizeof(r));
         rdma_destroy_id(id);
 }
@@ -143,11 +160,13 @@ static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
                 return;
         }
         rejoin = r.kind == NODE_DATA || r.id;
-        if (fault("unknown") || (rejoin && (r.id != node.id || !node.id || memcmp(r.secret, node.secret, NODE_SECRET) != 0))) {
+        if (fault("unknown") || (rejoin && (r.id != node.id || !node.id ||
+                                            memcmp(r.secret, node.secret, NODE_SECRET) != 0))) {
                 reject(id, NODE_VERSION, NODE_EUNKNOWN);
                 return;
         }
-        if (r.kind == NODE_CONTROL) {   /* the fence: nothing of the older connections may come late */
+        /* the fence: nothing of the older connections may come late */
+        if (r.kind == NODE_CONTROL) {
                 end_conns(true, true);
                 node.controls++;
         }
@@ -159,16 +178,27 @@ static void request(struct rdma_cm_id *id, struct rdma_conn_param p)
         *c = (struct conn){ .id = id, .control = r.kind == NODE_CONTROL };
         id->context = c;
         c->cq = ibv_create_cq(id->verbs, 16, c, node.comp, 0);
-        struct ibv_qp_init_attr attr = { .send_cq = c->cq, .recv_cq = c->cq, .qp_type = IBV_QPT_RC,
-                                         .cap = { .max_send_wr = 4, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1 } };
+        struct ibv_qp_init_attr attr = { .send_cq = c->cq,
+                                         .recv_cq = c->cq,
+                                         .qp_type = IBV_QPT_RC,
+                                         .cap = { .max_send_wr = 4,
+                                                  .max_recv_wr = RECEIVES,
+                                                  .max_send_sge = 1,
+                                                  .max_recv_sge = 1 } };
         if (!c->cq || ibv_req_notify_cq(c->cq, 0) != 0 || rdma_create_qp(id, node.pd, &attr) != 0)
                 fail("make a queue pair");
         for (uint64_t i = 0; c->control && i < RECEIVES; i++)
                 post_receive(c, i);
-        struct node_private a = { .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(a), .kind = r.kind };
+        struct node_private a = {
+                .magic = NODE_MAGIC, .version = NODE_VERSION, .length = sizeof(a), .kind = r.kind
+        };
         a.depth = (uint16_t)(fault("shrink") && node.controls > 1 ? 8 : node.cfg->depth);
-        struct rdma_conn_param accept = { .private_data = fault("stranger") ? NULL : &a, .private_data_len = fault("stranger") ? 0 : sizeof(a),
-                                          .responder_resources = p.responder_resources < 16 ? p.responder_resources : 16, .initiator_depth = 1,
+        struct rdma_conn_param accept = { .private_data = fault("stranger") ? NULL : &a,
+                                          .private_data_len = fault("stranger") ? 0 : sizeof(a),
+                                          .responder_resources = p.responder_resources < 16
+                                                                         ? p.responder_resources
+                                                                         : 16,
+                                          .initiator_depth = 1,
                                           .rnr_retry_count = 6 };
         if (rdma_accept(id, &accept) != 0)
                 fail("accept");
@@ -197,8 +227,13 @@ static void event(struct rdma_cm_event *ev)
 
 static void hello(struct conn *c)
 {
-        struct node_welcome w = { .h = header(NODE_WELCOME, sizeof(w)), .id = 4711, .limit = node.cfg->bytes, .free = node.cfg->bytes - node.leased,
-                                  .grace_ms = 30000, .depth = node.cfg->depth, .name = "test" };
+        struct node_welcome w = { .h = header(NODE_WELCOME, sizeof(w)),
+                                  .id = 4711,
+                                  .limit = node.cfg->bytes,
+                                  .free = node.cfg->bytes - node.leased,
+                                  .grace_ms = 30000,
+                                  .depth = node.cfg->depth,
+                                  .name = "test" };
         if (fault("mute"))
                 return;
         if (fault("token")) {
@@ -217,8 +252,11 @@ static void hello(struct conn *c)
 
 static void lease(struct conn *c, const struct node_lease *m)
 {
-        struct node_grant g = { .h = header(NODE_GRANT, sizeof(g)), .slab = node.leased, .address = (uintptr_t)node.memory + node.leased,
-                                .bytes = m->bytes, .rkey = node.mr->rkey };
+        struct node_grant g = { .h = header(NODE_GRANT, sizeof(g)),
+                                .slab = node.leased,
+                                .address = (uintptr_t)node.memory + node.leased,
+                                .bytes = m->bytes,
+                                .rkey = node.mr->rkey };
         if (m->bytes > node.cfg->bytes - node.leased) {
                 refuse(c, NODE_ENOSPC, "nothing is left");
                 return;
@@ -316,8 +354,8 @@ static void listen_on(const struct node_config *cfg)
 
         inet_pton(AF_INET, cfg->address, &at.sin_addr);
         node.events = rdma_create_event_channel();
-        if (!node.events || rdma_create_id(node.events, &id, NULL, RDMA_PS_TCP) != 0 || rdma_bind_addr(id, (struct sockaddr *)&at) != 0 ||
-            rdma_listen(id, 16) != 0)
+        if (!node.events || rdma_create_id(node.events, &id, NULL, RDMA_PS_TCP) != 0 ||
+            rdma_bind_addr(id, (struct sockaddr *)&at) != 0 || rdma_listen(id, 16) != 0)
                 fail("listen on %s", cfg->address);
         fcntl(node.events->fd, F_SETFL, O_NONBLOCK);
 }
@@ -328,15 +366,18 @@ void node_run(const struct node_config *cfg, int commands, int ready)
         char c;
 
         node.cfg = cfg;
-        node.memory = mmap(NULL, cfg->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        node.memory =
+                mmap(NULL, cfg->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (node.memory == MAP_FAILED)
                 fail("memory");
         listen_on(cfg);
         if (write(ready, "r", 1) != 1)
                 fail("tell that it is ready");
         for (;;) {
-                struct pollfd fds[3] = { { .fd = commands, .events = POLLIN }, { .fd = node.events->fd, .events = POLLIN },
-                                         { .fd = node.comp ? node.comp->fd : -1, .events = POLLIN } };
+                struct pollfd fds[3] = { { .fd = commands, .events = POLLIN },
+                                         { .fd = node.events->fd, .events = POLLIN },
+                                         { .fd = node.comp ? node.comp->fd : -1,
+                                           .events = POLLIN } };
                 int n = poll(fds, 3, node.silent ? node.resume_ms : -1);
                 if (n == 0) {
                         node.silent = false;

@@ -1,5 +1,6 @@
 /*
- * A small memory node for the tests of the rdma:// driver: it speaks nodeproto.h, to one client, and makes faults on demand.
+ * A small memory node for the tests of the rdma:// driver: it speaks nodeproto.h, to one client,
+ * and makes faults on demand.
  */
 #ifndef TEST_RDMA_NODE_H
 #define TEST_RDMA_NODE_H
@@ -12,17 +13,19 @@ struct node_config {
         uint16_t port;
         size_t bytes;                   /* to lease */
         unsigned depth;                 /* transfers a data connection may have in flight */
-        /* What it does wrong from the start: "" nothing; "version" rejects with another version; "stranger" is no memnode; "mute" never
-         * answers HELLO; "token" refuses; "garbage" answers HELLO with something that is no message; "deaf" never answers a request for
-         * a connection; "unknown" rejects with NODE_EUNKNOWN; "shrink" allows 8 transfers in flight after a reconnection; "nodata" accepts control
-         * connections only. */
+        /* What it does wrong from the start: "" nothing; "version" rejects with another version;
+         * "stranger" is no memnode; "mute" never answers HELLO; "token" refuses; "garbage" answers
+         * HELLO with something that is no message; "deaf" never answers a request for a connection;
+         * "unknown" rejects with NODE_EUNKNOWN; "shrink" allows 8 transfers in flight after a
+         * reconnection; "nodata" accepts control connections only. */
         const char *fault;
 };
 /* Commands, one character each on the descriptor: */
 #define NODE_CMD_GOODBYE   'g'          /* say goodbye, end */
 #define NODE_CMD_DROP      'd'          /* disconnect the data connections */
 #define NODE_CMD_CONTROL   'c'          /* disconnect the control connection */
-#define NODE_CMD_HANG      'h'          /* be silent: break all queue pairs without a word, ignore requests for a second */
+/* be silent: break all queue pairs without a word, ignore requests for a second */
+#define NODE_CMD_HANG      'h'
 #define NODE_CMD_HANG_LONG 'H'          /* the same for ever */
 #define NODE_CMD_FORGET    'f'          /* drop all, and the client with its memory */
 #define NODE_CMD_REVOKE    'r'          /* withdraw the memory, keep the connections */

@@ -28,7 +28,7 @@ mutant() {
                 echo "mutant $count ($2): the script changes nothing in $1" >&2
                 exit 2
         fi
-        $CC -std=gnu11 -O2 -w -D_GNU_SOURCE -pthread -iquote "$here" -iquote "$tmp/kern" -iquote "$tmp/runtime" -I"$tmp/include" \
+        $CC -std=gnu11 -O2 -w -D_GNU_SOURCE -pthread -iquote "$here" -iquote "$tmp" -iquote "$tmp/kern" -iquote "$tmp/runtime" -I"$tmp/include" \
                 "$here/test_tree_model.c" "$here/pager_sched.c" -lcmocka -o "$tmp/test"
         status=0
         timeout 60 "$tmp/test" >"$tmp/out" 2>&1 || status=$?

@@ -1,6 +1,6 @@
 /*
- * dax:PATH: which files it takes, that slabs are where they should be, and what is said of the others.  And the window that it shares with
- * mem:, with its alignment.
+ * dax:PATH: which files it takes, that slabs are where they should be, and what is said of the
+ * others.  And the window that it shares with mem:, with its alignment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +108,8 @@ static void files(void **state)
         }
         struct stat st;
         assert_int_equal(fstat(fd, &st), 0);
-        assert_true(st.st_blocks * 512 >= 40 << 20);            /* allocated when leased, not when written */
+        /* allocated when leased, not when written */
+        assert_true(st.st_blocks * 512 >= 40 << 20);
         close(fd);
 
         /* What KVM refuses is not mapped: the place is free for the next. */

@@ -36,6 +36,7 @@ int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return 
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}
 void io_forked(void) {}
+void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size) { (void)vm; (void)size; return 0; }
 void *kern_pointer(struct thread *t, uint64_t va, uint64_t len) { (void)t; (void)len; return (void *)va; }

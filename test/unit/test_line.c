@@ -13,8 +13,8 @@
 #include <termios.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "../../common/line.h"
-#include "../../common/put.h"
+#include "common/line.h"
+#include "common/put.h"
 
 #define LIMIT_S 20              /* a write that blocks ends the test by SIGALRM */
 

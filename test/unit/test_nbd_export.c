@@ -1,6 +1,6 @@
 /*
- * NBD exports and leases over accounts of the test's own: which names are leases, who gets in, that all who name a lease share it, and
- * that it goes after its grace time and not before.
+ * NBD exports and leases over accounts of the test's own: which names are leases, who gets in, that
+ * all who name a lease share it, and that it goes after its grace time and not before.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../memnode/memnode.h"
-#include "../../memnode/nbd.h"
+#include "memnode/memnode.h"
+#include "memnode/nbd/nbd.h"
 
 #define HEX     "00112233445566778899aabbccddeeff"
 #define OTHER   "00112233445566778899aabbccddeefe"
@@ -27,14 +27,15 @@ struct memnode_options opt;
 struct account { char *at; char name[64]; };
 static pthread_mutex_t account_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned accounts, opened;       /* guarded by account_lock */
-static int take_error;                  /* what account_take() says; set while no other thread runs */
+/* what account_take() says; set while no other thread runs */
+static int take_error;
 static unsigned take_ms;                /* how long it takes */
 
 struct account *account_open(const char *name)
 {
         struct account *a = calloc(1, sizeof(*a));
         assert_non_null(a);
-        snprintf(a->name, sizeof a->name, "%s", name);
+        snprintf(a->name, sizeof(a->name), "%s", name);
         assert_null(strstr(name, HEX)); /* the secret is not for the log */
         pthread_mutex_lock(&account_lock);
         accounts++;
@@ -108,8 +109,9 @@ static int open_exports(void **state)
 {
         char why[200];
         (void)state;
-        opt.grace_ms = 1000;            /* what is to happen within it may take long on a busy machine */
-        return nbd_exports_open(why, sizeof why);
+        /* what is to happen within it may take long on a busy machine */
+        opt.grace_ms = 1000;
+        return nbd_exports_open(why, sizeof(why));
 }
 
 static int close_exports(void **state)
@@ -128,7 +130,8 @@ static int close_exports(void **state)
 static void names(void **state)
 {
         (void)state;
-        static const struct { const char *name; int ret; uint64_t size; const char *token; } t[] = {
+        static const struct { const char *name; int ret; uint64_t size; const char *token;
+        } t[] = {
                 { "", -ENOENT, 0, NULL },
                 { "disk", -ENOENT, 0, NULL },
                 { "lease", -ENOENT, 0, NULL },
@@ -152,13 +155,15 @@ static void names(void **state)
                 { "lease-" HEX "f-4096", -EINVAL, 0, NULL },
                 { "lease-" HEX "-4096", 0, 4096, NULL },
                 { "lease-" HEX "-4096-", 0, 4096, "" },
-                { "lease-" HEX "-1099511627776-secret-with-dashes", 0, 1ull << 40, "secret-with-dashes" },
+                { "lease-" HEX "-1099511627776-secret-with-dashes", 0, 1ull << 40,
+                  "secret-with-dashes" },
                 { "lease-" HEX "-18446744073709547520", 0, 18446744073709547520ull, NULL },
         };
-        for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
+        for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
                 struct nbd_lease_name l;
                 size_t len = strlen(t[i].name);
-                char *exact = malloc(len + !len);       /* so that a sanitizer sees a read beyond the end */
+                /* so that a sanitizer sees a read beyond the end */
+                char *exact = malloc(len + !len);
                 assert_non_null(exact);
                 memcpy(exact, t[i].name, len);
                 int ret = nbd_lease_parse(exact, len, &l);
@@ -208,7 +213,8 @@ static void shared_and_freed(void **state)
         usleep(1500000);
         assert_int_equal(open_accounts(), 1);
         nbd_export_detach(b);
-        assert_int_equal(attach("lease-" HEX "-8192", &a), 0);  /* within the grace time: the same bytes */
+        /* within the grace time: the same bytes */
+        assert_int_equal(attach("lease-" HEX "-8192", &a), 0);
         assert_int_equal(a->base[8191], 0x5a);
         usleep(1500000);                /* and the old time does not count any more */
         assert_int_equal(open_accounts(), 1);
@@ -257,9 +263,10 @@ static void tokens(void **state)
         struct nbd_export *e;
         char name[200];
 
-        assert_int_equal(attach("lease-" HEX "-4096-secret", &e), NBD_REP_ERR_POLICY);  /* there is none */
+        /* there is none */
+        assert_int_equal(attach("lease-" HEX "-4096-secret", &e), NBD_REP_ERR_POLICY);
         opt.have_token = true;
-        memset(opt.token, 0, sizeof opt.token);
+        memset(opt.token, 0, sizeof(opt.token));
         memcpy(opt.token, "secret", 6);
         assert_int_equal(attach("lease-" HEX "-4096", &e), NBD_REP_ERR_POLICY);
         assert_int_equal(attach("lease-" HEX "-4096-", &e), NBD_REP_ERR_POLICY);
@@ -267,8 +274,8 @@ static void tokens(void **state)
         assert_int_equal(attach("lease-" HEX "-4096-secrets", &e), NBD_REP_ERR_POLICY);
         assert_int_equal(attach("lease-" HEX "-4096-secret", &e), 0);
         nbd_export_detach(e);
-        memset(opt.token, 'x', sizeof opt.token);
-        memset(name, 'x', sizeof name);
+        memset(opt.token, 'x', sizeof(opt.token));
+        memset(name, 'x', sizeof(name));
         memcpy(name, "lease-" HEX "-4096-", 44);
         name[44 + 64] = 0;
         assert_int_equal(attach(name, &e), 0);
@@ -326,12 +333,12 @@ static void named(void **state)
         opt.export[1].size = 4096;
         opt.nexports = 2;
         take_error = -ENOSPC;
-        assert_int_equal(nbd_exports_open(why, sizeof why), -ENOSPC);
+        assert_int_equal(nbd_exports_open(why, sizeof(why)), -ENOSPC);
         assert_non_null(strstr(why, "first"));
         assert_int_equal(open_accounts(), 0);
         take_error = 0;
-        assert_int_equal(nbd_exports_open(why, sizeof why), 0);
-        assert_int_equal(nbd_exports_open(why, sizeof why), 0);
+        assert_int_equal(nbd_exports_open(why, sizeof(why)), 0);
+        assert_int_equal(nbd_exports_open(why, sizeof(why)), 0);
         assert_int_equal(open_accounts(), 2);
         assert_string_equal(nbd_export_listed(0), "first");
         assert_string_equal(nbd_export_listed(1), "second");

@@ -1,6 +1,7 @@
 /*
- * The NBD handshake as a state machine: what memnode answers to each option, that it never takes a byte too many, that it does not
- * matter how the bytes are cut up, and that wrong lengths and magics end or are refused as the protocol has it.
+ * The NBD handshake as a state machine: what memnode answers to each option, that it never takes a
+ * byte too many, that it does not matter how the bytes are cut up, and that wrong lengths and
+ * magics end or are refused as the protocol has it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "../../memnode/nbd.h"
+#include "memnode/nbd/nbd.h"
 
 /* What the client sends, and what came back. */
 static uint8_t in[64 << 10], out[64 << 10];
@@ -26,7 +27,8 @@ static uint32_t find(const char *name, size_t len, uint64_t *size, const char **
         return len == 4 && memcmp(name, "disk", 4) == 0 ? 0 : NBD_REP_ERR_UNKNOWN;
 }
 
-static uint32_t on_attach(void *ctx, const char *name, size_t len, uint64_t *size, const char **text)
+static uint32_t on_attach(void *ctx, const char *name, size_t len, uint64_t *size,
+                          const char **text)
 {
         (void)ctx;
         uint32_t error = find(name, len, size, text);
@@ -54,7 +56,7 @@ static int on_send(void *ctx, const void *data, size_t len)
         (void)ctx;
         if (nout + len > fail_after)
                 return -32;
-        assert_true(nout + len <= sizeof out);
+        assert_true(nout + len <= sizeof(out));
         memcpy(out + nout, data, len);
         nout += len;
         return 0;
@@ -66,7 +68,7 @@ static const struct nbd_handshake_ops ops = { on_attach, on_look, on_detach, on_
 
 static void put(const void *data, size_t len)
 {
-        assert_true(nin + len <= sizeof in);
+        assert_true(nin + len <= sizeof(in));
         memcpy(in + nin, data, len);
         nin += len;
 }
@@ -101,7 +103,7 @@ static int start(void **state)
         (void)state;
         nin = nout = cursor = 0;
         attached = detached = looked = 0;
-        fail_after = sizeof out;
+        fail_after = sizeof(out);
         return 0;
 }
 
@@ -115,7 +117,8 @@ static size_t feed(size_t piece)
         nout = cursor = 0;
         nbd_handshake_start(&h, &ops, NULL);
         while (taken < nin && h.end == NBD_HS_GOING) {
-                size_t n = piece < nin - taken ? piece : nin - taken, got = nbd_handshake_input(&h, in + taken, n);
+                size_t n = piece < nin - taken ? piece : nin - taken,
+                       got = nbd_handshake_input(&h, in + taken, n);
                 assert_true(got <= n);
                 assert_true(got == n || h.end != NBD_HS_GOING);
                 taken += got;
@@ -198,8 +201,12 @@ static void usual(void **state)
                 assert_int_equal(looked, 1);
                 greeting();
                 assert_int_equal(answer(NBD_OPT_STRUCTURED_REPLY, NBD_REP_ACK), 0);
-                infos(NBD_OPT_INFO, NBD_FLAG_HAS_FLAGS | NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_SEND_DF, 2);
-                infos(NBD_OPT_GO, NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA | NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES, 2);
+                infos(NBD_OPT_INFO, NBD_FLAG_HAS_FLAGS | NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_SEND_DF,
+                      2);
+                infos(NBD_OPT_GO,
+                      NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA | NBD_FLAG_SEND_TRIM |
+                              NBD_FLAG_SEND_WRITE_ZEROES,
+                      2);
                 all_read();
         }
 }
@@ -269,8 +276,10 @@ static void list(void **state)
 static void refusals(void **state)
 {
         (void)state;
-        static const uint8_t name_beyond[] = { 0, 0, 0, 9, 'd', 'i', 's', 'k', 0, 0 }, wishes_beyond[] = { 0, 0, 0, 4, 'd', 'i', 's', 'k', 0, 1 },
-                             name_huge[] = { 255, 255, 255, 255, 'd', 'i', 's', 'k', 0, 0 }, too_long[] = { 0, 0, 0, 1, 'd', 0, 0, 7 };
+        static const uint8_t name_beyond[] = { 0, 0, 0, 9, 'd', 'i', 's', 'k', 0, 0 },
+                             wishes_beyond[] = { 0, 0, 0, 4, 'd', 'i', 's', 'k', 0, 1 },
+                             name_huge[] = { 255, 255, 255, 255, 'd', 'i', 's', 'k', 0, 0 },
+                             too_long[] = { 0, 0, 0, 1, 'd', 0, 0, 7 };
         static uint8_t long_name[4 + NBD_NAME_MAX + 1 + 2];
 
         nbd_put32(long_name, NBD_NAME_MAX + 1);
@@ -284,11 +293,11 @@ static void refusals(void **state)
         go(NBD_OPT_GO, "disc");
         go(NBD_OPT_INFO, "");
         option(NBD_OPT_GO, "", 0);
-        option(NBD_OPT_GO, name_beyond, sizeof name_beyond);
-        option(NBD_OPT_INFO, wishes_beyond, sizeof wishes_beyond);
-        option(NBD_OPT_GO, name_huge, sizeof name_huge);
-        option(NBD_OPT_GO, too_long, sizeof too_long);
-        option(NBD_OPT_GO, long_name, sizeof long_name);
+        option(NBD_OPT_GO, name_beyond, sizeof(name_beyond));
+        option(NBD_OPT_INFO, wishes_beyond, sizeof(wishes_beyond));
+        option(NBD_OPT_GO, name_huge, sizeof(name_huge));
+        option(NBD_OPT_GO, too_long, sizeof(too_long));
+        option(NBD_OPT_GO, long_name, sizeof(long_name));
         feed(1000);
         assert_int_equal(h.end, NBD_HS_GOING);
         assert_false(h.structured);
@@ -316,13 +325,13 @@ static void oversized(void **state)
 {
         (void)state;
         static uint8_t much[NBD_OPTION_MAX + 1];
-        static const size_t pieces[] = { 1, 7, 4096, sizeof in };
+        static const size_t pieces[] = { 1, 7, 4096, sizeof(in) };
 
         begin(3);
-        option(NBD_OPT_GO, much, sizeof much);
+        option(NBD_OPT_GO, much, sizeof(much));
         option(NBD_OPT_GO, much, NBD_OPTION_MAX);       /* fits, but makes no sense */
         go(NBD_OPT_GO, "disk");
-        for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
                 assert_int_equal(feed(pieces[i]), nin);
                 assert_int_equal(h.end, NBD_HS_ATTACHED);
                 greeting();
@@ -379,7 +388,8 @@ static void too_many_options(void **state)
         assert_int_equal(h.end, NBD_HS_BROKEN);
 }
 
-/* Wherever the connection breaks: an export that was attached is either the caller's or detached. */
+/* Wherever the connection breaks: an export that was attached is either the caller's or
+ * detached. */
 static void send_fails(void **state)
 {
         (void)state;

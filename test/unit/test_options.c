@@ -32,6 +32,7 @@ int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return 
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}
 void io_forked(void) {}
+void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 static uint64_t next_gpa = 1ull << 32;
 static int slots_left = 1000;
@@ -89,6 +90,7 @@ static struct run vmrun(const char *const args[])
                 dup2(out[1], 1);
                 dup2(err[1], 2);
                 optind = 0;
+                message_prefix("vmrun: ");
                 options_parse(argc, argv);
                 far_init(1ull << 40);
                 printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d timeout=%u connect=%u io=%d overcommit=%d follow=%d", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,

@@ -1,6 +1,6 @@
 /*
- * Which node gives the next slab, and how large: that leased bytes follow the weights, that full nodes are passed over, and that sizes
- * spread the load.
+ * Which node gives the next slab, and how large: that leased bytes follow the weights, that full
+ * nodes are passed over, and that sizes spread the load.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,9 @@ static void make(unsigned n, const struct far_driver *driver, uint64_t pages)
         memset(store, 0, sizeof(store));
         for (unsigned i = 0; i < n; i++) {
                 options[i] = (struct node_option){ .weight = 1 };
-                store[i] = (struct far_node){ .driver = driver, .option = &options[i], .pages = pages, .index = i };
+                store[i] = (struct far_node){
+                        .driver = driver, .option = &options[i], .pages = pages, .index = i
+                };
                 nodes[i] = &store[i];
         }
 }
@@ -50,8 +52,10 @@ static void assert_shares(unsigned n)
         for (unsigned i = 0; i < n; i++)
                 for (unsigned k = 0; k < n; k++) {
                         const struct far_node *a = nodes[i], *b = nodes[k];
-                        uint64_t slack = b->slab_most > placement_slab(b) ? b->slab_most : placement_slab(b);
-                        assert_true(a->leased * b->option->weight <= (b->leased + slack) * a->option->weight);
+                        uint64_t slack =
+                                b->slab_most > placement_slab(b) ? b->slab_most : placement_slab(b);
+                        assert_true(a->leased * b->option->weight <=
+                                    (b->leased + slack) * a->option->weight);
                 }
 }
 
@@ -95,14 +99,16 @@ static void weighted(void **state)
         assert_in_range(nodes[0]->leased, 99 * GIB, 101 * GIB);
 }
 
-/* Every page of every node is leased in the end, whatever the policy; also where a node gives less than it said. */
+/* Every page of every node is leased in the end, whatever the policy; also where a node gives less
+ * than it said. */
 static void to_the_end(void **state)
 {
         static const enum placement policies[] = { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
         (void)state;
         for (unsigned p = 0; p < 3; p++) {
                 make(4, &remote, 7 * GIB);
-                nodes[1]->pages = 5;                                    /* less than the first slab */
+                /* less than the first slab */
+                nodes[1]->pages = 5;
                 nodes[2]->pages = 0;
                 nodes[3]->pages = 20 * GIB + 3;
                 options[3].weight = 9;
@@ -112,7 +118,8 @@ static void to_the_end(void **state)
                 for (unsigned i = 0; (k = step(policies[p], 4)) >= 0; i++) {
                         assert_int_not_equal(k, 2);
                         if (i == 20)
-                                nodes[0]->pages = nodes[0]->leased;     /* what slabs.c does when a lease fails */
+                                /* what slabs.c does when a lease fails */
+                                nodes[0]->pages = nodes[0]->leased;
                         if (i > 20)
                                 assert_int_not_equal(k, 0);
                 }
@@ -140,7 +147,8 @@ static void linear(void **state)
                 last = k;
         }
         assert_int_equal(last, 2);
-        assert_int_equal(nodes[0]->slabs, 6 + 3);                       /* 16M to 512M, two of 1G, the rest */
+        /* 16M to 512M, two of 1G, the rest */
+        assert_int_equal(nodes[0]->slabs, 6 + 3);
 }
 
 static void most_free(void **state)
@@ -163,7 +171,8 @@ static void most_free(void **state)
         }
 }
 
-/* Slabs grow node by node; many remote nodes keep them small, as long as the table of slabs holds them all. */
+/* Slabs grow node by node; many remote nodes keep them small, as long as the table of slabs holds
+ * them all. */
 static void sizes(void **state)
 {
         (void)state;
@@ -175,7 +184,8 @@ static void sizes(void **state)
         }
         uint32_t slabs = 0;
         for (unsigned i = 0; i < 16; i++) {
-                assert_int_equal(nodes[i]->slab_most, 512 * MIB);       /* 1 TiB in all: 4096 of 256 MiB, but for the small ones */
+                /* 1 TiB in all: 4096 of 256 MiB, but for the small ones */
+                assert_int_equal(nodes[i]->slab_most, 512 * MIB);
                 nodes[i]->slabs = 0;
                 nodes[i]->leased = 0;
                 slabs += placement_count(nodes[i], nodes[i]->pages, SLABS_MAX);
@@ -226,8 +236,9 @@ static void granules(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(weighted), cmocka_unit_test(to_the_end), cmocka_unit_test(linear), cmocka_unit_test(most_free),
-                cmocka_unit_test(sizes), cmocka_unit_test(granules),
+                cmocka_unit_test(weighted), cmocka_unit_test(to_the_end),
+                cmocka_unit_test(linear),   cmocka_unit_test(most_free),
+                cmocka_unit_test(sizes),    cmocka_unit_test(granules),
         };
         return cmocka_run_group_tests_name("placement", tests, NULL, NULL);
 }

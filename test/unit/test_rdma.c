@@ -1,5 +1,6 @@
 /*
- * What is pure in the rdma:// driver: URLs, which requests go in one WRITE, how much of the background the device has at a time.
+ * What is pure in the rdma:// driver: URLs, which requests go in one WRITE, how much of the
+ * background the device has at a time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,9 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "far/rdma.h"
-
-int64_t rdma_now(void) { return 0; }    /* for the parts that wait, which are not tested here */
+#include "far/rdma/rdma.h"
 
 static void is_url(const char *rest, const char *host, uint16_t port)
 {
@@ -45,8 +44,25 @@ static void urls(void **state)
 
 static void no_urls(void **state)
 {
-        static const char *const bad[] = { "", "m1", "/m1", "//", "///", "//:7471", "//m1:", "//m1:0", "//m1:65536", "//m1:+1", "//m1: 1", "//m1:7x",
-                                           "//m1:18446744073709551617", "//m1/x", "//[::1", "//[]", "//[::1]x", "//::1", "//user@m1" };
+        static const char *const bad[] = { "",
+                                           "m1",
+                                           "/m1",
+                                           "//",
+                                           "///",
+                                           "//:7471",
+                                           "//m1:",
+                                           "//m1:0",
+                                           "//m1:65536",
+                                           "//m1:+1",
+                                           "//m1: 1",
+                                           "//m1:7x",
+                                           "//m1:18446744073709551617",
+                                           "//m1/x",
+                                           "//[::1",
+                                           "//[]",
+                                           "//[::1]x",
+                                           "//::1",
+                                           "//user@m1" };
         char longest[RDMA_HOST_MAX + 8] = "//";
 
         (void)state;
@@ -69,7 +85,10 @@ static void line(unsigned n, const uint32_t *page, const uint64_t *memory)
 {
         memset(r, 0, sizeof(r));
         for (unsigned i = 0; i < n; i++)
-                r[i] = (struct far_request){ .op = FAR_WRITE, .page = page[i], .place = &place, .next = i + 1 < n ? &r[i + 1] : NULL,
+                r[i] = (struct far_request){ .op = FAR_WRITE,
+                                             .page = page[i],
+                                             .place = &place,
+                                             .next = i + 1 < n ? &r[i + 1] : NULL,
                                              .cookie = { memory[i] * PAGE } };
 }
 
@@ -131,8 +150,8 @@ static void run_ends_with_the_slab(void **state)
 
 struct clock { struct rdma_pace p; uint64_t now, sent; };
 
-/* A demand read that finds as much of the background before it as may be posted, each page of which takes `page` ticks; then a
- * pause.  What it took. */
+/* A demand read that finds as much of the background before it as may be posted, each page of which
+ * takes `page` ticks; then a pause.  What it took. */
 static uint64_t demand(struct clock *c, uint64_t page)
 {
         unsigned n = rdma_pace_room(&c->p, 0);
@@ -152,7 +171,8 @@ static uint64_t demand(struct clock *c, uint64_t page)
         return took;
 }
 
-/* The window that many demand reads lead to, and how many of the last 100 took more than three times what one takes alone. */
+/* The window that many demand reads lead to, and how many of the last 100 took more than three
+ * times what one takes alone. */
 static unsigned settle(struct clock *c, uint64_t page, unsigned *slow)
 {
         for (unsigned i = 0; i < 900; i++)
@@ -182,7 +202,8 @@ static void pace_of_a_pipelined_device(void **state)
 
         (void)state;
         demand(&c, 0);
-        assert_in_range(settle(&c, ALONE / 20, &slow), 12, 21);         /* 20 in the time of one demand read */
+        /* 20 in the time of one demand read */
+        assert_in_range(settle(&c, ALONE / 20, &slow), 12, 21);
         assert_int_equal(slow, 0);
         /* It became as slow as a serial one, then as fast as it was. */
         assert_in_range(settle(&c, ALONE, &slow), 1, 2);
@@ -195,7 +216,8 @@ static void pace_blames_no_innocent(void **state)
 
         (void)state;
         demand(&c, 0);
-        for (unsigned i = 0; i < 100; i++) {    /* this thread does not run for a while, time and again, with nothing posted */
+        /* this thread does not run for a while, time and again, with nothing posted */
+        for (unsigned i = 0; i < 100; i++) {
                 rdma_pace_turn(&c.p, c.sent, c.now);
                 rdma_pace_turn(&c.p, c.sent, c.now);
                 rdma_pace_asked(&c.p, c.sent, c.sent, c.now);
@@ -222,7 +244,8 @@ static void pace_ends_with_the_demand(void **state)
         assert_in_range(rdma_pace_room(&c.p, 0), 1, 3);
 }
 
-/* A serial device: nothing is posted while a demand read is waited for, but something after each. */
+/* A serial device: nothing is posted while a demand read is waited for, but something after
+ * each. */
 static void pace_holds_and_pays(void **state)
 {
         struct clock c = { .now = 1000000 };

@@ -1,5 +1,6 @@
 /*
- * The memory file that a process tree shares (runtime/far/tree.c): the lives of its processes, the lock whose owner dies, exec.
+ * The memory file that a process tree shares (runtime/far/tree.c): the lives of its processes, the
+ * lock whose owner dies, exec.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -11,14 +12,16 @@
 #include <cmocka.h>
 #include "tree_actor.h"
 
-/* Who dies with the lock leaves it to the next, and what it had not published counts for nothing. */
+/* Who dies with the lock leaves it to the next, and what it had not published counts for
+ * nothing. */
 static void dead_owner(void **state)
 {
         static struct actor a;
 
         (void)state;
         begin(&a);
-        a.tree.head->node[0] = (struct tree_node){ .pages = 100000, .leased = SLOTS, .slabs = SLABS };
+        a.tree.head->node[0] =
+                (struct tree_node){ .pages = 100000, .leased = SLOTS, .slabs = SLABS };
         pid_t pid = fork();
         if (pid == 0) {
                 tree_lock(&a.tree);
@@ -36,7 +39,8 @@ static void dead_owner(void **state)
         tree_close(&a.tree);
 }
 
-/* A child whose parent died before it was up, and whose number was buried meanwhile, must not go on. */
+/* A child whose parent died before it was up, and whose number was buried meanwhile, must not go
+ * on. */
 static void orphan(void **state)
 {
         static struct actor a;
@@ -67,7 +71,8 @@ static void orphan(void **state)
         tree_close(&a.tree);
 }
 
-/* With a remote slab, a dead process's slots rest until its last writes must have come to their end. */
+/* With a remote slab, a dead process's slots rest until its last writes must have come to their
+ * end. */
 static void linger(void **state)
 {
         static struct actor a;
@@ -99,7 +104,8 @@ static void linger(void **state)
         tree_close(&a.tree);
 }
 
-/* Of processes that say that they leave, the last is told so; and who leaves with nothing under way is buried at once. */
+/* Of processes that say that they leave, the last is told so; and who leaves with nothing under way
+ * is buried at once. */
 static void leave(void **state)
 {
         static struct actor a;
@@ -123,7 +129,8 @@ static void leave(void **state)
                 _exit(tree_leave(&a.tree, true, 100));
         }
         waitpid(pid, &status, 0);
-        assert_int_equal(status, 0);                    /* the killed one is still kept alive by its parent */
+        /* the killed one is still kept alive by its parent */
+        assert_int_equal(status, 0);
         tree_child_left(&a.tree, &c);
         assert_false(tree_leave(&a.tree, false, 100));
         tree_child_left(&a.tree, &killed);              /* it never came */
@@ -182,8 +189,8 @@ static void attach(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(linger), cmocka_unit_test(numbers),
-                cmocka_unit_test(attach), cmocka_unit_test(leave),
+                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(linger),
+                cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
         };
         return cmocka_run_group_tests_name("tree", tests, setup, NULL);
 }

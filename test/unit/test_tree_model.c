@@ -1,9 +1,11 @@
 /*
- * Model check of the slots that processes share (kern/far/slotmap.c, runtime/far/tree_hold.c): simulated processes take, free, write,
- * fork and die, and may be interrupted, or killed for good, before and after each atomic operation.
+ * Model check of the slots that processes share (kern/far/slotmap.c, runtime/far/tree_hold.c):
+ * simulated processes take, free, write, fork and die, and may be interrupted, or killed for good,
+ * before and after each atomic operation.
  *
- * What each process believes to hold, and what it wrote there, is kept apart from the code under test.  So a slot handed out twice, freed
- * under a reader or written under one shows as a wrong content; and in the end, when all are buried, no slot may be left.
+ * What each process believes to hold, and what it wrote there, is kept apart from the code under
+ * test.  So a slot handed out twice, freed under a reader or written under one shows as a wrong
+ * content; and in the end, when all are buried, no slot may be left.
  *
  *   SEED=n STEPS=n test_tree_model
  */
@@ -32,7 +34,8 @@ static void crash_point(void);
 
 #define SEATS  6                        /* processes at one time */
 #define SLABS  2
-#define PAGES  6                        /* slots of a slab: few, so that everybody meets everybody */
+/* slots of a slab: few, so that everybody meets everybody */
+#define PAGES  6
 #define SLOTS  (SLABS * PAGES)
 
 /* ---- the world ---- */
@@ -110,8 +113,10 @@ static void check_content(struct seat *s)
 {
         for (unsigned i = 0; i < s->n; i++)
                 if (content[index_of(s->slot[i])] != s->expect[i])
-                        sched_fail("process %u: slot %#lx holds %lu, not %lu", s->map.self, (unsigned long)s->slot[i],
-                                   (unsigned long)content[index_of(s->slot[i])], (unsigned long)s->expect[i]);
+                        sched_fail("process %u: slot %#lx holds %lu, not %lu", s->map.self,
+                                   (unsigned long)s->slot[i],
+                                   (unsigned long)content[index_of(s->slot[i])],
+                                   (unsigned long)s->expect[i]);
 }
 
 static void take(struct seat *s)
@@ -122,7 +127,8 @@ static void take(struct seat *s)
         if (slot == SLOT_NONE)
                 return;
         if (in_use[index_of(slot)])
-                sched_fail("process %u: slot %#lx was handed out, but has %u holders", s->map.self, (unsigned long)slot, in_use[index_of(slot)]);
+                sched_fail("process %u: slot %#lx was handed out, but has %u holders", s->map.self,
+                           (unsigned long)slot, in_use[index_of(slot)]);
         taken++;
         believe(s, slot, ++writes);
         content[index_of(slot)] = writes;
@@ -131,19 +137,22 @@ static void take(struct seat *s)
 static void let_go(struct seat *s, unsigned i)
 {
         uint64_t slot = s->slot[i];
-        forget(s, i);                   /* a process killed from here on would not use it any more */
+        /* a process killed from here on would not use it any more */
+        forget(s, i);
         if (slotmap_put(&s->map, slot))
                 return;
         shared_released++;
         if (tree_release(&s->tree, &slot, 1) != 0)
-                sched_fail("process %u: slot %#lx cannot be released", s->map.self, (unsigned long)slot);
+                sched_fail("process %u: slot %#lx cannot be released", s->map.self,
+                           (unsigned long)slot);
 }
 
 static void write_back(struct seat *s, unsigned i)
 {
         if (slotmap_writable(&s->map, s->slot[i])) {
                 if (in_use[index_of(s->slot[i])] != 1)
-                        sched_fail("process %u: slot %#lx is writable, but has other holders", s->map.self, (unsigned long)s->slot[i]);
+                        sched_fail("process %u: slot %#lx is writable, but has other holders",
+                                   s->map.self, (unsigned long)s->slot[i]);
                 s->expect[i] = content[index_of(s->slot[i])] = ++writes;
         } else {
                 take(s);
@@ -153,7 +162,9 @@ static void write_back(struct seat *s, unsigned i)
 
 static void start(struct seat *s)
 {
-        s->tree = (struct tree){ .self = (uint32_t)(s - seats), .head = head, .units = units, .bits = bits };
+        s->tree = (struct tree){
+                .self = (uint32_t)(s - seats), .head = head, .units = units, .bits = bits
+        };
         slotmap_init(&s->map, units, slabs, s->tree.self);
         s->map.nslabs = SLABS;
         s->n = 0;
@@ -169,7 +180,8 @@ static void do_fork(struct seat *s)
                 s->child = c;
                 for (unsigned i = 0; i < s->n; i++)
                         if (tree_share(&s->tree, (uint32_t)(c - seats), &s->slot[i], 1) != 0)
-                                sched_fail("process %u: slot %#lx cannot be shared", s->map.self, (unsigned long)s->slot[i]);
+                                sched_fail("process %u: slot %#lx cannot be shared", s->map.self,
+                                           (unsigned long)s->slot[i]);
                 s->child = NULL;
                 start(c);
                 for (unsigned i = 0; i < s->n; i++)
@@ -279,24 +291,31 @@ static void clear(void)
         burying = -1;
 }
 
-/* The dead are buried, those alive let go of all they hold: then nothing may be left, and a last process finds all slots free.  No more is
- * buried then: it would mend what must not happen among the living. */
+/* The dead are buried, those alive let go of all they hold: then nothing may be left, and a last
+ * process finds all slots free.  No more is buried then: it would mend what must not happen among
+ * the living. */
 static void last_one(void)
 {
         struct seat *s = &seats[0];
         running = NULL;
         for (struct seat *d = seats; d < seats + SEATS; d++)
                 if (d->state == DEAD)
-                        tree_bury(&(struct tree){ .self = SEATS - 1, .head = head, .units = units, .bits = bits }, (uint32_t)(d - seats));
+                        tree_bury(&(struct tree){ .self = SEATS - 1,
+                                                  .head = head,
+                                                  .units = units,
+                                                  .bits = bits },
+                                  (uint32_t)(d - seats));
         for (unsigned i = 0; i < SLOTS; i++)
-                if (tree_map(units, i / PAGES)->chunk[0] == CHUNK_FULL && tree_map(units, i / PAGES)->word[i % PAGES] == SLOT_FREE)
+                if (tree_map(units, i / PAGES)->chunk[0] == CHUNK_FULL &&
+                    tree_map(units, i / PAGES)->word[i % PAGES] == SLOT_FREE)
                         sched_fail("slot %u is free, but its chunk says that it is full", i);
         for (struct seat *d = seats; d < seats + SEATS; d++)
                 while (d->state == ALIVE && d->n)
                         let_go(d, 0);
         for (unsigned i = 0; i < SLOTS; i++)
                 if (tree_map(units, i / PAGES)->word[i % PAGES] != SLOT_FREE)
-                        sched_fail("slot %u leaked: word %#x", i, tree_map(units, i / PAGES)->word[i % PAGES]);
+                        sched_fail("slot %u leaked: word %#x", i,
+                                   tree_map(units, i / PAGES)->word[i % PAGES]);
         start(s);
         for (unsigned i = 0; i < SLOTS; i++)
                 if (slotmap_take(&s->map, true) == SLOT_NONE) {
@@ -306,7 +325,8 @@ static void last_one(void)
         for (uint32_t i = 0; i < SLABS; i++)
                 for (uint32_t p = 0; p < PAGES; p++)
                         if (tree_map(units, i)->word[p] != SLOT_OWNED)
-                                sched_fail("slot %u of slab %u: word %#x", p, i, tree_map(units, i)->word[p]);
+                                sched_fail("slot %u of slab %u: word %#x", p, i,
+                                           tree_map(units, i)->word[p]);
 }
 
 static uint64_t number(const char *name, uint64_t otherwise)
@@ -335,8 +355,9 @@ static void model(void **state)
                 if (err || sched_failed())
                         fail_msg("SEED=%lu fails", (unsigned long)seed);
         }
-        print_message("# %lu taken, %lu forks, %lu shared slots let go, %lu kills, %lu buried\n", (unsigned long)taken, (unsigned long)forks,
-                      (unsigned long)shared_released, (unsigned long)kills, (unsigned long)buried);
+        print_message("# %lu taken, %lu forks, %lu shared slots let go, %lu kills, %lu buried\n",
+                      (unsigned long)taken, (unsigned long)forks, (unsigned long)shared_released,
+                      (unsigned long)kills, (unsigned long)buried);
         /* The run met what it is for. */
         assert_true(forks > 100 && kills > 100 && buried > 100 && shared_released > 100);
 }

@@ -1,7 +1,8 @@
 /*
- * The slots that a process tree shares, with real processes on a real memory file: they take, free, write, fork and are killed at random
- * moments.  Every slot's content is kept in shared memory by who holds it, so a slot handed out twice or freed under a reader shows; and
- * when all are gone, none may be missing.  The same with threads in place of processes, for the thread sanitizer.
+ * The slots that a process tree shares, with real processes on a real memory file: they take, free,
+ * write, fork and are killed at random moments.  Every slot's content is kept in shared memory by
+ * who holds it, so a slot handed out twice or freed under a reader shows; and when all are gone,
+ * none may be missing.  The same with threads in place of processes, for the thread sanitizer.
  *
  *   SEED=n SECONDS=n KILLS=n test_tree_race
  */
@@ -103,7 +104,8 @@ static void processes(void **state)
                         setpgid(pid, pid);
                         seed++;
                         family[i] = pid;
-                        while (a.tree.head->record[c.number].pid == 0 && waitpid(pid, NULL, WNOHANG) == 0)
+                        while (a.tree.head->record[c.number].pid == 0 &&
+                               waitpid(pid, NULL, WNOHANG) == 0)
                                 usleep(100);
                         tree_child_left(&a.tree, &c);
                 }
@@ -113,7 +115,8 @@ static void processes(void **state)
                 for (unsigned i = 0; i < FAMILIES; i++) {
                         if (rnd(&a, 2))
                                 continue;
-                        /* Only its first, so that its children are left behind for a moment, or the whole family. */
+                        /* Only its first, so that its children are left behind for a moment, or the
+                         * whole family. */
                         kill(rnd(&a, 2) ? family[i] : -family[i], SIGKILL);
                         kills++;
                         waitpid(family[i], NULL, 0);
@@ -137,7 +140,8 @@ static void processes(void **state)
                 if (alone)
                         break;
         }
-        print_message("# %lu taken, %lu forks, %lu shared slots let go, %lu kills\n", (unsigned long)world->takes, (unsigned long)world->forks,
+        print_message("# %lu taken, %lu forks, %lu shared slots let go, %lu kills\n",
+                      (unsigned long)world->takes, (unsigned long)world->forks,
                       (unsigned long)world->releases, (unsigned long)kills);
         count_all(&a);
         assert_true(kills > 0 && world->releases > 0);

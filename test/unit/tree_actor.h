@@ -1,6 +1,7 @@
 /*
- * A process of a tree, as the tests of the shared slots have it: it takes slots, lets go of them, writes to them and checks what it wrote,
- * on a real memory file.  What every slot holds stands in memory that all share, so a slot handed out twice or freed under a reader shows.
+ * A process of a tree, as the tests of the shared slots have it: it takes slots, lets go of them,
+ * writes to them and checks what it wrote, on a real memory file.  What every slot holds stands in
+ * memory that all share, so a slot handed out twice or freed under a reader shows.
  *
  * For one file of each test program; cmocka.h and what it needs come first.
  */
@@ -46,7 +47,8 @@ _Noreturn void die_(int status, const char *fmt, ...)
 _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b)
 {
         atomic_fetch_add(&world->failures, 1);
-        snprintf(world->text, sizeof(world->text), "env_bug: %s: %#lx %#lx", what, (unsigned long)a, (unsigned long)b);
+        snprintf(world->text, sizeof(world->text), "env_bug: %s: %#lx %#lx", what, (unsigned long)a,
+                 (unsigned long)b);
         _exit(3);
 }
 
@@ -68,25 +70,30 @@ static inline uint32_t rnd(struct actor *a, uint32_t n)
         return (uint32_t)((a->random * 0x2545f4914f6cdd1dull >> 32) * n >> 32);
 }
 
-static inline void wrong(struct actor *a, const char *what, uint64_t slot, uint64_t is, uint64_t expect)
+static inline void wrong(struct actor *a, const char *what, uint64_t slot, uint64_t is,
+                         uint64_t expect)
 {
         if (atomic_fetch_add(&world->failures, 1) == 0)
-                snprintf(world->text, sizeof(world->text), "process %u: slot %#lx %s: %#lx, not %#lx", a->map.self, (unsigned long)slot, what,
-                         (unsigned long)is, (unsigned long)expect);
+                snprintf(world->text, sizeof(world->text),
+                         "process %u: slot %#lx %s: %#lx, not %#lx", a->map.self,
+                         (unsigned long)slot, what, (unsigned long)is, (unsigned long)expect);
 }
 
 /* Relaxed: the order comes from the code under test alone. */
 static inline void check(struct actor *a, unsigned i)
 {
-        uint64_t is = atomic_load_explicit(&world->content[index_of(a->slot[i])], memory_order_relaxed);
+        uint64_t is =
+                atomic_load_explicit(&world->content[index_of(a->slot[i])], memory_order_relaxed);
         if (is != a->expect[i])
                 wrong(a, "changed under its holder", a->slot[i], is, a->expect[i]);
 }
 
 static inline void write_slot(struct actor *a, unsigned i)
 {
-        a->expect[i] = atomic_fetch_add_explicit(&world->stamp, 1, memory_order_relaxed) << 10 | a->map.self;
-        atomic_store_explicit(&world->content[index_of(a->slot[i])], a->expect[i], memory_order_relaxed);
+        a->expect[i] = atomic_fetch_add_explicit(&world->stamp, 1, memory_order_relaxed) << 10 |
+                       a->map.self;
+        atomic_store_explicit(&world->content[index_of(a->slot[i])], a->expect[i],
+                              memory_order_relaxed);
 }
 
 static inline void take(struct actor *a)
@@ -192,7 +199,8 @@ static inline void count_all(struct actor *a)
         for (uint32_t i = 0; i < SLABS; i++)
                 for (uint32_t p = 0; p < PAGES; p++)
                         if (tree_map(a->tree.units, i)->word[p] != SLOT_FREE)
-                                fail_msg("slot %u of slab %u leaked: word %#x", p, i, tree_map(a->tree.units, i)->word[p]);
+                                fail_msg("slot %u of slab %u leaked: word %#x", p, i,
+                                         tree_map(a->tree.units, i)->word[p]);
         for (unsigned n = 0; n < SLOTS; n++)
                 assert_true(slotmap_take(&a->map, true) != SLOT_NONE);
         assert_true(slotmap_take(&a->map, true) == SLOT_NONE);
@@ -203,7 +211,8 @@ static inline void count_all(struct actor *a)
 static inline int setup(void **state)
 {
         (void)state;
-        world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                     0);
         return world == MAP_FAILED ? -1 : 0;
 }
 

@@ -1,0 +1,72 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <time.h>
+#include <unistd.h>
+#include "common/line.h"
+#include "common/message.h"
+
+static int out = STDERR_FILENO;
+static const char *prefix = "";
+static bool verbose;
+
+void message_prefix(const char *text) { prefix = text; }
+void message_to(int fd) { out = fd; }
+int message_fd(void) { return out; }
+void message_verbose(bool yes) { verbose = yes; }
+
+void message_end(void)
+{
+        if (out >= 0)
+                line_end(out, prefix);
+}
+
+/* A closed pipe would raise SIGPIPE in the program's name.  One that is already pending is the
+ * program's own. */
+static void say(const char *fmt, va_list ap)
+{
+        const struct timespec now = { 0, 0 };
+        sigset_t pipe_set, old, pending;
+
+        if (out < 0)
+                return;
+        sigemptyset(&pipe_set);
+        sigaddset(&pipe_set, SIGPIPE);
+        sigpending(&pending);
+        pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
+        line_say(out, prefix, fmt, ap);
+        if (!sigismember(&pending, SIGPIPE))
+                while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)
+                        ;
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+void warnx_(const char *fmt, ...)
+{
+        va_list ap;
+
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+}
+
+void info_(const char *fmt, ...)
+{
+        va_list ap;
+
+        if (!verbose)
+                return;
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+}
+
+void die_(int status, const char *fmt, ...)
+{
+        va_list ap;
+
+        va_start(ap, fmt);
+        say(fmt, ap);
+        va_end(ap);
+        _exit(status);
+}

@@ -1,0 +1,356 @@
+/*
+ * What NBD clients can ask for by name, and the memory behind it.
+ *
+ * Named exports come from the settings, have their memory from start to end, and are listed.  A
+ * lease is made by the first client that names it, is shared by all connections that name it, and
+ * goes when the last of them has ended and the grace time went by without a new one; so a client
+ * that lost its connection finds its bytes again.  Its name holds 128 random bits and is listed
+ * nowhere: who does not know it cannot find it.  It is therefore not in the log either, but for its
+ * first digits.
+ *
+ * Every lease has an account of its own: to memnode, one lease is one client.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "common/clock.h"
+#include "common/secret.h"
+#include "memnode.h"
+#include "nbd/nbd.h"
+
+#define PAGE    4096u
+#define MARK    8                               /* digits of a lease's name that the log may show */
+
+struct lease {
+        /* first: an nbd_export that is no named one is a lease */
+        struct nbd_export e;
+        char hex[NBD_LEASE_HEX];
+        unsigned users;                         /* attached, or waiting to be */
+        /* one thread is taking the memory; the others wait */
+        bool making;
+        uint32_t error;                         /* that went wrong: nobody stays */
+        const char *text;
+        int64_t until;                          /* ms: users == 0: it goes then */
+        struct lease *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by lock: */
+static struct lease *leases;
+static bool opened, closing;
+static pthread_t sweeper;
+static pthread_cond_t made = PTHREAD_COND_INITIALIZER;  /* some lease is no longer being made */
+/* leases or closing changed, for the sweeper */
+static pthread_cond_t due = PTHREAD_COND_INITIALIZER;
+/* Constant once opened: */
+static struct nbd_export named[sizeof(opt.export) / sizeof(opt.export[0])];
+static unsigned nnamed;
+
+/* ---- Names ---- */
+
+static bool token_fits(const struct nbd_lease_name *l)
+{
+        uint8_t theirs[sizeof(opt.token)] = { 0 }, ours[sizeof(opt.token)] = { 0 };
+
+        if (opt.have_token)
+                memcpy(ours, opt.token, sizeof(ours));
+        if (l->token_len <= sizeof(theirs) && l->token)
+                memcpy(theirs, l->token, l->token_len);
+        return secret_same(theirs, ours, sizeof(ours)) && l->token_len <= sizeof(theirs);
+}
+
+/* A lease's name that is one, with its token checked.  0, or an error with a sentence. */
+static uint32_t lease_name(const char *name, size_t len, struct nbd_lease_name *l,
+                           const char **text)
+{
+        switch (nbd_lease_parse(name, len, l)) {
+        case 0: break;
+        case -EINVAL:
+                *text = "a lease is called lease-<32 hexadecimal digits, in small letters>-<bytes, "
+                        "a multiple of 4096>[-<token>]";
+                return NBD_REP_ERR_INVALID;
+        default:
+                *text = len ? "memnode has no export of that name"
+                            : "memnode has no named exports: name one, or a lease";
+                return NBD_REP_ERR_UNKNOWN;
+        }
+        if (token_fits(l))
+                return 0;
+        *text = !opt.have_token ? "memnode has no token, so leave it out of the lease's name"
+                : l->token      ? "that is not memnode's token"
+                                : "memnode wants its token at the end of the lease's name: "
+                             "lease-<digits>-<bytes>-<token>";
+        return NBD_REP_ERR_POLICY;
+}
+
+static struct nbd_export *find_named(const char *name, size_t len)
+{
+        if (len == 0)
+                return nnamed ? &named[0] : NULL;
+        for (unsigned i = 0; i < nnamed; i++)
+                if (strlen(opt.export[i].name) == len && memcmp(opt.export[i].name, name, len) == 0)
+                        return &named[i];
+        return NULL;
+}
+
+const char *nbd_export_listed(unsigned i) { return i < nnamed ? opt.export[i].name : NULL; }
+
+/* ---- Leases ---- */
+
+static struct lease *find_lease(const char *hex)
+{
+        for (struct lease *l = leases; l; l = l->next)
+                if (secret_same(l->hex, hex, NBD_LEASE_HEX))
+                        return l;
+        return NULL;
+}
+
+static void unlink_lease(struct lease *gone)
+{
+        struct lease **p = &leases;
+        while (*p != gone)
+                p = &(*p)->next;
+        *p = gone->next;
+}
+
+static uint32_t other_size(const char **text)
+{
+        *text = "that lease exists with another size";
+        return NBD_REP_ERR_INVALID;
+}
+
+/* Account and memory for an export: 0, or an error with a sentence. */
+static uint32_t take(struct nbd_export *e, const char *owner, const char **text)
+{
+        e->account = account_open(owner);
+        if (!e->account) {
+                *text = "memnode has too many clients already: wait until some end";
+                return NBD_REP_ERR_POLICY;
+        }
+        int err = account_take(e->account, (e->size + PAGE - 1) / PAGE * PAGE, &e->base);
+        if (!err)
+                return 0;
+        account_close(e->account);
+        *text = err == -EDQUOT ? "that is more than memnode gives to one client: ask for less, or "
+                                 "raise its --max-per-client"
+                : err == -ENOSPC ? "memnode has not that much memory left in one piece: ask for "
+                                   "less, wait, or raise its --size"
+                                 : "memnode could not take the memory for it";
+        return NBD_REP_ERR_POLICY;
+}
+
+/* Takes the memory of a new lease without the lock, since zeroing may take seconds.  Called and
+ * returns with the lock. */
+static void make(struct lease *l)
+{
+        char owner[64];
+
+        l->making = true;
+        pthread_mutex_unlock(&lock);
+        snprintf(owner, sizeof(owner), "NBD lease %.*s...", MARK, l->hex);
+        const char *text = "";
+        uint32_t error = take(&l->e, owner, &text);
+        pthread_mutex_lock(&lock);
+        l->making = false;
+        l->error = error;
+        l->text = text;
+        if (error)
+                unlink_lease(l);
+        pthread_cond_broadcast(&made);
+}
+
+static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export **e,
+                             const char **text)
+{
+        uint32_t error = 0;
+
+        pthread_mutex_lock(&lock);
+        struct lease *l = find_lease(n->hex);
+        if (l && l->e.size != n->size) {
+                pthread_mutex_unlock(&lock);
+                return other_size(text);
+        }
+        if (l) {
+                l->users++;
+                while (l->making)               /* as long as account_take() takes */
+                        pthread_cond_wait(&made, &lock);
+        } else if ((l = calloc(1, sizeof(*l)))) {
+                l->e.size = n->size;
+                memcpy(l->hex, n->hex, sizeof(l->hex));
+                l->users = 1;
+                l->next = leases;
+                leases = l;
+                make(l);
+        } else {
+                *text = "memnode has no memory for its own use left";
+                error = NBD_REP_ERR_POLICY;
+        }
+        if (l && l->error) {
+                error = l->error;
+                *text = l->text;
+                if (--l->users == 0)
+                        free(l);
+        } else if (l) {
+                *e = &l->e;
+        }
+        pthread_mutex_unlock(&lock);
+        return error;
+}
+
+uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, const char **text)
+{
+        struct nbd_lease_name n;
+
+        *e = find_named(name, len);
+        if (*e)
+                return 0;
+        uint32_t error = lease_name(name, len, &n, text);
+        return error ? error : attach_lease(&n, e, text);
+}
+
+uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, const char **text)
+{
+        struct nbd_lease_name n;
+        const struct nbd_export *e = find_named(name, len);
+        uint32_t error = e ? 0 : lease_name(name, len, &n, text);
+
+        if (e)
+                *size = e->size;
+        if (e || error)
+                return error;
+        pthread_mutex_lock(&lock);
+        const struct lease *l = find_lease(n.hex);
+        if (l && l->e.size != n.size)
+                error = other_size(text);
+        pthread_mutex_unlock(&lock);
+        *size = n.size;
+        return error;
+}
+
+void nbd_export_detach(struct nbd_export *e)
+{
+        struct lease *l = (struct lease *)e;
+        /* SIGHUP may change it */
+        uint32_t grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
+
+        if (e >= named && e < named + nnamed)
+                return;
+        pthread_mutex_lock(&lock);
+        if (--l->users == 0) {
+                l->until = now_ms() + grace_ms;
+                pthread_cond_signal(&due);
+        }
+        pthread_mutex_unlock(&lock);
+}
+
+void nbd_export_leave(struct nbd_export *e)
+{
+        struct lease *l = (struct lease *)e;
+
+        if (e >= named && e < named + nnamed)
+                return;
+        pthread_mutex_lock(&lock);
+        bool last = --l->users == 0;
+        if (last)
+                unlink_lease(l);        /* from here on nobody can find it */
+        pthread_mutex_unlock(&lock);
+        if (last) {
+                info_("NBD lease %.*s... is over: its client said goodbye", MARK, l->hex);
+                account_close(l->e.account);
+                free(l);
+        }
+}
+
+/* ---- The end of leases ---- */
+
+/* The unused lease whose time comes first. */
+static struct lease *next_due(void)
+{
+        struct lease *first = NULL;
+
+        for (struct lease *l = leases; l; l = l->next)
+                if (l->users == 0 && (!first || l->until < first->until))
+                        first = l;
+        return first;
+}
+
+/* Sleeps until a lease is due; wakes when one becomes unused.  Ends at nbd_exports_close(). */
+static void *sweep(void *arg)
+{
+        (void)arg;
+        pthread_mutex_lock(&lock);
+        while (!closing) {
+                struct lease *l = next_due();
+                int64_t left = l ? l->until - now_ms() : 0;
+                if (!l) {
+                        pthread_cond_wait(&due, &lock);
+                } else if (left > 0) {
+                        struct timespec until = deadline_in_ms((uint64_t)left);
+                        pthread_cond_clockwait(&due, &lock, CLOCK_MONOTONIC, &until);
+                } else {
+                        /* Out of the list nobody can find it, so it may be zeroed without the
+                         * lock. */
+                        unlink_lease(l);
+                        pthread_mutex_unlock(&lock);
+                        info_("NBD lease %.*s... is over: nobody has used it for the grace time",
+                              MARK, l->hex);
+                        account_close(l->e.account);
+                        free(l);
+                        pthread_mutex_lock(&lock);
+                }
+        }
+        pthread_mutex_unlock(&lock);
+        return NULL;
+}
+
+static int open_named(char *why, size_t n)
+{
+        for (unsigned i = 0; i < opt.nexports; i++) {
+                char owner[128];
+                const char *text;
+
+                named[i].size = opt.export[i].size;
+                snprintf(owner, sizeof(owner), "NBD export %s", opt.export[i].name);
+                if (take(&named[i], owner, &text) != 0) {
+                        snprintf(why, n, "no memory for the export %s of %llu bytes: %s",
+                                 opt.export[i].name, (unsigned long long)named[i].size, text);
+                        while (i-- > 0)
+                                account_close(named[i].account);
+                        return -ENOSPC;
+                }
+        }
+        nnamed = opt.nexports;
+        return 0;
+}
+
+int nbd_exports_open(char *why, size_t n)
+{
+        int err = 0;
+
+        pthread_mutex_lock(&lock);
+        if (!opened) {
+                closing = false;
+                err = nbd_thread(&sweeper, sweep, NULL, false);
+                if (err)
+                        snprintf(why, n, "cannot make a thread: %s", strerror(-err));
+                opened = !err;
+        }
+        if (!err && nnamed != opt.nexports)
+                err = open_named(why, n);
+        pthread_mutex_unlock(&lock);
+        return err;
+}
+
+void nbd_exports_close(void)
+{
+        pthread_mutex_lock(&lock);
+        bool was_open = opened;
+        closing = true;
+        opened = false;
+        if (was_open)
+                pthread_cond_signal(&due);
+        pthread_mutex_unlock(&lock);
+        if (was_open)
+                pthread_join(sweeper, NULL);
+}

@@ -1,0 +1,297 @@
+/*
+ * The handshake of NBD, fixed newstyle: a state machine that is fed bytes and asks its ops for
+ * everything else, so that it can be tested and fuzzed without a socket.
+ *
+ * Its memory is bounded by struct nbd_handshake.  An option whose data is longer than fits is
+ * skipped as it comes and refused; the caller bounds the time that takes.  Nothing is sent but by
+ * answer to a whole option.
+ */
+#include <stdio.h>
+#include "nbd/nbd.h"
+
+/* a client needs a handful; one that tries many names is of no use to us */
+#define OPTIONS_MAX 256
+
+static void broken(struct nbd_handshake *h, const char *why)
+{
+        h->end = NBD_HS_BROKEN;
+        h->broken = why;
+}
+
+static void send_(struct nbd_handshake *h, const void *data, size_t len)
+{
+        if (h->end == NBD_HS_GOING && h->ops->send(h->ctx, data, len) != 0)
+                broken(h, "the connection broke");
+}
+
+/* An answer of up to two parts. */
+static void reply2(struct nbd_handshake *h, uint32_t type, const void *a, size_t alen,
+                   const void *b, size_t blen)
+{
+        struct nbd_option_reply_header r = {
+                htobe64(NBD_OPTION_REPLY_MAGIC),
+                htobe32(h->option),
+                htobe32(type),
+                htobe32((uint32_t)(alen + blen)),
+        };
+        send_(h, &r, sizeof(r));
+        if (alen)
+                send_(h, a, alen);
+        if (blen)
+                send_(h, b, blen);
+}
+
+static void reply(struct nbd_handshake *h, uint32_t type, const void *data, size_t len)
+{
+        reply2(h, type, data, len, NULL, 0);
+}
+static void ack(struct nbd_handshake *h) { reply(h, NBD_REP_ACK, NULL, 0); }
+static void refuse(struct nbd_handshake *h, uint32_t error, const char *text)
+{
+        reply(h, error, text, strlen(text));
+}
+
+static uint16_t transmission_flags(const struct nbd_handshake *h)
+{
+        uint16_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA |
+                         NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES | NBD_FLAG_CAN_MULTI_CONN |
+                         NBD_FLAG_SEND_CACHE | NBD_FLAG_SEND_FAST_ZERO;
+        return h->structured ? flags | NBD_FLAG_SEND_DF : flags;
+}
+
+/* The old way in: no errors, only an end. */
+static void export_name(struct nbd_handshake *h)
+{
+        uint8_t answer[8 + 2 + 124] = { 0 };
+        uint64_t size;
+        const char *text;
+
+        if (h->ops->attach(h->ctx, (const char *)h->buf, h->have, &size, &text) != 0) {
+                broken(h, text);
+                return;
+        }
+        nbd_put64(answer, size);
+        nbd_put16(answer + 8, transmission_flags(h));
+        send_(h, answer, h->client_flags & NBD_NO_ZEROES ? 10 : sizeof(answer));
+        if (h->end == NBD_HS_GOING)
+                h->end = NBD_HS_ATTACHED;
+        else
+                h->ops->detach(h->ctx);
+}
+
+static void list(struct nbd_handshake *h)
+{
+        uint8_t len[4];
+        const char *name;
+
+        if (h->have) {
+                refuse(h, NBD_REP_ERR_INVALID, "LIST has no data");
+                return;
+        }
+        for (unsigned i = 0; (name = h->ops->listed(h->ctx, i)); i++) {
+                nbd_put32(len, (uint32_t)strlen(name));
+                reply2(h, NBD_REP_SERVER, len, sizeof(len), name, strlen(name));
+        }
+        ack(h);
+}
+
+static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size_t name_len,
+                  const uint8_t *wish, unsigned wishes)
+{
+        uint8_t export[2 + 8 + 2], block[2 + 3 * 4], type[2];
+        bool want_name = false;
+
+        for (unsigned i = 0; i < wishes; i++)
+                want_name |= nbd_get16(wish + 2 * i) == NBD_INFO_NAME;
+        nbd_put16(export, NBD_INFO_EXPORT);
+        nbd_put64(export + 2, size);
+        nbd_put16(export + 10, transmission_flags(h));
+        reply(h, NBD_REP_INFO, export, sizeof(export));
+        if (want_name) {
+                nbd_put16(type, NBD_INFO_NAME);
+                reply2(h, NBD_REP_INFO, type, sizeof(type), name, name_len);
+        }
+        /* Not only on demand: libnbd and the kernel's client ask for it, others are glad to
+         * know. */
+        nbd_put16(block, NBD_INFO_BLOCK_SIZE);
+        nbd_put32(block + 2, NBD_BLOCK_MIN);
+        nbd_put32(block + 6, NBD_BLOCK_WANT);
+        nbd_put32(block + 10, NBD_PAYLOAD_MAX);
+        reply(h, NBD_REP_INFO, block, sizeof(block));
+}
+
+/* INFO and GO: u32 length of the name, the name, u16 number of wishes, the wishes, u16 each. */
+static void go(struct nbd_handshake *h, bool attach)
+{
+        const uint8_t *d = h->buf;
+        uint64_t size = 0;
+        const char *text = "";
+        uint32_t name_len = h->have >= 6 ? nbd_get32(d) : UINT32_MAX;
+
+        if (h->have < 6 || name_len > h->have - 6 ||
+            (h->have - 6 - name_len) != 2u * nbd_get16(d + 4 + name_len)) {
+                refuse(h, NBD_REP_ERR_INVALID, "the lengths within this option do not add up");
+                return;
+        }
+        if (name_len > NBD_NAME_MAX) {
+                refuse(h, NBD_REP_ERR_TOO_BIG, "the name of an export has 4096 bytes at most");
+                return;
+        }
+        const char *name = (const char *)d + 4;
+        uint32_t error = attach ? h->ops->attach(h->ctx, name, name_len, &size, &text)
+                                : h->ops->look(h->ctx, name, name_len, &size, &text);
+        if (error) {
+                refuse(h, error, text);
+                return;
+        }
+        infos(h, size, name, name_len, d + 6 + name_len, nbd_get16(d + 4 + name_len));
+        ack(h);
+        if (!attach)
+                return;
+        if (h->end == NBD_HS_GOING)
+                h->end = NBD_HS_ATTACHED;
+        else
+                h->ops->detach(h->ctx);
+}
+
+static void structured(struct nbd_handshake *h)
+{
+        if (h->have) {
+                refuse(h, NBD_REP_ERR_INVALID, "STRUCTURED_REPLY has no data");
+                return;
+        }
+        h->structured = true;
+        ack(h);
+}
+
+static void serve(struct nbd_handshake *h)
+{
+        switch (h->option) {
+        case NBD_OPT_EXPORT_NAME: export_name(h); break;
+        case NBD_OPT_ABORT:
+                ack(h);
+                if (h->end == NBD_HS_GOING)
+                        h->end = NBD_HS_GOODBYE;
+                break;
+        case NBD_OPT_LIST: list(h); break;
+        case NBD_OPT_INFO: go(h, false); break;
+        case NBD_OPT_GO: go(h, true); break;
+        case NBD_OPT_STRUCTURED_REPLY: structured(h); break;
+        case NBD_OPT_STARTTLS:
+                refuse(h, NBD_REP_ERR_POLICY, "memnode offers no TLS: it is for trusted networks");
+                break;
+        case NBD_OPT_LIST_META_CONTEXT:
+        case NBD_OPT_SET_META_CONTEXT:
+                refuse(h, NBD_REP_ERR_UNSUP, "memnode has no metadata contexts");
+                break;
+        default: refuse(h, NBD_REP_ERR_UNSUP, "memnode does not know this option"); break;
+        }
+}
+
+static void next_option(struct nbd_handshake *h)
+{
+        h->state = NBD_HS_HEADER;
+        h->have = 0;
+        h->need = sizeof(struct nbd_option_header);
+}
+
+static void flags(struct nbd_handshake *h)
+{
+        h->client_flags = nbd_get32(h->buf);
+        /* The protocol wants it so: what an unknown flag would change about the stream nobody
+         * knows. */
+        if (h->client_flags & ~(uint32_t)(NBD_FIXED_NEWSTYLE | NBD_NO_ZEROES))
+                broken(h, "it set flags in its first word that memnode did not offer");
+        else
+                next_option(h);
+}
+
+static void header(struct nbd_handshake *h)
+{
+        struct nbd_option_header o;
+
+        memcpy(&o, h->buf, sizeof(o));
+        h->option = be32toh(o.option);
+        h->length = be32toh(o.length);
+        if (be64toh(o.magic) != NBD_OPTION_MAGIC) {
+                broken(h, "what it sent is no NBD option");
+        } else if (!(h->client_flags & NBD_FIXED_NEWSTYLE) && h->option != NBD_OPT_EXPORT_NAME) {
+                broken(h, "it sent an option that needs the fixed newstyle handshake, which it did "
+                          "not agree to");
+        } else if (++h->options > OPTIONS_MAX) {
+                broken(h, "it sent too many options");
+        } else if (h->length > NBD_OPTION_MAX ||
+                   (h->option == NBD_OPT_EXPORT_NAME && h->length > NBD_NAME_MAX)) {
+                if (h->option == NBD_OPT_EXPORT_NAME)
+                        broken(h, "the name of its export is too long");
+                h->state = NBD_HS_SKIP;
+        } else {
+                h->state = NBD_HS_DATA;
+                h->have = 0;
+                h->need = h->length;
+        }
+}
+
+static void data(struct nbd_handshake *h)
+{
+        serve(h);
+        if (h->end == NBD_HS_GOING)
+                next_option(h);
+}
+
+void nbd_handshake_start(struct nbd_handshake *h, const struct nbd_handshake_ops *ops, void *ctx)
+{
+        uint8_t greeting[8 + 8 + 2];
+
+        memset(h, 0, offsetof(struct nbd_handshake, buf));
+        h->ops = ops;
+        h->ctx = ctx;
+        h->end = NBD_HS_GOING;
+        h->state = NBD_HS_FLAGS;
+        h->need = 4;
+        nbd_put64(greeting, NBD_MAGIC);
+        nbd_put64(greeting + 8, NBD_OPTION_MAGIC);
+        nbd_put16(greeting + 16, NBD_FIXED_NEWSTYLE | NBD_NO_ZEROES);
+        send_(h, greeting, sizeof(greeting));
+}
+
+static size_t skip(struct nbd_handshake *h, size_t len)
+{
+        size_t n = len < h->length ? len : h->length;
+
+        h->length -= (uint32_t)n;
+        if (h->length == 0) {
+                refuse(h, NBD_REP_ERR_TOO_BIG, "the data of this option is too long");
+                if (h->end == NBD_HS_GOING)
+                        next_option(h);
+        }
+        return n;
+}
+
+size_t nbd_handshake_input(struct nbd_handshake *h, const uint8_t *in, size_t len)
+{
+        size_t taken = 0;
+
+        while (h->end == NBD_HS_GOING) {
+                if (h->state == NBD_HS_SKIP) {
+                        if (taken == len)
+                                break;
+                        taken += skip(h, len - taken);
+                        continue;
+                }
+                size_t n = h->need - h->have;
+                if (n > len - taken)
+                        n = len - taken;
+                memcpy(h->buf + h->have, in + taken, n);
+                h->have += n;
+                taken += n;
+                if (h->have < h->need)
+                        break;
+                switch (h->state) {
+                case NBD_HS_FLAGS: flags(h); break;
+                case NBD_HS_HEADER: header(h); break;
+                default: data(h); break;
+                }
+        }
+        return taken;
+}

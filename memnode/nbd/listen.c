@@ -1,0 +1,272 @@
+/*
+ * NBD's listening sockets: addresses, paths, and a thread for each, which hands new connections to
+ * serve.c.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "common/hostport.h"
+#include "common/stale.h"
+#include "memnode.h"
+#include "nbd/nbd.h"
+
+#define LISTENERS_MAX   32
+#define BACKLOG         128
+
+struct listener {
+        int fd;
+        pthread_t thread;
+        struct sockaddr_un path;                /* sun_path is empty: not a unix socket */
+        dev_t dev;                              /* which file it made there */
+        ino_t ino;
+};
+
+/* Of the main thread alone; a listener's thread reads its own, which was complete before. */
+static struct listener listeners[LISTENERS_MAX];
+static unsigned nlisteners;
+
+static void set(int fd, int level, int option, int value)
+{
+        setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+/* ---- Accepting ---- */
+
+/* Ends when stop_listening() shuts the socket down, which accept() reports with EINVAL. */
+static void *accept_main(void *arg)
+{
+        const struct listener *l = arg;
+        bool said = false;
+
+        for (;;) {
+                struct sockaddr_storage a = { 0 };
+                socklen_t len = sizeof(a);
+                int fd = accept4(l->fd, (struct sockaddr *)&a, &len, SOCK_CLOEXEC);
+                if (fd >= 0) {
+                        said = false;
+                        nbd_welcome(fd, &a, len);
+                } else if (errno == EINVAL || errno == EBADF) {
+                        return NULL;
+                } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                           errno == ENOMEM) {
+                        if (!said)
+                                warnx_("NBD clients must wait: %s%s", strerror(errno),
+                                       errno == EMFILE ? ": raise `ulimit -n`" : "");
+                        said = true;
+                        /* the client stays in the queue, so accept() would fail again at once */
+                        usleep(200000);
+                }
+        }
+}
+
+/* ---- Listening ---- */
+
+/* Takes over fd. */
+static int add_listener(int fd, const struct sockaddr_un *path, char *why, size_t n)
+{
+        struct stat st;
+
+        struct listener *l = &listeners[nlisteners];
+        int err = nlisteners < LISTENERS_MAX ? 0 : -EUSERS;
+        if (!err) {
+                *l = (struct listener){ .fd = fd };
+                if (path && stat(path->sun_path, &st) == 0) {
+                        l->path = *path;
+                        l->dev = st.st_dev;
+                        l->ino = st.st_ino;
+                }
+                err = nbd_thread(&l->thread, accept_main, l, false);
+        }
+        if (!err)
+                nlisteners++;
+        if (err) {
+                snprintf(why, n,
+                         err == -EUSERS ? "there are %d listening sockets already: listen on fewer "
+                                          "addresses"
+                                        : "cannot make a thread (error %d)",
+                         err == -EUSERS ? LISTENERS_MAX : -err);
+                if (path)
+                        unlink(path->sun_path);
+                close(fd);
+        }
+        return err;
+}
+
+static const char *cure(int err)
+{
+        switch (err) {
+        case EADDRINUSE: return ": another program listens there: end it, or choose another port";
+        case EADDRNOTAVAIL:
+                return ": this host has no such address: give one of its own, or 0.0.0.0 or [::] "
+                       "for all";
+        case EACCES: return ": ports below 1024 are for root: choose another port";
+        default: return "";
+        }
+}
+
+/* HOST:PORT, [HOST]:PORT, HOST, :PORT; a slash may follow. */
+static int parse_address(const char *url, struct hostport *hp, char *why, size_t n)
+{
+        switch (hostport_parse(url, hp)) {
+        case HOSTPORT_OK:
+                if (!*hp->service)
+                        strcpy(hp->service, NBD_PORT);
+                return 0;
+        case HOSTPORT_PATH:
+                snprintf(why, n,
+                         "'%s' is no place to listen: give HOST:PORT only, and exports with "
+                         "--export",
+                         url);
+                break;
+        case HOSTPORT_LONG:
+                snprintf(why, n, "that address is too long");
+                break;
+        default:
+                snprintf(why, n,
+                         "'%s' is no address: give HOST:PORT, with an IPv6 address in brackets, as "
+                         "in [::]:%s",
+                         url, NBD_PORT);
+        }
+        return -EINVAL;
+}
+
+static int listen_one(const struct addrinfo *a, bool several, char *why, size_t n)
+{
+        char host[64] = "?", port[16] = "?";
+        int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), err = 0;
+
+        if (fd >= 0) {
+                set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+                if (several && a->ai_family == AF_INET6)
+                        set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);  /* IPv4 has a socket of its own */
+        }
+        if (fd < 0 || bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
+                err = -errno;
+                getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), port, sizeof(port),
+                            NI_NUMERICHOST | NI_NUMERICSERV);
+                snprintf(why, n, "cannot listen on address %s, port %s: %s%s", host, port,
+                         strerror(-err), cure(-err));
+                if (fd >= 0)
+                        close(fd);
+                return err;
+        }
+        return add_listener(fd, NULL, why, n);
+}
+
+static int listen_tcp(const char *url, char *why, size_t n)
+{
+        struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM }, *all;
+        struct hostport hp;
+
+        int err = parse_address(url, &hp, why, n);
+        if (err)
+                return err;
+        int gai = getaddrinfo(*hp.host ? hp.host : NULL, hp.service, &hints, &all);
+        if (gai) {
+                snprintf(why, n,
+                         "cannot find the address '%s', port '%s': %s: check the name, or give a "
+                         "number",
+                         hp.host, hp.service, gai_strerror(gai));
+                return -EINVAL;
+        }
+        int first = 0, got = 0;
+        for (const struct addrinfo *a = all; a; a = a->ai_next) {
+                err = listen_one(a, all->ai_next != NULL, why, n);
+                if (!err)
+                        got++;
+                else if (err != -EAFNOSUPPORT && !first)
+                        first = err;            /* a host without IPv6 is none */
+        }
+        freeaddrinfo(all);
+        return first ? first : got ? 0 : err;
+}
+
+/* No other thread makes files. */
+static int bind_unix(int fd, const struct sockaddr_un *a)
+{
+        mode_t mask = opt.socket_mode < 0 ? 0 : umask(0777 & ~(mode_t)opt.socket_mode);
+        int err = bind(fd, (const struct sockaddr *)a, sizeof(*a)) != 0 ? -errno : 0;
+
+        if (opt.socket_mode >= 0)
+                umask(mask);
+        return err;
+}
+
+/* PATH, or as in NBD's URLs for clients: /?socket=PATH. */
+static int listen_unix(const char *url, char *why, size_t n)
+{
+        struct sockaddr_un a = { .sun_family = AF_UNIX };
+        const char *path = strncmp(url, "/?socket=", 9) == 0 ? url + 9 : url;
+
+        if (*path != '/') {
+                snprintf(
+                        why, n,
+                        "'%s' is no path: give an absolute one, as in nbd+unix:///run/memnode.sock",
+                        path);
+                return -EINVAL;
+        }
+        if ((size_t)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path) >= sizeof(a.sun_path)) {
+                snprintf(why, n, "the path is too long for a socket: %zu bytes are the limit",
+                         sizeof(a.sun_path) - 1);
+                return -ENAMETOOLONG;
+        }
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int err = fd < 0 ? -errno : bind_unix(fd, &a);
+        if (err == -EADDRINUSE && stale_socket_remove(&a))
+                err = bind_unix(fd, &a);
+        if (!err && listen(fd, BACKLOG) != 0) {
+                err = -errno;
+                unlink(a.sun_path);
+        }
+        if (err) {
+                snprintf(why, n, "cannot listen on %s: %s%s", a.sun_path, strerror(-err),
+                         err == -EADDRINUSE ? ": another program listens there, or it is no "
+                                              "socket: choose another path, or remove it"
+                                            : "");
+                if (fd >= 0)
+                        close(fd);
+                return err;
+        }
+        return add_listener(fd, &a, why, n);
+}
+
+int nbd_listen(const char *url, bool is_unix, char *why, size_t n)
+{
+        int err = nbd_exports_open(why, n);
+        if (err)
+                return err;
+        return is_unix ? listen_unix(url, why, n) : listen_tcp(url, why, n);
+}
+
+/* Returns when no listener will call nbd_welcome() any more. */
+static void stop_listening(void)
+{
+        for (unsigned i = 0; i < nlisteners; i++) {
+                struct listener *l = &listeners[i];
+                struct stat st;
+
+                shutdown(l->fd, SHUT_RDWR);     /* accept() returns */
+                pthread_join(l->thread, NULL);
+                close(l->fd);
+                if (l->path.sun_path[0] && stat(l->path.sun_path, &st) == 0 &&
+                    st.st_dev == l->dev && st.st_ino == l->ino)
+                        unlink(l->path.sun_path);
+        }
+        nlisteners = 0;
+}
+
+bool nbd_stop(unsigned timeout_ms)
+{
+        nbd_refuse();
+        stop_listening();
+        bool ended = nbd_end_connections(timeout_ms);
+        nbd_exports_close();
+        return ended;
+}

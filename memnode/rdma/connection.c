@@ -1,0 +1,107 @@
+/*
+ * The connections that there are, and how they end.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include "common/clock.h"
+#include "rdma/rdma.h"
+
+bool rdma_ending;
+struct rdma_counts rdma_counts;
+struct connection *connections;
+static struct connection *ended;        /* by next_ended */
+
+static atomic_uint *counter(const struct connection *c)
+{
+        return c->kind == NODE_CONTROL ? &rdma_counts.control : &rdma_counts.data;
+}
+
+void connection_add(struct connection *c)
+{
+        c->next = connections;
+        connections = c;
+        atomic_fetch_add_explicit(counter(c), 1, memory_order_relaxed);
+}
+
+static void unlink_connection(const struct connection *c)
+{
+        for (struct connection **p = &connections; *p; p = &(*p)->next) {
+                if (*p == c) {
+                        *p = c->next;
+                        atomic_fetch_sub_explicit(counter(c), 1, memory_order_relaxed);
+                        return;
+                }
+        }
+}
+
+void connection_release(struct connection *c)
+{
+        if (c->id->qp)
+                rdma_destroy_qp(c->id);
+        if (c->cq)
+                ibv_destroy_cq(c->cq);
+        if (c->mr)
+                ibv_dereg_mr(c->mr);
+        free(c->buffers);
+}
+
+void connection_end(struct connection *c)
+{
+        unlink_connection(c);
+        if (c->client && c->kind == NODE_CONTROL)
+                c->client->controls--;
+        rdma_disconnect(c->id);         /* tells the other side, if it still is there */
+        connection_release(c);
+        rdma_destroy_id(c->id);
+        c->ended = true;
+        c->next_ended = ended;
+        ended = c;
+}
+
+void connections_reap(void)
+{
+        for (struct connection *c; (c = ended);) {
+                ended = c->next_ended;
+                free(c);
+        }
+}
+
+void connection_lost(struct connection *c, const char *why)
+{
+        struct client *cl = c->kind == NODE_CONTROL ? c->client : NULL;
+
+        if (cl && cl->controls > 1) {
+                info_("a process of %s at %s is gone: %s", cl->name, c->peer, why);
+                connection_end_member(cl, c->member);
+        } else if (cl) {
+                uint32_t grace = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
+                warnx_("%s at %s is gone: %s; it may come back for %u s", cl->name, c->peer, why,
+                       grace / 1000);
+                cl->gone_at = now_ms();
+        } else {
+                info_("connection of %s ended: %s", c->peer, why);
+        }
+        connection_end(c);
+}
+
+static void end_data(const struct client *cl, const uint32_t *member)
+{
+        for (struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_DATA && c->client == cl && (!member || c->member == *member))
+                        connection_end(c);
+}
+
+void connection_end_data(const struct client *cl) { end_data(cl, NULL); }
+void connection_end_member(const struct client *cl, uint32_t member) { end_data(cl, &member); }
+
+void connection_disown(const struct client *cl)
+{
+        for (struct connection *c = connections; c; c = c->next) {
+                if (c->kind == NODE_CONTROL && c->client == cl) {
+                        c->client = NULL;
+                        /* at the next tick, for who calls this may still use it */
+                        c->closing = true;
+                        c->deadline = now_ms() + HELLO_MS;
+                }
+        }
+}

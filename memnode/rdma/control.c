@@ -1,0 +1,348 @@
+/*
+ * Control connections of the RDMA server: receiving requests, answering them, and the zero-byte
+ * WRITEs that tell whether a client lives.
+ *
+ * A WRITE of no bytes needs no memory on the other side and no program that runs there: its network
+ * card answers.  So a client that is stopped (Ctrl-Z, a debugger) lives, and one whose machine or
+ * link is dead does not.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "common/clock.h"
+#include "common/secret.h"
+#include "pool.h"
+#include "rdma/rdma.h"
+
+#define BUFFERS ((RECEIVES + SENDS) * NODE_MESSAGE_MAX)
+enum { PROBE_WR = RECEIVES + SENDS };   /* wr_id: number of the buffer, or this */
+
+static char *buffer(const struct connection *c, unsigned i)
+{
+        return c->buffers + (size_t)i * NODE_MESSAGE_MAX;
+}
+
+static int post_receive(struct connection *c, unsigned i)
+{
+        struct ibv_sge sge = { (uintptr_t)buffer(c, i), NODE_MESSAGE_MAX, c->mr->lkey };
+        struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
+        return -ibv_post_recv(c->id->qp, &wr, &bad);
+}
+
+int control_setup(struct connection *c)
+{
+        int err = 0;
+
+        c->buffers = aligned_alloc(4096, (BUFFERS + 4095) & ~4095ul);
+        if (!c->buffers)
+                return -ENOMEM;
+        memset(c->buffers, 0, BUFFERS);
+        c->mr = ibv_reg_mr(c->device->pd, c->buffers, BUFFERS, IBV_ACCESS_LOCAL_WRITE);
+        c->cq = c->mr ? ibv_create_cq(c->device->verbs, RECEIVES + SENDS + 2, c, c->device->channel,
+                                      0)
+                      : NULL;
+        if (!c->cq)
+                return -errno;
+        struct ibv_qp_init_attr qp = {
+                .send_cq = c->cq,
+                .recv_cq = c->cq,
+                .qp_type = IBV_QPT_RC,
+                .sq_sig_all = 1,
+                .cap = { .max_send_wr = SENDS + 1,
+                         .max_recv_wr = RECEIVES,
+                         .max_send_sge = 1,
+                         .max_recv_sge = 1 },
+        };
+        if (rdma_create_qp(c->id, c->device->pd, &qp) != 0 || ibv_req_notify_cq(c->cq, 0) != 0)
+                return -errno;
+        for (unsigned i = 0; i < RECEIVES && !err; i++)
+                err = post_receive(c, i);
+        return err;
+}
+
+/* --- what memnode says --- */
+
+/* A message of the given type into a free send buffer; NULL if none is free: the client asks
+ * without waiting for answers. */
+static void *compose(struct connection *c, enum node_type type, size_t size)
+{
+        unsigned i = 0;
+
+        while (i < SENDS && c->sends_busy & 1u << i)
+                i++;
+        if (i == SENDS)
+                return NULL;
+        struct node_header *h = (struct node_header *)buffer(c, RECEIVES + i);
+        memset(h, 0, size);
+        *h = (struct node_header){ .magic = NODE_MAGIC,
+                                   .version = NODE_VERSION,
+                                   .type = (uint16_t)type,
+                                   .length = (uint32_t)size };
+        return h;
+}
+
+static bool send_message(struct connection *c, void *message)
+{
+        unsigned i = (unsigned)(((char *)message - c->buffers) / NODE_MESSAGE_MAX);
+        struct ibv_sge sge = { (uintptr_t)message, ((struct node_header *)message)->length,
+                               c->mr->lkey };
+        struct ibv_send_wr wr = { .wr_id = i,
+                                  .sg_list = &sge,
+                                  .num_sge = 1,
+                                  .opcode = IBV_WR_SEND,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
+
+        int err = ibv_post_send(c->id->qp, &wr, &bad);
+        if (err) {
+                connection_lost(c, strerror(err));
+                return false;
+        }
+        c->sends_busy |= 1u << (i - RECEIVES);
+        return true;
+}
+
+bool control_close(struct connection *c)
+{
+        /* One that is ended before it is established is a rejection to the client, which by then
+         * thinks it has a connection. */
+        if (c->sends_busy || !c->established)
+                return true;
+        connection_lost(c, "memnode ended it");
+        return false;
+}
+
+static bool close_soon(struct connection *c)
+{
+        c->closing = true;
+        c->deadline = now_ms() + HELLO_MS;
+        return control_close(c);
+}
+
+static bool refuse(struct connection *c, int error, const char *why, bool end)
+{
+        struct node_refused *m = compose(c, NODE_REFUSED, sizeof(*m));
+
+        info_("%s is refused: %s", c->client ? c->client->name : c->peer, why);
+        atomic_fetch_add_explicit(&rdma_counts.refused, 1, memory_order_relaxed);
+        if (!m)
+                return close_soon(c);
+        m->error = (uint32_t)error;
+        snprintf(m->text, sizeof(m->text), "%s", why);
+        return send_message(c, m) && (!end || close_soon(c));
+}
+
+static bool flood(struct connection *c)
+{
+        connection_lost(c, "it asks without waiting for answers");
+        return false;
+}
+
+bool control_goodbye(struct connection *c)
+{
+        struct node_plain *m =
+                c->client && !c->closing ? compose(c, NODE_GOODBYE, sizeof(*m)) : NULL;
+
+        return (!m || send_message(c, m)) && close_soon(c);
+}
+
+/* --- what clients say --- */
+
+static bool hello(struct connection *c, const struct node_hello *m)
+{
+        char why[NODE_TEXT_MAX], name[NODE_NAME_MAX];
+        enum node_error error;
+
+        if (c->client)
+                return refuse(c, NODE_EPROTO, "a second HELLO on one connection", true);
+        if (opt.have_token && !secret_same(m->token, opt.token, sizeof(opt.token))) {
+                warnx_("%s comes without the right token", c->peer);
+                return refuse(c, NODE_ETOKEN,
+                              "wrong token, or none: give the one of the node's --token-file",
+                              true);
+        }
+        snprintf(name, sizeof(name), "%s", m->name[0] ? m->name : c->peer);
+        struct client *cl = client_new(c->device, name, why, sizeof(why), &error);
+        if (!cl)
+                return refuse(c, error, why, true);
+        c->client = cl;
+        cl->controls = 1;
+
+        struct node_welcome *w = compose(c, NODE_WELCOME, sizeof(*w));
+        if (!w)
+                return flood(c);
+        w->id = cl->id;
+        memcpy(w->secret, cl->secret, sizeof(w->secret));
+        w->limit = account_limit(cl->account);
+        w->free = pool_left();
+        w->grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
+        w->depth = DEPTH_MAX;
+        if (gethostname(w->name, sizeof(w->name) - 1) != 0)
+                snprintf(w->name, sizeof(w->name), "memnode");
+        warnx_("%s at %s is served", cl->name, c->peer);
+        return send_message(c, w);
+}
+
+static bool lease(struct connection *c, uint64_t bytes)
+{
+        char why[NODE_TEXT_MAX];
+        struct node_grant *g = compose(c, NODE_GRANT, sizeof(*g));
+
+        if (!g)
+                return flood(c);
+        int error = client_lease(c->client, bytes, g, why, sizeof(why));
+        return error ? refuse(c, error, why, false) : send_message(c, g);
+}
+
+static bool release_slab(struct connection *c, uint64_t slab)
+{
+        char why[NODE_TEXT_MAX];
+        struct node_plain *m = compose(c, NODE_DONE, sizeof(*m));
+
+        if (!m)
+                return flood(c);
+        int error = client_release(c->client, slab, why, sizeof(why));
+        return error ? refuse(c, error, why, false) : send_message(c, m);
+}
+
+static bool obey(struct connection *c, const struct node_request *rq)
+{
+        if (!c->client && rq->type != NODE_HELLO)
+                return refuse(c, NODE_EPROTO, "a request before HELLO", true);
+        switch (rq->type) {
+        case NODE_HELLO:
+                return hello(c, &rq->hello);
+        case NODE_LEASE:
+                return lease(c, rq->lease.bytes);
+        case NODE_RELEASE:
+                return release_slab(c, rq->release.slab);
+        default:
+                warnx_("%s says goodbye: its memory is free", c->client->name);
+                client_end(c->client);
+                return close_soon(c);
+        }
+}
+
+/* Whether more requests come in a second than any use needs. */
+static bool too_many(struct connection *c)
+{
+        uint64_t second = now_ms() / 1000;
+        if (second != c->second) {
+                c->second = second;
+                c->requests = 0;
+        }
+        return ++c->requests > REQUESTS_MAX;
+}
+
+static bool received(struct connection *c, unsigned i, size_t length)
+{
+        struct node_request rq;
+        char why[NODE_TEXT_MAX];
+
+        if (c->closing)
+                return true;            /* it has had its answer; the receive is not posted again */
+        if (too_many(c))
+                return flood(c);
+        int error = node_request_parse(buffer(c, i), length, &rq, why, sizeof(why));
+        /* A token has no business to stay here. */
+        explicit_bzero(buffer(c, i), NODE_MESSAGE_MAX);
+        if (!(error ? refuse(c, error, why, true) : obey(c, &rq)))
+                return false;
+        int err = c->closing ? 0 : post_receive(c, i);
+        if (err)
+                connection_lost(c, strerror(-err));
+        return !err;
+}
+
+/* --- completions and the clock --- */
+
+static bool completed(struct connection *c, const struct ibv_wc *wc)
+{
+        char why[128];
+
+        if (wc->status != IBV_WC_SUCCESS) {
+                snprintf(why, sizeof(why), "%s: %s",
+                         wc->wr_id < RECEIVES    ? "receiving from it"
+                         : wc->wr_id == PROBE_WR ? "it does not answer"
+                                                 : "sending to it",
+                         ibv_wc_status_str(wc->status));
+                connection_lost(c, why);
+                return false;
+        }
+        if (wc->wr_id < RECEIVES)
+                return received(c, (unsigned)wc->wr_id, wc->byte_len);
+        if (wc->wr_id == PROBE_WR) {
+                c->probing = false;
+                return true;
+        }
+        c->sends_busy &= ~(1u << (wc->wr_id - RECEIVES));
+        return !c->closing || control_close(c);
+}
+
+static bool drain(struct connection *c)
+{
+        struct ibv_wc wc;
+        int got;
+
+        while ((got = ibv_poll_cq(c->cq, 1, &wc)) > 0)  /* ends: too_many() sees to it */
+                if (!completed(c, &wc))
+                        return false;
+        if (got < 0) {
+                connection_lost(c, "its completion queue is broken");
+                return false;
+        }
+        return true;
+}
+
+void control_completions(struct device *d)
+{
+        struct ibv_cq *cq;
+        void *context;
+
+        for (unsigned i = 0; i < 64; i++) {     /* then others have their turn */
+                if (ibv_get_cq_event(d->channel, &cq, &context) != 0)
+                        return;
+                ibv_ack_cq_events(cq, 1);
+                struct connection *c = context;
+                /* Armed before it is read: what comes in between makes an event. */
+                if (ibv_req_notify_cq(cq, 0) != 0)
+                        connection_lost(c, "its completion queue is broken");
+                else
+                        drain(c);
+        }
+}
+
+bool control_tick(struct connection *c, uint64_t now)
+{
+        if (!drain(c))
+                return false;
+        if ((c->closing || !c->client) && now >= c->deadline) {
+                connection_lost(c, c->closing ? "it does not take the last words"
+                                              : "it did not say HELLO in time");
+                return false;
+        }
+        if (c->closing)
+                return control_close(c);
+        if (!c->established || now - c->probed_at < PROBE_MS)
+                return true;
+        if (c->probing) {
+                if (now - c->probed_at < PROBE_LOST_MS)
+                        return true;
+                connection_lost(c, "it does not answer");
+                return false;
+        }
+        /* Without memory at either end, so neither address nor key matters. */
+        struct ibv_send_wr wr = { .wr_id = PROBE_WR,
+                                  .opcode = IBV_WR_RDMA_WRITE,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
+        int err = ibv_post_send(c->id->qp, &wr, &bad);
+        if (err) {
+                connection_lost(c, strerror(err));
+                return false;
+        }
+        c->probing = true;
+        c->probed_at = now;
+        return true;
+}

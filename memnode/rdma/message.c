@@ -1,0 +1,114 @@
+/*
+ * See message.h.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "rdma/message.h"
+
+#define LEASE_MOST (1ull << 30)
+
+static size_t size_of(unsigned type)
+{
+        switch (type) {
+        case NODE_HELLO:
+                return sizeof(struct node_hello);
+        case NODE_LEASE:
+                return sizeof(struct node_lease);
+        case NODE_RELEASE:
+                return sizeof(struct node_release);
+        case NODE_GOODBYE:
+                return sizeof(struct node_plain);
+        default:
+                return 0;
+        }
+}
+
+static int check_request(const struct node_request *rq, char *why, size_t n)
+{
+        if (rq->type == NODE_HELLO && !memchr(rq->hello.name, 0, sizeof(rq->hello.name))) {
+                snprintf(why, n, "a HELLO with a name that does not end");
+                return NODE_EPROTO;
+        }
+        if (rq->type == NODE_LEASE &&
+            (!rq->lease.bytes || rq->lease.bytes % 4096 || rq->lease.bytes > LEASE_MOST)) {
+                snprintf(why, n,
+                         "a LEASE of %llu bytes: it must be whole pages of 4 KiB, 1 GiB at most",
+                         (unsigned long long)rq->lease.bytes);
+                return NODE_EPROTO;
+        }
+        return 0;
+}
+
+int node_request_parse(const void *bytes, size_t length, struct node_request *rq, char *why,
+                       size_t n)
+{
+        struct node_header h;
+
+        if (length < sizeof(h)) {
+                snprintf(why, n, "a message of %zu bytes: less than its header", length);
+                return NODE_EPROTO;
+        }
+        memcpy(&h, bytes, sizeof(h));
+        if (h.magic != NODE_MAGIC) {
+                snprintf(why, n, "a message that does not begin as those of this protocol do");
+                return NODE_EPROTO;
+        }
+        if (h.version != NODE_VERSION) {
+                snprintf(why, n,
+                         "a message of version %u, and this is version %u: use vmrun and memnode "
+                         "of the same release",
+                         h.version, NODE_VERSION);
+                return NODE_EVERSION;
+        }
+        size_t size = size_of(h.type);
+        if (!size) {
+                snprintf(why, n, "a message of type %u, which no client sends", h.type);
+                return NODE_EPROTO;
+        }
+        if (h.length != size || length != size) {
+                snprintf(why, n,
+                         "a message of type %u that says %u bytes and has %zu: it must have %zu",
+                         h.type, h.length, length, size);
+                return NODE_EPROTO;
+        }
+        memset(rq, 0, sizeof(*rq));
+        rq->type = h.type;
+        /* the union's members begin alike, and size is that of the right one */
+        memcpy(&rq->hello, bytes, size);
+        return check_request(rq, why, n);
+}
+
+int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why,
+                       size_t n)
+{
+        if (!bytes || length < sizeof(*p)) {
+                snprintf(why, n, "a connection request without the private data of this protocol");
+                return NODE_EPROTO;
+        }
+        memcpy(p, bytes, sizeof(*p));
+        if (p->magic != NODE_MAGIC) {
+                snprintf(why, n, "a connection request that is not of this protocol");
+                return NODE_EPROTO;
+        }
+        if (p->version != NODE_VERSION) {
+                snprintf(why, n,
+                         "a connection request of version %u, and this is version %u: use vmrun "
+                         "and memnode of the same release",
+                         p->version, NODE_VERSION);
+                return NODE_EVERSION;
+        }
+        if (p->length != sizeof(*p)) {
+                snprintf(why, n, "a connection request that says %u bytes: it must be %zu",
+                         p->length, sizeof(*p));
+                return NODE_EPROTO;
+        }
+        if (p->kind != NODE_CONTROL && p->kind != NODE_DATA) {
+                snprintf(why, n, "a connection request of kind %u, which there is not", p->kind);
+                return NODE_EPROTO;
+        }
+        if (p->kind == NODE_DATA && (!p->id || !p->depth)) {
+                snprintf(why, n, "a data connection without a client or without depth");
+                return NODE_EPROTO;
+        }
+        return 0;
+}

@@ -1,0 +1,30 @@
+/*
+ * Messages of include/nodeproto.h as bytes from the network: what is a request, and what is not.
+ * Pure functions.
+ */
+#ifndef MEMNODE_RDMA_MESSAGE_H
+#define MEMNODE_RDMA_MESSAGE_H
+
+#include <stddef.h>
+#include "nodeproto.h"
+
+/* A request that may be acted upon: every field is within its limits. */
+struct node_request {
+        enum node_type type;            /* HELLO, LEASE, RELEASE or GOODBYE */
+        union {
+                struct node_hello hello;        /* name ends with a NUL */
+                struct node_lease lease;        /* bytes: whole pages, 1 to 2^18 of them */
+                struct node_release release;
+        };
+};
+
+/* Takes a message of `length` bytes apart: 0, or enum node_error (NODE_EPROTO, NODE_EVERSION) with
+ * a sentence in why. */
+int node_request_parse(const void *bytes, size_t length, struct node_request *rq, char *why,
+                       size_t n);
+/* The same for the private data of a connection request, which has `length` bytes or, for all we
+ * know, padding. */
+int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why,
+                       size_t n);
+
+#endif

@@ -1,0 +1,296 @@
+/*
+ * The RDMA server: its addresses and its thread.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "check.h"
+#include "common/clock.h"
+#include "common/hostport.h"
+#include "pool.h"
+#include "rdma/rdma.h"
+
+#define LISTEN_MAX 16
+#define BACKLOG    128
+#define TICK_MS    250          /* how often the clock is looked at while somebody is connected */
+
+/* Made by rdma_server_listen() before the thread starts or, by then, only used by it; listeners[]
+ * is added to by the main thread until memnode is announced, and the thread does not look at it
+ * before rdma_server_stop(). */
+static struct rdma_event_channel *channel;
+static struct rdma_cm_id *listeners[LISTEN_MAX];
+static unsigned nlisteners;
+static int stop_fd = -1;                /* eventfd: the end; orders stop_ms before its read */
+static unsigned stop_ms;
+static pthread_t thread;
+
+/* --- the thread --- */
+
+static void cm_events(void)
+{
+        struct rdma_cm_event *e;
+
+        for (unsigned i = 0; i < 64; i++) {     /* then others have their turn */
+                char data[256];
+                if (rdma_get_cm_event(channel, &e) != 0)
+                        return;
+                /* A copy: an id cannot be destroyed before its events are acknowledged, and that
+                 * frees them. */
+                struct rdma_cm_id *id = e->id;
+                enum rdma_cm_event_type type = e->event;
+                int status = e->status;
+                struct rdma_conn_param param = e->param.conn;
+                if (param.private_data)
+                        memcpy(data, param.private_data, param.private_data_len);
+                param.private_data = param.private_data ? data : NULL;
+                rdma_ack_cm_event(e);
+                connection_event(id, type, status, &param);
+        }
+}
+
+static void say_goodbye(void)
+{
+        rdma_ending = true;
+        for (unsigned i = 0; i < nlisteners; i++)
+                rdma_destroy_id(listeners[i]);
+        nlisteners = 0;
+        for (struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_CONTROL && !c->ended)
+                        control_goodbye(c);
+}
+
+static bool talking(void)
+{
+        for (const struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_CONTROL)
+                        return true;
+        return false;
+}
+
+static void end_all(void)
+{
+        while (clients)
+                client_end(clients);
+        while (connections)
+                connection_end(connections);
+        connections_reap();
+        device_close_all();
+}
+
+static void *rdma_thread(void *arg)
+{
+        uint64_t next_tick = 0, end = UINT64_MAX;
+
+        (void)arg;
+        for (;;) {
+                struct pollfd fds[2 + DEVICES_MAX] = {
+                        { .fd = rdma_ending ? -1 : stop_fd, .events = POLLIN },
+                        { .fd = channel->fd, .events = POLLIN },
+                };
+                nfds_t n = 2;
+                for (struct device *d; (d = device_at((unsigned)n - 2)); n++)
+                        fds[n] = (struct pollfd){ .fd = d->channel->fd, .events = POLLIN };
+
+                uint64_t now = now_ms();
+                if (now >= next_tick) {
+                        connections_tick(now);
+                        client_tick(now);
+                        next_tick = now_ms() + TICK_MS;
+                }
+                if (rdma_ending && (!talking() || now >= end))
+                        break;
+                /* Without clients there is no clock to look at; the next event comes through a
+                 * descriptor. */
+                if (poll(fds, n, connections || clients || rdma_ending ? TICK_MS : -1) <= 0)
+                        continue;
+                if (fds[1].revents)
+                        cm_events();
+                for (nfds_t i = 2; i < n; i++)
+                        if (fds[i].revents)
+                                control_completions(device_at((unsigned)i - 2));
+                if (fds[0].revents) {
+                        end = now_ms() + stop_ms;
+                        say_goodbye();
+                }
+                connections_reap();
+        }
+        end_all();
+        return NULL;
+}
+
+static int start(char *why, size_t n)
+{
+        int err = check_memlock(pool_size(), why, n);
+
+        if (err)
+                return err;
+        channel = rdma_create_event_channel();
+        if (!channel) {
+                err = errno ? -errno : -ENODEV;
+                snprintf(why, n,
+                         "this host has no RDMA connection manager (/dev/infiniband/rdma_cm: %s): "
+                         "`modprobe rdma_ucm`%s",
+                         strerror(-err), err == -EACCES ? ", or give this user access to it" : "");
+                return err;
+        }
+        stop_fd = eventfd(0, EFD_CLOEXEC);
+        if (stop_fd < 0 || fcntl(channel->fd, F_SETFL, O_NONBLOCK) != 0)
+                err = -errno;
+        else
+                err = -pthread_create(&thread, NULL, rdma_thread, NULL);
+        if (!err)
+                return 0;
+        snprintf(why, n, "no thread can be started: %s", strerror(-err));
+        if (stop_fd >= 0)
+                close(stop_fd);
+        stop_fd = -1;
+        rdma_destroy_event_channel(channel);
+        channel = NULL;
+        return err;
+}
+
+/* --- addresses --- */
+
+/* A host must be named; the port has a default. */
+static int parse_address(const char *url, struct hostport *hp, char *why, size_t n)
+{
+        if (hostport_parse(url, hp) == HOSTPORT_OK && *hp->host && (!hp->colon || hp->port)) {
+                snprintf(hp->service, sizeof(hp->service), "%u", hp->colon ? hp->port : NODE_PORT);
+                return 0;
+        }
+        snprintf(why, n, "not HOST[:PORT], as in rdma://0.0.0.0:%d, with a port of 1 to 65535",
+                 NODE_PORT);
+        return -EINVAL;
+}
+
+/* Says if no port of the device, or of any device, has a link: it is no error, for it may come. */
+static void warn_link(const char *url, struct ibv_context *verbs)
+{
+        int count = 1;
+        struct ibv_context **all = verbs ? NULL : rdma_get_devices(&count);
+        bool up = false;
+
+        for (int i = 0; i < count && (verbs || all); i++) {
+                struct ibv_context *v = verbs ? verbs : all[i];
+                struct ibv_device_attr d;
+                struct ibv_port_attr p;
+                if (ibv_query_device(v, &d) == 0)
+                        for (unsigned port = 1; port <= d.phys_port_cnt; port++)
+                                up |= ibv_query_port(v, (uint8_t)port, &p) == 0 &&
+                                      p.state == IBV_PORT_ACTIVE;
+        }
+        if (!verbs && !count)
+                warnx_("rdma://%s: this host has no RDMA device yet: load the network card's "
+                       "driver, or make a soft-RoCE device with `rdma link add rxe0 type rxe "
+                       "netdev IF`",
+                       url);
+        else if (!up)
+                warnx_("rdma://%s: no port is active: look at the cable, and `ip link set IF up`",
+                       url);
+        if (all)
+                rdma_free_devices(all);
+}
+
+static int bind_and_listen(struct rdma_cm_id *id, struct sockaddr *sa, char *why, size_t n)
+{
+        if (rdma_bind_addr(id, sa) == 0 && rdma_listen(id, BACKLOG) == 0)
+                return 0;
+        int err = -errno;
+        switch (-err) {
+        case EADDRINUSE:
+                snprintf(why, n, "the port is in use: end the other memnode, or give another port");
+                break;
+        case EADDRNOTAVAIL:
+        case ENODEV:
+                snprintf(why, n,
+                         "the address belongs to no RDMA device of this host (%s): see `rdma link` "
+                         "and `ip address`, or give 0.0.0.0",
+                         strerror(-err));
+                break;
+        case EACCES:
+                snprintf(why, n, "this port needs root: give one above 1023");
+                break;
+        default:
+                snprintf(why, n, "cannot listen: %s", strerror(-err));
+        }
+        return err;
+}
+
+int rdma_server_listen(const char *url, char *why, size_t n)
+{
+        struct hostport hp;
+        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found;
+
+        int err = parse_address(url, &hp, why, n);
+        if (err)
+                return err;
+        if (nlisteners == LISTEN_MAX) {
+                snprintf(why, n, "more than %d addresses: give fewer", LISTEN_MAX);
+                return -E2BIG;
+        }
+        int gai = getaddrinfo(hp.host, hp.service, &hints, &found);
+        if (gai) {
+                snprintf(why, n, "%s cannot be resolved: %s", hp.host, gai_strerror(gai));
+                return -EINVAL;
+        }
+        if (!channel)
+                err = start(why, n);
+        struct rdma_cm_id *id = NULL;
+        if (!err && rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0) {
+                err = -errno;
+                snprintf(why, n, "no connection identifier can be had: %s", strerror(-err));
+        }
+        if (!err) {
+                /* [::] for IPv6 alone, so that 0.0.0.0 may be given beside it. */
+                int only = 1;
+                rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof(only));
+                err = bind_and_listen(id, found->ai_addr, why, n);
+                if (err)
+                        rdma_destroy_id(id);
+        }
+        freeaddrinfo(found);
+        if (err)
+                return err;
+        warn_link(url, id->verbs);
+        listeners[nlisteners++] = id;
+        return 0;
+}
+
+bool rdma_server_stop(unsigned timeout_ms)
+{
+        struct timespec until;
+        uint64_t one = 1;
+
+        if (!channel)
+                return true;
+        stop_ms = timeout_ms;
+        if (write(stop_fd, &one, sizeof(one)) != sizeof(one))
+                return false;
+        /* The thread minds the time; what is added is for the clean-up. */
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += timeout_ms / 1000 + 5;
+        if (pthread_timedjoin_np(thread, NULL, &until) != 0) {
+                warnx_("RDMA does not end in time: connections are cut");
+                return false;
+        }
+        rdma_destroy_event_channel(channel);
+        close(stop_fd);
+        return true;
+}
+
+void rdma_server_print(FILE *to)
+{
+        fprintf(to,
+                "rdma clients %u, of them gone %u, leases %u, connections: control %u, data %u; "
+                "refused %u\n",
+                rdma_counts.clients, rdma_counts.gone, rdma_counts.leases, rdma_counts.control,
+                rdma_counts.data, rdma_counts.refused);
+}

@@ -1,0 +1,122 @@
+/*
+ * See nbd.h: what makes an export this vmrun's alone.  A lease of memnode by a name that nobody can
+ * guess, any other export by a lock.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "common/token.h"
+#include "vmrun.h"
+#include "far/nbd/nbd.h"
+
+int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY])
+{
+        unsigned char secret[16];
+        char hex[33], token[NODE_TOKEN_MAX + 1] = "", text[FAR_WHY - 116];
+        int err = token_file ? token_read(token_file, token, text, sizeof(text)) : 0;
+
+        if (err) {
+                snprintf(why, FAR_WHY, "token file %.100s: %s", token_file, text);
+                return err;
+        }
+        if (getrandom(secret, sizeof(secret), 0) != sizeof(secret)) {
+                err = -errno;
+                snprintf(why, FAR_WHY, "no random numbers for the name of a lease: %s",
+                         strerror(-err));
+                return err;
+        }
+        for (size_t i = 0; i < sizeof(secret); i++)
+                sprintf(hex + 2 * i, "%02x", secret[i]);
+        if (asprintf(name, "lease-%s-%llu%s%s", hex, (unsigned long long)bytes, *token ? "-" : "",
+                     token) < 0) {
+                *name = NULL;
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
+                return -ENOMEM;
+        }
+        return 0;
+}
+
+/* FNV-1a: the lock's name need only tell exports apart; two that collide cost a refusal that names
+ * the file. */
+static uint64_t hash(uint64_t h, const void *data, size_t n)
+{
+        for (const unsigned char *p = data; n; n--)
+                h = (h ^ *p++) * 0x100000001b3ull;
+        return h;
+}
+
+/* In a folder where anyone may make files: what is there already may be another user's, and only
+ * O_CREAT is refused for those (fs.protected_regular). */
+static int open_lock(const char *path)
+{
+        const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+        struct stat st;
+
+        int fd = open(path, flags);
+        if (fd < 0 && errno == ENOENT)
+                fd = open(path, flags | O_CREAT | O_EXCL, 0644);
+        if (fd < 0 && errno == EEXIST)          /* another made it in between */
+                fd = open(path, flags);
+        if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
+                close(fd);
+                errno = EINVAL;
+                return -1;
+        }
+        return fd;
+}
+
+/*
+ * Two vmruns on one export would destroy each other's pages.  The lock is one of this host: it sees
+ * neither other hosts nor other names of the same server (another address, a symbolic link).  Its
+ * file stays: to remove it would race with the next who takes it.
+ */
+int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY])
+{
+        const char *own = getenv("XDG_RUNTIME_DIR"), *folder = access("/run/lock", W_OK) == 0
+                                                                       ? "/run/lock"
+                                                               : own && *own ? own
+                                                                             : "/tmp";
+        char path[PATH_MAX], real[PATH_MAX];
+        uint64_t h = 0xcbf29ce484222325ull;
+
+        if (t->socket && realpath(t->socket, real))
+                h = hash(h, real, strlen(real) + 1);
+        else
+                h = hash(h, &t->address[i], t->length[i]);
+        h = hash(h, t->export, strlen(t->export));
+        snprintf(path, sizeof(path), "%.4000s/vmrun-nbd-%016llx.lock", folder,
+                 (unsigned long long)h);
+
+        int n = open_lock(path);
+        if (n < 0) {
+                int err = -errno;
+                snprintf(why, FAR_WHY,
+                         "cannot open the lock file %.150s: %s: remove it, or make its folder "
+                         "writable",
+                         path, strerror(-err));
+                return err;
+        }
+        if (flock(n, LOCK_EX | LOCK_NB) != 0) {
+                int err = errno == EWOULDBLOCK ? -EBUSY : -errno;
+                close(n);
+                if (err == -EBUSY)
+                        snprintf(why, FAR_WHY,
+                                 "a vmrun on this host uses this export (lock file %.80s): give "
+                                 "each an export of its own",
+                                 path);
+                else
+                        snprintf(why, FAR_WHY, "cannot lock %.150s: %s", path, strerror(-err));
+                return err;
+        }
+        *fd = privfd_move(n);
+        if (*fd < 0)
+                snprintf(why, FAR_WHY, "no file descriptor is left for it: raise `ulimit -n`");
+        return *fd < 0 ? *fd : 0;
+}

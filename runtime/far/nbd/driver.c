@@ -1,0 +1,481 @@
+/*
+ * nbd://HOST[:PORT][/EXPORT] and nbd+unix:///[EXPORT]?socket=PATH: far memory on an NBD server,
+ * through libnbd.
+ *
+ * Without EXPORT the server is memnode, and is asked for a lease: an export that nobody else knows.
+ * Its size is that of the option size=.  With EXPORT it is any server's, used from its first byte
+ * on and as a whole.
+ *
+ * A server that says multi-conn gets three connections, one for each kind of transfer: a demand
+ * read then does not wait behind write-backs.  That a page is written through one and read through
+ * another needs no FLUSH: the guest reads no slot before its write-back is over, and by multi-conn
+ * the server promises that what is over is seen by all.
+ *
+ * When a server ends a connection, a new one is made, and everything in flight goes out again:
+ * transfers are whole pages, and the guest uses neither frame nor slot of one that is not over.
+ * Silence alone never makes a new connection: the server could still carry out an old write from
+ * the old one after a newer write to the same slot had gone through the new one.  TCP itself sends
+ * again what a broken link has swallowed.  Whatever takes longer than `timeout_ms` ends vmrun.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "check.h"
+#include "vmrun.h"
+#include "far/nbd/nbd.h"
+
+#define UNASKED 16                      /* polls without an arm() between looks at the sockets */
+
+/* ---- Open and close ---- */
+
+/* A lease is free again when its server has read a goodbye on all connections: which is when it has
+ * closed them. */
+static void say_goodbye(struct nbd_node *d)
+{
+        int64_t end = (int64_t)nbd_clock(d) + NBD_GOODBYE_MS;
+
+        for (unsigned i = 0; i < NBD_LINKS; i++) {
+                if (d->link[i].state != LINK_UP)
+                        continue;
+                nbd_aio_disconnect(d->link[i].h, 0);
+                /* libnbd waits for an answer after a look that found none, and sends nothing */
+                if (!nbd_aio_is_ready(d->link[i].h))
+                        nbd_aio_notify_read(d->link[i].h);
+        }
+        for (unsigned i = 0; i < NBD_LINKS; i++)
+                while (d->link[i].state == LINK_UP && nbd_aio_is_closed(d->link[i].h) == 0 &&
+                       nbd_aio_is_dead(d->link[i].h) == 0 && (int64_t)nbd_clock(d) < end)
+                        if (nbd_poll(d->link[i].h, (int)(end - (int64_t)d->clock)) < 0)
+                                break;
+}
+
+static void nbd_node_free(struct nbd_node *d)
+{
+        say_goodbye(d);
+        for (unsigned i = 0; i < NBD_LINKS; i++) {
+                struct nbd_link *l = &d->link[i];
+                nbd_link_close(l);
+                for (unsigned k = 0; k < NBD_DEPTH; k++)
+                        free(l->slot[k].gathered);
+                free(l->page);
+        }
+        if (d->lock >= 0)
+                privfd_close(d->lock);
+        nbd_target_free(&d->target);
+        free(d->export);
+        free(d);
+}
+
+static struct nbd_node *node_new(struct far_node *n)
+{
+        struct nbd_node *d = calloc(1, sizeof(*d));
+
+        if (!d)
+                return NULL;
+        d->far = n;
+        d->set = nbd_settings(n);
+        d->lock = -1;
+        d->clock = 1;                   /* 0 is no time */
+        bool ok = true;
+        for (unsigned i = 0; i < NBD_LINKS; i++) {
+                struct nbd_link *l = &d->link[i];
+                l->node = d;
+                l->fd = -1;
+                ok &= (l->page = malloc(PAGE_SIZE)) != NULL;
+                nbd_slots_reset(l);
+        }
+        if (ok)
+                return d;
+        nbd_node_free(d);
+        return NULL;
+}
+
+/* Over execve goes the mark, behind which the server finds out that it is the same export, and the
+ * name of that. */
+static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
+{
+        const struct nbd_node *d = n->data;
+
+        if (n->alone || strlen(d->export) >= FAR_KEPT - NBD_MARK)
+                return false;
+        memcpy(k->data, d->mark, NBD_MARK);
+        strcpy(k->data + NBD_MARK, d->export);
+        k->fd = d->lock;
+        return true;
+}
+
+static int take_over(struct nbd_node *d, char why[FAR_WHY])
+{
+        const struct far_kept_node *k = d->far->inherited;
+
+        memcpy(d->mark, k->data, NBD_MARK);
+        d->export = strdup(k->data + NBD_MARK);
+        d->lock = k->fd;
+        d->inherited = true;
+        if (!d->export)
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
+        return d->export ? 0 : -ENOMEM;
+}
+
+/* What is to be asked for, and the mark.  0, or -errno with why. */
+static int prepare(struct nbd_node *d, char why[FAR_WHY])
+{
+        static const char sign[] = "a page of vmrun's";
+
+        d->lease = !d->target.export;
+        d->asked = d->set.size & ~(uint64_t)(PAGE_SIZE - 1);
+        if (d->lease && d->asked < 2 * PAGE_SIZE) {
+                snprintf(why, FAR_WHY,
+                         "a lease over NBD is taken as a whole at start: say how much, two pages "
+                         "at least, as in ?size=4G");
+                return -EINVAL;
+        }
+        if (d->far->inherited)
+                return take_over(d, why);
+        strcpy(d->mark, sign);
+        if (getrandom(d->mark + sizeof(sign), NBD_MARK - sizeof(sign), 0) !=
+            (ssize_t)(NBD_MARK - sizeof(sign))) {
+                snprintf(why, FAR_WHY, "no random numbers: %s", strerror(errno));
+                return -EIO;
+        }
+        if (d->lease)
+                return nbd_lease_name(d->asked, d->set.token_file, &d->export, why);
+        if (d->set.token_file) {
+                snprintf(why, FAR_WHY,
+                         "token-file= is for leases of memnode: leave it out, or the name of the "
+                         "export");
+                return -EINVAL;
+        }
+        d->export = strdup(d->target.export);
+        if (!d->export)
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
+        return d->export ? 0 : -ENOMEM;
+}
+
+static void explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_WHY])
+{
+        const char *name = l->node->target.name;
+        unsigned long long s = (ms + 500) / 1000;
+
+        if (l->state == LINK_CONNECTING)
+                snprintf(why, FAR_WHY,
+                         "%s does not answer (%llu s): check that the host is up and that its "
+                         "firewall lets the port through",
+                         name, s);
+        else if (l->state == LINK_GREETING)
+                snprintf(why, FAR_WHY,
+                         "%s takes connections but says nothing (%llu s): check that an NBD server "
+                         "listens there and has a free client",
+                         name, s);
+        else
+                snprintf(why, FAR_WHY,
+                         "the NBD server at %s does not answer (%llu s): see its log, or raise "
+                         "--connect-timeout",
+                         name, s);
+}
+
+/* Waits until the link is up.  0, or -errno with why. */
+static int bring_up(struct nbd_link *l, char why[FAR_WHY])
+{
+        struct nbd_node *d = l->node;
+        uint64_t begin = nbd_clock(d);
+        /* memnode zeroes a lease before it answers. */
+        uint64_t zeroing = d->lease && l == &d->link[0] ? d->asked >> 20 : 0;
+
+        for (l->until = begin; ; nbd_clock(d)) {
+                struct pollfd p;
+                uint64_t passed = d->clock - begin,
+                         limit = d->set.connect_timeout_ms +
+                                 (l->state >= LINK_CHOOSING ? zeroing : 0);
+
+                nbd_link_step(l);
+                if (l->state == LINK_UP)
+                        break;
+                bool again = l->err == -EAGAIN || l->until <= d->clock;
+                if (l->state == LINK_DOWN && (!again || passed >= limit)) {
+                        memcpy(why, l->why, FAR_WHY);
+                        return l->err;
+                }
+                if (passed >= limit) {
+                        explain_silence(l, passed, why);
+                        nbd_link_close(l);
+                        return -ETIMEDOUT;
+                }
+                int ms = limit - passed < 50 ? (int)(limit - passed) : 50;
+                poll(&p, nbd_link_waits(l, &p), ms);
+        }
+        l->trouble = 0;
+        return 0;
+}
+
+static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
+{
+        struct nbd_node *d = node_new(n);
+        char less[FAR_WHY];
+
+        if (!d) {
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
+                return -ENOMEM;
+        }
+        int err =
+                nbd_target_parse(&d->target, rest, strcmp(n->driver->scheme, "nbd+unix") == 0, why);
+        if (!err)
+                err = prepare(d, why);
+        if (!err)
+                err = nbd_target_resolve(&d->target, d->set.connect_timeout_ms, why);
+        if (!err)
+                err = bring_up(&d->link[0], why);
+        if (err) {
+                nbd_node_free(d);
+                return err;
+        }
+        unsigned at = d->link[0].address;
+        d->target.address[0] = d->target.address[at];
+        d->target.length[0] = d->target.length[at];
+        d->link[0].address = 0;
+        d->found = true;
+        for (d->nlinks = 1; d->multi && d->nlinks < NBD_LINKS; d->nlinks++) {
+                err = bring_up(&d->link[d->nlinks], less);
+                /* no multi-conn in truth, or a server that was started anew just now */
+                if (err == -ESTALE) {
+                        memcpy(why, less, FAR_WHY);
+                        nbd_node_free(d);
+                        return err;
+                }
+                if (err) {
+                        info_("%s: only %u of %u connections: %s", n->url, d->nlinks, NBD_LINKS,
+                              less);
+                        break;
+                }
+        }
+        n->pages = d->mark_at / PAGE_SIZE;
+        n->kept = 1;                    /* the mark's */
+        /* another connection might not see what was written over this one */
+        n->alone = !d->multi;
+        if (d->set.size && d->set.size / PAGE_SIZE < n->pages)
+                n->pages = d->set.size / PAGE_SIZE;
+        n->data = d;
+        return 0;
+}
+
+static void nbd_node_close(struct far_node *n)
+{
+        nbd_node_free(n->data);
+        n->data = NULL;
+}
+
+/* All of the export was taken at open. */
+static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
+                     struct slab *s, struct far_place *place)
+{
+        struct nbd_node *d = n->data;
+
+        (void)vm;
+        (void)s;
+        (void)place;
+        /* then the look at lost: nbd_lost() does it the other way round */
+        atomic_store(&d->leased, true);
+        if (atomic_load(&d->lost))
+                return -ENOLINK;
+        return first <= n->pages && pages <= n->pages - first ? 0 : -ENOSPC;
+}
+
+/* libnbd's handles are closed as they are: the connections are the parent's, and stay. */
+static bool nbd_forked(struct far_node *n)
+{
+        struct nbd_node *d = n->data;
+
+        for (unsigned i = 0; i < d->nlinks; i++) {
+                struct nbd_link *l = &d->link[i];
+                nbd_link_close(l);
+                nbd_slots_reset(l);
+                l->refused = 0;
+                l->err = 0;
+        }
+        return false;
+}
+
+static void nbd_describe(const struct far_node *n, char *text, size_t size)
+{
+        const struct nbd_node *d = n->data;
+        char a[32];
+
+        snprintf(text, size, "%s: %s, %s, %u connection%s", n->url,
+                 size_text(n->pages * PAGE_SIZE, a), d->lease ? "a lease of memnode" : "an export",
+                 d->nlinks, d->nlinks == 1 ? "" : "s");
+}
+
+/* Frames need no registration: libnbd copies between them and the socket.  A forked child's links
+ * are made by poll(); the parent's, or another's of the tree, keep the lease meanwhile, and for its
+ * grace time. */
+static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
+{
+        struct nbd_node *d = n->data;
+        uint64_t now = nbd_clock(d);
+
+        (void)base;
+        (void)len;
+        (void)why;
+        for (unsigned i = 0; i < d->nlinks; i++)
+                if (d->link[i].state == LINK_DOWN)
+                        d->link[i].trouble = d->link[i].until = now;
+        return 0;
+}
+
+/* ---- Trouble ---- */
+
+/* Of those under way, the time of the oldest; 0: there is none. */
+static uint64_t oldest(const struct nbd_link *l, int *error)
+{
+        uint64_t since = 0;
+
+        for (unsigned i = 0; l->used && i < NBD_DEPTH; i++)
+                if (l->slot[i].r && (!since || l->slot[i].since < since)) {
+                        since = l->slot[i].since;
+                        *error = l->slot[i].error;
+                }
+        return since;
+}
+
+/*
+ * The node will not come back.  Its owner wants to know whether pages of the program may be there.
+ * [I] lease() and this function each say what they do before they look at the other, so they cannot
+ * both miss the other.
+ */
+__attribute__((format(printf, 2, 3)))
+static void nbd_lost(struct nbd_node *d, const char *fmt, ...)
+{
+        char why[FAR_WHY];
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(why, sizeof(why), fmt, ap);
+        va_end(ap);
+        atomic_store(&d->lost, true);
+        far_lost(d->far, atomic_load(&d->leased), "%s", why);
+        for (unsigned i = 0; i < d->nlinks; i++) {
+                nbd_link_close(&d->link[i]);
+                nbd_slots_fail(&d->link[i]);
+        }
+}
+
+/* Looks at time-outs, and sends again what the server failed. */
+static void judge(struct nbd_link *l)
+{
+        struct nbd_node *d = l->node;
+        uint64_t limit = d->set.timeout_ms;
+        unsigned long long s = (limit + 999) / 1000;
+        int error = 0;
+
+        if (l->state == LINK_DOWN && l->err == -ESTALE)
+                return nbd_lost(d, "%s", l->why);
+        if (d->lease && l->refused >= NBD_REFUSALS)
+                return nbd_lost(d, "its memnode has ended: nothing listens there any more");
+        uint64_t since = oldest(l, &error);
+        bool late = since && d->clock - since > limit;
+        if (l->state != LINK_UP && (late || d->clock - l->trouble > limit)) {
+                if (l->state != LINK_DOWN)
+                        explain_silence(l, limit, l->why);
+                return nbd_lost(
+                        d, "the connection broke and could not be made again within %llu s: %s", s,
+                        l->why);
+        }
+        if (error == ESHUTDOWN && d->lease)
+                return nbd_lost(d, "its memnode was stopped (it said goodbye)");
+        if (late && error)
+                return nbd_lost(d,
+                                "the server has failed a transfer again and again for %llu s (%s): "
+                                "see its log",
+                                s, strerror(error));
+        if (late)
+                return nbd_lost(d,
+                                "%s has not answered for %llu s while %u transfers wait: see "
+                                "whether host and network are up, or raise --timeout",
+                                d->target.name, s, l->used);
+        if (l->state != LINK_UP || !l->failed)
+                return;
+        l->failed = 0;
+        for (unsigned i = 0; i < NBD_DEPTH; i++)
+                if (l->slot[i].r && l->slot[i].error)
+                        nbd_transfer(&l->slot[i]);
+}
+
+static unsigned nbd_poll_node(struct far_node *n)
+{
+        struct nbd_node *d = n->data;
+        unsigned done = 0;
+        bool all = d->armed;
+
+        if (atomic_load_explicit(&d->lost, memory_order_relaxed))       /* by this thread */
+                return 0;
+        nbd_clock(d);
+        d->armed = false;
+        d->passes = all ? 0 : d->passes + 1;
+        for (unsigned i = 0; i < d->nlinks; i++) {
+                struct nbd_link *l = &d->link[i];
+                if (l->state == LINK_UP) {
+                        /* Right after sending there is no answer yet: who sleeps for news comes
+                         * back by arm(), and only who does not (another node keeps this thread
+                         * busy) makes us look unasked. */
+                        if (l->done || all || (l->used && d->passes % UNASKED == 0))
+                                done += nbd_take_answers(l);
+                        continue;
+                }
+                nbd_link_step(l);
+                if (l->state == LINK_UP)
+                        nbd_resume(l);
+        }
+        if (d->clock - d->judged >= NBD_TICK_MS / 2) {
+                d->judged = d->clock;
+                for (unsigned i = 0;
+                     i < d->nlinks && !atomic_load_explicit(&d->lost, memory_order_relaxed); i++)
+                        judge(&d->link[i]);
+        }
+        return done;
+}
+
+static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms)
+{
+        struct nbd_node *d = n->data;
+        unsigned used = 0;
+        int ms = -1;
+
+        if (atomic_load_explicit(&d->lost, memory_order_relaxed))
+                return 0;
+
+        for (unsigned i = 0; i < d->nlinks; i++) {
+                struct nbd_link *l = &d->link[i];
+                struct pollfd p;
+
+                if (l->used || l->state != LINK_UP)
+                        ms = ms >= 0 && ms < NBD_TICK_MS ? ms : NBD_TICK_MS;
+                if (l->state == LINK_DOWN && l->until < d->clock + (uint64_t)ms)
+                        ms = l->until > d->clock ? (int)(l->until - d->clock) : 0;
+                if (!nbd_link_waits(l, &p) || !p.events)
+                        continue;
+                if (used < max)
+                        fds[used++] = p;
+                else
+                        /* no room to wait for it: look often */
+                        ms = ms >= 0 && ms < 1 ? ms : 1;
+        }
+        if (ms >= 0 && (*timeout_ms < 0 || ms < *timeout_ms))
+                *timeout_ms = ms;
+        d->armed = true;
+        return (int)used;
+}
+
+#define NBD_DRIVER(name)                                                                           \
+        {                                                                                          \
+                .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease,         \
+                .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
+                .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post,                      \
+                .poll = nbd_poll_node, .arm = nbd_arm,                                             \
+        }
+static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
+
+extern const struct far_driver *const far_module[];
+const struct far_driver *const far_module[] = { &far_nbd, &far_nbd_unix, NULL };

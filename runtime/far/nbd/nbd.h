@@ -1,0 +1,181 @@
+/*
+ * nbd:// and nbd+unix://: what the parts of the driver are to each other.
+ *
+ *   driver.c          the driver: open and close, and what is done when a connection breaks
+ *   data.c     transfers
+ *   link.c     one connection, from the socket to the first transfer, as a state machine that never
+ *              waits
+ *   target.c   what the URL names: host and its addresses, port, socket, export
+ *   claim.c    how an export becomes this vmrun's alone: the name of a lease, the lock of another
+ *   settings.c the user's settings for a node
+ */
+#ifndef VMRUN_FAR_NBD_H
+#define VMRUN_FAR_NBD_H
+
+#include <libnbd.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "common/hostport.h"
+#include "far/far.h"
+
+/* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server knows how to share an export */
+#define NBD_LINKS     3
+#define NBD_DEPTH     128       /* transfers in flight on a link */
+/* of them prefetches and writes, where demand reads share the link and would wait behind them */
+#define NBD_BACKGROUND 16
+#define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
+#define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
+/* between two looks at the clock; what is more was not silence but we */
+#define NBD_GAP_MS    1000
+/* between two attempts to connect again, or to repeat a transfer that the server failed */
+#define NBD_PAUSE_MS  100
+/* in a row: nobody listens any more, so memnode has ended, and its leases with it */
+#define NBD_REFUSALS  8
+/* the longest that the end of the program waits for the server to have read the goodbye */
+#define NBD_GOODBYE_MS 500
+#define NBD_ADDRESSES 8         /* of one host name, that are tried */
+#define NBD_MARK      64        /* bytes of the mark that count */
+
+/* What the user said about a node. */
+struct nbd_settings {
+        uint64_t size;                  /* bytes; 0: not said */
+        const char *token_file;         /* NULL: none */
+        unsigned connect_timeout_ms, timeout_ms;
+};
+struct nbd_settings nbd_settings(const struct far_node *n);
+
+union nbd_address {
+        struct sockaddr any;
+        struct sockaddr_in6 in6;
+        struct sockaddr_in in;
+        struct sockaddr_un un;
+        struct sockaddr_storage room;
+};
+struct nbd_target {
+        char *text;                     /* the URL's parts point into it */
+        struct hostport at;             /* TCP */
+        const char *socket;             /* path of a unix socket; NULL: TCP */
+        /* as the server knows it; NULL: a lease, see nbd_lease_name() */
+        const char *export;
+        union nbd_address address[NBD_ADDRESSES];
+        socklen_t length[NBD_ADDRESSES];
+        unsigned addresses;
+        char name[128];                 /* for messages: "m1 port 10809", "socket /run/m1" */
+};
+/* All of these: 0, or -errno with one sentence in why. */
+int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char why[FAR_WHY]);
+int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_WHY]);
+void nbd_target_free(struct nbd_target *t);
+/* An export name that nobody can guess and that memnode makes a lease of `bytes` for;
+ * malloc()ed. */
+int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY]);
+/* Claims the export at address i of t for this process; *fd is to be held, and closed by
+ * privfd_close(). */
+int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY]);
+
+struct nbd_slot {                       /* a command under way */
+        /* what it moves: `pages` requests, linked; more than one only for FAR_WRITE */
+        struct far_request *r;
+        unsigned pages;
+        bool scattered;                 /* their frames do not lie together in the cache: */
+        /* room for a copy of NBD_RUN pages, made when first needed and kept */
+        char *gathered;
+        struct nbd_link *link;
+        uint64_t since;                 /* when it was posted, by nbd_clock() */
+        int error;                      /* what the server answered; 0: no answer yet */
+        struct nbd_slot *next;          /* while it is free */
+};
+
+struct nbd_link {
+        struct nbd_node *node;
+        enum nbd_state {
+                LINK_DOWN,              /* no socket; to be tried at `until` */
+                LINK_CONNECTING,        /* the socket waits for its peer */
+                LINK_GREETING,          /* libnbd's handshake, up to the choice of an export */
+                LINK_PROBING,           /* does the server refuse an export that cannot exist? */
+                LINK_CHOOSING,          /* the server looks for the export */
+                /* the mark is written (first link of a node) or read (all others) */
+                LINK_MARKING,
+                LINK_UP,
+        } state;
+        struct nbd_handle *h;           /* from LINK_GREETING on */
+        /* private; libnbd's from LINK_GREETING on: see link_close() */
+        int fd;
+        unsigned address;               /* the one that is tried */
+        uint64_t until;                 /* nbd_clock() */
+        /* since when it has been of no use, by nbd_clock(); 0: it is fine */
+        uint64_t trouble;
+        int err;                        /* why the last attempt failed, -errno */
+        unsigned refused;               /* attempts in a row that found nobody listening */
+        char why[FAR_WHY];
+        char words[128];                /* about a refusal: the server's own, else libnbd's */
+        int answer;                     /* of the step under way: WAITING, 0 or an errno */
+        char *page;                     /* PAGE_SIZE bytes for the mark */
+        struct nbd_slot slot[NBD_DEPTH], *free;
+        unsigned used;                  /* slots that are not free */
+        unsigned failed;                /* of them those with an error */
+        struct far_request *done;       /* over, but not yet given back */
+};
+#define NBD_WAITING (-1)
+
+struct nbd_node {
+        struct far_node *far;
+        struct nbd_settings set;
+        struct nbd_target target;
+        char *export;
+        bool lease;
+        uint64_t asked;                 /* bytes of the lease */
+        int lock;                       /* of an export that is no lease, or -1 */
+        bool found;                     /* address[0] is the one that answers */
+        /* the mark is there from before execve: the first link reads it, too */
+        bool inherited;
+        bool marked;                    /* the mark has been written */
+        atomic_bool leased, lost;       /* see nbd_lost() */
+        bool armed;                     /* arm() was called since the last poll() */
+        unsigned passes;                /* polls that might have looked without */
+        char mark[NBD_MARK];
+        uint64_t mark_at;               /* byte offset of its page; what is before it can be used */
+        bool multi;                     /* the server said multi-conn */
+        unsigned nlinks;
+        struct nbd_link link[NBD_LINKS];
+        /* ms, see nbd_clock(); CLOCK_MONOTONIC_COARSE in ms at its last look */
+        uint64_t clock, looked;
+        uint64_t judged;                /* clock of the last look at time-outs */
+};
+
+/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls.  So nobody is blamed
+ * for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and after that the answers
+ * that wait in the sockets are read before the next look at time-outs. */
+uint64_t nbd_clock(struct nbd_node *d);
+
+/* --- transfers (data.c) --- */
+/* Nothing is under way on the link, all slots are free. */
+void nbd_slots_reset(struct nbd_link *l);
+/* The node is lost: gives back all that is under way by far_failed(). */
+void nbd_slots_fail(struct nbd_link *l);
+/* far_driver.post. */
+unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count);
+/* Sends what a slot holds, again if need be.  The link is up. */
+void nbd_transfer(struct nbd_slot *s);
+/* Reads the answers that are there; how many requests are over. */
+unsigned nbd_take_answers(struct nbd_link *l);
+/* The link is up again: sends all that was under way. */
+void nbd_resume(struct nbd_link *l);
+
+/* --- one connection (link.c) --- */
+/* Takes a link as far as it gets without waiting, towards LINK_UP.  When that fails, it is
+ * LINK_DOWN with err and why; err == -ESTALE: the server answers, but what it held is gone. */
+void nbd_link_step(struct nbd_link *l);
+void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+/* What a link that is not up waits for: fills in p and returns true, or false: only for
+ * l->until. */
+bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p);
+/* Is the connection gone?  Then the link is down. */
+bool nbd_link_broken(struct nbd_link *l);
+void nbd_link_close(struct nbd_link *l);
+
+#endif

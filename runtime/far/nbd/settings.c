@@ -1,0 +1,16 @@
+/*
+ * What vmrun's options say about an nbd:// node: the only place of the driver that knows them, so
+ * that a test can have others.
+ */
+#include "vmrun.h"
+#include "far/nbd/nbd.h"
+
+struct nbd_settings nbd_settings(const struct far_node *n)
+{
+        return (struct nbd_settings){
+                .size = n->option->size,
+                .token_file = n->option->token_file,
+                .connect_timeout_ms = opt.connect_timeout_ms,
+                .timeout_ms = opt.timeout_ms,
+        };
+}

@@ -1,0 +1,220 @@
+/*
+ * The table of nodes and of the slabs on them, and what a URL becomes: its driver, which may be a
+ * module, and a node.  How a node is made is its driver's business.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "far/far.h"
+
+static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
+/* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared
+ * object): a program without such a node starts without those libraries. */
+static const struct { const char *scheme, *file; } modules[] = {
+        { "rdma", "far-rdma.so" }, { "nbd", "far-nbd.so" }, { "nbd+unix", "far-nbd.so" },
+};
+
+static struct far_node *nodes[NODES_MAX];
+static unsigned nnodes;
+/* Entry i is written before CONTROL->nslabs says that it exists. */
+static struct far_slab slabs[SLABS_MAX];
+
+/* The folder of modules as the one of vmrun sees it, as in ../libexec/vmrun/ */
+static void module_dir(char *dir, size_t size)
+{
+        const char *from = BIN_DIR, *to = MODULE_DIR;
+        size_t same = 0, n = 0;
+
+        for (size_t i = 0; from[i] && from[i] == to[i]; i++)
+                if (from[i] == '/')
+                        same = i + 1;
+        for (const char *s = from + same; s; s = strchr(s + 1, '/'))
+                n += (size_t)snprintf(dir + n, n < size ? size - n : 0, "../");
+        snprintf(dir + n, n < size ? size - n : 0, "%s/", to + same);
+}
+
+/*
+ * Modules are installed in a folder of their own; in the build tree they lie beside vmrun.  An
+ * installed tree that lies elsewhere, by DESTDIR or because it was moved, has its own.
+ */
+static void *load_module(const char *file, char why[FAR_WHY])
+{
+        char path[2 * PATH_MAX], dir[PATH_MAX];
+        ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+        char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
+
+        module_dir(dir, sizeof(dir));
+        const char *const places[] = { "", dir };
+        for (size_t i = 0; slash && i < 2; i++) {
+                snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "%s%s", places[i],
+                         file);
+                if (access(path, F_OK) == 0)
+                        goto open;
+        }
+        snprintf(path, sizeof(path), "%s/%s", MODULE_DIR, file);
+open:;
+        void *m = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!m)
+                snprintf(why, FAR_WHY, "its driver cannot be loaded: %.180s: install vmrun again",
+                         dlerror());
+        return m;
+}
+
+#define URLS                                                                                       \
+        "rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, dax:PATH or mem:SIZE, as in "    \
+        "mem:8G"
+
+/* The driver of a scheme, and the module it is in; NULL with why. */
+static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])
+{
+        for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+                if (strcmp(drivers[i]->scheme, scheme) == 0)
+                        return drivers[i];
+        for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+                if (strcmp(modules[i].scheme, scheme) != 0)
+                        continue;
+                void *m = *module = load_module(modules[i].file, why);
+                const struct far_driver *const *list = m ? dlsym(m, "far_module") : NULL;
+                for (; list && *list; list++)
+                        if (strcmp((*list)->scheme, scheme) == 0)
+                                return *list;
+                if (m)
+                        snprintf(why, FAR_WHY,
+                                 "%s is of another version of vmrun: install vmrun again",
+                                 modules[i].file);
+                return NULL;
+        }
+        snprintf(why, FAR_WHY, "unknown scheme '%s': give " URLS, scheme);
+        return NULL;
+}
+
+/* The part of the node that the user wants. */
+static int cut_to_size(struct far_node *n, char why[FAR_WHY])
+{
+        char a[32], b[32];
+        uint64_t pages = n->option->size / PAGE_SIZE;
+
+        if (n->granule)
+                pages = pages / n->granule * n->granule;
+        if (!n->option->size)
+                return 0;
+        if (!pages) {
+                snprintf(why, FAR_WHY, "size=%s is too small: give a multiple of %s",
+                         size_text(n->option->size, a),
+                         size_text((uint64_t)n->granule * PAGE_SIZE, b));
+                return -EINVAL;
+        }
+        if (pages > n->pages + n->kept) {
+                snprintf(why, FAR_WHY, "it has %s, not the size=%s asked for: give less",
+                         size_text((n->pages + n->kept) * PAGE_SIZE, a),
+                         size_text(n->option->size, b));
+                return -ENOSPC;
+        }
+        n->pages = pages < n->pages ? pages : n->pages;
+        return 0;
+}
+
+struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
+                               char why[FAR_WHY])
+{
+        const char *colon = strchr(o->url, ':');
+        size_t n = colon ? (size_t)(colon - o->url) : 0;
+
+        if (!n) {
+                snprintf(why, FAR_WHY, "a far-memory node is named by a URL: give " URLS);
+                return NULL;
+        }
+        char scheme[16] = "";
+        if (n < sizeof(scheme))
+                memcpy(scheme, o->url, n);
+        void *module = NULL;
+        const struct far_driver *d = find_driver(scheme, &module, why);
+        if (!d)
+                return NULL;
+        struct far_node *node = calloc(1, sizeof(*node));
+        if (!node) {
+                snprintf(why, FAR_WHY, "out of memory: free some on this host");
+                return NULL;
+        }
+        node->driver = d;
+        node->module = module;
+        node->option = o;
+        node->url = o->url;
+        node->inherited = before;
+        if (d->open(node, colon + 1, why) != 0) {
+                free(node);
+                return NULL;
+        }
+        if (cut_to_size(node, why) == 0)
+                return node;
+        far_node_close(node);
+        return NULL;
+}
+
+void far_node_close(struct far_node *n)
+{
+        n->driver->close(n);
+        free(n);
+}
+
+void far_node_add(struct far_node *n)
+{
+        n->index = nnodes;
+        nodes[nnodes++] = n;
+}
+
+struct far_node *far_node_drop(void) { return nnodes ? nodes[--nnodes] : NULL; }
+struct far_node *const *far_node_list(void) { return nodes; }
+unsigned far_nodes(void) { return nnodes; }
+struct far_node *far_node_at(unsigned i) { return nodes[i]; }
+
+uint64_t far_total_pages(void)
+{
+        uint64_t sum = 0;
+        for (unsigned i = 0; i < nnodes; i++)
+                sum += nodes[i]->pages;
+        return sum;
+}
+
+const struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
+void far_slab_set(uint32_t i, const struct far_place *place) { slabs[i].place[0] = *place; }
+
+void far_reload(const void *module)
+{
+        char why[FAR_WHY];
+        bool anew[NODES_MAX];
+
+        for (unsigned i = 0; i < nnodes; i++) {
+                anew[i] = nodes[i]->module == module;
+                if (anew[i])
+                        dlclose(nodes[i]->module);
+        }
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct far_node *n = nodes[i];
+                char scheme[16] = "";
+                if (!anew[i])
+                        continue;
+                memcpy(scheme, n->url, (size_t)(strchr(n->url, ':') - n->url));
+                n->driver = find_driver(scheme, &n->module, why);
+                if (!n->driver)
+                        die_(EXIT_VMRUN_FAILED, "%s: %s", n->option->origin, why);
+        }
+}
+
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
+{
+        va_list ap;
+
+        if (n->lost)
+                return;                 /* the first reason is the one to tell */
+        va_start(ap, fmt);
+        vsnprintf(n->why, sizeof(n->why), fmt, ap);
+        va_end(ap);
+        n->lost = true;
+        n->lost_pages = pages;
+}

@@ -1,0 +1,479 @@
+/*
+ * The control connection: messages of nodeproto.h, and keeping it up.
+ *
+ * All is done in steps that do not wait (rdma_control_step); who needs an answer takes the lock,
+ * and waits for descriptors between the steps.  Invariant: after a step the completion queue is
+ * armed, so a thread without the lock can wait for the two descriptors, too.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "vmrun.h"
+#include "far/rdma/rdma.h"
+
+#define RETRY_MS      200               /* between the beginnings of two attempts */
+/* for one of them: the CM's own repetition is after 4 s, and the next attempt sooner */
+#define ATTEMPT_MS    1500
+/* nobody listens so often in a row: memnode has ended, and its memory with it */
+#define DEAF_TRIES    4
+/* a waiting lease() looks so often whether the I/O thread found the connection broken */
+#define SLICE_MS      50
+#define GOODBYE_MS    200
+/* the longest time between two looks whether memnode still knows an idle connection */
+#define PROBE_MS      5000
+
+enum { WR_SEND = CONTROL_RECEIVES, WR_PROBE };  /* wr_id; those below are receive buffers */
+
+static void lose(struct rdma_control *c, const char *why)
+{
+        if (atomic_load_explicit(&c->lost, memory_order_relaxed))
+                return;
+        snprintf(c->why, sizeof(c->why), "%s", why);
+        atomic_store_explicit(&c->lost, true, memory_order_release);    /* publishes why */
+}
+
+static int post_receive(struct rdma_control *c, unsigned i)
+{
+        struct ibv_sge sge = { .addr = (uintptr_t)&c->buffers[i],
+                               .length = sizeof(c->buffers[i]),
+                               .lkey = c->mr->lkey };
+        struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
+        return -ibv_post_recv(c->link.id->qp, &wr, &bad);
+}
+
+static void free_buffers(struct rdma_control *c)
+{
+        if (c->mr)
+                ibv_dereg_mr(c->mr);
+        free(c->buffers);
+        c->mr = NULL;
+        c->buffers = NULL;
+}
+
+/* Receives are posted before the connection exists, so that memnode's first word finds one. */
+static int ready(struct rdma_link *l)
+{
+        struct rdma_control *c = &l->node->control;
+
+        if (!c->buffers) {
+                size_t size = (CONTROL_RECEIVES + 1) * sizeof(*c->buffers);
+                c->buffers = aligned_alloc(4096, (size + 4095) & ~(size_t)4095);
+                if (!c->buffers)
+                        return -ENOMEM;
+                memset(c->buffers, 0, size);
+                c->mr = ibv_reg_mr(l->node->dev.pd, c->buffers, size, IBV_ACCESS_LOCAL_WRITE);
+                if (!c->mr)
+                        return -errno;
+        }
+        c->sending = c->probing = false;
+        int err = ibv_req_notify_cq(l->cq, 0);
+        for (unsigned i = 0; !err && i < CONTROL_RECEIVES; i++)
+                err = post_receive(c, i);
+        return err > 0 ? -err : err;
+}
+
+static int send_message(struct rdma_control *c, const union rdma_message *m)
+{
+        union rdma_message *buffer = &c->buffers[CONTROL_RECEIVES];
+        struct ibv_sge sge = { .addr = (uintptr_t)buffer,
+                               .length = m->h.length,
+                               .lkey = c->mr->lkey };
+        struct ibv_send_wr wr = { .wr_id = WR_SEND,
+                                  .sg_list = &sge,
+                                  .num_sge = 1,
+                                  .opcode = IBV_WR_SEND,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
+
+        memcpy(buffer, m, m->h.length);
+        int err = ibv_post_send(c->link.id->qp, &wr, &bad);
+        c->sending = !err;
+        return -err;
+}
+
+/*
+ * A program that touches no far memory for a while has nothing under way that could fail.  If the
+ * network was down meanwhile, memnode's own probes have told it that we are gone, and its grace
+ * time runs, but its word about that may have got lost as well.  So now and then a WRITE of no
+ * bytes, which needs neither memory nor memnode's CPU: it fails where memnode has ended the
+ * connection, and we rejoin.
+ */
+static int64_t probe_interval(const struct rdma_node *rn)
+{
+        int64_t ms = rn->grace_ms / 4;
+        return ms > PROBE_MS ? PROBE_MS : ms < RETRY_MS ? RETRY_MS : ms;
+}
+
+static void probe(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_control *c = &rn->control;
+        struct ibv_send_wr wr = { .wr_id = WR_PROBE,
+                                  .opcode = IBV_WR_RDMA_WRITE,
+                                  .send_flags = IBV_SEND_SIGNALED },
+                           *bad;
+
+        if (c->probing || now - c->probed < probe_interval(rn))
+                return;
+        int err = ibv_post_send(c->link.id->qp, &wr, &bad);
+        if (err)
+                rdma_link_errno(&c->link, err, "send");
+        c->probing = true;
+        c->probed = now;
+}
+
+/* What memnode may send, and how long each is. */
+static uint32_t length_of(uint16_t type)
+{
+        switch (type) {
+        case NODE_WELCOME: return sizeof(struct node_welcome);
+        case NODE_REFUSED: return sizeof(struct node_refused);
+        case NODE_GRANT:   return sizeof(struct node_grant);
+        case NODE_DONE:
+        case NODE_GOODBYE: return sizeof(struct node_plain);
+        default:           return 0;
+        }
+}
+
+static void received(struct rdma_control *c, const union rdma_message *m, uint32_t bytes)
+{
+        if (bytes < sizeof(m->h) || m->h.magic != NODE_MAGIC) {
+                rdma_link_fail(
+                        &c->link, FAIL_FINAL,
+                        "what it says is not memnode's protocol: correct the address or the port");
+        } else if (m->h.version != NODE_VERSION) {
+                rdma_link_fail(&c->link, FAIL_FINAL,
+                               "its memnode speaks version %u of the protocol, this vmrun version "
+                               "%u: install the same version on both",
+                               m->h.version, NODE_VERSION);
+        } else if (m->h.length != bytes || length_of(m->h.type) != bytes) {
+                rdma_link_fail(&c->link, FAIL_FINAL,
+                               "its memnode sent a message of type %u and %u bytes, which says %u: "
+                               "install the same version on both",
+                               m->h.type, bytes, m->h.length);
+        } else if (m->h.type == NODE_GOODBYE) {
+                lose(c, "its memnode was stopped (it said goodbye)");
+        } else {
+                memcpy(&c->answer, m, bytes);
+                c->answered = true;
+        }
+}
+
+static void completions(struct rdma_control *c)
+{
+        struct ibv_wc wc;
+
+        while (c->link.cq && ibv_poll_cq(c->link.cq, 1, &wc) > 0) {
+                if (wc.wr_id == WR_SEND)
+                        c->sending = false;
+                if (wc.wr_id == WR_PROBE)
+                        c->probing = false;
+                if (wc.status != IBV_WC_SUCCESS) {
+                        rdma_link_fail(
+                                &c->link, FAIL_SILENT,
+                                wc.status == IBV_WC_WR_FLUSH_ERR
+                                        ? "the control connection broke"
+                                        : "memnode does not answer on the control connection (%s)",
+                                ibv_wc_status_str(wc.status));
+                } else if (wc.wr_id < CONTROL_RECEIVES) {
+                        received(c, &c->buffers[wc.wr_id], wc.byte_len);
+                        int err = post_receive(c, (unsigned)wc.wr_id);
+                        if (err)
+                                rdma_link_errno(&c->link, -err, "post a receive");
+                }
+        }
+}
+
+/* Takes what was told on the channel, arms again, then looks once more: what came before the arming
+ * is not told. */
+static void messages(struct rdma_node *rn)
+{
+        struct rdma_control *c = &rn->control;
+        struct ibv_cq *cq;
+        void *context;
+
+        if (!c->link.cq)
+                return;
+        while (ibv_get_cq_event(rn->dev.control_comp, &cq, &context) == 0)
+                ibv_ack_cq_events(cq, 1);
+        ibv_req_notify_cq(c->link.cq, 0);
+        completions(c);
+}
+
+static void begin(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_control *c = &rn->control;
+
+        c->started = now;
+        c->deadline = now + ATTEMPT_MS;
+        c->state = CONTROL_CONNECTING;
+        c->link.ask = (struct node_private){ .magic = NODE_MAGIC,
+                                             .version = NODE_VERSION,
+                                             .length = sizeof(struct node_private),
+                                             .kind = NODE_CONTROL,
+                                             .member = rn->member,
+                                             .id = c->id };
+        memcpy(c->link.ask.secret, c->secret, sizeof(c->secret));
+        rdma_link_start(&c->link);
+}
+
+/* The link failed, or is not to be used any more. */
+static void end(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_control *c = &rn->control;
+        struct rdma_link *l = &c->link;
+        bool rejoin = c->id != 0;
+
+        /* A last word that came with the end, as REFUSED or GOODBYE; l->state stays what it is. */
+        completions(c);
+        atomic_store_explicit(&c->up, 0, memory_order_relaxed); /* nothing is published by it */
+        if (!atomic_load_explicit(&c->lost, memory_order_relaxed)) {
+                if (l->why[0])
+                        snprintf(c->why, sizeof(c->why), "%s", l->why);
+                c->deaf = l->failure == FAIL_DEAF ? c->deaf + 1 : 0;
+                if (rejoin && l->failure == FAIL_UNKNOWN)
+                        lose(c, "its memnode does not know this program any more (it was started "
+                                "anew, or its grace time was over)");
+                else if (rejoin && l->failure == FAIL_FINAL)
+                        lose(c, l->why);
+                else if (rejoin && c->deaf >= DEAF_TRIES)
+                        lose(c, "its memnode has ended: nothing listens there any more");
+        }
+        rdma_link_close(l);
+        c->sending = false;
+        c->state = CONTROL_DOWN;
+        c->next = c->started + RETRY_MS > now ? c->started + RETRY_MS : now;
+}
+
+void rdma_control_step(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_control *c = &rn->control;
+        struct rdma_link *l = &c->link;
+
+        /* Messages first: an end that is told as an event comes after them. */
+        messages(rn);
+        rdma_link_events(c->channel);
+        if (c->state == CONTROL_CONNECTING && l->state == LINK_UP) {
+                c->state = CONTROL_UP;
+                c->deaf = 0;
+                c->probed = now;
+                c->generation++;
+                atomic_store_explicit(&c->up, c->generation, memory_order_release);
+        }
+        if (c->state == CONTROL_UP && l->state == LINK_UP && c->id)
+                probe(rn, now);
+        if (c->state == CONTROL_CONNECTING && now >= c->deadline)
+                rdma_link_silent(l, (unsigned)(now - c->started));
+        if (c->state != CONTROL_DOWN && l->state == LINK_FAILED)
+                end(rn, now);
+        else if (c->state == CONTROL_UP &&
+                 atomic_load_explicit(&c->broken, memory_order_relaxed) >= c->generation)
+                end(rn, now);
+        if (c->state == CONTROL_DOWN && c->id && now >= c->next &&
+            !atomic_load_explicit(&c->lost, memory_order_relaxed))
+                begin(rn, now);
+}
+
+int rdma_control_patience(const struct rdma_node *rn, int64_t now)
+{
+        const struct rdma_control *c = &rn->control;
+        int64_t at = c->state == CONTROL_DOWN         ? c->next
+                     : c->state == CONTROL_CONNECTING ? c->deadline
+                     : c->id && !c->probing           ? c->probed + probe_interval(rn)
+                                                      : -1;
+
+        if (at < 0 || atomic_load_explicit(&c->lost, memory_order_relaxed))
+                return -1;
+        return at > now ? (int)(at - now) : 0;
+}
+
+/* Until something happens, or for ms. */
+static void wait_a_little(struct rdma_node *rn, int ms)
+{
+        struct pollfd fds[2] = { { .fd = rn->control.channel->fd, .events = POLLIN } };
+        unsigned n = 1;
+
+        if (rn->dev.control_comp)
+                fds[n++] = (struct pollfd){ .fd = rn->dev.control_comp->fd, .events = POLLIN };
+        poll(fds, n, ms);
+}
+
+int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
+                     union rdma_message *answer)
+{
+        struct rdma_control *c = &rn->control;
+        unsigned sent = 0;              /* the generation that the request was sent on */
+
+        for (;;) {
+                int64_t now = now_ms();
+                rdma_control_step(rn, now);
+                if (sent && c->answered) {
+                        *answer = c->answer;
+                        return 0;
+                }
+                if (atomic_load_explicit(&c->lost, memory_order_relaxed))
+                        return -ENOLINK;
+                if (c->state != CONTROL_UP && !c->id)
+                        return -ENOTCONN;       /* HELLO is said once */
+                if (now >= deadline)
+                        return -ETIMEDOUT;
+                if (c->state == CONTROL_UP && sent != c->generation && !c->sending) {
+                        /* A request whose answer got lost with the connection is sent again:
+                         * memnode may have granted a slab that we never hear of.  It counts against
+                         * our share until we leave, no more. */
+                        c->answered = false;
+                        int err = send_message(c, m);
+                        if (err)
+                                rdma_link_errno(&c->link, -err, "send");
+                        sent = c->generation;
+                        continue;
+                }
+                int left = deadline - now < SLICE_MS ? (int)(deadline - now) : SLICE_MS,
+                    patience = rdma_control_patience(rn, now);
+                wait_a_little(rn, patience >= 0 && patience < left ? patience : left);
+        }
+}
+
+/* One address of the node: connected, or why not. */
+static int try_address(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
+{
+        struct rdma_control *c = &rn->control;
+        int err = rdma_device_address(&rn->set, rn->to.sa.sa_family, &rn->from, why);
+
+        if (err)
+                return err;
+        begin(rn, now_ms());
+        c->deadline = deadline;
+        for (;;) {
+                int64_t now = now_ms();
+                rdma_control_step(rn, now);
+                if (c->state != CONTROL_CONNECTING)
+                        break;
+                wait_a_little(rn, deadline > now ? (int)(deadline - now) : 0);
+        }
+        if (c->state == CONTROL_UP)
+                return 0;
+        snprintf(why, FAR_WHY, "%s", c->why);
+        return -ECONNREFUSED;
+}
+
+static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
+{
+        struct rdma_control *c = &rn->control;
+        union rdma_message m = { .hello = { .h = { NODE_MAGIC, NODE_VERSION, NODE_HELLO,
+                                                   sizeof(struct node_hello), 0 },
+                                            .want = rn->set.size } };
+        union rdma_message a;
+        char host[NODE_NAME_MAX / 2] = "?";
+
+        memcpy(m.hello.token, rn->set.token, sizeof(m.hello.token));
+        gethostname(host, sizeof(host) - 1);
+        snprintf(m.hello.name, sizeof(m.hello.name), "%s:%s", host, rn->set.program);
+        int err = rdma_control_ask(rn, &m, deadline, &a);
+        if (err == -ETIMEDOUT)
+                snprintf(why, FAR_WHY,
+                         "its memnode accepted the connection but does not answer: see what it is "
+                         "doing there");
+        else if (err)
+                snprintf(why, FAR_WHY, "%s", c->why);
+        if (err)
+                return err;
+        if (a.h.type == NODE_REFUSED) {
+                a.refused.text[NODE_TEXT_MAX - 1] = '\0';
+                snprintf(why, FAR_WHY, "its memnode refused: %s", a.refused.text);
+                return -EACCES;
+        }
+        if (a.h.type != NODE_WELCOME || !a.welcome.id) {
+                snprintf(why, FAR_WHY,
+                         "its memnode answered HELLO with a message of type %u: install the same "
+                         "version on both",
+                         a.h.type);
+                return -EPROTO;
+        }
+        c->id = a.welcome.id;
+        memcpy(c->secret, a.welcome.secret, sizeof(c->secret));
+        rn->limit = a.welcome.limit < a.welcome.free ? a.welcome.limit : a.welcome.free;
+        rn->depth = a.welcome.depth;
+        rn->grace_ms = a.welcome.grace_ms;
+        memcpy(rn->name, a.welcome.name, sizeof(rn->name));
+        rn->name[sizeof(rn->name) - 1] = '\0';
+        return 0;
+}
+
+int rdma_control_prepare(struct rdma_node *rn, char why[FAR_WHY])
+{
+        struct rdma_control *c = &rn->control;
+
+        c->channel = rdma_channel_open(why);
+        if (!c->channel)
+                return -errno;
+        c->link = (struct rdma_link){ .node = rn,
+                                      .channel = c->channel,
+                                      .comp = &rn->dev.control_comp,
+                                      .send = 2,
+                                      .recv = CONTROL_RECEIVES,
+                                      .sge = 1,
+                                      .ready = ready };
+        return 0;
+}
+
+int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, char why[FAR_WHY])
+{
+        struct rdma_control *c = &rn->control;
+        union rdma_sockaddr list[RDMA_ADDRESSES];
+        uint16_t port;
+
+        int err = rdma_parse_url(rest, rn->host, &port, why);
+        if (err)
+                return err;
+        err = rdma_control_prepare(rn, why);
+        if (err)
+                return err;
+        int64_t left = deadline - now_ms();
+        int count = rdma_resolve(rn->host, port, left > 0 ? (unsigned)left : 0, list, why);
+        if (count < 0)
+                return count;
+        pthread_mutex_lock(&c->lock);
+        for (int i = 0; i < count; i++) {
+                int64_t now = now_ms();
+                rn->to = list[i];
+                err = try_address(rn, now + (deadline - now) / (count - i), why);
+                if (!err)
+                        break;
+                /* The next address may lead over another device. */
+                free_buffers(c);
+                rdma_device_close(&rn->dev);
+        }
+        if (!err)
+                err = hello(rn, deadline, why);
+        pthread_mutex_unlock(&c->lock);
+        return err;
+}
+
+void rdma_control_close(struct rdma_node *rn)
+{
+        struct rdma_control *c = &rn->control;
+        union rdma_message m = { .plain = { .h = { NODE_MAGIC, NODE_VERSION, NODE_GOODBYE,
+                                                   sizeof(struct node_plain), 0 } } };
+
+        pthread_mutex_lock(&c->lock);
+        if (c->state == CONTROL_UP && c->id && !c->sending && send_message(c, &m) == 0) {
+                /* memnode ends the connection when it has read it; if we did so first, it might
+                 * take that for an accident. */
+                int64_t end_ms = now_ms() + GOODBYE_MS;
+                while (c->link.state == LINK_UP && now_ms() < end_ms) {
+                        wait_a_little(rn, GOODBYE_MS);
+                        messages(rn);
+                        rdma_link_events(c->channel);
+                }
+                rdma_disconnect(c->link.id);
+        }
+        rdma_link_close(&c->link);
+        c->state = CONTROL_DOWN;
+        free_buffers(c);
+        rdma_channel_close(c->channel);
+        c->channel = NULL;
+        pthread_mutex_unlock(&c->lock);
+}

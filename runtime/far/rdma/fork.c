@@ -1,0 +1,83 @@
+/*
+ * A forked child leaves its parent's connections.
+ *
+ * Queue pairs, registrations and connections are of the parent's open files and address space.  The
+ * child has the descriptors, too, and a call of the libraries' would act on the parent's objects;
+ * so they are cut off first, and what the libraries know in memory is left alone.  The one thing
+ * that librdmacm would use again is the device that it opened, for it keeps it: therefore nodes.c
+ * loads this module, and with it librdmacm, anew (far_driver.forked).  Its clean-up closes that
+ * device, whose descriptors lead to /dev/null by then.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "vmrun.h"
+#include "far/rdma/rdma.h"
+
+/* The number stays taken, as the library will close it; it is no private one from then on, since it
+ * is the library that does. */
+static void cut_off(int fd)
+{
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0)
+                die_(EXIT_VMRUN_FAILED, "a child cannot let go of its parent's RDMA device: %s",
+                     strerror(errno));
+        close(null);
+        privfd_forget(fd);
+}
+
+static void close_channel(const struct rdma_event_channel *ch)
+{
+        if (ch)
+                privfd_close(ch->fd);
+}
+
+bool rdma_forked(struct far_node *n)
+{
+        struct rdma_node *old = n->data;
+        struct rdma_device *d = &old->dev;
+
+        if (!old->control.channel)
+                /* the parent is a child itself, and never came to use the node: nothing of it is
+                 * open */
+                return false;
+        struct rdma_node *rn = calloc(1, sizeof(*rn));
+        if (!rn)
+                die_(EXIT_VMRUN_FAILED,
+                     "%s: no memory for a child's connections: free some on this host",
+                     n->option->origin);
+        close_channel(old->control.channel);
+        close_channel(old->data.channel);
+        privfd_close(d->control_comp->fd);
+        privfd_close(d->data_comp->fd);
+        if (privfd_is(d->verbs->cmd_fd)) {      /* two nodes may be on one device */
+                cut_off(d->verbs->cmd_fd);
+                cut_off(d->verbs->async_fd);
+        }
+        rn->n = n;
+        rn->set = old->set;
+        memcpy(rn->host, old->host, sizeof(rn->host));
+        memcpy(rn->name, old->name, sizeof(rn->name));
+        rn->to = old->to;
+        rn->from = old->from;
+        rn->limit = old->limit;
+        rn->depth = old->depth;
+        rn->grace_ms = old->grace_ms;
+        rn->dev.attr = d->attr;
+        rn->control.id = old->control.id;
+        memcpy(rn->control.secret, old->control.secret, sizeof(rn->control.secret));
+        pthread_mutex_init(&rn->control.lock, NULL);
+        atomic_store(&rn->grants, atomic_load(&old->grants));
+        for (int k = 0; k < DATA_QUEUES; k++)
+                free(old->data.q[k].spare);
+        if (old->mem.pool)
+                old->mem.pool = NULL;           /* it was not inherited */
+        free(old->control.buffers);
+        free(old);
+        n->data = rn;
+        return true;
+}

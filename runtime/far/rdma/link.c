@@ -1,0 +1,243 @@
+/*
+ * One connection made by rdma_cm, as a machine that events drive: nothing here waits for the
+ * network.
+ *
+ * start -> address resolved: make CQ and QP -> route resolved: connect -> established.  Each step
+ * may fail; then the link keeps a sentence and waits to be closed.  How long a step may take is up
+ * to the caller, who closes the link when it has waited enough.
+ *
+ * librdmacm moves the QP through its states by itself.  Silence of the peer is told by the QP after
+ * about half a second: an ack time-out of 4.096 us << 14 = 67 ms (devices may take up to four times
+ * that) and 6 retries.  rdma_cm's defaults report it after minutes, or never.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "far/rdma/rdma.h"
+
+#define ACK_TIMEOUT   14
+#define RETRIES       6
+/* for the kernel's part of address and route; ours is shorter */
+#define STEP_MS       4000
+
+void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...)
+{
+        va_list ap;
+
+        if (l->state == LINK_FAILED)
+                return;                 /* the first reason is the one to tell */
+        va_start(ap, fmt);
+        vsnprintf(l->why, sizeof(l->why), fmt, ap);
+        va_end(ap);
+        l->failure = failure;
+        l->state = LINK_FAILED;
+}
+
+void rdma_link_errno(struct rdma_link *l, int err, const char *doing)
+{
+        char why[FAR_WHY];
+
+        rdma_link_fail(l, rdma_words_errno(&l->node->to, err, doing, why), "%s", why);
+}
+
+void rdma_link_silent(struct rdma_link *l, unsigned ms)
+{
+        char why[FAR_WHY];
+        bool found = l->state != LINK_ADDRESS && l->state != LINK_ROUTE;
+
+        rdma_link_fail(l, rdma_words_silent(&l->node->to, found, ms, why), "%s", why);
+}
+
+void rdma_link_start(struct rdma_link *l)
+{
+        struct rdma_node *rn = l->node;
+        struct sockaddr *from = rn->from.sa.sa_family == AF_UNSPEC ? NULL : &rn->from.sa;
+
+        l->failure = FAIL_NONE;
+        l->why[0] = '\0';
+        l->state = LINK_ADDRESS;
+        if (rdma_create_id(l->channel, &l->id, l, RDMA_PS_TCP) != 0) {
+                l->id = NULL;
+                rdma_link_errno(l, errno, "make a connection");
+        } else if (rdma_resolve_addr(l->id, from, &rn->to.sa, STEP_MS) != 0) {
+                rdma_link_errno(l, errno, "resolve");
+        }
+}
+
+static void make_qp(struct rdma_link *l)
+{
+        struct rdma_node *rn = l->node;
+        struct rdma_device *d = &rn->dev;
+        char text[80], why[FAR_WHY];
+
+        if (!l->id->verbs) {            /* a loopback address, which belongs to no device */
+                rdma_link_fail(l, FAIL_FINAL,
+                               "%s belongs to no RDMA device: give the address of an interface "
+                               "that has one",
+                               rdma_words_address(&rn->to, text));
+                return;
+        }
+        if (!d->verbs && rdma_device_open(d, l->id, why) != 0) {
+                rdma_link_fail(l, FAIL_FINAL, "%s", why);
+                return;
+        }
+        const char *device = ibv_get_device_name(l->id->verbs->device);
+        if (l->id->verbs != d->verbs) {
+                /* Memory is registered with one device. The route may come back. */
+                rdma_link_fail(
+                        l, FAIL_SILENT,
+                        "%s is now reached over RDMA device %.32s, not %.32s: restore the route",
+                        rdma_words_address(&rn->to, text), device,
+                        ibv_get_device_name(d->verbs->device));
+                return;
+        }
+        if (rn->set.device && strcmp(device, rn->set.device) != 0) {
+                rdma_link_fail(l, FAIL_FINAL,
+                               "%s is reached over RDMA device %.32s, not %.32s: correct the "
+                               "device, or the route",
+                               rdma_words_address(&rn->to, text), device, rn->set.device);
+                return;
+        }
+        struct ibv_port_attr port;
+        if (ibv_query_port(d->verbs, l->id->port_num, &port) == 0 &&
+            port.state != IBV_PORT_ACTIVE) {
+                rdma_link_fail(l, FAIL_SILENT,
+                               "port %u of RDMA device %.32s has no link (%s): plug in its cable, "
+                               "or `ip link set IF up`",
+                               l->id->port_num, device, ibv_port_state_str(port.state));
+                return;
+        }
+        d->port = l->id->port_num;
+        l->cq = ibv_create_cq(d->verbs, (int)(l->send + l->recv), l, *l->comp, 0);
+        if (!l->cq) {
+                rdma_link_errno(l, errno, "make a completion queue");
+                return;
+        }
+        struct ibv_qp_init_attr attr = {
+                .qp_context = l,
+                .send_cq = l->cq,
+                .recv_cq = l->cq,
+                .qp_type = IBV_QPT_RC,
+                .cap = { .max_send_wr = l->send,
+                         .max_recv_wr = l->recv,
+                         .max_send_sge = l->sge,
+                         .max_recv_sge = 1 },
+        };
+        if (rdma_create_qp(l->id, d->pd, &attr) != 0) {
+                rdma_link_errno(l, errno, "make a queue pair");
+                return;
+        }
+        int err = l->ready ? l->ready(l) : 0;
+        if (err)
+                rdma_link_errno(l, -err, "post a receive");
+}
+
+static void resolve_route(struct rdma_link *l)
+{
+        uint8_t timeout = ACK_TIMEOUT;
+
+        /* An older kernel does not know it: then silence is told later, and the watchdog is
+         * there. */
+        rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+                        sizeof(timeout));
+        l->state = LINK_ROUTE;
+        if (rdma_resolve_route(l->id, STEP_MS) != 0)
+                rdma_link_errno(l, errno, "resolve the route");
+}
+
+static void connect_link(struct rdma_link *l)
+{
+        int most = l->node->dev.attr.max_qp_init_rd_atom;
+        struct rdma_conn_param p = {
+                .private_data = &l->ask,
+                .private_data_len = sizeof(l->ask),
+                /* READs we have outstanding; the peer may lower it */
+                .initiator_depth = (uint8_t)(most < 1 ? 1 : most > 128 ? 128 : most),
+                /* it reads nothing of ours; some devices do not take 0 */
+                .responder_resources = 1,
+                .retry_count = RETRIES,
+                .rnr_retry_count = RETRIES,
+        };
+        l->state = LINK_CONNECT;
+        if (rdma_connect(l->id, &p) != 0)
+                rdma_link_errno(l, errno, "connect");
+}
+
+static void established(struct rdma_link *l, const struct rdma_conn_param *p)
+{
+        struct node_private reply;
+        struct ibv_qp_attr attr;
+        struct ibv_qp_init_attr init;
+
+        if (p->private_data_len < sizeof(reply)) {
+                rdma_link_fail(l, FAIL_FINAL,
+                               "what listens there is no memnode: correct the address or the port");
+                return;
+        }
+        memcpy(&reply, p->private_data, sizeof(reply));
+        if (reply.magic != NODE_MAGIC || reply.length != sizeof(reply)) {
+                rdma_link_fail(l, FAIL_FINAL,
+                               "what listens there is no memnode: correct the address or the port");
+                return;
+        }
+        if (reply.version != NODE_VERSION) {
+                rdma_link_fail(l, FAIL_FINAL,
+                               "its memnode speaks version %u of the protocol, this vmrun version "
+                               "%u: install the same version on both",
+                               reply.version, NODE_VERSION);
+                return;
+        }
+        l->depth = reply.depth;
+        l->reads = ibv_query_qp(l->id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) == 0
+                           ? attr.max_rd_atomic
+                           : 0;
+        l->state = LINK_UP;
+}
+
+static void event(struct rdma_link *l, const struct rdma_cm_event *ev)
+{
+        if (l->state == LINK_FAILED)
+                return;
+        if (ev->event == RDMA_CM_EVENT_ADDR_RESOLVED && l->state == LINK_ADDRESS) {
+                make_qp(l);
+                if (l->state == LINK_ADDRESS)
+                        resolve_route(l);
+        } else if (ev->event == RDMA_CM_EVENT_ROUTE_RESOLVED && l->state == LINK_ROUTE) {
+                connect_link(l);
+        } else if (ev->event == RDMA_CM_EVENT_ESTABLISHED && l->state == LINK_CONNECT) {
+                established(l, &ev->param.conn);
+        } else if (ev->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
+                   ev->event != RDMA_CM_EVENT_ADDR_CHANGE) {
+                char why[FAR_WHY];
+                rdma_link_fail(l, rdma_words_event(&l->node->to, ev, why), "%s", why);
+        }
+}
+
+unsigned rdma_link_events(struct rdma_event_channel *channel)
+{
+        struct rdma_cm_event *ev;
+        unsigned n = 0;
+
+        for (; rdma_get_cm_event(channel, &ev) == 0; n++) {
+                event(ev->id->context, ev);
+                rdma_ack_cm_event(ev);
+        }
+        return n;
+}
+
+void rdma_link_close(struct rdma_link *l)
+{
+        if (l->id) {
+                if (l->id->qp)
+                        rdma_destroy_qp(l->id);
+                rdma_destroy_id(l->id);         /* tells the peer, if it was connected */
+                l->id = NULL;
+        }
+        if (l->cq) {
+                ibv_destroy_cq(l->cq);
+                l->cq = NULL;
+        }
+        l->state = LINK_NONE;
+}

@@ -1,0 +1,106 @@
+/*
+ * A process's part in a lease that another process of its tree has: a forked child's, and that of a
+ * program which one of them executed.
+ *
+ * It comes to memnode as another member of the same client (nodeproto.h): by id and secret, over
+ * connections of its own.  What the others leased has the same addresses and keys, for the queue
+ * pairs of all members are in one protection domain.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "far/rdma/rdma.h"
+
+/* What such a program must know of the lease.  Like a forked child, it connects when it first needs
+ * a slab. */
+struct kept {
+        union rdma_sockaddr to, from;
+        struct ibv_device_attr attr;
+        uint64_t limit, id;
+        uint32_t depth, grace_ms;
+        uint8_t secret[NODE_SECRET];
+        char name[NODE_NAME_MAX];
+};
+_Static_assert(sizeof(struct kept) <= FAR_KEPT, "it fits what goes over execve");
+
+bool rdma_keep(const struct far_node *n, struct far_kept_node *k)
+{
+        const struct rdma_node *rn = n->data;
+        struct kept *to = (struct kept *)k->data;
+
+        *to = (struct kept){ .to = rn->to,
+                             .from = rn->from,
+                             .attr = rn->dev.attr,
+                             .limit = rn->limit,
+                             .id = rn->control.id,
+                             .depth = rn->depth,
+                             .grace_ms = rn->grace_ms };
+        memcpy(to->secret, rn->control.secret, sizeof(to->secret));
+        memcpy(to->name, rn->name, sizeof(to->name));
+        return to->id != 0;
+}
+
+int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
+{
+        const struct kept *k = (const struct kept *)rn->n->inherited->data;
+        uint16_t port;
+
+        rn->to = k->to;
+        rn->from = k->from;
+        rn->dev.attr = k->attr;
+        rn->limit = k->limit;
+        rn->depth = k->depth;
+        rn->grace_ms = k->grace_ms;
+        rn->control.id = k->id;
+        memcpy(rn->control.secret, k->secret, sizeof(k->secret));
+        memcpy(rn->name, k->name, sizeof(k->name));
+        return rdma_parse_url(rest, rn->host, &port, why);
+}
+
+int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY])
+{
+        do {
+                if (getrandom(&rn->member, sizeof(rn->member), 0) != sizeof(rn->member)) {
+                        snprintf(why, FAR_WHY, "no random numbers: %s", strerror(errno));
+                        return -EIO;
+                }
+        } while (!rn->member);
+        return 0;
+}
+
+int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY])
+{
+        int err = rdma_new_member(rn, why);
+        if (!err)
+                err = rdma_control_prepare(rn, why);
+        return err ? err : rdma_data_open(rn, now_ms() + rn->set.connect_timeout_ms, why);
+}
+
+/* place->word: what lease() left there. */
+int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages)
+{
+        struct rdma_node *rn = n->data;
+        struct rdma_grant *g = atomic_load_explicit(&rn->grants, memory_order_relaxed);
+
+        while (g && (g->slab != place->word[0] || g->address != place->word[1]))
+                g = g->next;
+        if (!g) {
+                g = malloc(sizeof(*g));
+                if (!g)
+                        return -ENOMEM;
+                *g = (struct rdma_grant){ .slab = place->word[0],
+                                          .address = place->word[1],
+                                          .rkey = (uint32_t)place->word[2],
+                                          .bytes = (uint64_t)pages * PAGE_SIZE };
+                /* As in lease(): under the lock, so that who finds the node lost knows of all
+                 * grants. */
+                pthread_mutex_lock(&rn->control.lock);
+                g->next = atomic_load_explicit(&rn->grants, memory_order_relaxed);
+                atomic_store_explicit(&rn->grants, g, memory_order_release);
+                pthread_mutex_unlock(&rn->control.lock);
+        }
+        place->data = g;
+        return 0;
+}

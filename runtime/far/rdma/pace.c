@@ -1,0 +1,108 @@
+/*
+ * How many background transfers (prefetches, write-backs) the device has at a time while demand
+ * reads are about.
+ *
+ * A queue pair of its own spares a demand read the wait behind others in that queue, but not the
+ * wait for what all share: the link, or with soft-RoCE the CPU on which everything is done (64
+ * prefetches there held a demand read up for 5 ms).  So the driver takes as many requests as
+ * before, but posts of each kind of background no more than `window` pages at a time.
+ *
+ * The window follows from the latency of demand reads.  `best` is the latency of an undisturbed
+ * one. A sample is the latency of one demand read, measured from the start of the last poll turn
+ * that did not see it.  It therefore includes the time this thread spent elsewhere.  A sample of
+ * more than twice the best shrinks the window, in proportion, to what would have added one best.
+ * After a few good samples in a row it grows by one.  So it settles at about what the device does
+ * in the time of one demand read, and that much also keeps the device busy.  When no demand read
+ * has come for long, all background requests may be posted.
+ *
+ * Times are in ticks of the TSC; nothing here needs to know how long one is.
+ */
+#include "far/rdma/rdma.h"
+
+#define TOO_MUCH  2                     /* times the best */
+#define GOOD      8                     /* samples in a row before the window grows */
+/* the part of the difference by which the best follows undisturbed samples that are slower */
+#define FOLLOW    16
+/* a window as small as this belongs to a device that does one thing after the other */
+#define SERIAL    2
+#define RECENT    4096                  /* "for long": so many times the best */
+
+void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now)
+{
+        p->turn[1] = p->turn[0];
+        p->turn[0].end = now;
+        p->turn[0].done = done;
+}
+
+void rdma_pace_slept(struct rdma_pace *p) { p->turn[0].end = p->turn[1].end = 0; }
+
+void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t now)
+{
+        bool known = p->turn[1].end;
+
+        p->last = now;
+        /* One under way is measured at a time: others that are asked meanwhile tell the same. */
+        if (p->asked)
+                return;
+        /* The turn before this one began to look when the one before that ended.  With soft-RoCE
+         * what is posted may be over when ibv_post_send() returns: so what was in the way is all
+         * that was not over then. */
+        p->asked = known ? p->turn[1].end : now;
+        p->in_way = (unsigned)(sent - (known ? p->turn[1].done : done));
+}
+
+void rdma_pace_sent(struct rdma_pace *p) { p->owed = false; }
+
+unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted)
+{
+        /* A device that does one thing after the other would do this one before it tells that the
+         * demand read is over.  But after each demand read that was waited for, the background has
+         * a turn, so that it goes on whatever is asked. */
+        if (p->asked && p->window && p->window <= SERIAL && !p->owed)
+                return 0;
+        if (!p->window || p->window >= DATA_DEPTH ||
+            (p->turn[0].end > p->last && p->turn[0].end - p->last > RECENT * p->best))
+                return DATA_DEPTH;
+        return posted < p->window ? p->window - posted : 0;
+}
+
+/* Only what was undisturbed may raise the best: under a load that does not end it would creep up to
+ * what that load makes of it.  One sample counts for little, for it may hold a time in which this
+ * thread did not run. */
+static void follow(struct rdma_pace *p, uint64_t took)
+{
+        if (!p->window) {               /* the first */
+                p->window = DATA_DEPTH;
+                p->best = took;
+        } else if (took < p->best) {
+                p->best = took;
+        } else if (!p->in_way) {
+                p->best += (took > 2 * p->best ? p->best : took - p->best) / FOLLOW;
+        }
+}
+
+void rdma_pace_done(struct rdma_pace *p, uint64_t now)
+{
+        uint64_t took = now - p->asked;
+
+        if (!p->asked)
+                return;
+        p->asked = 0;
+        p->owed = true;
+        follow(p, took);
+        if (took <= TOO_MUCH * p->best) {
+                if (++p->good >= GOOD && p->window < DATA_DEPTH) {
+                        p->good = 0;
+                        p->window++;
+                }
+                return;
+        }
+        p->good = 0;
+        if (!p->in_way)                 /* it was not their doing */
+                return;
+        uint64_t fit = p->in_way * p->best / (took - p->best);
+        /* more than were posted at a time may have been in the way, one after the other */
+        if (fit >= p->window)
+                fit = p->window - 1;
+        p->window = fit ? (unsigned)fit : 1;
+}

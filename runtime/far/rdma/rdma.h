@@ -1,0 +1,383 @@
+/*
+ * The parts of vmrun's driver for rdma:// nodes.
+ *
+ *   driver.c     the driver's functions: open, lease, close, describe
+ *   settings.c   what options say about a node
+ *   address.c    the URL, name service, the source address of a chosen device
+ *   link.c       one connection of rdma_cm: address, route, queue pair, connect; never waits
+ *   words.c      why a connection failed, for people
+ *   device.c     the device: its protection domain, channels, registered memory, hidden descriptors
+ *   control.c    the control connection: messages of nodeproto.h, keeping it up
+ *   data.c       the data connections: open and close, post, poll, arm
+ *   queue.c      one of them: from requests to work requests, and back
+ *   run.c        which requests go in one work request
+ *   pace.c       how much of the background the device has at a time, so that a demand read need
+ *                not wait for it
+ *   fork.c       a forked child: away from its parent's connections
+ *   member.c     and to its own; the same for a program that a process of the tree executed
+ *   recover.c    the data connections when one breaks: silence, reconnection, what was under way
+ *                posted again
+ *
+ * Two threads come here.  The data connections belong to the thread that calls post, poll and arm
+ * ("the I/O thread"), without a lock. The control connection belongs to who holds its lock: lease()
+ * holds it until it is answered, the I/O thread only tries it, so it never waits for lease().
+ * Whoever holds the lock moves the control connection on (control_step), so either thread alone can
+ * mend it.
+ *
+ * The data connections live under one control connection each time: a connection of either kind
+ * that breaks takes all others with it, and they are made anew in the order of the protocol,
+ * control first.  The two sides tell each other by numbers that only grow: the control connection
+ * has a generation (control.up), and the I/O thread says which one it found broken
+ * (control.broken).
+ */
+#ifndef VMRUN_RDMA_H
+#define VMRUN_RDMA_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "common/clock.h"
+#include "common/hostport.h"
+#include "far/far.h"
+#include "nodeproto.h"
+
+/* ---- settings ---- */
+
+struct rdma_settings {
+        uint64_t size;                  /* bytes to use at most; 0: all */
+        uint32_t timeout_ms;            /* silence that is borne */
+        uint32_t connect_timeout_ms;
+        const char *device;             /* NULL: by the routing table */
+        int gid_index;                  /* of the device; -1: chosen */
+        uint8_t token[NODE_TOKEN_MAX];  /* padded with zeros */
+        const char *program;            /* for memnode's log */
+};
+int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY]);
+
+/* ---- addresses ---- */
+
+#define RDMA_HOST_MAX HOSTPORT_HOST
+#define RDMA_ADDRESSES 8
+
+union rdma_sockaddr { struct sockaddr sa; struct sockaddr_in in; struct sockaddr_in6 in6; };
+
+/* "//HOST[:PORT][/]", HOST a name, an IPv4 address or an IPv6 address in brackets. */
+int rdma_parse_url(const char *rest, char host[RDMA_HOST_MAX], uint16_t *port, char why[FAR_WHY]);
+/* All addresses of the host, at most RDMA_ADDRESSES: how many, or -errno with why.  Waits for name
+ * service, at most timeout_ms. */
+int rdma_resolve(const char *host, uint16_t port, unsigned timeout_ms, union rdma_sockaddr *list,
+                 char why[FAR_WHY]);
+/* The address of a device by which rdma_cm can be made to take it; 0, or -errno with why.
+ * from->sa.sa_family is AF_UNSPEC if such a device has none (InfiniBand): then the route must lead
+ * there. */
+int rdma_device_address(const struct rdma_settings *s, int family, union rdma_sockaddr *from,
+                        char why[FAR_WHY]);
+
+/* ---- one connection ---- */
+
+enum rdma_failure {
+        FAIL_NONE,
+        FAIL_SILENT,                    /* it may work again: no answer, no route, broken */
+        FAIL_DEAF,                      /* the host answers, but no memnode listens */
+        FAIL_UNKNOWN,                   /* memnode does not know this client (any more) */
+        FAIL_FINAL,                     /* no use in trying again */
+};
+
+struct rdma_node;
+struct rdma_link {
+        struct rdma_node *node;
+        struct rdma_event_channel *channel;     /* where its events come; not its own */
+        /* where its completions are told; not its own, made with the device */
+        struct ibv_comp_channel **comp;
+        enum { LINK_NONE, LINK_ADDRESS, LINK_ROUTE, LINK_CONNECT, LINK_UP, LINK_FAILED } state;
+        struct rdma_cm_id *id;          /* its own, as are its QP and: */
+        struct ibv_cq *cq;
+        uint32_t send, recv, sge;       /* size of the queues */
+        /* Called between the making of the QP and the connection: post receives here.  NULL:
+         * nothing to do. */
+        int (*ready)(struct rdma_link *l);
+        struct node_private ask;        /* what the request for the connection says */
+        uint16_t depth;                 /* that memnode allowed */
+        uint8_t reads;                  /* outstanding READs that both devices can do */
+        enum rdma_failure failure;
+        char why[FAR_WHY];              /* LINK_FAILED: a sentence */
+};
+/* Begins; what follows is by events. */
+void rdma_link_start(struct rdma_link *l);
+/* Reads all events of a channel and moves its links on; returns how many there were. */
+unsigned rdma_link_events(struct rdma_event_channel *channel);
+/* Frees all it has, whatever its state.  Afterwards the device touches no memory on its behalf,
+ * which is what makes it safe to use this memory for something else, or to post the same requests
+ * elsewhere. */
+void rdma_link_close(struct rdma_link *l);
+/* The link has failed, for its owner to close; the first reason stays. */
+__attribute__((format(printf, 3, 4)))
+void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...);
+void rdma_link_errno(struct rdma_link *l, int err, const char *doing);
+void rdma_link_silent(struct rdma_link *l, unsigned ms);        /* no answer for so long */
+
+/* ---- words (words.c): a sentence in why, and the kind of failure ---- */
+
+enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, const char *doing,
+                                   char why[FAR_WHY]);
+enum rdma_failure rdma_words_event(const union rdma_sockaddr *peer, const struct rdma_cm_event *ev,
+                                   char why[FAR_WHY]);
+/* found: the address and the route were. */
+enum rdma_failure rdma_words_silent(const union rdma_sockaddr *peer, bool found, unsigned ms,
+                                    char why[FAR_WHY]);
+const char *rdma_words_address(const union rdma_sockaddr *a, char text[80]);
+/* "; the limit of locked memory is 64K: raise it ..." when it is so low that this may be the cause,
+ * else "". */
+const char *rdma_words_memlock(char text[128]);
+
+/* ---- the device ---- */
+
+#define RDMA_POOL_PAGES 256
+
+struct rdma_device {
+        struct ibv_context *verbs;      /* librdmacm's, which keeps it for ever */
+        struct ibv_pd *pd;
+        struct ibv_comp_channel *control_comp, *data_comp;
+        struct ibv_device_attr attr;
+        uint8_t port;
+};
+struct rdma_memory {
+        struct ibv_mr *mr;              /* over all frames, or over the pool */
+        char *base;                     /* of the frames */
+        size_t len;
+        /* NULL: the frames are registered; else pages to copy through */
+        char *pool;
+};
+/* The device that the first connection was resolved to. */
+int rdma_device_open(struct rdma_device *d, struct rdma_cm_id *id, char why[FAR_WHY]);
+void rdma_device_close(struct rdma_device *d);
+int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, size_t len,
+                     char why[FAR_WHY]);
+void rdma_memory_close(struct rdma_memory *m);
+/* Event channels whose descriptor the program does not see, and that never wait. */
+struct rdma_event_channel *rdma_channel_open(char why[FAR_WHY]);
+void rdma_channel_close(struct rdma_event_channel *ch);
+
+/* ---- the control connection ---- */
+
+#define CONTROL_RECEIVES 8
+
+union rdma_message {
+        struct node_header h;
+        struct node_hello hello;
+        struct node_welcome welcome;
+        struct node_refused refused;
+        struct node_lease lease;
+        struct node_grant grant;
+        struct node_release release;
+        struct node_plain plain;
+        char bytes[NODE_MESSAGE_MAX];
+};
+
+struct rdma_control {
+        /* Guards what follows, but for the atomics. */
+        pthread_mutex_t lock;
+        struct rdma_link link;
+        /* set by open: any thread may wait for its descriptor */
+        struct rdma_event_channel *channel;
+        union rdma_message *buffers;    /* CONTROL_RECEIVES to receive, one to send */
+        struct ibv_mr *mr;
+        enum { CONTROL_DOWN, CONTROL_CONNECTING, CONTROL_UP } state;
+        uint64_t id;                    /* 0: memnode has not said WELCOME yet */
+        uint8_t secret[NODE_SECRET];
+        unsigned generation;            /* of the last connection that came up */
+        unsigned deaf;                  /* attempts in a row that found nobody listening */
+        /* ms: of the last attempt, of the next one, when this one is given up */
+        int64_t started, next, deadline;
+        bool sending;                   /* the send buffer is the device's */
+        bool probing;                   /* a WRITE of no bytes is under way */
+        int64_t probed;                 /* ms: when the last one began, or the connection came up */
+        bool answered;                  /* answer is valid */
+        union rdma_message answer;
+        char why[FAR_WHY];              /* the last failure; with lost: the sentence to end with */
+
+        /* The generation that is up, 0: none.  Stored with release after id, QP and all are in
+         * place; the I/O thread loads it with acquire to know when and for what to make data
+         * connections. */
+        atomic_uint up;
+        /* The I/O thread: generations up to this one are broken.  Read by who holds the lock; only
+         * the number itself matters. */
+        atomic_uint broken;
+        /* The node will not come back.  Stored with release after `why`, which does not change any
+         * more; loaded with acquire. */
+        atomic_bool lost;
+};
+/* Its channel, and how its connections are to be made. */
+int rdma_control_prepare(struct rdma_node *rn, char why[FAR_WHY]);
+/* Connects and says hello.  Waits, at most until deadline.  Fills the limits of the node. */
+int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, char why[FAR_WHY]);
+/* Says goodbye and disconnects; waits a little. */
+void rdma_control_close(struct rdma_node *rn);
+/* With the lock held: takes events and messages, notices breaks, begins and ends attempts.  Never
+ * waits. */
+void rdma_control_step(struct rdma_node *rn, int64_t now);
+/* With the lock held: sends a request and waits for its answer, across reconnections, until
+ * deadline (ms).  0, or -errno. */
+int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
+                     union rdma_message *answer);
+/* Milliseconds until rdma_control_step has to be called if nothing happens; -1: none. */
+int rdma_control_patience(const struct rdma_node *rn, int64_t now);
+
+/* ---- the data connections ---- */
+
+#define DATA_QUEUES   3                 /* by far_op */
+#define DATA_DEPTH    128               /* requests in flight on each */
+#define DATA_SGE      16
+#define DATA_CHAIN    64                /* requests in one ibv_post_send */
+#define DATA_SIGNAL   8                 /* a WRITE in so many tells its completion */
+#define DATA_WC       16
+
+struct rdma_grant { uint64_t slab, address, bytes; uint32_t rkey; struct rdma_grant *next; };
+
+struct rdma_queue {
+        struct rdma_link link;
+        /* Requests not over, oldest first: a QP completes in order, so does this list.  Those from
+         * unsent on wait to be posted. A request is in one list, once, until far_done(). */
+        struct far_request *head, **tail, *unsent;
+        unsigned count, depth;          /* in the list; at most */
+        /* requests posted on this connection, and over; a wr_id is the value of sent after it */
+        uint64_t sent, done;
+        struct ibv_wc wc[DATA_WC];      /* completions that arm() found */
+        int nwc;
+        bool armed;                     /* the next completion will be told on the channel */
+        char **spare;                   /* free pages of the pool */
+        unsigned nspare;
+        uint64_t seen;                  /* done when the watchdog last looked */
+        /* and when that was not as before, or nothing was under way; ms */
+        int64_t moved;
+};
+
+/* See pace.c.  Times are in ticks of the TSC. */
+struct rdma_pace {
+        /* pages of each kind of background posted at a time; 0: not known yet */
+        unsigned window;
+        unsigned good;                  /* samples in a row that were */
+        /* a demand read is over since the last background page was posted */
+        bool owed;
+        uint64_t best;                  /* what a demand read takes at best */
+        uint64_t last;                  /* when one was last asked for */
+        /* 0, or the earliest moment at which the one that is measured may have been asked */
+        uint64_t asked;
+        /* background pages that the device had since then, until it was posted */
+        unsigned in_way;
+        /* The last turns of the I/O thread, newest first: when they ended (0: unknown, it slept),
+         * background pages over by then. */
+        struct { uint64_t end, done; } turn[2];
+};
+/* sent, done: background pages posted so far, and over. */
+/* at the end of each turn */
+void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now);
+void rdma_pace_slept(struct rdma_pace *p);
+/* a demand read is posted */
+void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t now);
+/* a demand read is over */
+void rdma_pace_done(struct rdma_pace *p, uint64_t now);
+/* some of the background was posted */
+void rdma_pace_sent(struct rdma_pace *p);
+/* how many more of a kind that has `posted` pages */
+unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted);
+
+struct rdma_data {
+        struct rdma_event_channel *channel;
+        struct rdma_pace pace;
+        struct rdma_queue q[DATA_QUEUES];
+        enum { DATA_DOWN, DATA_CONNECTING, DATA_UP } state;
+        /* of the control connection that the data connections are, or are being made, under */
+        unsigned generation;
+        int64_t deadline, looked;       /* of the attempt; when the clock was last looked at; ms */
+        /* ms since something broke, but for the time this process was stopped */
+        int64_t silence;
+        bool progress;                  /* a request was done on these connections */
+        /* arm() was called: events and completions may have been told */
+        bool slept;
+        bool lost;                      /* far_lost() was told: nothing is under way, or will be */
+        unsigned looks;                 /* calls of poll since then */
+        char why[FAR_WHY];              /* what broke last */
+        struct ibv_send_wr wr[DATA_CHAIN];
+        struct ibv_sge sge[DATA_CHAIN];
+        /* counters; read by describe() without a lock, so atomically */
+        uint64_t copies, reconnections, merged;
+};
+
+/* One work request's worth of neighbours: how many requests from r on, at most max_pages, are one
+ * run in their slab; their memory as at most max_sge pieces in sge (address and length). cookie[0]
+ * is the address of a request's memory. */
+unsigned rdma_run(const struct far_request *r, unsigned max_pages, unsigned max_sge,
+                  struct ibv_sge *sge, int *nsge);
+
+/* --- one queue (queue.c).  -errno: the connection is broken, and d->why says why. --- */
+
+/* The memory of a request, from here on under way; q has room (count < depth). */
+void rdma_queue_add(struct rdma_node *rn, struct rdma_queue *q, struct far_request *r);
+/* Posts what is unsent, as far as there is room on the device. */
+int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q);
+/* Takes completions: adds to *over how many requests are. */
+int rdma_queue_poll(struct rdma_node *rn, struct rdma_queue *q, unsigned *over);
+/* The next completion will be told on the channel.  True: one is there already, kept for poll. */
+bool rdma_queue_arm(struct rdma_queue *q);
+/* Takes a queue down: all that was under way waits to be posted again. */
+void rdma_queue_down(struct rdma_queue *q);
+/* Gives all back by far_failed(). */
+void rdma_queue_fail(struct rdma_node *rn, struct rdma_queue *q);
+uint64_t rdma_background_done(const struct rdma_data *d);       /* pages */
+
+/* --- when one breaks (recover.c) --- */
+
+/* A data connection broke (d->why): takes all down; the control connection is to be renewed. */
+void rdma_data_broken(struct rdma_node *rn);
+/* Events, the clock, recovery; or the loss of the node. */
+void rdma_data_step(struct rdma_node *rn, int64_t now);
+
+/* --- all three (data.c) --- */
+
+int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]);
+void rdma_data_close(struct rdma_node *rn);
+void rdma_data_attach(struct rdma_node *rn);    /* deals the pool's pages out to the queues */
+unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned count);
+unsigned rdma_data_poll(struct far_node *n);
+int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
+
+/* ---- all of it ---- */
+
+struct rdma_node {
+        struct far_node *n;
+        struct rdma_settings set;
+        char host[RDMA_HOST_MAX], name[NODE_NAME_MAX];  /* as in the URL; as memnode calls itself */
+        union rdma_sockaddr to, from;   /* from.sa.sa_family AF_UNSPEC: any */
+        struct rdma_device dev;
+        struct rdma_memory mem;
+        struct rdma_control control;
+        struct rdma_data data;
+        uint64_t limit;                 /* bytes to lease in all, as WELCOME had it */
+        uint32_t depth, grace_ms;       /* as WELCOME had them */
+        uint32_t member;                /* this process, among those of the client */
+        /* Leases so far.  lease() pushes with release; the I/O thread only asks whether there are
+         * any. */
+        _Atomic(struct rdma_grant *) grants;
+};
+
+/* ---- children ---- */
+
+/* fork.c: far_driver.forked */
+bool rdma_forked(struct far_node *n);
+
+/* member.c */
+int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY]);
+/* far_driver.keep; and open(), where n->inherited has what that left. */
+bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
+int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
+/* far_driver.use */
+int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages);
+/* In a forked child, before attach() registers memory: connects as another member of the client. */
+int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY]);
+
+#endif

@@ -1,0 +1,239 @@
+/*
+ * The data connections coming up, breaking, and coming up again.
+ *
+ * When one breaks, all three go, and the control connection is renewed first.  That order is a
+ * fence: memnode ends what is left of this client's older queue pairs before it accepts the new
+ * control connection, so no late packet of a WRITE can come after what is posted on the new ones.
+ * On our side a destroyed queue pair touches no frame any more.
+ *
+ * Then every request that was not over is posted again, in its old order.  Each is a whole page,
+ * and nobody changes its source or uses its target before far_done(): the guest reads no frame
+ * before its READ is done, and does not use a slot again before the WRITE to it is done.  So doing
+ * it twice does the same as once, and no later WRITE to the same slot can exist that an older one
+ * could overtake.
+ *
+ * Silence is counted in time that this process was running, so that one that was stopped does not
+ * wake up to a lost node.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "vmrun.h"
+#include "far/rdma/rdma.h"
+
+#define ATTEMPT_MS   1500               /* for the three data connections together */
+/* a QP with work that completes nothing so long is broken, even if its device says nothing */
+#define STALL_MS     3000
+/* between two looks at the clock; what is more was not silence but we */
+#define GAP_MS       1000
+
+static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+
+void rdma_data_broken(struct rdma_node *rn)
+{
+        struct rdma_data *d = &rn->data;
+
+        if (d->state == DATA_UP)
+                info_("%s: %s; reconnecting", rn->n->option->origin, d->why);
+        for (int k = 0; k < DATA_QUEUES; k++)
+                rdma_queue_down(&d->q[k]);
+        d->state = DATA_DOWN;
+        /* Who has the lock sees it at its next step. */
+        atomic_store_explicit(&rn->control.broken, d->generation, memory_order_relaxed);
+}
+
+static void start(struct rdma_node *rn, unsigned generation, int64_t now)
+{
+        struct rdma_data *d = &rn->data;
+
+        d->state = DATA_CONNECTING;
+        d->generation = generation;
+        d->deadline = now + ATTEMPT_MS;
+        for (int k = 0; k < DATA_QUEUES; k++) {
+                struct rdma_link *l = &d->q[k].link;
+                l->ask = (struct node_private){ .magic = NODE_MAGIC,
+                                                .version = NODE_VERSION,
+                                                .length = sizeof(l->ask),
+                                                .kind = NODE_DATA,
+                                                .depth = (uint16_t)l->send,
+                                                .member = rn->member,
+                                                .id = rn->control.id };
+                memcpy(l->ask.secret, rn->control.secret, sizeof(l->ask.secret));
+                rdma_link_start(l);
+        }
+}
+
+static void made(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_data *d = &rn->data;
+        bool again = d->generation > 1;
+
+        d->state = DATA_UP;
+        d->progress = false;
+        d->pace = (struct rdma_pace){ .window = 0 };    /* the way there may be another */
+        for (int k = 0; k < DATA_QUEUES; k++) {
+                struct rdma_queue *q = &d->q[k];
+                unsigned depth = q->link.send;
+                if (q->link.depth)
+                        depth = least(depth, q->link.depth);
+                if (rn->mem.pool)
+                        depth = least(depth, RDMA_POOL_PAGES / DATA_QUEUES);
+                q->depth = depth;
+                q->seen = 0;
+                q->moved = now;
+        }
+        if (again) {
+                __atomic_store_n(&d->reconnections, d->reconnections + 1, __ATOMIC_RELAXED);
+                info_("%s: connected again after %llu ms", rn->n->option->origin,
+                      (unsigned long long)d->silence);
+        }
+        for (int k = 0; k < DATA_QUEUES; k++)
+                if (rdma_queue_send(rn, &d->q[k]) != 0) {
+                        rdma_data_broken(rn);
+                        return;
+                }
+}
+
+/* The first link that failed, if one did. */
+static const struct rdma_link *failed(const struct rdma_data *d)
+{
+        for (int k = 0; k < DATA_QUEUES; k++)
+                if (d->q[k].link.state == LINK_FAILED)
+                        return &d->q[k].link;
+        return NULL;
+}
+
+static bool all_up(const struct rdma_data *d)
+{
+        for (int k = 0; k < DATA_QUEUES; k++)
+                if (d->q[k].link.state != LINK_UP)
+                        return false;
+        return true;
+}
+
+static bool stalled(struct rdma_data *d, int64_t now)
+{
+        bool stall = false;
+
+        for (int k = 0; k < DATA_QUEUES; k++) {
+                struct rdma_queue *q = &d->q[k];
+                if (q->done != q->seen || q->done == q->sent) {
+                        q->seen = q->done;
+                        q->moved = now;
+                }
+                stall |= now - q->moved > STALL_MS;
+        }
+        return stall;
+}
+
+/* Moves the state on. */
+static void advance(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_data *d = &rn->data;
+        /* id and secret are in place */
+        unsigned up = atomic_load_explicit(&rn->control.up, memory_order_acquire);
+        const struct rdma_link *l = failed(d);
+
+        if (d->state == DATA_DOWN) {
+                if (up > d->generation)
+                        start(rn, up, now);
+                return;
+        }
+        if (d->state == DATA_CONNECTING && !l && now >= d->deadline) {
+                for (int k = 0; k < DATA_QUEUES; k++)
+                        if (d->q[k].link.state != LINK_UP)
+                                rdma_link_silent(&d->q[k].link, ATTEMPT_MS);
+                l = failed(d);
+        }
+        if (l) {
+                snprintf(d->why, sizeof(d->why), "%s", l->why);
+                rdma_data_broken(rn);
+        } else if (up && up != d->generation) {
+                snprintf(d->why, sizeof(d->why), "the control connection broke");
+                rdma_data_broken(rn);
+        } else if (d->state == DATA_UP && stalled(d, now)) {
+                snprintf(d->why, sizeof(d->why), "no transfer ended for %d s", STALL_MS / 1000);
+                rdma_data_broken(rn);
+        } else if (d->state == DATA_CONNECTING && all_up(d)) {
+                made(rn, now);
+        }
+}
+
+/* Everything is up, and something came over it if there was anything to come. */
+static bool whole(const struct rdma_node *rn)
+{
+        const struct rdma_data *d = &rn->data;
+        bool busy = d->q[0].count || d->q[1].count || d->q[2].count;
+
+        return d->state == DATA_UP &&
+               atomic_load_explicit(&rn->control.up, memory_order_relaxed) == d->generation &&
+               (d->progress || !busy);
+}
+
+static bool step_control(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_control *c = &rn->control;
+
+        if (pthread_mutex_trylock(&c->lock) != 0)
+                return false;           /* lease() has it, and moves it on */
+        rdma_control_step(rn, now);
+        pthread_mutex_unlock(&c->lock);
+        return true;
+}
+
+/* What is under way will never be over here. */
+static void give_up(struct rdma_node *rn)
+{
+        rn->data.lost = true;
+        rn->data.state = DATA_DOWN;
+        for (int k = 0; k < DATA_QUEUES; k++)
+                rdma_queue_fail(rn, &rn->data.q[k]);
+}
+
+/* The control connection says that the node will not come back. */
+static void lost(struct rdma_node *rn)
+{
+        struct rdma_control *c = &rn->control;
+
+        /* A lease() that has the lock may just have got something; none that comes later gets
+         * anything. */
+        if (pthread_mutex_trylock(&c->lock) != 0)
+                return;                 /* the next step asks again */
+        bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
+        pthread_mutex_unlock(&c->lock);
+        far_lost(rn->n, leased, "%s", c->why);
+        give_up(rn);
+}
+
+void rdma_data_step(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_data *d = &rn->data;
+        struct rdma_control *c = &rn->control;
+        int64_t gap = now - d->looked;
+
+        if (d->lost)
+                return;
+        d->looked = now;
+        bool mine = step_control(rn, now);
+        if (atomic_load_explicit(&c->lost, memory_order_acquire)) {
+                lost(rn);
+                return;
+        }
+        bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
+        rdma_link_events(d->channel);
+        unsigned before = d->generation;
+        advance(rn, now);
+        if (mine && (d->state == DATA_DOWN || before != d->generation))
+                /* at once: time without a connection is time the program waits */
+                step_control(rn, now);
+        if (whole(rn)) {
+                d->silence = 0;
+                return;
+        }
+        d->silence += gap < GAP_MS ? gap : GAP_MS;
+        if (d->silence > rn->set.timeout_ms && leased) {
+                far_lost(rn->n, true, "nothing came through for %u.%u s (%s)",
+                         rn->set.timeout_ms / 1000, rn->set.timeout_ms % 1000 / 100, d->why);
+                give_up(rn);
+        }
+}
