@@ -49,7 +49,13 @@ struct thread {
         uint64_t stuck_at;              /* RIP at the last arena_fault */
         unsigned stuck_times;           /* arena faults there, since anything else happened, that no cut file explained */
         bool running;                   /* inside KVM_RUN */
-        struct { uint64_t since; int timer; bool has_timer; unsigned exits; } watch;    /* since: 0, or CLOCK_MONOTONIC in ms (watch.c) */
+        struct {                        /* watch.c */
+                uint64_t seen_ms;       /* the last look, by CLOCK_MONOTONIC; 0: no watch is kept */
+                uint64_t waited_ms;     /* so far */
+                int timer;
+                bool has_timer;
+                unsigned exits;
+        } watch;
         _Atomic uint32_t kick;          /* may one be sent, is one being sent, was one sent (vcpu.c) */
         siginfo_t parked;               /* si_signo not 0: the program's own SIGSTKFLT, which it blocks, taken from the queue while the guest runs */
         bool bounced;                   /* it was put back once, for other threads */

@@ -326,7 +326,7 @@ static void watch(struct thread *t)
 {
         if (!sys_put_off)
                 return;
-        if (!t->watch.since) {
+        if (!t->watch.seen_ms) {
                 if (atomic_load(&t->v->mode) != MODE_OUT)       /* else kern goes on from an exit: see watch_exits() */
                         watch_begin(t);
         } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {

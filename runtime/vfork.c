@@ -153,7 +153,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         vcpu_fixed(t->v)->robust_list = k->robust_list;
         set_ids(t, k->tid, k->pid);
         sys_put_off = 0;
-        t->watch.since = 0;             /* a timer that there was has gone with the child */
+        t->watch.seen_ms = 0;             /* a timer that there was has gone with the child */
         settle(t);
         vcpu_retire(t);                 /* the exit is answered by kern's next run; now registers may be set */
         t->v->regs = k->regs;

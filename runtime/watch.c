@@ -18,6 +18,7 @@
 #include "watch.h"
 
 #define LIMIT_MS 60000
+#define EVERY_MS 1000                   /* the timer's */
 
 static uint64_t now_ms(void)
 {
@@ -39,12 +40,14 @@ void watch_begin(struct thread *t)
         struct sigevent e = {.sigev_notify = SIGEV_THREAD_ID,
                              .sigev_signo = KICK_SIGNAL,
                              .sigev_value.sival_ptr = &t->watch};
-        const struct itimerspec every = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
+        const struct itimerspec every = {.it_interval.tv_sec = EVERY_MS / 1000,
+                                         .it_value.tv_sec = EVERY_MS / 1000};
 
-        if (t->watch.since)
+        if (t->watch.seen_ms)
                 return;
         e._sigev_un._tid = t->tid;
-        t->watch.since = now_ms();
+        t->watch.seen_ms = now_ms();
+        t->watch.waited_ms = 0;
         /* Without a timer (RLIMIT_SIGPENDING) the next signal or kick is when the guest is looked
          * at. */
         t->watch.has_timer = syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &t->watch.timer) == 0;
@@ -52,12 +55,20 @@ void watch_begin(struct thread *t)
                 syscall(SYS_timer_settime, t->watch.timer, 0, &every, NULL);
 }
 
-bool watch_is_over(const struct thread *t) { return now_ms() - t->watch.since > watch_limit_ms(); }
+/* A process that was stopped or frozen was not seen to wait: between two looks is a second at most. */
+bool watch_is_over(struct thread *t)
+{
+        uint64_t now = now_ms(), since = now - t->watch.seen_ms;
+
+        t->watch.seen_ms = now;
+        t->watch.waited_ms += since < EVERY_MS ? since : EVERY_MS;
+        return t->watch.waited_ms > watch_limit_ms();
+}
 
 void watch_end(struct thread *t)
 {
-        if (t->watch.since && t->watch.has_timer)
+        if (t->watch.seen_ms && t->watch.has_timer)
                 syscall(SYS_timer_delete, t->watch.timer);
-        t->watch.since = 0;
+        t->watch.seen_ms = 0;
         t->watch.exits = 0;
 }

@@ -16,8 +16,8 @@ uint64_t watch_limit_ms(void);
 /* From now on KVM_RUN of this thread is interrupted once a second.  No effect if that is so
  * already. */
 void watch_begin(struct thread *t);
-/* Has it been so for longer than the limit?  Only between watch_begin and watch_end. */
-bool watch_is_over(const struct thread *t);
+/* A look: has it been so for longer than the limit?  Only between watch_begin and watch_end. */
+bool watch_is_over(struct thread *t);
 void watch_end(struct thread *t);
 
 #endif
