@@ -51,7 +51,8 @@ struct thread {
         bool running;                   /* inside KVM_RUN */
         struct {                        /* watch.c */
                 uint64_t seen_ms;       /* the last look, by CLOCK_MONOTONIC; 0: no watch is kept */
-                uint64_t waited_ms;     /* so far */
+                uint64_t waited_ms;     /* so far, since */
+                uint64_t work;          /* was seen to grow */
                 int timer;
                 bool has_timer;
                 unsigned exits;

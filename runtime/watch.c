@@ -35,6 +35,16 @@ uint64_t watch_limit_ms(void)
         return (ms ? strtoull(ms, NULL, 10) : LIMIT_MS) + opt.timeout_ms;
 }
 
+uint64_t watch_work(const struct thread *t)
+{
+        const volatile struct vcpu_stats *s = vcpu_stats(t->v);
+        uint64_t pages = 0;
+
+        for (int kind = 0; kind < FAULT_SPURIOUS; kind++)
+                pages += s->faults[kind];
+        return pages;
+}
+
 void watch_begin(struct thread *t)
 {
         struct sigevent e = {.sigev_notify = SIGEV_THREAD_ID,
@@ -48,6 +58,7 @@ void watch_begin(struct thread *t)
         e._sigev_un._tid = t->tid;
         t->watch.seen_ms = now_ms();
         t->watch.waited_ms = 0;
+        t->watch.work = watch_work(t);
         /* Without a timer (RLIMIT_SIGPENDING) the next signal or kick is when the guest is looked
          * at. */
         t->watch.has_timer = syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &t->watch.timer) == 0;
@@ -58,9 +69,14 @@ void watch_begin(struct thread *t)
 /* A process that was stopped or frozen was not seen to wait: between two looks is a second at most. */
 bool watch_is_over(struct thread *t)
 {
-        uint64_t now = now_ms(), since = now - t->watch.seen_ms;
+        uint64_t now = now_ms(), since = now - t->watch.seen_ms, work = watch_work(t);
 
         t->watch.seen_ms = now;
+        if (t->watch.work != work) {
+                t->watch.work = work;
+                t->watch.waited_ms = 0;
+                return false;
+        }
         t->watch.waited_ms += since < EVERY_MS ? since : EVERY_MS;
         return t->watch.waited_ms > watch_limit_ms();
 }

@@ -65,11 +65,30 @@ static void a_stop_counts_little(void **state)
         assert_true(watch_is_over(&thread));
 }
 
+/* Pages come: so it may take longer than the limit.  Those that were there all the time are none. */
+static void work_counts(void **state)
+{
+        struct vcpu_stats *s = vcpu_stats(thread.v);
+
+        (void)state;
+        for (int i = 0; i < 4; i++) {
+                pass(500);
+                s->faults[FAULT_FETCH]++;
+                assert_false(watch_is_over(&thread));
+        }
+        for (int i = 0; i < 3; i++) {
+                pass(500);
+                s->faults[FAULT_SPURIOUS]++;
+                assert_int_equal(watch_is_over(&thread), i == 2);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(looks_count, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_stop_counts_little, setup, teardown),
+                cmocka_unit_test_setup_teardown(work_counts, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
