@@ -38,7 +38,10 @@ struct thread {
         struct vcpu *v;                 /* this vCPU's block, in the window */
         struct kvm_run *run;
         int vcpu_fd;                    /* private fd */
-        _Atomic pid_t tid, pid;         /* a kick goes there: the child of a vfork runs on its parent's vCPU, under its own ids */
+        pid_t tid, pid;                 /* as the program sees them: the child of a vfork runs on its parent's vCPU, under its own ids */
+        _Atomic pid_t kick_tid, kick_pid; /* a kick goes there: in the PID namespace of the process that made the VM */
+        bool apart;                     /* the child of a vfork, in another one */
+        _Atomic bool kick_asked;        /* by one that is apart (service.c) */
         _Atomic bool sigmask_dirty;     /* the thread's mask changed: tell KVM before the next run */
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
         uint32_t privileged;            /* the program executed an instruction that only a kernel may: the KVM_EXIT_* it caused; else 0 */

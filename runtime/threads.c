@@ -347,7 +347,7 @@ static void *thread_main(void *arg)
         uint64_t mask = s->mask;
         pid_t tid = (pid_t)syscall(SYS_gettid);
 
-        t->tid = tid;
+        t->tid = t->kick_tid = tid;
         vcpu_fixed(t->v)->tid = (uint32_t)tid;
         vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
         t->clear_tid = rq.flags & CLONE_CHILD_CLEARTID ? rq.child_tid : 0;
@@ -398,6 +398,7 @@ long threads_make(struct thread *t, const struct clone_request *rq)
         s.t = take_vcpu();
         if (s.t) {
                 s.t->pid = t->pid;
+                s.t->kick_pid = t->kick_pid;
                 ret = copy_state(t, s.t, rq);
                 if (ret == 0)
                         ret = start_host_thread(&s);
