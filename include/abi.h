@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 10
+#define ABI_VERSION 11
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -110,6 +110,7 @@ enum exit_op {
         EXIT_YIELD,             /* let another thread run: a lock holder is not running */
         EXIT_TIME,              /* refresh control.time */
         EXIT_EVENT,             /* EVENT_HOST was set: do what it was set for */
+        EXIT_PAUSE,             /* control.stopping, and kern holds nothing: return when threads may go on */
         EXIT_OPS
 };
 
@@ -328,7 +329,7 @@ struct control {
         _Atomic uint32_t service_hold;  /* the host wants the service vCPU to keep still, with no write under way, until it takes this down */
         _Atomic uint32_t service_held;  /* futex: it does.  Released by kern, for who has the pager to himself then */
         _Atomic uint32_t io_asleep;     /* the I/O thread sleeps: whoever takes this down rings DOORBELL_PORT */
-        uint32_t io_pad;
+        _Atomic uint32_t stopping;      /* the host wants all threads to stop (runtime/threads.c) */
         _Atomic uint64_t wait_ticks;    /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c) */
         uint64_t canary2;
         _Atomic uint64_t flush_epoch __attribute__((aligned(64)));      /* last flush asked for (kern/flush.c) */

@@ -54,5 +54,7 @@ int64_t leak_check(uint64_t pins);
 /* Faults pages in, as a program access would, without publishing beforehand (it does so itself); caller holds no lock.  write: for write access.
  * 0; -EFAULT: no VMA or no permission; -ENOMEM: no memory; -EIO.  (fault.c) */
 int fault_in(uint64_t start, uint64_t end, bool write);
+/* The same for a system call, which may take hours: the threads can be stopped meanwhile. */
+int fault_in_all(uint64_t start, uint64_t end, bool write);
 
 #endif

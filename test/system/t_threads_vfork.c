@@ -77,6 +77,45 @@ static void dies(void)
         CHECK(in_register == 4.5);
 }
 
+static volatile int strangers;
+
+static void count_stranger(int sig) { strangers += sig == SIGSTKFLT; }
+
+/* Signals that a child blocks, which is killed while it computes, go with it. */
+static void *signal_and_kill(void *arg)
+{
+        pid_t pid;
+
+        while ((pid = child_pid) == 0)
+                sleep_ms(1);
+        for (int i = 0; i < 40; i++) {
+                kill(pid, SIGSTKFLT);
+                sleep_ms(10);
+        }
+        kill(pid, SIGKILL);
+        return arg;
+}
+
+static void takes_signals_along(void)
+{
+        struct sigaction a = { .sa_handler = count_stranger }, was;
+        pthread_t killer;
+        sigset_t set;
+        int status;
+
+        sigaction(SIGSTKFLT, &a, &was);
+        sigemptyset(&set);
+        sigaddset(&set, SIGSTKFLT);
+        strangers = 0;
+        child_pid = 0;
+        CHECK(pthread_create(&killer, NULL, signal_and_kill, NULL) == 0);
+        pid_t pid = IN_CHILD(sigprocmask(SIG_BLOCK, &set, NULL); child_pid = getpid(); for (;;));
+        CHECK(WIFSIGNALED(status = status_of(pid)) && WTERMSIG(status) == SIGKILL);
+        CHECK(pthread_join(killer, NULL) == 0);
+        CHECK(strangers == 0);
+        sigaction(SIGSTKFLT, &was, NULL);
+}
+
 /* All registers that a function may count on, and the vector registers, are as before, however the child ends. */
 static void registers(void)
 {
@@ -345,6 +384,7 @@ const struct test vfork_tests[] = {
         { "vfork", "memory and ids", shares_memory },
         { "vfork", "the parent is suspended", suspends },
         { "vfork", "deaths", dies },
+        { "vfork", "a child's own signals", takes_signals_along },
         { "vfork", "registers", registers },
         { "vfork", "descriptors, dispositions, mask", keeps_to_itself },
         { "vfork", "mappings", maps },
