@@ -30,13 +30,9 @@ compare() {
     done
     local name=$1
     shift
-    selected "$name" || return 0
     [ "$quick" = no ] || [ "$is_quick" = yes ] || return 0
     [ "$is_long" = no ] || [ "$long" = yes ] || return 0
-    if [ "$list" = yes ]; then
-        echo "$name"
-        return
-    fi
+    selected "$name" || return 0
     if [ -n "$caches" ]; then
         sizes=$caches
     elif [ "$quick" = yes ]; then
@@ -134,7 +130,7 @@ threads() {
     compare --quick --least 8M --cache 8M,64M 'python3, threads' python3 -c "$python_threads"
     if [ -x "$build/test/system/t_openmp" ]; then
         compare --least 2M --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
-    elif [ "$list" = no ] && selected t_openmp; then
+    elif selected t_openmp; then
         skip t_openmp 'the compiler has no OpenMP'
     fi
 }
@@ -143,7 +139,7 @@ threads() {
 namespaces() {
     local t=$build/test/system/t_ns what='what needs namespaces'
     if ! unshare -Ur true 2>/dev/null; then
-        selected "$what" && [ "$list" = no ] && skip "$what" 'unshare cannot make a user namespace here'
+        selected "$what" && skip "$what" 'unshare cannot make a user namespace here'
         return
     fi
     # Who leaves his network leaves his nodes there.
