@@ -184,11 +184,13 @@ natively() {
 }
 
 in_the_lab() {
-    local cache=(--cache 1M)
-    ! is_full || cache=()               # each case's own
+    # Each case once, with its smallest cache: what else a larger one shows is shown natively, and by
+    # --full.
+    local sizes=(--small)
+    ! is_full || sizes=()
     suite 'the lab itself' 400 in_selftest patient tap lab/selftest ${case:+"$case"}
     suite 'system tests in the lab, nested paging' 1500 in_system \
-        lab_suite -- test/system/run "${cache[@]}" "${one[@]}" --limit $lab_command build/vmrun
+        lab_suite -- test/system/run "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
     large 'in the lab, nested paging' 300 $lab_command lab_suite --
     suite "kern's ways in, fuzzed in the lab" 60 - \
         lab_suite -- test/system/entry-fuzz $fuzz build/vmrun

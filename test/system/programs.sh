@@ -47,8 +47,6 @@ compare() {
         # With less it reads the pages of its own files again and again, half a minute of emulation
         # for each start. One case does.
         [[ $1 != *python3 ]] || [ $thrash = yes ] || [ $least -ge 4 ] || least=4
-    elif [ "$sizing" = few ] && [[ $sizes == *,*,* ]]; then
-        sizes=${sizes%%,*},${sizes##*,}
     fi
     if [[ $1 != */* ]] && ! command -v "$1" >/dev/null; then
         skip "$name" "$1 is not installed"
