@@ -205,12 +205,12 @@ in_the_lab() {
         test/faults/run "${long[@]}" "${one[@]}" build
     suite 'system tests in the lab, shadow paging' 400 "in_system ${quick[*]}" \
         lab_suite --npt 0 -- \
-        test/system/run "${quick[@]}" "${one[@]}" --limit $lab_command build/vmrun
+        test/system/run "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
     suite 'system tests in the lab, VMX and EPT' 400 'in_source test/system/vmx' \
         test/system/vmx "${quick[@]}" "${one[@]}" build/vmrun
     suite 'system tests in the lab, nodes of all kinds' 500 "in_system ${quick[*]}" \
         lab_suite --rdma -- \
-        test/system/nodes mixed "${quick[@]}" "${one[@]}" --limit $lab_command build/vmrun
+        test/system/nodes mixed "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
     ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 in_system \
         lab_suite --rdma -- test/system/nodes rdma "${one[@]}" --limit $lab_command build/vmrun
 }

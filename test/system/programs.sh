@@ -37,16 +37,16 @@ compare() {
     selected "$name" || return 0
     if [ -n "$caches" ]; then
         sizes=$caches
-    elif [ "$quick" = yes ]; then
-        sizes=${sizes%%,*}
     elif [ "$sizing" = small ]; then
         sizes=${sizes%%,*}
         if [[ $sizes == *M ]] && [ "${sizes%M}" -gt 8 ]; then
             sizes=8M
         fi
-        # With less it reads the pages of its own files again and again, half a minute of emulation
-        # for each start. One case does.
-        [[ $1 != *python3 ]] || [ $thrash = yes ] || [ $least -ge 4 ] || least=4
+        # With less, python3 reads the pages of its own files again and again: half a minute of
+        # emulation for each start. One case does.
+        [[ $1 != */script && $1 != *python3 ]] || [ $thrash = yes ] || [ "$least" -ge 4 ] || least=4
+    elif [ "$quick" = yes ]; then
+        sizes=${sizes%%,*}
     fi
     if [[ $1 != */* ]] && ! command -v "$1" >/dev/null; then
         skip "$name" "$1 is not installed"
