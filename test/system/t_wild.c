@@ -4,6 +4,7 @@
  *
  *   t_wild PLACE [VALUE]     one word (default: a wild one); for places of more than a word all of it is filled with the word
  *   t_wild list              the places, a line each: how many words, name
+ *   t_wild spin              says so, and makes kern wait in vain for this very thread; it has a handler for SIGTERM
  */
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "abi.h"
@@ -103,6 +105,25 @@ static void work(void)
         fflush(stdout);
 }
 
+/* Kern's munmap waits for whom it believes to be in a fault there (pt_wait_faults). */
+static int spin(void)
+{
+        char *m = mmap(NULL, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        uint64_t ret = SYS_munmap;
+
+        signal(SIGTERM, on_signal);
+        memset(m, 1, 64 * PAGE_SIZE);
+        puts("spins");
+        fflush(stdout);
+        /* No fault comes in between, which would take the address back. */
+        __asm__ volatile("mov %[at], (%[faulting]); syscall"
+                         : "+a"(ret)
+                         : [at] "r"(m + 32 * PAGE_SIZE + 1), [faulting] "r"(VCPU_SELF + offsetof(struct vcpu, faulting)),
+                           "D"(m), "S"(64 * PAGE_SIZE)
+                         : "rcx", "r11", "memory");
+        return 7;
+}
+
 int main(int argc, char **argv)
 {
         uint64_t value = argc > 2 ? strtoull(argv[2], NULL, 0) : 0x4141414141414141;
@@ -111,6 +132,8 @@ int main(int argc, char **argv)
                 work();
                 return 7;
         }
+        if (strcmp(argv[1], "spin") == 0)
+                return spin();
         for (unsigned i = 0; i < PLACES; i++) {
                 const struct place *p = &places[i];
                 if (strcmp(argv[1], "list") == 0)
