@@ -15,16 +15,17 @@ queue_workers=2
 # Of each suite that has ended, a line: NAME, passed, failed, skipped and seconds, between tabs.
 queue_results=$queue_dir/test-results
 
-queue_order=()                  # "SECONDS INDEX" of each suite in the queue
+queue_order=()                  # "SECONDS w: INDEX" or "SECONDS : INDEX" of each suite in the queue
 queue_names=() queue_commands=()
 declare -A queue_running=() queue_began=()      # by process number: the suite's index, the time
 
 queue_slug() { tr -cs 'a-z0-9\n' '-' <<<"${1,,}"; }
 queue_log() { echo "$queue_dir/test-$(queue_slug "$1").log"; }
 
-# queue_add NAME SECONDS COMMAND...: SECONDS is about what it takes on an idle machine.
+# queue_add NAME SECONDS COMMAND...: SECONDS is about what it takes on an idle machine; with a `w`
+# after it, if it mostly waits: one of those runs beside the workers.
 queue_add() {
-    queue_order+=("$2 ${#queue_names[@]}")
+    queue_order+=("${2%w} ${2//[0-9]/}: ${#queue_names[@]}")
     queue_names+=("$1")
     queue_commands+=("$(printf '%q ' "${@:3}")")
 }
@@ -133,16 +134,31 @@ queue_stopped() {
 
 # Runs all that was added. Its own status says nothing: see queue_summary.
 queue_run() {
-    local next=() index pid status n=0
+    local sorted compute=() waits=() pid status n beside=none
     [ ${#queue_order[@]} -gt 0 ] || return 0
-    mapfile -t next < <(printf '%s\n' "${queue_order[@]}" | sort -k1,1nr -k2,2n | cut -d ' ' -f 2)
+    # Indices, the longest first.
+    sorted=$(printf '%s\n' "${queue_order[@]}" | sort -k1,1nr -k3,3n)
+    mapfile -t compute < <(sed -n 's/.* : //p' <<<"$sorted")
+    mapfile -t waits < <(sed -n 's/.* w: //p' <<<"$sorted")
     trap queue_kill EXIT
     trap queue_stopped TERM INT HUP
-    while [ $n -lt ${#next[@]} ] || [ ${#queue_running[@]} -gt 0 ]; do
-        while [ $n -lt ${#next[@]} ] && [ ${#queue_running[@]} -lt $queue_workers ]; do
-            index=${next[n]}
-            n=$((n + 1))
-            queue_start "$index"
+    while [ $((${#compute[@]} + ${#waits[@]} + ${#queue_running[@]})) -gt 0 ]; do
+        if [ ${#waits[@]} -gt 0 ] && [ -z "${queue_running[$beside]-}" ]; then
+            queue_start "${waits[0]}"
+            beside=$!
+            waits=("${waits[@]:1}")
+        fi
+        n=${#queue_running[@]}
+        [ -z "${queue_running[$beside]-}" ] || n=$((n - 1))
+        # When there is nothing else, those that wait are for the workers too.
+        for (( ; n < queue_workers && ${#compute[@]} + ${#waits[@]} > 0; n++)); do
+            if [ ${#compute[@]} -gt 0 ]; then
+                queue_start "${compute[0]}"
+                compute=("${compute[@]:1}")
+            else
+                queue_start "${waits[0]}"
+                waits=("${waits[@]:1}")
+            fi
         done
         # Not `wait -n`, which does not know of one that ended while another was being looked after.
         sleep 0.2

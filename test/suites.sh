@@ -11,8 +11,8 @@ quick=(--quick) long=() lab_command=600 command=400 fuzz=10
 
 is_full() { [ ${#long[@]} -gt 0 ]; }
 
-# suite NAME SECONDS CASES COMMAND...: SECONDS on an idle core, roughly. CASES is a command that
-# lists the suite's cases, for --case; `-` if it has none that can be run alone.
+# suite NAME SECONDS CASES COMMAND...: SECONDS on an idle core, roughly (see queue_add). CASES is a
+# command that lists the suite's cases, for --case; `-` if it has none that can be run alone.
 suite() {
     local name=$1 seconds=$2 cases=$3
     shift 3
@@ -149,9 +149,9 @@ suites() {
     suite 'installation' 5 - test/install/run build
     suite 'the queue of suites' 10 - test/queue/run
     suite 'fuzzers' 120 - test/fuzz/run $fuzz
-    suite 'memnode over NBD' 120 in_any \
+    suite 'memnode over NBD' 80w in_any \
         patient test/nbd/run "${one[@]}" build/memnode/memnode
-    suite 'the driver of NBD nodes' 60 - patient make_check build/test/nbd
+    suite 'the driver of NBD nodes' 80w - patient make_check build/test/nbd
     if can_run_here; then
         natively
     else
@@ -184,8 +184,8 @@ natively() {
 }
 
 in_the_lab() {
-    # Each case once, with its smallest cache: what else a larger one shows is shown natively, and by
-    # --full.
+    # Each case once, with its smallest cache: what else a larger one shows is shown natively, and
+    # by --full.
     local sizes=(--small)
     ! is_full || sizes=()
     suite 'the lab itself' 400 in_selftest patient tap lab/selftest ${case:+"$case"}
