@@ -26,6 +26,17 @@ skip() {
     printf 'ok %d - %s # SKIP %s\n' "$number" "$1" "$2"
 }
 
+# verdict NAME WHY: the result of a command whose output is in $OUT and $ERR; an empty WHY is none.
+verdict() {
+    if [ -z "$2" ]; then
+        ok "$1"
+    else
+        not_ok "$1" "$2"
+        show "$OUT" 5
+        show "$ERR"
+    fi
+}
+
 # Shows file FILE as diagnostics, at most LINES lines of it.
 show() {
     head -n "${2:-20}" "$1" | cut -c 1-300 | LC_ALL=C tr -c '\n\t\40-\176' '?' | sed "s/^/#   /"

@@ -99,35 +99,33 @@ thread_limit() {
     fi
 }
 
-# A call that moves more than what is resident has its pages made so in large pieces: by an eighth of the cache an exit, not page by page.
-bulk_transfer() {
-    local name='a large read into a small cache takes few exits' LIMIT=$limit upcalls
+# few NAME KEY MOST PROGRAM [ARGUMENT...]: the statistics count fewer than MOST of KEY in a cache of 1M.
+few() {
+    local name=$1 key=$2 most=$3 LIMIT=$limit n
+    shift 3
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
-    run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- dd if=/dev/zero of=/dev/null bs=1M count=8
-    upcalls=$(sed -n 's/^exits\.upcall_done //p' "$WORK/stats")
-    # 2,048 pages, 32 at once, some of which have gone again before they are used.
-    if [ "$status" = 0 ] && [ "${upcalls:-9999}" -lt 512 ]; then
+    run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- "$@"
+    n=$(awk -v key="$key" '$1 == key { print $2 }' "$WORK/stats")
+    if [ "$status" = 0 ] && [ "${n:-$most}" -lt "$most" ]; then
         ok "$name"
     else
-        not_ok "$name" "exit status $status, ${upcalls:-no} upcalls"
+        not_ok "$name" "exit status $status, $key ${n:-missing}"
         show "$ERR"
     fi
 }
 
+# A call that moves more than what is resident has its pages made so in large pieces, by an eighth of
+# the cache an exit: 2,048 pages, 32 at once, some of which have gone again before they are used.
+bulk_transfer() {
+    few 'a large read into a small cache takes few exits' exits.upcall_done 512 \
+        dd if=/dev/zero of=/dev/null bs=1M count=8
+}
+
 # 64 pages in a cache of 256, used 400 times by calls while 6,400 others are touched once.
 used_by_calls() {
-    local name='a buffer that only system calls use stays resident' LIMIT=$limit fetches
-    selected "$name" || return 0
-    OUT=$WORK/out ERR=$WORK/err
-    run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- "$build/test/system/t_memory" --calls 200
-    fetches=$(sed -n 's/^faults\.fetch //p' "$WORK/stats")
-    if [ "$status" = 0 ] && [ "${fetches:-9999}" -lt 700 ]; then
-        ok "$name"
-    else
-        not_ok "$name" "exit status $status, ${fetches:-no} fetches"
-        show "$ERR"
-    fi
+    few 'a buffer that only system calls use stays resident' faults.fetch 700 \
+        "$build/test/system/t_memory" --calls 200
 }
 
 # A thread that meets a page which another copies from a tier that is memory, in a microsecond, sees it arrive: no exit, no sleep.

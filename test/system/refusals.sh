@@ -23,13 +23,7 @@ refuse() {
     elif ! grep -qEi "$regex" "$ERR"; then
         why="does not say: $regex"
     fi
-    if [ -z "$why" ]; then
-        ok "$name"
-    else
-        not_ok "$name" "$why"
-        show "$OUT" 5
-        show "$ERR"
-    fi
+    verdict "$name" "$why"
 }
 
 # accept NAME COMMAND...: exits 0, with something on standard output and nothing on standard error.
@@ -41,11 +35,9 @@ accept() {
     cd "$WORK" || exit 1
     run_limited "$@"
     if [ "$status" = 0 ] && [ -s "$OUT" ] && ! [ -s "$ERR" ]; then
-        ok "$name"
+        verdict "$name" ''
     else
-        not_ok "$name" "exit status $status"
-        show "$OUT" 5
-        show "$ERR"
+        verdict "$name" "exit status $status"
     fi
 }
 

@@ -581,8 +581,6 @@ static void test_arch_prctl(void)
 
 int main(int argc, char **argv)
 {
-        char dir[4096];
-
         setvbuf(stdout, NULL, _IOFBF, 1 << 16);
         if (argc > 2 && !strcmp(argv[2], "hold")) {     /* executed by test_busy() */
                 char c;
@@ -590,13 +588,8 @@ int main(int argc, char **argv)
         }
         if (argc > 1 && !strcmp(argv[1], "none"))
                 return 0;
-        snprintf(dir, sizeof dir, "%s/t_calls.XXXXXX", argc > 1 ? argv[1] : "/tmp");
-        if (!mkdtemp(dir) || chdir(dir)) {
-                perror(dir);
+        if (scratch_begin(argc, argv, "t_calls"))
                 return 2;
-        }
-        memory_init();
-        close_range(3, ~0U, 0);
         static const struct { const char *name; void (*test)(void); } tests[] = {
                 { "vmsplice", test_vmsplice }, { "requeue", test_requeue }, { "mmap", test_mmap_errors }, { "mincore", test_mincore },
                 { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl }, { "keys", test_keys }, { "busy", test_busy },
@@ -606,8 +599,5 @@ int main(int argc, char **argv)
                         tests[i].test();
                         fflush(stdout);
                 }
-        printf("failures %d\n", failures);
-        if (chdir("..") || rmdir(dir))
-                printf("left over: %s\n", strerrorname_np(errno));
-        return failures ? 1 : 0;
+        return scratch_end();
 }

@@ -67,4 +67,26 @@ static inline unsigned sum(const void *p, size_t n)
                 s = s * 31 + ((const unsigned char *)p)[i];
         return s;
 }
+
+/* A scratch folder below argv[1] or /tmp becomes the current one; 2 if it cannot. */
+static char scratch[4096];
+static inline int scratch_begin(int argc, char **argv, const char *name)
+{
+        snprintf(scratch, sizeof(scratch), "%s/%s.XXXXXX", argc > 1 ? argv[1] : "/tmp", name);
+        if (!mkdtemp(scratch) || chdir(scratch)) {
+                perror(scratch);
+                return 2;
+        }
+        memory_init();
+        close_range(3, ~0U, 0);         /* whatever was inherited */
+        return 0;
+}
+/* And goes, if it is empty; what main() returns. */
+static inline int scratch_end(void)
+{
+        printf("failures %d\n", failures);
+        if (chdir("..") || rmdir(scratch))
+                printf("left over: %s\n", strerrorname_np(errno));
+        return failures ? 1 : 0;
+}
 #endif

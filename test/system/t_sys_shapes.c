@@ -612,16 +612,9 @@ static void test_process_vm(void)
 
 int main(int argc, char **argv)
 {
-        char dir[4096];
-
         setvbuf(stdout, NULL, _IOLBF, 0);
-        snprintf(dir, sizeof dir, "%s/t_sys_shapes.XXXXXX", argc > 1 ? argv[1] : "/tmp");
-        if (!mkdtemp(dir) || chdir(dir)) {
-                perror(dir);
+        if (scratch_begin(argc, argv, "t_sys_shapes"))
                 return 2;
-        }
-        memory_init();
-        close_range(3, ~0U, 0);
         test_control();
         test_vectors();
         test_terminal();
@@ -632,8 +625,5 @@ int main(int argc, char **argv)
         test_listing();
         test_far();
         test_process_vm();
-        printf("failures %d\n", failures);
-        if (chdir("..") || rmdir(dir))
-                printf("left over: %s\n", strerrorname_np(errno));
-        return failures ? 1 : 0;
+        return scratch_end();
 }

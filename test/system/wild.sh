@@ -83,11 +83,5 @@ wild_write() {
     *) why="exit status $status" ;;
     esac
     [ -n "$1" ] || [ "$status" = 7 ] || why="exit status $status without a wild write"
-    if [ -z "$why" ]; then
-        ok "$name"
-    else
-        not_ok "$name" "$why"
-        show "$OUT" 5
-        show "$ERR"
-    fi
+    verdict "$name" "$why"
 }
