@@ -16,7 +16,8 @@ int main(int argc, char **argv)
         const char *what = argc > 1 ? argv[1] : "";
 
         if (strcmp(what, "flags") == 0)
-                return flags_main(argc > 2 && atol(argv[2]) ? atol(argv[2]) : 2000, strcmp(argv[argc - 1], "level3") == 0);
+                return flags_main(argc > 2 && atol(argv[2]) ? atol(argv[2]) : 2000,
+                                  strcmp(argv[argc - 1], "level3") == 0);
         if (strcmp(what, "instructions") == 0)
                 return instructions_main(argc > 2 ? atoi(argv[2]) : 5, argc > 3 ? argv[3] : NULL);
         fprintf(stderr, "usage: t_entry flags [ROUNDS] [level3] | instructions [SECONDS [NAME]]\n");
