@@ -1,6 +1,6 @@
 /*
- * For the system call tests: every call is printed with its result, so that a native run and one under vmrun can be compared
- * byte for byte; what must hold everywhere is checked as well.
+ * For the system call tests: every call is printed with its result, so that a native run and one
+ * under vmrun can be compared byte for byte; what must hold everywhere is checked as well.
  */
 #ifndef T_SYS_H
 #define T_SYS_H
@@ -44,7 +44,10 @@ static int failures;
 /* A call that must fail with this error, here and anywhere. */
 #define FAILS(err, expr) do { T(expr); CHECK(errno == (err)); } while (0)
 
-/* Two writable pages followed by an inaccessible one; a read-only page; an address where nothing is. */
+/*
+ * Two writable pages followed by an inaccessible one; a read-only page; an address where nothing
+ * is.
+ */
 static char *pages, *read_only, *nothing;
 #define PG 4096
 static inline void memory_init(void)
