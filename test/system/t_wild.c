@@ -1,6 +1,6 @@
 /*
- * A program that writes where only kern may, then does a little work and ends with status 7.
- * It knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
+ * A program that writes where only kern may, then does a little work and ends with status 7. It
+ * knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
  *
  *   t_wild PLACE [VALUE]     one word (default: a wild one); for places of more than a word all of it is filled with the word
  *   t_wild list              the places, a line each: how many words, name
@@ -58,13 +58,40 @@ static const struct place places[] = {
         { "rings", WINDOW + RINGS_OFF, RINGS_SIZE },
         { "pool", WINDOW + POOL_OFF + 0x200000, 0x10000 },
         /* Words. */
-        WORD(mode), WORD(flushed), WORD(faulting), WORD(cr2), WORD(entry_tsc), FIXED(number), FIXED(level), FIXED(fs_base),
-        FIXED(frame3_pf), FIXED(frame3_trap), FIXED(pid), WORD(exit), WORD(upcall), WORD(regs.rip), WORD(regs.rsp), WORD(regs.ss),
-        WORD(frames), WORD(reclaim_hand),
-        CONTROL_WORD(abi_version), CONTROL_WORD(stats_on), CONTROL_WORD(overcommit), CONTROL_WORD(nframes), CONTROL_WORD(frames_off),
-        CONTROL_WORD(frame_table), CONTROL_WORD(pool_next), CONTROL_WORD(far_pages), CONTROL_WORD(mmap_top), CONTROL_WORD(nvcpus),
-        CONTROL_WORD(frames_waiters), CONTROL_WORD(service_seq), CONTROL_WORD(service_hold), CONTROL_WORD(flush_epoch),
-        CONTROL_WORD(time), CONTROL_WORD(nslabs),
+        WORD(mode),
+        WORD(flushed),
+        WORD(faulting),
+        WORD(cr2),
+        WORD(entry_tsc),
+        FIXED(number),
+        FIXED(level),
+        FIXED(fs_base),
+        FIXED(frame3_pf),
+        FIXED(frame3_trap),
+        FIXED(pid),
+        WORD(exit),
+        WORD(upcall),
+        WORD(regs.rip),
+        WORD(regs.rsp),
+        WORD(regs.ss),
+        WORD(frames),
+        WORD(reclaim_hand),
+        CONTROL_WORD(abi_version),
+        CONTROL_WORD(stats_on),
+        CONTROL_WORD(overcommit),
+        CONTROL_WORD(nframes),
+        CONTROL_WORD(frames_off),
+        CONTROL_WORD(frame_table),
+        CONTROL_WORD(pool_next),
+        CONTROL_WORD(far_pages),
+        CONTROL_WORD(mmap_top),
+        CONTROL_WORD(nvcpus),
+        CONTROL_WORD(frames_waiters),
+        CONTROL_WORD(service_seq),
+        CONTROL_WORD(service_hold),
+        CONTROL_WORD(flush_epoch),
+        CONTROL_WORD(time),
+        CONTROL_WORD(nslabs),
 };
 enum { PLACES = sizeof places / sizeof *places };
 
@@ -80,7 +107,8 @@ static void *thread(void *arg)
 /* Something of everything that kern does. */
 static void work(void)
 {
-        char *m = mmap(NULL, 256 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *m = mmap(NULL, 256 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
         pthread_t t;
         unsigned long sum = 0;
         int status = 0;
@@ -108,7 +136,8 @@ static void work(void)
 /* Kern's munmap waits for whom it believes to be in a fault there (pt_wait_faults). */
 static int spin(void)
 {
-        char *m = mmap(NULL, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *m = mmap(NULL, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
         uint64_t ret = SYS_munmap;
 
         signal(SIGTERM, on_signal);
@@ -118,8 +147,9 @@ static int spin(void)
         /* No fault comes in between, which would take the address back. */
         __asm__ volatile("mov %[at], (%[faulting]); syscall"
                          : "+a"(ret)
-                         : [at] "r"(m + 32 * PAGE_SIZE + 1), [faulting] "r"(VCPU_SELF + offsetof(struct vcpu, faulting)),
-                           "D"(m), "S"(64 * PAGE_SIZE)
+                         : [at] "r"(m + 32 * PAGE_SIZE + 1),
+                           [faulting] "r"(VCPU_SELF + offsetof(struct vcpu, faulting)), "D"(m),
+                           "S"(64 * PAGE_SIZE)
                          : "rcx", "r11", "memory");
         return 7;
 }
