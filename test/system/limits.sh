@@ -1,5 +1,5 @@
-# What vmrun promises about memory: --cache is a hard limit on what it holds locally, cache and far tier together are all that a program
-# gets, and nothing is lost when they are full. And --stats.
+# What vmrun promises about memory: --cache is a hard limit on what it holds locally, cache and far
+# tier together are all that a program gets, and nothing is lost when they are full. And --stats.
 # shellcheck shell=bash disable=SC2034,SC2053,SC2154
 
 # Beside the cache: page tables, the frame table, kern, vmrun's own heap.
@@ -60,7 +60,8 @@ hard_limit() {
     fi
 }
 
-# full_memory NAME STATUS PATTERN ARGUMENT...: t_memory with 4 MiB of cache and 28 MiB of far memory, 8192 pages in all.
+# full_memory NAME STATUS PATTERN ARGUMENT...: t_memory with 4 MiB of cache and 28 MiB of far
+# memory, 8192 pages in all.
 full_memory() {
     local name=$1 wanted=$2 pattern=$3 LIMIT=$limit node=mem:28M
     shift 3
@@ -85,7 +86,8 @@ full_memory() {
     show "$ERR"
 }
 
-# A cache that holds no more threads: EAGAIN for the program, a word from vmrun, and the program goes on.
+# A cache that holds no more threads: EAGAIN for the program, a word from vmrun, and the program
+# goes on.
 thread_limit() {
     local name='a cache too small for many threads' LIMIT=$limit
     selected "$name" || return 0
@@ -99,7 +101,8 @@ thread_limit() {
     fi
 }
 
-# few NAME KEY MOST PROGRAM [ARGUMENT...]: the statistics count fewer than MOST of KEY in a cache of 1M.
+# few NAME KEY MOST PROGRAM [ARGUMENT...]: the statistics count fewer than MOST of KEY in a cache of
+# 1M.
 few() {
     local name=$1 key=$2 most=$3 LIMIT=$limit n
     shift 3
@@ -115,8 +118,8 @@ few() {
     fi
 }
 
-# A call that moves more than what is resident has its pages made so in large pieces, by an eighth of
-# the cache an exit: 2,048 pages, 32 at once, some of which have gone again before they are used.
+# A call that moves more than what is resident has its pages made so in large pieces, by an eighth
+# of the cache an exit: 2,048 pages, 32 at once, some of which have gone again before they are used.
 bulk_transfer() {
     few 'a large read into a small cache takes few exits' exits.upcall_done 512 \
         dd if=/dev/zero of=/dev/null bs=1M count=8
@@ -128,8 +131,9 @@ used_by_calls() {
         "$build/test/system/t_memory" --calls 200
 }
 
-# A thread that meets a page which another copies from a tier that is memory, in a microsecond, sees it arrive: no exit, no sleep.
-# How often they meet is the scheduler's business, so runs are added up.
+# A thread that meets a page which another copies from a tier that is memory, in a microsecond, sees
+# it arrive: no exit, no sleep. How often they meet is the scheduler's business, so runs are added
+# up.
 collisions() {
     local name='threads that meet at a page of a memory tier do not sleep' LIMIT=$limit run waits=0 sleeps=0
     selected "$name" || return 0
@@ -314,7 +318,8 @@ unread() {
     fi
 }
 
-# A program whose node is silent cannot be brought to a stop: the signal ends it all the same, after 4 s.
+# A program whose node is silent cannot be brought to a stop: the signal ends it all the same, after
+# 4 s.
 end_without_statistics() {
     local name='--stats, a signal while a node is silent' node pid status before
     local socket=$WORK/node.sock

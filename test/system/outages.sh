@@ -8,7 +8,8 @@ outages() {
     late 'reads that are held back, inline' reads 2 1200 --io inline
 }
 
-# late NAME KIND SECONDS PAGES OPTION...: t_outage with 512 pages of cache beside a node that answers requests of that kind so late.
+# late NAME KIND SECONDS PAGES OPTION...: t_outage with 512 pages of cache beside a node that
+# answers requests of that kind so late.
 late() {
     local name=$1 kind=$2 seconds=$3 pages=$4 LIMIT=$((limit * 3)) i kit slowest
     local socket=$WORK/late.sock

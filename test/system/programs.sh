@@ -1,8 +1,9 @@
-# Programs of the distribution and our examples, natively and then under vmrun: standard output, the files they write, standard
-# error and exit status must be the same.
+# Programs of the distribution and our examples, natively and then under vmrun: standard output, the
+# files they write, standard error and exit status must be the same.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
-# Tiny: hardly more than the smallest there is. Small: less than most programs' data. Ample: no evictions.
+# Tiny: hardly more than the smallest there is. Small: less than most programs' data. Ample: no
+# evictions.
 default_caches=1M,8M,256M
 
 # compare [OPTION...] NAME PROGRAM [ARGUMENT...]: one case, a test for each cache size.
@@ -72,7 +73,8 @@ compare() {
     done
 }
 
-# run_in_scratch WHERE LIMIT COMMAND...: in a fresh folder, whose files afterwards are part of the result.
+# run_in_scratch WHERE LIMIT COMMAND...: in a fresh folder, whose files afterwards are part of the
+# result.
 run_in_scratch() {
     local where=$1 LIMIT=$2
     shift 2

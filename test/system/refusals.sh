@@ -1,8 +1,9 @@
-# What vmrun must refuse, with one clear sentence and the right exit status, and what it must not die of.
+# What vmrun must refuse, with one clear sentence and the right exit status, and what it must not
+# die of.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# refuse NAME STATUS REGEX COMMAND...: COMMAND, a vmrun, says nothing on standard output, a few lines "vmrun: ..." on standard error,
-# of which one matches REGEX, and exits with STATUS.
+# refuse NAME STATUS REGEX COMMAND...: COMMAND, a vmrun, says nothing on standard output, a few
+# lines "vmrun: ..." on standard error, of which one matches REGEX, and exits with STATUS.
 refuse() {
     local name=$1 wanted=$2 regex=$3 why='' LIMIT=$limit
     shift 3
@@ -258,7 +259,8 @@ bad_nodes() {
     full_file
 }
 
-# A file system that is full before the file is: that node gives no more, the others go on, and nothing is lost.
+# A file system that is full before the file is: that node gives no more, the others go on, and
+# nothing is lost.
 full_file() {
     local name='a node that runs out' LIMIT=$limit
     selected "$name" || return 0

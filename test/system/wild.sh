@@ -1,5 +1,5 @@
-# Wild writes: a program that writes into kern's memory is refused, or its VM stops and vmrun says that the program may have done it.
-# It never hangs, and never ends with status 0.
+# Wild writes: a program that writes into kern's memory is refused, or its VM stops and vmrun says
+# that the program may have done it. It never hangs, and never ends with status 0.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 # What nobody but kern has a reason to write: these must not pass.
@@ -13,7 +13,8 @@ wild() {
         wild_write "$place" guarded 0x4141414141414141
         [ "$long" = no ] || wild_write "$place" guarded 0
     done
-    # Single words among kern's own: some have no effect, none makes a program hang or succeed by mistake.
+    # Single words among kern's own: some have no effect, none makes a program hang or succeed by
+    # mistake.
     if [ "$long" = yes ]; then
         while read -r size place; do
             [[ " ${wild_guarded[*]} " = *" $place "* ]] || for value in 0x4141414141414141 0 1 -1; do
