@@ -210,7 +210,8 @@ in_the_lab() {
         test/system/vmx "${quick[@]}" "${one[@]}" build/vmrun
     suite 'system tests in the lab, nodes of all kinds' 500 "in_system ${quick[*]}" \
         lab_suite --rdma -- \
-        test/system/nodes mixed "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
+        test/system/nodes mixed "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command \
+        build/vmrun
     ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 in_system \
         lab_suite --rdma -- test/system/nodes rdma "${one[@]}" --limit $lab_command build/vmrun
 }
