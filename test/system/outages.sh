@@ -11,10 +11,11 @@ outages() {
     limit=4 VMRUN_WATCH_MS=500 late 'the end during such a call' exit 0.1 700 --timeout 1
 }
 
-# late NAME KIND SECONDS PAGES OPTION...: t_outage with 512 pages of cache beside a node that answers requests of that kind so late;
-# reads, unless KIND is writes.
+# late NAME KIND SECONDS PAGES OPTION...: t_outage with 512 pages of cache beside a node that
+# answers requests of that kind so late; reads, unless KIND is writes.
 late() {
-    local name=$1 kind=$2 seconds=$3 pages=$4 LIMIT=$((limit * 3)) expected=0 delay=$3 i kit socket=$WORK/late.sock
+    local name=$1 kind=$2 seconds=$3 pages=$4 LIMIT=$((limit * 3)) i kit slowest
+    local expected=0 delay=$3 socket=$WORK/late.sock
     shift 4
     [ "$kind" != exit ] || expected=7
     # nbdkit knows milliseconds, and an option for each kind.
@@ -31,11 +32,16 @@ late() {
         [ ! -s "$WORK/late.pid" ] || break
         sleep 0.05
     done
-    run_limited "$vmrun" --cache 2M --connect-timeout 60 --timeout 60 --node "nbd+unix:///disk?socket=$socket" "$@" "${vmrun_flags[@]}" -- \
+    run_limited "$vmrun" --cache 2M --connect-timeout 60 --timeout 60 --stats="$WORK/stats" \
+        --node "nbd+unix:///disk?socket=$socket" "$@" "${vmrun_flags[@]}" -- \
         "$build/test/system/t_outage" "$kind" "$seconds" "$pages"
     kill -KILL $kit
     { wait $kit; } 2>/dev/null
-    if [ "$status" = $expected ] && [ "$(cat "$OUT")" = "$kind: ok" ]; then
+    # A page that is read late comes late, by the statistics too.
+    slowest=$(sed -n 's/^latency_ns\.fetch\.max //p' "$WORK/stats")
+    if [ "$status" = 0 ] && [ "$kind" = reads ] && [ "${slowest:-0}" -lt $((seconds * 1000000000)) ]; then
+        not_ok "$name" "the statistics say that the slowest fetch took ${slowest:-no} ns"
+    elif [ "$status" = $expected ] && [ "$(cat "$OUT")" = "$kind: ok" ]; then
         ok "$name"
     else
         not_ok "$name" "exit status $status, says '$(head -n 1 "$OUT")'"

@@ -1,5 +1,6 @@
 /*
- * A memory node that answers late: what system calls do to pages meanwhile costs no processor time, and nothing is lost.
+ * A memory node that answers late: what system calls do to pages meanwhile costs no processor time,
+ * and nothing is lost.
  *
  * usage: t_outage writes SECONDS PAGES   the node holds each write back for so long; PAGES: nearly the cache
  *        t_outage reads SECONDS PAGES    the same with reads; PAGES: twice the cache
@@ -65,7 +66,7 @@ static void calls(int fd, uint64_t version)
         CHECK(madvise(p, pages * PG, MADV_COLD) == 0);
         for (uint64_t i = 0; i < pages; i++) {
                 if (!resident(p + i * PG))
-                        continue;               /* it would need a frame, and that is something to wait for */
+                        continue; /* it would need a frame, and that is something to wait for */
                 CHECK(pwrite(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
                 CHECK(pread(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
         }
@@ -87,14 +88,21 @@ static int writes_test(void)
                 cpu += cpu_time() - c;
                 verify("at the end", p, 0, pages, round);
         }
-        fprintf(stderr, "the calls took %.3f s of the clock, %.3f s of processor time\n", wall, cpu);
-        /* They did not wait for the node at all; or slept while they did.  (Emulated, they compute long.) */
+        fprintf(stderr, "the calls took %.3f s of the clock, %.3f s of processor time\n", wall,
+                cpu);
+        /*
+         * They did not wait for the node at all; or slept while they did.  (Emulated, they compute
+         * long.)
+         */
         CHECK(wall < seconds || cpu < seconds / 4);
         puts("writes: ok");
         return 0;
 }
 
-/* --- reads that are held back: one thread waits for a page, one for that page's entry, and main for the lock that the second has --- */
+/*
+ * --- reads that are held back: one thread waits for a page, one for that page's entry, and main
+ * for the lock that the second has ---
+ */
 
 static char *page;
 
