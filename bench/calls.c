@@ -1,10 +1,11 @@
 /*
- * What system calls, threads, processes and signals cost a program: the same program natively and under vmrun.
+ * What system calls, threads, processes and signals cost a program: the same program natively and
+ * under vmrun.
  *
  *   calls [COUNT] [WHAT...]
  *
- * WHAT: getppid read1 read1m futex thread fork spawn signal (default: all).  Each is done COUNT times (default 1000; the slow ones a tenth of
- * that).  Prints WHAT_p50 and WHAT_p99 in ns.
+ * WHAT: getppid read1 read1m futex thread fork spawn signal (default: all). Each is done COUNT
+ * times (default 1000; the slow ones a tenth of that). Prints WHAT_p50 and WHAT_p99 in ns.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -47,7 +48,8 @@ static void getppid_(void)
 static void reads(size_t size, unsigned n)
 {
         int fd = memfd_create("calls", 0);
-        char *buf = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        char *buf = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
         check(fd >= 0 && buf != MAP_FAILED && ftruncate(fd, (off_t)size) == 0, "a file");
         check(pwrite(fd, buf, size, 0) == (ssize_t)size, "write");
@@ -138,7 +140,8 @@ static void spawn(void)
         for (unsigned i = 0; i < count / 10; i++) {
                 pid_t pid;
                 uint64_t begin = samples_now();
-                check(posix_spawn(&pid, "/bin/true", NULL, NULL, argv, environ) == 0, "posix_spawn");
+                check(posix_spawn(&pid, "/bin/true", NULL, NULL, argv, environ) == 0,
+                      "posix_spawn");
                 reap(pid);
                 samples_add(&s, samples_now() - begin);
         }
@@ -163,9 +166,10 @@ static void signal_(void)
         check(taken == (sig_atomic_t)count, "a signal");
 }
 
-static const struct { const char *name; void (*run)(void); } all[] = {
-        { "getppid", getppid_ }, { "read1", read1 }, { "read1m", read1m }, { "futex", futex }, { "thread", thread },
-        { "fork", fork_ }, { "spawn", spawn }, { "signal", signal_ },
+static const struct { const char *name; void (*run)(void);
+} all[] = {
+        { "getppid", getppid_ }, { "read1", read1 }, { "read1m", read1m }, { "futex", futex },
+        { "thread", thread },    { "fork", fork_ },  { "spawn", spawn },   { "signal", signal_ },
 };
 
 int main(int argc, char **argv)

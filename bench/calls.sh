@@ -1,10 +1,12 @@
 #!/bin/bash
-# What system calls, threads, processes and signals cost under vmrun, beside native and beside the bare exit of KVM.
+# What system calls, threads, processes and signals cost under vmrun, beside native and beside the
+# bare exit of KVM.
 #
 #   bench/calls.sh [--runs N] [--json FILE]
 #
-# In the lab by instructions (--icount, one CPU), then in the lab by the clock with two CPUs on two threads: medians of N interleaved runs
-# (default 5), all in one boot each.  lib.sh has the variables.
+# In the lab by instructions (--icount, one CPU), then in the lab by the clock with two CPUs on two
+# threads: medians of N interleaved runs (default 5), all in one boot each. lib.sh has the
+# variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh

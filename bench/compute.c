@@ -1,5 +1,6 @@
 /*
- * Compute-bound: a matrix product (floating point, vectors) and a CRC (integers, a table) of data that fits a CPU's caches.
+ * Compute-bound: a matrix product (floating point, vectors) and a CRC (integers, a table) of data
+ * that fits a CPU's caches.
  */
 #include "section.h"
 

@@ -1,11 +1,13 @@
 /*
- * The reference for page reads over NBD: a request of NBD's size one way and a page with NBD's header the other, over TCP on loopback,
- * between two processes that do nothing else.  What is left out is everything that is vmrun's, the kernel's block layer's or memnode's, so
- * no pager that waits for one page at a time over TCP can be faster.
+ * The reference for page reads over NBD: a request of NBD's size one way and a page with NBD's
+ * header the other, over TCP on loopback, between two processes that do nothing else. What is left
+ * out is everything that is vmrun's, the kernel's block layer's or memnode's, so no pager that
+ * waits for one page at a time over TCP can be faster.
  *
  *   exchange [--unix] [COUNT]
  *
- * --unix: over a unix socket instead.  Prints `KEY VALUE` lines: latency_p50, latency_p99 in ns, exchanges_per_s.
+ * --unix: over a unix socket instead. Prints `KEY VALUE` lines: latency_p50, latency_p99 in ns,
+ * exchanges_per_s.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REQUEST = 28, ANSWER = 16 + 4096 };      /* NBD: struct nbd_request; simple reply and a page */
+enum { REQUEST = 28, ANSWER = 16 + 4096 }; /* NBD: struct nbd_request; simple reply and a page */
 
 static void check(bool good, const char *what)
 {
@@ -31,18 +33,22 @@ static void check(bool good, const char *what)
 
 static void tcp_pair(int end[2])
 {
-        struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct sockaddr_in at = { .sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         socklen_t len = sizeof at;
         int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
 
-        check(listener >= 0 && bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 1) == 0 &&
-              getsockname(listener, (struct sockaddr *)&at, &len) == 0, "a port to listen at");
+        check(listener >= 0 && bind(listener, (struct sockaddr *)&at, sizeof at) == 0 &&
+                      listen(listener, 1) == 0 &&
+                      getsockname(listener, (struct sockaddr *)&at, &len) == 0,
+              "a port to listen at");
         end[0] = socket(AF_INET, SOCK_STREAM, 0);
         check(end[0] >= 0 && connect(end[0], (struct sockaddr *)&at, sizeof at) == 0, "connecting");
         end[1] = accept(listener, NULL, NULL);
         check(end[1] >= 0, "accepting");
         for (int i = 0; i < 2; i++)
-                check(setsockopt(end[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0, "TCP_NODELAY");
+                check(setsockopt(end[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0,
+                      "TCP_NODELAY");
         close(listener);
 }
 
@@ -100,11 +106,14 @@ int main(int argc, char **argv)
         close(end[1]);
         for (long i = 0; i < count; i++) {
                 uint64_t begin = now();
-                check(send(end[0], request, sizeof request, MSG_NOSIGNAL) == sizeof request && receive(end[0], answer, sizeof answer), "an exchange");
+                check(send(end[0], request, sizeof request, MSG_NOSIGNAL) == sizeof request &&
+                              receive(end[0], answer, sizeof answer),
+                      "an exchange");
                 all += took[i] = now() - begin;
         }
         qsort(took, (size_t)count, sizeof *took, by_size);
-        printf("latency_p50 %llu\nlatency_p99 %llu\nexchanges_per_s %.1f\n", (unsigned long long)took[count / 2],
-               (unsigned long long)took[count * 99 / 100], (double)count * 1e9 / (double)all);
+        printf("latency_p50 %llu\nlatency_p99 %llu\nexchanges_per_s %.1f\n",
+               (unsigned long long)took[count / 2], (unsigned long long)took[count * 99 / 100],
+               (double)count * 1e9 / (double)all);
         return 0;
 }

@@ -1,10 +1,11 @@
 #!/bin/bash
-# What a page fault costs: one access pattern under vmrun, Linux swap and userfaultfd, in one boot of the lab.
+# What a page fault costs: one access pattern under vmrun, Linux swap and userfaultfd, in one boot
+# of the lab.
 #
 #   bench/fault.sh [--mib N] [--json FILE]
 #
-# Two labs run: one with --icount (a nanosecond is an instruction) for the costs, one with two CPUs for how often the cleaner
-# is woken.  lib.sh has the variables.
+# Two labs run: one with --icount (a nanosecond is an instruction) for the costs, one with two CPUs
+# for how often the cleaner is woken. lib.sh has the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
@@ -104,7 +105,8 @@ inside_doorbells() {
 
 # --- outside ---
 
-# What exits of the whole run could be the others: `op count` for each kind that no fault should need.
+# What exits of the whole run could be the others: `op count` for each kind that no fault should
+# need.
 suspects() {
     awk -v h="$2" -v a="$3" '$1 == "result" && $2 == "vmrun" && $3 == h && $4 == a && $6 > 0 &&
         $5 ~ /^exits\.(yield|kick|wait_pte|wake_pte|time|shared_check)$/ { printf " %s %d", $5, $6 }' "$1"
@@ -116,8 +118,8 @@ get() {
         '$1 == "result" && $2 == s && $3 == h && $4 == a && $5 == k { v = $6 } END { print v + 0 }' "$1"
 }
 
-# Exits that faults made beside what they are allowed: pages of files are read by the host, page tables come from a pool
-# that the host grows, and doorbells and frame waits are counted apart.
+# Exits that faults made beside what they are allowed: pages of files are read by the host, page
+# tables come from a pool that the host grows, and doorbells and frame waits are counted apart.
 other_exits() {
     local f=$1 share=$2 access=$3 key sum
     sum=$(get "$f" vmrun "$share" "$access" fault_exits.total)

@@ -3,9 +3,11 @@
 #
 #   bench/fork.sh [--runs N] [--json FILE]
 #
-# In the lab under --icount, then on this machine (N interleaved runs, default 5), if programs can run here.  All fits the cache.  written: all
-# pages are written to between two forks.  time: from fork() to the end of wait(); cpu: what both processes ran for that, the writing included, in
-# the lab an instruction count.  The time in the lab has waits in it, for timer ticks of 4 ms.  lib.sh has the variables.
+# In the lab under --icount, then on this machine (N interleaved runs, default 5), if programs can
+# run here. All fits the cache. written: all pages are written to between two forks. time: from
+# fork() to the end of wait(); cpu: what both processes ran for that, the writing included, in the
+# lab an instruction count. The time in the lab has waits in it, for timer ticks of 4 ms. lib.sh has
+# the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh

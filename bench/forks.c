@@ -3,8 +3,9 @@
  *
  *   forks MB COUNT [WRITE]
  *
- * WRITE: MB of it are written to between two forks (default 0: only what the parent touches by itself).  Prints fork_p50 and fork_p99 in ns,
- * and cpu_ns: what both processes ran for one fork, the writing included.
+ * WRITE: MB of it are written to between two forks (default 0: only what the parent touches by
+ * itself). Prints fork_p50 and fork_p99 in ns, and cpu_ns: what both processes ran for one fork,
+ * the writing included.
  */
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -21,14 +22,16 @@ static uint64_t ran_ns(void)
         for (int who = RUSAGE_CHILDREN; who <= RUSAGE_SELF; who++) {
                 struct rusage r;
                 getrusage(who, &r);
-                us += (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000 + (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+                us += (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000 +
+                      (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
         }
         return us * 1000;
 }
 
 int main(int argc, char **argv)
 {
-        size_t size = argc > 2 ? (size_t)atoi(argv[1]) * MEBIBYTE : 0, again = argc > 3 ? (size_t)atoi(argv[3]) * MEBIBYTE : 0;
+        size_t size = argc > 2 ? (size_t)atoi(argv[1]) * MEBIBYTE : 0,
+               again = argc > 3 ? (size_t)atoi(argv[3]) * MEBIBYTE : 0;
         unsigned count = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
         struct samples s;
 

@@ -1,5 +1,6 @@
 /*
- * The rdma:// driver of vmrun with a memnode, without a guest: what it makes of the device when much is in flight.
+ * The rdma:// driver of vmrun with a memnode, without a guest: what it makes of the device when
+ * much is in flight.
  *
  *   inflight [--depth N] [--reads N] [--watch PID] bandwidth|demand URL
  *
@@ -8,8 +9,9 @@
  *               (demand_busy_p50, ..., and prefetch_mb_per_s meanwhile), in ns.  A read counts from the moment it is wanted, which is
  *               drawn beforehand, and not from when this thread gets round to it: a vCPU asks when it likes.
  *
- * The loop is that of the I/O thread (runtime/far/io.c): take what is asked, post demand reads, post prefetches, poll.  Every page that
- * arrives is looked at: it must be zero, as what was leased and never written is, where its frame was not before.
+ * The loop is that of the I/O thread (runtime/far/io.c): take what is asked, post demand reads,
+ * post prefetches, poll. Every page that arrives is looked at: it must be zero, as what was leased
+ * and never written is, where its frame was not before.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -67,7 +69,10 @@ int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FA
 {
         (void)n;
         (void)why;
-        *s = (struct rdma_settings){ .timeout_ms = opt.timeout_ms, .connect_timeout_ms = opt.connect_timeout_ms, .gid_index = -1, .program = "inflight" };
+        *s = (struct rdma_settings){ .timeout_ms = opt.timeout_ms,
+                                     .connect_timeout_ms = opt.connect_timeout_ms,
+                                     .gid_index = -1,
+                                     .program = "inflight" };
         return 0;
 }
 
@@ -110,7 +115,8 @@ void far_done(struct far_request *r)
         if (*word != 0 || word[PAGE_SIZE / 8 - 1] != 0)
                 die("page %u arrived as something else", r->page);
         if (r->op == FAR_READ) {
-                demand_over = __rdtsc();        /* the guest sees it now, whatever else is done in this turn */
+                demand_over =
+                        __rdtsc(); /* the guest sees it now, whatever else is done in this turn */
         } else {
                 prefetched++;
                 idle[nidle++] = r;
@@ -179,7 +185,8 @@ static uint64_t cpu_ms(pid_t pid)
 
         snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
         FILE *f = fopen(path, "r");
-        if (!f || fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys) != 2)
+        if (!f || fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                         &user, &sys) != 2)
                 die("%s: cannot be read", path);
         fclose(f);
         return (user + sys) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -194,13 +201,16 @@ static void bandwidth(void)
         uint64_t took = now_ns() - began;
         printf("mb_per_s %.2f\n", (double)(prefetched - first) * PAGE_SIZE * 1e3 / (double)took);
         if (watched)
-                printf("watched_ms %llu\nwall_ms %llu\n", (unsigned long long)(cpu_ms(watched) - cpu), (unsigned long long)(took / 1000000));
+                printf("watched_ms %llu\nwall_ms %llu\n",
+                       (unsigned long long)(cpu_ms(watched) - cpu),
+                       (unsigned long long)(took / 1000000));
 }
 
 /* `reads` demand reads, with prefetches beside them or not. */
 static void demands(const char *name, bool busy)
 {
-        uint64_t *ticks = calloc(reads, sizeof(*ticks)), random = 88172645463325252, first, began = now_ns(), tsc = __rdtsc();
+        uint64_t *ticks = calloc(reads, sizeof(*ticks)), random = 88172645463325252, first,
+                 began = now_ns(), tsc = __rdtsc();
 
         if (!ticks)
                 die("no memory for %llu figures", (unsigned long long)reads);
@@ -224,10 +234,11 @@ static void demands(const char *name, bool busy)
         uint64_t took = now_ns() - began;
         double ns = 1000.0 / (double)ticks_per_us;
         qsort(ticks, reads, sizeof(*ticks), by_size);
-        printf("%s_min %.0f\n%s_p50 %.0f\n%s_p99 %.0f\n", name, (double)ticks[0] * ns, name, (double)ticks[reads / 2] * ns,
-               name, (double)ticks[reads - reads / 100 - 1] * ns);
+        printf("%s_min %.0f\n%s_p50 %.0f\n%s_p99 %.0f\n", name, (double)ticks[0] * ns, name,
+               (double)ticks[reads / 2] * ns, name, (double)ticks[reads - reads / 100 - 1] * ns);
         if (busy)
-                printf("prefetch_mb_per_s %.2f\nwindow %u\n", (double)(prefetched - first) * PAGE_SIZE * 1e3 / (double)took,
+                printf("prefetch_mb_per_s %.2f\nwindow %u\n",
+                       (double)(prefetched - first) * PAGE_SIZE * 1e3 / (double)took,
                        ((struct rdma_node *)node.data)->data.pace.window);
         free(ticks);
 }
@@ -237,7 +248,8 @@ static void open_node(const char *url)
         char why[FAR_WHY] = "?";
         struct slab s = { 0 };
         size_t len = (DEPTH_MAX + 1) * PAGE_SIZE;
-        char *frames = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        char *frames = mmap(NULL, len, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
         option.url = option.origin = option.name = node.url = url;
         node.driver = far_module[0];
@@ -260,7 +272,9 @@ static void open_node(const char *url)
 int main(int argc, char **argv)
 {
         static const struct option options[] = {
-                { "depth", required_argument, NULL, 'd' }, { "reads", required_argument, NULL, 'r' }, { "watch", required_argument, NULL, 'w' },
+                { "depth", required_argument, NULL, 'd' },
+                { "reads", required_argument, NULL, 'r' },
+                { "watch", required_argument, NULL, 'w' },
                 { NULL, 0, NULL, 0 },
         };
 
@@ -272,9 +286,13 @@ int main(int argc, char **argv)
                 default: depth = 0;
                 }
         bool is_demand = argc - optind == 2 && strcmp(argv[optind], "demand") == 0;
-        if (depth == 0 || depth > DEPTH_MAX || reads < 100 || argc - optind != 2 || (!is_demand && strcmp(argv[optind], "bandwidth") != 0) ||
+        if (depth == 0 || depth > DEPTH_MAX || reads < 100 || argc - optind != 2 ||
+            (!is_demand && strcmp(argv[optind], "bandwidth") != 0) ||
             strncmp(argv[optind + 1], "rdma:", 5) != 0) {
-                fprintf(stderr, "usage: inflight [--depth 1..%u] [--reads 100..] [--watch PID] bandwidth|demand rdma://HOST[:PORT]\n", DEPTH_MAX);
+                fprintf(stderr,
+                        "usage: inflight [--depth 1..%u] [--reads 100..] [--watch PID] "
+                        "bandwidth|demand rdma://HOST[:PORT]\n",
+                        DEPTH_MAX);
                 return 2;
         }
         open_node(argv[optind + 1]);

@@ -1,10 +1,12 @@
 /*
- * The least that an exit costs: a virtual machine whose program is `out; jmp`, run again and again.  What vmrun adds to a forwarded system
- * call is what it costs more than this and the system call itself.
+ * The least that an exit costs: a virtual machine whose program is `out; jmp`, run again and again.
+ * What vmrun adds to a forwarded system call is what it costs more than this and the system call
+ * itself.
  *
  *   kvmexit [COUNT]
  *
- * Prints `KEY VALUE` lines: exit_p50, exit_p99 in ns, from KVM_RUN to the next.  Real mode: needs VMX or SVM.
+ * Prints `KEY VALUE` lines: exit_p50, exit_p99 in ns, from KVM_RUN to the next. Real mode: needs
+ * VMX or SVM.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +29,8 @@ static int check(int result, const char *what)
 
 int main(int argc, char **argv)
 {
-        static const uint8_t program[] = { 0xe6, 0x10, 0xeb, 0xfc };    /* again: out %al, $0x10; jmp again */
+        static const uint8_t program[] = { 0xe6, 0x10, 0xeb,
+                                           0xfc }; /* again: out %al, $0x10; jmp again */
         unsigned count = argc > 1 ? (unsigned)atoi(argv[1]) : 2000;
         struct samples s;
 
@@ -40,10 +43,13 @@ int main(int argc, char **argv)
         void *ram = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         check(ram == MAP_FAILED ? -1 : 0, "a page");
         memcpy(ram, program, sizeof program);
-        struct kvm_userspace_memory_region r = { .guest_phys_addr = 0x1000, .memory_size = 4096, .userspace_addr = (uint64_t)(uintptr_t)ram };
+        struct kvm_userspace_memory_region r = { .guest_phys_addr = 0x1000,
+                                                 .memory_size = 4096,
+                                                 .userspace_addr = (uint64_t)(uintptr_t)ram };
         check(ioctl(vm, KVM_SET_USER_MEMORY_REGION, &r), "KVM_SET_USER_MEMORY_REGION");
         int vcpu = check(ioctl(vm, KVM_CREATE_VCPU, 0), "KVM_CREATE_VCPU");
-        size_t size = (size_t)check(ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0), "KVM_GET_VCPU_MMAP_SIZE");
+        size_t size =
+                (size_t)check(ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0), "KVM_GET_VCPU_MMAP_SIZE");
         struct kvm_run *run = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
         check(run == MAP_FAILED ? -1 : 0, "the vCPU's page");
         struct kvm_sregs sregs;

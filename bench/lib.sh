@@ -1,4 +1,5 @@
-# What the scripts of bench/ share.  Sourced with the working directory at the root of the source tree.
+# What the scripts of bench/ share. Sourced with the working directory at the root of the source
+# tree.
 #
 #   VMRUN      the vmrun to measure             build/vmrun
 #   LAB        the lab                          lab/lab
@@ -21,8 +22,9 @@ die() {
 # By the line at the script's head.
 usage() { die "usage: $(sed -n "s|^# *\(bench/${0##*/}.*\)|\1|p" "bench/${0##*/}" | head -n 1)"; }
 
-# options NAMES ARGUMENT...: of the script, whose options are NAMES: `--NAME VALUE` sets the variable NAME (with _ for -); a NAME that ends in !
-# takes no value, and its variable becomes --NAME.  --json FILE (as seen from where the script was called) and --inside WHAT are everybody's.
+# options NAMES ARGUMENT...: of the script, whose options are NAMES: `--NAME VALUE` sets the
+# variable NAME (with _ for -); a NAME that ends in ! takes no value, and its variable becomes
+# --NAME. --json FILE (as seen from where the script was called) and --inside WHAT are everybody's.
 options() {
     local known=" $1 json inside " name json=
     shift
@@ -49,7 +51,8 @@ options() {
     fi
 }
 
-# ran COMMAND...: shows the command line, then runs it.  All of this goes to standard error: results have standard output.
+# ran COMMAND...: shows the command line, then runs it. All of this goes to standard error: results
+# have standard output.
 ran() {
     printf '+ %s\n' "$*" >&2
     "$@"

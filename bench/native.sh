@@ -3,9 +3,10 @@
 #
 #   bench/native.sh [--runs N] [--json FILE]
 #
-# In the lab by wall clock (median of N interleaved runs, default 7) and by instruction count (--icount); then on this machine
-# (2 N runs), if programs can run here.  What is compared is the section a program measures in itself, after its pages are
-# mapped; the whole process is shown beside it.  lib.sh has the variables.
+# In the lab by wall clock (median of N interleaved runs, default 7) and by instruction count
+# (--icount); then on this machine (2 N runs), if programs can run here. What is compared is the
+# section a program measures in itself, after its pages are mapped; the whole process is shown
+# beside it. lib.sh has the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh

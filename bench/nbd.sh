@@ -1,5 +1,6 @@
 #!/bin/bash
-# memnode as an NBD server beside nbdkit's memory plugin: the same clients, the same socket kind, both on this machine.
+# memnode as an NBD server beside nbdkit's memory plugin: the same clients, the same socket kind,
+# both on this machine.
 #
 #   bench/nbd.sh [--runs N] [--seconds S] [--size MIB] [--tcp] [--json FILE]
 #
@@ -7,7 +8,8 @@
 #   --seconds S   length of each fio run (default 2)
 #   --size MIB    size of the export (default 256)
 #   --tcp         over loopback TCP instead of unix sockets
-# MEMNODE: the memnode to measure (default build/memnode/memnode).  Needs nbdkit, nbdcopy and fio with its nbd engine.
+# MEMNODE: the memnode to measure (default build/memnode/memnode). Needs nbdkit, nbdcopy and fio
+# with its nbd engine.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh

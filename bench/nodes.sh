@@ -1,5 +1,6 @@
 #!/bin/bash
-# What memory nodes cost: the page fetch of vmrun beside a bare loop over the same RDMA device, and beside Linux's own remote swap.
+# What memory nodes cost: the page fetch of vmrun beside a bare loop over the same RDMA device, and
+# beside Linux's own remote swap.
 #
 #   bench/nodes.sh [--runs N] [--only WORD,...] [--one-thread] [--json FILE]
 #
@@ -7,9 +8,10 @@
 #   --only WORDS  of: fetch swap nbd bandwidth demand cpu (default: all)
 #   --one-thread  emulate the two CPUs in turns on one thread of the host: for a host that has no two CPUs to spare
 #
-# One lab with two CPUs, soft-RoCE with itself (lab --rdma); memnode runs in it too.  The figures are by the clock: run it on an idle
-# machine.  On a busy one an emulated CPU that spins waits for another that does not run, and that is then what is measured.
-# lib.sh has the variables; MEMNODE: the server to measure (default build/memnode/memnode).
+# One lab with two CPUs, soft-RoCE with itself (lab --rdma); memnode runs in it too. The figures are
+# by the clock: run it on an idle machine. On a busy one an emulated CPU that spins waits for
+# another that does not run, and that is then what is measured. lib.sh has the variables; MEMNODE:
+# the server to measure (default build/memnode/memnode).
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
@@ -46,8 +48,8 @@ results() {
 
 in_group() { sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$@"; }
 
-# attempt COMMAND...: up to three times.  An emulated CPU pair loses a virtual machine now and then (lab/README.md, Limits), which says
-# nothing about speed; it is told, and counted in the table.
+# attempt COMMAND...: up to three times. An emulated CPU pair loses a virtual machine now and then
+# (lab/README.md, Limits), which says nothing about speed; it is told, and counted in the table.
 attempt() {
     local try
     for try in 1 2 3; do
@@ -83,7 +85,8 @@ serve() {
     die "memnode does not serve: $(cat $work/memnode.log)"
 }
 
-# Waits until memnode has taken back, and cleared, what the last client had, which costs processor time.
+# Waits until memnode has taken back, and cleared, what the last client had, which costs processor
+# time.
 quiet() {
     local before=-1 now
     for _ in {1..100}; do

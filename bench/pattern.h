@@ -1,11 +1,11 @@
 /*
- * One access pattern for all ways of having memory that is not there: touch.c (vmrun, Linux swap) and uffd.c share it, so that
- * what is compared differs in nothing else.
+ * One access pattern for all ways of having memory that is not there: touch.c (vmrun, Linux swap)
+ * and uffd.c share it, so that what is compared differs in nothing else.
  *
- * A run fills the region in order, goes over it once unmeasured in random order, so that the local share is in a steady
- * state, and then does the measured passes.  A pass visits each page once, in an order of its own.  Each access is
- * timed by itself (fault latency) and the passes as a whole (cost an access: on one CPU this holds eviction too), and what it
- * finds is verified.
+ * A run fills the region in order, goes over it once unmeasured in random order, so that the local
+ * share is in a steady state, and then does the measured passes. A pass visits each page once, in
+ * an order of its own. Each access is timed by itself (fault latency) and the passes as a whole
+ * (cost an access: on one CPU this holds eviction too), and what it finds is verified.
  */
 #ifndef BENCH_PATTERN_H
 #define BENCH_PATTERN_H
@@ -25,7 +25,7 @@
 struct pattern {
         unsigned log2_pages;
         unsigned passes;                /* measured ones */
-        bool write;                     /* each access adds 1 to a word: it faults as a write; else a load */
+        bool write; /* each access adds 1 to a word: it faults as a write; else a load */
         uint64_t seed;
         uint64_t *data;                 /* the region */
 };
@@ -39,7 +39,10 @@ static inline uint64_t mix64(uint64_t x)
         return x ^ x >> 33;
 }
 
-/* The k-th page of a pass: a permutation of [0, 2^bits) without a table of it, which would be paged too. */
+/*
+ * The k-th page of a pass: a permutation of [0, 2^bits) without a table of it, which would be paged
+ * too.
+ */
 static inline uint64_t permute(uint64_t k, uint64_t key, unsigned bits)
 {
         uint64_t mask = (1ull << bits) - 1;
@@ -73,7 +76,9 @@ static inline uint64_t now_ns(void)
         return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* One timed access: a load, or an add to memory.  Nothing else between the two looks at the clock. */
+/*
+ * One timed access: a load, or an add to memory.  Nothing else between the two looks at the clock.
+ */
 static inline uint32_t timed_access(uint64_t *p, bool write, uint64_t *value)
 {
         uint64_t begin = ticks(), v;
@@ -132,7 +137,10 @@ static inline void run_pass(const struct pattern *pt, unsigned pass, uint32_t *t
         }
 }
 
-/* An access that takes this many ticks more than the fastest was a fault: a copy of a page alone takes more. */
+/*
+ * An access that takes this many ticks more than the fastest was a fault: a copy of a page alone
+ * takes more.
+ */
 #define FAULT_TICKS 200
 
 static inline void measure(const struct pattern *pt)
@@ -158,16 +166,23 @@ static inline void measure(const struct pattern *pt)
                 sum += took[i];
         uint64_t faults = accesses - hits;
         uint32_t *f = took + hits, hit = took[0];
-        printf("accesses %lu\nns_per_access %.1f\nticks_per_ns %.6f\nfaults %lu\nhit_ticks %u\n", accesses,
-               (double)spent_ns / (double)accesses, (double)spent / (double)spent_ns, faults, hit);
-        printf("majflt %ld\nminflt %ld\n", after.ru_majflt - before.ru_majflt, after.ru_minflt - before.ru_minflt);
+        printf("accesses %lu\nns_per_access %.1f\nticks_per_ns %.6f\nfaults %lu\nhit_ticks %u\n",
+               accesses, (double)spent_ns / (double)accesses, (double)spent / (double)spent_ns,
+               faults, hit);
+        printf("majflt %ld\nminflt %ld\n", after.ru_majflt - before.ru_majflt,
+               after.ru_minflt - before.ru_minflt);
         if (faults)             /* beyond what an access takes that finds its page */
-                printf("fault_min %u\nfault_p50 %u\nfault_p90 %u\nfault_p99 %u\nfault_max %u\nfault_mean %.1f\n", f[0] - hit,
-                       f[faults / 2] - hit, f[faults * 9 / 10] - hit, f[faults * 99 / 100] - hit, f[faults - 1] - hit,
+                printf("fault_min %u\nfault_p50 %u\nfault_p90 %u\nfault_p99 %u\nfault_max "
+                       "%u\nfault_mean %.1f\n",
+                       f[0] - hit, f[faults / 2] - hit, f[faults * 9 / 10] - hit,
+                       f[faults * 99 / 100] - hit, f[faults - 1] - hit,
                        (double)sum / (double)faults - hit);
 }
 
-static inline void pattern_default(struct pattern *pt) { *pt = (struct pattern){ .log2_pages = 13, .passes = 3, .seed = 1 }; }
+static inline void pattern_default(struct pattern *pt)
+{
+        *pt = (struct pattern){ .log2_pages = 13, .passes = 3, .seed = 1 };
+}
 
 /* Takes argv[*i] if it is an option of the pattern, with its value. */
 #define PATTERN_OPTIONS "[--mib N] [--passes N] [--write] [--seed N]"

@@ -1,5 +1,6 @@
 /*
- * The reference for reads of far memory over RDMA: one-sided READs of 4 KiB over an RC connection with as little around them as can be.
+ * The reference for reads of far memory over RDMA: one-sided READs of 4 KiB over an RC connection
+ * with as little around them as can be.
  *
  *   asker    (main thread) measures.  With --threads 2 it hands each read to the poller through one word and spins on another one until it
  *            is over, as a vCPU and vmrun's I/O thread do; with --threads 1 it posts and polls itself, as ib_read_lat does.
@@ -7,8 +8,9 @@
  *   peer     the passive side: listens, accepts, and then sleeps in the kernel until the connection ends.  Its CPU has no part in the
  *            data, but for what soft-RoCE does in its name.
  *
- * Both ends are in this process, with a protection domain and a memory region each; the address is one of this machine's RDMA devices.
- * Pages are chosen at random, at both ends.  Prints `KEY VALUE` lines, times in ns.
+ * Both ends are in this process, with a protection domain and a memory region each; the address is
+ * one of this machine's RDMA devices. Pages are chosen at random, at both ends. Prints `KEY VALUE`
+ * lines, times in ns.
  *
  *   latency_p50, latency_p99, latency_min     one read at a time (--depth 1), by TSC
  *   mb_per_s                                  with --depth N in flight; the poller alone, for there is nothing to hand over
@@ -63,21 +65,27 @@ static struct memory memory_make(struct rdma_cm_id *id, int access)
 {
         struct memory m;
 
-        m.base = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        m.base = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (m.base == MAP_FAILED)
                 die("no memory for %lu pages: %s", (unsigned long)pages, strerror(errno));
         m.pd = ibv_alloc_pd(id->verbs);
         m.mr = m.pd ? ibv_reg_mr(m.pd, m.base, pages * PAGE, access) : NULL;
         if (!m.mr)
-                die("%lu pages cannot be registered: %s; is `ulimit -l` high enough?", (unsigned long)pages, strerror(errno));
+                die("%lu pages cannot be registered: %s; is `ulimit -l` high enough?",
+                    (unsigned long)pages, strerror(errno));
         return m;
 }
 
 static void qp_make(struct rdma_cm_id *id, struct ibv_pd *pd, unsigned sends)
 {
         struct ibv_qp_init_attr attr = {
-                .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-                .cap = { .max_send_wr = sends, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+                .qp_type = IBV_QPT_RC,
+                .sq_sig_all = 1,
+                .cap = { .max_send_wr = sends,
+                         .max_recv_wr = 1,
+                         .max_send_sge = 1,
+                         .max_recv_sge = 1 },
         };
         attr.send_cq = attr.recv_cq = ibv_create_cq(id->verbs, (int)sends + 1, NULL, NULL, 0);
         if (!attr.send_cq || rdma_create_qp(id, pd, &attr) != 0)
@@ -103,15 +111,20 @@ static struct rdma_conn_param connection(struct rdma_cm_id *id)
         if (ibv_query_device(id->verbs, &a) != 0)
                 die("ibv_query_device: %s", strerror(errno));
         return (struct rdma_conn_param){
-                .initiator_depth = (uint8_t)(a.max_qp_init_rd_atom > 128 ? 128 : a.max_qp_init_rd_atom),
+                .initiator_depth =
+                        (uint8_t)(a.max_qp_init_rd_atom > 128 ? 128 : a.max_qp_init_rd_atom),
                 .responder_resources = (uint8_t)(a.max_qp_rd_atom > 128 ? 128 : a.max_qp_rd_atom),
-                .retry_count = 6, .rnr_retry_count = 6,
+                .retry_count = 6,
+                .rnr_retry_count = 6,
         };
 }
 
 /* ---- the peer ---- */
 
-static struct { uint64_t address; uint32_t rkey; } remote;     /* written by the peer before it accepts, read once connected */
+static struct {
+        uint64_t address;
+        uint32_t rkey;
+} remote; /* written by the peer before it accepts, read once connected */
 
 static void *peer_main(void *arg)
 {
@@ -141,9 +154,11 @@ static pthread_t peer_start(const struct sockaddr *at)
         struct rdma_cm_id *listener;
         pthread_t t;
 
-        if (!ch || rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP) != 0 || rdma_bind_addr(listener, (struct sockaddr *)(uintptr_t)at) != 0 ||
+        if (!ch || rdma_create_id(ch, &listener, NULL, RDMA_PS_TCP) != 0 ||
+            rdma_bind_addr(listener, (struct sockaddr *)(uintptr_t)at) != 0 ||
             rdma_listen(listener, 1) != 0)
-                die("%s port %u: %s; is there an RDMA device with this address?", address, port, strerror(errno));
+                die("%s port %u: %s; is there an RDMA device with this address?", address, port,
+                    strerror(errno));
         if (pthread_create(&t, NULL, peer_main, listener) != 0)
                 die("no thread for the peer");
         return t;
@@ -158,7 +173,8 @@ static void active_connect(const struct sockaddr *to)
 {
         struct rdma_event_channel *ch = rdma_create_event_channel();
 
-        if (!ch || rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) != 0 || rdma_resolve_addr(id, NULL, (struct sockaddr *)(uintptr_t)to, STEP_MS) != 0)
+        if (!ch || rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) != 0 ||
+            rdma_resolve_addr(id, NULL, (struct sockaddr *)(uintptr_t)to, STEP_MS) != 0)
                 die("%s: %s", address, strerror(errno));
         rdma_ack_cm_event(event(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
         if (rdma_resolve_route(id, STEP_MS) != 0)
@@ -184,15 +200,24 @@ static uint64_t random_page(void)
 
 struct read { struct ibv_send_wr wr; struct ibv_sge sge; uint64_t page; };
 
-/* Reads of different numbers that are in flight together go to different local pages: an odd multiple, modulo a power of two. */
+/*
+ * Reads of different numbers that are in flight together go to different local pages: an odd
+ * multiple, modulo a power of two.
+ */
 static void read_fill(struct read *r, uint64_t number)
 {
         uint64_t to = number * 0x9e3779b1 & (pages - 1);
 
         r->page = random_page();
-        r->sge = (struct ibv_sge){ .addr = (uintptr_t)local.base + to * PAGE, .length = PAGE, .lkey = local.mr->lkey };
+        r->sge = (struct ibv_sge){ .addr = (uintptr_t)local.base + to * PAGE,
+                                   .length = PAGE,
+                                   .lkey = local.mr->lkey };
         r->wr = (struct ibv_send_wr){
-                .wr_id = number, .sg_list = &r->sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED,
+                .wr_id = number,
+                .sg_list = &r->sge,
+                .num_sge = 1,
+                .opcode = IBV_WR_RDMA_READ,
+                .send_flags = IBV_SEND_SIGNALED,
                 .wr.rdma = { .remote_addr = remote.address + r->page * PAGE, .rkey = remote.rkey },
         };
 }
@@ -233,7 +258,10 @@ static void read_once(struct read *r)
                 _mm_pause();
 }
 
-/* asked and answered are numbers of reads; each has one writer.  Release and acquire carry the_read to the poller, and its page back. */
+/*
+ * asked and answered are numbers of reads; each has one writer.  Release and acquire carry the_read
+ * to the poller, and its page back.
+ */
 static _Atomic uint64_t asked __attribute__((aligned(64))), answered __attribute__((aligned(64)));
 static struct read the_read __attribute__((aligned(64)));
 
@@ -289,7 +317,8 @@ static void latency(void)
         if (threads == 2)
                 pthread_join(poller, NULL);
         qsort(ticks, reads, sizeof(*ticks), by_size);
-        printf("latency_min %.0f\nlatency_p50 %.0f\nlatency_p99 %.0f\n", (double)ticks[0] * ns_per_tick, (double)ticks[reads / 2] * ns_per_tick,
+        printf("latency_min %.0f\nlatency_p50 %.0f\nlatency_p99 %.0f\n",
+               (double)ticks[0] * ns_per_tick, (double)ticks[reads / 2] * ns_per_tick,
                (double)ticks[reads - reads / 100 - 1] * ns_per_tick);
         free(ticks);
 }
@@ -304,7 +333,9 @@ static void bandwidth(void)
         while (over < reads) {
                 struct ibv_send_wr chain, *last = &chain;
                 for (chain.next = NULL; posted < reads && posted - over < depth; posted++) {
-                        struct read *one = &r[posted % depth];  /* a QP completes in order, so this one is over */
+                        struct read *one =
+                                &r[posted %
+                                   depth]; /* a QP completes in order, so this one is over */
                         read_fill(one, posted);
                         last->next = &one->wr;
                         last = &one->wr;
@@ -319,7 +350,8 @@ static void bandwidth(void)
                         _mm_pause();
         }
         uint64_t took = now_ns() - began;
-        printf("mb_per_s %.2f\nreads_per_s %.0f\n", (double)reads * PAGE * 1e3 / (double)took, (double)reads * 1e9 / (double)took);
+        printf("mb_per_s %.2f\nreads_per_s %.0f\n", (double)reads * PAGE * 1e3 / (double)took,
+               (double)reads * 1e9 / (double)took);
 }
 
 static uint64_t number(const char *what, const char *s, uint64_t low, uint64_t high)
@@ -328,17 +360,24 @@ static uint64_t number(const char *what, const char *s, uint64_t low, uint64_t h
         errno = 0;
         uint64_t v = strtoull(s, &end, 10);
         if (errno || end == s || *end || *s == '-' || v < low || v > high)
-                die("%s %s: must be a number from %lu to %lu", what, s, (unsigned long)low, (unsigned long)high);
+                die("%s %s: must be a number from %lu to %lu", what, s, (unsigned long)low,
+                    (unsigned long)high);
         return v;
 }
 
 int main(int argc, char **argv)
 {
         static const struct option options[] = {
-                { "depth", required_argument, NULL, 'd' }, { "pages", required_argument, NULL, 'p' }, { "port", required_argument, NULL, 'o' },
-                { "reads", required_argument, NULL, 'r' }, { "threads", required_argument, NULL, 't' }, { NULL, 0, NULL, 0 },
+                { "depth", required_argument, NULL, 'd' },
+                { "pages", required_argument, NULL, 'p' },
+                { "port", required_argument, NULL, 'o' },
+                { "reads", required_argument, NULL, 'r' },
+                { "threads", required_argument, NULL, 't' },
+                { NULL, 0, NULL, 0 },
         };
-        struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM }, *a;
+        struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                  .ai_socktype = SOCK_STREAM },
+                        *a;
         char service[8];
 
         for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
@@ -353,7 +392,8 @@ int main(int argc, char **argv)
         if (pages & (pages - 1))
                 die("--pages %lu: must be a power of two", (unsigned long)pages);
         if (optind != argc - 1) {
-                fprintf(stderr, "usage: reference [--depth N] [--threads 1|2] [--reads N] [--pages N] [--port N] ADDRESS\n");
+                fprintf(stderr, "usage: reference [--depth N] [--threads 1|2] [--reads N] [--pages "
+                                "N] [--port N] ADDRESS\n");
                 return 2;
         }
         address = argv[optind];

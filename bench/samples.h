@@ -41,8 +41,8 @@ static inline void samples_print(struct samples *s, const char *name)
 {
         qsort(s->ns, s->n, sizeof *s->ns, samples_compare);
         if (s->n)
-                printf("%s_p50 %llu\n%s_p99 %llu\n", name, (unsigned long long)s->ns[s->n / 2], name,
-                       (unsigned long long)s->ns[(uint64_t)s->n * 99 / 100]);
+                printf("%s_p50 %llu\n%s_p99 %llu\n", name, (unsigned long long)s->ns[s->n / 2],
+                       name, (unsigned long long)s->ns[(uint64_t)s->n * 99 / 100]);
         s->n = 0;
 }
 

@@ -1,5 +1,6 @@
 /*
- * A measured section of a program that needs no far memory: what it did before (mapping its pages, above all) does not count.
+ * A measured section of a program that needs no far memory: what it did before (mapping its pages,
+ * above all) does not count.
  */
 #ifndef BENCH_SECTION_H
 #define BENCH_SECTION_H

@@ -1,12 +1,14 @@
 #!/bin/bash
-# What it costs to start a program under vmrun, beside native, and that it does not grow with the far tier; and what an execve costs.
+# What it costs to start a program under vmrun, beside native, and that it does not grow with the
+# far tier; and what an execve costs.
 #
 #   bench/startup.sh [--runs N] [--profile] [--json FILE]
 #
-# Medians of N interleaved runs (default 7) in the lab by instructions (--icount: processor time of the process, in which waits for
-# the host's files do not count), in the lab by wall clock, and on this machine if programs can run here.  Then where it
-# goes: exits by kind, and the host system calls of vmrun by time (strace).  --profile adds a profile of the lab's kernel
-# and vmrun (perf).  lib.sh has the variables.
+# Medians of N interleaved runs (default 7) in the lab by instructions (--icount: processor time of
+# the process, in which waits for the host's files do not count), in the lab by wall clock, and on
+# this machine if programs can run here. Then where it goes: exits by kind, and the host system
+# calls of vmrun by time (strace). --profile adds a profile of the lab's kernel and vmrun (perf).
+# lib.sh has the variables.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
@@ -159,8 +161,8 @@ sed -n 's/^text //p' "$scratch/out"
 echo
 for program in true python; do
     ratio=$(calc "$(figure lab-icount $program-1T cpu_us) / $(figure lab-icount $program-1G cpu_us)")
-    # A huge page more or less to clear is 2 million instructions here, and a matter of luck; what grew with the tier would
-    # be a thousand times as much.
+    # A huge page more or less to clear is 2 million instructions here, and a matter of luck; what
+    # grew with the tier would be a thousand times as much.
     verdict "$program: instructions with a far tier of 1 TiB / with 1 GiB" "$ratio" '<=' 1.2
 done
 finish

@@ -34,7 +34,8 @@ int main(int argc, char **argv)
 {
         unsigned rounds = rounds_given(argc, argv);
 
-        lines = mmap(NULL, (size_t)LINES * LINE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        lines = mmap(NULL, (size_t)LINES * LINE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (lines == MAP_FAILED) {
                 perror("mmap");
                 return 1;

@@ -1,6 +1,6 @@
 /*
- * timed FILE COMMAND [ARGUMENT...]: runs COMMAND and appends `wall_ns N` and `cpu_us N` (user and system time of it and of
- * what it waited for) to FILE.  Status: COMMAND's.
+ * timed FILE COMMAND [ARGUMENT...]: runs COMMAND and appends `wall_ns N` and `cpu_us N` (user and
+ * system time of it and of what it waited for) to FILE. Status: COMMAND's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -47,7 +47,8 @@ int main(int argc, char **argv)
                 return 125;
         }
         fprintf(f, "wall_ns %lu\ncpu_us %lu\n", wall,
-                (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000 + (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec));
+                (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000 +
+                        (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec));
         fclose(f);
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -1,5 +1,6 @@
 /*
- * Touches the pages of a region in random order, as any program would: the far memory, if any, is the system's business.
+ * Touches the pages of a region in random order, as any program would: the far memory, if any, is
+ * the system's business.
  */
 #include "pattern.h"
 
@@ -10,7 +11,8 @@ int main(int argc, char **argv)
         pattern_default(&pt);
         for (int i = 1; i < argc; i++) {
                 if (!pattern_option(&pt, argc, argv, &i)) {
-                        fprintf(stderr, "usage: touch " PATTERN_OPTIONS "; N MiB: a power of two\n");
+                        fprintf(stderr,
+                                "usage: touch " PATTERN_OPTIONS "; N MiB: a power of two\n");
                         return 2;
                 }
         }

@@ -1,12 +1,14 @@
 /*
- * The same pattern on userfaultfd: pages beyond a local share are dropped in FIFO order and brought back from a store in memory,
- * which is what a far-memory library in user space does without the cost of a network.
+ * The same pattern on userfaultfd: pages beyond a local share are dropped in FIFO order and brought
+ * back from a store in memory, which is what a far-memory library in user space does without the
+ * cost of a network.
  *
  *   --local PAGES   how many pages may be present
  *   --thread        a thread reads the faults and answers them; default: SIGBUS in the faulting thread itself, which saves
  *                   two context switches
  *
- * With --write every page that is dropped is stored first: without write-protection faults nobody knows which are dirty.
+ * With --write every page that is dropped is stored first: without write-protection faults nobody
+ * knows which are dirty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +23,7 @@
 static struct pattern pt;
 static uint64_t *store;                 /* what is not present is here */
 static int uffd;
-static uint64_t *fifo;                  /* the present pages, oldest at `oldest`; a ring of `local` */
+static uint64_t *fifo; /* the present pages, oldest at `oldest`; a ring of `local` */
 static uint64_t local, present, oldest;
 
 static void bring(uint64_t page)
@@ -41,7 +43,9 @@ static void bring(uint64_t page)
         present++;
 
         struct uffdio_copy c = {
-                .dst = (uint64_t)(data + page * PAGE), .src = (uint64_t)((char *)store + page * PAGE), .len = PAGE,
+                .dst = (uint64_t)(data + page * PAGE),
+                .src = (uint64_t)((char *)store + page * PAGE),
+                .len = PAGE,
         };
         if (ioctl(uffd, UFFDIO_COPY, &c) != 0)
                 fail("UFFDIO_COPY");
@@ -102,7 +106,8 @@ int main(int argc, char **argv)
         struct uffdio_api api = { .api = UFFD_API, .features = thread ? 0 : UFFD_FEATURE_SIGBUS };
         if (ioctl(uffd, UFFDIO_API, &api) != 0)
                 fail("UFFDIO_API");
-        struct uffdio_register r = { .range = { (uint64_t)pt.data, size }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+        struct uffdio_register r = { .range = { (uint64_t)pt.data, size },
+                                     .mode = UFFDIO_REGISTER_MODE_MISSING };
         if (ioctl(uffd, UFFDIO_REGISTER, &r) != 0)
                 fail("UFFDIO_REGISTER");
         if (thread) {

@@ -1,9 +1,11 @@
 /*
- * quicksort: fills memory with random integers, sorts it with a quicksort of its own, and checks the result.
+ * quicksort: fills memory with random integers, sorts it with a quicksort of its own, and checks
+ * the result.
  *
- * The workload that far-memory papers have in common (HPBD, DiLOS): one big array, read and written in long runs from both ends.
- * Sorting in place, it needs the array and nothing else.  The check is the program's own: the order, and sum and xor of all
- * integers before and after.  Standard output depends on the arguments only.
+ * The workload that far-memory papers have in common (HPBD, DiLOS): one big array, read and written
+ * in long runs from both ends. Sorting in place, it needs the array and nothing else. The check is
+ * the program's own: the order, and sum and xor of all integers before and after. Standard output
+ * depends on the arguments only.
  *
  * Exit status: 0 sorted, 1 wrong result, 2 usage or no memory.
  */
@@ -32,73 +34,74 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /*
- * The same code for both widths.  sort: Hoare's partition around the median of three; equal integers are exchanged, so many of them do
- * no harm; recursion only into the smaller part, so its depth is at most log2 n.
+ * The same code for both widths. sort: Hoare's partition around the median of three; equal integers
+ * are exchanged, so many of them do no harm; recursion only into the smaller part, so its depth is
+ * at most log2 n.
  */
-#define DEFINE_SORT(bits)                                                                               \
-static void insertion_sort##bits(uint##bits##_t *a, size_t n)                                           \
-{                                                                                                       \
-        for (size_t i = 1; i < n; i++) {                                                                \
-                uint##bits##_t x = a[i];                                                                \
-                size_t j = i;                                                                           \
-                for (; j > 0 && a[j - 1] > x; j--)                                                      \
-                        a[j] = a[j - 1];                                                                \
-                a[j] = x;                                                                               \
-        }                                                                                               \
-}                                                                                                       \
-static void sort##bits(uint##bits##_t *a, size_t n)                                                     \
-{                                                                                                       \
-        while (n > SMALL) {                                                                             \
-                uint##bits##_t lo = a[0], mid = a[n / 2], hi = a[n - 1];                                \
-                uint##bits##_t pivot = lo < mid ? (mid < hi ? mid : lo < hi ? hi : lo)                  \
-                                                : (lo < hi ? lo : mid < hi ? hi : mid);                 \
-                uint##bits##_t *l = a, *r = a + n - 1;                                                  \
-                for (;;) {                                                                              \
-                        while (*l < pivot)                                                              \
-                                l++;                                                                    \
-                        while (*r > pivot)                                                              \
-                                r--;                                                                    \
-                        if (l > r)                                                                      \
-                                break;                                                                  \
-                        uint##bits##_t x = *l;                                                          \
-                        *l++ = *r;                                                                      \
-                        *r-- = x;                                                                       \
-                        if (l > r)                                                                      \
-                                break;                                                                  \
-                }                                                                                       \
-                size_t nl = (size_t)(r + 1 - a), nr = n - (size_t)(l - a);                              \
-                if (nl < nr) {                                                                          \
-                        sort##bits(a, nl);                                                              \
-                        a = l;                                                                          \
-                        n = nr;                                                                         \
-                } else {                                                                                \
-                        sort##bits(l, nr);                                                              \
-                        n = nl;                                                                         \
-                }                                                                                       \
-        }                                                                                               \
-        insertion_sort##bits(a, n);                                                                     \
-}                                                                                                       \
-static struct sums fill##bits(uint##bits##_t *a, size_t n, uint64_t seed)                               \
-{                                                                                                       \
-        struct sums s = { 0, 0 };                                                                       \
-        for (size_t i = 0; i < n; i++) {                                                                \
-                a[i] = (uint##bits##_t)next_random(&seed);                                              \
-                s.sum += a[i];                                                                          \
-                s.xor ^= a[i];                                                                          \
-        }                                                                                               \
-        return s;                                                                                       \
-}                                                                                                       \
+#define DEFINE_SORT(bits)                                                                      \
+static void insertion_sort##bits(uint##bits##_t *a, size_t n)                                  \
+{                                                                                              \
+        for (size_t i = 1; i < n; i++) {                                                       \
+                uint##bits##_t x = a[i];                                                       \
+                size_t j = i;                                                                  \
+                for (; j > 0 && a[j - 1] > x; j--)                                             \
+                        a[j] = a[j - 1];                                                       \
+                a[j] = x;                                                                      \
+        }                                                                                      \
+}                                                                                              \
+static void sort##bits(uint##bits##_t *a, size_t n)                                            \
+{                                                                                              \
+        while (n > SMALL) {                                                                    \
+                uint##bits##_t lo = a[0], mid = a[n / 2], hi = a[n - 1];                       \
+                uint##bits##_t pivot = lo < mid ? (mid < hi ? mid : lo < hi ? hi : lo)         \
+                                                : (lo < hi ? lo : mid < hi ? hi : mid);        \
+                uint##bits##_t *l = a, *r = a + n - 1;                                         \
+                for (;;) {                                                                     \
+                        while (*l < pivot)                                                     \
+                                l++;                                                           \
+                        while (*r > pivot)                                                     \
+                                r--;                                                           \
+                        if (l > r)                                                             \
+                                break;                                                         \
+                        uint##bits##_t x = *l;                                                 \
+                        *l++ = *r;                                                             \
+                        *r-- = x;                                                              \
+                        if (l > r)                                                             \
+                                break;                                                         \
+                }                                                                              \
+                size_t nl = (size_t)(r + 1 - a), nr = n - (size_t)(l - a);                     \
+                if (nl < nr) {                                                                 \
+                        sort##bits(a, nl);                                                     \
+                        a = l;                                                                 \
+                        n = nr;                                                                \
+                } else {                                                                       \
+                        sort##bits(l, nr);                                                     \
+                        n = nl;                                                                \
+                }                                                                              \
+        }                                                                                      \
+        insertion_sort##bits(a, n);                                                            \
+}                                                                                              \
+static struct sums fill##bits(uint##bits##_t *a, size_t n, uint64_t seed)                      \
+{                                                                                              \
+        struct sums s = { 0, 0 };                                                              \
+        for (size_t i = 0; i < n; i++) {                                                       \
+                a[i] = (uint##bits##_t)next_random(&seed);                                     \
+                s.sum += a[i];                                                                 \
+                s.xor ^= a[i];                                                                 \
+        }                                                                                      \
+        return s;                                                                              \
+}                                                                                              \
 /* Sums of a, and in *misplaced how many integers are smaller than the one before. */                   \
-static struct sums check##bits(const uint##bits##_t *a, size_t n, size_t *misplaced)                    \
-{                                                                                                       \
-        struct sums s = { 0, 0 };                                                                       \
-        *misplaced = 0;                                                                                 \
-        for (size_t i = 0; i < n; i++) {                                                                \
-                *misplaced += i > 0 && a[i - 1] > a[i];                                                 \
-                s.sum += a[i];                                                                          \
-                s.xor ^= a[i];                                                                          \
-        }                                                                                               \
-        return s;                                                                                       \
+static struct sums check##bits(const uint##bits##_t *a, size_t n, size_t *misplaced)           \
+{                                                                                              \
+        struct sums s = { 0, 0 };                                                              \
+        *misplaced = 0;                                                                        \
+        for (size_t i = 0; i < n; i++) {                                                       \
+                *misplaced += i > 0 && a[i - 1] > a[i];                                        \
+                s.sum += a[i];                                                                 \
+                s.xor ^= a[i];                                                                 \
+        }                                                                                      \
+        return s;                                                                              \
 }
 
 DEFINE_SORT(32)
@@ -115,7 +118,9 @@ static void usage(FILE *f)
 {
         fputs("usage: quicksort [--bits 32|64] [--mmap] [--seed N] [--time] COUNT|SIZE\n"
               "COUNT: how many integers; SIZE: bytes of memory, with a suffix K, M or G.\n"
-              "--mmap: memory from mmap, not malloc.  --time: how long it took, on standard error.\n", f);
+              "--mmap: memory from mmap, not malloc.  --time: how long it took, on standard "
+              "error.\n",
+              f);
 }
 
 static uint64_t parse_number(const char *what, const char *s)
@@ -181,7 +186,9 @@ int main(int argc, char **argv)
         size_t width = bits / 8, n = parse_count(argv[optind], width), bytes;
         void *a = NULL;
         if (!__builtin_mul_overflow(n, width, &bytes) && bytes > 0) {
-                a = use_mmap ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : malloc(bytes);
+                a = use_mmap ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                             : malloc(bytes);
                 if (a == MAP_FAILED)
                         a = NULL;
         }
@@ -203,10 +210,15 @@ int main(int argc, char **argv)
         double t3 = seconds();
 
         bool same = before.sum == after.sum && before.xor == after.xor;
-        printf("quicksort: %zu %" PRIu64 "-bit integers, seed %" PRIu64 ": sum %016" PRIx64 " xor %016" PRIx64 ", %zu misplaced, %s\n",
-               n, bits, seed, after.sum, after.xor, misplaced, same && !misplaced ? "sorted" : same ? "NOT SORTED" : "CHANGED");
+        printf("quicksort: %zu %" PRIu64 "-bit integers, seed %" PRIu64 ": sum %016" PRIx64
+               " xor %016" PRIx64 ", %zu misplaced, %s\n",
+               n, bits, seed, after.sum, after.xor, misplaced,
+               same && !misplaced ? "sorted"
+               : same             ? "NOT SORTED"
+                                  : "CHANGED");
         if (show_time)
-                fprintf(stderr, "quicksort: fill %.3f s, sort %.3f s, check %.3f s\n", t1 - t0, t2 - t1, t3 - t2);
+                fprintf(stderr, "quicksort: fill %.3f s, sort %.3f s, check %.3f s\n", t1 - t0,
+                        t2 - t1, t3 - t2);
         if (use_mmap)
                 munmap(a, bytes);
         else

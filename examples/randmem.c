@@ -1,13 +1,15 @@
 /*
  * randmem: reads and writes memory at random and verifies every word it reads.
  *
- * Each page has a count k of the writes it has had.  The k-th write to page p goes to its word k mod 512, with the value
- * mix(p, word, k).  So the value that any word must have follows from its address and its page's count alone, and a stale page, a
- * lost write or a page in the wrong place all show, at the cost of four bytes a page beside the memory itself.
+ * Each page has a count k of the writes it has had. The k-th write to page p goes to its word k mod
+ * 512, with the value mix(p, word, k). So the value that any word must have follows from its
+ * address and its page's count alone, and a stale page, a lost write or a page in the wrong place
+ * all show, at the cost of four bytes a page beside the memory itself.
  *
- * Pages are chosen uniformly, by Zipf's law (exponent 0.99 unless told; popular pages are spread over all of the memory) or in turn.
- * SIGTERM ends the accesses early; what they left is verified as ever.
- * Standard output depends on the arguments only, but for that.  Exit status: 0 no error, 1 wrong values read, 2 usage or no memory.
+ * Pages are chosen uniformly, by Zipf's law (exponent 0.99 unless told; popular pages are spread
+ * over all of the memory) or in turn. SIGTERM ends the accesses early; what they left is verified
+ * as ever. Standard output depends on the arguments only, but for that. Exit status: 0 no error, 1
+ * wrong values read, 2 usage or no memory.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -48,15 +50,23 @@ static uint64_t scramble(uint64_t z)
 /* splitmix64 */
 static uint64_t next_random(uint64_t *state) { return scramble(*state += 0x9e3779b97f4a7c15); }
 
-/* Uniform in [0, n), by multiplication (Lemire 2019); its bias of n / 2^64 is of no account here. */
-static uint64_t below(uint64_t *state, uint64_t n) { return (uint64_t)(((unsigned __int128)next_random(state) * n) >> 64); }
+/*
+ * Uniform in [0, n), by multiplication (Lemire 2019); its bias of n / 2^64 is of no account here.
+ */
+static uint64_t below(uint64_t *state, uint64_t n)
+{
+        return (uint64_t)(((unsigned __int128)next_random(state) * n) >> 64);
+}
 
 static uint64_t mix(uint64_t page, uint64_t word, uint64_t k)
 {
         return scramble((page * WORDS + word) * 0x9e3779b97f4a7c15 + k * 0xd1342543de82ef95);
 }
 
-/* What this word must hold: written last by the newest write k to its page with k mod 512 = word; 0 stands for the fill. */
+/*
+ * What this word must hold: written last by the newest write k to its page with k mod 512 = word; 0
+ * stands for the fill.
+ */
 static uint64_t expected(uint64_t page, uint64_t word)
 {
         uint64_t k = writes[page], age = (k - word) % WORDS;
@@ -67,7 +77,9 @@ static uint64_t verify(uint64_t page, uint64_t word)
 {
         uint64_t got = memory[page][word], want = expected(page, word);
         if (got != want && errors++ < ERRORS_SHOWN)
-                fprintf(stderr, "randmem: page %" PRIu64 " word %" PRIu64 " at %p: %016" PRIx64 ", expected %016" PRIx64 "\n",
+                fprintf(stderr,
+                        "randmem: page %" PRIu64 " word %" PRIu64 " at %p: %016" PRIx64
+                        ", expected %016" PRIx64 "\n",
                         page, word, (void *)&memory[page][word], got, want);
         return got;
 }
@@ -78,7 +90,10 @@ static void write_page(uint64_t page)
         memory[page][word] = mix(page, word, k);
 }
 
-/* Zipf's law over ranks [0, n), as in Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994. */
+/*
+ * Zipf's law over ranks [0, n), as in Gray et al., "Quickly generating billion-record synthetic
+ * databases", SIGMOD 1994.
+ */
 struct zipf { double theta, alpha, zetan, eta, half; uint64_t n, stride; };
 
 static void zipf_init(struct zipf *z, uint64_t n, double theta)
@@ -237,7 +252,9 @@ int main(int argc, char **argv)
         for (uint64_t i = 0; i < accesses; i++) {
                 if (enough)
                         accesses = i + 1;       /* this one is the last */
-                uint64_t page = pattern == UNIFORM ? below(&state, npages) : pattern == ZIPF ? zipf_page(&z, &state) : i % npages;
+                uint64_t page = pattern == UNIFORM ? below(&state, npages)
+                                : pattern == ZIPF  ? zipf_page(&z, &state)
+                                                   : i % npages;
                 uint64_t r = next_random(&state);
                 if ((r >> 32) % 100 < write_percent) {
                         write_page(page);
@@ -255,8 +272,9 @@ int main(int argc, char **argv)
         double t3 = seconds();
 
         static const char *const names[] = { "uniform", "zipf", "sequential" };
-        printf("randmem: %" PRIu64 " pages, %" PRIu64 " accesses (%s, %" PRIu64 " writes), seed %" PRIu64 ": checksum %016" PRIx64 ", %" PRIu64
-               " errors\n", npages, accesses, names[pattern], nwrites, seed, checksum, errors);
+        printf("randmem: %" PRIu64 " pages, %" PRIu64 " accesses (%s, %" PRIu64
+               " writes), seed %" PRIu64 ": checksum %016" PRIx64 ", %" PRIu64 " errors\n",
+               npages, accesses, names[pattern], nwrites, seed, checksum, errors);
         if (show_time)
                 fprintf(stderr, "randmem: accesses %.3f s (%.1f ns each), verify %.3f s\n", t2 - t1,
                         accesses ? (t2 - t1) * 1e9 / (double)accesses : 0.0, t3 - t2);

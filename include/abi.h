@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 10
+#define ABI_VERSION 11
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -170,6 +170,8 @@ enum exit_op {
         EXIT_TIME,
         /* EVENT_HOST was set: does what it was set for. */
         EXIT_EVENT,
+        /* control.stopping, and kern holds nothing: returns when threads may continue. */
+        EXIT_PAUSE,
         EXIT_OPS
 };
 
@@ -442,7 +444,8 @@ struct control {
         _Atomic uint32_t service_held;
         /* The I/O thread sleeps: the vCPU that clears this rings DOORBELL_PORT. */
         _Atomic uint32_t io_asleep;
-        uint32_t io_pad;
+        /* The host wants all threads to stop (runtime/vm/stop.c). */
+        _Atomic uint32_t stopping;
         /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c). */
         _Atomic uint64_t wait_ticks;
         uint64_t canary2;

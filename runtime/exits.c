@@ -172,6 +172,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_YIELD:          sched_yield(); return 0;
         case EXIT_TIME:           time_refresh(); return 0;
         case EXIT_EVENT:          event(t); return 0;
+        case EXIT_PAUSE:          threads_pause(t); return 0;
         default:
                 vcpu_dump(t);
                 die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); " VM_BLAME, rq->op);

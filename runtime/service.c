@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "exits.h"
 #include "service.h"
 #include "vm.h"
 #include "vmrun.h"
@@ -19,6 +20,7 @@ static pthread_t id;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool exists;                     /* the thread was made; guarded by lock */
 static _Atomic uint32_t up;             /* futex: its vCPU is there */
+static _Atomic bool kicks_asked;
 
 static void make_vcpu(void)
 {
@@ -29,6 +31,19 @@ static void make_vcpu(void)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
 }
 
+/* Of what the child of a vfork asked for (service_kick). */
+static void send_kicks(void)
+{
+        if (!atomic_load(&kicks_asked))
+                return;
+        atomic_store(&kicks_asked, false);
+        for (unsigned i = 0; i < CONTROL->nvcpus; i++) {
+                struct thread *u = service_vm->thread[i];
+                if (u && atomic_exchange(&u->kick_asked, false))
+                        vcpu_kick(u);
+        }
+}
+
 static void *service_main(void *again)
 {
         prctl(PR_SET_NAME, "vmrun-cleaner");
@@ -37,7 +52,11 @@ static void *service_main(void *again)
         service.tid = (pid_t)syscall(SYS_gettid);
         atomic_store(&up, 1);
         word_wake(&up, 1);
-        thread_loop(&service);
+        while (!service.ended) {
+                vcpu_run(&service);
+                send_kicks();
+                service.v->exit.ret = exit_serve(&service);
+        }
         return NULL;
 }
 
@@ -71,6 +90,13 @@ static void wake(void)
 {
         atomic_fetch_add(&CONTROL->service_seq, 1);
         word_wake(&CONTROL->service_seq, 1);
+}
+
+void service_kick(struct thread *u)
+{
+        atomic_store(&u->kick_asked, true);
+        atomic_store(&kicks_asked, true);       /* before the sequence moves: it comes by and sees it */
+        wake();
 }
 
 /* Nobody rings its bell meanwhile, so `exists` stays what it is. */

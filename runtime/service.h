@@ -14,6 +14,8 @@ bool service_hold(unsigned limit_ms);
 void service_release(void);
 /* EXIT_SERVICE_SLEEP: until the sequence is no longer `seen`. */
 void service_sleep(uint32_t seen);
+/* Has the service thread kick u's vCPU, soon. */
+void service_kick(struct thread *u);
 /* Between service_hold() and service_release(), where nobody else can ring for it: ends the thread,
  * and makes it again, on the vCPU that there is; or does nothing if there was none. */
 void service_end(void);

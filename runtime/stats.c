@@ -41,7 +41,7 @@ static const char *const exit_names[EXIT_OPS] = {
         [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_MINCORE] = "mincore", [EXIT_GROW_POOL] = "grow_pool",
         [EXIT_LEASE] = "lease", [EXIT_SLOTS_RELEASE] = "slots_release", [EXIT_WAIT_FRAMES] = "wait_frames", [EXIT_WAKE_FRAMES] = "wake_frames",
         [EXIT_SERVICE_SLEEP] = "service_sleep", [EXIT_SERVICE_WAKE] = "service_wake", [EXIT_WAIT_PTE] = "wait_pte",
-        [EXIT_WAKE_PTE] = "wake_pte", [EXIT_KICK] = "kick", [EXIT_YIELD] = "yield", [EXIT_TIME] = "time", [EXIT_EVENT] = "event",
+        [EXIT_WAKE_PTE] = "wake_pte", [EXIT_KICK] = "kick", [EXIT_YIELD] = "yield", [EXIT_TIME] = "time", [EXIT_EVENT] = "event", [EXIT_PAUSE] = "pause",
 };
 
 const char *stats_exit_name(unsigned op)

@@ -38,7 +38,10 @@ struct thread {
         struct vcpu *v;                 /* this vCPU's block, in the window */
         struct kvm_run *run;
         int vcpu_fd;                    /* private fd */
-        _Atomic pid_t tid, pid;         /* a kick goes there: the child of a vfork runs on its parent's vCPU, under its own ids */
+        pid_t tid, pid;                 /* as the program sees them: the child of a vfork runs on its parent's vCPU, under its own ids */
+        _Atomic pid_t kick_tid, kick_pid; /* a kick goes there: in the PID namespace of the process that made the VM */
+        bool apart;                     /* the child of a vfork, in another one */
+        _Atomic bool kick_asked;        /* by one that is apart (service.c) */
         _Atomic bool sigmask_dirty;     /* the thread's mask changed: tell KVM before the next run */
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
         uint32_t privileged;            /* the program executed an instruction that only a kernel may: the KVM_EXIT_* it caused; else 0 */
@@ -49,7 +52,14 @@ struct thread {
         uint64_t stuck_at;              /* RIP at the last arena_fault */
         unsigned stuck_times;           /* arena faults there, since anything else happened, that no cut file explained */
         bool running;                   /* inside KVM_RUN */
-        struct { uint64_t since; int timer; bool has_timer; unsigned exits; } watch;    /* since: 0, or CLOCK_MONOTONIC in ms (watch.c) */
+        struct {                        /* watch.c */
+                uint64_t seen_ms;       /* the last look, by CLOCK_MONOTONIC; 0: no watch is kept */
+                uint64_t waited_ms;     /* so far, since */
+                uint64_t work;          /* was seen to grow */
+                int timer;
+                bool has_timer;
+                unsigned exits;
+        } watch;
         _Atomic uint32_t kick;          /* may one be sent, is one being sent, was one sent (vcpu.c) */
         siginfo_t parked;               /* si_signo not 0: the program's own SIGSTKFLT, which it blocks, taken from the queue while the guest runs */
         bool bounced;                   /* it was put back once, for other threads */

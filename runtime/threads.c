@@ -93,15 +93,19 @@ static bool stopped(struct thread *u)
         return false;
 }
 
-static bool all_stopped(const struct thread *t)
+/* *work: what all others have done so far; it grows while one of them gets on. */
+static bool all_stopped(const struct thread *t, uint64_t *work)
 {
         uint32_t made = atomic_load(&started);
         bool all = true;
 
+        *work = 0;
         pthread_mutex_lock(&lock);
         for (uint32_t i = 0; i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i] != t)
+                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i] != t) {
                         all &= stopped(vm->thread[i]);
+                        *work += watch_work(vm->thread[i]);
+                }
         pthread_mutex_unlock(&lock);
         return all && atomic_load(&started) == made;
 }
@@ -124,7 +128,7 @@ void threads_stop(struct thread *t)
 {
         const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
         uint32_t none = 0;
-        uint64_t waits = 0;
+        uint64_t waits = 0, work, before = 0;
 
         if (atomic_load(&threads_stopping) == vcpu_fixed(t->v)->number + 1)
                 return;                 /* all are stopped already */
@@ -132,10 +136,13 @@ void threads_stop(struct thread *t)
                 threads_wait_to_go(t);
                 none = 0;
         }
+        atomic_store(&CONTROL->stopping, 1);
         for (;;) {
                 uint32_t seen = atomic_load(&arrivals);
-                if (all_stopped(t))
+                if (all_stopped(t, &work))
                         return;
+                waits = work == before ? waits : 0;
+                before = work;
                 word_sleep(&arrivals, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
                 if (++waits * 10 > watch_limit_ms())     /* so many ms at most have passed: arrivals end a wait early */
                         complain(t);
@@ -144,6 +151,7 @@ void threads_stop(struct thread *t)
 
 void threads_go(void)
 {
+        atomic_store(&CONTROL->stopping, 0);    /* before the next one may stop them */
         atomic_store(&threads_stopping, 0);
         word_wake(&threads_stopping, INT_MAX);
 }
@@ -339,7 +347,7 @@ static void *thread_main(void *arg)
         uint64_t mask = s->mask;
         pid_t tid = (pid_t)syscall(SYS_gettid);
 
-        t->tid = tid;
+        t->tid = t->kick_tid = tid;
         vcpu_fixed(t->v)->tid = (uint32_t)tid;
         vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
         t->clear_tid = rq.flags & CLONE_CHILD_CLEARTID ? rq.child_tid : 0;
@@ -390,6 +398,7 @@ long threads_make(struct thread *t, const struct clone_request *rq)
         s.t = take_vcpu();
         if (s.t) {
                 s.t->pid = t->pid;
+                s.t->kick_pid = t->kick_pid;
                 ret = copy_state(t, s.t, rq);
                 if (ret == 0)
                         ret = start_host_thread(&s);

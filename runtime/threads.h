@@ -57,7 +57,7 @@ bool threads_single(void);
 /* The program thread with that tid, or NULL.  t: the one that asks. */
 struct thread *threads_find(struct thread *t, pid_t tid);
 
-/* In EXIT_EVENT: stays here while all are to stop. */
+/* In EXIT_EVENT and EXIT_PAUSE: stays here while all are to stop. */
 void threads_pause(struct thread *t);
 
 /* Around what may take long on the host and touches nothing of the guest: meanwhile t counts as stopped.  [I] t->safe is stored, full

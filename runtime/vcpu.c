@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "exits.h"
 #include "gmem.h"
+#include "service.h"
 #include "signals.h"
 #include "syscalls/sys.h"
 #include "vm.h"
@@ -47,8 +48,12 @@ void vcpu_kick(struct thread *t)
 {
         siginfo_t info = { .si_signo = KICK_SIGNAL, .si_code = KICK_CODE };
 
+        if (thread_self && thread_self->apart) {
+                service_kick(t);
+                return;
+        }
         if (atomic_fetch_add(&t->kick, KICK_SENDER) & KICK_OPEN)
-                syscall(SYS_rt_tgsigqueueinfo, t->pid, t->tid, KICK_SIGNAL, &info);
+                syscall(SYS_rt_tgsigqueueinfo, t->kick_pid, t->kick_tid, KICK_SIGNAL, &info);
         uint32_t k = atomic_fetch_or(&t->kick, KICK_SENT) | KICK_SENT;
         while (k >= KICK_SENDER && !atomic_compare_exchange_weak(&t->kick, &k, k - KICK_SENDER))
                 ;
@@ -326,7 +331,7 @@ static void watch(struct thread *t)
 {
         if (!sys_put_off)
                 return;
-        if (!t->watch.since) {
+        if (!t->watch.seen_ms) {
                 if (atomic_load(&t->v->mode) != MODE_OUT)       /* else kern goes on from an exit: see watch_exits() */
                         watch_begin(t);
         } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {

@@ -341,6 +341,8 @@ static int create_first(struct vm *vm, struct thread *t, char *why, size_t n)
 {
         t->tid = (pid_t)syscall(SYS_gettid);
         t->pid = getpid();
+        t->kick_tid = t->tid;
+        t->kick_pid = t->pid;
         return vcpu_create(vm, t, 0, ROLE_PROGRAM, why, n);
 }
 

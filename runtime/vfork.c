@@ -44,7 +44,7 @@ struct kept {
         void *xstate;
         struct thread_signals signal;
         struct sighand *sighand;
-        pid_t tid, pid;
+        pid_t tid, pid, kick_tid, kick_pid;
         uint64_t clear_tid, robust_list;
         bool vforked;                   /* by a process that is itself the child of a vfork */
 };
@@ -75,7 +75,8 @@ static int keep(struct thread *t, struct kept *k)
                 return -errno;
         *k = (struct kept){
                 .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = sigframe_keep_state(t), .signal = t->signal,
-                .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = vcpu_fixed(t->v)->robust_list,
+                .sighand = t->sighand, .tid = t->tid, .pid = t->pid,
+                .kick_tid = t->kick_tid, .kick_pid = t->kick_pid, .clear_tid = t->clear_tid, .robust_list = vcpu_fixed(t->v)->robust_list,
                 .vforked = t->vforked,
         };
         return k->xstate ? 0 : -ENOMEM;
@@ -101,6 +102,10 @@ static int child_main(void *arg)
         set_ids(t, pid, pid);
         signals_copy(t, &c->sighand);
         t->vforked = true;
+        if (!t->kick_tid)               /* nobody has told; so it is the same, but for a new namespace */
+                t->kick_tid = pid;
+        t->kick_pid = t->kick_tid;
+        t->apart = getppid() == 0;      /* no number for the parent here */
         t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
         vcpu_fixed(t->v)->robust_list = 0;
         if (rq->flags & CLONE_CLEAR_SIGHAND)
@@ -124,7 +129,7 @@ static void settle(struct thread *t)
         struct vcpu *v = t->v;
 
         atomic_fetch_or(&v->event, EVENT_HOST);         /* it comes by on its way to the program, at the latest */
-        if (t->running) {                               /* killed inside KVM_RUN */
+        if (t->running || atomic_load(&v->mode) != MODE_OUT) {  /* killed inside KVM_RUN, or before the next */
                 v->exit.ret = -EINTR;                   /* if an exit was just being made, that is its answer */
                 vcpu_redirect(t);
                 vcpu_run(t);
@@ -147,7 +152,12 @@ static void bring_back(struct thread *t, const struct kept *k)
 {
         t->run->immediate_exit = 0;
         t->v->upcall.op = UPCALL_NONE;
-        atomic_store(&t->kick, 0);      /* the child may have been killed with the door open */
+        atomic_store(&t->kick, 0);      /* the child may have been killed with the door open, */
+        t->parked.si_signo = 0;         /* and with these in hand, which were its own */
+        t->arena_fault = false;
+        t->privileged = 0;
+        t->soft.rip = 0;
+        t->apart = false;
         atomic_store(&t->v->faulting, 0);
         t->vforked = k->vforked;
         exec_room_free(t);
@@ -155,8 +165,10 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->clear_tid = k->clear_tid;
         vcpu_fixed(t->v)->robust_list = k->robust_list;
         set_ids(t, k->tid, k->pid);
+        t->kick_tid = k->kick_tid;
+        t->kick_pid = k->kick_pid;
         sys_put_off = 0;
-        t->watch.since = 0;             /* a timer that there was has gone with the child */
+        t->watch.seen_ms = 0;             /* a timer that there was has gone with the child */
         settle(t);
         vcpu_retire(t);                 /* the exit is answered by kern's next run; now registers may be set */
         t->v->regs = k->regs;
@@ -174,6 +186,42 @@ _Noreturn void vfork_end(struct thread *t, int status)
         _exit(status);
 }
 
+/*
+ * With CLONE_PARENT_SETTID the kernel stores the child's number in this PID namespace before it runs.
+ * For that and a pidfd clone() has only one place.
+ */
+static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd)
+{
+        struct thread *t = c->t;
+        uint64_t args[8] = { flags | CLONE_PARENT_SETTID, P(pidfd), 0, P(&t->kick_tid),
+                             (uint64_t)c->rq->exit_signal, P(stack), STACK_SIZE, 0 };
+        register void *fn __asm__("r8") = child_main;
+        register void *arg __asm__("r9") = c;
+        long ret;
+
+        if (!(flags & CLONE_PIDFD))
+                return clone(child_main, stack + STACK_SIZE,
+                             (int)(args[0] | (uint64_t)c->rq->exit_signal), c, &t->kick_tid);
+        __asm__ volatile("syscall\n\t"
+                         "test %%rax, %%rax\n\t"
+                         "jnz 1f\n\t"
+                         "xor %%ebp, %%ebp\n\t"
+                         "mov %%r9, %%rdi\n\t"
+                         "call *%%r8\n\t"
+                         "hlt\n"
+                         "1:"
+                         : "=a"(ret)
+                         : "a"(SYS_clone3), "D"(args), "S"(sizeof args), "r"(fn), "r"(arg)
+                         : "rcx", "r11", "memory");
+        if (ret == -ENOSYS) {           /* some containers */
+                t->kick_tid = 0;
+                return clone(child_main, stack + STACK_SIZE,
+                             (int)(flags | (uint64_t)c->rq->exit_signal), c, pidfd);
+        }
+        errno = ret < 0 ? (int)-ret : 0;
+        return ret < 0 ? -1 : (pid_t)ret;
+}
+
 long vfork_make(struct thread *t, const struct clone_request *rq)
 {
         struct child *c = calloc(1, sizeof *c);
@@ -188,6 +236,12 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
                 ret = -SYS_PUT_OFF;
                 goto out;
         }
+        if (t->apart) {
+                sys_say_once(0x70007, "a vfork by the child of a vfork that is in a PID namespace of "
+                                      "its own is not supported: EAGAIN");
+                ret = -EAGAIN;
+                goto out;
+        }
         far_expect_program();
         service_ensure(t->vm);          /* made by the child, it would be a thread of the child's, and end with it */
         if (!t->vforked)
@@ -199,13 +253,13 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         c->t = t;
         c->rq = rq;
         c->mask = mask;
-        long flags = (long)(rq->flags & HOST_FLAGS) | rq->exit_signal;
-        pid_t pid = clone(child_main, stack + STACK_SIZE, (int)flags, c, &pidfd);
+        pid_t pid = make_child(c, stack, rq->flags & HOST_FLAGS, &pidfd);
         ret = pid < 0 ? -errno : pid;
         privfd_vforked(&lent);
         lent.made = NULL;
         threads_return(t);              /* if the child died where it was safe */
         if (pid < 0) {
+                t->kick_tid = k.kick_tid;
                 set_bases(t, &k.fs_base, NULL);
                 goto out;
         }

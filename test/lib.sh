@@ -1,5 +1,6 @@
-# Shell functions that all test scripts share: results, in TAP's words, and running a command under a time limit.
-# To be sourced by bash. Uses $LIMIT, seconds a command may take, and $WORK, a folder for scratch files.
+# Shell functions that all test scripts share: results, in TAP's words, and running a command under
+# a time limit. To be sourced by bash. Uses $LIMIT, seconds a command may take, and $WORK, a folder
+# for scratch files.
 # shellcheck shell=bash disable=SC2034
 
 number=0
@@ -26,13 +27,24 @@ skip() {
     printf 'ok %d - %s # SKIP %s\n' "$number" "$1" "$2"
 }
 
+# verdict NAME WHY: the result of a command whose output is in $OUT and $ERR; an empty WHY is none.
+verdict() {
+    if [ -z "$2" ]; then
+        ok "$1"
+    else
+        not_ok "$1" "$2"
+        show "$OUT" 5
+        show "$ERR"
+    fi
+}
+
 # Shows file FILE as diagnostics, at most LINES lines of it.
 show() {
     head -n "${2:-20}" "$1" | cut -c 1-300 | LC_ALL=C tr -c '\n\t\40-\176' '?' | sed "s/^/#   /"
 }
 
-# Whether $vmrun runs programs in guest ring 3, on a pagetable-based KVM, which differs from a CPU in a few points. (To grep -q, a pipe
-# would fail: it ends before all is written.)
+# Whether $vmrun runs programs in guest ring 3, on a pagetable-based KVM, which differs from a CPU
+# in a few points. (To grep -q, a pipe would fail: it ends before all is written.)
 at_level3() { [[ $("$vmrun" --check) =~ privilege\ +3 ]]; }
 
 # The closing line; its status is that of the whole script.
@@ -53,9 +65,10 @@ dump_states() {
     done
 }
 
-# run_limited COMMAND...: runs it in a session of its own, standard input from $STDIN (default /dev/null), its output in the files
-# $OUT and $ERR. Sets $status to its exit status, 128 + n for signal n, or to "timeout".
-# A command that takes longer than $LIMIT has the states of all processes of its session added to $ERR and is killed with them.
+# run_limited COMMAND...: runs it in a session of its own, standard input from $STDIN (default
+# /dev/null), its output in the files $OUT and $ERR. Sets $status to its exit status, 128 + n for
+# signal n, or to "timeout". A command that takes longer than $LIMIT has the states of all processes
+# of its session added to $ERR and is killed with them.
 run_limited() {
     local pid dog
     rm -f "$WORK/timeout"

@@ -140,7 +140,7 @@ static int populate(uint64_t start, uint64_t end, bool write)
                         return -ENOMEM;
                 if (!(v.prot & need))
                         return -EINVAL;
-                int err = fault_in(start, lower(v.end, end), write);
+                int err = fault_in_all(start, lower(v.end, end), write);
                 if (err)
                         return err;
         }
@@ -181,7 +181,7 @@ static int willneed(uint64_t start, uint64_t end)
                 for (; at < stop && budget; at = next) {
                         if (!worth_bringing(&v, at, &next))
                                 continue;
-                        if (fault_in(at, next, false))
+                        if (fault_in_all(at, next, false))
                                 /* Beyond the end of the file, or no memory: it was only advice. */
                                 break;
                         budget--;

@@ -275,3 +275,16 @@ int fault_in(uint64_t start, uint64_t end, bool write)
         }
         return 0;
 }
+
+/* Not in an upcall, which serves a host that may hold locks of its own. */
+int fault_in_all(uint64_t start, uint64_t end, bool write)
+{
+        int err = 0;
+
+        for (uint64_t a = start; a < end && !err; a += PAGE_SIZE) {
+                if (atomic_load_explicit(&control.stopping, memory_order_relaxed))
+                        vmexit(EXIT_PAUSE, 0, 0, 0);
+                err = fault_in(a, a + PAGE_SIZE, write);
+        }
+        return err;
+}

@@ -13,5 +13,7 @@ void page_fault(void);
 /* Faults pages in, as a program access would; it publishes by itself.  The caller holds no lock.
  * write: for write access.  0; -EFAULT: no VMA or no permission; -ENOMEM: no memory; -EIO. */
 int fault_in(uint64_t start, uint64_t end, bool write);
+/* The same for a system call, which may take hours: the threads can be stopped meanwhile. */
+int fault_in_all(uint64_t start, uint64_t end, bool write);
 
 #endif

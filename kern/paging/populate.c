@@ -20,7 +20,8 @@ int mm_populate(uint64_t start, uint64_t end, uint64_t max)
                 if (page_count(stop - start) > max)
                         stop = start + max * PAGE_SIZE;
                 max -= page_count(stop - start);
-                int err = fault_in(start, stop, (v.prot & PROT_WRITE) && (v.flags & MAP_PRIVATE));
+                int err = fault_in_all(start, stop,
+                                       (v.prot & PROT_WRITE) && (v.flags & MAP_PRIVATE));
                 if (err)
                         return err;
         }

@@ -147,8 +147,12 @@ long sys_setns(struct thread *t, long nr, const uint64_t a[6])
         if ((kinds & CLONE_NEWNS) && threads_single() &&
             sys_own(__NR_unshare, CLONE_FS, 0, 0, 0, 0, 0) == 0)
                 ret = sys_generic(t, nr, a);
-        if ((ret == -EINVAL || ret == -EUSERS) && (kinds & (CLONE_NEWUSER | 0x80)))
-                ret = call_alone(t, nr, a[0], a[1], ret);
+        if ((ret != -EINVAL && ret != -EUSERS) || !(kinds & (CLONE_NEWUSER | 0x80)))
+                return ret;
+        /* As above: what makes new threads impossible comes last. */
+        ret = call_alone(t, nr, a[0], a[1] & ~(uint64_t)CLONE_NEWPID, ret);
+        if (ret == 0 && (kinds & CLONE_NEWPID))
+                ret = sys_own(nr, a[0], CLONE_NEWPID, 0, 0, 0, 0);
         return ret;
 }
 

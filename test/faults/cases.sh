@@ -109,7 +109,8 @@ memlock() {
 
 # --- while a program runs ---
 
-# Three kinds of client at a time, with data under way. memnode is told by its end alone: 30 s of silence would be borne.
+# Three kinds of client at a time, with data under way. memnode is told by its end alone: 30 s of
+# silence would be borne.
 three() {
     run_vm rdma 2M --timeout 30 --node "$RDMA?size=16M"
     run_vm nbd 2M --timeout 30 --node "$NBD?size=16M"
@@ -210,7 +211,8 @@ link_shakes() {
     verified rdma nbd
 }
 
-# An idle program has nothing under way that could tell it that the link was down; still it must come back before its lease is over.
+# An idle program has nothing under way that could tell it that the link was down; still it must
+# come back before its lease is over.
 idle() {
     "$vmrun" "${flags[@]}" --connect-timeout 30 --node 'rdma://m1?size=16M' -- perl -e '
         my $have = join "", map { pack "N", $_ * 2654435761 % 4294967296 } 0 .. 500000;
@@ -295,7 +297,8 @@ gives_back() {
 
 pair() { serve a --size 256M && serve b --size "$1" --listen "rdma://$here_address:7472" --listen nbd://127.0.0.1:10810; }
 
-# shares NAME WORD...: a program that fills 60 MiB over nodes a and b; sets share_a and share_b to the MiB that each gave.
+# shares NAME WORD...: a program that fills 60 MiB over nodes a and b; sets share_a and share_b to
+# the MiB that each gave.
 shares() {
     local name=$1
     shift

@@ -1,4 +1,5 @@
-# Shell functions for cases that need a server beside them. To be sourced by bash scripts of this folder, which run calls.
+# Shell functions for cases that need a server beside them. To be sourced by bash scripts of this
+# folder, which run calls.
 # shellcheck shell=bash
 
 server=''
@@ -22,7 +23,8 @@ started() {
     trap '{ pkill -KILL -P "$server"; kill -KILL "$server"; } 2>/dev/null' EXIT
 }
 
-# until_up COMMAND...: waits until COMMAND, which asks the server, succeeds; gives up when the server has ended, or after 120 s (in the lab: more).
+# until_up COMMAND...: waits until COMMAND, which asks the server, succeeds; gives up when the
+# server has ended, or after 120 s (in the lab: more).
 until_up() {
     local i
     for ((i = 0; i < 600; i++)); do

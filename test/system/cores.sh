@@ -1,5 +1,6 @@
-# Core files: a program that dies under vmrun has the wait status that it has natively, with its core flag. The core is vmrun's, and none of the
-# program's memory is in it: it is small, whatever the program had.
+# Core files: a program that dies under vmrun has the wait status that it has natively, with its
+# core flag. The core is vmrun's, and none of the program's memory is in it: it is small, whatever
+# the program had.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 core_mb=48       # private, and as much shared

@@ -1,4 +1,5 @@
-# Programs that execute others, by themselves or in the child of a vfork: as in programs.sh, natively and under vmrun, with the same result; and what is vmrun's own about it.
+# Programs that execute others, by themselves or in the child of a vfork: as in programs.sh,
+# natively and under vmrun, with the same result; and what is vmrun's own about it.
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 executions() {
@@ -132,7 +133,8 @@ slots_are_freed() {
     show "$ERR"
 }
 
-# Twelve programs of 3 MiB beside one of 3 MiB, all in one tree; 10 MiB are enough for those that live at one time.
+# Twelve programs of 3 MiB beside one of 3 MiB, all in one tree; 10 MiB are enough for those that
+# live at one time.
 slots_of_children_are_freed() {
     local name='what children had in far memory is free after their end' LIMIT=$limit
     selected "$name" || return 0

@@ -1,9 +1,10 @@
-# The data that the programs of the system tests work on. Made anew for each run, from a seed: nothing depends on the machine.
+# The data that the programs of the system tests work on. Made anew for each run, from a seed:
+# nothing depends on the machine.
 # shellcheck shell=bash disable=SC2016,SC2154
 
-# Sizes such that a sort or a dictionary of the text is a multiple of the smaller caches.
+# In the folder $data. Sizes such that a sort or a dictionary of the text is a multiple of the
+# smaller caches.
 make_fixtures() {
-    data=$WORK/data
     mkdir -p "$data/tree" && cd "$data" || return
     python3 - <<'PYTHON' || return
 import random, os, struct

@@ -1,4 +1,5 @@
-# Instructions that programs seldom have: each must do what it does natively, but for what instructions.known lists.
+# Instructions that programs seldom have: each must do what it does natively, but for what
+# instructions.known lists.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 instructions() {

@@ -1,8 +1,9 @@
-# What vmrun must refuse, with one clear sentence and the right exit status, and what it must not die of.
+# What vmrun must refuse, with one clear sentence and the right exit status, and what it must not
+# die of.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# refuse NAME STATUS REGEX COMMAND...: COMMAND, a vmrun, says nothing on standard output, a few lines "vmrun: ..." on standard error,
-# of which one matches REGEX, and exits with STATUS.
+# refuse NAME STATUS REGEX COMMAND...: COMMAND, a vmrun, says nothing on standard output, a few
+# lines "vmrun: ..." on standard error, of which one matches REGEX, and exits with STATUS.
 refuse() {
     local name=$1 wanted=$2 regex=$3 why='' LIMIT=$limit
     shift 3
@@ -23,13 +24,7 @@ refuse() {
     elif ! grep -qEi "$regex" "$ERR"; then
         why="does not say: $regex"
     fi
-    if [ -z "$why" ]; then
-        ok "$name"
-    else
-        not_ok "$name" "$why"
-        show "$OUT" 5
-        show "$ERR"
-    fi
+    verdict "$name" "$why"
 }
 
 # accept NAME COMMAND...: exits 0, with something on standard output and nothing on standard error.
@@ -41,11 +36,9 @@ accept() {
     cd "$WORK" || exit 1
     run_limited "$@"
     if [ "$status" = 0 ] && [ -s "$OUT" ] && ! [ -s "$ERR" ]; then
-        ok "$name"
+        verdict "$name" ''
     else
-        not_ok "$name" "exit status $status"
-        show "$OUT" 5
-        show "$ERR"
+        verdict "$name" "exit status $status"
     fi
 }
 
@@ -328,7 +321,8 @@ bad_nodes() {
     full_file
 }
 
-# A file system that is full before the file is: that node gives no more, the others go on, and nothing is lost.
+# A file system that is full before the file is: that node gives no more, the others go on, and
+# nothing is lost.
 full_file() {
     local name='a node that runs out' LIMIT=$limit
     selected "$name" || return 0

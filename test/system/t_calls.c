@@ -1,6 +1,7 @@
 /*
- * Calls whose answers depend on more than their arguments: what fits a pipe, which of several errors comes first, what another thread or
- * process has, what the page cache holds, what is being executed.  Argument: a directory to work in.
+ * Calls whose answers depend on more than their arguments: what fits a pipe, which of several
+ * errors comes first, what another thread or process has, what the page cache holds, what is being
+ * executed. Argument: a directory to work in.
  */
 #include <asm/prctl.h>
 #include <fcntl.h>
@@ -53,7 +54,8 @@ static void test_vmsplice(void)
         T(vmsplice(p[1], v, 1, SPLICE_F_NONBLOCK));
         drain(p[0]);
         /* Not at the start of a page: one more of the pipe's places for the same bytes. */
-        v[0] = (struct iovec){ (char *)(((uintptr_t)much + PG - 1) & ~(uintptr_t)(PG - 1)) + 100, N * PG };
+        v[0] = (struct iovec){ (char *)(((uintptr_t)much + PG - 1) & ~(uintptr_t)(PG - 1)) + 100,
+                               N * PG };
         T(vmsplice(p[1], v, 1, SPLICE_F_NONBLOCK));
         drain(p[0]);
         for (int i = 0; i < 64; i++)
@@ -111,20 +113,25 @@ static void requeue(const char *name, int op, void *a, void *b)
 
 static void test_requeue(void)
 {
-        static const struct { const char *name; int op; } ops[] = {
-                { "FUTEX_REQUEUE", FUTEX_REQUEUE }, { "FUTEX_CMP_REQUEUE", FUTEX_CMP_REQUEUE },
-                { "FUTEX_REQUEUE_PRIVATE", FUTEX_REQUEUE_PRIVATE }, { "FUTEX_CMP_REQUEUE_PRIVATE", FUTEX_CMP_REQUEUE_PRIVATE },
+        static const struct { const char *name; int op;
+        } ops[] = {
+                { "FUTEX_REQUEUE", FUTEX_REQUEUE },
+                { "FUTEX_CMP_REQUEUE", FUTEX_CMP_REQUEUE },
+                { "FUTEX_REQUEUE_PRIVATE", FUTEX_REQUEUE_PRIVATE },
+                { "FUTEX_CMP_REQUEUE_PRIVATE", FUTEX_CMP_REQUEUE_PRIVATE },
         };
         char *shared = mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         char *shared_ro = mmap(NULL, PG, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        void *const words[] = { pages, pages + 1, pages + 64, nothing, read_only, (void *)-4096L, NULL, shared, shared_ro, shared + 2 };
+        void *const words[] = { pages,          pages + 1, pages + 64, nothing,   read_only,
+                                (void *)-4096L, NULL,      shared,     shared_ro, shared + 2 };
 
         memset(pages, 0, 2 * PG);
         for (size_t op = 0; op < sizeof ops / sizeof ops[0]; op++) {
                 for (size_t a = 0; a < sizeof words / sizeof words[0]; a++)
                         for (size_t b = 0; b < sizeof words / sizeof words[0]; b++) {
                                 char name[80];
-                                snprintf(name, sizeof name, "%s of word %zu to %zu", ops[op].name, a, b);
+                                snprintf(name, sizeof name, "%s of word %zu to %zu", ops[op].name,
+                                         a, b);
                                 requeue(name, ops[op].op, words[a], words[b]);
                         }
                 T(syscall(SYS_futex, pages + 1, ops[op].op, -1, 1L, pages, 0));
@@ -157,11 +164,19 @@ static void say(const char *word)
 static void test_mmap_errors(void)
 {
         static const int types[] = { 0, MAP_SHARED, MAP_PRIVATE, MAP_SHARED_VALIDATE, 4 };
-        static const int extras[] = { 0, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_HUGETLB, MAP_GROWSDOWN, MAP_ANONYMOUS, 0x400000, 0x8000000 };
+        static const int extras[] = { 0,           MAP_FIXED,     MAP_FIXED_NOREPLACE,
+                                      MAP_HUGETLB, MAP_GROWSDOWN, MAP_ANONYMOUS,
+                                      0x400000,    0x8000000 };
         static const size_t lens[] = { 0, 1, PG, 1ul << 47, ~0ul, ~0ul - 5000 };
         static const long offs[] = { 0, 1, PG, LONG_MAX & ~(PG - 1L), -PG };
-        int fds[] = { -1, 999, open("file", O_RDONLY | O_CREAT, 0600), open("file", O_WRONLY), open("file", O_RDWR), open("file", O_PATH),
-                      open(".", O_RDONLY), 0 };
+        int fds[] = { -1,
+                      999,
+                      open("file", O_RDONLY | O_CREAT, 0600),
+                      open("file", O_WRONLY),
+                      open("file", O_RDWR),
+                      open("file", O_PATH),
+                      open(".", O_RDONLY),
+                      0 };
         int p[2];
         char *busy = mmap(NULL, 2 * PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         void *const at[] = { NULL, busy, busy + 1, (void *)(1ul << 47) };
@@ -174,18 +189,30 @@ static void test_mmap_errors(void)
                                 say(NULL);
                                 printf("mmap of %zu, flags %x %x:", fd, types[type], extras[extra]);
                                 for (size_t len = 0; len < 6; len++)
-                                        for (size_t off = 0; off < (fd < 6 ? 5 : 3); off++)     /* what has no size may end later */
+                                        for (size_t off = 0; off < (fd < 6 ? 5 : 3);
+                                             off++) /* what has no size may end later */
                                                 for (size_t a = 0; a < 4; a++)
                                                         for (int prot = 1; prot <= 3; prot += 2) {
-                                                                if (!at[a] && (extras[extra] & (MAP_FIXED | MAP_FIXED_NOREPLACE)))
-                                                                        continue;       /* root may, natively */
-                                                                char *m = mmap(at[a], lens[len], prot, types[type] | extras[extra], fds[fd], offs[off]);
+                                                                if (!at[a] &&
+                                                                    (extras[extra] &
+                                                                     (MAP_FIXED |
+                                                                      MAP_FIXED_NOREPLACE)))
+                                                                        continue; /* root may, natively */
+                                                                char *m = mmap(
+                                                                        at[a], lens[len], prot,
+                                                                        types[type] | extras[extra],
+                                                                        fds[fd], offs[off]);
                                                                 int err = errno;
-                                                                say(m == MAP_FAILED ? strerrorname_np(err) : "ok");
+                                                                say(m == MAP_FAILED
+                                                                            ? strerrorname_np(err)
+                                                                            : "ok");
                                                                 if (m == MAP_FAILED)
                                                                         continue;
                                                                 munmap(m, lens[len]);
-                                                                mmap(busy, 2 * PG, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                                                                mmap(busy, 2 * PG, PROT_READ,
+                                                                     MAP_FIXED | MAP_PRIVATE |
+                                                                             MAP_ANONYMOUS,
+                                                                     -1, 0);
                                                         }
                         }
         say(NULL);
@@ -325,7 +352,9 @@ static void test_robust_list(void)
         CHECK(write(q[1], "", 1) == 1 && failures_of(pid) == 0);
         FAILS(ESRCH, syscall(SYS_get_robust_list, pid, &head, &len));
         FAILS(ESRCH, syscall(SYS_get_robust_list, -1, &head, &len));
-        /* One of whom this process may know nothing, and one that is not executed by the same file. */
+        /*
+         * One of whom this process may know nothing, and one that is not executed by the same file.
+         */
         pid = start_child();
         if (!pid) {
                 if (geteuid() == 0)
@@ -412,7 +441,8 @@ static void test_keys(void)
         CHECK(key(KEYCTL_SEARCH, KEY_SPEC_SESSION_KEYRING, "user", "name", 0L) == id);
         FAILS(ENOKEY, key(KEYCTL_SEARCH, ring, "user", "no name", 0L));
         FAILS(EFAULT, key(KEYCTL_SEARCH, ring, nothing, "no name", 0L));
-        OK(other_ring = syscall(SYS_add_key, "keyring", "t_calls 2", NULL, 0L, KEY_SPEC_PROCESS_KEYRING));
+        OK(other_ring = syscall(SYS_add_key, "keyring", "t_calls 2", NULL, 0L,
+                                KEY_SPEC_PROCESS_KEYRING));
         T(key(KEYCTL_LINK, id, other_ring));
         int32_t *ids = (int32_t *)pages;
         T(key(KEYCTL_READ, other_ring, ids, 100L));
@@ -426,13 +456,19 @@ static void test_keys(void)
         long caps = key(KEYCTL_CAPABILITIES, buf, 12L);
         printf("capabilities %ld %u\n", caps, sum(buf, 14));
         FAILS(EFAULT, key(KEYCTL_CAPABILITIES, nothing, 12L));
-        struct keyctl_dh_params dh = { .priv = (int32_t)id, .prime = (int32_t)id, .base = (int32_t)id };
+        struct keyctl_dh_params dh = { .priv = (int32_t)id,
+                                       .prime = (int32_t)id,
+                                       .base = (int32_t)id };
         T(key(KEYCTL_DH_COMPUTE, &dh, NULL, 0L, NULL));
         T(key(KEYCTL_DH_COMPUTE, nothing, NULL, 0L, NULL));
-        T(key(KEYCTL_DH_COMPUTE, &dh, buf, 100L, &(struct keyctl_kdf_params){ .hashname = (char *)"sha256" }));
-        T(key(KEYCTL_DH_COMPUTE, &dh, buf, 100L, &(struct keyctl_kdf_params){ .hashname = nothing }));
+        T(key(KEYCTL_DH_COMPUTE, &dh, buf, 100L,
+              &(struct keyctl_kdf_params){ .hashname = (char *)"sha256" }));
+        T(key(KEYCTL_DH_COMPUTE, &dh, buf, 100L,
+              &(struct keyctl_kdf_params){ .hashname = nothing }));
         T(key(KEYCTL_PKEY_QUERY, id, 0L, "", buf));
-        T(key(KEYCTL_PKEY_ENCRYPT, &(struct keyctl_pkey_params){ .key_id = (int32_t)id, .in_len = 5, .out_len = 5 }, "", "12345", buf));
+        T(key(KEYCTL_PKEY_ENCRYPT,
+              &(struct keyctl_pkey_params){ .key_id = (int32_t)id, .in_len = 5, .out_len = 5 }, "",
+              "12345", buf));
         T(key(KEYCTL_PKEY_VERIFY, nothing, "", "12345", buf));
         struct iovec v[] = { { (char *)"pay", 3 }, { (char *)"load", 4 } };
         T(key(KEYCTL_INSTANTIATE_IOV, id, v, 2L, 0L));
@@ -445,12 +481,16 @@ static void test_keys(void)
         T(key(KEYCTL_INVALIDATE, ring));
 }
 
-/* ---- a program's file is not written to while it runs, and not executed while somebody may write to it ---- */
+/*
+ * ---- a program's file is not written to while it runs, and not executed while somebody may write
+ * to it ----
+ */
 
 static void copy_self(const char *to)
 {
         static char buf[1 << 16];
-        int in = open("/proc/self/exe", O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_EXCL, 0700);
+        int in = open("/proc/self/exe", O_RDONLY),
+            out = open(to, O_WRONLY | O_CREAT | O_EXCL, 0700);
         ssize_t n;
 
         while ((n = read(in, buf, sizeof buf)) > 0)
@@ -581,8 +621,6 @@ static void test_arch_prctl(void)
 
 int main(int argc, char **argv)
 {
-        char dir[4096];
-
         setvbuf(stdout, NULL, _IOFBF, 1 << 16);
         if (argc > 2 && !strcmp(argv[2], "hold")) {     /* executed by test_busy() */
                 char c;
@@ -590,24 +628,19 @@ int main(int argc, char **argv)
         }
         if (argc > 1 && !strcmp(argv[1], "none"))
                 return 0;
-        snprintf(dir, sizeof dir, "%s/t_calls.XXXXXX", argc > 1 ? argv[1] : "/tmp");
-        if (!mkdtemp(dir) || chdir(dir)) {
-                perror(dir);
+        if (scratch_begin(argc, argv, "t_calls"))
                 return 2;
-        }
-        memory_init();
-        close_range(3, ~0U, 0);
-        static const struct { const char *name; void (*test)(void); } tests[] = {
-                { "vmsplice", test_vmsplice }, { "requeue", test_requeue }, { "mmap", test_mmap_errors }, { "mincore", test_mincore },
-                { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl }, { "keys", test_keys }, { "busy", test_busy },
+        static const struct { const char *name; void (*test)(void);
+        } tests[] = {
+                { "vmsplice", test_vmsplice },  { "requeue", test_requeue },
+                { "mmap", test_mmap_errors },   { "mincore", test_mincore },
+                { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl },
+                { "keys", test_keys },          { "busy", test_busy },
         };
         for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
                 if (argc <= 2 || !strcmp(argv[2], tests[i].name)) {
                         tests[i].test();
                         fflush(stdout);
                 }
-        printf("failures %d\n", failures);
-        if (chdir("..") || rmdir(dir))
-                printf("left over: %s\n", strerrorname_np(errno));
-        return failures ? 1 : 0;
+        return scratch_end();
 }

@@ -1,6 +1,6 @@
 /*
- * Each of the 64 signals: what it does by default, to a program that computes, sleeps, or has it blocked; handlers, masks, queues.  One of them
- * is vmrun's own, too, and nobody can tell.
+ * Each of the 64 signals: what it does by default, to a program that computes, sleeps, or has it
+ * blocked; handlers, masks, queues. One of them is vmrun's own, too, and nobody can tell.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -72,7 +72,7 @@ static void by_default(int sig)
                 bool goes_on = sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH || sig == SIGCONT;
                 if (way == 1 && goes_on)
                         kill(pid, SIGKILL);     /* it has long to compute */
-                close(hold[1]);                 /* who is neither ended nor stopped goes on: so does an orphaned group, with SIGTSTP */
+                close(hold[1]); /* who is neither ended nor stopped goes on: so does an orphaned group, with SIGTSTP */
                 how(names[way], sig, wait_for(pid));
                 close(ready[0]), close(ready[1]);
         }
@@ -146,14 +146,16 @@ static void with_handler(int sig)
                 ;
         CHECK(!came && sigpending(&pending) == 0 && sigismember(&pending, sig));
         CHECK(sigprocmask(SIG_BLOCK, NULL, &was) == 0 && sigismember(&was, sig));
-        CHECK(sigtimedwait(&set, &info, &now) == sig && info.si_code == SI_USER && info.si_pid == getpid());
+        CHECK(sigtimedwait(&set, &info, &now) == sig && info.si_code == SI_USER &&
+              info.si_pid == getpid());
         FAILS(EAGAIN, sigtimedwait(&set, &info, &now));
         int fd = signalfd(-1, &set, SFD_NONBLOCK);
         struct signalfd_siginfo si;
         FAILS(EAGAIN, read(fd, &si, sizeof si));
         T(sigqueue(getpid(), sig, (union sigval){ .sival_int = 78 }));
         T(poll(&(struct pollfd){ fd, POLLIN, 0 }, 1, 0));
-        CHECK(read(fd, &si, sizeof si) == sizeof si && si.ssi_signo == (uint32_t)sig && si.ssi_int == 78);
+        CHECK(read(fd, &si, sizeof si) == sizeof si && si.ssi_signo == (uint32_t)sig &&
+              si.ssi_int == 78);
         close(fd);
         CHECK(!came);
         T(kill(getpid(), sig));
@@ -245,7 +247,8 @@ static void storm(int sig)
         for (int i = 0; i < 2; i++)
                 CHECK(pthread_create(&thread[i], NULL, compute, NULL) == 0);
         for (int i = 0; i < 100; i++) {
-                char *m = mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                char *m =
+                        mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                 *m = 1;
                 munmap(m, PG);
                 if (i % 4 == 0)
@@ -291,7 +294,8 @@ static int after_exec(void)
         sigaction(SIGSTKFLT, NULL, &sa);
         sigpending(&pending);
         sigprocmask(SIG_BLOCK, NULL, &set);
-        printf("ignored %d, pending %d, blocked %d\n", sa.sa_handler == SIG_IGN, sigismember(&pending, SIGSTKFLT), sigismember(&set, SIGSTKFLT));
+        printf("ignored %d, pending %d, blocked %d\n", sa.sa_handler == SIG_IGN,
+               sigismember(&pending, SIGSTKFLT), sigismember(&set, SIGSTKFLT));
         fflush(stdout);
         if (sa.sa_handler == SIG_IGN)
                 kill(getpid(), SIGSTKFLT);

@@ -13,7 +13,8 @@ void reap_as(const char *file, int line, pid_t pid, int expect)
                 ;
         if (got == pid && status == expect)
                 return;
-        printf("FAILED %s:%d: waitpid(%s): status %#x, not %#x\n", file, line, got == pid ? "child" : strerrorname_np(errno), status, expect);
+        printf("FAILED %s:%d: waitpid(%s): status %#x, not %#x\n", file, line,
+               got == pid ? "child" : strerrorname_np(errno), status, expect);
         fflush(stdout);
         exit(1);
 }

@@ -22,7 +22,8 @@ static int wait_for(char **command)
         }
         CHECK(waitpid(child, &status, 0) == child);
         if (WIFSIGNALED(status))
-                printf("%s, %s\n", sigabbrev_np(WTERMSIG(status)), WCOREDUMP(status) ? "core" : "no core");
+                printf("%s, %s\n", sigabbrev_np(WTERMSIG(status)),
+                       WCOREDUMP(status) ? "core" : "no core");
         else
                 printf("exit status %d\n", WEXITSTATUS(status));
         return 0;

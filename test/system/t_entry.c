@@ -17,11 +17,13 @@ int main(int argc, char **argv)
         const char *what = argc > 1 ? argv[1] : "";
 
         if (strcmp(what, "flags") == 0)
-                return flags_main(argc > 2 && atol(argv[2]) ? atol(argv[2]) : 2000, strcmp(argv[argc - 1], "level3") == 0);
+                return flags_main(argc > 2 && atol(argv[2]) ? atol(argv[2]) : 2000,
+                                  strcmp(argv[argc - 1], "level3") == 0);
         if (strcmp(what, "kicks") == 0 && argc > 2)
                 return kicks_main(atol(argv[2]));
         if (strcmp(what, "instructions") == 0)
                 return instructions_main(argc > 2 ? atoi(argv[2]) : 5, argc > 3 ? argv[3] : NULL);
-        fprintf(stderr, "usage: t_entry flags [ROUNDS] [level3] | kicks ROUNDS | instructions [SECONDS [NAME]]\n");
+        fprintf(stderr, "usage: t_entry flags [ROUNDS] [level3] | kicks ROUNDS | "
+                        "instructions [SECONDS [NAME]]\n");
         return 2;
 }

@@ -15,7 +15,10 @@ struct outcome {
         uint64_t rax;                   /* after it ran */
 };
 
-/* t_entry_run.c: code runs with rsi = rdi = data, all other registers and the flags' DF, NT, TF and AC 0, and ends by ret. */
+/*
+ * t_entry_run.c: code runs with rsi = rdi = data, all other registers and the flags' DF, NT, TF and
+ * AC 0, and ends by ret.
+ */
 enum { DATA_SIZE = 4096 };
 extern unsigned char data[DATA_SIZE];
 void run_prepare(void);
@@ -28,9 +31,10 @@ struct instruction {
         uint64_t flags;
 };
 enum {
-        I_VALUE = 1,                    /* rax is the same on all machines */
-        I_ALONE = 2,                    /* leaves the CPU in a state that would spoil what comes behind it, where it is not refused */
-        I_LOW = 4,                      /* runs below 4 GiB */
+        I_VALUE = 1, /* rax is the same on all machines */
+        I_ALONE =
+                2, /* leaves the CPU in a state that would spoil what comes behind it, where it is not refused */
+        I_LOW = 4, /* runs below 4 GiB */
 };
 unsigned instructions_count(void);
 struct instruction instruction(unsigned n);

@@ -1,9 +1,10 @@
 /*
  * Signals for a thread that makes system calls with odd flags set.
  *
- * Each signal comes to a stack that has not been touched, while the thread does nothing but system calls: so one of them may be on its
- * way back just then, with its flags restored and the jump still to come. Whatever the flags are, the stack's new pages are zero but
- * for the frame, no other page changes, the frame holds the flags, and the handler begins with DF clear.
+ * Each signal comes to a stack that has not been touched, while the thread does nothing but system
+ * calls: so one of them may be on its way back just then, with its flags restored and the jump
+ * still to come. Whatever the flags are, the stack's new pages are zero but for the frame, no other
+ * page changes, the frame holds the flags, and the handler begins with DF clear.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +16,15 @@
 #include <unistd.h>
 #include "t_entry.h"
 
-enum { PAGE = 4096, STACK_PAGES = 8, FRESH_PAGES = 2 /* at its top */, OTHER_PAGES = 64, FILL = 0xa5, DF = 0x400, NT = 0x4000 };
+enum {
+        PAGE = 4096,
+        STACK_PAGES = 8,
+        FRESH_PAGES = 2 /* at its top */,
+        OTHER_PAGES = 64,
+        FILL = 0xa5,
+        DF = 0x400,
+        NT = 0x4000
+};
 
 static unsigned char *stack, *other;
 static uint64_t kept;                   /* flags that only the program changes */
@@ -34,7 +43,8 @@ static void handler(int sig, siginfo_t *si, void *context)
         (void)sig, (void)si;
         if (now & DF)
                 bad.handlers++;
-        if (g[REG_RIP] >= (greg_t)calls_begin && g[REG_RIP] < (greg_t)calls_end && ((uint64_t)g[REG_EFL] & flags) != flags)
+        if (g[REG_RIP] >= (greg_t)calls_begin && g[REG_RIP] < (greg_t)calls_end &&
+            ((uint64_t)g[REG_EFL] & flags) != flags)
                 bad.frames++;
         /* Below what this function may use of its stack. */
         for (uint64_t p = rsp & ~(PAGE - 1ul); p + 512 < rsp; p += 8)
@@ -45,7 +55,10 @@ static void handler(int sig, siginfo_t *si, void *context)
         taken++;
 }
 
-/* getpid until n signals were taken, with these flags set all the time. Returns how many gave something else. */
+/*
+ * getpid until n signals were taken, with these flags set all the time. Returns how many gave
+ * something else.
+ */
 __attribute__((noinline))
 static long call_until(long n, uint64_t with)
 {
@@ -62,7 +75,8 @@ static long call_until(long n, uint64_t with)
                 "calls_end:\n"
                 "       pushfq; andq $~0x44400, (%%rsp); popfq\n"
                 "       lea 128(%%rsp), %%rsp\n"
-                : [wrong] "+r"(wrong) : [with] "r"(with), [n] "r"(n), [taken] "m"(taken), [pid] "r"((long)getpid())
+                : [wrong] "+r"(wrong)
+                : [with] "r"(with), [n] "r"(n), [taken] "m"(taken), [pid] "r"((long)getpid())
                 : "rax", "rcx", "r11", "memory", "cc");
         return wrong;
 }
@@ -87,14 +101,16 @@ static void rounds_with(const char *name, uint64_t with, long rounds, timer_t ti
         memset(other, FILL, OTHER_PAGES * PAGE);
         taken = 0;
         for (long n = 1; n <= rounds; n++) {
-                const struct itimerspec soon = { .it_value.tv_nsec = 5000 + (long)(rand() & 0xffff) };
+                const struct itimerspec soon = { .it_value.tv_nsec =
+                                                         5000 + (long)(rand() & 0xffff) };
 
-                memset(fresh, FILL, FRESH_PAGES * PAGE);        /* what the frame's page may have been */
+                memset(fresh, FILL, FRESH_PAGES * PAGE); /* what the frame's page may have been */
                 madvise(fresh, FRESH_PAGES * PAGE, MADV_DONTNEED);
                 timer_settime(timer, 0, &soon, NULL);
                 bad.calls += call_until(n, with);
         }
-        printf("%s: %ld pages not zero, %ld other pages harmed, %ld frames and %ld handlers with wrong flags, %ld wrong results\n",
+        printf("%s: %ld pages not zero, %ld other pages harmed, %ld frames and %ld handlers with "
+               "wrong flags, %ld wrong results\n",
                name, bad.pages, harmed_pages(), bad.frames, bad.handlers, bad.calls);
 }
 
@@ -105,9 +121,12 @@ int flags_main(long rounds, bool level3)
         timer_t timer;
 
         setvbuf(stdout, NULL, _IOLBF, 0);
-        stack = mmap(NULL, STACK_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        other = mmap(NULL, OTHER_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (stack == MAP_FAILED || other == MAP_FAILED || timer_create(CLOCK_MONOTONIC, &se, &timer)) {
+        stack = mmap(NULL, STACK_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0);
+        other = mmap(NULL, OTHER_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0);
+        if (stack == MAP_FAILED || other == MAP_FAILED ||
+            timer_create(CLOCK_MONOTONIC, &se, &timer)) {
                 perror("FAILED to begin");
                 return 1;
         }

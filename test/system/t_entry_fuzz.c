@@ -1,7 +1,8 @@
 /*
- * A fuzzer for kern's ways in: blocks of random code (t_entry_fuzz_code.c), and another thread that kicks at random moments. A line for each block:
- * its number, and a hash of what it did: every signal with its frame, and registers and memory at its end. It is the same natively.
- * Signals of the other thread are not part of that: their handler only sees that it begins as handlers do.
+ * A fuzzer for kern's ways in: blocks of random code (t_entry_fuzz_code.c), and another thread that
+ * kicks at random moments. A line for each block: its number, and a hash of what it did: every
+ * signal with its frame, and registers and memory at its end. It is the same natively. Signals of
+ * the other thread are not part of that: their handler only sees that it begins as handlers do.
  *
  *   t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]    that many blocks, or only this one, with its code and all that goes into its hash;
  *                                                       BLOCK "all": all of them so
@@ -50,7 +51,11 @@ static inline void begin_handler(void)
 {
         uint64_t f, rsp;
 
-        __asm__ volatile("pushfq; pop %0; cld; pushfq; andq $~0x40000, (%%rsp); popfq; mov %%rsp, %1" : "=r"(f), "=r"(rsp) : : "memory");
+        __asm__ volatile(
+                "pushfq; pop %0; cld; pushfq; andq $~0x40000, (%%rsp); popfq; mov %%rsp, %1"
+                : "=r"(f), "=r"(rsp)
+                :
+                : "memory");
         if (f & (DF | TF))
                 fail("a handler begins with DF or TF");
         if (alt_is_fresh) {             /* nothing but this frame has been there */
@@ -67,7 +72,8 @@ static void on_kick(int sig, siginfo_t *si, void *context)
         (void)sig, (void)si, (void)context;
 }
 
-static const int order[16] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI, REG_R8, REG_R9, REG_R10, REG_R11,
+static const int order[16] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                               REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
                                REG_R12, REG_R13, REG_R14, REG_R15 };
 
 static void note_frame(int sig, const siginfo_t *si, const greg_t *g)
@@ -80,12 +86,14 @@ static void note_frame(int sig, const siginfo_t *si, const greg_t *g)
         note("flags", (uint64_t)g[REG_EFL] & ~(uint64_t)RF);
         if (sig == SIGUSR2)             /* its registers hold numbers of processes */
                 return;
-        if (sig == SIGTRAP && si->si_code == TRAP_TRACE)        /* and these what is not the same each time */
+        if (sig == SIGTRAP &&
+            si->si_code == TRAP_TRACE) /* and these what is not the same each time */
                 return;
         note("addr", (uint64_t)si->si_addr);
         note("trap", (uint64_t)g[REG_TRAPNO]);
         if (g[REG_TRAPNO] != 13)        /* QEMU has other ones for INT n */
-                note("err", (uint64_t)g[REG_ERR] & (g[REG_TRAPNO] == 14 ? ~1ul : ~0ul));        /* P: if it is resident */
+                note("err", (uint64_t)g[REG_ERR] &
+                                    (g[REG_TRAPNO] == 14 ? ~1ul : ~0ul)); /* P: if it is resident */
         for (unsigned i = 0; i < 16; i++) {
                 snprintf(name, sizeof name, "r%u", i);
                 note(name, (uint64_t)g[order[i]]);
@@ -118,7 +126,8 @@ static atomic_int stop;
 static void *kicker(void *arg)
 {
         struct random r = { (uint64_t)arg | 1 };
-        char *own = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *own =
+                mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         while (!atomic_load(&stop)) {
                 const struct timespec t = { .tv_nsec = (long)below(&r, 300000) };
@@ -148,7 +157,8 @@ static void *kicker(void *arg)
 
 static void map(uint64_t addr, unsigned pages, int prot, int flags)
 {
-        if (mmap((void *)addr, pages * PAGE, prot, MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0) == MAP_FAILED)
+        if (mmap((void *)addr, pages * PAGE, prot, MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0) ==
+            MAP_FAILED)
                 fail("mmap");
 }
 
@@ -190,7 +200,9 @@ static void note_memory(const char *what, uint64_t addr)
         }
 }
 
-/* For a disassembler: xxd -r -p, then objdump -D -b binary -m i386:x86-64 --adjust-vma=0x10000000. */
+/*
+ * For a disassembler: xxd -r -p, then objdump -D -b binary -m i386:x86-64 --adjust-vma=0x10000000.
+ */
 static void show_code(void)
 {
         const unsigned char *end = (unsigned char *)W->slot_at[W->slots];
@@ -247,7 +259,8 @@ static void prepare(void)
         map(SHARED, PAGES, PROT_READ | PROT_WRITE, MAP_SHARED);
         map(FAR, FAR_PAGES, PROT_READ | PROT_WRITE, MAP_PRIVATE);
         fill(FAR, FAR_PAGES);
-        alt_stack = mmap(NULL, ALT_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        alt_stack = mmap(NULL, ALT_PAGES * PAGE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         sigaltstack(&(stack_t){ .ss_sp = alt_stack, .ss_size = ALT_PAGES * PAGE }, NULL);
         sigfillset(&sa.sa_mask);
         for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)

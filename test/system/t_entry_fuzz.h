@@ -1,4 +1,7 @@
-/* Parts of t_entry_fuzz, and what they share. Everything lies at fixed addresses, so that two runs can be compared word by word. */
+/*
+ * Parts of t_entry_fuzz, and what they share. Everything lies at fixed addresses, so that two runs
+ * can be compared word by word.
+ */
 #ifndef T_ENTRY_FUZZ_H
 #define T_ENTRY_FUZZ_H
 
@@ -24,7 +27,8 @@ enum { SLOTS = 24 };                    /* places where a block goes on after a 
 /* What code and C share. Code finds it by 32-bit addresses. */
 struct words {
         uint64_t slot;                  /* the part of the code that runs */
-        uint64_t regs[16];              /* at the block's end, in the order of their numbers; rsp is not the block's */
+        uint64_t regs
+                [16]; /* at the block's end, in the order of their numbers; rsp is not the block's */
         uint64_t flags;
         uint64_t rsp;                   /* of the block, at its end */
         uint64_t c_rsp;                 /* where C goes on */

@@ -1,8 +1,10 @@
 /*
- * The code of a block: random registers and flags, then some twenty random parts, then all registers are stored and C goes on.
+ * The code of a block: random registers and flags, then some twenty random parts, then all
+ * registers are stored and C goes on.
  *
- * A part is an instruction or a few that behave alike on all CPUs and at both privilege levels: what does not (see instructions.known) is
- * not among them. A part that reads clocks, pids or CPUID overwrites what it got. All pointers are aligned, for AC may be set.
+ * A part is an instruction or a few that behave alike on all CPUs and at both privilege levels:
+ * what does not (see instructions.known) is not among them. A part that reads clocks, pids or CPUID
+ * overwrites what it got. All pointers are aligned, for AC may be set.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -27,12 +29,21 @@ static unsigned rex(unsigned reg, unsigned rm) { return 0x48 | (reg >> 3) << 2 |
 static void absolute(unsigned reg, uint64_t addr) { B(0x04 | (reg & 7) << 3, 0x25); word32(addr); }
 
 static void mov_imm(unsigned reg, uint64_t v) { B(rex(0, reg), 0xb8 | (reg & 7)); word64(v); }
-static void load_abs(unsigned reg, const void *p) { B(rex(reg, 0), 0x8b); absolute(reg, (uint64_t)p); }
-static void store_abs(unsigned reg, const void *p) { B(rex(reg, 0), 0x89); absolute(reg, (uint64_t)p); }
+static void load_abs(unsigned reg, const void *p)
+{
+        B(rex(reg, 0), 0x8b);
+        absolute(reg, (uint64_t)p);
+}
+static void store_abs(unsigned reg, const void *p)
+{
+        B(rex(reg, 0), 0x89);
+        absolute(reg, (uint64_t)p);
+}
 
 static uint64_t region(struct random *r)
 {
-        static const uint64_t all[] = { TOUCHED, TOUCHED, FRESH, FRESH, FRESH, READONLY, NONE, UNMAPPED, SHARED };
+        static const uint64_t all[] = { TOUCHED,  TOUCHED, FRESH,    FRESH, FRESH,
+                                        READONLY, NONE,    UNMAPPED, SHARED };
         return all[below(r, sizeof all / sizeof *all)];
 }
 
@@ -51,7 +62,14 @@ static uint64_t pointer(struct random *r)
 
 static uint64_t value(struct random *r)
 {
-        static const uint64_t odd[] = { 0, 1, ~0ul, 0x8000000000000000ul, 0x7ffffffffffffffful, 0x800000000000ul, 0xffffffff81000000ul, 0xffff800000000000ul };
+        static const uint64_t odd[] = { 0,
+                                        1,
+                                        ~0ul,
+                                        0x8000000000000000ul,
+                                        0x7ffffffffffffffful,
+                                        0x800000000000ul,
+                                        0xffffffff81000000ul,
+                                        0xffff800000000000ul };
 
         switch (below(r, 4)) {
         case 0: return odd[below(r, sizeof odd / sizeof *odd)];
@@ -64,7 +82,8 @@ static uint64_t value(struct random *r)
 /* CF PF AF ZF SF DF OF NT AC ID, always IF; sometimes TF. */
 static uint64_t flags(struct random *r)
 {
-        return (random_next(r) & (code_for_level3 ? 0x240cd5 : 0x244cd5)) | 0x202 | (below(r, 8) == 0 ? 0x100 : 0);
+        return (random_next(r) & (code_for_level3 ? 0x240cd5 : 0x244cd5)) | 0x202 |
+               (below(r, 8) == 0 ? 0x100 : 0);
 }
 
 static unsigned any_reg(struct random *r)
@@ -83,7 +102,9 @@ static void popf(uint64_t f)
 
 static void alu(struct random *r)
 {
-        static const unsigned char op[] = { 0x01, 0x29, 0x31, 0x21, 0x09, 0x39, 0x85, 0x11, 0x19 };     /* add sub xor and or cmp test adc sbb */
+        static const unsigned char op[] = {
+                0x01, 0x29, 0x31, 0x21, 0x09, 0x39, 0x85, 0x11, 0x19
+        }; /* add sub xor and or cmp test adc sbb */
         unsigned a = any_reg(r), b = any_reg(r);
 
         B(rex(a, b), op[below(r, sizeof op)], 0xc0 | (a & 7) << 3 | (b & 7));
@@ -91,11 +112,13 @@ static void alu(struct random *r)
 
 static void memory(struct random *r)
 {
-        static const unsigned char op[] = { 0x8b, 0x89, 0x01, 0x87, 0x3b };     /* load, store, add, xchg, cmp */
+        static const unsigned char op[] = { 0x8b, 0x89, 0x01, 0x87,
+                                            0x3b }; /* load, store, add, xchg, cmp */
         unsigned p = any_reg(r), v = any_reg(r);
 
         mov_imm(p, pointer(r));
-        B(rex(v, p), op[below(r, sizeof op)], 0x80 | (v & 7) << 3 | (p & 7));   /* with a displacement of 32 bits */
+        B(rex(v, p), op[below(r, sizeof op)],
+          0x80 | (v & 7) << 3 | (p & 7)); /* with a displacement of 32 bits */
         if ((p & 7) == 4)
                 B(0x24);
         word32(0);
@@ -120,9 +143,12 @@ static void far_load(struct random *r)
 
 static void string(struct random *r)
 {
-        static const unsigned char op[] = { 0xa4, 0xa5, 0xaa, 0xab, 0xac, 0xae, 0xa6 };         /* movs stos lods scas cmps */
+        static const unsigned char op[] = {
+                0xa4, 0xa5, 0xaa, 0xab, 0xac, 0xae, 0xa6
+        }; /* movs stos lods scas cmps */
 
-        int reads = (int)below(r, 2);   /* which of the two is bad first differs between CPUs: one at most is */
+        int reads = (int)below(
+                r, 2); /* which of the two is bad first differs between CPUs: one at most is */
 
         mov_imm(RDI, reads ? TOUCHED + below(r, 2 * PAGE / 16) * 16 : pointer(r));
         mov_imm(RSI, reads ? pointer(r) : TOUCHED + 2 * PAGE + below(r, PAGE / 16) * 16);
@@ -164,10 +190,16 @@ static void exception(struct random *r)
         case 5: B(0x31, 0xc9, 0xf7, 0xf1); break;               /* div by 0 */
         case 6: B(0xec); break;                                 /* in */
         case 7: B(0xe6, 0x80); break;                           /* out */
-        case 8: mov_imm(RAX, value(r) | 1ul << 63); B(0xff, 0xe0); break;       /* jmp to what is no code */
+        case 8:
+                mov_imm(RAX, value(r) | 1ul << 63);
+                B(0xff, 0xe0);
+                break; /* jmp to what is no code */
         case 9: mov_imm(RAX, pointer(r)); B(0xff, 0xe0); break;
         case 10: B(0xf0, 0x90); break;                          /* lock nop */
-        case 11: mov_imm(RBX, TOUCHED + 8); B(0x0f, 0x28, 0x03); break;        /* movaps, unaligned */
+        case 11:
+                mov_imm(RBX, TOUCHED + 8);
+                B(0x0f, 0x28, 0x03);
+                break;                                           /* movaps, unaligned */
         case 12: mov_imm(RAX, pointer(r)); B(0xff, 0xd0); break; /* call */
         default: {                      /* int n, below 0x80 */
                 unsigned char n = (unsigned char)(5 + below(r, 123));
@@ -258,8 +290,10 @@ static void system_call(struct random *r)
 static void part(struct random *r)
 {
         static void (*const kinds[])(struct random *) = {
-                alu, memory, memory, memory, vector, far_load, string, string, stack, stack, flags_part, flags_part, exception, exception,
-                unstable, segment, stack_pointer, system_call, system_call, system_call, system_call,
+                alu,         memory,      memory,      memory,  vector,        far_load,
+                string,      string,      stack,       stack,   flags_part,    flags_part,
+                exception,   exception,   unstable,    segment, stack_pointer, system_call,
+                system_call, system_call, system_call,
         };
 
         kinds[below(r, sizeof kinds / sizeof *kinds)](r);

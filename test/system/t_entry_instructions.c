@@ -1,5 +1,6 @@
 /*
- * A line for each instruction of the table: what became of it. Children run them, for under vmrun some may stop their VM.
+ * A line for each instruction of the table: what became of it. Children run them, for under vmrun
+ * some may stop their VM.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -33,8 +34,10 @@ static void describe(const struct instruction *i, const struct outcome *o, char 
         char addr[32], rip[32];
 
         if (o->signo)
-                snprintf(text, n, "SIG%s code %d addr %s rip %s trap %lu err 0x%lx flags 0x%lx%s", sigabbrev_np(o->signo), o->code,
-                         where(o->addr, i->code, addr, sizeof addr), where(o->rip, i->code, rip, sizeof rip), o->trap, o->err, o->flags,
+                snprintf(text, n, "SIG%s code %d addr %s rip %s trap %lu err 0x%lx flags 0x%lx%s",
+                         sigabbrev_np(o->signo), o->code,
+                         where(o->addr, i->code, addr, sizeof addr),
+                         where(o->rip, i->code, rip, sizeof rip), o->trap, o->err, o->flags,
                          o->more ? ", and more signals" : "");
         else if (i->flags & I_VALUE)
                 snprintf(text, n, "ran, rax 0x%lx flags 0x%lx", o->rax, o->flags);

@@ -1,8 +1,9 @@
 /*
  * Runs a few bytes of code and says what became of them: a signal, or what is in rax and the flags.
  *
- * Code may leave DF, NT, AC, any segment and any stack pointer behind it. So handlers run on a stack of their own and call nothing
- * of the C library, and whatever way the code is left, run_end takes back what the C code around it needs.
+ * Code may leave DF, NT, AC, any segment and any stack pointer behind it. So handlers run on a
+ * stack of their own and call nothing of the C library, and whatever way the code is left, run_end
+ * takes back what the C code around it needs.
  */
 #include <asm/prctl.h>
 #include <signal.h>
@@ -30,9 +31,11 @@ __asm__(".pushsection .text\n"
         "       mov %ss, %eax; mov %rax, run_ss(%rip); mov %cs, %eax; mov %rax, run_cs(%rip)\n"
         "       mov %rdi, %r11\n"
         "       lea data(%rip), %rdi; mov %rdi, %rsi\n"
-        "       xor %ecx, %ecx; xor %edx, %edx; xor %ebx, %ebx; xor %ebp, %ebp; xor %r8d, %r8d; xor %r9d, %r9d\n"
-        "       xor %r10d, %r10d; xor %r12d, %r12d; xor %r13d, %r13d; xor %r14d, %r14d; xor %r15d, %r15d\n"
-        "       sub $512, %rsp\n"               /* code may write above its return address */
+        "       xor %ecx, %ecx; xor %edx, %edx; xor %ebx, %ebx; xor %ebp, %ebp; xor %r8d, %r8d; "
+        "xor %r9d, %r9d\n"
+        "       xor %r10d, %r10d; xor %r12d, %r12d; xor %r13d, %r13d; xor %r14d, %r14d; xor %r15d, "
+        "%r15d\n"
+        "       sub $512, %rsp\n" /* code may write above its return address */
         "       xor %eax, %eax\n"
         "       call *%r11\n"
         "       pushfq; pop run_flags(%rip)\n"
@@ -40,9 +43,9 @@ __asm__(".pushsection .text\n"
         "run_end:\n"
         "       mov run_ss(%rip), %eax; mov %eax, %ss\n"
         "       mov run_rsp(%rip), %rsp\n"
-        "       pushfq; andq $~0x244500, (%rsp); popfq\n"      /* ID AC NT DF TF; IF is as it was */
+        "       pushfq; andq $~0x244500, (%rsp); popfq\n" /* ID AC NT DF TF; IF is as it was */
         "       xor %eax, %eax; mov %eax, %ds; mov %eax, %es; mov %eax, %fs; mov %eax, %gs\n"
-        "       mov $158, %eax; mov $0x1002, %edi; mov run_fs_base(%rip), %rsi; syscall\n"     /* arch_prctl(ARCH_SET_FS) */
+        "       mov $158, %eax; mov $0x1002, %edi; mov run_fs_base(%rip), %rsi; syscall\n" /* arch_prctl(ARCH_SET_FS) */
         "       pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
         "       ret\n"
         ".popsection\n");

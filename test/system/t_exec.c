@@ -1,5 +1,6 @@
 /*
- * execve: what a program finds when another, here itself, has executed it, and what is left of the one whose execve failed.
+ * execve: what a program finds when another, here itself, has executed it, and what is left of the
+ * one whose execve failed.
  *
  *   t_exec              all steps, each of which executes the next one; prints what it sees
  *   t_exec again N KIB  N times: fills KIB of memory, checks it, and executes itself
@@ -106,7 +107,8 @@ static void see_closed(void)
         T(open("file", O_RDONLY));
         T(close(3));
 
-        struct sigaction sa = { .sa_handler = nothing_happens, .sa_flags = SA_NOCLDWAIT | SA_RESTART | SA_ONSTACK };
+        struct sigaction sa = { .sa_handler = nothing_happens,
+                                .sa_flags = SA_NOCLDWAIT | SA_RESTART | SA_ONSTACK };
         stack_t ss = { .ss_sp = malloc(65536), .ss_size = 65536 };
         sigset_t set;
 
@@ -146,8 +148,12 @@ static void see_signals(void)
                         continue;
                 bool is_default = sa.sa_handler == SIG_DFL && !sa.sa_flags;
                 if (!is_default || sigismember(&set, i) || sigismember(&pending, i))
-                        printf("signal %d: %s%s%s\n", i, is_default ? "default" : sa.sa_handler == SIG_IGN ? "ignored" : "handled",
-                               sigismember(&set, i) ? " blocked" : "", sigismember(&pending, i) ? " pending" : "");
+                        printf("signal %d: %s%s%s\n", i,
+                               is_default                 ? "default"
+                               : sa.sa_handler == SIG_IGN ? "ignored"
+                                                          : "handled",
+                               sigismember(&set, i) ? " blocked" : "",
+                               sigismember(&pending, i) ? " pending" : "");
         }
         T(sigaltstack(NULL, &ss));
         printf("altstack %d\n", ss.ss_flags);
@@ -156,16 +162,27 @@ static void see_signals(void)
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGRTMIN + 5);
         while (sigtimedwait(&set, &info, &now) > 0)
-                printf("took %d value %d\n", info.si_signo, info.si_signo >= SIGRTMIN ? info.si_value.sival_int : 0);
+                printf("took %d value %d\n", info.si_signo,
+                       info.si_signo >= SIGRTMIN ? info.si_value.sival_int : 0);
         signal(SIGUSR2, SIG_DFL);
         sigemptyset(&set);
         sigprocmask(SIG_SETMASK, &set, NULL);
 
-        static char *const envp[] = {
-                (char *)"PLAIN=1", (char *)"", (char *)"no equals sign", (char *)"ODD=\x01\xff\n\t\x80", (char *)"LD_NOTHING=a b", (char *)"MALLOC_NOTHING_=1",
-                (char *)"GLIBC_TUNABLES=glibc.malloc.tcache_count=1", (char *)"\x01""D_PLAIN=1", (char *)"LD_TRACE_NOTHING=", (char *)"=", NULL
-        };
-        char *argv[] = { (char *)"", (char *)"step", (char *)"names", (char *)"", (char *)"\xff\xfe\n", (char *)"last one", NULL };
+        static char *const envp[] = { (char *)"PLAIN=1",
+                                      (char *)"",
+                                      (char *)"no equals sign",
+                                      (char *)"ODD=\x01\xff\n\t\x80",
+                                      (char *)"LD_NOTHING=a b",
+                                      (char *)"MALLOC_NOTHING_=1",
+                                      (char *)"GLIBC_TUNABLES=glibc.malloc.tcache_count=1",
+                                      (char *)"\x01"
+                                              "D_PLAIN=1",
+                                      (char *)"LD_TRACE_NOTHING=",
+                                      (char *)"=",
+                                      NULL };
+        char *argv[] = { (char *)"", (char *)"step",       (char *)"names",
+                         (char *)"", (char *)"\xff\xfe\n", (char *)"last one",
+                         NULL };
         fflush(stdout);
         execve(self, argv, envp);
         exit(1);
@@ -178,7 +195,8 @@ static void see_names(int argc, char **argv)
         char text[PATH_MAX] = "";
 
         for (int i = 0; i < argc; i++)
-                printf("argument %d: %zu bytes, sum %x\n", i, strlen(argv[i]), sum(argv[i], strlen(argv[i])));
+                printf("argument %d: %zu bytes, sum %x\n", i, strlen(argv[i]),
+                       sum(argv[i], strlen(argv[i])));
         for (char **e = environ; *e; e++)
                 printf("environment: %zu bytes, sum %x\n", strlen(*e), sum(*e, strlen(*e)));
         show_file("/proc/self/cmdline");
@@ -203,7 +221,10 @@ static void see_link(void)
         T(readlink("/proc/self/exe", text, sizeof text - 1));
         CHECK(!strcmp(text, self));
 
-        /* No arguments and no environment: Linux gives the program an empty argv[0], upon which we go on below. */
+        /*
+         * No arguments and no environment: Linux gives the program an empty argv[0], upon which we
+         * go on below.
+         */
         T(setenv("X", "1", 1));
         fflush(stdout);
         execve(self, NULL, NULL);
@@ -281,7 +302,8 @@ static void fail(void)
         FAILS(EFAULT, execve(self, (char **)nothing, environ));
         FAILS(EFAULT, execve(self, bad, environ));
         FAILS(EFAULT, execve(self, no_args, bad));
-        FAILS(EFAULT, execve(self, (char **)(nothing - 8 * !!memset(nothing - 8, 'x', 8)), environ));
+        FAILS(EFAULT,
+              execve(self, (char **)(nothing - 8 * !!memset(nothing - 8, 'x', 8)), environ));
         text = malloc(4 << 20);
         memset(text, 'a', 4 << 20);
         text[5000] = 0;
@@ -314,7 +336,8 @@ static void see_failures(int argc, char **argv)
         sigset_t set;
         int fd;
 
-        printf("argc %d, argv[0] of %zu bytes, %s environment\n", argc, strlen(argv[0]), *environ ? "an" : "no");
+        printf("argc %d, argv[0] of %zu bytes, %s environment\n", argc, strlen(argv[0]),
+               *environ ? "an" : "no");
         memory_init();
         sigaction(SIGUSR1, &sa, NULL);
         fd = open("file", O_RDWR | O_CLOEXEC);
@@ -423,7 +446,8 @@ static void set_limits(void)
 
 static void see_limits(void)
 {
-        static const int limits[] = { RLIMIT_NOFILE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK, RLIMIT_CORE };
+        static const int limits[] = { RLIMIT_NOFILE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK,
+                                      RLIMIT_CORE };
         struct itimerval it;
         struct rlimit r;
         cpu_set_t set;
@@ -452,12 +476,16 @@ static void see_limits(void)
         close(fd);
         show_fds();
 
-        /* 5 MiB of arguments need the stack limit from above; natively the kernel's, under vmrun kern's. */
+        /*
+         * 5 MiB of arguments need the stack limit from above; natively the kernel's, under vmrun
+         * kern's.
+         */
         char **big = calloc(50, sizeof *big), *text2 = malloc(131072);
         memset(text2, 'b', 131072);
         text2[131071] = 0;
         for (int i = 0; i < 43; i++)
-                big[i] = i < 3 ? (char *[]){ (char *)"t_exec", (char *)"step", (char *)"big" }[i] : text2;
+                big[i] = i < 3 ? (char *[]){ (char *)"t_exec", (char *)"step", (char *)"big" }[i]
+                               : text2;
         fflush(stdout);
         execve(self, big, environ);
         exit(1);

@@ -1,5 +1,6 @@
 /*
- * What a program may expect of fork, at several times its cache: its output is the same natively and under vmrun.
+ * What a program may expect of fork, at several times its cache: its output is the same natively
+ * and under vmrun.
  *
  * usage: t_fork [--size MB [TEST]]     memory of parent and child, over a working set of that size (4), then processes (t_fork_process.c) and
  *                                      threads (t_fork_threads.c); TEST: one of memory, by its name, or "memory" for all of them
@@ -20,7 +21,8 @@ static bool readable(const void *p) { return pwrite(scratch, p, 1, 0) == 1; }
 static bool writable(void *p)
 {
         char was;
-        return pwrite(scratch, p, 1, 0) == 1 && pread(scratch, &was, 1, 0) == 1 && pread(scratch, p, 1, 0) == 1;
+        return pwrite(scratch, p, 1, 0) == 1 && pread(scratch, &was, 1, 0) == 1 &&
+               pread(scratch, p, 1, 0) == 1;
 }
 
 static int temp_file(uint64_t npages, uint64_t version)
@@ -42,7 +44,8 @@ static void change(char *p, uint64_t n, uint64_t step, uint64_t version)
         for (uint64_t i = 0; i < n; i += step)
                 fill(p + i * PG, i, 1, version);
 }
-static void expect(const char *what, const char *p, uint64_t n, uint64_t step, uint64_t version, uint64_t else_version)
+static void expect(const char *what, const char *p, uint64_t n, uint64_t step, uint64_t version,
+                   uint64_t else_version)
 {
         for (uint64_t i = 0; i < n; i++)
                 verify(what, p + i * PG, i, 1, i % step ? else_version : version);
@@ -86,7 +89,8 @@ static void test_leave(void)
         if (!child) {
                 char c;
                 close(go[1]);
-                CHECK(read(go[0], &c, 1) == 0);         /* the parent has unmapped it, and used the room for other things */
+                CHECK(read(go[0], &c, 1) ==
+                      0); /* the parent has unmapped it, and used the room for other things */
                 expect("what the parent had and left", p, pages, 1, 1, 0);
                 change(p, pages, 2, 2);
                 expect("changed by the one who stayed", p, pages, 2, 2, 1);
@@ -115,7 +119,7 @@ static void test_shared(void)
         change(p, n, 1, 1);
         pid_t child = start_child();
         if (!child) {
-                for (uint32_t t = 1; t < 40; t += 2) {          /* both change the same page in turn */
+                for (uint32_t t = 1; t < 40; t += 2) { /* both change the same page in turn */
                         while (*turn != t)
                                 usleep(100);
                         verify("the parent's turn", p, 0, 1, 100 + t - 1);
@@ -202,11 +206,13 @@ static void test_protection(void)
 
         fill(p, 0, 4 * n, 1);
         CHECK(mprotect(p, n * PG, PROT_NONE) == 0 && mprotect(p + n * PG, n * PG, PROT_READ) == 0);
-        for (int generation = 0; generation < 2; generation++) {        /* the second time pages are as the first fork left them */
+        for (int generation = 0; generation < 2;
+             generation++) { /* the second time pages are as the first fork left them */
                 pid_t child = start_child();
                 if (!child) {
                         CHECK(!readable(p) && !readable(p + (n - 1) * PG));
-                        CHECK(readable(p + n * PG) && !writable(p + (2 * n - 1) * PG) && writable(p + 2 * n * PG));
+                        CHECK(readable(p + n * PG) && !writable(p + (2 * n - 1) * PG) &&
+                              writable(p + 2 * n * PG));
                         verify("read-only", p + n * PG, n, n, 1);
                         CHECK(mprotect(p, 2 * n * PG, RW) == 0);
                         verify("accessible again", p, 0, 2 * n, 1);
@@ -224,7 +230,8 @@ static void test_protection(void)
 
 static void test_advice(void)
 {
-        char *locked = map_pages(8, RW, MAP_PRIVATE), *p = map_pages(64, RW, MAP_PRIVATE), *s = map_pages(4, RW, MAP_SHARED);
+        char *locked = map_pages(8, RW, MAP_PRIVATE), *p = map_pages(64, RW, MAP_PRIVATE),
+             *s = map_pages(4, RW, MAP_SHARED);
         int fd = temp_file(4, 3);
         char *f = mmap(NULL, 4 * PG, RW, MAP_PRIVATE, fd, 0);
 
@@ -232,7 +239,8 @@ static void test_advice(void)
         fill(p, 0, 64, 1);
         fill(s, 0, 4, 1);
         CHECK(f != MAP_FAILED && mlock(locked, 8 * PG) == 0);
-        CHECK(madvise(p, 16 * PG, MADV_DONTFORK) == 0 && madvise(p + 16 * PG, 16 * PG, MADV_WIPEONFORK) == 0);
+        CHECK(madvise(p, 16 * PG, MADV_DONTFORK) == 0 &&
+              madvise(p + 16 * PG, 16 * PG, MADV_WIPEONFORK) == 0);
         CHECK(madvise(s, 4 * PG, MADV_DONTFORK) == 0 && madvise(f, 4 * PG, MADV_DONTFORK) == 0);
         verify("a file", f, 0, 4, 3);
         pid_t child = start_child();
@@ -258,7 +266,8 @@ static void test_advice(void)
         verify("locked pages of the parent", locked, 0, 8, 1);
         verify("all pages of the parent", p, 0, 64, 1);
         verify("a file of the parent", f, 0, 4, 3);
-        CHECK(munmap(locked, 8 * PG) == 0 && munmap(p, 64 * PG) == 0 && munmap(s, 4 * PG) == 0 && munmap(f, 4 * PG) == 0);
+        CHECK(munmap(locked, 8 * PG) == 0 && munmap(p, 64 * PG) == 0 && munmap(s, 4 * PG) == 0 &&
+              munmap(f, 4 * PG) == 0);
         close(fd);
 }
 
@@ -418,8 +427,10 @@ static int time_forks(uint64_t mb, unsigned forks)
 
 int main(int argc, char **argv)
 {
-        pages = (argc >= 3 && strcmp(argv[1], "--size") == 0 ? (uint64_t)atoi(argv[2]) : 4) * MiB / PG;
-        CHECK((scratch = open("t_fork.scratch", O_RDWR | O_CREAT, 0600)) >= 0 && unlink("t_fork.scratch") == 0);
+        pages = (argc >= 3 && strcmp(argv[1], "--size") == 0 ? (uint64_t)atoi(argv[2]) : 4) * MiB /
+                PG;
+        CHECK((scratch = open("t_fork.scratch", O_RDWR | O_CREAT, 0600)) >= 0 &&
+              unlink("t_fork.scratch") == 0);
         if (argc == 5)
                 pages = (uint64_t)atoi(argv[4]) * MiB / PG;
         signal(SIGCHLD, SIG_DFL);       /* ignored, it would take the children away */
@@ -427,13 +438,22 @@ int main(int argc, char **argv)
                 return bomb((uint64_t)atoll(argv[2]), (unsigned)atoi(argv[3]));
         if (argc == 4 && strcmp(argv[1], "--time") == 0)
                 return time_forks((uint64_t)atoll(argv[2]), (unsigned)atoi(argv[3]));
-        static const struct { const char *name; void (*run)(void); } tests[] = {
-                { "private", test_private }, { "leave", test_leave }, { "shared", test_shared }, { "file", test_file },
-                { "brk and stack", test_brk_and_stack }, { "protection", test_protection }, { "advice", test_advice },
-                { "generations", test_generations }, { "many", test_many }, { "maps", test_maps },
+        static const struct { const char *name; void (*run)(void);
+        } tests[] = {
+                { "private", test_private },
+                { "leave", test_leave },
+                { "shared", test_shared },
+                { "file", test_file },
+                { "brk and stack", test_brk_and_stack },
+                { "protection", test_protection },
+                { "advice", test_advice },
+                { "generations", test_generations },
+                { "many", test_many },
+                { "maps", test_maps },
         };
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
-                if (argc == 4 && strcmp(argv[3], tests[i].name) != 0 && strcmp(argv[3], "memory") != 0)
+                if (argc == 4 && strcmp(argv[3], tests[i].name) != 0 &&
+                    strcmp(argv[3], "memory") != 0)
                         continue;
                 tests[i].run();
                 printf("%s: ok\n", tests[i].name);

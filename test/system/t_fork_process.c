@@ -15,7 +15,8 @@ static void test_ids(void)
         pid_t parent = getpid(), session = getsid(0);
         pid_t child = start_child();
         if (!child) {
-                CHECK(getpid() != parent && getppid() == parent && own_tid() == getpid() && getsid(0) == session);
+                CHECK(getpid() != parent && getppid() == parent && own_tid() == getpid() &&
+                      getsid(0) == session);
                 CHECK(setpgid(0, 0) == 0 && getpgrp() == getpid());
                 pid_t grandchild = start_child();
                 if (!grandchild) {
@@ -60,7 +61,8 @@ static void test_ends(void)
         if (!(child = start_child()))
                 _exit(3);
         siginfo_t info;
-        CHECK(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0 && info.si_pid == child && info.si_status == 3);
+        CHECK(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0 && info.si_pid == child &&
+              info.si_status == 3);
         CHECK(kill(child, 0) == 0);
         reap(child, 3 << 8);
         FAILS(ESRCH, kill(child, 0));
@@ -69,9 +71,11 @@ static void test_ends(void)
         if (!(child = start_child()))
                 for (;;)
                         pause();
-        CHECK(kill(child, SIGSTOP) == 0 && waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+        CHECK(kill(child, SIGSTOP) == 0 && waitpid(child, &status, WUNTRACED) == child &&
+              WIFSTOPPED(status));
         CHECK(waitpid(child, &status, WNOHANG | WUNTRACED) == 0);
-        CHECK(kill(child, SIGCONT) == 0 && waitpid(child, &status, WCONTINUED) == child && WIFCONTINUED(status));
+        CHECK(kill(child, SIGCONT) == 0 && waitpid(child, &status, WCONTINUED) == child &&
+              WIFCONTINUED(status));
         CHECK(kill(child, SIGKILL) == 0);
         reap(child, SIGKILL);
 }
@@ -120,7 +124,8 @@ static void test_pipes(void)
         close(there[0]);
         close(back[1]);
         for (n = 0; n < 300; n++)
-                CHECK(write(there[1], &n, 4) == 4 && read(back[0], &got, 4) == 4 && got == n * 2 + 1);
+                CHECK(write(there[1], &n, 4) == 4 && read(back[0], &got, 4) == 4 &&
+                      got == n * 2 + 1);
         close(there[1]);
         CHECK(read(back[0], &got, 4) == 0);
         reap(child, 0);
@@ -156,7 +161,8 @@ static void on_usr1(int sig)
 
 static void test_signals(void)
 {
-        struct sigaction sa = { .sa_sigaction = on_child, .sa_flags = SA_SIGINFO | SA_RESTART }, old;
+        struct sigaction sa = { .sa_sigaction = on_child, .sa_flags = SA_SIGINFO | SA_RESTART },
+                         old;
         sigset_t set, before, now;
         pid_t child;
 
@@ -187,7 +193,10 @@ static void test_signals(void)
         }
         reap(forked_in_handler, 33 << 8);
 
-        /* Mask, handlers and alternate stack are inherited; what is pending, alarms and timers are not. */
+        /*
+         * Mask, handlers and alternate stack are inherited; what is pending, alarms and timers are
+         * not.
+         */
         static char room[65536];
         stack_t stack = { .ss_sp = room, .ss_size = sizeof(room) }, is;
         CHECK(sigaltstack(&stack, NULL) == 0);
@@ -196,10 +205,12 @@ static void test_signals(void)
         CHECK(sigprocmask(SIG_BLOCK, &set, &before) == 0 && raise(SIGUSR2) == 0);
         alarm(1000);
         if (!(child = start_child())) {
-                CHECK(sigaltstack(NULL, &is) == 0 && is.ss_sp == room && is.ss_size == sizeof(room) && is.ss_flags == 0);
+                CHECK(sigaltstack(NULL, &is) == 0 && is.ss_sp == room &&
+                      is.ss_size == sizeof(room) && is.ss_flags == 0);
                 CHECK(sigprocmask(SIG_SETMASK, NULL, &now) == 0 && sigismember(&now, SIGUSR2));
                 CHECK(sigpending(&now) == 0 && !sigismember(&now, SIGUSR2));
-                CHECK(alarm(0) == 0 && sigaction(SIGUSR1, NULL, &sa) == 0 && sa.sa_handler == on_usr1);
+                CHECK(alarm(0) == 0 && sigaction(SIGUSR1, NULL, &sa) == 0 &&
+                      sa.sa_handler == on_usr1);
                 _exit(0);
         }
         reap(child, 0);
@@ -226,21 +237,27 @@ static void test_signals(void)
                         pause();
         }
         reap(child, SIGTERM);
-        CHECK(close(held[1]) == 0 && read(held[0], &c, 1) == 0 && close(held[0]) == 0);         /* nobody is left who has it */
+        CHECK(close(held[1]) == 0 && read(held[0], &c, 1) == 0 &&
+              close(held[0]) == 0); /* nobody is left who has it */
 }
 
 /* The registers that no C code keeps over a call. */
 static void test_registers(void)
 {
-        uint64_t in[2] = { 0x0123456789abcdef, 0xfedcba9876543210 }, out[2] = { 0 }, r12 = 0x1212121212121212, got12 = 0;
+        uint64_t in[2] = { 0x0123456789abcdef, 0xfedcba9876543210 }, out[2] = { 0 },
+                 r12 = 0x1212121212121212, got12 = 0;
         long pid = SYS_fork;
 
         CHECK(fesetround(FE_DOWNWARD) == 0);
         fflush(stdout);
-        __asm__ volatile("movdqu %2, %%xmm7\n\tmovq %4, %%r12\n\tsyscall\n\tmovdqu %%xmm7, %1\n\tmovq %%r12, %3"
-                         : "+a"(pid), "=m"(out) : "m"(in), "m"(got12), "r"(r12) : "rcx", "r11", "r12", "xmm7", "memory");
+        __asm__ volatile("movdqu %2, %%xmm7\n\tmovq %4, %%r12\n\tsyscall\n\tmovdqu %%xmm7, "
+                         "%1\n\tmovq %%r12, %3"
+                         : "+a"(pid), "=m"(out)
+                         : "m"(in), "m"(got12), "r"(r12)
+                         : "rcx", "r11", "r12", "xmm7", "memory");
         CHECK(pid >= 0);
-        bool right = memcmp(in, out, sizeof(in)) == 0 && got12 == r12 && fegetround() == FE_DOWNWARD;
+        bool right =
+                memcmp(in, out, sizeof(in)) == 0 && got12 == r12 && fegetround() == FE_DOWNWARD;
         if (pid == 0)
                 _exit(right ? 0 : 9);
         CHECK(right && fesetround(FE_TONEAREST) == 0);
@@ -272,7 +289,8 @@ static void test_clone(void)
         signal(SIGUSR2, SIG_DFL);
 
         fflush(stdout);
-        child = (pid_t)syscall(SYS_clone, CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | SIGCHLD, NULL, &tid[0], &tid[1], NULL);
+        child = (pid_t)syscall(SYS_clone, CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | SIGCHLD, NULL,
+                               &tid[0], &tid[1], NULL);
         CHECK(child >= 0);
         if (!child)
                 _exit(tid[1] == getpid() ? 0 : 9);
@@ -285,13 +303,17 @@ static void test_clone(void)
                 _exit(0);
         }
         siginfo_t info = { 0 };
-        CHECK(fd >= 3 && waitid(P_PIDFD, (id_t)fd, &info, WEXITED) == 0 && info.si_pid == child && info.si_status == 0);
+        CHECK(fd >= 3 && waitid(P_PIDFD, (id_t)fd, &info, WEXITED) == 0 && info.si_pid == child &&
+              info.si_status == 0);
         close(fd);
         char cwd[4096];
         CHECK(getcwd(cwd, sizeof(cwd)) && strcmp(cwd, "/") == 0);       /* CLONE_FS */
         /* clone3, and no handlers in the child. */
-        struct { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls; } three = {
-                .flags = 0x100000000 /* CLONE_CLEAR_SIGHAND */ | CLONE_CHILD_SETTID, .child_tid = (uintptr_t)&tid[1], .exit_signal = SIGCHLD };
+        struct {
+                uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+        } three = { .flags = 0x100000000 /* CLONE_CLEAR_SIGHAND */ | CLONE_CHILD_SETTID,
+                    .child_tid = (uintptr_t)&tid[1],
+                    .exit_signal = SIGCHLD };
         struct sigaction sa;
         signal(SIGUSR1, on_usr1);
         signal(SIGHUP, SIG_IGN);
@@ -309,7 +331,8 @@ static void test_clone(void)
         signal(SIGHUP, SIG_DFL);
         FAILS(EINVAL, syscall(SYS_clone, CLONE_SIGHAND | SIGCHLD, NULL, NULL, NULL, NULL));
         FAILS(EINVAL, syscall(SYS_clone, CLONE_THREAD | SIGCHLD, NULL, NULL, NULL, NULL));
-        FAILS(EINVAL, syscall(SYS_clone, CLONE_PIDFD | CLONE_PARENT_SETTID | SIGCHLD, NULL, NULL, NULL, NULL));
+        FAILS(EINVAL, syscall(SYS_clone, CLONE_PIDFD | CLONE_PARENT_SETTID | SIGCHLD, NULL, NULL,
+                              NULL, NULL));
 }
 
 static void test_limits(void)
@@ -331,9 +354,12 @@ static void test_limits(void)
 
 void process_tests(void)
 {
-        static const struct { const char *name; void (*run)(void); } tests[] = {
-                { "ids", test_ids }, { "ends", test_ends }, { "orphans", test_orphans }, { "pipes", test_pipes }, { "signals", test_signals },
-                { "registers", test_registers }, { "limits", test_limits }, { "clone", test_clone },
+        static const struct { const char *name; void (*run)(void);
+        } tests[] = {
+                { "ids", test_ids },         { "ends", test_ends },
+                { "orphans", test_orphans }, { "pipes", test_pipes },
+                { "signals", test_signals }, { "registers", test_registers },
+                { "limits", test_limits },   { "clone", test_clone },
         };
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 tests[i].run();

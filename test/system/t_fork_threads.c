@@ -36,7 +36,8 @@ static void be_child(const char *p, int k)
 
         verify("of a program with threads", p, 0, PAGES, 7);
         for (int i = 0; i < THREADS; i++)
-                CHECK(pthread_create(&t[i], NULL, add_one, &n) == 0 && pthread_join(t[i], NULL) == 0);
+                CHECK(pthread_create(&t[i], NULL, add_one, &n) == 0 &&
+                      pthread_join(t[i], NULL) == 0);
         exit(n);
 }
 
@@ -85,7 +86,8 @@ static void take_turns(struct shared *s, unsigned first)
                 while (s->turn != n)
                         CHECK(pthread_cond_wait(&s->changed, &s->lock) == 0);
                 s->turn++;
-                CHECK(pthread_cond_broadcast(&s->changed) == 0 && pthread_mutex_unlock(&s->lock) == 0);
+                CHECK(pthread_cond_broadcast(&s->changed) == 0 &&
+                      pthread_mutex_unlock(&s->lock) == 0);
         }
 }
 
@@ -95,10 +97,13 @@ static void test_locks(void)
         pthread_mutexattr_t m;
         pthread_condattr_t c;
 
-        CHECK(pthread_mutexattr_init(&m) == 0 && pthread_mutexattr_setpshared(&m, PTHREAD_PROCESS_SHARED) == 0);
-        CHECK(pthread_condattr_init(&c) == 0 && pthread_condattr_setpshared(&c, PTHREAD_PROCESS_SHARED) == 0);
+        CHECK(pthread_mutexattr_init(&m) == 0 &&
+              pthread_mutexattr_setpshared(&m, PTHREAD_PROCESS_SHARED) == 0);
+        CHECK(pthread_condattr_init(&c) == 0 &&
+              pthread_condattr_setpshared(&c, PTHREAD_PROCESS_SHARED) == 0);
         CHECK(pthread_mutex_init(&s->lock, &m) == 0 && pthread_cond_init(&s->changed, &c) == 0);
-        CHECK(pthread_mutexattr_setrobust(&m, PTHREAD_MUTEX_ROBUST) == 0 && pthread_mutex_init(&s->robust, &m) == 0);
+        CHECK(pthread_mutexattr_setrobust(&m, PTHREAD_MUTEX_ROBUST) == 0 &&
+              pthread_mutex_init(&s->robust, &m) == 0);
         pid_t child = start_child();
         if (!child) {
                 take_turns(s, 1);
@@ -107,7 +112,8 @@ static void test_locks(void)
         }
         take_turns(s, 0);
         reap(child, 0);
-        CHECK(pthread_mutex_lock(&s->robust) == EOWNERDEAD && pthread_mutex_consistent(&s->robust) == 0);
+        CHECK(pthread_mutex_lock(&s->robust) == EOWNERDEAD &&
+              pthread_mutex_consistent(&s->robust) == 0);
         CHECK(pthread_mutex_unlock(&s->robust) == 0 && munmap(s, PG) == 0);
 }
 

@@ -1,5 +1,6 @@
 /*
- * What a program may expect of its memory, at several times the cache: its output is the same natively and under vmrun.
+ * What a program may expect of its memory, at several times the cache: its output is the same
+ * natively and under vmrun.
  *
  * usage: t_memory [--size MB]                  each test, over a working set of that size (32)
  *        t_memory --random SEED STEPS [PAGES]  random operations against a model (t_memory_random.c)
@@ -54,7 +55,7 @@ static void test_fill(void)
                 verify("mixed", p + n * PG, n, 1, n % 3 ? 2 : 3);
         CHECK(munmap(p, pages * PG) == 0);
         p = map_pages(pages, RW, MAP_PRIVATE);
-        verify("fresh memory", p, 0, pages, 0);         /* reading leaves it clean: it may be dropped */
+        verify("fresh memory", p, 0, pages, 0); /* reading leaves it clean: it may be dropped */
         verify("fresh memory again", p, 0, pages, 0);
         CHECK(munmap(p, pages * PG) == 0);
 }
@@ -145,8 +146,10 @@ static void test_holes(void)
                 else if (i % 64 < 8)
                         CHECK(!readable(p + i * PG));
         }
-        for (uint64_t i = 0; i + 3 < n; i += 14) {      /* every other hole filled: zeros there, the rest as it was */
-                CHECK(mmap(p + i * PG, 3 * PG, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == p + i * PG);
+        for (uint64_t i = 0; i + 3 < n;
+             i += 14) { /* every other hole filled: zeros there, the rest as it was */
+                CHECK(mmap(p + i * PG, 3 * PG, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) ==
+                      p + i * PG);
                 verify("filled hole", p + i * PG, i, 3, 0);
                 fill(p + i * PG, i, 3, 2);
         }
@@ -169,23 +172,27 @@ static void test_mremap(void)
                 verify("what was added", p + to * PG, 0, n / 2 + 3, 0);
                 fill(p + to * PG, to, n / 2 + 3, 1);
         }
-        CHECK(remap(p, 2 * n * PG, n * PG, 0, NULL) == p);      /* shrink; what lay behind it is another mapping now */
+        CHECK(remap(p, 2 * n * PG, n * PG, 0, NULL) ==
+              p); /* shrink; what lay behind it is another mapping now */
         verify("shrunk", p, 0, n, 1);
         CHECK(!readable(p + n * PG) && readable(p + 2 * n * PG));
         CHECK(munmap(p + 2 * n * PG, 3 * n * PG) == 0);
 
         room = map_pages(3 * n, RW, MAP_PRIVATE);
         fill(room, 0, 3 * n, 9);
-        CHECK(remap(p, n * PG, n * PG, MREMAP_MAYMOVE | MREMAP_FIXED, room + n * PG) == room + n * PG);
+        CHECK(remap(p, n * PG, n * PG, MREMAP_MAYMOVE | MREMAP_FIXED, room + n * PG) ==
+              room + n * PG);
         verify("moved onto a mapping", room + n * PG, 0, n, 1);
         verify("left of it", room, 0, n, 9);
         verify("right of it", room + 2 * n * PG, 2 * n, n, 9);
         CHECK(!readable(p));
         /* Odd distances, so that page tables do not line up; page by page and backwards. */
-        CHECK(remap(room + n * PG, n * PG, (n - 5) * PG, MREMAP_MAYMOVE | MREMAP_FIXED, p + 3 * PG) == p + 3 * PG);
+        CHECK(remap(room + n * PG, n * PG, (n - 5) * PG, MREMAP_MAYMOVE | MREMAP_FIXED,
+                    p + 3 * PG) == p + 3 * PG);
         verify("moved and shrunk", p + 3 * PG, 0, n - 5, 1);
         for (uint64_t i = 0; i < 64; i++)
-                CHECK(remap(p + (3 + i) * PG, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, room + (n + 63 - i) * PG) != MAP_FAILED);
+                CHECK(remap(p + (3 + i) * PG, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED,
+                            room + (n + 63 - i) * PG) != MAP_FAILED);
         for (uint64_t i = 0; i < 64; i++)
                 verify("one by one", room + (n + 63 - i) * PG, i, 1, 1);
         verify("the rest stays", p + 67 * PG, 64, n - 5 - 64, 1);
@@ -208,7 +215,7 @@ static void test_mprotect(void)
 {
         uint64_t n = pages / 2;
         char *p = map_pages(n, RW, MAP_PRIVATE);
-        fill(p, 0, n / 2, 1);                           /* the other half is never touched at first */
+        fill(p, 0, n / 2, 1); /* the other half is never touched at first */
         CHECK(mprotect(p, n * PG, PROT_NONE) == 0);
         for (uint64_t i = 0; i < n; i += n / 16)
                 CHECK(!readable(p + i * PG));
@@ -220,7 +227,8 @@ static void test_mprotect(void)
         CHECK(mprotect(p, n * PG, RW) == 0);
         verify("writable again", p, 0, n / 2, 1);
         fill(p, 0, n, 2);
-        for (int turn = 0; turn < 4; turn++) {          /* stripes of 1, 2, 4, 8 pages change while others stay */
+        for (int turn = 0; turn < 4;
+             turn++) { /* stripes of 1, 2, 4, 8 pages change while others stay */
                 uint64_t w = 1u << turn;
                 for (uint64_t i = 0; i + w <= n; i += 64 * w)
                         CHECK(mprotect(p + i * PG, w * PG, turn & 1 ? PROT_READ : PROT_NONE) == 0);
@@ -231,7 +239,8 @@ static void test_mprotect(void)
                 CHECK(mprotect(p, n * PG, RW) == 0);
                 verify("after stripes", p, 0, n, 2);
         }
-        for (uint64_t i = 0; i < n; i++)                /* page by page, each just written: dirty, and then inaccessible */
+        for (uint64_t i = 0; i < n;
+             i++) /* page by page, each just written: dirty, and then inaccessible */
                 if (i % 5 == 0) {
                         fill(p + i * PG, i, 1, 3);
                         CHECK(mprotect(p + i * PG, PG, PROT_NONE) == 0);
@@ -268,7 +277,7 @@ static void test_madvise(void)
         CHECK(madvise(p, n * PG, MADV_WILLNEED) == 0);
         verify("WILLNEED", p + n / 2 * PG, n / 2, n / 2, 2);
         CHECK(madvise(p, n * PG, MADV_FREE) == 0);
-        for (uint64_t i = 0; i < n; i++) {              /* each page: as it was, or zeros; written pages stay */
+        for (uint64_t i = 0; i < n; i++) { /* each page: as it was, or zeros; written pages stay */
                 uint64_t v = cell_wrong(p + i * PG, 0) < 0 ? 0 : i < n / 16 ? 3 : 2;
                 if (i % 2)
                         verify("FREE", p + i * PG, i, 1, v);
@@ -306,7 +315,8 @@ static void test_fixed(void)
         char *p = map_pages(n, RW, MAP_PRIVATE);
         fill(p, 0, n, 1);
         for (uint64_t i = 0; i + 5 < n; i += 16)
-                CHECK(mmap(p + i * PG, 5 * PG, i % 32 ? RW : PROT_READ, ANON | MAP_FIXED, -1, 0) == p + i * PG);
+                CHECK(mmap(p + i * PG, 5 * PG, i % 32 ? RW : PROT_READ, ANON | MAP_FIXED, -1, 0) ==
+                      p + i * PG);
         for (uint64_t i = 0; i < n; i++)
                 verify("MAP_FIXED over pages", p + i * PG, i, 1, i % 16 < 5 ? 0 : 1);
         CHECK(munmap(p, n * PG) == 0);
@@ -317,7 +327,7 @@ static void test_mlock(void)
         unsigned char vec[16];
         char *p = map_pages(pages / 2, RW, MAP_PRIVATE), *q = map_pages(pages / 2, RW, MAP_PRIVATE);
         fill(p, 0, pages / 2, 1);
-        CHECK(mlock(p + 3, 15 * PG) == 0);              /* whole pages around it; these are far by now */
+        CHECK(mlock(p + 3, 15 * PG) == 0); /* whole pages around it; these are far by now */
         fill(q, 0, pages / 2, 2);
         CHECK(mincore(p, 16 * PG, vec) == 0);
         for (int i = 0; i < 16; i++)
@@ -365,7 +375,8 @@ static void test_stacks(void)
         char *area = map_pages(2048, PROT_NONE, MAP_PRIVATE);
         CHECK(munmap(area, 2047 * PG) == 0);
         char *top = area + 2047 * PG;
-        CHECK(mmap(top - 4 * PG, 4 * PG, RW, ANON | MAP_GROWSDOWN | MAP_FIXED, -1, 0) == top - 4 * PG);
+        CHECK(mmap(top - 4 * PG, 4 * PG, RW, ANON | MAP_GROWSDOWN | MAP_FIXED, -1, 0) ==
+              top - 4 * PG);
         uint64_t n = 4;
         while (n < 1500) {
                 uint64_t leap = 1 + n % 37;
@@ -426,18 +437,23 @@ static void test_files(void) { t_memory_files(pages / 4, temp_file, scratch); }
 int main(int argc, char **argv)
 {
         static char buffer[1 << 16];
-        static const struct { const char *name; void (*run)(void); } tests[] = {
-                { "fill", test_fill }, { "brk", test_brk }, { "churn", test_churn }, { "malloc", test_malloc }, { "holes", test_holes },
-                { "mremap", test_mremap }, { "mprotect", test_mprotect }, { "madvise", test_madvise }, { "fixed", test_fixed },
-                { "mlock", test_mlock }, { "stacks", test_stacks }, { "guards", test_guards }, { "files", test_files },
-                { "sparse", test_sparse },
+        static const struct { const char *name; void (*run)(void);
+        } tests[] = {
+                { "fill", test_fill },         { "brk", test_brk },
+                { "churn", test_churn },       { "malloc", test_malloc },
+                { "holes", test_holes },       { "mremap", test_mremap },
+                { "mprotect", test_mprotect }, { "madvise", test_madvise },
+                { "fixed", test_fixed },       { "mlock", test_mlock },
+                { "stacks", test_stacks },     { "guards", test_guards },
+                { "files", test_files },       { "sparse", test_sparse },
         };
         uint64_t mb = 32;
         const char *mode = argc > 1 ? argv[1] : "--size", *only = NULL;
 
         setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
         if (!strcmp(mode, "--random") && argc > 3)
-                return random_test(strtoul(argv[2], NULL, 0), strtoul(argv[3], NULL, 0), argc > 4 ? strtoul(argv[4], NULL, 0) : 4096);
+                return random_test(strtoul(argv[2], NULL, 0), strtoul(argv[3], NULL, 0),
+                                   argc > 4 ? strtoul(argv[4], NULL, 0) : 4096);
         if (!strcmp(mode, "--limits") && argc > 2)
                 return limits_test(strtoul(argv[2], NULL, 0));
         if (!strcmp(mode, "--full") && argc > 2)
@@ -452,7 +468,8 @@ int main(int argc, char **argv)
                 mb = strtoul(argv[2], NULL, 0);
                 only = argc > 3 ? argv[3] : NULL;
         } else if (argc > 1) {
-                fprintf(stderr, "usage: t_memory [--size MB [TEST]] | --random SEED STEPS [PAGES] | --limits PAGES | --full N | --hot N | --calls N | --exhaust\n");
+                fprintf(stderr, "usage: t_memory [--size MB [TEST]] | --random SEED STEPS [PAGES] "
+                                "| --limits PAGES | --full N | --hot N | --calls N | --exhaust\n");
                 return 2;
         }
         pages = mb * MiB / PG;

@@ -57,24 +57,30 @@ static inline int cell_wrong(const void *p, uint64_t tag)
 }
 
 /* A page of the deterministic tests: tag by its number in its mapping and a version. */
-static inline uint64_t page_tag(uint64_t page, uint64_t version) { return version ? version << 40 | (page + 1) << 4 : 0; }
+static inline uint64_t page_tag(uint64_t page, uint64_t version)
+{
+        return version ? version << 40 | (page + 1) << 4 : 0;
+}
 
 static inline void fill(void *at, uint64_t first, uint64_t pages, uint64_t version)
 {
         for (uint64_t p = 0; p < pages; p++)
                 for (unsigned c = 0; c < CELLS; c++)
-                        cell_fill((char *)at + p * PG + c * CELL, version ? page_tag(first + p, version) + c : 0);
+                        cell_fill((char *)at + p * PG + c * CELL,
+                                  version ? page_tag(first + p, version) + c : 0);
 }
 
-static inline _Noreturn void fail_at(const char *what, const void *at, uint64_t page, uint64_t tag, int word)
+static inline _Noreturn void fail_at(const char *what, const void *at, uint64_t page, uint64_t tag,
+                                     int word)
 {
-        printf("FAILED %s: page %lu at %p, tag %lx, word %d: %lx instead of %lx\n", what, page, at, tag, word,
-               ((const uint64_t *)at)[word], cell_word(tag, (unsigned)word));
+        printf("FAILED %s: page %lu at %p, tag %lx, word %d: %lx instead of %lx\n", what, page, at,
+               tag, word, ((const uint64_t *)at)[word], cell_word(tag, (unsigned)word));
         fflush(stdout);
         exit(1);
 }
 
-static inline void verify(const char *what, const void *at, uint64_t first, uint64_t pages, uint64_t version)
+static inline void verify(const char *what, const void *at, uint64_t first, uint64_t pages,
+                          uint64_t version)
 {
         for (uint64_t p = 0; p < pages; p++)
                 for (unsigned c = 0; c < CELLS; c++) {

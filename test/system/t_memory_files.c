@@ -55,19 +55,22 @@ static void test_tail(void)
 {
         int fd = temp_file(3, 1);
         CHECK(ftruncate(fd, (off_t)(2 * PG + 2 * CELL + 100)) == 0);
-        char *p = mmap(NULL, 8 * PG, RW, MAP_PRIVATE, fd, 0), *s = mmap(NULL, 8 * PG, RW, MAP_SHARED, fd, 0);
+        char *p = mmap(NULL, 8 * PG, RW, MAP_PRIVATE, fd, 0),
+             *s = mmap(NULL, 8 * PG, RW, MAP_SHARED, fd, 0);
         CHECK(p != MAP_FAILED && s != MAP_FAILED);
         for (char *m = p; m; m = m == p ? s : NULL) {
                 verify("before the tail", m, 0, 2, 1);
                 CHECK(cell_wrong(m + 2 * PG, page_tag(2, 1)) < 0);
                 for (size_t i = 2 * CELL + 100; i < PG; i++)
                         CHECK(m[2 * PG + i] == 0);
-                FAILS(EFAULT, pwrite(scratch, m + 3 * PG, 1, 0));       /* beyond the end: EFAULT here, SIGBUS for a load */
+                FAILS(EFAULT, pwrite(scratch, m + 3 * PG, 1,
+                                     0)); /* beyond the end: EFAULT here, SIGBUS for a load */
                 FAILS(EFAULT, pread(scratch, m + 7 * PG, 1, 0));
                 CHECK(pwrite(scratch, m + 2 * PG, PG, 0) == (ssize_t)PG);
         }
         CHECK(munmap(p, 8 * PG) == 0);
-        CHECK(ftruncate(fd, (off_t)(4 * PG)) == 0);     /* longer: zeros, and pages where there were none */
+        CHECK(ftruncate(fd, (off_t)(4 * PG)) ==
+              0); /* longer: zeros, and pages where there were none */
         for (size_t i = 2 * CELL + 100; i < 2 * PG; i++)
                 CHECK(s[2 * PG + i] == 0);
         CHECK(ftruncate(fd, (off_t)PG) == 0);           /* shorter, with pages in use */
@@ -113,7 +116,8 @@ static void test_shared(void)
         fill(r, 0, 1, 6);
         verify("shared, moved", q, 0, 1, 6);
         verify("shared, moved", r + 7 * PG, 7, 9, 4);
-        CHECK(munmap(r, 16 * PG) == 0 && munmap(p, n * PG) == 0 && munmap(q, n * PG) == 0 && close(fd) == 0);
+        CHECK(munmap(r, 16 * PG) == 0 && munmap(p, n * PG) == 0 && munmap(q, n * PG) == 0 &&
+              close(fd) == 0);
 
         p = map_pages(n, RW, MAP_SHARED);
         verify("shared anonymous, fresh", p, 0, n, 0);
@@ -149,7 +153,8 @@ static void test_bulk(void)
                 verify("bulk, unaligned", dst, 0, n - 1, 1);
         }
         for (uint64_t shift = 3; shift < PG; shift = shift * 7 + 4) {
-                CHECK(pwrite(fd, src + shift, (n - 1) * PG, (off_t)shift) == (ssize_t)((n - 1) * PG));
+                CHECK(pwrite(fd, src + shift, (n - 1) * PG, (off_t)shift) ==
+                      (ssize_t)((n - 1) * PG));
                 CHECK(pread(fd, dst, n * PG, 0) == (ssize_t)(n * PG));
                 verify("bulk write, unaligned", dst, 0, n, 1);
         }

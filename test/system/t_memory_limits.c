@@ -11,7 +11,10 @@ static uint64_t take_all(char *chunk[], uint64_t most, uint64_t step)
         return n;
 }
 
-/* memory_pages: what cache and far tiers hold together.  Most of it can be had, no more than it, and each time the same. */
+/*
+ * memory_pages: what cache and far tiers hold together.  Most of it can be had, no more than it,
+ * and each time the same.
+ */
 int limits_test(uint64_t memory_pages)
 {
         static char *chunk[4096];
@@ -25,25 +28,39 @@ int limits_test(uint64_t memory_pages)
                 first = n;
                 uint64_t heap = (uint64_t)sbrk(0);
                 errno = 0;
-                CHECK(sbrk((intptr_t)(memory_pages * PG)) == (void *)-1 && errno == ENOMEM && (uint64_t)sbrk(0) == heap);
+                CHECK(sbrk((intptr_t)(memory_pages * PG)) == (void *)-1 && errno == ENOMEM &&
+                      (uint64_t)sbrk(0) == heap);
                 FAILS(ENOMEM, remap(chunk[0], step * PG, memory_pages * PG, MREMAP_MAYMOVE, NULL));
                 /* What need not be had at once is let pass. */
-                CHECK((p = mmap(NULL, 8 * memory_pages * PG, RW, ANON | MAP_NORESERVE, -1, 0)) != MAP_FAILED);
+                CHECK((p = mmap(NULL, 8 * memory_pages * PG, RW, ANON | MAP_NORESERVE, -1, 0)) !=
+                      MAP_FAILED);
                 CHECK(munmap(p, 8 * memory_pages * PG) == 0);
-                CHECK((p = mmap(NULL, 8 * memory_pages * PG, PROT_NONE, ANON, -1, 0)) != MAP_FAILED);
+                CHECK((p = mmap(NULL, 8 * memory_pages * PG, PROT_NONE, ANON, -1, 0)) !=
+                      MAP_FAILED);
                 FAILS(ENOMEM, mprotect(p, 8 * memory_pages * PG, RW));
                 CHECK(munmap(p, 8 * memory_pages * PG) == 0);
-                CHECK((p = mmap(NULL, 8 * memory_pages * PG, PROT_READ, ANON, -1, 0)) != MAP_FAILED);
+                CHECK((p = mmap(NULL, 8 * memory_pages * PG, PROT_READ, ANON, -1, 0)) !=
+                      MAP_FAILED);
                 CHECK(munmap(p, 8 * memory_pages * PG) == 0);
                 for (uint64_t i = 0; i < n; i++) {      /* given back in several ways */
                         fill(chunk[i], i, turn % 2 ? 1 : 0, 1);
                         switch (turn) {
                         case 1: CHECK(mprotect(chunk[i], step * PG, PROT_NONE) == 0); break;
                         case 2: CHECK(madvise(chunk[i], step * PG, MADV_DONTNEED) == 0); break;
-                        case 3: CHECK((chunk[i] = remap(chunk[i], step * PG, step * PG, MREMAP_MAYMOVE | MREMAP_FIXED,
-                                                        (char *)(0x100000000000 + i * step * 2 * PG))) != MAP_FAILED); break;
-                        case 4: CHECK(mmap(chunk[i], step * PG, PROT_NONE, ANON | MAP_FIXED, -1, 0) == chunk[i]); break;
-                        case 5: CHECK(step < 2 || munmap(chunk[i] + (step - 1) * PG, PG) == 0); break;
+                        case 3:
+                                CHECK((chunk[i] = remap(
+                                               chunk[i], step * PG, step * PG,
+                                               MREMAP_MAYMOVE | MREMAP_FIXED,
+                                               (char *)(0x100000000000 + i * step * 2 * PG))) !=
+                                      MAP_FAILED);
+                                break;
+                        case 4:
+                                CHECK(mmap(chunk[i], step * PG, PROT_NONE, ANON | MAP_FIXED, -1,
+                                           0) == chunk[i]);
+                                break;
+                        case 5:
+                                CHECK(step < 2 || munmap(chunk[i] + (step - 1) * PG, PG) == 0);
+                                break;
                         }
                         CHECK(munmap(chunk[i], step * PG) == 0);
                 }
@@ -51,7 +68,8 @@ int limits_test(uint64_t memory_pages)
         /* Pages that are paid for one by one give back, too. */
         for (int turn = 0; turn < 4; turn++) {
                 uint64_t n = memory_pages / 2;
-                CHECK((p = mmap(NULL, 8 * memory_pages * PG, RW, ANON | MAP_NORESERVE, -1, 0)) != MAP_FAILED);
+                CHECK((p = mmap(NULL, 8 * memory_pages * PG, RW, ANON | MAP_NORESERVE, -1, 0)) !=
+                      MAP_FAILED);
                 fill(p, 0, n, 1);
                 verify("NORESERVE", p, 0, n, 1);
                 CHECK(madvise(p, n / 2 * PG, MADV_DONTNEED) == 0);
@@ -73,13 +91,14 @@ int full_test(uint64_t rounds)
         uint64_t n = take_all(chunk, 65536, step), x = 1, last = 0;
 
         CHECK(errno == ENOMEM && n > 4);
-        munmap(chunk[--n], step * PG);                  /* a little for the stack and for standard output */
+        munmap(chunk[--n], step * PG); /* a little for the stack and for standard output */
         munmap(chunk[--n], step * PG);
         for (uint64_t i = 0; i < n; i++)
                 fill(chunk[i], i * step, step, 1);
         for (uint64_t i = 0; i < n; i++)
                 verify("full", chunk[i], i * step, step, 1);
-        for (uint64_t i = 0; i < rounds; i++) {         /* any page, and again and again the few that are hot */
+        for (uint64_t i = 0; i < rounds;
+             i++) { /* any page, and again and again the few that are hot */
                 x = x * 6364136223846793005ull + 1442695040888963407ull;
                 uint64_t c = (x >> 40) % n, p = x >> 33 & 15;
                 verify("full, at random", chunk[c] + p * PG, c * step + p, 1, 1);
@@ -94,7 +113,10 @@ int full_test(uint64_t rounds)
         return last == 1;
 }
 
-/* Hot pages that leave the cleaner nothing to take, then a burst of others: that must never look like memory used up. */
+/*
+ * Hot pages that leave the cleaner nothing to take, then a burst of others: that must never look
+ * like memory used up.
+ */
 int hot_test(uint64_t rounds)
 {
         const uint64_t most = 64, cold = 512;
@@ -117,7 +139,10 @@ int hot_test(uint64_t rounds)
         return last == 1;
 }
 
-/* A buffer that only system calls use, while the program takes ever more memory: it should stay resident, and nothing else comes back. */
+/*
+ * A buffer that only system calls use, while the program takes ever more memory: it should stay
+ * resident, and nothing else comes back.
+ */
 int calls_test(uint64_t rounds)
 {
         const uint64_t n = 64, fresh = 32;

@@ -1,13 +1,17 @@
 /*
- * t_memory --random: operations at random on a window of the address space, on the heap and on loose chunks, against a model
- * that is kept apart: for each cell the tag of its content.  What is touched is verified at once, everything now and then.
+ * t_memory --random: operations at random on a window of the address space, on the heap and on
+ * loose chunks, against a model that is kept apart: for each cell the tag of its content. What is
+ * touched is verified at once, everything now and then.
  */
 #include <sys/uio.h>
 #include "t_memory.h"
 
 enum kind { UNMAPPED, ANONYMOUS, PRIVATE_FILE, SHARED_FILE, SHARED_ANONYMOUS };
 
-/* What page of the window is; and the content of its cells, but for SHARED_FILE, whose are in the file. */
+/*
+ * What page of the window is; and the content of its cells, but for SHARED_FILE, whose are in the
+ * file.
+ */
 struct page { uint8_t kind, prot, noreserve, locked; uint32_t file_page; uint64_t tag[CELLS]; };
 
 #define FILE_PAGES 1024u
@@ -38,13 +42,15 @@ static char *at(uint64_t page) { return window + page * PG; }
 
 static uint64_t *tags(uint64_t page)
 {
-        return model[page].kind == SHARED_FILE ? shared_tag[model[page].file_page] : model[page].tag;
+        return model[page].kind == SHARED_FILE ? shared_tag[model[page].file_page]
+                                               : model[page].tag;
 }
 
 static _Noreturn void failed(const char *what, uint64_t page, long got, long want)
 {
-        printf("FAILED step %lu, %s: %s, page %lu (kind %d prot %d): %ld (%s) instead of %ld\n", step, op_name, what, page,
-               page < npages ? model[page].kind : -1, page < npages ? model[page].prot : -1, got, strerrorname_np(errno), want);
+        printf("FAILED step %lu, %s: %s, page %lu (kind %d prot %d): %ld (%s) instead of %ld\n",
+               step, op_name, what, page, page < npages ? model[page].kind : -1,
+               page < npages ? model[page].prot : -1, got, strerrorname_np(errno), want);
         fflush(stdout);
         exit(1);
 }
@@ -62,15 +68,20 @@ static void check_cell(const char *what, const void *p, uint64_t tag, uint64_t p
         int wrong = cell_wrong(p, tag);
         if (wrong < 0)
                 return;
-        printf("FAILED step %lu, %s: %s: page %lu at %p (kind %d prot %d file page %u) cell %u tag %lx word %d: %lx instead of %lx\n", step,
-               op_name, what, page, (void *)at(page), model[page].kind, model[page].prot, model[page].file_page, cell, tag, wrong,
-               ((const uint64_t *)p)[wrong], cell_word(tag, (unsigned)wrong));
+        printf("FAILED step %lu, %s: %s: page %lu at %p (kind %d prot %d file page %u) cell %u tag "
+               "%lx word %d: %lx instead of %lx\n",
+               step, op_name, what, page, (void *)at(page), model[page].kind, model[page].prot,
+               model[page].file_page, cell, tag, wrong, ((const uint64_t *)p)[wrong],
+               cell_word(tag, (unsigned)wrong));
         fflush(stdout);
         exit(1);
 }
 
 static bool can_read(uint64_t p) { return model[p].kind != UNMAPPED && model[p].prot; }
-static bool can_write(uint64_t p) { return model[p].kind != UNMAPPED && (model[p].prot & PROT_WRITE); }
+static bool can_write(uint64_t p)
+{
+        return model[p].kind != UNMAPPED && (model[p].prot & PROT_WRITE);
+}
 
 static void check_page(const char *what, uint64_t p)
 {
@@ -92,7 +103,8 @@ static void pick(uint64_t *start, uint64_t *n)
 static void origin(uint64_t p)
 {
         for (unsigned c = 0; c < CELLS; c++)
-                model[p].tag[c] = model[p].kind == PRIVATE_FILE ? PRIVATE_TAG(model[p].file_page, c) : 0;
+                model[p].tag[c] =
+                        model[p].kind == PRIVATE_FILE ? PRIVATE_TAG(model[p].file_page, c) : 0;
 }
 
 static void verify_range(const char *what, uint64_t start, uint64_t n)
@@ -107,7 +119,8 @@ static void verify_all(void)
         verify_range("content", 0, npages);
         for (uint64_t p = 0; p < heap_pages; p++)
                 for (unsigned c = 0; c < CELLS; c++) {
-                        int w = cell_wrong(heap + p * PG + c * CELL, heap_tag[p] ? heap_tag[p] + c : 0);
+                        int w = cell_wrong(heap + p * PG + c * CELL,
+                                           heap_tag[p] ? heap_tag[p] + c : 0);
                         if (w >= 0)
                                 fail_at("heap", heap + p * PG + c * CELL, p, heap_tag[p], w);
                 }
@@ -115,7 +128,8 @@ static void verify_all(void)
                 for (uint64_t c = 0; loose[i].at && c < loose[i].n * CELLS; c++) {
                         int w = cell_wrong(loose[i].at + c * CELL, loose[i].tag + c);
                         if (w >= 0)
-                                fail_at("loose", loose[i].at + c * CELL, c / CELLS, loose[i].tag + c, w);
+                                fail_at("loose", loose[i].at + c * CELL, c / CELLS,
+                                        loose[i].tag + c, w);
                 }
 }
 
@@ -125,10 +139,14 @@ static void op_map(void)
 {
         uint64_t s, n;
         pick(&s, &n);
-        static const uint8_t kinds[] = { ANONYMOUS, ANONYMOUS, ANONYMOUS, PRIVATE_FILE, SHARED_FILE, SHARED_ANONYMOUS };
+        static const uint8_t kinds[] = { ANONYMOUS,    ANONYMOUS,   ANONYMOUS,
+                                         PRIVATE_FILE, SHARED_FILE, SHARED_ANONYMOUS };
         static const uint8_t prots[] = { RW, RW, RW, RW, PROT_READ, PROT_NONE };
-        struct page like = { .kind = kinds[draw(6)], .prot = prots[draw(6)], .noreserve = draw(4) == 0 };
-        int flags = MAP_FIXED | (like.noreserve ? MAP_NORESERVE : 0) | (draw(8) ? 0 : MAP_POPULATE), fd = -1;
+        struct page like = { .kind = kinds[draw(6)],
+                             .prot = prots[draw(6)],
+                             .noreserve = draw(4) == 0 };
+        int flags = MAP_FIXED | (like.noreserve ? MAP_NORESERVE : 0) | (draw(8) ? 0 : MAP_POPULATE),
+            fd = -1;
         uint64_t off = 0;
         switch (like.kind) {
         case ANONYMOUS: flags |= ANON; break;
@@ -185,7 +203,8 @@ static void op_write(void)
         uint64_t s, n;
         pick(&s, &n);
         for (uint64_t p = s; p < s + n; p++)
-                for (unsigned c = (unsigned)draw(CELLS); can_write(p) && c < CELLS; c += 1 + (unsigned)draw(3)) {
+                for (unsigned c = (unsigned)draw(CELLS); can_write(p) && c < CELLS;
+                     c += 1 + (unsigned)draw(3)) {
                         cell_fill(at(p) + c * CELL, next_tag);
                         tags(p)[c] = next_tag++;
                 }
@@ -224,8 +243,10 @@ static void op_sys_write(void)          /* from the window into a file, compared
         ssize_t got = pwrite(scratch_fd, window + first * CELL, cells * CELL, 0);
         expect("pwrite", first / CELLS, got, want ? (long)want : -EFAULT);
         for (uint64_t c = 0; c < want / CELL; c++) {
-                expect("pread", first / CELLS, pread(scratch_fd, buf, CELL, (off_t)(c * CELL)), CELL);
-                check_cell("written out", buf, tags((first + c) / CELLS)[(first + c) % CELLS], (first + c) / CELLS, (first + c) % CELLS);
+                expect("pread", first / CELLS, pread(scratch_fd, buf, CELL, (off_t)(c * CELL)),
+                       CELL);
+                check_cell("written out", buf, tags((first + c) / CELLS)[(first + c) % CELLS],
+                           (first + c) / CELLS, (first + c) % CELLS);
         }
 }
 
@@ -240,12 +261,14 @@ static void op_sys_read(void)           /* from a file into the window */
                 if (model[(first + c) / CELLS].kind == SHARED_FILE)
                         return;
         bool shared = draw(2);
-        ssize_t got = pread(shared ? shared_fd : private_fd, window + first * CELL, cells * CELL, (off_t)(from * CELL));
+        ssize_t got = pread(shared ? shared_fd : private_fd, window + first * CELL, cells * CELL,
+                            (off_t)(from * CELL));
         expect("pread", first / CELLS, got, want ? (long)want : -EFAULT);
         for (uint64_t c = 0; c < want / CELL; c++) {
                 uint64_t f = from + c;
                 model[(first + c) / CELLS].tag[(first + c) % CELLS] =
-                        shared ? shared_tag[f / CELLS][f % CELLS] : PRIVATE_TAG(f / CELLS, f % CELLS);
+                        shared ? shared_tag[f / CELLS][f % CELLS]
+                               : PRIVATE_TAG(f / CELLS, f % CELLS);
         }
         if (draw(2))
                 verify_range("after pread", first / CELLS, want / PG);
@@ -259,7 +282,8 @@ static void op_file_write(void)         /* the shared file changes under its map
                 cell_fill(buf + i * CELL, next_tag);
                 shared_tag[(c + i) / CELLS][(c + i) % CELLS] = next_tag++;
         }
-        expect("pwrite to file", 0, pwrite(shared_fd, buf, sizeof buf, (off_t)(c * CELL)), sizeof buf);
+        expect("pwrite to file", 0, pwrite(shared_fd, buf, sizeof buf, (off_t)(c * CELL)),
+               sizeof buf);
 }
 
 static void op_pipe(void)               /* from the window to the window */
@@ -276,11 +300,13 @@ static void op_pipe(void)               /* from the window to the window */
         uint64_t tag[128];
         for (uint64_t c = 0; c < cells; c++)
                 tag[c] = tags((from + c) / CELLS)[(from + c) % CELLS];
-        expect("write to pipe", from / CELLS, write(pipes[1], window + from * CELL, cells * CELL), (long)(cells * CELL));
+        expect("write to pipe", from / CELLS, write(pipes[1], window + from * CELL, cells * CELL),
+               (long)(cells * CELL));
         for (uint64_t done = 0; done < cells * CELL; ) {
                 ssize_t r = read(pipes[0], window + to * CELL + done, cells * CELL - done);
                 if (r <= 0)
-                        failed("read from pipe", to / CELLS, r < 0 ? -errno : r, (long)(cells * CELL));
+                        failed("read from pipe", to / CELLS, r < 0 ? -errno : r,
+                               (long)(cells * CELL));
                 done += (uint64_t)r;
         }
         for (uint64_t c = 0; c < cells; c++)
@@ -307,29 +333,35 @@ static void op_vector(void)
         for (unsigned i = 0; i < 8; i++)
                 for (uint64_t c = first[i]; c < first[i] + cells[i]; c++, off += CELL) {
                         expect("pread", c / CELLS, pread(scratch_fd, buf, CELL, off), CELL);
-                        check_cell("pwritev", buf, tags(c / CELLS)[c % CELLS], c / CELLS, c % CELLS);
+                        check_cell("pwritev", buf, tags(c / CELLS)[c % CELLS], c / CELLS,
+                                   c % CELLS);
                 }
 }
 
 static void op_advise(void)
 {
-        static const int advice[] = { MADV_DONTNEED, MADV_DONTNEED, MADV_COLD, MADV_PAGEOUT, MADV_WILLNEED, MADV_FREE, MADV_RANDOM };
+        static const int advice[] = { MADV_DONTNEED, MADV_DONTNEED, MADV_COLD,  MADV_PAGEOUT,
+                                      MADV_WILLNEED, MADV_FREE,     MADV_RANDOM };
         int a = advice[draw(7)];
         uint64_t s, n;
         long want = 0;
         pick(&s, &n);
-        if (a == MADV_FREE)             /* may or may not drop: only where it is all written again at once */
+        if (a == MADV_FREE) /* may or may not drop: only where it is all written again at once */
                 for (uint64_t p = s; p < s + n; p++)
                         if (model[p].kind != ANONYMOUS || !can_write(p))
                                 return;
         for (uint64_t p = s; p < s + n; p++)
                 if (model[p].kind == UNMAPPED)
                         want = -ENOMEM;
-        /* Linux refuses these two where the page tables belong to a file only the kernel may write; not so here. */
+        /*
+         * Linux refuses these two where the page tables belong to a file only the kernel may write;
+         * not so here.
+         */
         long got = madvise(at(s), n * PG, a);
         expect("madvise", s, got, want);
         for (uint64_t p = s; p < s + n; p++) {
-                if (a == MADV_DONTNEED && (model[p].kind == ANONYMOUS || model[p].kind == PRIVATE_FILE))
+                if (a == MADV_DONTNEED &&
+                    (model[p].kind == ANONYMOUS || model[p].kind == PRIVATE_FILE))
                         origin(p);
                 if (a == MADV_FREE)
                         for (unsigned c = 0; c < CELLS; c++) {
@@ -348,24 +380,32 @@ static void op_populate(void)
         long want = 0;
         pick(&s, &n);
         for (uint64_t p = s; p < s + n && !want; p++)
-                want = model[p].kind == UNMAPPED ? -ENOMEM : !(write ? can_write(p) : can_read(p)) ? -EINVAL : 0;
-        expect("populate", s, madvise(at(s), n * PG, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ), want);
+                want = model[p].kind == UNMAPPED               ? -ENOMEM
+                       : !(write ? can_write(p) : can_read(p)) ? -EINVAL
+                                                               : 0;
+        expect("populate", s,
+               madvise(at(s), n * PG, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ), want);
 }
 
 static void op_remap(void)
 {
         uint64_t s, n, to, m;
         pick(&s, &n);
-        /* A run that is surely one VMA as far as the model can tell; it may be several all the same (EFAULT). */
+        /*
+         * A run that is surely one VMA as far as the model can tell; it may be several all the same
+         * (EFAULT).
+         */
         uint64_t len = 1;
-        while (len < n && model[s + len].kind == model[s].kind && model[s + len].prot == model[s].prot &&
+        while (len < n && model[s + len].kind == model[s].kind &&
+               model[s + len].prot == model[s].prot &&
                model[s + len].noreserve == model[s].noreserve &&
                (model[s].kind == ANONYMOUS || model[s + len].file_page == model[s].file_page + len))
                 len++;
         n = len;
         if (model[s].kind == UNMAPPED)
                 return;
-        bool file = model[s].kind == PRIVATE_FILE || model[s].kind == SHARED_FILE, shared = model[s].kind >= SHARED_FILE;
+        bool file = model[s].kind == PRIVATE_FILE || model[s].kind == SHARED_FILE,
+             shared = model[s].kind >= SHARED_FILE;
         bool dontunmap = model[s].kind == ANONYMOUS && draw(4) == 0;
         m = dontunmap ? n : shared ? 1 + draw(n) : file ? 1 + draw(n) : 1 + draw(2 * n);
         if (m > npages)
@@ -373,8 +413,10 @@ static void op_remap(void)
         to = draw(npages - m + 1);
         if (to < s + n && to + m > s)
                 return;                 /* overlap */
-        char *r = remap(at(s), n * PG, m * PG, MREMAP_MAYMOVE | MREMAP_FIXED | (dontunmap ? MREMAP_DONTUNMAP : 0), at(to));
-        if (r == MAP_FAILED && errno == EFAULT) {       /* the target has been unmapped, and what was to be cut off */
+        char *r = remap(at(s), n * PG, m * PG,
+                        MREMAP_MAYMOVE | MREMAP_FIXED | (dontunmap ? MREMAP_DONTUNMAP : 0), at(to));
+        if (r == MAP_FAILED &&
+            errno == EFAULT) { /* the target has been unmapped, and what was to be cut off */
                 expect("munmap", to, munmap(at(to), m * PG), 0);
                 for (uint64_t p = to; p < to + m; p++)
                         model[p] = (struct page){ 0 };
@@ -448,7 +490,8 @@ static void op_brk(void)
         heap_pages = want;
         for (uint64_t p = want ? draw(want) : 0; p < want; p += 1 + draw(8)) {
                 for (unsigned c = 0; c < CELLS; c++) {
-                        int w = cell_wrong(heap + p * PG + c * CELL, heap_tag[p] ? heap_tag[p] + c : 0);
+                        int w = cell_wrong(heap + p * PG + c * CELL,
+                                           heap_tag[p] ? heap_tag[p] + c : 0);
                         if (w >= 0)
                                 fail_at("heap", heap + p * PG + c * CELL, p, heap_tag[p], w);
                         cell_fill(heap + p * PG + c * CELL, next_tag + c);
@@ -470,18 +513,21 @@ static void op_loose(void)              /* where the system puts it */
                 for (uint64_t c = 0; c < old * CELLS; c++) {
                         int w = cell_wrong(loose[i].at + c * CELL, loose[i].tag + c);
                         if (w >= 0)
-                                fail_at("loose chunk", loose[i].at + c * CELL, c / CELLS, loose[i].tag + c, w);
+                                fail_at("loose chunk", loose[i].at + c * CELL, c / CELLS,
+                                        loose[i].tag + c, w);
                 }
                 expect("munmap", 0, munmap(loose[i].at, old * PG), 0);
                 loose[i].at = NULL;
                 return;
         } else {
                 loose[i].at = remap(loose[i].at, old * PG, n * PG, MREMAP_MAYMOVE, NULL);
-                if (n > old) {          /* a new tag for all of it, after a look at the old content */
+                if (n > old) { /* a new tag for all of it, after a look at the old content */
                         for (uint64_t c = 0; loose[i].at != MAP_FAILED && c < n * CELLS; c++) {
-                                int w = cell_wrong(loose[i].at + c * CELL, c < old * CELLS ? loose[i].tag + c : 0);
+                                int w = cell_wrong(loose[i].at + c * CELL,
+                                                   c < old * CELLS ? loose[i].tag + c : 0);
                                 if (w >= 0)
-                                        fail_at("grown chunk", loose[i].at + c * CELL, c / CELLS, loose[i].tag + c, w);
+                                        fail_at("grown chunk", loose[i].at + c * CELL, c / CELLS,
+                                                loose[i].tag + c, w);
                         }
                         loose[i].tag = next_tag;
                         old = 0;
@@ -499,9 +545,13 @@ static void op_loose(void)              /* where the system puts it */
 static void set_up(void)
 {
         static char buf[PG];
-        /* Where the system puts nothing by itself, at a distance from the border of a page table, between inaccessible pages. */
+        /*
+         * Where the system puts nothing by itself, at a distance from the border of a page table,
+         * between inaccessible pages.
+         */
         window = (char *)0x200000000000 + 100 * PG;
-        CHECK(mmap(window - 8 * PG, (npages + 16) * PG, PROT_NONE, ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED);
+        CHECK(mmap(window - 8 * PG, (npages + 16) * PG, PROT_NONE,
+                   ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED);
         CHECK(munmap(window, npages * PG) == 0);
         model = mmap(NULL, npages * sizeof *model, RW, ANON, -1, 0);
         CHECK(model != MAP_FAILED);
@@ -522,11 +572,17 @@ static void set_up(void)
 
 int random_test(uint64_t seed, uint64_t steps, uint64_t pages)
 {
-        static const struct { const char *name; void (*run)(void); unsigned weight; } ops[] = {
-                { "map", op_map, 8 }, { "unmap", op_unmap, 3 }, { "protect", op_protect, 8 }, { "write", op_write, 16 }, { "verify", op_verify, 8 },
-                { "sys_write", op_sys_write, 4 }, { "sys_read", op_sys_read, 4 }, { "file_write", op_file_write, 2 }, { "pipe", op_pipe, 3 },
-                { "vector", op_vector, 2 }, { "advise", op_advise, 5 }, { "populate", op_populate, 2 }, { "remap", op_remap, 8 },
-                { "lock", op_lock, 2 }, { "mincore", op_mincore, 2 }, { "brk", op_brk, 3 }, { "loose", op_loose, 4 },
+        static const struct { const char *name; void (*run)(void); unsigned weight;
+        } ops[] = {
+                { "map", op_map, 8 },           { "unmap", op_unmap, 3 },
+                { "protect", op_protect, 8 },   { "write", op_write, 16 },
+                { "verify", op_verify, 8 },     { "sys_write", op_sys_write, 4 },
+                { "sys_read", op_sys_read, 4 }, { "file_write", op_file_write, 2 },
+                { "pipe", op_pipe, 3 },         { "vector", op_vector, 2 },
+                { "advise", op_advise, 5 },     { "populate", op_populate, 2 },
+                { "remap", op_remap, 8 },       { "lock", op_lock, 2 },
+                { "mincore", op_mincore, 2 },   { "brk", op_brk, 3 },
+                { "loose", op_loose, 4 },
         };
         unsigned sum = 0;
         for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
@@ -548,7 +604,8 @@ int random_test(uint64_t seed, uint64_t steps, uint64_t pages)
         uint64_t mapped = 0;
         for (uint64_t p = 0; p < npages; p++)
                 mapped += model[p].kind != UNMAPPED;
-        printf("random: seed %lu, %lu steps, %lu tags, %lu of %lu pages mapped: ok\n", seed, steps, next_tag - 1, mapped, npages);
+        printf("random: seed %lu, %lu steps, %lu tags, %lu of %lu pages mapped: ok\n", seed, steps,
+               next_tag - 1, mapped, npages);
         if (getenv("T_MEMORY_COUNTS")) {
                 for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
                         printf("%s %lu ", ops[i].name, counts[i]);

@@ -190,6 +190,160 @@ static void join(void)
         CHECK(waitpid(pid, NULL, 0) == pid);
 }
 
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* User and PID namespace in one call, by a pidfd of the second one's first process. */
+static void join_by_pidfd(void)
+{
+        int to_us[2], to_it[2], status;
+        pid_t pid, first = 0;
+        char c;
+
+        CHECK(pipe(to_us) == 0 && pipe(to_it) == 0);
+        pid = fork();
+        if (pid == 0) {
+                close(to_it[1]);
+                if (unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0 && (first = fork()) == 0) {
+                        (void)!read(to_it[0], &c, 1);
+                        _exit(0);
+                }
+                (void)!write(to_us[1], &first, sizeof first);
+                _exit(waitpid(first, NULL, 0) != first);
+        }
+        CHECK(read(to_us[0], &first, sizeof first) == sizeof first && first > 0);
+        int fd = (int)syscall(SYS_pidfd_open, first, 0);
+        fill(2);
+        CHECK(fd >= 0);
+        T(setns(fd, CLONE_NEWUSER | CLONE_NEWPID));
+        check_filled(2);
+        pid_t in_it = fork();
+        if (in_it == 0)
+                _exit(getpid() > 1 && getpid() < 50 ? 0 : 1);
+        CHECK(waitpid(in_it, &status, 0) == in_it && status == 0);
+        close(to_it[1]);
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+/* --- a child of vfork in another PID namespace: its number there may be anybody's here --- */
+
+static _Atomic int stop_computing;
+static pid_t victim;
+
+static void *compute(void *arg)
+{
+        while (!stop_computing)
+                ;
+        return arg;
+}
+
+static void *map_and_unmap(void *arg)
+{
+        while (!stop_computing) {
+                char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                m[0] = m[8192] = 1;
+                munmap(m, 65536);
+        }
+        return arg;
+}
+
+static pid_t sleeper(void)
+{
+        pid_t pid = fork();
+
+        while (pid == 0)
+                pause();
+        return pid;
+}
+
+/* The child has the number that the victim has for its parent. */
+static int beside_the_victim(void)
+{
+        pthread_t id;
+        pid_t pid;
+        int status;
+        struct timespec from, now;
+
+        stop_computing = 0;
+        CHECK(pthread_create(&id, NULL, map_and_unmap, NULL) == 0);
+        T(unshare(CLONE_NEWPID));
+        CHECK(sleeper() > 0);
+        while ((pid = vfork()) > 0) {
+                CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+                if (!WIFEXITED(status) || WEXITSTATUS(status) != 42)
+                        break;
+        }
+        if (pid == 0) {
+                if (getpid() < victim)
+                        _exit(42);
+                clock_gettime(CLOCK_MONOTONIC, &from);
+                do {
+                        for (volatile int i = 0; i < 10000000; i++)
+                                ;
+                        clock_gettime(CLOCK_MONOTONIC, &now);
+                } while (now.tv_sec - from.tv_sec < 2);
+                _exit(getpid() != victim);
+        }
+        CHECK(pid > 0 && status == 0);
+        stop_computing = 1;
+        CHECK(pthread_join(id, NULL) == 0);
+        return failures;
+}
+
+/* The child waits for a thread of its parent that it cannot see. */
+static int beside_a_thread(void)
+{
+        pthread_t id;
+        int status;
+
+        stop_computing = 0;
+        CHECK(pthread_create(&id, NULL, compute, NULL) == 0);
+        T(unshare(CLONE_NEWPID));
+        CHECK(sleeper() > 0);
+        pid_t pid = vfork();
+        if (pid == 0) {
+                for (int i = 0; i < 20; i++) {
+                        char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                        m[0] = m[8192] = 1;
+                        munmap(m, 65536);
+                }
+                _exit(0);
+        }
+        CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+        stop_computing = 1;
+        CHECK(pthread_join(id, NULL) == 0);
+        return failures;
+}
+
+static void other_numbers(void)
+{
+        int status;
+
+        T(unshare(CLONE_NEWUSER | CLONE_NEWPID));
+        fflush(stdout);
+        pid_t first = fork();
+        if (first == 0) {
+                pid_t pid;
+                for (int i = 0; i < 10; i++)
+                        victim = sleeper();
+                for (int i = 0; i < 2; i++) {
+                        fflush(stdout);
+                        if ((pid = fork()) == 0) {
+                                failures = 0;
+                                int n = i ? beside_a_thread() : beside_the_victim();
+                                fflush(stdout);
+                                _exit(n);
+                        }
+                        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+                }
+                CHECK(waitpid(victim, &status, WNOHANG) == 0);
+                fflush(stdout);
+                _exit(failures);
+        }
+        CHECK(waitpid(first, &status, 0) == first && status == 0);
+}
+
 static pthread_barrier_t barrier;
 static void *wait_there(void *arg)
 {
@@ -241,6 +395,8 @@ int main(int argc, char **argv)
         in_child("a user namespace", user_namespace);
         in_child("a PID namespace", pid_namespace);
         in_child("namespaces of another process", join);
+        in_child("namespaces of a pidfd", join_by_pidfd);
+        in_child("process numbers of two namespaces", other_numbers);
         in_child("with threads", with_threads);
         in_child("beside a child of vfork", child_of_vfork);
         T(unshare(CLONE_NEWUSER));      /* the first process, too */

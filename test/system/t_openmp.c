@@ -1,6 +1,6 @@
 /*
- * OpenMP: loops, reductions, tasks, critical sections and locks over memory that need not fit into the cache.  Argument: words of
- * the array.  Prints the same with any number of threads.
+ * OpenMP: loops, reductions, tasks, critical sections and locks over memory that need not fit into
+ * the cache. Argument: words of the array. Prints the same with any number of threads.
  */
 #include <omp.h>
 #include <stdint.h>
@@ -74,6 +74,8 @@ int main(int argc, char **argv)
                 #pragma omp ordered
                 ordered = ordered * 31 + (uint64_t)i;
         }
-        printf("%zu words, sum %lu, after sorting %lu, wrong %zu, visits %d, locked %d, ordered %lx\n", n, sum, after, wrong, visits, locked, ordered);
+        printf("%zu words, sum %lu, after sorting %lu, wrong %zu, visits %d, locked %d, ordered "
+               "%lx\n",
+               n, sum, after, wrong, visits, locked, ordered);
         return sum != after || wrong || visits != 800 || locked != 800;
 }

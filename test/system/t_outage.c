@@ -1,12 +1,17 @@
 /*
- * A memory node that answers late: what system calls do to pages meanwhile costs no processor time, and nothing is lost.
+ * A memory node that answers late: what system calls do to pages meanwhile costs no processor time,
+ * and nothing is lost.
  *
  * usage: t_outage writes SECONDS PAGES   the node holds each write back for so long; PAGES: nearly the cache
  *        t_outage reads SECONDS PAGES    the same with reads; PAGES: twice the cache
+ *        t_outage populate SECONDS PAGES one call brings them all, which takes longer than any other
+ *        t_outage exit SECONDS PAGES     the program ends with 7 meanwhile
  * Says on standard error what it measured.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include "t_memory.h"
 
@@ -61,7 +66,7 @@ static void calls(int fd, uint64_t version)
         CHECK(madvise(p, pages * PG, MADV_COLD) == 0);
         for (uint64_t i = 0; i < pages; i++) {
                 if (!resident(p + i * PG))
-                        continue;               /* it would need a frame, and that is something to wait for */
+                        continue; /* it would need a frame, and that is something to wait for */
                 CHECK(pwrite(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
                 CHECK(pread(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
         }
@@ -83,14 +88,21 @@ static int writes_test(void)
                 cpu += cpu_time() - c;
                 verify("at the end", p, 0, pages, round);
         }
-        fprintf(stderr, "the calls took %.3f s of the clock, %.3f s of processor time\n", wall, cpu);
-        /* They did not wait for the node at all; or slept while they did.  (Emulated, they compute long.) */
+        fprintf(stderr, "the calls took %.3f s of the clock, %.3f s of processor time\n", wall,
+                cpu);
+        /*
+         * They did not wait for the node at all; or slept while they did.  (Emulated, they compute
+         * long.)
+         */
         CHECK(wall < seconds || cpu < seconds / 4);
         puts("writes: ok");
         return 0;
 }
 
-/* --- reads that are held back: one thread waits for a page, one for that page's entry, and main for the lock that the second has --- */
+/*
+ * --- reads that are held back: one thread waits for a page, one for that page's entry, and main
+ * for the lock that the second has ---
+ */
 
 static char *page;
 
@@ -141,6 +153,53 @@ static int reads_test(void)
         return 0;
 }
 
+/* --- a call that brings page after page: signals wait for its end, the program's end does not --- */
+
+static volatile sig_atomic_t handled;
+
+static void handle(int sig) { handled += sig == SIGALRM; }
+
+static void *populate(void *arg)
+{
+        double t = now();
+
+        CHECK(madvise(p, pages * PG, 22 /* MADV_POPULATE_READ */) == 0);
+        fprintf(stderr, "all pages came in %.1f s\n", now() - t);
+        return arg;
+}
+
+static int populate_test(void)
+{
+        const struct sigaction a = { .sa_handler = handle };
+
+        fill(p, 0, pages, 1);
+        CHECK(sigaction(SIGALRM, &a, NULL) == 0);
+        alarm(1);
+        populate(NULL);
+        CHECK(handled == 1);
+        verify("populated", p, 0, 16, 1);
+        puts("populate: ok");
+        return 0;
+}
+
+static int exit_test(void)
+{
+        pthread_t id;
+        double t;
+
+        fill(p, 0, pages, 1);
+        CHECK(pthread_create(&id, NULL, populate, NULL) == 0);
+        pass(1);
+        t = now();
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(0);
+        CHECK(pid > 0 && waitpid(pid, NULL, 0) == pid);
+        fprintf(stderr, "a child came and went in %.1f s\n", now() - t);
+        puts("exit: ok");
+        exit(7);
+}
+
 int main(int argc, char **argv)
 {
         if (argc != 4)
@@ -148,5 +207,9 @@ int main(int argc, char **argv)
         seconds = strtod(argv[2], NULL);
         pages = strtoul(argv[3], NULL, 0);
         p = map_pages(pages, RW, MAP_PRIVATE);
+        if (strcmp(argv[1], "populate") == 0)
+                return populate_test();
+        if (strcmp(argv[1], "exit") == 0)
+                return exit_test();
         return strcmp(argv[1], "writes") == 0 ? writes_test() : reads_test();
 }

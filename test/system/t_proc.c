@@ -1,6 +1,7 @@
 /*
- * /proc/self as a program finds it: stat, statm, status, auxv, task, comm.  Sizes differ from run to run; what is printed and checked is
- * how they change, and that they agree with one another and with what the program knows of itself.
+ * /proc/self as a program finds it: stat, statm, status, auxv, task, comm. Sizes differ from run to
+ * run; what is printed and checked is how they change, and that they agree with one another and
+ * with what the program knows of itself.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -38,7 +39,10 @@ static const char *line(const char *status, const char *name)
         CHECK(p && (p == status || p[-1] == '\n'));
         return p ? p + strlen(name) : "";
 }
-static unsigned long number(const char *path, const char *name) { return strtoul(line(content(path), name), NULL, 10); }
+static unsigned long number(const char *path, const char *name)
+{
+        return strtoul(line(content(path), name), NULL, 10);
+}
 static unsigned long kib(const char *name) { return number("/proc/self/status", name); }
 
 /* Fields of stat, counted from 1; 3 is the state. */
@@ -59,7 +63,8 @@ static void test_sizes(void)
         unsigned long used = kib("VmRSS:") + kib("VmSwap:"), mapped = 0, pages;
         char *p, *m;
 
-        CHECK(size > 0 && kib("VmPeak:") >= size && kib("VmHWM:") >= kib("VmRSS:") && kib("VmRSS:") <= size);
+        CHECK(size > 0 && kib("VmPeak:") >= size && kib("VmHWM:") >= kib("VmRSS:") &&
+              kib("VmRSS:") <= size);
         CHECK(kib("VmStk:") > 0 && kib("VmExe:") > 0);
         pages = strtoul(content("/proc/self/statm"), &p, 10);
         CHECK(pages * 4 == size);
@@ -94,9 +99,11 @@ static void test_places(int argc, char **argv, char **envp)
         uint64_t *aux;
         size_t n = 0;
 
-        CHECK(field(stat, 26) <= (uintptr_t)test_places && (uintptr_t)test_places < field(stat, 27));
+        CHECK(field(stat, 26) <= (uintptr_t)test_places &&
+              (uintptr_t)test_places < field(stat, 27));
         CHECK(field(stat, 28) <= (uintptr_t)argv && (uintptr_t)argv - field(stat, 28) == 8);
-        CHECK(field(stat, 45) <= (uintptr_t)&initialized && (uintptr_t)&initialized < field(stat, 46));
+        CHECK(field(stat, 45) <= (uintptr_t)&initialized &&
+              (uintptr_t)&initialized < field(stat, 46));
         CHECK(field(stat, 47) <= (uintptr_t)sbrk(0));
         CHECK(field(stat, 48) == (uintptr_t)argv[0]);
         last = argv[argc - 1];
@@ -115,7 +122,8 @@ static void test_places(int argc, char **argv, char **envp)
 
 static void test_signals(void)
 {
-        static const char *const masks[] = { "SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:" };
+        static const char *const masks[] = { "SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:",
+                                             "SigCgt:" };
         sigset_t set;
 
         signal(SIGUSR2, SIG_IGN);
@@ -126,7 +134,8 @@ static void test_signals(void)
         raise(SIGUSR1);
         for (int i = 0; i < 5; i++)
                 printf("%s%.17s\n", masks[i], line(content("/proc/self/status"), masks[i]));
-        printf("stat: %llx %llx %llx\n", field("/proc/self/stat", 31), field("/proc/self/stat", 32), field("/proc/self/stat", 34));
+        printf("stat: %llx %llx %llx\n", field("/proc/self/stat", 31), field("/proc/self/stat", 32),
+               field("/proc/self/stat", 34));
         sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 });
 }
 
@@ -145,7 +154,8 @@ static void test_tasks(void)
                         CHECK(strtoul(content(path), NULL, 10) == strtoul(e->d_name, NULL, 10));
                 }
         closedir(d);
-        printf("%d tasks, %lu threads, %llu threads\n", tasks, number("/proc/self/status", "Threads:"), field("/proc/self/stat", 20));
+        printf("%d tasks, %lu threads, %llu threads\n", tasks,
+               number("/proc/self/status", "Threads:"), field("/proc/self/stat", 20));
         FAILS(ENOENT, open("/proc/self/task/1073741824/status", O_RDONLY));
         CHECK(number("/proc/thread-self/status", "Pid:") == (unsigned long)syscall(SYS_gettid));
         CHECK(number("/proc/self/status", "FDSize:") >= 64);

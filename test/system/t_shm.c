@@ -1,5 +1,6 @@
 /*
- * What a program may expect of memory that it shares with others: its output is the same natively and under vmrun.
+ * What a program may expect of memory that it shares with others: its output is the same natively
+ * and under vmrun.
  *
  * usage: t_shm                  System V's segments (here), then mappings and truncated files (t_shm_files.c)
  *        t_shm count ID N       does segment ID have N attachments, of which none is this process's?
@@ -50,7 +51,8 @@ static void test_attach(void)
         fill(p, 0, SEGMENT, 1);
         verify("the same, elsewhere", q, 0, SEGMENT, 1);
         FAILS(EACCES, mprotect(q, PG, RW));
-        CHECK(mprotect(q, SEGMENT * PG, PROT_READ | PROT_EXEC) == 0 && mprotect(q, SEGMENT * PG, PROT_READ) == 0);
+        CHECK(mprotect(q, SEGMENT * PG, PROT_READ | PROT_EXEC) == 0 &&
+              mprotect(q, SEGMENT * PG, PROT_READ) == 0);
         CHECK(mprotect(p, SEGMENT * PG, PROT_NONE) == 0 && mprotect(p, SEGMENT * PG, RW) == 0);
         int fd = open("t_shm.tmp", O_RDWR | O_CREAT | O_EXCL, 0600);
         CHECK(fd >= 0 && unlink("t_shm.tmp") == 0);
@@ -100,10 +102,12 @@ static void test_places(void)
         CHECK(munmap(room + 20 * PG, 12 * PG) == 0);
         p = attach(id, room + 24 * PG, 0);
         CHECK(p == room + 24 * PG && attached(id) == 2);
-        CHECK(attach(id, room + 8 * PG, SHM_REMAP) == room + 8 * PG && attached(id) == 2);      /* in its own place */
+        CHECK(attach(id, room + 8 * PG, SHM_REMAP) == room + 8 * PG &&
+              attached(id) == 2); /* in its own place */
         fill(p, 0, SEGMENT, 2);
         verify("one", room + 8 * PG, 0, SEGMENT, 2);
-        CHECK(munmap(room, 8 * PG) == 0 && shmdt(room + 8 * PG) == 0 && munmap(room + 14 * PG, 6 * PG) == 0 && attached(id) == 1);
+        CHECK(munmap(room, 8 * PG) == 0 && shmdt(room + 8 * PG) == 0 &&
+              munmap(room + 14 * PG, 6 * PG) == 0 && attached(id) == 1);
 
         /* By parts: each counts.  shmdt takes what is left, also without the beginning. */
         CHECK(munmap(p + 2 * PG, PG) == 0 && attached(id) == 2);
@@ -118,7 +122,8 @@ static void test_places(void)
         /* Moved, it is detached by its new address. */
         p = attach(id, NULL, 0);
         room = map_pages(16, PROT_NONE, MAP_PRIVATE);
-        CHECK(remap(p, SEGMENT * PG, SEGMENT * PG, MREMAP_MAYMOVE | MREMAP_FIXED, room) == room && attached(id) == 1);
+        CHECK(remap(p, SEGMENT * PG, SEGMENT * PG, MREMAP_MAYMOVE | MREMAP_FIXED, room) == room &&
+              attached(id) == 1);
         verify("moved", room, 0, SEGMENT, 2);
         FAILS(EINVAL, shmdt(p));
         CHECK(shmdt(room) == 0 && attached(id) == 0);
@@ -140,10 +145,13 @@ static void test_calls(void)
         FAILS(EINVAL, shmget(key, 3 * PG + 2, 0));
         char *p = attach(id, NULL, 0);
         CHECK(shmctl(id, IPC_STAT, &ds) == 0 && ds.shm_segsz == 3 * PG + 1 && ds.shm_nattch == 1);
-        CHECK(ds.shm_cpid == getpid() && ds.shm_lpid == getpid() && (ds.shm_perm.mode & 0777) == 0640 && ds.shm_atime != 0);
+        CHECK(ds.shm_cpid == getpid() && ds.shm_lpid == getpid() &&
+              (ds.shm_perm.mode & 0777) == 0640 && ds.shm_atime != 0);
         ds.shm_perm.mode = 0600;
-        CHECK(shmctl(id, IPC_SET, &ds) == 0 && shmctl(id, IPC_STAT, &ds) == 0 && (ds.shm_perm.mode & 0777) == 0600);
-        CHECK(shmctl(0, SHM_INFO, (struct shmid_ds *)&info) >= 0 && info.used_ids >= 1 && info.shm_tot >= 4);
+        CHECK(shmctl(id, IPC_SET, &ds) == 0 && shmctl(id, IPC_STAT, &ds) == 0 &&
+              (ds.shm_perm.mode & 0777) == 0600);
+        CHECK(shmctl(0, SHM_INFO, (struct shmid_ds *)&info) >= 0 && info.used_ids >= 1 &&
+              info.shm_tot >= 4);
         CHECK(shmctl(0, IPC_INFO, (struct shmid_ds *)&limits) >= 0 && limits.shmmin == 1);
         FAILS(EFAULT, shmctl(id, IPC_STAT, (struct shmid_ds *)16));
         FAILS(EINVAL, shmctl(id, 4711, &ds));
@@ -154,7 +162,8 @@ static void test_calls(void)
         fill(p, 0, 3, 1);
         CHECK(shmctl(id, IPC_RMID, NULL) == 0);
         FAILS(ENOENT, shmget(key, PG, 0));
-        CHECK(shmctl(id, IPC_STAT, &ds) == 0 && (ds.shm_perm.mode & SHM_DEST) && ds.shm_nattch == 1);
+        CHECK(shmctl(id, IPC_STAT, &ds) == 0 && (ds.shm_perm.mode & SHM_DEST) &&
+              ds.shm_nattch == 1);
         char *q = attach(id, NULL, SHM_RDONLY);
         verify("a removed segment", q, 0, 3, 1);
         CHECK(shmdt(p) == 0 && attached(id) == 1 && shmdt(q) == 0 && is_gone(id));
@@ -180,10 +189,13 @@ static void test_rights(void)
                 }
                 reap(child, 0);
         }
-        CHECK(attached(theirs) == 0 && shmctl(id, IPC_RMID, NULL) == 0 && shmctl(theirs, IPC_RMID, NULL) == 0);
+        CHECK(attached(theirs) == 0 && shmctl(id, IPC_RMID, NULL) == 0 &&
+              shmctl(theirs, IPC_RMID, NULL) == 0);
 }
 
-/* Attachments are inherited, and counted, and gone after exec and at the end, however that comes. */
+/*
+ * Attachments are inherited, and counted, and gone after exec and at the end, however that comes.
+ */
 static void test_fork(const char *self)
 {
         int id = new_segment(), go[2], done[2];

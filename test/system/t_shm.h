@@ -10,8 +10,12 @@
  * SEGV_MAPERR or SEGV_ACCERR, BUS_ADRERR. */
 int touch(void *p, bool write);
 
-/* The line of /proc/self/maps at p, which has n pages: what stands behind the addresses, with one number in each of two formats. */
-void expect_maps(const void *p, uint64_t n, const char *middle, int number, const char *name, unsigned key);
+/*
+ * The line of /proc/self/maps at p, which has n pages: what stands behind the addresses, with one
+ * number in each of two formats.
+ */
+void expect_maps(const void *p, uint64_t n, const char *middle, int number, const char *name,
+                 unsigned key);
 
 /* t_shm_files.c */
 void shared_files_tests(void);

@@ -1,6 +1,6 @@
 /*
- * t_shm: mappings that forked processes share, shared mappings that mremap makes longer, and files that are cut short under those
- * who map them.
+ * t_shm: mappings that forked processes share, shared mappings that mremap makes longer, and files
+ * that are cut short under those who map them.
  */
 #include <setjmp.h>
 #include <sys/prctl.h>
@@ -44,13 +44,15 @@ int touch(void *p, bool write)
         return signo;
 }
 
-void expect_maps(const void *p, uint64_t n, const char *middle, int number, const char *name, unsigned key)
+void expect_maps(const void *p, uint64_t n, const char *middle, int number, const char *name,
+                 unsigned key)
 {
         char line[512], wanted[128], start[64];
         FILE *f = fopen("/proc/self/maps", "r");
 
         CHECK(f != NULL);
-        int len = snprintf(start, sizeof start, "%lx-%lx ", (unsigned long)p, (unsigned long)p + n * PG);
+        int len = snprintf(start, sizeof start, "%lx-%lx ", (unsigned long)p,
+                           (unsigned long)p + n * PG);
         while (fgets(line, sizeof line, f) && strncmp(line, start, (size_t)len) != 0)
                 ;
         fclose(f);
@@ -98,14 +100,18 @@ static char *map_object(unsigned k, int *fd)
 {
         *fd = objects[k]();
         CHECK(*fd < 0 || ftruncate(*fd, FEW * PG) == 0);
-        char *p = mmap(NULL, FEW * PG, RW, *fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, *fd, 0);
+        char *p =
+                mmap(NULL, FEW * PG, RW, *fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, *fd, 0);
         CHECK(p != MAP_FAILED);
         return p;
 }
 
 /* --- two processes --- */
 
-/* Each writes what the other reads, in turns, also through another mapping, and pages that nobody had touched before the fork. */
+/*
+ * Each writes what the other reads, in turns, also through another mapping, and pages that nobody
+ * had touched before the fork.
+ */
 static void pair(unsigned k)
 {
         int fd, to[2], from[2];
@@ -196,7 +202,8 @@ static void cut(unsigned k, bool by_child)
 {
         int fd;
         char *p = map_object(k, &fd);
-        char *fresh = mmap(NULL, FEW * PG, RW, MAP_SHARED, fd, 0), *private = mmap(NULL, FEW * PG, RW, MAP_PRIVATE, fd, 0);
+        char *fresh = mmap(NULL, FEW * PG, RW, MAP_SHARED, fd, 0),
+             *private = mmap(NULL, FEW * PG, RW, MAP_PRIVATE, fd, 0);
 
         CHECK(fresh != MAP_FAILED && private != MAP_FAILED);
         fill(p, 0, FEW, 1);
@@ -205,14 +212,15 @@ static void cut(unsigned k, bool by_child)
         cut_file(fd, 3, 100, by_child);
         expect_cut(p, 3, 100);
         expect_cut(fresh, 3, 100);
-        CHECK(touch(private + 3 * PG, false) == 0 && touch(private + 4 * PG, false) == SIGBUS && touch(private + 5 * PG + 5, true) == SIGBUS);
+        CHECK(touch(private + 3 * PG, false) == 0 && touch(private + 4 * PG, false) == SIGBUS &&
+              touch(private + 5 * PG + 5, true) == SIGBUS);
         cut_file(fd, FEW, 0, by_child);
         for (uint64_t i = 4; i < FEW; i++)
                 CHECK(touch(p + i * PG, true) == 0 && touch(fresh + i * PG, false) == 0);
         verify("longer again", fresh + 4 * PG, 4, FEW - 4, 0);
         CHECK(touch(private + 4 * PG, false) == 0 && touch(private + 5 * PG, true) == 0);
         fill(p, 0, FEW, 1);
-        cut_file(fd, 3, 100, by_child);                 /* shorter and longer again, and nobody looked */
+        cut_file(fd, 3, 100, by_child); /* shorter and longer again, and nobody looked */
         cut_file(fd, FEW, 0, by_child);
         verify("what was not cut", fresh, 0, 3, 1);
         verify("what was", fresh + 4 * PG, 4, FEW - 4, 0);
@@ -227,7 +235,8 @@ static void cut(unsigned k, bool by_child)
         verify("filled again", p + 5 * PG, 5, 2, 3);
         cut_file(fd, 0, 0, by_child);
         expect_cut(fresh, 0, 0);
-        CHECK(munmap(p, FEW * PG) == 0 && munmap(fresh, FEW * PG) == 0 && munmap(private, FEW * PG) == 0);
+        CHECK(munmap(p, FEW * PG) == 0 && munmap(fresh, FEW * PG) == 0 &&
+              munmap(private, FEW * PG) == 0);
         close(fd);
 }
 
@@ -243,7 +252,8 @@ static void cut_private(void)
                         fill(page, i, 1, 1);
                         CHECK(pwrite(fd, page, PG, (off_t)(i * PG)) == PG);
                 }
-                char *p = mmap(NULL, FEW * PG, RW, MAP_PRIVATE, fd, 0), *q = mmap(NULL, FEW / 2 * PG, PROT_READ, MAP_PRIVATE, fd, FEW / 2 * PG);
+                char *p = mmap(NULL, FEW * PG, RW, MAP_PRIVATE, fd, 0),
+                     *q = mmap(NULL, FEW / 2 * PG, PROT_READ, MAP_PRIVATE, fd, FEW / 2 * PG);
                 CHECK(p != MAP_FAILED && q != MAP_FAILED);
                 fill(p, 0, FEW / 2 + 3, 2);
                 verify("the file", p + (FEW / 2 + 3) * PG, FEW / 2 + 3, FEW / 2 - 3, 1);
@@ -307,7 +317,8 @@ static void longer(unsigned k)
         CHECK(remap(q, FEW * PG, 3 * FEW * PG, 0, NULL) == q);          /* in place */
         verify("the old part", q, 0, FEW, 1);
         verify("the new part", q + FEW * PG, FEW, end - FEW, 0);
-        CHECK(touch(q + end * PG, false) == SIGBUS && touch(q + (3 * FEW - 1) * PG, true) == SIGBUS);
+        CHECK(touch(q + end * PG, false) == SIGBUS &&
+              touch(q + (3 * FEW - 1) * PG, true) == SIGBUS);
         fill(q, 0, end, 2);
         if (fd >= 0) {
                 char page[PG];

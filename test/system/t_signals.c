@@ -1,6 +1,6 @@
 /*
- * Signal handlers: every line it prints must be the same natively and under vmrun.  Timers only end waits; what is printed never
- * depends on when they do.
+ * Signal handlers: every line it prints must be the same natively and under vmrun. Timers only end
+ * waits; what is printed never depends on when they do.
  *
  *   t_signals            all of it
  *   t_signals die N      dies in the n-th way, for a test of the status
@@ -98,9 +98,13 @@ static void show(int sig, siginfo_t *si, void *ctx)
         unsigned long mask;
 
         memcpy(&mask, &uc->uc_sigmask, 8);
-        printf("  signal %d code %d errno %d, mine %d, value %d; mask in frame %lx, now %lx\n", si->si_signo, si->si_code, si->si_errno,
-               si->si_code <= 0 && si->si_code != SI_TIMER ? si->si_pid == getpid() && si->si_uid == getuid() : -1,
-               si->si_code == SI_QUEUE || si->si_code == SI_TIMER ? si->si_value.sival_int : -1, mask, mask_now());
+        printf("  signal %d code %d errno %d, mine %d, value %d; mask in frame %lx, now %lx\n",
+               si->si_signo, si->si_code, si->si_errno,
+               si->si_code <= 0 && si->si_code != SI_TIMER
+                       ? si->si_pid == getpid() && si->si_uid == getuid()
+                       : -1,
+               si->si_code == SI_QUEUE || si->si_code == SI_TIMER ? si->si_value.sival_int : -1,
+               mask, mask_now());
         if (sig != si->si_signo)
                 printf("  arguments differ\n");
 }
@@ -122,16 +126,21 @@ static void show_frame(int sig, siginfo_t *si, void *ctx)
         if (size < 16384)
                 memcpy(&magic2, fp + size, 4);
         memcpy(&bv, fp + 512, 8);
-        printf("  signal %d: uc_flags %lx link %p csgsfs %lx\n", sig, uc->uc_flags, (void *)uc->uc_link, (long)g[REG_CSGSFS] & 0xffffffffffff);
-        printf("  ss %lx oldmask %lx stack %p %lx flags %x\n", (long)g[REG_CSGSFS] >> 48 & 0xffff, (long)g[REG_OLDMASK], uc->uc_stack.ss_sp,
-               (long)uc->uc_stack.ss_size, uc->uc_stack.ss_size ? uc->uc_stack.ss_flags : 0);     /* else inherited, 0 or 2 */
-        printf("  IF %d, DF %d; frame at %lu mod 16, fpstate at %lu mod 64\n", !!(g[REG_EFL] & 0x200), !!(g[REG_EFL] & 0x400),
-               ((unsigned long)uc - 8) % 16, (unsigned long)fp % 64);
-        printf("  magics %x %x, sizes agree %d, x87 and SSE %d %d\n", magic1, magic2, extended == size + 4, (int)(features & 3), (int)(bv & 3));
-        printf("  red zone free %d, info behind the context %d\n", (unsigned long)fp + size + 4 <= rsp - 128,
-               (char *)si - (char *)uc == 304);
+        printf("  signal %d: uc_flags %lx link %p csgsfs %lx\n", sig, uc->uc_flags,
+               (void *)uc->uc_link, (long)g[REG_CSGSFS] & 0xffffffffffff);
+        printf("  ss %lx oldmask %lx stack %p %lx flags %x\n", (long)g[REG_CSGSFS] >> 48 & 0xffff,
+               (long)g[REG_OLDMASK], uc->uc_stack.ss_sp, (long)uc->uc_stack.ss_size,
+               uc->uc_stack.ss_size ? uc->uc_stack.ss_flags : 0); /* else inherited, 0 or 2 */
+        printf("  IF %d, DF %d; frame at %lu mod 16, fpstate at %lu mod 64\n",
+               !!(g[REG_EFL] & 0x200), !!(g[REG_EFL] & 0x400), ((unsigned long)uc - 8) % 16,
+               (unsigned long)fp % 64);
+        printf("  magics %x %x, sizes agree %d, x87 and SSE %d %d\n", magic1, magic2,
+               extended == size + 4, (int)(features & 3), (int)(bv & 3));
+        printf("  red zone free %d, info behind the context %d\n",
+               (unsigned long)fp + size + 4 <= rsp - 128, (char *)si - (char *)uc == 304);
         __asm__("pushfq; popq %0" : "=r"(rbp));
-        printf("  in the handler: DF %d, return address %d\n", !!(rbp & 0x400), *(void **)((char *)uc - 8) != NULL);
+        printf("  in the handler: DF %d, return address %d\n", !!(rbp & 0x400),
+               *(void **)((char *)uc - 8) != NULL);
 }
 
 static void test_info(void)
@@ -144,7 +153,9 @@ static void test_info(void)
         T(sigqueue(getpid(), SIGUSR1, (union sigval){ .sival_int = 42 }));
         on(SIGRTMIN + 1, show, SA_NODEFER, 0);
         timer_t id;
-        struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1, .sigev_value.sival_int = 77 };
+        struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL,
+                               .sigev_signo = SIGRTMIN + 1,
+                               .sigev_value.sival_int = 77 };
         const struct itimerspec in = { .it_value.tv_nsec = 1000000 };
         sigset_t s = set_of(SIGRTMIN + 1, 0), none = set_of(0, 0);
         sigprocmask(SIG_BLOCK, &s, NULL);
@@ -156,7 +167,10 @@ static void test_info(void)
         on(SIGUSR1, show_frame, 0, 0);
         __asm__ volatile("std" ::: "cc");
         long r;
-        __asm__ volatile("syscall" : "=a"(r) : "0"(SYS_tgkill), "D"((long)getpid()), "S"((long)getpid()), "d"(SIGUSR1) : "rcx", "r11", "memory");
+        __asm__ volatile("syscall"
+                         : "=a"(r)
+                         : "0"(SYS_tgkill), "D"((long)getpid()), "S"((long)getpid()), "d"(SIGUSR1)
+                         : "rcx", "r11", "memory");
         uint64_t flags;
         __asm__ volatile("pushfq; popq %0; cld" : "=r"(flags) :: "cc");
         printf("direction flag kept: %d\n", !!(flags & 0x400));
@@ -212,10 +226,12 @@ static void test_masks(void)
         on(SIGUSR1, show, SA_RESETHAND | SA_RESTART | SA_NODEFER, SIGTERM, 0);
         raise(SIGUSR1);
         sigaction(SIGUSR1, NULL, &sa);
-        printf("after RESETHAND: default %d flags %x TERM in mask %d\n", sa.sa_handler == SIG_DFL, (unsigned)sa.sa_flags, sigismember(&sa.sa_mask, SIGTERM));
+        printf("after RESETHAND: default %d flags %x TERM in mask %d\n", sa.sa_handler == SIG_DFL,
+               (unsigned)sa.sa_flags, sigismember(&sa.sa_mask, SIGTERM));
         on(SIGUSR1, show, (int)0x00ff0000, 0);
         sigaction(SIGUSR1, NULL, &sa);
-        printf("flags the kernel keeps %x, the handler's own address %d\n", (unsigned)sa.sa_flags, sa.sa_sigaction == show);
+        printf("flags the kernel keeps %x, the handler's own address %d\n", (unsigned)sa.sa_flags,
+               sa.sa_sigaction == show);
 
         puts("pending and queued");
         s = set_of(SIGUSR1, SIGRTMIN + 2);
@@ -226,7 +242,8 @@ static void test_masks(void)
                 raise(SIGUSR1);
         }
         sigpending(&p);
-        printf("pending %d %d %d\n", sigismember(&p, SIGUSR1), sigismember(&p, SIGRTMIN + 2), sigismember(&p, SIGUSR2));
+        printf("pending %d %d %d\n", sigismember(&p, SIGUSR1), sigismember(&p, SIGRTMIN + 2),
+               sigismember(&p, SIGUSR2));
         T(sigprocmask(SIG_SETMASK, &old, NULL));
         sigpending(&p);
         printf("pending %d %d\n", sigismember(&p, SIGUSR1), sigismember(&p, SIGRTMIN + 2));
@@ -319,7 +336,8 @@ static void masked(int sig, siginfo_t *si, void *ctx)
 
 static void test_waits_with_mask(void)
 {
-        sigset_t both = set_of(SIGUSR1, SIGUSR2), one = set_of(SIGUSR2, 0), none = set_of(0, 0), old;
+        sigset_t both = set_of(SIGUSR1, SIGUSR2), one = set_of(SIGUSR2, 0), none = set_of(0, 0),
+                 old;
         const struct timespec now = { 0 };
         struct epoll_event ev;
         int ep = epoll_create1(0);
@@ -377,10 +395,14 @@ static void clobber(int sig, siginfo_t *si, void *uc)
         __asm__ volatile("stmxcsr %0; fnstcw %1" : "=m"(mxcsr_seen), "=m"(fcw_seen));
         __asm__ volatile("ldmxcsr %0; fninit; fldcw %1; fldpi" :: "m"(mxcsr), "m"(fcw));
         if (has_avx)
-                __asm__ volatile("vzeroall" ::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                                 "xmm12", "xmm13", "xmm14", "xmm15");
+                __asm__ volatile("vzeroall" ::
+                                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
+                                           "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
+                                           "xmm13", "xmm14", "xmm15");
         else
-                __asm__ volatile("pxor %%xmm0, %%xmm0; pxor %%xmm7, %%xmm7; pxor %%xmm15, %%xmm15" ::: "xmm0", "xmm7", "xmm15");
+                __asm__ volatile(
+                        "pxor %%xmm0, %%xmm0; pxor %%xmm7, %%xmm7; pxor %%xmm15, %%xmm15" ::
+                                : "xmm0", "xmm7", "xmm15");
         __asm__ volatile("fninit");
         calls++;
         stop = 1;
@@ -388,8 +410,10 @@ static void clobber(int sig, siginfo_t *si, void *uc)
 
 struct vectors { unsigned char r[16][32]; } __attribute__((aligned(64)));
 
-#define EACH(op, suffix) op(0, suffix) op(1, suffix) op(2, suffix) op(3, suffix) op(4, suffix) op(5, suffix) op(6, suffix) op(7, suffix) \
-        op(8, suffix) op(9, suffix) op(10, suffix) op(11, suffix) op(12, suffix) op(13, suffix) op(14, suffix) op(15, suffix)
+#define EACH(op, suffix) \
+        op(0, suffix) op(1, suffix) op(2, suffix) op(3, suffix) op(4, suffix) op(5, suffix) \
+                op(6, suffix) op(7, suffix) op(8, suffix) op(9, suffix) op(10, suffix) \
+                        op(11, suffix) op(12, suffix) op(13, suffix) op(14, suffix) op(15, suffix)
 #define LOAD_YMM(n, x) "vmovdqu " #n "*32(%[in]), %%ymm" #n "\n"
 #define STORE_YMM(n, x) "vmovdqu %%ymm" #n ", " #n "*32(%[out])\n"
 #define LOAD_XMM(n, x) "movdqu " #n "*32(%[in]), %%xmm" #n "\n"
@@ -407,11 +431,17 @@ static void hold_vectors(const struct vectors *in, struct vectors *out, long nr)
         long rax = nr;
 
         if (has_avx)
-                __asm__ volatile(EACH(LOAD_YMM, ) WAIT EACH(STORE_YMM, ) : "+a"(rax)
-                                 : [in] "r"(in_), [out] "r"(out_), [stop] "r"(stop_), "D"((long)getpid()), "S"((long)getpid()), "d"((long)SIGUSR1) : CLOBBERED);
+                __asm__ volatile(EACH(LOAD_YMM, ) WAIT EACH(STORE_YMM, )
+                                 : "+a"(rax)
+                                 : [in] "r"(in_), [out] "r"(out_), [stop] "r"(stop_),
+                                   "D"((long)getpid()), "S"((long)getpid()), "d"((long)SIGUSR1)
+                                 : CLOBBERED);
         else
-                __asm__ volatile(EACH(LOAD_XMM, ) WAIT EACH(STORE_XMM, ) : "+a"(rax)
-                                 : [in] "r"(in_), [out] "r"(out_), [stop] "r"(stop_), "D"((long)getpid()), "S"((long)getpid()), "d"((long)SIGUSR1) : CLOBBERED);
+                __asm__ volatile(EACH(LOAD_XMM, ) WAIT EACH(STORE_XMM, )
+                                 : "+a"(rax)
+                                 : [in] "r"(in_), [out] "r"(out_), [stop] "r"(stop_),
+                                   "D"((long)getpid()), "S"((long)getpid()), "d"((long)SIGUSR1)
+                                 : CLOBBERED);
 }
 
 static int vectors_kept(const struct vectors *a, const struct vectors *b)
@@ -439,9 +469,11 @@ static void test_state(void)
         on(SIGALRM, clobber, 0, 0);
         __asm__ volatile("ldmxcsr %0; fldcw %1; fldpi" :: "m"(mxcsr), "m"(fcw));
         hold_vectors(&in, &out, SYS_tgkill);
-        __asm__ volatile("stmxcsr %0; fnstcw %1; fstpl %2" : "=m"(mxcsr_after), "=m"(fcw_after), "=m"(st));
-        printf("over raise: vectors %d mxcsr %x fcw %x pi %d; handler began with %x %x\n", vectors_kept(&in, &out), mxcsr_after, fcw_after,
-               st > 3.14159 && st < 3.1416, mxcsr_seen, fcw_seen);
+        __asm__ volatile("stmxcsr %0; fnstcw %1; fstpl %2"
+                         : "=m"(mxcsr_after), "=m"(fcw_after), "=m"(st));
+        printf("over raise: vectors %d mxcsr %x fcw %x pi %d; handler began with %x %x\n",
+               vectors_kept(&in, &out), mxcsr_after, fcw_after, st > 3.14159 && st < 3.1416,
+               mxcsr_seen, fcw_seen);
         for (int i = 0; i < 20; i++) {
                 memset(&out, 0, sizeof out);
                 stop = 0;
@@ -474,9 +506,14 @@ static void fault(int sig, siginfo_t *si, void *ctx)
         greg_t *g = ((ucontext_t *)ctx)->uc_mcontext.gregs;
 
         printf("  signal %d code %d addr %s trapno %ld err %lx%s\n", sig, si->si_code,
-               si->si_addr == NULL ? "0" : si->si_addr == (void *)g[REG_RIP] ? "rip" : si->si_addr == expected_addr ? "as expected" : "other",
+               si->si_addr == NULL                 ? "0"
+               : si->si_addr == (void *)g[REG_RIP] ? "rip"
+               : si->si_addr == expected_addr      ? "as expected"
+                                                   : "other",
                (long)g[REG_TRAPNO], (long)g[REG_ERR],
-               g[REG_TRAPNO] != 14 ? "" : (void *)g[REG_CR2] == expected_addr ? " cr2 right" : " cr2 wrong");
+               g[REG_TRAPNO] != 14                   ? ""
+               : (void *)g[REG_CR2] == expected_addr ? " cr2 right"
+                                                     : " cr2 wrong");
         if (insn_at && (const char *)g[REG_RIP] != insn_at)
                 printf("  rip is %ld off\n", (long)((const char *)g[REG_RIP] - insn_at));
         if (skip)
@@ -512,7 +549,9 @@ static void raise_fpe(uint32_t mxcsr, double a, double b)
 static void raise_x87(uint16_t fcw, double a, double b)
 {
         if (sigsetjmp(env, 1) == 0) {
-                __asm__ volatile("fninit; fldcw %0; fldl %1; fldl %2; fdivrp; fwait; fstp %%st" :: "m"(fcw), "m"(a), "m"(b));
+                __asm__ volatile(
+                        "fninit; fldcw %0; fldl %1; fldl %2; fdivrp; fwait; fstp %%st" ::"m"(fcw),
+                        "m"(a), "m"(b));
                 printf("no exception\n");
         }
         __asm__ volatile("fninit");
@@ -574,7 +613,8 @@ static void step(int sig, siginfo_t *si, void *ctx)
 
         (void)sig;
         if (steps++ == 0)
-                printf("  step: code %d addr is rip %d TF %d\n", si->si_code, si->si_addr == (void *)g[REG_RIP], !!(g[REG_EFL] & 0x100));
+                printf("  step: code %d addr is rip %d TF %d\n", si->si_code,
+                       si->si_addr == (void *)g[REG_RIP], !!(g[REG_EFL] & 0x100));
         if (steps == 5)
                 g[REG_EFL] &= ~0x100;
 }
@@ -585,10 +625,14 @@ static void test_step(void)
 
         puts("trap flag");
         on(SIGTRAP, step, 0, 0);
-        __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq; incq %0; incq %0; incq %0; incq %0; incq %0; incq %0" : "+r"(n) :: "cc", "memory");
+        __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq; incq %0; incq %0; incq %0; incq %0; "
+                         "incq %0; incq %0"
+                         : "+r"(n)::"cc", "memory");
         printf("%ld increments, %d steps\n", n, steps);
         steps = 0;
-        __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq; movl $39, %%eax; syscall; incq %0; incq %0; incq %0; incq %0" : "+r"(n) :: "rax", "rcx", "r11", "cc", "memory");
+        __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq; movl $39, %%eax; syscall; incq %0; "
+                         "incq %0; incq %0; incq %0"
+                         : "+r"(n)::"rax", "rcx", "r11", "cc", "memory");
         printf("%ld increments, %d steps over a system call\n", n, steps);
 }
 
@@ -608,9 +652,20 @@ static void changes(int sig, siginfo_t *si, void *ctx)
         case 2: memcpy(fp + 160, &changed_to, 8); break;                        /* xmm0 */
         case 3: { uint32_t m = 0x5f80; memcpy(fp + 24, &m, 4); break; }
         case 4: uc->uc_mcontext.fpregs = NULL; break;
-        case 5: { uint32_t m = 0; memcpy(fp + 464, &m, 4); break; }             /* magic1: FXSAVE's part only */
-        case 6: { uint64_t bv = 1; memcpy(fp + 512, &bv, 8); break; }           /* SSE to its initial state */
-        case 7: g[REG_EFL] |= 0x1 | 0x3000 | 0x20000 | 0x4000 | 0x200000; g[REG_EFL] &= ~0x200; break;
+        case 5: {
+                uint32_t m = 0;
+                memcpy(fp + 464, &m, 4);
+                break;
+        } /* magic1: FXSAVE's part only */
+        case 6: {
+                uint64_t bv = 1;
+                memcpy(fp + 512, &bv, 8);
+                break;
+        } /* SSE to its initial state */
+        case 7:
+                g[REG_EFL] |= 0x1 | 0x3000 | 0x20000 | 0x4000 | 0x200000;
+                g[REG_EFL] &= ~0x200;
+                break;
         case 8: sigaddset(&uc->uc_sigmask, SIGUSR2); sigaddset(&uc->uc_sigmask, SIGKILL); break;
         case 10: { uint32_t m = 0xffff1f80; memcpy(fp + 24, &m, 4); break; }
         case 11: { uint64_t bv = 1ull << 62; memcpy(fp + 512, &bv, 8); break; }
@@ -619,7 +674,11 @@ static void changes(int sig, siginfo_t *si, void *ctx)
         case 14: uc->uc_mcontext.fpregs = (void *)16; break;
         case 15: g[REG_RIP] = (greg_t)0x8000000000000000; break;
         case 16: g[REG_RIP] = (greg_t)0xffffffff81000000; break;
-        case 17: { uint32_t m = 0x7fffffff; memcpy(fp + 480, &m, 4); break; }   /* nonsense size: FXSAVE's part only */
+        case 17: {
+                uint32_t m = 0x7fffffff;
+                memcpy(fp + 480, &m, 4);
+                break;
+        } /* nonsense size: FXSAVE's part only */
         }
 }
 
@@ -650,11 +709,17 @@ static void try_change(int what)
         if (sigsetjmp(env, 1) == 0) {
                 x = 1.5;
                 r15 = 7;
-                __asm__ volatile("movsd %2, %%xmm0; syscall; movsd %%xmm0, %2; pushfq; popq %%rdi; pushq $0; popfq" : "+a"(rax), "+r"(r15), "+m"(x), "=D"(flags)
-                                 : "3"((long)getpid()), "S"((long)getpid()), "d"((long)SIGUSR1) : "rcx", "r11", "xmm0", "memory", "cc");
+                __asm__ volatile("movsd %2, %%xmm0; syscall; movsd %%xmm0, %2; pushfq; popq %%rdi; "
+                                 "pushq $0; popfq"
+                                 : "+a"(rax), "+r"(r15), "+m"(x), "=D"(flags)
+                                 : "3"((long)getpid()), "S"((long)getpid()), "d"((long)SIGUSR1)
+                                 : "rcx", "r11", "xmm0", "memory", "cc");
                 __asm__ volatile("stmxcsr %0" : "=m"(mxcsr));
-                printf("  rax %ld r15 %ld xmm0 %g mxcsr %x CF %d IF %d IOPL %d NT %d ID %d mask %lx\n", rax, r15, x, mxcsr, (int)flags & 1,
-                       (int)(flags >> 9 & 1), (int)(flags >> 12 & 3), (int)(flags >> 14 & 1), (int)(flags >> 21 & 1), mask_now());
+                printf("  rax %ld r15 %ld xmm0 %g mxcsr %x CF %d IF %d IOPL %d NT %d ID %d mask "
+                       "%lx\n",
+                       rax, r15, x, mxcsr, (int)flags & 1, (int)(flags >> 9 & 1),
+                       (int)(flags >> 12 & 3), (int)(flags >> 14 & 1), (int)(flags >> 21 & 1),
+                       mask_now());
         }
         __asm__ volatile("ldmxcsr %0" :: "m"(normal));
         sigset_t none = set_of(0, 0);
@@ -666,7 +731,7 @@ static void test_changes(void)
         puts("changed contexts");
         on(SIGUSR1, changes, 0, 0);
         on(SIGSEGV, jump, 0, 0);
-        on(SIGILL, jump, 0, 0);         /* a KVM that emulates what faults may not know the instruction */
+        on(SIGILL, jump, 0, 0); /* a KVM that emulates what faults may not know the instruction */
         /* QEMU's emulation takes any MXCSR: then there is nothing to refuse in change 10. */
         const uint32_t bad = 0xffff1f80, normal = 0x1f80;
         volatile int first = 11;
@@ -746,8 +811,10 @@ static void where(int sig, siginfo_t *si, void *ctx)
 
         (void)si;
         sigaltstack(NULL, &now);
-        printf("  %d: on it %d; now %d %lx flags %x; in frame %d %lx flags %x\n", sig, &here >= alt && &here < alt + ALT_SIZE, now.ss_sp == alt,
-               (long)now.ss_size, now.ss_flags, uc->uc_stack.ss_sp == alt, (long)uc->uc_stack.ss_size, uc->uc_stack.ss_flags);
+        printf("  %d: on it %d; now %d %lx flags %x; in frame %d %lx flags %x\n", sig,
+               &here >= alt && &here < alt + ALT_SIZE, now.ss_sp == alt, (long)now.ss_size,
+               now.ss_flags, uc->uc_stack.ss_sp == alt, (long)uc->uc_stack.ss_size,
+               uc->uc_stack.ss_flags);
         T(sigaltstack(&small, NULL));
         if (sig == SIGUSR1)
                 raise(SIGUSR2);
@@ -837,7 +904,8 @@ static void test_files(void)
         memset(big, 1, size);
         for (int i = 0; i < 20; i++) {
                 once_after(100 + i * i * 100);
-                whole += (i & 1 ? pread(fd, big, size, 0) : pwrite(fd, big, size, 0)) == (ssize_t)size;
+                whole += (i & 1 ? pread(fd, big, size, 0) : pwrite(fd, big, size, 0)) ==
+                         (ssize_t)size;
                 while (calls <= i)
                         usleep(1000);
         }
@@ -859,7 +927,10 @@ static void storm(int ms)
         calls = 0;
         on(SIGALRM, clobber, SA_RESTART, 0);
         on(SIGVTALRM, count_call, 0, 0);
-        /* Far apart enough that the program gets on where a signal takes milliseconds (the lab with shadow paging). */
+        /*
+         * Far apart enough that the program gets on where a signal takes milliseconds (the lab with
+         * shadow paging).
+         */
         every(10000);
         const struct itimerval v = { .it_interval.tv_usec = 13000, .it_value.tv_usec = 13000 };
         setitimer(ITIMER_VIRTUAL, &v, NULL);
@@ -871,7 +942,8 @@ static void storm(int ms)
                 bad += syscall(SYS_getppid) != getppid();
                 memset(buf, 1, sizeof buf);
                 bad += read(fd, buf, sizeof buf) != sizeof buf || buf[5] != 0;
-                char *p = mmap(NULL, 16 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                char *p = mmap(NULL, 16 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                               -1, 0);
                 for (int i = 0; i < 16; i++)
                         p[i * PG] = (char)turns;
                 for (int i = 0; i < 16; i++)
@@ -880,12 +952,14 @@ static void storm(int ms)
                 x = y;
                 turns++;
                 clock_gettime(CLOCK_MONOTONIC, &now);
-                elapsed = (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000;
+                elapsed = (now.tv_sec - start.tv_sec) * 1000 +
+                          (now.tv_nsec - start.tv_nsec) / 1000000;
         } while (elapsed < ms || (elapsed < 40 * ms && (turns <= 3 || calls <= 3)));
         every(0);
         setitimer(ITIMER_VIRTUAL, &(struct itimerval){ 0 }, NULL);
         close(fd);
-        printf("storm: bad %lu, some signals %d, some turns %d\n", (unsigned long)bad, calls > 3, turns > 3);
+        printf("storm: bad %lu, some signals %d, some turns %d\n", (unsigned long)bad, calls > 3,
+               turns > 3);
 }
 
 /* ---- deaths ---- */
@@ -901,20 +975,32 @@ static void die(int way)
         case 1: sigprocmask(SIG_BLOCK, &s, NULL); *low = 1; break;      /* blocked */
         case 2: signal(SIGSEGV, SIG_IGN); *low = 1; break;
         case 3: on(SIGSEGV, count_call, SA_RESETHAND, 0); *low = 1; break;      /* a second time */
-        case 4: sigaltstack(&ss, NULL); on(SIGSEGV, count_call, SA_ONSTACK, 0); *low = 1; break;   /* no frame */
+        case 4:
+                sigaltstack(&ss, NULL);
+                on(SIGSEGV, count_call, SA_ONSTACK, 0);
+                *low = 1;
+                break; /* no frame */
         case 5: on(SIGTERM, count_call, SA_RESETHAND, 0); raise(SIGTERM); raise(SIGTERM); break;
         case 6: alarm(1); while (1) { } break;
-        case 7: signal(SIGSEGV, SIG_DFL); on(SIGUSR1, changes, 0, 0); change = 15; raise(SIGUSR1); break;
+        case 7:
+                signal(SIGSEGV, SIG_DFL);
+                on(SIGUSR1, changes, 0, 0);
+                change = 15;
+                raise(SIGUSR1);
+                break;
         case 8: on(SIGABRT, count_call, 0, 0); abort(); break;
         case 9: alarm(1); pause(); break;
         case 11:        /* a frame that would leave the alternate stack */
-                ss.ss_sp = alt = mmap(NULL, ALT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                ss.ss_sp = alt = mmap(NULL, ALT_SIZE, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                 sigaltstack(&ss, NULL);
                 on(SIGUSR1, alt_too_small, SA_ONSTACK, 0);
                 on(SIGUSR2, count_call, SA_ONSTACK, 0);
                 raise(SIGUSR1);
                 break;
-        case 10: __asm__ volatile("movq $16, %%rsp; movl $15, %%eax; syscall" ::: "memory"); break;      /* no frame to return to */
+        case 10:
+                __asm__ volatile("movq $16, %%rsp; movl $15, %%eax; syscall" ::: "memory");
+                break; /* no frame to return to */
         }
         printf("alive\n");
 }

@@ -1,6 +1,6 @@
 /*
- * For the system call tests: every call is printed with its result, so that a native run and one under vmrun can be compared
- * byte for byte; what must hold everywhere is checked as well.
+ * For the system call tests: every call is printed with its result, so that a native run and one
+ * under vmrun can be compared byte for byte; what must hold everywhere is checked as well.
  */
 #ifndef T_SYS_H
 #define T_SYS_H
@@ -44,7 +44,10 @@ static int failures;
 /* A call that must fail with this error, here and anywhere. */
 #define FAILS(err, expr) do { T(expr); CHECK(errno == (err)); } while (0)
 
-/* Two writable pages followed by an inaccessible one; a read-only page; an address where nothing is. */
+/*
+ * Two writable pages followed by an inaccessible one; a read-only page; an address where nothing
+ * is.
+ */
 static char *pages, *read_only, *nothing;
 #define PG 4096
 static inline void memory_init(void)
@@ -66,5 +69,27 @@ static inline unsigned sum(const void *p, size_t n)
         for (size_t i = 0; i < n; i++)
                 s = s * 31 + ((const unsigned char *)p)[i];
         return s;
+}
+
+/* A scratch folder below argv[1] or /tmp becomes the current one; 2 if it cannot. */
+static char scratch[4096];
+static inline int scratch_begin(int argc, char **argv, const char *name)
+{
+        snprintf(scratch, sizeof(scratch), "%s/%s.XXXXXX", argc > 1 ? argv[1] : "/tmp", name);
+        if (!mkdtemp(scratch) || chdir(scratch)) {
+                perror(scratch);
+                return 2;
+        }
+        memory_init();
+        close_range(3, ~0U, 0);         /* whatever was inherited */
+        return 0;
+}
+/* And goes, if it is empty; what main() returns. */
+static inline int scratch_end(void)
+{
+        printf("failures %d\n", failures);
+        if (chdir("..") || rmdir(scratch))
+                printf("left over: %s\n", strerrorname_np(errno));
+        return failures ? 1 : 0;
 }
 #endif

@@ -1,5 +1,6 @@
 /*
- * Sockets, waiting (poll, select, epoll), event descriptors, signals without handlers, prctl, futex, System V, /proc/self.
+ * Sockets, waiting (poll, select, epoll), event descriptors, signals without handlers, prctl,
+ * futex, System V, /proc/self.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -53,7 +54,9 @@ static void test_unix(void)
         T(sendmsg(s[0], &m, 0));
         memset(ctl, 0, sizeof ctl);
         rm = across(sizeof *rm);
-        *rm = (struct msghdr){ .msg_iov = &(struct iovec){ buf, sizeof buf }, .msg_iovlen = 1, .msg_control = ctl,
+        *rm = (struct msghdr){ .msg_iov = &(struct iovec){ buf, sizeof buf },
+                               .msg_iovlen = 1,
+                               .msg_control = ctl,
                                .msg_controllen = sizeof ctl };
         T(recvmsg(s[1], rm, MSG_CMSG_CLOEXEC));
         printf("flags %x controllen %zu\n", rm->msg_flags, rm->msg_controllen);
@@ -125,7 +128,8 @@ static void test_inet(void)
         T(setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one));
         FAILS(EFAULT, setsockopt(l, SOL_SOCKET, SO_REUSEADDR, nothing, 4));
         FAILS(EINVAL, setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, 1));
-        *a = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        *a = (struct sockaddr_in){ .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         T(bind(l, (void *)a, sizeof *a));
         FAILS(EINVAL, bind(l, (void *)a, 1000000));
         FAILS(EINVAL, bind(l, (void *)a, -1));
@@ -167,7 +171,10 @@ static void test_inet(void)
         T(send(c, "12345678", 8, 0));
         T(recv(s, NULL, 6, MSG_TRUNC));
         T(recv(s, buf, 100, 0));
-        /* Options whose value says what is asked for, or whose length comes back with an error; one beside others that are refused. */
+        /*
+         * Options whose value says what is asked for, or whose length comes back with an error; one
+         * beside others that are refused.
+         */
         n = 0;
         T(getsockopt(c, SOL_IP, 80 /* SO_ORIGINAL_DST */, buf, &n) < 0);
         T(close(c));
@@ -175,7 +182,8 @@ static void test_inet(void)
         T(close(s));
         T(close(l));
         l = socket(AF_PACKET, SOCK_RAW, 0);
-        for (int version = 0; version < 4; version++) {         /* a user may have no such socket: EBADF then */
+        for (int version = 0; version < 4;
+             version++) { /* a user may have no such socket: EBADF then */
                 int value = version;
                 n = 4;
                 T(getsockopt(l, SOL_PACKET, 11 /* PACKET_HDRLEN */, &value, &n));
@@ -198,7 +206,8 @@ static void test_inet(void)
         /* UDP */
         l = socket(AF_INET, SOCK_DGRAM, 0);
         c = socket(AF_INET, SOCK_DGRAM, 0);
-        b = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        b = (struct sockaddr_in){ .sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         bind(l, (void *)&b, sizeof b);
         n = sizeof b;
         getsockname(l, (void *)&b, &n);
@@ -236,7 +245,8 @@ static void test_wait(void)
 {
         int p[2], e;
         struct pollfd *f = across(2 * sizeof *f);
-        struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 0x1122334455667788 }, *evs = across(4 * sizeof *evs);
+        struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 0x1122334455667788 },
+                           *evs = across(4 * sizeof *evs);
         fd_set *r = across(sizeof *r), w;
         struct timeval tv = { 5, 0 };
         struct timespec ts = { 0, 1000000 };
@@ -267,7 +277,8 @@ static void test_wait(void)
         FD_SET(p[1], &w);
         T(select(p[1] + 1, r, &w, NULL, &tv));
         printf("%d %d\n", FD_ISSET(p[0], r), FD_ISSET(p[1], &w));
-        FD_SET(60, r);          /* Linux ignores what lies beyond the process's table, which has 64 places at least */
+        FD_SET(60,
+               r); /* Linux ignores what lies beyond the process's table, which has 64 places at least */
         FAILS(EBADF, select(61, r, NULL, NULL, &tv));
         FAILS(EFAULT, select(5, (void *)nothing, NULL, NULL, NULL));
         FAILS(EINVAL, select(-1, NULL, NULL, NULL, NULL));
@@ -390,14 +401,17 @@ static void test_process(void)
         *word = 5;
         FAILS(EAGAIN, syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 4, NULL));
         FAILS(ETIMEDOUT, syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 5, &ts));
-        FAILS(ETIMEDOUT, syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 5, &ts, NULL, -1));
+        FAILS(ETIMEDOUT,
+              syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 5, &ts, NULL, -1));
         FAILS(EFAULT, syscall(SYS_futex, nothing, FUTEX_WAIT, 5, NULL));
         FAILS(EINVAL, syscall(SYS_futex, (char *)word + 1, FUTEX_WAIT, 5, NULL));
         FAILS(EINVAL, syscall(SYS_futex, word, FUTEX_WAIT_BITSET, 5, NULL, NULL, 0));
         T(syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1));
         T(syscall(SYS_futex, word, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 1, 1, pages, 5));
-        FAILS(EAGAIN, syscall(SYS_futex, word, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 1, 1, pages, 6));
-        T(syscall(SYS_futex, pages, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 1, word, FUTEX_OP(FUTEX_OP_ADD, 7, FUTEX_OP_CMP_EQ, 5)));
+        FAILS(EAGAIN,
+              syscall(SYS_futex, word, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 1, 1, pages, 6));
+        T(syscall(SYS_futex, pages, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 1, word,
+                  FUTEX_OP(FUTEX_OP_ADD, 7, FUTEX_OP_CMP_EQ, 5)));
         printf("word %u\n", *word);
         CHECK(syscall(SYS_set_tid_address, pages) == syscall(SYS_gettid));
         T(geteuid() == getuid());
@@ -475,7 +489,8 @@ static void test_proc(char **argv)
         CHECK(readlinkat(fd, "exe", line, sizeof line) == n);
         close(fd);
         fd = T(open("/proc/self/exe", O_RDONLY));
-        CHECK(read(fd, line, 4) == 4 && !memcmp(line, "\177ELF", 4) && !fstat(fd, &a) && a.st_ino == b.st_ino);
+        CHECK(read(fd, line, 4) == 4 && !memcmp(line, "\177ELF", 4) && !fstat(fd, &a) &&
+              a.st_ino == b.st_ino);
         close(fd);
         f = fopen("/proc/self/maps", "r");
         CHECK(f);
@@ -483,12 +498,15 @@ static void test_proc(char **argv)
                 unsigned long from, to, off, ino;
                 char perm[5], name[4096] = "";
                 unsigned ma, mi;
-                CHECK(sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %4095s", &from, &to, perm, &off, &ma, &mi, &ino, name) >= 7);
-                if (!strcmp(name, path) && strchr(perm, 'x') && (char *)test_proc >= (char *)from && (char *)test_proc < (char *)to) {
+                CHECK(sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %4095s", &from, &to, perm, &off, &ma,
+                             &mi, &ino, name) >= 7);
+                if (!strcmp(name, path) && strchr(perm, 'x') && (char *)test_proc >= (char *)from &&
+                    (char *)test_proc < (char *)to) {
                         CHECK(ino == b.st_ino);
                         found = 1;
                 }
-                if (!strcmp(name, "[stack]") && (char *)line >= (char *)from && (char *)line < (char *)to)
+                if (!strcmp(name, "[stack]") && (char *)line >= (char *)from &&
+                    (char *)line < (char *)to)
                         stack = 1;
         }
         printf("maps: program %d stack %d\n", found, stack);

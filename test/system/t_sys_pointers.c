@@ -1,10 +1,12 @@
 /*
- * Every pointer of nearly every system call, one after the other, at each kind of address that a program can get wrong.
+ * Every pointer of nearly every system call, one after the other, at each kind of address that a
+ * program can get wrong.
  *
- * The calls are data (t_sys_pointers_*.c): their arguments, and which of them are buffers of what size.  For each buffer and each kind of address
- * the call is made with that buffer there and all others in good memory, and a line tells its result: run natively and under vmrun, the
- * outputs must be equal.  What succeeds is put back where it would change later results; what would harm the machine is
- * made only with addresses that cannot work.  Argument: a directory to work in.
+ * The calls are data (t_sys_pointers_*.c): their arguments, and which of them are buffers of what
+ * size. For each buffer and each kind of address the call is made with that buffer there and all
+ * others in good memory, and a line tells its result: run natively and under vmrun, the outputs
+ * must be equal. What succeeds is put back where it would change later results; what would harm the
+ * machine is made only with addresses that cannot work. Argument: a directory to work in.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,21 +36,26 @@
 
 /* ---- where a buffer may be ---- */
 
-/* A room for each buffer of a call: four pages to write to, a hole, a page to read, one for nothing. */
+/*
+ * A room for each buffer of a call: four pages to write to, a hole, a page to read, one for
+ * nothing.
+ */
 #define ROOM_PAGES 8
 enum { PAGE_HOLE = 4, PAGE_READ = 5, PAGE_NONE = 6 };
 static char *room[BUFS];
 
 static void make_room(int i)
 {
-        room[i] = mmap(room[i], ROOM_PAGES * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (room[i] ? MAP_FIXED : 0), -1, 0);
+        room[i] = mmap(room[i], ROOM_PAGES * PG, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | (room[i] ? MAP_FIXED : 0), -1, 0);
         munmap(room[i] + PAGE_HOLE * PG, PG);
         mprotect(room[i] + PAGE_READ * PG, PG, PROT_READ);
         mprotect(room[i] + PAGE_NONE * PG, PG, PROT_NONE);
 }
 
 enum where { GOOD, ACROSS, EDGE, READ_ONLY, BEYOND, HALF, HOLE, NONE, FIXED };
-static const struct { const char *name; enum where where; uint64_t addr; } kinds[] = {
+static const struct { const char *name; enum where where; uint64_t addr;
+} kinds[] = {
         { "good", GOOD, 0 },
         { "across two pages", ACROSS, 0 },
         { "up to the hole", EDGE, 0 },
@@ -61,7 +68,8 @@ static const struct { const char *name; enum where where; uint64_t addr; } kinds
         { "1", FIXED, 1 },
         { "4095", FIXED, 4095 },
         { "not canonical", FIXED, 0x1234567812345678 },
-        { "behind user space", FIXED, 0x7ffffffff008 }, /* whether the very first byte there counts is a matter of the kernel's version */
+        { "behind user space", FIXED,
+          0x7ffffffff008 }, /* whether the very first byte there counts is a matter of the kernel's version */
         { "beyond user space", FIXED, 0x800000000000 },
         { "kernel", FIXED, 0xffff888000000000 },
         { "last byte of all", FIXED, 0xffffffffffffffff },
@@ -75,7 +83,10 @@ static const struct { const char *name; enum where where; uint64_t addr; } kinds
 };
 #define KINDS ((int)(sizeof kinds / sizeof kinds[0]))
 
-/* Puts buffer i at that kind of place; its address, or 0 with *skip where the kind has no meaning for it. */
+/*
+ * Puts buffer i at that kind of place; its address, or 0 with *skip where the kind has no meaning
+ * for it.
+ */
 static uint64_t place(const struct buf *b, int i, int kind, bool *skip)
 {
         char *p = room[i], *content;
@@ -154,7 +165,8 @@ static void pair(int type, int a, int b)
 static void make_world(void)
 {
         struct sockaddr_un un = { .sun_family = AF_UNIX, .sun_path = "listening" };
-        struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct sockaddr_in in = { .sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         struct epoll_event ev = { .events = EPOLLIN };
         struct mq_attr attr = { .mq_maxmsg = 4, .mq_msgsize = 64 };
         sigset_t set;
@@ -298,7 +310,9 @@ static void one(const struct call *c, int which, int kind)
         bool skip = false;
 
         for (int i = 0; i < 6; i++)
-                a[i] = (uint64_t)(c->a[i] >= VAR_BASE && c->a[i] < VAR_BASE + VAR_COUNT ? values[c->a[i] - VAR_BASE] : c->a[i]);
+                a[i] = (uint64_t)(c->a[i] >= VAR_BASE && c->a[i] < VAR_BASE + VAR_COUNT
+                                          ? values[c->a[i] - VAR_BASE]
+                                          : c->a[i]);
         restore(c->flags);
         for (int i = 0; i < BUFS && c->b[i].size; i++) {
                 const struct buf *b = &c->b[i];
@@ -318,7 +332,7 @@ static void one(const struct call *c, int which, int kind)
                 enum where w = (int)b->in == which ? kinds[kind].where : GOOD;
 
                 if (w >= BEYOND)
-                        continue;       /* not to be read as a whole: what is in it does not matter */
+                        continue; /* not to be read as a whole: what is in it does not matter */
                 if (w == READ_ONLY)
                         mprotect(room[which] + PAGE_READ * PG, PG, PROT_READ | PROT_WRITE);
                 memcpy(p + b->at, &where[i], 8);
@@ -370,7 +384,9 @@ int main(int argc, char **argv)
         semctl(semaphores, 0, IPC_RMID);
         mq_unlink(queue_name);
         /* No fork here, so what was made is removed by hand. */
-        static const char *const made[] = { "file", "other", "new", "created", "hard", "soft", "fifo", "renamed", "listening", "bound", "soft2", "hard2", "fifo2" };
+        static const char *const made[] = { "file",  "other", "new",     "created",   "hard",
+                                            "soft",  "fifo",  "renamed", "listening", "bound",
+                                            "soft2", "hard2", "fifo2" };
         for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
                 unlink(made[i]);
         rmdir("dir");

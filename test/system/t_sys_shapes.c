@@ -1,6 +1,7 @@
 /*
- * Large and odd shapes of arguments: control data, long and empty vectors, families of ioctl, queues, a thousand descriptors, small buffers,
- * and all of that in memory that is far.  Argument: a directory to work in.
+ * Large and odd shapes of arguments: control data, long and empty vectors, families of ioctl,
+ * queues, a thousand descriptors, small buffers, and all of that in memory that is far. Argument: a
+ * directory to work in.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -31,7 +32,8 @@ static void forget(void)
         static char turn;
 
         if (!much)
-                much = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                much = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0);
         turn++;
         for (int i = 0; i < 4 << 20; i += PG)
                 much[i] = turn;
@@ -63,7 +65,10 @@ static struct letter *letter(void *where, size_t control)
 
         memset(l, 0, sizeof *l);
         l->v = (struct iovec){ l->body, sizeof l->body };
-        l->m = (struct msghdr){ .msg_iov = &l->v, .msg_iovlen = 1, .msg_control = l->control, .msg_controllen = control };
+        l->m = (struct msghdr){ .msg_iov = &l->v,
+                                .msg_iovlen = 1,
+                                .msg_control = l->control,
+                                .msg_controllen = control };
         return l;
 }
 
@@ -73,11 +78,14 @@ static void open_letter(struct letter *l)
         printf("  flags %x, %zu bytes of control data\n", l->m.msg_flags, l->m.msg_controllen);
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&l->m); c; c = CMSG_NXTHDR(&l->m, c)) {
                 int n = (int)(c->cmsg_len - CMSG_LEN(0)) / 4, fds[64];
-                memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0) < sizeof fds ? c->cmsg_len - CMSG_LEN(0) : sizeof fds);
+                memcpy(fds, CMSG_DATA(c),
+                       c->cmsg_len - CMSG_LEN(0) < sizeof fds ? c->cmsg_len - CMSG_LEN(0)
+                                                              : sizeof fds);
                 if (c->cmsg_type == SCM_RIGHTS) {
                         printf("  %d descriptors:", n);
                         for (int i = 0; i < n; i++) {
-                                printf(" %d%s", fds[i], fcntl(fds[i], F_GETFD) & FD_CLOEXEC ? " to be closed" : "");
+                                printf(" %d%s", fds[i],
+                                       fcntl(fds[i], F_GETFD) & FD_CLOEXEC ? " to be closed" : "");
                                 close(fds[i]);
                         }
                         printf("\n");
@@ -92,8 +100,12 @@ static void test_control(void)
 {
         int s[2], fds[3], many[254];
         struct letter *l = (void *)pages;
-        /* Its header, vector and control data all lie across the border of two pages, one after the other. */
-        size_t spread[] = { 0, PG - 20, PG - offsetof(struct letter, v) - 8, PG - offsetof(struct letter, control) - 20 };
+        /*
+         * Its header, vector and control data all lie across the border of two pages, one after the
+         * other.
+         */
+        size_t spread[] = { 0, PG - 20, PG - offsetof(struct letter, v) - 8,
+                            PG - offsetof(struct letter, control) - 20 };
 
         socketpair(AF_UNIX, SOCK_DGRAM, 0, s);
         for (int i = 0; i < 3; i++)
@@ -168,13 +180,18 @@ static void test_control(void)
 
 static void test_vectors(void)
 {
-        struct iovec *v = mmap(NULL, 8 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        char *data = mmap(NULL, 32 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct iovec *v =
+                mmap(NULL, 8 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *data =
+                mmap(NULL, 32 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         int fd = open("vector", O_RDWR | O_CREAT | O_TRUNC, 0600), s[2], p[2];
 
         for (int i = 0; i < 32 * PG; i++)
                 data[i] = (char)(i * 11 + (i >> 9));
-        /* 1024 pieces of 1 to 63 bytes, some empty, some across pages, the vector itself over several pages. */
+        /*
+         * 1024 pieces of 1 to 63 bytes, some empty, some across pages, the vector itself over
+         * several pages.
+         */
         for (int i = 0; i < 1025; i++)
                 v[i] = (struct iovec){ data + i * 120, (size_t)i * 7 % 64 };
         forget();
@@ -239,8 +256,9 @@ static void test_vectors(void)
 /* ---- ioctl ---- */
 
 /*
- * Reads until @len bytes have come: a terminal passes on what was written to it in its own time, and
- * in pieces.  Returns how many came, which are fewer only when nothing more came for ten seconds.
+ * Reads until @len bytes have come: a terminal passes on what was written to it in its own time,
+ * and in pieces. Returns how many came, which are fewer only when nothing more came for ten
+ * seconds.
  */
 static size_t read_pieces(int fd, char *to, size_t len)
 {
@@ -351,13 +369,15 @@ static void test_network_ioctl(void)
         T(ioctl(u, SIOCATMARK, edge(4)) < 0);
         T(ioctl(socket(AF_INET, SOCK_STREAM, 0), 0x894b /* SIOCOUTQNSD */, edge(4)));
         T(ioctl(open("/proc/self/ns/uts", O_RDONLY), 0xb703 /* NS_GET_NSTYPE */));
-        FAILS(EINVAL, ioctl(open("/proc/self/ns/uts", O_RDONLY), 0xb704 /* NS_GET_OWNER_UID */, edge(4)));
+        FAILS(EINVAL,
+              ioctl(open("/proc/self/ns/uts", O_RDONLY), 0xb704 /* NS_GET_OWNER_UID */, edge(4)));
         close_range(3, ~0U, 0);
 }
 
 static void test_file_ioctl(void)
 {
-        int a = open("a", O_RDWR | O_CREAT, 0600), b = open("b", O_RDWR | O_CREAT, 0600), *flags = across(8);
+        int a = open("a", O_RDWR | O_CREAT, 0600), b = open("b", O_RDWR | O_CREAT, 0600),
+            *flags = across(8);
         struct file_dedupe_range *d = across(sizeof *d + 3 * sizeof d->info[0]);
 
         ftruncate(a, 100000);
@@ -391,7 +411,8 @@ static void test_queues(void)
 {
         int q = msgget(IPC_PRIVATE, 0600), s = semget(IPC_PRIVATE, 3, 0600);
         struct { long type; char text[8192]; } *m = (void *)(pages + 8);
-        struct sembuf *ops = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct sembuf *ops =
+                mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         unsigned short *vals = across(6);
 
         if (q < 0 || s < 0) {
@@ -448,8 +469,10 @@ static void test_thousand(void)
 {
         struct rlimit r;
         int e, n = 0, first, got;
-        struct epoll_event *ev = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        struct pollfd *f = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct epoll_event *ev =
+                mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct pollfd *f =
+                mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         fd_set *set = across(sizeof *set);
 
         getrlimit(RLIMIT_NOFILE, &r);
@@ -458,7 +481,8 @@ static void test_thousand(void)
         e = epoll_create1(0);
         first = e + 1;
         while ((got = eventfd((unsigned)n % 3 ? 1 : 0, EFD_NONBLOCK)) >= 0) {
-                ev[0] = (struct epoll_event){ EPOLLIN | EPOLLONESHOT, { .u64 = (uint64_t)n * 0x100000001ull } };
+                ev[0] = (struct epoll_event){ EPOLLIN | EPOLLONESHOT,
+                                              { .u64 = (uint64_t)n * 0x100000001ull } };
                 CHECK(got == first + n && !epoll_ctl(e, EPOLL_CTL_ADD, got, ev));
                 n++;
         }
@@ -534,7 +558,8 @@ static void test_listing(void)
 
 static void test_far(void)
 {
-        char *path = across(300), *to = mmap(NULL, 64 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *path = across(300),
+             *to = mmap(NULL, 64 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         struct stat *st = across(sizeof *st);
         int fd;
 
@@ -612,16 +637,9 @@ static void test_process_vm(void)
 
 int main(int argc, char **argv)
 {
-        char dir[4096];
-
         setvbuf(stdout, NULL, _IOLBF, 0);
-        snprintf(dir, sizeof dir, "%s/t_sys_shapes.XXXXXX", argc > 1 ? argv[1] : "/tmp");
-        if (!mkdtemp(dir) || chdir(dir)) {
-                perror(dir);
+        if (scratch_begin(argc, argv, "t_sys_shapes"))
                 return 2;
-        }
-        memory_init();
-        close_range(3, ~0U, 0);
         test_control();
         test_vectors();
         test_terminal();
@@ -632,8 +650,5 @@ int main(int argc, char **argv)
         test_listing();
         test_far();
         test_process_vm();
-        printf("failures %d\n", failures);
-        if (chdir("..") || rmdir(dir))
-                printf("left over: %s\n", strerrorname_np(errno));
-        return failures ? 1 : 0;
+        return scratch_end();
 }

@@ -1,5 +1,6 @@
 /*
- * Files, descriptors, pipes, times, limits, and what bad addresses give.  Argument: a directory to work in.
+ * Files, descriptors, pipes, times, limits, and what bad addresses give. Argument: a directory to
+ * work in.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -65,7 +66,8 @@ static void test_files(void)
         FAILS(EFAULT, statx(AT_FDCWD, "file", 0, STATX_SIZE, (void *)nothing));
         T(utimensat(AT_FDCWD, "file", ts, 0));
         T(stat("file", st));
-        printf("times %ld.%ld %ld.%ld\n", st->st_atim.tv_sec, st->st_atim.tv_nsec, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+        printf("times %ld.%ld %ld.%ld\n", st->st_atim.tv_sec, st->st_atim.tv_nsec,
+               st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
         T(futimens(fd, NULL));
         T(chmod("file", 0600));
         T(fchmod(fd, 04755));
@@ -397,7 +399,8 @@ static void test_limits(void)
         FAILS(EFAULT, syscall(SYS_getrlimit, RLIMIT_AS, nothing));
         FAILS(EFAULT, syscall(SYS_prlimit64, 0, RLIMIT_AS, nothing, NULL));
         struct sockaddr_un at = { AF_UNIX, "listening" };
-        int l = socket(AF_UNIX, SOCK_STREAM, 0), c = socket(AF_UNIX, SOCK_STREAM, 0), kept = creat("kept", 0600);
+        int l = socket(AF_UNIX, SOCK_STREAM, 0), c = socket(AF_UNIX, SOCK_STREAM, 0),
+            kept = creat("kept", 0600);
         T(bind(l, (void *)&at, sizeof at));
         T(listen(l, 5));
         T(connect(c, (void *)&at, sizeof at));

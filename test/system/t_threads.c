@@ -20,7 +20,8 @@ void check_failed(const char *file, int line, const char *what)
         int e = errno;
 
         failures++;
-        printf("FAILED %s:%d: %s (errno %s)\n", strrchr(file, '/') ? strrchr(file, '/') + 1 : file, line, what, e ? strerrorname_np(e) : "0");
+        printf("FAILED %s:%d: %s (errno %s)\n", strrchr(file, '/') ? strrchr(file, '/') + 1 : file,
+               line, what, e ? strerrorname_np(e) : "0");
         fflush(stdout);
 }
 
@@ -118,7 +119,8 @@ static int collide(void)
 {
         uint64_t sum = 0;
 
-        collide_at = mmap(NULL, COLLIDE_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        collide_at = mmap(NULL, COLLIDE_PAGES * 4096ul, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(collide_at != MAP_FAILED);
         for (uint64_t i = 0; i < COLLIDE_PAGES; i++)
                 sum += *(uint64_t *)(collide_at + i * 4096) = i * i;
@@ -138,7 +140,8 @@ static int limit(void)
 
         for (int turn = 0; turn < 2; turn++) {
                 pthread_mutex_lock(&gate);
-                while (n[turn] < MOST && (err = pthread_create(&id[n[turn]], NULL, waits_at_the_gate, NULL)) == 0)
+                while (n[turn] < MOST &&
+                       (err = pthread_create(&id[n[turn]], NULL, waits_at_the_gate, NULL)) == 0)
                         n[turn]++;
                 pthread_mutex_unlock(&gate);
                 for (int i = 0; i < n[turn]; i++)
@@ -149,7 +152,8 @@ static int limit(void)
         if (n[0] > 0 && n[0] == n[1] && failures == 0)
                 printf("limit: ok, then EAGAIN\n");
         else
-                printf("FAILED limit: %d and %d threads, %s\n", n[0], n[1], err ? strerrorname_np(err) : "no error");
+                printf("FAILED limit: %d and %d threads, %s\n", n[0], n[1],
+                       err ? strerrorname_np(err) : "no error");
         return failures != 0;
 }
 
@@ -164,7 +168,8 @@ static bool wanted(const char *group, int argc, char **argv)
 int main(int argc, char **argv)
 {
         const struct test *const groups[] = {
-                basic_tests, futex_tests, lock_tests, own_tests, signal_tests, memory_tests, vfork_tests,
+                basic_tests,  futex_tests,  lock_tests,  own_tests,
+                signal_tests, memory_tests, vfork_tests,
         };
         int ran = 0;
 
@@ -184,7 +189,8 @@ int main(int argc, char **argv)
         if (argc == 2 && strcmp(argv[1], "limit") == 0)
                 return limit();
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
-                for (const struct test *t = groups[g]; t->name && wanted(t->group, argc, argv); t++) {
+                for (const struct test *t = groups[g]; t->name && wanted(t->group, argc, argv);
+                     t++) {
                         int before = failures;
                         printf("%s: %s\n", t->group, t->name);
                         t->run();

@@ -21,7 +21,8 @@
 #define PATIENCE (20000 * MS)           /* what ought to happen at once may take so long on a busy machine */
 
 struct test { const char *group, *name; void (*run)(void); };
-extern const struct test basic_tests[], futex_tests[], lock_tests[], own_tests[], signal_tests[], memory_tests[], vfork_tests[];
+extern const struct test basic_tests[], futex_tests[], lock_tests[], own_tests[], signal_tests[],
+        memory_tests[], vfork_tests[];
 
 /* A way to end: t_threads end N. */
 void end_in_way(int way);
@@ -40,7 +41,10 @@ pthread_t start(void *(*f)(void *), void *arg);
 void *finish(pthread_t id);
 
 int64_t now_ns(clockid_t clock);
-static inline void sleep_ms(int ms) { nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * MS }, NULL); }
+static inline void sleep_ms(int ms)
+{
+        nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * MS }, NULL);
+}
 static inline struct timespec ms_from_now(clockid_t clock, int ms)
 {
         int64_t t = now_ns(clock) + ms * MS;
@@ -57,7 +61,8 @@ static inline pid_t my_tid(void) { return (pid_t)syscall(SYS_gettid); }
 bool falls_asleep(pid_t tid);
 
 /* The result, or -errno. */
-static inline long futex_(_Atomic uint32_t *w, int op, uint32_t val, const void *timeout_or_n, _Atomic uint32_t *w2, uint32_t val3)
+static inline long futex_(_Atomic uint32_t *w, int op, uint32_t val, const void *timeout_or_n,
+                          _Atomic uint32_t *w2, uint32_t val3)
 {
         long r = syscall(SYS_futex, w, op, val, timeout_or_n, w2, val3);
         return r < 0 ? -errno : r;

@@ -47,7 +47,8 @@ static void many_at_once(void)
                         CHECK(ids[i].tid != ids[k].tid);
                 snprintf(self, sizeof self, "%d/task/%d", getpid(), ids[i].tid);
                 CHECK(strcmp(self, ids[i].self) == 0);
-                CHECK(BECOMES(syscall(SYS_tgkill, getpid(), ids[i].tid, 0) == -1 && errno == ESRCH));
+                CHECK(BECOMES(syscall(SYS_tgkill, getpid(), ids[i].tid, 0) == -1 &&
+                              errno == ESRCH));
         }
         pthread_barrier_destroy(&all_there);
 }
@@ -62,13 +63,14 @@ static void detached(void)
 
         sem_init(&s, 0, 0);
         pthread_attr_init(&a);
-        CHECK(pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED) == 0 && pthread_attr_setstacksize(&a, 64 << 10) == 0);
+        CHECK(pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED) == 0 &&
+              pthread_attr_setstacksize(&a, 64 << 10) == 0);
         int due = 0;
         for (int i = 0; i < 100; i++) {
                 int err = pthread_create(&id, &a, posts, &s);
                 CHECK(err == 0);
                 due += err == 0;
-                if (due > 30) {         /* the smallest cache of the tests has room for 80 threads */
+                if (due > 30) { /* the smallest cache of the tests has room for 80 threads */
                         CHECK(sem_wait(&s) == 0);
                         due--;
                 }

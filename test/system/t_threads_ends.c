@@ -1,5 +1,6 @@
 /*
- * t_threads: ends of a program with threads, one a run: t_threads end N.  The test is the status, and that it ends soon.
+ * t_threads: ends of a program with threads, one a run: t_threads end N. The test is the status,
+ * and that it ends soon.
  */
 #include <sched.h>
 #include <semaphore.h>
@@ -47,7 +48,8 @@ static void *naps(void *arg)
 static void *faults(void *arg)
 {
         const size_t size = 24 << 20;
-        volatile char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        volatile char *p =
+                mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         busy++;
         for (uint32_t x = 1; ; x = x * 1664525 + 1013904223)
@@ -80,7 +82,8 @@ static void *maps(void *arg)
 {
         busy++;
         for (;;) {
-                char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                               -1, 0);
                 for (int i = 0; p != MAP_FAILED && i < 1 << 20; i += 16384)
                         p[i] = 1;
                 munmap(p, 1 << 20);
@@ -91,7 +94,8 @@ static void *maps(void *arg)
 /* Others that do everything a thread can be about when the end comes. */
 static void surround(void)
 {
-        void *(*const all[])(void *) = { spins, reads, waits, naps, faults, faults, calls, makes_threads, maps };
+        void *(*const all[])(void *) = { spins,  reads, waits,         naps, faults,
+                                         faults, calls, makes_threads, maps };
         const int n = sizeof all / sizeof all[0];
 
         if (pipe(pipe_fd))
@@ -156,14 +160,17 @@ static sigset_t usr1(void)
         return s;
 }
 
-/* A process whose first thread is gone still has its memory and files: all that a call may do with them. */
+/*
+ * A process whose first thread is gone still has its memory and files: all that a call may do with
+ * them.
+ */
 static void *goes_on_alone(void *arg)
 {
         char path[] = "/tmp/t_threads.XXXXXX", text[8192], *p;
         int fd = mkstemp(path), status;
 
         join_main(arg);
-        sleep_ms(20);           /* joined, it has a few steps to go to be a zombie, which nothing tells */
+        sleep_ms(20); /* joined, it has a few steps to go to be a zombie, which nothing tells */
         unlink(path);
         memset(text, 'x', sizeof text);
         CHECK(write(fd, text, sizeof text) == sizeof text);
@@ -172,7 +179,8 @@ static void *goes_on_alone(void *arg)
         memset(text, 'y', sizeof text);
         CHECK(pwrite(fd, text, 4096, 0) == 4096 && p[0] == 'y' && p[4096] == 'x');
         CHECK(pread(fd, p + 4096, 4096, 0) == 4096 && p[4096] == 'y');
-        CHECK(pipe(pipe_fd) == 0 && write(pipe_fd[1], p + 4000, 200) == 200 && read(pipe_fd[0], p + 100, 200) == 200);
+        CHECK(pipe(pipe_fd) == 0 && write(pipe_fd[1], p + 4000, 200) == 200 &&
+              read(pipe_fd[0], p + 100, 200) == 200);
         CHECK(getcwd(p + 4090, 4000) != NULL);
         struct timespec *t = (struct timespec *)(p + 4088);
         CHECK(syscall(SYS_clock_getres, CLOCK_REALTIME, t) == 0);
@@ -220,7 +228,10 @@ static void *has_child(void *arg)
         return arg;
 }
 
-/* The memory that a child borrows outlives the program that it belongs to.  The next program, `end -1`, asks the child and waits for it. */
+/*
+ * The memory that a child borrows outlives the program that it belongs to.  The next program, `end
+ * -1`, asks the child and waits for it.
+ */
 static void executes_beside_child(void)
 {
         pipe_at(GO);
@@ -255,7 +266,9 @@ static void grandchild_loses_first_thread(void)
                         start(exits_23, NULL);
                         syscall(SYS_exit, 9);
                 }
-                _exit(pid < 0 && errno == ENOSYS ? 23 : waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 96);
+                _exit(pid < 0 && errno == ENOSYS                             ? 23
+                      : waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+                                                                             : 96);
         }
         CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
         exit(failures ? 96 : WEXITSTATUS(status));
@@ -272,25 +285,28 @@ void end_in_way(int way)
         case 2: surround(); start(exits_5, NULL); stays(); break;       /* by another */
         case 3: start(exits_5_alone, &self); pthread_exit(NULL); break;
         case 4: start(returns, NULL); start(returns, NULL); pthread_exit(NULL); break;
-        case 5: start(exits_raw_3_alone, &self); syscall(SYS_exit, 9); break; /* the last one's counts */
+        case 5:
+                start(exits_raw_3_alone, &self);
+                syscall(SYS_exit, 9);
+                break; /* the last one's counts */
         case 6: finish(start(aborts, NULL)); break;
         case 7: surround(); finish(start(aborts, NULL)); break;
         case 8: surround(); finish(start(touches_nothing, (void *)16)); break;
         case 9: finish(start(overflows, NULL)); break;                  /* into the guard page */
         case 10: surround(); finish(start(kills_all, NULL)); break;
         case 11: surround(); start(exits_all_6, NULL); stays(); break;
-        case 12:                                                        /* several at once: one of them is first, none is lost */
+        case 12: /* several at once: one of them is first, none is lost */
                 pthread_barrier_init(&both, NULL, 6);
                 for (int i = 0; i < 5; i++)
                         start(ends_too, (void *)4);
                 ends_too((void *)4);
                 break;
-        case 13:                                                        /* a signal that ends all, to one thread */
+        case 13: /* a signal that ends all, to one thread */
                 surround();
                 pthread_kill(start(naps, NULL), SIGUSR2);
                 stays();
                 break;
-        case 14:                                                        /* blocked by all, then open in one */
+        case 14: /* blocked by all, then open in one */
                 pthread_sigmask(SIG_BLOCK, &s, NULL);
                 start(naps, NULL);
                 kill(getpid(), SIGUSR1);
@@ -298,14 +314,18 @@ void end_in_way(int way)
                 pthread_sigmask(SIG_UNBLOCK, &s, NULL);
                 break;
         case 15: surround(); syscall(SYS_exit_group, 0); break;
-        case 16:                                                        /* while threads come and go */
+        case 16: /* while threads come and go */
                 pthread_detach(start(makes_threads, NULL));
                 pthread_detach(start(makes_threads, NULL));
                 sleep_ms(200);
                 exit(8);
                 break;
         case 17: surround(); raise(SIGKILL); break;
-        case 18: surround(); alarm(1); pthread_exit(NULL); break;       /* the others go on, until a timer ends all */
+        case 18:
+                surround();
+                alarm(1);
+                pthread_exit(NULL);
+                break; /* the others go on, until a timer ends all */
         case 19: start(goes_on_alone, &self); pthread_exit(NULL); break;
         case 20: start(executes_alone, &self); pthread_exit(NULL); break;
         case 21: executes_beside_child(); break;

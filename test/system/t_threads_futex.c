@@ -53,8 +53,10 @@ static int awake(const struct sleeper *s, int n)
 static void errors(void)
 {
         static _Atomic uint32_t w[3] = { 5, 6, 7 };
-        const struct timespec negative = { -1, 0 }, large = { 0, 1000 * MS }, minus = { 0, -1 }, zero = { 0, 0 };
-        _Atomic uint32_t *odd = (void *)((char *)w + 1), *none = (void *)16, *high = (void *)0xffff800000000000;
+        const struct timespec negative = { -1, 0 }, large = { 0, 1000 * MS }, minus = { 0, -1 },
+                              zero = { 0, 0 };
+        _Atomic uint32_t *odd = (void *)((char *)w + 1), *none = (void *)16,
+                         *high = (void *)0xffff800000000000;
         char *page = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         _Atomic uint32_t *readable = (void *)page, *gone = (void *)(page + 4096);
         int p = FUTEX_PRIVATE_FLAG;
@@ -78,15 +80,20 @@ static void errors(void)
                 CHECK(futex_(high, FUTEX_WAKE | p, 1, NULL, NULL, 0) == -EFAULT);
                 CHECK(futex_(gone, FUTEX_WAIT | p, 0, &zero, NULL, 0) == -EFAULT);
                 CHECK(futex_(gone, FUTEX_WAKE | p, 1, NULL, NULL, 0) == (p ? 0 : -EFAULT));
-                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, gone, FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)) == -EFAULT);
-                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, readable, FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)) == -EFAULT);
-                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, w + 1, FUTEX_OP(9, 1, FUTEX_OP_CMP_EQ, 0)) == 0);      /* 9: ADD of 1 << 1 */
+                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, gone,
+                             FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)) == -EFAULT);
+                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, readable,
+                             FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)) == -EFAULT);
+                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, w + 1,
+                             FUTEX_OP(9, 1, FUTEX_OP_CMP_EQ, 0)) == 0); /* 9: ADD of 1 << 1 */
                 CHECK(w[1] == 8);
                 w[1] = 6;
-                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, w + 1, FUTEX_OP(5, 1, FUTEX_OP_CMP_EQ, 0)) == -ENOSYS);
+                CHECK(futex_(w, FUTEX_WAKE_OP | p, 1, (void *)1, w + 1,
+                             FUTEX_OP(5, 1, FUTEX_OP_CMP_EQ, 0)) == -ENOSYS);
                 CHECK(futex_(w, FUTEX_CMP_REQUEUE | p, 1, (void *)1, w + 1, 4) == -EAGAIN);
                 CHECK(futex_(w, FUTEX_CMP_REQUEUE | p, 1, (void *)1, w + 1, 5) == 0);
-                CHECK(futex_(w, FUTEX_CMP_REQUEUE | p, (uint32_t)-1, (void *)1, w + 1, 5) == -EINVAL);
+                CHECK(futex_(w, FUTEX_CMP_REQUEUE | p, (uint32_t)-1, (void *)1, w + 1, 5) ==
+                      -EINVAL);
                 if (p)          /* a shared one needs a page that is there */
                         CHECK(futex_(readable, FUTEX_WAIT | p, 1, NULL, NULL, 0) == -EAGAIN);
                 CHECK(futex_(readable, FUTEX_LOCK_PI | p, 0, NULL, NULL, 0) == -EFAULT);
@@ -110,8 +117,10 @@ static void timeouts(void)
         CHECK(futex_(&w, FUTEX_WAIT_BITSET_PRIVATE, 0, &t, NULL, 1) == -ETIMEDOUT);
         CHECK(now_ns(CLOCK_MONOTONIC) - from >= 59 * MS);
         t = ms_from_now(CLOCK_REALTIME, 30);
-        CHECK(futex_(&w, FUTEX_WAIT_BITSET_PRIVATE | FUTEX_CLOCK_REALTIME, 0, &t, NULL, 1) == -ETIMEDOUT);
-        CHECK(now_ns(CLOCK_MONOTONIC) - from >= 88 * MS && now_ns(CLOCK_MONOTONIC) - from < 88 * MS + PATIENCE);
+        CHECK(futex_(&w, FUTEX_WAIT_BITSET_PRIVATE | FUTEX_CLOCK_REALTIME, 0, &t, NULL, 1) ==
+              -ETIMEDOUT);
+        CHECK(now_ns(CLOCK_MONOTONIC) - from >= 88 * MS &&
+              now_ns(CLOCK_MONOTONIC) - from < 88 * MS + PATIENCE);
         t = (struct timespec){ 1, 0 };          /* long ago */
         CHECK(futex_(&w, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &t, NULL, 1) == -ETIMEDOUT);
         CHECK(futex_(&w, FUTEX_WAIT_BITSET, 0, &t, NULL, 1) == -ETIMEDOUT);
@@ -143,8 +152,10 @@ static void bits(void)
         struct sleeper s[4];
 
         for (int i = 0; i < 4; i++)
-                put_to_sleep(&s[i], &w, i == 3 ? FUTEX_WAIT_PRIVATE : FUTEX_WAIT_BITSET_PRIVATE, 1u << i);
-        CHECK(futex_(&w, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, NULL, NULL, 1u << 2) == 2);        /* FUTEX_WAIT has all bits */
+                put_to_sleep(&s[i], &w, i == 3 ? FUTEX_WAIT_PRIVATE : FUTEX_WAIT_BITSET_PRIVATE,
+                             1u << i);
+        CHECK(futex_(&w, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, NULL, NULL, 1u << 2) ==
+              2); /* FUTEX_WAIT has all bits */
         CHECK(BECOMES(s[2].done && s[3].done));
         CHECK(!s[0].done && !s[1].done);
         CHECK(futex_(&w, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, NULL, NULL, 1u << 31) == 0);
@@ -178,7 +189,10 @@ static bool compared(int32_t old, int cmp, int32_t with)
         }
 }
 
-/* All operations and comparisons, with positive and negative numbers: is the word right, is a sleeper there woken just then? */
+/*
+ * All operations and comparisons, with positive and negative numbers: is the word right, is a
+ * sleeper there woken just then?
+ */
 static void wake_op(void)
 {
         static const uint32_t olds[] = { 0, 6, (uint32_t)-3, 0x80000000 };
@@ -190,15 +204,19 @@ static void wake_op(void)
                 for (int cmp = 0; cmp < 6; cmp++)
                         for (size_t i = 0; i < sizeof olds / sizeof olds[0]; i++) {
                                 int32_t arg = i & 1 ? 5 : op < 5 ? -2 : 31, with = i < 2 ? 6 : -3;
-                                int code = (int)((uint32_t)op % 5 << 28 | (op >= 5) * 0x80000000u | (uint32_t)cmp << 24 |
-                                                 ((uint32_t)arg & 0xfff) << 12 | ((uint32_t)with & 0xfff));
+                                int code =
+                                        (int)((uint32_t)op % 5 << 28 | (op >= 5) * 0x80000000u |
+                                              (uint32_t)cmp << 24 | ((uint32_t)arg & 0xfff) << 12 |
+                                              ((uint32_t)with & 0xfff));
                                 bool wakes = compared((int32_t)olds[i], cmp, with);
                                 if (!asleep)
                                         put_to_sleep(&s, &second, FUTEX_WAIT_PRIVATE, 0);
                                 second = olds[i];
-                                long n = futex_(&first, FUTEX_WAKE_OP_PRIVATE, 1, (void *)5, &second, (uint32_t)code);
+                                long n = futex_(&first, FUTEX_WAKE_OP_PRIVATE, 1, (void *)5,
+                                                &second, (uint32_t)code);
                                 CHECK(n == wakes);
-                                CHECK(second == operated(olds[i], op % 5, op >= 5 ? 1u << arg : (uint32_t)arg));
+                                CHECK(second == operated(olds[i], op % 5,
+                                                         op >= 5 ? 1u << arg : (uint32_t)arg));
                                 if (wakes)
                                         finish(s.id);
                                 asleep = !wakes;
@@ -211,8 +229,10 @@ static void wake_op(void)
         for (int i = 0; i < 4; i++)
                 put_to_sleep(&both[i], i < 2 ? &first : &second, FUTEX_WAIT_PRIVATE, 0);
         second = 0;
-        CHECK(futex_(&first, FUTEX_WAKE_OP_PRIVATE, 1, (void *)1, &second, FUTEX_OP(FUTEX_OP_SET, 0, FUTEX_OP_CMP_EQ, 0)) == 2);
-        CHECK(futex_(&first, FUTEX_WAKE_OP_PRIVATE, 1, (void *)1, &second, FUTEX_OP(FUTEX_OP_SET, 0, FUTEX_OP_CMP_NE, 0)) == 1);
+        CHECK(futex_(&first, FUTEX_WAKE_OP_PRIVATE, 1, (void *)1, &second,
+                     FUTEX_OP(FUTEX_OP_SET, 0, FUTEX_OP_CMP_EQ, 0)) == 2);
+        CHECK(futex_(&first, FUTEX_WAKE_OP_PRIVATE, 1, (void *)1, &second,
+                     FUTEX_OP(FUTEX_OP_SET, 0, FUTEX_OP_CMP_NE, 0)) == 1);
         CHECK(futex_(&second, FUTEX_WAKE_PRIVATE, 9, NULL, NULL, 0) == 1);
         for (int i = 0; i < 4; i++)
                 finish(both[i].id);
@@ -280,11 +300,14 @@ static void interrupted(void)
         struct timespec late = { 30, 0 };
         struct sleeper s;
 
-        for (int way = 0; way < 3; way++) {             /* without and with SA_RESTART; with it and a timeout, which Linux does not restart */
+        for (int way = 0; way < 3;
+             way++) { /* without and with SA_RESTART; with it and a timeout, which Linux does not restart */
                 sa.sa_flags = way ? SA_RESTART : 0;
                 sigaction(SIGUSR1, &sa, NULL);
                 handled = 0;
-                s = (struct sleeper){ .word = &w, .op = FUTEX_WAIT_PRIVATE, .timeout = way == 2 ? &late : NULL };
+                s = (struct sleeper){ .word = &w,
+                                      .op = FUTEX_WAIT_PRIVATE,
+                                      .timeout = way == 2 ? &late : NULL };
                 s.id = start(sleeps, &s);
                 CHECK(BECOMES(s.tid != 0) && falls_asleep(s.tid));
                 pthread_kill(s.id, SIGUSR1);

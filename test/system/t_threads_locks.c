@@ -12,7 +12,9 @@ enum { ROBUST = 1, INHERIT = 2, SHARED = 4 };
 /* In memory that may be shared, for SHARED. */
 static pthread_mutex_t *make(int kind)
 {
-        pthread_mutex_t *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, (kind & SHARED ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS, -1, 0);
+        pthread_mutex_t *m =
+                mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+                     (kind & SHARED ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS, -1, 0);
         pthread_mutexattr_t a;
 
         pthread_mutexattr_init(&a);
@@ -35,7 +37,8 @@ static void unmake(pthread_mutex_t *m)
 static void *locks_and_ends(void *m) { return (void *)(intptr_t)pthread_mutex_lock(m); }
 
 /* An owner that keeps its lock until it is told to let go; no test counts on how long that takes.  (One that looks at a robust mutex by trylock and
- * unlock after its owner has ended makes it unrecoverable, and then finds a bug of glibc 2.36: its trylock keeps the lock of such a mutex, and unlock
+ * unlock after its owner has ended makes it unrecoverable, and then finds a bug of glibc 2.36: its
+ * trylock keeps the lock of such a mutex, and unlock
  * crashes.) */
 static _Atomic bool held, told;
 
@@ -291,7 +294,7 @@ static void cancel(void)
                         CHECK(BECOMES(victim != 0));
                         if (way == 2)
                                 CHECK(BECOMES(spins != before));
-                        else if (way != 4 && i < 4)             /* once without waiting for it to sleep */
+                        else if (way != 4 && i < 4) /* once without waiting for it to sleep */
                                 CHECK(falls_asleep(victim));
                         CHECK(pthread_cancel(id) == 0);
                         if (way == 4)

@@ -7,7 +7,10 @@
 #include "t_memory.h"
 #include "t_threads.h"
 
-/* Runs a thread that stores a rising number to *cell without end.  Where it may not, it waits until `closed` is 0 again. */
+/*
+ * Runs a thread that stores a rising number to *cell without end.  Where it may not, it waits until
+ * `closed` is 0 again.
+ */
 static volatile uint64_t *cell;
 static _Atomic uint32_t closed;
 static _Atomic bool stop;
@@ -81,7 +84,7 @@ static void protected(void)
                         spend_time(round);
                         CHECK(*cell == v);
                 }
-                if (round == 0)                 /* with one CPU, the other may not run while it is closed */
+                if (round == 0) /* with one CPU, the other may not run while it is closed */
                         CHECK(BECOMES(faults_taken > 0));
                 CHECK(mprotect((void *)cell, PG, RW) == 0);
                 open_again();
@@ -110,7 +113,7 @@ static void replaced(void)
 
         for (int round = 0; round < 120 * effort; round++) {
                 uint64_t last = a_later_value(*cell), v;
-                uint64_t *trap = map_pages(1, RW, MAP_PRIVATE);         /* gets its memory afterwards */
+                uint64_t *trap = map_pages(1, RW, MAP_PRIVATE); /* gets its memory afterwards */
 
                 switch (round % 3) {
                 case 0:
@@ -145,14 +148,16 @@ static void moved(void)
         for (int round = 0; round < 60 * effort; round++) {
                 uint64_t last = a_later_value(*cell);
                 closed = 1;
-                CHECK(remap((void *)cell, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) == elsewhere);
+                CHECK(remap((void *)cell, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) ==
+                      elsewhere);
                 uint64_t v = *elsewhere;
                 CHECK(v >= last);
                 for (int i = 0; i < 4; i++) {
                         spend_time(round);
                         CHECK(*elsewhere == v);
                 }
-                CHECK(remap(elsewhere, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)cell) == cell);
+                CHECK(remap(elsewhere, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)cell) ==
+                      cell);
                 open_again();
         }
         stop_storing(id);
@@ -176,7 +181,10 @@ static uint64_t next(uint64_t *x)
 
 static char *chunk_at(uint64_t c) { return arena + c * CHUNK * PG; }
 
-/* @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.  Nobody lets mmap choose a place meanwhile. */
+/*
+ * @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.
+ * Nobody lets mmap choose a place meanwhile.
+ */
 static void change_chunk(uint64_t c, char *room, uint64_t *x)
 {
         char *at = chunk_at(c);
@@ -184,7 +192,8 @@ static void change_chunk(uint64_t c, char *room, uint64_t *x)
 
         switch (next(x) % 8) {
         case 0:
-                CHECK(munmap(at, size) == 0 && mmap(at, size, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == at);
+                CHECK(munmap(at, size) == 0 &&
+                      mmap(at, size, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == at);
                 version[c] = 0;
                 break;
         case 1:
@@ -238,7 +247,8 @@ static void shared_arena(void)
         for (uintptr_t i = 0; i < WORKERS; i++)
                 id[i] = start(uses_arena, (void *)i);
         int64_t end = now_ns(CLOCK_MONOTONIC) + 2000 * effort * MS;
-        while (now_ns(CLOCK_MONOTONIC) < end || (operations <= 20 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE))
+        while (now_ns(CLOCK_MONOTONIC) < end ||
+               (operations <= 20 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE))
                 sleep_ms(50);
         stop = true;
         for (int i = 0; i < WORKERS; i++)
@@ -261,14 +271,18 @@ static void *walks(void *me)
         for (int turn = 0; turn < 3; turn++) {
                 pthread_barrier_wait(&together);
                 for (uint64_t p = 0; p < FAR; p++) {
-                        /* Halves of each page: one thread writes its own, and reads the whole at its place in the next turn. */
+                        /*
+                         * Halves of each page: one thread writes its own, and reads the whole at
+                         * its place in the next turn.
+                         */
                         uint64_t *w = (uint64_t *)(far_pages + p * PG) + ((uintptr_t)me ? 256 : 0);
                         CHECK(w[0] == (turn ? (uint64_t)turn * FAR + p : 0));
                         w[0] = (uint64_t)(turn + 1) * FAR + p;
                 }
                 pthread_barrier_wait(&together);
                 for (uint64_t p = 0; p < FAR; p++)
-                        CHECK(((uint64_t *)(far_pages + p * PG))[(uintptr_t)me ? 0 : 256] == (uint64_t)(turn + 1) * FAR + p);
+                        CHECK(((uint64_t *)(far_pages + p * PG))[(uintptr_t)me ? 0 : 256] ==
+                              (uint64_t)(turn + 1) * FAR + p);
         }
         return NULL;
 }
@@ -288,7 +302,8 @@ static void *adds(void *arg)
 {
         for (int turn = 0; turn < 4; turn++)
                 for (uint64_t p = 0; p < FAR; p++)
-                        atomic_fetch_add((_Atomic uint64_t *)(far_pages + (p * 1237 % FAR) * PG), 1);
+                        atomic_fetch_add((_Atomic uint64_t *)(far_pages + (p * 1237 % FAR) * PG),
+                                         1);
         return arg;
 }
 
@@ -390,7 +405,10 @@ static int new_file(char with)
         return fd;
 }
 
-/* One mapping takes the place of another while threads touch it: they find the one or the other, and no signal comes. */
+/*
+ * One mapping takes the place of another while threads touch it: they find the one or the other,
+ * and no signal comes.
+ */
 static volatile char *place;
 static void *looks(void *arg)
 {
@@ -415,7 +433,8 @@ static void files_replaced(void)
         for (unsigned k = 0; k < 10 || now_ns(CLOCK_MONOTONIC) < end; k++) {
                 char *p = (char *)place;
                 int flags = (k % 4 == 0 ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED;
-                CHECK((k % 3 == 2 ? mmap(p, PAGES * PG, RW, ANON | MAP_FIXED, -1, 0) : mmap(p, PAGES * PG, RW, flags, fd[k % 3], 0)) == p);
+                CHECK((k % 3 == 2 ? mmap(p, PAGES * PG, RW, ANON | MAP_FIXED, -1, 0)
+                                  : mmap(p, PAGES * PG, RW, flags, fd[k % 3], 0)) == p);
                 sleep_ms(k % 8 == 0);
         }
         stop = true;
@@ -426,7 +445,10 @@ static void files_replaced(void)
         close(fd[1]);
 }
 
-/* A shared file is cut short and made long again while threads touch it: they get SIGBUS now and then, and go on. */
+/*
+ * A shared file is cut short and made long again while threads touch it: they get SIGBUS now and
+ * then, and go on.
+ */
 static __thread sigjmp_buf before_touch;
 static _Atomic uint64_t buses;
 static void on_bus(int sig) { (void)sig; buses++; siglongjmp(before_touch, 1); }

@@ -135,8 +135,10 @@ static void names(void)
         pthread_t id = start(waits_twice, &tid);
         pthread_barrier_wait(&meet);
         CHECK(pthread_getname_np(id, name, sizeof name) == 0 && strcmp(name, "t_threads") == 0);
-        CHECK(pthread_setname_np(id, "a worker thread") == 0 && pthread_setname_np(id, "sixteen letters!") == ERANGE);
-        CHECK(pthread_getname_np(id, name, sizeof name) == 0 && strcmp(name, "a worker thread") == 0);
+        CHECK(pthread_setname_np(id, "a worker thread") == 0 &&
+              pthread_setname_np(id, "sixteen letters!") == ERANGE);
+        CHECK(pthread_getname_np(id, name, sizeof name) == 0 &&
+              strcmp(name, "a worker thread") == 0);
         CHECK(prctl(PR_GET_NAME, name) == 0 && strcmp(name, "t_threads") == 0);
         snprintf(path, sizeof path, "/proc/self/task/%d/comm", tid);
         FILE *f = fopen(path, "r");
@@ -145,7 +147,8 @@ static void names(void)
                 fclose(f);
         pthread_barrier_wait(&meet);
         finish(id);
-        CHECK(pthread_setname_np(pthread_self(), "main one") == 0 && prctl(PR_GET_NAME, name) == 0 && strcmp(name, "main one") == 0);
+        CHECK(pthread_setname_np(pthread_self(), "main one") == 0 &&
+              prctl(PR_GET_NAME, name) == 0 && strcmp(name, "main one") == 0);
         pthread_setname_np(pthread_self(), "t_threads");
         pthread_barrier_destroy(&meet);
 }
@@ -171,10 +174,12 @@ static void affinity(void)
         errno = 0;
         int before = getpriority(PRIO_PROCESS, 0), lower = before < 15 ? before + 4 : before;
         CHECK(setpriority(PRIO_PROCESS, (id_t)tid, lower) == 0);
-        CHECK(getpriority(PRIO_PROCESS, (id_t)tid) == lower && getpriority(PRIO_PROCESS, 0) == before && errno == 0);
+        CHECK(getpriority(PRIO_PROCESS, (id_t)tid) == lower &&
+              getpriority(PRIO_PROCESS, 0) == before && errno == 0);
         struct sched_param p;
         int policy;
-        CHECK(pthread_getschedparam(id, &policy, &p) == 0 && policy == SCHED_OTHER && p.sched_priority == 0);
+        CHECK(pthread_getschedparam(id, &policy, &p) == 0 && policy == SCHED_OTHER &&
+              p.sched_priority == 0);
         pthread_barrier_wait(&meet);
         finish(id);
         pthread_barrier_destroy(&meet);
@@ -185,7 +190,8 @@ static int64_t cpu_ns(int who)
         struct rusage r;
 
         CHECK(getrusage(who, &r) == 0);
-        return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000 * MS + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000;
+        return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000 * MS +
+               (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000;
 }
 
 static void *works(void *arg)
@@ -210,7 +216,8 @@ static void accounts(void)
         finish(id);
         pthread_barrier_destroy(&meet);
         CHECK(cpu_ns(RUSAGE_THREAD) - thread < 200 * MS);       /* it waited */
-        CHECK(cpu_ns(RUSAGE_SELF) - process >= 250 * MS && now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu >= 250 * MS);
+        CHECK(cpu_ns(RUSAGE_SELF) - process >= 250 * MS &&
+              now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu >= 250 * MS);
 }
 
 /* ---- keys, once ---- */
@@ -244,13 +251,19 @@ static void keys(void)
         CHECK(destroyed == 55 && made_once == 1);
 }
 
-/* ---- descriptors, which vmrun makes for itself as well, while threads come and files are mapped ---- */
+/*
+ * ---- descriptors, which vmrun makes for itself as well, while threads come and files are mapped
+ * ----
+ */
 
 static _Atomic bool done_mapping;
 
 static void *works_not(void *arg) { return arg; }
 
-/* For each new thread, and each mapping of a file that is not mapped already, vmrun opens something. The program itself opens nothing here. */
+/*
+ * For each new thread, and each mapping of a file that is not mapped already, vmrun opens
+ * something. The program itself opens nothing here.
+ */
 static void *maps_and_starts(void *file)
 {
         for (int i = 0; i < 1000 * effort; i++) {

@@ -89,8 +89,10 @@ static void *naps(void *arg)
 
 static void directed(void)
 {
-        struct { void *(*f)(void *); int flags; bool sleeps, ends; } ways[] = {
-                { spins, 0, false, false }, { waits, 0, true, false }, { reads, 0, true, true }, { reads, SA_RESTART, true, false },
+        struct { void *(*f)(void *); int flags; bool sleeps, ends;
+        } ways[] = {
+                { spins, 0, false, false },        { waits, 0, true, false },
+                { reads, 0, true, true },          { reads, SA_RESTART, true, false },
                 { polls, SA_RESTART, true, true }, { naps, 0, true, true },
         };
 
@@ -158,7 +160,8 @@ static void *takes_signals(void *arg)
         int64_t sum = 0;
 
         for (int i = 0; i < 50; i++) {
-                CHECK(sigwaitinfo(&s, &info) == SIGRTMIN + 2 && info.si_code == SI_QUEUE && info.si_pid == getpid());
+                CHECK(sigwaitinfo(&s, &info) == SIGRTMIN + 2 && info.si_code == SI_QUEUE &&
+                      info.si_pid == getpid());
                 sum += info.si_value.sival_int;
         }
         int sig;
@@ -224,7 +227,8 @@ static void on_its_stack(int sig)
 
 static void *has_stack(void *arg)
 {
-        stack_t ss = { .ss_sp = alt = malloc(65536), .ss_size = 65536 }, old, off = { .ss_flags = SS_DISABLE };
+        stack_t ss = { .ss_sp = alt = malloc(65536), .ss_size = 65536 }, old,
+                off = { .ss_flags = SS_DISABLE };
 
         CHECK(sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE));
         CHECK(sigaltstack(&ss, NULL) == 0);
@@ -278,8 +282,8 @@ static void *works(void *arg)
 }
 
 /*
- * SIGALRM every @us microseconds, or at ten times what a signal takes if that is more: the main thread gets most of them,
- * and has to get on in between.
+ * SIGALRM every @us microseconds, or at ten times what a signal takes if that is more: the main
+ * thread gets most of them, and has to get on in between.
  */
 static void every(long us)
 {
@@ -290,14 +294,18 @@ static void every(long us)
                 raise(SIGALRM);
                 int64_t took = 10 * (now_ns(CLOCK_MONOTONIC) - from) / 1000;
                 if (i == 0 || took < t.it_interval.tv_usec)
-                        t.it_interval = (struct timeval){ .tv_usec = took < 500000 ? took : 500000 };
+                        t.it_interval =
+                                (struct timeval){ .tv_usec = took < 500000 ? took : 500000 };
         }
         if (t.it_interval.tv_usec < us)
                 t.it_interval.tv_usec = us;
         t.it_value = t.it_interval;
         setitimer(ITIMER_REAL, &t, NULL);
 }
-static void no_more(void) { setitimer(ITIMER_REAL, &(struct itimerval){ .it_value.tv_sec = 0 }, NULL); }
+static void no_more(void)
+{
+        setitimer(ITIMER_REAL, &(struct itimerval){ .it_value.tv_sec = 0 }, NULL);
+}
 
 static void timers(void)
 {
@@ -332,7 +340,8 @@ static void *counts(void *arg)
                 if ((intptr_t)arg % 8 == 0)
                         work(1, 1000);
                 else
-                        futex_(&never, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){ 0, 100 * MS }, NULL, 0);
+                        futex_(&never, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){ 0, 100 * MS },
+                               NULL, 0);
         CHECK(got == EACH);
         return NULL;
 }
@@ -356,7 +365,8 @@ static void all_arrive(void)
 static void *faults(void *arg)
 {
         enum { PAGES = 12 << 8 };
-        uint64_t *p = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        uint64_t *p = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                           -1, 0);
         uint64_t x = (uintptr_t)arg + 1;
 
         for (uint64_t i = 0; i < PAGES; i++)
@@ -384,7 +394,9 @@ static void storm(void)
         for (intptr_t i = 0; i < 4; i++)
                 id[i] = start(i < 3 ? faults : works, (void *)i);
         every(1000);
-        for (int k = 0; now_ns(CLOCK_MONOTONIC) < end || (handled <= 10 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE); k++) {
+        for (int k = 0; now_ns(CLOCK_MONOTONIC) < end ||
+                        (handled <= 10 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE);
+             k++) {
                 pthread_kill(id[k % 4], SIGUSR1);
                 if (k % 16 == 0)
                         sleep_ms(1);
@@ -445,7 +457,8 @@ static void outlive(void)
         CHECK(pthread_sigmask(SIG_BLOCK, &s, NULL) == 0);
         pthread_t id = start(short_lives, NULL);
         for (int i = 0; i < n; i++) {
-                while (sigqueue(getpid(), SIGRTMIN, (union sigval){ .sival_int = i }) != 0 && errno == EAGAIN)
+                while (sigqueue(getpid(), SIGRTMIN, (union sigval){ .sival_int = i }) != 0 &&
+                       errno == EAGAIN)
                         sleep_ms(1);
                 nanosleep(&(struct timespec){ 0, 100000 }, NULL);
         }

@@ -1,5 +1,6 @@
 /*
- * t_threads: vfork, whose child borrows memory and thread.  (What it executes is another test's affair.)
+ * t_threads: vfork, whose child borrows memory and thread. (What it executes is another test's
+ * affair.)
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -32,12 +33,14 @@ static int status_of(pid_t pid)
 static void shares_memory(void)
 {
         volatile int local = 1;
-        pid_t pid = IN_CHILD(shared = 42; local = 2; child_pid = getpid(); child_ppid = getppid(); child_tid = my_tid(); _exit(7));
+        pid_t pid = IN_CHILD(shared = 42; local = 2; child_pid = getpid(); child_ppid = getppid();
+                             child_tid = my_tid(); _exit(7));
         int status = status_of(pid);
 
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
         CHECK(shared == 42 && local == 2);
-        CHECK(child_pid == pid && child_tid == pid && child_ppid == getpid() && my_tid() == getpid() && pid != getpid());
+        CHECK(child_pid == pid && child_tid == pid && child_ppid == getpid() &&
+              my_tid() == getpid() && pid != getpid());
         CHECK(waitpid(-1, &status, 0) == -1 && errno == ECHILD);
 }
 
@@ -77,7 +80,49 @@ static void dies(void)
         CHECK(in_register == 4.5);
 }
 
-/* All registers that a function may count on, and the vector registers, are as before, however the child ends. */
+static volatile int strangers;
+
+static void count_stranger(int sig) { strangers += sig == SIGSTKFLT; }
+
+/* Signals that a child blocks, which is killed while it computes, go with it. */
+static void *signal_and_kill(void *arg)
+{
+        pid_t pid;
+
+        while ((pid = child_pid) == 0)
+                sleep_ms(1);
+        for (int i = 0; i < 40; i++) {
+                kill(pid, SIGSTKFLT);
+                sleep_ms(10);
+        }
+        kill(pid, SIGKILL);
+        return arg;
+}
+
+static void takes_signals_along(void)
+{
+        struct sigaction a = { .sa_handler = count_stranger }, was;
+        pthread_t killer;
+        sigset_t set;
+        int status;
+
+        sigaction(SIGSTKFLT, &a, &was);
+        sigemptyset(&set);
+        sigaddset(&set, SIGSTKFLT);
+        strangers = 0;
+        child_pid = 0;
+        CHECK(pthread_create(&killer, NULL, signal_and_kill, NULL) == 0);
+        pid_t pid = IN_CHILD(sigprocmask(SIG_BLOCK, &set, NULL); child_pid = getpid(); for (;;));
+        CHECK(WIFSIGNALED(status = status_of(pid)) && WTERMSIG(status) == SIGKILL);
+        CHECK(pthread_join(killer, NULL) == 0);
+        CHECK(strangers == 0);
+        sigaction(SIGSTKFLT, &was, NULL);
+}
+
+/*
+ * All registers that a function may count on, and the vector registers, are as before, however the
+ * child ends.
+ */
 static void registers(void)
 {
         for (int way = 0; way < 4; way++) {
@@ -86,29 +131,35 @@ static void registers(void)
                 long pid = SYS_vfork;
 
                 __asm__ volatile(
-                        "movq $0x1111, %%rbx\n movq $0x2222, %%r12\n movq $0x3333, %%r13\n movq $0x4444, %%r14\n movq %[out], %%r15\n"
+                        "movq $0x1111, %%rbx\n movq $0x2222, %%r12\n movq $0x3333, %%r13\n movq "
+                        "$0x4444, %%r14\n movq %[out], %%r15\n"
                         "movsd %[in], %%xmm9\n"
                         "syscall\n"
                         "testq %%rax, %%rax\n jnz 1f\n"
-                        "xorl %%ebx, %%ebx\n xorl %%r12d, %%r12d\n xorl %%r13d, %%r13d\n movl $7, %%r14d\n xorps %%xmm9, %%xmm9\n"
+                        "xorl %%ebx, %%ebx\n xorl %%r12d, %%r12d\n xorl %%r13d, %%r13d\n movl $7, "
+                        "%%r14d\n xorps %%xmm9, %%xmm9\n"
                         "movl %[way], %%edi\n testl %%edi, %%edi\n jz 2f\n"
                         "cmpl $1, %%edi\n je 3f\n cmpl $2, %%edi\n je 4f\n"
-                        "movl %[getpid], %%eax\n syscall\n movl %%eax, %%edi\n movl $9, %%esi\n movl %[kill], %%eax\n syscall\n"   /* SIGKILL */
+                        "movl %[getpid], %%eax\n syscall\n movl %%eax, %%edi\n movl $9, %%esi\n "
+                        "movl %[kill], %%eax\n syscall\n" /* SIGKILL */
                         "5: jmp 5b\n"
                         "4: movq $8, %%rax\n movq %%rax, (%%rax)\n"
                         "3: ud2\n"
                         "2: movl %[exit], %%eax\n movl $11, %%edi\n syscall\n"
-                        "1: movq %%rbx, (%%r15)\n movq %%r12, 8(%%r15)\n movq %%r13, 16(%%r15)\n movq %%r14, 24(%%r15)\n"
+                        "1: movq %%rbx, (%%r15)\n movq %%r12, 8(%%r15)\n movq %%r13, 16(%%r15)\n "
+                        "movq %%r14, 24(%%r15)\n"
                         "movsd %%xmm9, %[xmm]\n"
                         : "+a"(pid), [xmm] "=m"(xmm), "+m"(out)
-                        : [out] "r"((uint64_t *)out), [in] "m"(in), [way] "m"(way), [getpid] "i"(SYS_getpid), [kill] "i"(SYS_kill),
-                          [exit] "i"(SYS_exit_group)
-                        : "rbx", "r12", "r13", "r14", "r15", "rcx", "r11", "rdi", "rsi", "xmm9", "memory", "cc");
+                        : [out] "r"((uint64_t *)out), [in] "m"(in), [way] "m"(way),
+                          [getpid] "i"(SYS_getpid), [kill] "i"(SYS_kill), [exit] "i"(SYS_exit_group)
+                        : "rbx", "r12", "r13", "r14", "r15", "rcx", "r11", "rdi", "rsi", "xmm9",
+                          "memory", "cc");
                 const int dead[] = { 0, SIGILL, SIGSEGV, SIGKILL };
                 CHECK(pid > 0);
                 int status = status_of((pid_t)pid);
                 CHECK((status & 0x7f) == dead[way]);
-                CHECK(out[0] == 0x1111 && out[1] == 0x2222 && out[2] == 0x3333 && out[3] == 0x4444 && xmm == in);
+                CHECK(out[0] == 0x1111 && out[1] == 0x2222 && out[2] == 0x3333 &&
+                      out[3] == 0x4444 && xmm == in);
         }
 }
 
@@ -121,7 +172,8 @@ static void keeps_to_itself(void)
         sigset_t all, now;
         int fd = open("/dev/null", O_RDONLY), status;
         static char room[65536];
-        const stack_t mine = { .ss_sp = room, .ss_size = sizeof room }, none = { .ss_flags = SS_DISABLE };
+        const stack_t mine = { .ss_sp = room, .ss_size = sizeof room },
+                      none = { .ss_flags = SS_DISABLE };
         stack_t its;
 
         CHECK(sigaltstack(&mine, NULL) == 0);
@@ -150,7 +202,8 @@ static void keeps_to_itself(void)
 /* What the child maps and frees is the parent's too. */
 static void maps(void)
 {
-        char *volatile p = NULL, *volatile q = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *volatile p = NULL, *volatile q = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+                                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         int status = status_of(IN_CHILD(
                 p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                 for (int i = 0; i < 1 << 20; i += 4096)
@@ -195,7 +248,8 @@ static void child_fills_memory(void)
         if (pid < 0 && errno == ENOSYS)
                 return;                 /* a node that children cannot use */
         if (pid == 0) {
-                volatile uint32_t *p = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                volatile uint32_t *p = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                 CHECK(status_of(IN_CHILD(set(p, PAGES, 1); _exit(0))) == 0);
                 CHECK(holds(p, PAGES, 1));
                 set(p, PAGES, 2);
@@ -208,12 +262,17 @@ static void child_fills_memory(void)
         CHECK(status_of(pid) == 0);
 }
 
-/* A child that makes children of its own, and then ends in each of the ways: it is still its parent's guest. */
+/*
+ * A child that makes children of its own, and then ends in each of the ways: it is still its
+ * parent's guest.
+ */
 static int grandchildren(void)
 {
-        int ended = status_of(IN_CHILD(shared++; _exit(3))), killed = status_of(IN_CHILD(shared++; kill(getpid(), SIGKILL)));
+        int ended = status_of(IN_CHILD(shared++; _exit(3))),
+            killed = status_of(IN_CHILD(shared++; kill(getpid(), SIGKILL)));
 
-        return WIFEXITED(ended) && WEXITSTATUS(ended) == 3 && WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL;
+        return WIFEXITED(ended) && WEXITSTATUS(ended) == 3 && WIFSIGNALED(killed) &&
+               WTERMSIG(killed) == SIGKILL;
 }
 
 static int great_grandchildren(void)
@@ -228,10 +287,15 @@ static void nested(void)
         int status;
 
         shared = 0;
-        CHECK(WIFEXITED(status = status_of(IN_CHILD(_exit(grandchildren() ? 4 : 1)))) && WEXITSTATUS(status) == 4 && shared == 2);
-        CHECK(WIFEXITED(status = status_of(IN_CHILD(_exit(great_grandchildren() ? 6 : 1)))) && WEXITSTATUS(status) == 6 && shared == 4);
-        CHECK(WIFSIGNALED(status = status_of(IN_CHILD(grandchildren(); raise(SIGTERM)))) && WTERMSIG(status) == SIGTERM && shared == 6);
-        CHECK(WIFEXITED(status = status_of(IN_CHILD(grandchildren(); execl("/bin/false", "false", (char *)NULL)))) && WEXITSTATUS(status) == 1);
+        CHECK(WIFEXITED(status = status_of(IN_CHILD(_exit(grandchildren() ? 4 : 1)))) &&
+              WEXITSTATUS(status) == 4 && shared == 2);
+        CHECK(WIFEXITED(status = status_of(IN_CHILD(_exit(great_grandchildren() ? 6 : 1)))) &&
+              WEXITSTATUS(status) == 6 && shared == 4);
+        CHECK(WIFSIGNALED(status = status_of(IN_CHILD(grandchildren(); raise(SIGTERM)))) &&
+              WTERMSIG(status) == SIGTERM && shared == 6);
+        CHECK(WIFEXITED(status = status_of(IN_CHILD(grandchildren();
+                                                    execl("/bin/false", "false", (char *)NULL)))) &&
+              WEXITSTATUS(status) == 1);
         CHECK(shared == 8);
 }
 
@@ -316,9 +380,9 @@ static void others_go_on(void)
 {
         pthread_t id = start(answers, NULL);
         int status = status_of(IN_CHILD(
-                word = 1;
-                futex_(&word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-                for (int64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE; word != 2 && now_ns(CLOCK_MONOTONIC) < end; )
+                word = 1; futex_(&word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+                for (int64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
+                     word != 2 && now_ns(CLOCK_MONOTONIC) < end;)
                         futex_(&word, FUTEX_WAIT_PRIVATE, 1, &(struct timespec){ 1, 0 }, NULL, 0);
                 _exit(word == 2 ? 0 : 1)));
 
@@ -345,6 +409,7 @@ const struct test vfork_tests[] = {
         { "vfork", "memory and ids", shares_memory },
         { "vfork", "the parent is suspended", suspends },
         { "vfork", "deaths", dies },
+        { "vfork", "a child's own signals", takes_signals_along },
         { "vfork", "registers", registers },
         { "vfork", "descriptors, dispositions, mask", keeps_to_itself },
         { "vfork", "mappings", maps },

@@ -1,9 +1,10 @@
 /*
- * A program that writes where only kern may, then does a little work and ends with status 7.
- * It knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
+ * A program that writes where only kern may, then does a little work and ends with status 7. It
+ * knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
  *
  *   t_wild PLACE [VALUE]     one word (default: a wild one); for places of more than a word all of it is filled with the word
  *   t_wild list              the places, a line each: how many words, name
+ *   t_wild spin              says so, and makes kern wait in vain for this very thread; it has a handler for SIGTERM
  */
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "abi.h"
@@ -56,13 +58,40 @@ static const struct place places[] = {
         { "rings", WINDOW + RINGS_OFF, RINGS_SIZE },
         { "pool", WINDOW + POOL_OFF + 0x200000, 0x10000 },
         /* Words. */
-        WORD(mode), WORD(flushed), WORD(faulting), WORD(cr2), WORD(entry_tsc), FIXED(number), FIXED(level), FIXED(fs_base),
-        FIXED(frame3_pf), FIXED(frame3_trap), FIXED(pid), WORD(exit), WORD(upcall), WORD(regs.rip), WORD(regs.rsp), WORD(regs.ss),
-        WORD(frames), WORD(reclaim_hand),
-        CONTROL_WORD(abi_version), CONTROL_WORD(stats_on), CONTROL_WORD(overcommit), CONTROL_WORD(nframes), CONTROL_WORD(frames_off),
-        CONTROL_WORD(frame_table), CONTROL_WORD(pool_next), CONTROL_WORD(far_pages), CONTROL_WORD(mmap_top), CONTROL_WORD(nvcpus),
-        CONTROL_WORD(frames_waiters), CONTROL_WORD(service_seq), CONTROL_WORD(service_hold), CONTROL_WORD(flush_epoch),
-        CONTROL_WORD(time), CONTROL_WORD(nslabs),
+        WORD(mode),
+        WORD(flushed),
+        WORD(faulting),
+        WORD(cr2),
+        WORD(entry_tsc),
+        FIXED(number),
+        FIXED(level),
+        FIXED(fs_base),
+        FIXED(frame3_pf),
+        FIXED(frame3_trap),
+        FIXED(pid),
+        WORD(exit),
+        WORD(upcall),
+        WORD(regs.rip),
+        WORD(regs.rsp),
+        WORD(regs.ss),
+        WORD(frames),
+        WORD(reclaim_hand),
+        CONTROL_WORD(abi_version),
+        CONTROL_WORD(stats_on),
+        CONTROL_WORD(overcommit),
+        CONTROL_WORD(nframes),
+        CONTROL_WORD(frames_off),
+        CONTROL_WORD(frame_table),
+        CONTROL_WORD(pool_next),
+        CONTROL_WORD(far_pages),
+        CONTROL_WORD(mmap_top),
+        CONTROL_WORD(nvcpus),
+        CONTROL_WORD(frames_waiters),
+        CONTROL_WORD(service_seq),
+        CONTROL_WORD(service_hold),
+        CONTROL_WORD(flush_epoch),
+        CONTROL_WORD(time),
+        CONTROL_WORD(nslabs),
 };
 enum { PLACES = sizeof places / sizeof *places };
 
@@ -78,7 +107,8 @@ static void *thread(void *arg)
 /* Something of everything that kern does. */
 static void work(void)
 {
-        char *m = mmap(NULL, 256 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *m = mmap(NULL, 256 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
         pthread_t t;
         unsigned long sum = 0;
         int status = 0;
@@ -103,6 +133,27 @@ static void work(void)
         fflush(stdout);
 }
 
+/* Kern's munmap waits for whom it believes to be in a fault there (pt_wait_faults). */
+static int spin(void)
+{
+        char *m = mmap(NULL, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
+        uint64_t ret = SYS_munmap;
+
+        signal(SIGTERM, on_signal);
+        memset(m, 1, 64 * PAGE_SIZE);
+        puts("spins");
+        fflush(stdout);
+        /* No fault comes in between, which would take the address back. */
+        __asm__ volatile("mov %[at], (%[faulting]); syscall"
+                         : "+a"(ret)
+                         : [at] "r"(m + 32 * PAGE_SIZE + 1),
+                           [faulting] "r"(VCPU_SELF + offsetof(struct vcpu, faulting)), "D"(m),
+                           "S"(64 * PAGE_SIZE)
+                         : "rcx", "r11", "memory");
+        return 7;
+}
+
 int main(int argc, char **argv)
 {
         uint64_t value = argc > 2 ? strtoull(argv[2], NULL, 0) : 0x4141414141414141;
@@ -111,6 +162,8 @@ int main(int argc, char **argv)
                 work();
                 return 7;
         }
+        if (strcmp(argv[1], "spin") == 0)
+                return spin();
         for (unsigned i = 0; i < PLACES; i++) {
                 const struct place *p = &places[i];
                 if (strcmp(argv[1], "list") == 0)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <cmocka.h>
 #include <linux/mman.h>
+#include "base/cpu.h"
 #include "base/exit.h"
 #include "base/kern.h"
 #include "base/print.h"
@@ -32,14 +33,18 @@ struct control control;
 struct pager pager;
 
 static const struct vma file_vma = { .start = START, .end = START + PAGES * PAGE_SIZE, .prot = 1, .flags = MAP_PRIVATE, .file = 7, .off = 0x5000 };
-static unsigned reads, refusals;        /* refusals: so often the host does not know the file */
+static unsigned refusals;               /* so often the host does not know the file */
+static const struct vma *mapped = &file_vma;
+static unsigned reads;
+static uint64_t host_ticks;             /* how long an exit takes, at least */
+static uint32_t charge_left = UINT32_MAX;
 
 /* --- the rest of kern --- */
 
 pte_slot_t *pt_find(uint64_t addr) { return &env.pte[(addr - START) / PAGE_SIZE]; }
 pte_slot_t *pt_make(uint64_t addr) { return pt_find(addr); }
 int mm_grow_stack(uint64_t addr) { (void)addr; return -EFAULT; }
-int mm_charge_page(void) { return 0; }
+int mm_charge_page(void) { return charge_left && charge_left-- ? 0 : -ENOMEM; }
 void mm_uncharge(uint64_t pages) { (void)pages; }
 uint64_t mm_charged(void) { return 0; }
 uint64_t mm_limit(void) { return 0; }
@@ -58,8 +63,8 @@ void program_signal(uint64_t vector, int signo, int code, uint64_t addr)
 
 int mm_lookup(uint64_t addr, struct vma *out)
 {
-        *out = file_vma;
-        return addr >= file_vma.start && addr < file_vma.end ? 0 : -EFAULT;
+        *out = *mapped;
+        return addr >= mapped->start && addr < mapped->end ? 0 : -EFAULT;
 }
 
 /* --- the host --- */
@@ -69,6 +74,8 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         const uint32_t *frame = (const uint32_t *)a3;
 
         (void)a4;
+        for (uint64_t begin = cpu_tsc(); cpu_tsc() - begin < host_ticks;)
+                cpu_relax();
         assert_int_equal(op, EXIT_FILE_READ);
         if (refusals) {
                 refusals--;
@@ -123,11 +130,117 @@ static void test_file_is_lost(void **state)
         env_teardown();
 }
 
+static uint32_t word_of(unsigned v) { return (uint32_t)env.frames[pte_num(env.pte[v]) - ENV_PFN0].word; }
+
+static void begin(const struct vma *vma)
+{
+        env_setup(256, 4, PAGES, 0);
+        pager_init(&pager, env.frames, env.nframes, ENV_PFN0);
+        memset(&vcpu_self_stats, 0, sizeof(vcpu_self_stats));
+        memset(&vcpu_self.frames, 0, sizeof(vcpu_self.frames));
+        mapped = vma;
+}
+
+/* Pages of a locked mapping are locked when they are first touched, those of a file that come along
+ * too; pages of others are not. */
+static void test_first_touch_locks(void **state)
+{
+        struct vma vma = file_vma;
+
+        (void)state;
+        for (unsigned file = 0; file < 2; file++)
+                for (unsigned locked = 0; locked < 2; locked++) {
+                        vma.file = file ? file_vma.file : FILE_NONE;
+                        vma.prot = 3;
+                        vma.flags = MAP_PRIVATE | (locked ? VMA_LOCKED : 0) | VMA_TOUCH;
+                        begin(&vma);
+                        assert_int_equal(fault_in(START, START + 2 * PAGE_SIZE, false), 0);
+                        for (unsigned v = 0; v < 2; v++) {
+                                assert_int_equal(pte_kind(env.pte[v]), PTE_PRESENT);
+                                assert_int_equal(!!(word_of(v) & FRAME_LOCKED), locked);
+                                assert_true(env.pte[v] & PTE_CHARGED);
+                        }
+                        env_teardown();
+                }
+}
+
+/* A page that cannot be charged is not installed, and its frame is not lost. */
+static void test_charge_fails(void **state)
+{
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        vma.prot = 3;
+        vma.flags = MAP_PRIVATE | VMA_TOUCH;
+        begin(&vma);
+        charge_left = 1;
+        assert_int_equal(fault_in(START, START + 2 * PAGE_SIZE, true), -ENOMEM);
+        charge_left = UINT32_MAX;
+        assert_int_equal(pte_kind(env.pte[0]), PTE_PRESENT);
+        assert_int_equal(pte_kind(env.pte[1]), PTE_NONE);
+        assert_int_equal(vcpu_self_stats.faults[FAULT_ZERO], 1);
+        env_teardown();
+}
+
+static void test_rights(void **state)
+{
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        vma.prot = 1;
+        vma.flags = MAP_PRIVATE;
+        vma.end -= PAGE_SIZE;
+        begin(&vma);
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EFAULT);
+        assert_int_equal(pte_kind(env.pte[0]), PTE_NONE);
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, false), 0);
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EFAULT);
+        assert_int_equal(fault_in(vma.end, vma.end + PAGE_SIZE, false), -EFAULT);
+        env_teardown();
+}
+
+/* What the statistics say a fault took is no less than what its exit took, and no more than all of
+ * it did: in the bucket of that time. */
+static void test_latency(void **state)
+{
+        const unsigned faults = PAGES / FAULT_AROUND;
+        uint64_t seen = 0;
+
+        (void)state;
+        begin(&file_vma);
+        control.stats_on = 1;
+        host_ticks = 1 << 20;
+        uint64_t before = cpu_tsc();
+        assert_int_equal(fault_in(START, START + PAGES * PAGE_SIZE, false), 0);
+        uint64_t all = cpu_tsc() - before;
+        for (unsigned b = 0; b < HIST_BUCKETS; b++) {
+                uint32_t n = vcpu_self_stats.hist[FAULT_FILE][b];
+                if (n) {
+                        assert_true(b + 1 == HIST_BUCKETS || hist_low(b + 1) > host_ticks);
+                        assert_true(hist_low(b) <= all);
+                }
+                seen += n;
+        }
+        assert_int_equal(seen, faults);
+        assert_int_equal(vcpu_self_stats.faults[FAULT_FILE], faults);
+        /* The other pages of the run were there when they were asked for. */
+        assert_int_equal(vcpu_self_stats.faults[FAULT_SPURIOUS], PAGES - faults);
+        host_ticks = 0;
+        control.stats_on = 0;
+        env_teardown();
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_file_fault_leaves_xfer_alone),
                 cmocka_unit_test(test_file_is_lost),
+                cmocka_unit_test(test_first_touch_locks),
+                cmocka_unit_test(test_charge_fails),
+                cmocka_unit_test(test_rights),
+                cmocka_unit_test(test_latency),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -386,3 +386,5 @@ int fault_in(uint64_t start, uint64_t end, bool write)
         }
         return 0;
 }
+
+int fault_in_all(uint64_t start, uint64_t end, bool write) { return fault_in(start, end, write); }

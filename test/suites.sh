@@ -1,0 +1,217 @@
+# The suites of `quickstart test`: which there are, how long each takes, and where a case lives.
+# Sourced by quickstart, from whose folder all paths are.
+# shellcheck shell=bash disable=SC2119,SC2120,SC2154
+
+# The suites whose name matches, and the one case that is wanted, as people write it and as a
+# regular expression for --only; all, where they are empty.
+only='' case='' one=()
+# What a run has that is not --full, and what one has that is; and seconds for one command in the
+# lab, for one here, and for a fuzzer.
+quick=(--quick) long=() lab_command=600 command=400 fuzz=10
+
+is_full() { [ ${#long[@]} -gt 0 ]; }
+
+# suite NAME SECONDS CASES COMMAND...: SECONDS on an idle core, roughly (see queue_add). CASES is a
+# command that lists the suite's cases, for --case; `-` if it has none that can be run alone.
+suite() {
+    local name=$1 seconds=$2 cases=$3
+    shift 3
+    if [[ ! $name =~ $only ]] || queue_has_passed "$name"; then
+        return 0
+    fi
+    if [ -n "$case" ] && ! $cases 2>/dev/null | grep -Fx -- "$case" >/dev/null; then
+        return 0
+    fi
+    queue_add "$name" "$seconds" "$@"
+}
+
+# --- where cases are ---
+
+-() { :; }
+in_system() { test/system/run --list "$@" build/vmrun; }
+# In a script's text, where the names are in quotation marks.
+in_source() { grep -Fo -e "'$case'" -e "\"$case\"" "$1" | tr -d "'\"" | head -n 1; }
+# Programs: what is in them cannot be run alone.
+in_units() { printf '%s\n' test/unit/test_*.c | sed 's/.*\/\(.*\)\.c/\1/'; }
+# Quickly run, and not to be listed: those that have no such case say so by running none.
+in_any() { printf '%s\n' "$case"; }
+in_selftest() { lab/selftest --list; }
+in_large() { test/large/run --list "$@"; }
+
+# choose NAME: one case, also as a log has it: with the size of its cache, or with its unit test
+# before it.
+choose() {
+    case=$(sed -E 's/, round [0-9]+$//; s/, cache [0-9]+[KMG]$//' <<<"$1")
+    [[ ! $case =~ ^(test_[a-z_]+)\ [0-9]+\ -\  ]] || case=${BASH_REMATCH[1]}
+    one=(--only "^$(sed 's/[][\.*^$+?(){}|/]/\\&/g' <<<"$case")\$")
+}
+
+# --- how they are run ---
+
+# lab_suite OPTION... -- COMMAND...: in the lab; how long the machine takes to come up is no case's.
+lab_suite() {
+    local options=()
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    # shellcheck disable=SC2016 # for the inner shell
+    in_lab "${options[@]}" -- sh -c 'echo "# up"; exec "$@"' "$@"
+}
+
+# unit FOLDER FLAG...: the unit tests of a build of their own.
+unit() {
+    local folder=$1
+    shift
+    configured "$folder" "$@"
+    make_check "$folder/test/unit"
+}
+
+# make_check FOLDER: make check there, with its result as `N passed, N failed, N skipped`.
+make_check() {
+    local folder=$1 log=$1/check.log status=0 file name
+    # A machine that is busy takes its time; a test that hangs does not end.
+    UNIT_LIMIT=900 make -s -C "$folder" -j"$jobs" ${case:+TESTS="$case"} check >"$log" 2>&1 ||
+        status=$?
+    grep 'error:' "$log" || true
+    sed -n 's/^\(# took .*\)/\1/p' "$folder"/test_*.log 2>/dev/null || true
+    # With what each test that failed printed: where the tests ran may be gone by the time somebody
+    # looks.
+    grep -E '^(FAIL|ERROR|XPASS): ' "$log" | while read -r line; do
+        printf '%s\n' "$line"
+        name=${line#*: } file=$folder/${name%% *}.log
+        file=${file%.sh.log}.log
+        # What is not of a case that passed.
+        [ ! -s "$file" ] || grep -vE '^(ok|PASS:|# took) ' "$file" | tail -n 20 | cut -c 1-300 |
+            sed 's/^/#   /'
+    done
+    # The summary of automake's harness, which is there only if all was built.
+    awk -v status=$status '
+        /^# (PASS|XFAIL):/ { pass += $3 }
+        /^# SKIP:/ { skip += $3 }
+        /^# (FAIL|XPASS|ERROR):/ { fail += $3 }
+        END {
+            if (status && !fail) {
+                fail = 1
+                print "see " FILENAME
+            }
+            printf "%d passed, %d failed, %d skipped\n", pass, fail, skip
+            exit fail > 0
+        }' "$log"
+}
+
+# Compiles with the other compiler as well; one test.
+other_compiler() {
+    configured build/clang CC=clang
+    if compile build/clang all; then
+        echo '1 passed, 0 failed, 0 skipped'
+    else
+        echo '0 passed, 1 failed, 0 skipped'
+    fi
+}
+
+# tap COMMAND...: counts the lines of a TAP test that prints no totals.
+tap() {
+    "$@" | awk '
+        { print; fflush() }
+        /^ok .*# SKIP/ { skip++; next }
+        /^ok / { pass++ }
+        /^not ok / { fail++ }
+        END { printf "%d passed, %d failed, %d skipped\n", pass, fail, skip }'
+}
+
+# large WHERE SECONDS LIMIT PREFIX...: large programs; if all their cases are run, which may take an
+# hour, each program as a suite.
+large() {
+    local where=$1 seconds=$2 limit=$((10 * $3)) program programs
+    shift 3
+    if ! is_full; then
+        suite "large programs $where" "$seconds" 'in_large --quick' \
+            "$@" test/large/run --quick "${one[@]}" --limit $limit build/vmrun
+        return
+    fi
+    programs=$(in_large | cut -d , -f 1 | uniq)
+    for program in $programs; do
+        suite "large programs $where: $program" 1000 "in_large --only ^$program," \
+            "$@" test/large/run --only "${one[1]-^$program,}" --limit $limit build/vmrun
+    done
+}
+
+# --- all of them ---
+
+suites() {
+    suite 'unit tests' 60 in_units unit build
+    suite 'unit tests, address and undefined sanitizers' 90 in_units \
+        unit build/asan --enable-sanitize=address,undefined
+    suite 'unit tests, thread sanitizer' 90 in_units unit build/tsan --enable-sanitize=thread
+    suite 'build with clang' 30 - other_compiler
+    suite 'documents' 5 - test/docs/run build
+    suite 'installation' 5 - test/install/run build
+    suite 'the queue of suites' 10 - test/queue/run
+    suite 'fuzzers' 120 - test/fuzz/run $fuzz
+    suite 'memnode over NBD' 80w in_any \
+        patient test/nbd/run "${one[@]}" build/memnode/memnode
+    suite 'the driver of NBD nodes' 80w - patient make_check build/test/nbd
+    if can_run_here; then
+        natively
+    else
+        say "system tests on this machine: skipped, for vmrun --check says that programs cannot" \
+            "run here (build/check.txt)"
+        suite 'system tests on this machine' 1 - echo '0 passed, 0 failed, 1 skipped'
+    fi
+    in_the_lab
+}
+
+natively() {
+    suite 'system tests on this machine' 500 "in_system ${long[*]}" \
+        test/system/run "${long[@]}" "${one[@]}" --limit $command build/vmrun
+    suite "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
+    suite 'system tests on this machine, NBD nodes' 200 "in_system ${quick[*]}" \
+        test/system/nodes unix "${quick[@]}" "${one[@]}" --limit $command build/vmrun
+    large 'on this machine' 60 $command
+    if is_full; then
+        suite 'system tests on this machine, NBD nodes over TCP' 1100 in_system \
+            test/system/nodes nbd "${one[@]}" --limit $command build/vmrun
+        suite 'system tests on this machine, dax' 600 in_system \
+            test/system/nodes dax "${one[@]}" --limit $command build/vmrun
+        suite 'threads, signals and fork on this machine, 50 times' 6000 \
+            'in_system --only t_threads|t_fork|t_signals' \
+            test/system/run --repeat 50 --only "${one[1]-t_threads|t_fork|t_signals}" \
+            --limit $command build/vmrun
+        suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh
+        suite 'mutants of the process tree' 1200 - test/unit/mutate_tree.sh
+    fi
+}
+
+in_the_lab() {
+    # Each case once, with its smallest cache: what else a larger one shows is shown natively, and
+    # by --full.
+    local sizes=(--small)
+    ! is_full || sizes=()
+    suite 'the lab itself' 400 in_selftest patient tap lab/selftest ${case:+"$case"}
+    suite 'system tests in the lab, nested paging' 1500 in_system \
+        lab_suite -- test/system/run "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
+    large 'in the lab, nested paging' 300 $lab_command lab_suite --
+    suite "kern's ways in, fuzzed in the lab" 60 - \
+        lab_suite -- test/system/entry-fuzz $fuzz build/vmrun
+    suite 'memnode over RDMA, in the lab' 120 'in_source test/rdma/run' \
+        patient lab_suite --rdma -- test/rdma/run "${one[@]}" build
+    suite 'the driver of RDMA nodes, in the lab' 120 'in_source test/rdma/driver.c' \
+        patient tap lab_suite -- test/rdma/driver.sh build ${case:+"$case"}
+    suite 'memnode and the kernel NBD client, in the lab' 30 'in_source test/nbd/run' \
+        lab_suite -- test/nbd/run --kernel --only "${one[1]-kernel}" build/memnode/memnode
+    suite 'faults of memory nodes, in the lab' 300 'in_source test/faults/cases.sh' \
+        patient lab_suite --memnodes 2 --memnode-size 256M -- \
+        test/faults/run "${long[@]}" "${one[@]}" build
+    suite 'system tests in the lab, shadow paging' 400 "in_system ${quick[*]}" \
+        lab_suite --npt 0 -- \
+        test/system/run "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
+    suite 'system tests in the lab, VMX and EPT' 400 'in_source test/system/vmx' \
+        test/system/vmx "${quick[@]}" "${one[@]}" build/vmrun
+    suite 'system tests in the lab, nodes of all kinds' 500 "in_system ${quick[*]}" \
+        lab_suite --rdma -- \
+        test/system/nodes mixed "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command \
+        build/vmrun
+    ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 in_system \
+        lab_suite --rdma -- test/system/nodes rdma "${one[@]}" --limit $lab_command build/vmrun
+}

@@ -1,0 +1,70 @@
+# Plants one bug after another in a copy of the sources and expects a test to find each. Sourced by
+# mutate.sh and mutate_tree.sh, which say what is planted, and by their functions build_test how the
+# test is compiled from the copy.
+#
+# Arguments: numbers of mutants (default: all). CC, SEED and STEPS come from the environment, and
+# MUTANT_LIMIT: seconds a test may take. One that takes longer is no proof: it is counted as
+# skipped, neither caught nor survived. Prints a line a mutant, then `N passed, N failed, N
+# skipped`.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+set -uo pipefail
+unit=$(cd "$(dirname "$0")" && pwd)
+src=$(cd "$unit/../.." && pwd)
+# shellcheck source=test/lib.sh
+. "$unit/../lib.sh"
+LIMIT=${MUTANT_LIMIT:-120}
+: "${CC:=gcc}" "${SEED:=1}"
+export SEED STEPS
+wanted=" $* "
+make_work
+tree=$WORK/tree                 # the copy
+counted=0
+
+# part PATTERN...: of the copy, the source files whose path ends so.
+part() {
+    local pattern
+    for pattern; do
+        find "$tree/kern" "$tree/runtime" "$tree/common" -path "*/$pattern"
+    done
+}
+
+# compile SOURCE... [FLAG...]
+compile() {
+    "$CC" -std=gnu11 -O2 -w -D_GNU_SOURCE -pthread -iquote "$unit" -iquote "$tree/kern" \
+        -iquote "$tree/runtime" -I"$tree/include" -o "$WORK/test" "$@" -lcmocka
+}
+
+# mutant FILES WHAT SED-SCRIPT: the script must change one of the files, patterns as of part().
+mutant() {
+    local files=$1 what=$2 script=$3 name file
+    counted=$((counted + 1))
+    [[ $wanted = '  ' || $wanted = *" $counted "* ]] || return 0
+    name="mutant $counted, ${files%% *}: $what"
+    rm -rf "$tree"
+    mkdir "$tree"
+    cp -r "$src"/{kern,runtime,include,common} "$tree"
+    # shellcheck disable=SC2086 # patterns
+    for file in $(part $files); do
+        sed -i -E "$script" "$file"
+    done
+    if diff -rq "$src/kern" "$tree/kern" && diff -rq "$src/runtime" "$tree/runtime"; then
+        not_ok "$name" 'the script changes nothing'
+        return
+    fi >/dev/null
+    if ! build_test 2>"$WORK/cc"; then
+        not_ok "$name" 'it cannot be compiled'
+        show "$WORK/cc"
+        return
+    fi
+    run_limited "$WORK/test"
+    case $status in
+    0) not_ok "$name" 'survived' ;;
+    timeout) skip "$name" "takes longer than $LIMIT s" ;;
+    *)
+        ok "$name"
+        cat "$OUT" "$ERR" | grep -aE -m 1 '^step|^WARNING|^thread|: error: ' >"$WORK/said" &&
+            show "$WORK/said"
+        ;;
+    esac
+}

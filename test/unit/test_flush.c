@@ -1,0 +1,193 @@
+/*
+ * TLB flushes by epochs (kern/base/flush.c), beside vCPUs that run the program: when a flush is
+ * complete, and who is kicked for it. Without a guest: vCPU blocks are memory at their fixed
+ * address.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <cmocka.h>
+
+/* In place of cpu.h: a flush of this vCPU's TLB is counted, and another thread may begin one in the
+ * middle of it. */
+#define VMRUN_CPU_H
+static unsigned tlb_flushes, begun_meanwhile;
+static void cpu_flush_tlb(int level);
+#include "base/flush.c"
+
+#define VCPUS 3
+
+struct vcpu vcpu_self;
+const struct vcpu_fixed vcpu_self_fixed;
+struct vcpu_stats vcpu_self_stats;
+struct control control;
+
+static unsigned kicks[VCPUS];
+static bool deaf;                       /* a vCPU that is kicked does not flush at once */
+
+static void cpu_flush_tlb(int level)
+{
+        assert_int_equal(level, vcpu_self_fixed.level);
+        tlb_flushes++;
+        for (; begun_meanwhile; begun_meanwhile--)
+                env_flush_begin();
+}
+
+int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+        (void)a1;
+        (void)a2;
+        assert_int_equal(op, EXIT_KICK);
+        assert_true(a0 < VCPUS);
+        kicks[a0]++;
+        if (!deaf)
+                atomic_store(&vcpu_block(a0)->flushed, atomic_load(&control.flush_epoch));
+        return 0;
+}
+
+/* A vCPU that was not kicked in vain does so later, on its own. */
+void env_relax(unsigned spins)
+{
+        assert_true(spins < 100000);
+        if (deaf && spins == 5000)
+                deaf = false;
+}
+
+static int setup(void **state)
+{
+        (void)state;
+        memset(&vcpu_self, 0, sizeof(vcpu_self));
+        memset(&vcpu_self_stats, 0, sizeof(vcpu_self_stats));
+        memset(kicks, 0, sizeof(kicks));
+        tlb_flushes = begun_meanwhile = 0;
+        deaf = false;
+        atomic_store(&control.nvcpus, VCPUS);
+        for (unsigned i = 0; i < VCPUS; i++) {
+                atomic_store(&vcpu_block(i)->mode, MODE_KERN);
+                atomic_store(&vcpu_block(i)->flushed, atomic_load(&control.flush_epoch));
+        }
+        return 0;
+}
+
+static void runs_program(unsigned i) { atomic_store(&vcpu_block(i)->mode, MODE_PROGRAM); }
+
+/* What is stamped with the next epoch is not covered by a flush that has begun: a vCPU may
+ * have dropped its translations before the entry was changed. */
+static void test_next_epoch_is_not_begun(void **state)
+{
+        (void)state;
+        for (unsigned i = 0; i < 3; i++) {
+                uint64_t begun = env_flush_begin();
+                assert_true(env_flush_done(begun));
+                uint64_t next = env_flush_next();
+                assert_int_equal(next, begun + 1);
+                assert_false(env_flush_done(next));
+                assert_int_equal(env_flush_next(), next);
+                assert_int_equal(env_flush_begin(), next);
+                assert_true(env_flush_done(next));
+        }
+}
+
+static void test_program_must_flush(void **state)
+{
+        (void)state;
+        runs_program(1);
+        runs_program(2);
+        uint64_t first = env_flush_begin(), second = env_flush_begin();
+        assert_false(env_flush_done(first));
+        atomic_store(&vcpu_block(1)->flushed, second);
+        assert_false(env_flush_done(first));
+        atomic_store(&vcpu_block(2)->flushed, first);
+        assert_true(env_flush_done(first));
+        assert_false(env_flush_done(second));
+        /* It has entered kern: it will flush before it runs the program again. */
+        atomic_store(&vcpu_block(2)->mode, MODE_KERN);
+        assert_true(env_flush_done(second));
+        /* What was complete stays so. */
+        runs_program(2);
+        assert_true(env_flush_done(first));
+        assert_true(env_flush_done(second));
+}
+
+static void test_blocks_not_in_use(void **state)
+{
+        (void)state;
+        runs_program(2);
+        atomic_store(&control.nvcpus, 2);
+        assert_true(env_flush_done(env_flush_begin()));
+        atomic_store(&control.nvcpus, 3);
+        assert_false(env_flush_done(env_flush_begin()));
+}
+
+static void test_wait_kicks_the_program_only(void **state)
+{
+        (void)state;
+        runs_program(1);
+        uint64_t e = env_flush_begin();
+        flush_wait(e);
+        assert_int_equal(kicks[0], 0);
+        assert_int_equal(kicks[1], 1);
+        assert_int_equal(kicks[2], 0);
+        assert_int_equal(vcpu_self_stats.counter[CNT_KICKS], 1);
+        flush_wait(e);
+        assert_int_equal(kicks[1], 1);
+}
+
+/* A kick that had no effect is repeated, and the wait is no shorter for it. */
+static void test_wait_lasts(void **state)
+{
+        (void)state;
+        runs_program(2);
+        deaf = true;
+        uint64_t e = env_flush_begin();
+        flush_wait(e);
+        assert_false(deaf);
+        assert_in_range(kicks[2], 2, 10);
+        assert_true(atomic_load(&vcpu_block(2)->flushed) >= e);
+}
+
+static void test_flush_all(void **state)
+{
+        (void)state;
+        uint64_t before = atomic_load(&control.flush_epoch);
+        runs_program(1);
+        flush_all();
+        assert_int_equal(tlb_flushes, 1);
+        assert_int_equal(vcpu_self_stats.counter[CNT_FLUSHES], 1);
+        assert_int_equal(kicks[1], 1);
+        assert_int_equal(atomic_load(&control.flush_epoch), before + 1);
+        assert_int_equal(atomic_load(&vcpu_self.flushed), before + 1);
+}
+
+/* A flush that begins while this vCPU's is under way is not covered by it. */
+static void test_own_flush_notes_what_had_begun(void **state)
+{
+        (void)state;
+        uint64_t before = atomic_load(&control.flush_epoch);
+        begun_meanwhile = 2;
+        flush_all();
+        assert_int_equal(atomic_load(&control.flush_epoch), before + 3);
+        assert_int_equal(atomic_load(&vcpu_self.flushed), before + 1);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup(test_next_epoch_is_not_begun, setup),
+                cmocka_unit_test_setup(test_program_must_flush, setup),
+                cmocka_unit_test_setup(test_blocks_not_in_use, setup),
+                cmocka_unit_test_setup(test_wait_kicks_the_program_only, setup),
+                cmocka_unit_test_setup(test_wait_lasts, setup),
+                cmocka_unit_test_setup(test_flush_all, setup),
+                cmocka_unit_test_setup(test_own_flush_notes_what_had_begun, setup),
+        };
+        void *blocks = vcpu_block(0);
+
+        if (mmap(blocks, VCPUS * VCPU_BLOCK, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != blocks)
+                return 99;
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
