@@ -32,7 +32,7 @@ static bool threads_can_be_made(void)
 
         if (a < 0 || b < 0 || strcmp(own, next) == 0)
                 return true;            /* (as far as is known: without /proc nobody tells) */
-        sys_say_once(0x70006, "a user or time namespace cannot be entered after unshare or setns "
+        info_once(0x70006, "a user or time namespace cannot be entered after unshare or setns "
                               "of a PID namespace, as vmrun could make no "
                               "threads there: EINVAL; enter all at once, or this one first");
         return false;

@@ -34,7 +34,6 @@ static uint64_t in_use;
 static struct extent *extents;
 
 static uint64_t phys_top(void) { return 1ull << CONTROL->phys_bits; }
-uint64_t arena_gpa_base(void) { return phys_top() / 8 * 7; }
 
 static uint64_t arena_size(void)
 {

@@ -13,8 +13,6 @@
 #include <stdint.h>
 #include "thread.h"
 
-/* The first guest-physical address of the arena; what lies below is for RAM and far tiers.  From CONTROL->phys_bits. */
-uint64_t arena_gpa_base(void);
 /* Host address of an arena page, NULL if gpa is not in the part in use.  gmem: reading there may raise SIGBUS (truncation). */
 void *arena_host(uint64_t gpa);
 

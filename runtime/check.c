@@ -1,5 +1,5 @@
 /*
- * What this host offers: see check.h.  The report of vmrun --check has one line a fact, and under it, indented, what it
+ * The report of vmrun --check has one line a fact, and under it, indented, what it
  * means where something is missing.
  */
 #include <cpuid.h>
@@ -20,230 +20,10 @@
 #include <unistd.h>
 #include "check.h"
 #include "far/far.h"
+#include "host.h"
 #include "settings.h"
+#include "vm.h"
 #include "vmrun.h"
-
-#define LAB "or try it in the lab, which needs none: lab/lab -- build/vmrun PROGRAM"
-
-/* --- reading small files --- */
-
-/* First line of a file, without its newline; false if it cannot be read. */
-static bool read_line(const char *path, char *line, size_t n)
-{
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-                return false;
-        ssize_t r = read(fd, line, n - 1);
-        close(fd);
-        if (r < 0)
-                return false;
-        line[r] = 0;
-        line[strcspn(line, "\n")] = 0;
-        return true;
-}
-
-bool host_number(const char *path, uint64_t *v)
-{
-        char line[64];
-        unsigned long long n;
-        if (!read_line(path, line, sizeof(line)) || sscanf(line, "%llu", &n) != 1)
-                return false;
-        *v = n;
-        return true;
-}
-
-/* The tightest memory.max (and what is left below it) of this process' control groups, version 2. */
-static void cgroup_memory(uint64_t *limit, uint64_t *left)
-{
-        char text[1024], path[1200];
-        uint64_t max, used;
-
-        *limit = *left = UINT64_MAX;
-        if (!read_line("/proc/self/cgroup", text, sizeof(text)) || strncmp(text, "0::/", 4) != 0)
-                return;
-        for (char *group = text + 3; group; ) {
-                snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
-                if (host_number(path, &max)) {          /* "max" is no number */
-                        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.current", group);
-                        if (!host_number(path, &used) || used > max)
-                                used = 0;
-                        *limit = max < *limit ? max : *limit;
-                        *left = max - used < *left ? max - used : *left;
-                }
-                char *slash = strrchr(group, '/');
-                if (!slash)
-                        break;
-                *slash = 0;                             /* "/a/b", "/a", "": the last is the root */
-        }
-}
-
-static uint64_t meminfo(const char *field)
-{
-        char text[512];
-        unsigned long long kib;
-        int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-        ssize_t r = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-        if (fd >= 0)
-                close(fd);
-        if (r <= 0)
-                return 0;
-        text[r] = 0;
-        const char *at = strstr(text, field);
-        return at && sscanf(at + strlen(field), ": %llu", &kib) == 1 ? kib << 10 : 0;
-}
-
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-uint64_t host_memory_total(void)
-{
-        uint64_t limit, left;
-        cgroup_memory(&limit, &left);
-        return least(meminfo("MemTotal"), limit);
-}
-
-uint64_t host_memory_available(void)
-{
-        uint64_t limit, left;
-        cgroup_memory(&limit, &left);
-        return least(meminfo("MemAvailable"), left);
-}
-
-/* --- can KVM be used? --- */
-
-static bool cpu_has_vmx(void)
-{
-        unsigned a, b, c, d;
-        return __get_cpuid(1, &a, &b, &c, &d) && (c >> 5 & 1);
-}
-
-static bool cpu_has_svm(void)
-{
-        unsigned a, b, c, d;
-        return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c >> 2 & 1);
-}
-
-unsigned check_host_phys_bits(void)
-{
-        unsigned a, b, c, d;
-        return __get_cpuid(0x80000008, &a, &b, &c, &d) ? a & 0xff : 0;
-}
-
-unsigned check_cpuid_phys_bits(const struct kvm_cpuid2 *c)
-{
-        for (unsigned i = 0; i < c->nent; i++)
-                if (c->entries[i].function == 0x80000008)
-                        return c->entries[i].eax & 0xff;
-        return 0;
-}
-
-unsigned check_guest_phys_bits(int kvm_fd)
-{
-        enum { ENTRIES = 256 };
-        unsigned bits = 0;
-        struct kvm_cpuid2 *q = calloc(1, sizeof(*q) + ENTRIES * sizeof(q->entries[0]));
-        if (!q)
-                return 0;
-        q->nent = ENTRIES;
-        if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, q) == 0)
-                bits = check_cpuid_phys_bits(q);
-        free(q);
-        return bits;
-}
-
-int check_phys_bits(unsigned host, unsigned guest, const char **why)
-{
-        static char text[512];
-        if (!host || !guest || guest >= host)
-                return 0;
-        snprintf(text, sizeof(text), "KVM gives its guests %u physical address bits where the host has %u, and would intercept every page "
-                 "fault: load kvm_intel without allow_smaller_maxphyaddr, or give this virtual machine the host's bits; " LAB,
-                 guest, host);
-        *why = text;
-        return -EOPNOTSUPP;
-}
-
-/* Who may open /dev/kvm differs: distributions have a group for it, containers often a number only. */
-static const char *why_not_allowed(void)
-{
-        static char text[512];
-        const char *start = "no permission to open /dev/kvm";
-        struct group *g;
-        struct stat st;
-
-        if (stat("/dev/kvm", &st) != 0 || faccessat(AT_FDCWD, "/dev/kvm", R_OK | W_OK, AT_EACCESS) == 0)
-                snprintf(text, sizeof(text), "%s, though its mode allows it: a container without this device, or "
-                         "a security module: start the container with --device /dev/kvm; " LAB, start);
-        else if (st.st_gid == 0 || (st.st_mode & 060) != 060)
-                snprintf(text, sizeof(text), "%s, which has no group that may (mode %o, owner %u:%u): run vmrun "
-                         "as root, or as root let others (chmod 666 /dev/kvm); " LAB, start,
-                         st.st_mode & 0777, st.st_uid, st.st_gid);
-        else if ((g = getgrgid(st.st_gid)) != NULL)
-                snprintf(text, sizeof(text), "%s: add yourself to the group %s (usermod -aG %s NAME) and log in "
-                         "again; " LAB, start, g->gr_name, g->gr_name);
-        else
-                snprintf(text, sizeof(text), "%s: its group has the number %u and no name here: be in it (in a "
-                         "container --group-add %u, else groupadd -g %u kvm && usermod -aG kvm NAME, and log in "
-                         "again); " LAB, start, st.st_gid, st.st_gid, st.st_gid);
-        return text;
-}
-
-static const char *why_not_open(int err)
-{
-        static char text[320];
-        switch (err) {
-        case ENOENT:
-                if (!cpu_has_vmx() && !cpu_has_svm())
-                        return "there is no /dev/kvm, because this CPU shows neither VMX nor SVM: enable virtualization in the firmware, or "
-                               "nested virtualization if this is a virtual machine; " LAB;
-                return "there is no /dev/kvm, because its module is not loaded: modprobe kvm_intel or kvm_amd; " LAB;
-        case EACCES:
-        case EPERM:
-                return why_not_allowed();
-        case ENODEV:
-        case ENXIO:
-                return "/dev/kvm is there but nothing serves it: load kvm_intel or kvm_amd, enable virtualization in the firmware, or nested "
-                       "virtualization if this is a virtual machine; " LAB;
-        default:
-                snprintf(text, sizeof(text), "cannot open /dev/kvm: %s; " LAB, strerror(err));
-                return text;
-        }
-}
-
-/* What vmrun cannot do without. */
-static const struct { int cap; const char *name; } needed[] = {
-        { KVM_CAP_USER_MEMORY, "KVM_CAP_USER_MEMORY" },
-        { KVM_CAP_SYNC_MMU, "KVM_CAP_SYNC_MMU" },
-        { KVM_CAP_IMMEDIATE_EXIT, "KVM_CAP_IMMEDIATE_EXIT" },
-        { KVM_CAP_EXT_CPUID, "KVM_CAP_EXT_CPUID" },
-        { KVM_CAP_XCRS, "KVM_CAP_XCRS" },
-};
-
-int check_kvm_usable(const char **why)
-{
-        static char text[320];
-        int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC), err = 0;
-        if (fd < 0) {
-                err = -errno;
-                *why = why_not_open(-err);
-                return err;
-        }
-        int version = ioctl(fd, KVM_GET_API_VERSION, 0);
-        if (version != KVM_API_VERSION) {
-                snprintf(text, sizeof(text), "/dev/kvm speaks version %d of its interface, vmrun needs %d: update the kernel; " LAB, version,
-                         KVM_API_VERSION);
-                err = -EPROTO;
-        }
-        for (size_t i = 0; !err && i < sizeof(needed) / sizeof(needed[0]); i++)
-                if (ioctl(fd, KVM_CHECK_EXTENSION, needed[i].cap) <= 0) {
-                        snprintf(text, sizeof(text), "this KVM lacks %s: use Linux 4.11 or newer; " LAB, needed[i].name);
-                        err = -EOPNOTSUPP;
-                }
-        *why = text;
-        close(fd);
-        return err;
-}
-
-/* --- the report --- */
 
 static void __attribute__((format(printf, 2, 3))) fact(const char *name, const char *fmt, ...)
 {
@@ -280,8 +60,8 @@ static void report_cpu(void)
         fact("cpu", "%s, %s, %ld online", vendor, model, sysconf(_SC_NPROCESSORS_ONLN));
         if (uname(&u) == 0)
                 fact("kernel", "%s %s", u.sysname, u.release);
-        fact("virtualization", "%s", cpu_has_vmx() ? "VMX" : cpu_has_svm() ? "SVM" : "none shown by this CPU");
-        if (!cpu_has_vmx() && !cpu_has_svm())
+        fact("virtualization", "%s", host_has_vmx() ? "VMX" : host_has_svm() ? "SVM" : "none shown by this CPU");
+        if (!host_has_vmx() && !host_has_svm())
                 meaning("no hardware help for KVM: only a KVM that brings page tables of its own (kvm_pvm) can work");
 }
 
@@ -303,7 +83,7 @@ static void report_module(void)
                         return;
                 }
                 snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", flavours[i].module, flavours[i].parameter);
-                bool on = read_line(path, value, sizeof(value)) && (value[0] == 'Y' || value[0] == '1');
+                bool on = host_line(path, value, sizeof(value)) && (value[0] == 'Y' || value[0] == '1');
                 fact("nested paging", "%s %s", flavours[i].name, on ? "on" : "off");
                 if (!on)
                         meaning("KVM shadows page tables: every change of one is slow; load the module with ept=1 or npt=1");
@@ -316,11 +96,11 @@ static void report_module(void)
 /* What an open /dev/kvm says of itself; err: it cannot be used anyway. */
 static int report_kvm_limits(int fd, int err)
 {
-        unsigned host = check_host_phys_bits(), guest = check_guest_phys_bits(fd);
+        unsigned host = host_phys_bits(), guest = host_guest_phys_bits(fd);
         const char *why;
 
         fact("physical bits", "host %u, guest %u", host, guest);
-        int bits_err = check_phys_bits(host, guest, &why);
+        int bits_err = host_check_phys_bits(host, guest, &why);
         if (bits_err)
                 meaning(why);
         fact("vcpus", "at most %d", ioctl(fd, KVM_CHECK_EXTENSION, KVM_CAP_MAX_VCPUS));
@@ -336,7 +116,7 @@ static int report_kvm(void)
 {
         const char *why;
         char text[512] = "";
-        int err = check_kvm_usable(&why);
+        int err = host_check_kvm(&why);
 
         fact("/dev/kvm", "%s", err ? "cannot be used" : "can be used");
         if (err)
@@ -348,7 +128,7 @@ static int report_kvm(void)
         }
         if (err)
                 return err;
-        int level = kvm_probe_level(text, sizeof(text));
+        int level = vm_probe_level(text, sizeof(text));
         if (level == 0) {
                 fact("privilege", "0: program and kern run in guest ring 0");
         } else if (level == 3) {
@@ -367,7 +147,7 @@ static void report_huge_pages(void)
         char line[128], path[128];
         uint64_t n, total = 0;
 
-        bool thp = read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line));
+        bool thp = host_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line));
         fact("huge pages", "transparent: %s", thp ? line : "not in this kernel");
         if (!thp || strstr(line, "[never]"))
                 meaning("the cache is backed by 4 KiB pages, so TLB misses cost more: "

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "exec.h"
-#include "exits.h"
+#include "end.h"
 #include "procfs.h"
 #include "signals.h"
 #include "syscalls/sys.h"
@@ -298,7 +298,7 @@ static long check(struct exec_room *r, const struct program_place *at, enum way 
                 }
         }
         if (*way != UNDER_VMRUN)
-                sys_say_once(0x60000 + !opt.follow + 2 * rights + 4 * r->image.foreign, "%s is left to the host: %s", name, why_natively(r, rights));
+                info_once(0x60000 + !opt.follow + 2 * rights + 4 * r->image.foreign, "%s is left to the host: %s", name, why_natively(r, rights));
         return *way == NATIVE_IF_KNOWN ? 0 : err;
 }
 
@@ -350,7 +350,7 @@ const struct handover *exec_resume(char **argv)
 
         if (!h)
                 return NULL;
-        message_adopt(h->message);
+        message_use(h->message);
         const char *slash = strrchr(h->path, '/');
         prctl(PR_SET_NAME, slash ? slash + 1 : h->path);        /* "N" until now */
         set_hidden(environ, hidden, h->nhidden, false);
@@ -361,6 +361,7 @@ const struct handover *exec_resume(char **argv)
         keep_back(h->program);
         give_back_stack(h->host_stack);
         opt = h->opt;
+        message_verbose = opt.verbose;
         opt.argv = argv;
         far_adopt(&h->far);
         stats_adopt(&h->stats);

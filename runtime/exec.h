@@ -46,7 +46,7 @@ void exec_room_free(struct thread *t);
 /* Runs the program; returns only if that fails: -errno, or -SYS_PUT_OFF.  Only from within EXIT_SYSCALL. */
 long exec_run(struct thread *t, struct exec_room *r);
 
-/* At vmrun's start: was this process executed by a program under vmrun?  Then everything is as options_parse, privfd_init, message_init and stats_init
+/* At vmrun's start: was this process executed by a program under vmrun?  Then everything is as options_parse, privfd_init, message_use and stats_init
  * would have left it; else NULL.  The descriptor `program` is the caller's. */
 const struct handover *exec_resume(char **argv);
 /* Else: what later executions need. */

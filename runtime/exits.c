@@ -29,13 +29,6 @@
 #include "vmrun.h"
 #include "word.h"
 
-void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
-{
-        if (va >= VCPU_SELF && va < WINDOW)
-                return len <= WINDOW - va ? (char *)t->v + (va - VCPU_SELF) : NULL;
-        return va >= WINDOW && va < WINDOW + CONTROL->pool_end && len <= WINDOW + CONTROL->pool_end - va ? (void *)va : NULL;
-}
-
 static const char *kern_text(struct thread *t, uint64_t va)
 {
         const char *s = kern_pointer(t, va, 1);
@@ -109,7 +102,8 @@ static void event(struct thread *t)
                 t->v->regs.err = 0;
                 signals_fault(t, SIGSEGV, SI_KERNEL, 0, VECTOR_GP);
         }
-        signals_deliver(t);
+        if (!t->end.how)
+                signals_deliver(t);
 }
 
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
@@ -173,70 +167,3 @@ int64_t exit_serve(struct thread *t)
                 die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); this is a bug in vmrun", rq->op);
         }
 }
-
-/* ---- the end ---- */
-
-static int64_t leaks_and_statistics(struct thread *t)
-{
-        int64_t leaks = 0;
-
-        threads_stop(t);
-        threads_end_robust_lists(t);
-        if (opt.debug) {
-                service_hold(0);        /* nothing moves while it counts */
-                leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
-                service_release();
-        }
-        if (opt.stats)
-                stats_report(CONTROL->tsc_khz);
-        return leaks;
-}
-
-static void judge(int64_t leaks)
-{
-        if (leaks > 0)
-                die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
-}
-
-#define STILL_MS 1000                   /* for the cleaner's last writes */
-
-void program_goodbye(void)
-{
-        if (service_hold(STILL_MS))
-                far_still();
-        far_end();
-}
-
-void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
-
-_Noreturn void program_exit(struct thread *t, int status)
-{
-        int64_t leaks = leaks_and_statistics(t);
-        program_goodbye();
-        judge(leaks);
-        threads_stop_for_good();
-        _exit(status);
-}
-
-_Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr)
-{
-        struct sigaction dfl = { .sa_handler = SIG_DFL };
-        sigset_t set;
-
-        if (!opt.stats)                 /* those have a time limit, and are to come first */
-                signals_open_deadly(t);
-        info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
-              (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
-        if (!t->vforked) {              /* the program is its parent's */
-                leaks_and_statistics(t);
-                program_goodbye();
-                threads_stop_for_good();
-        }
-        sigaction(signo, &dfl, NULL);
-        sigemptyset(&set);
-        sigaddset(&set, signo);
-        syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), signo);
-        sigprocmask(SIG_UNBLOCK, &set, NULL);
-        _exit(128 + signo);             /* not reached: the default action of these signals ends the process */
-}
-

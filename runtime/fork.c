@@ -238,13 +238,13 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
 static long refuse(uint64_t flags)
 {
         if (flags & NOT_OURS) {
-                sys_say_once(0x70004, "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK) is not supported: ENOSYS",
+                info_once(0x70004, "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK) is not supported: ENOSYS",
                              (unsigned long long)(flags & NOT_OURS));
                 return -ENOSYS;
         }
         const struct far_node *n = far_cannot_fork();
         if (n) {
-                sys_say_once(0x70005, "fork is not supported with the node %s yet: ENOSYS", n->url);
+                info_once(0x70005, "fork is not supported with the node %s yet: ENOSYS", n->url);
                 return -ENOSYS;
         }
         return 0;

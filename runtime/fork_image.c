@@ -16,6 +16,7 @@
 #include "fork_image.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "xstate.h"
 
 /* Dirty pages that travel by their content rather than be written: 2 MiB, or a quarter of the cache. */
 #define COPIES 512
@@ -32,7 +33,7 @@ static bool by_content(const struct fork_page *p) { return pte_kind(p->pte) != P
 static int take_state(struct fork_image *im, struct thread *t)
 {
         im->control = malloc(offsetof(struct control, slabs));
-        im->xstate = sigframe_keep_state(t);
+        im->xstate = xstate_keep(t);
         if (!im->control || !im->xstate)
                 return -ENOMEM;
         memcpy(im->control, CONTROL, offsetof(struct control, slabs));
@@ -191,7 +192,7 @@ int fork_image_put(struct fork_image *im, struct thread *t)
                 err = put_vmas(im, t);
         if (!err)
                 err = put_pages(im, t);
-        sigframe_bring_back_state(t, im->xstate);
+        xstate_bring_back(t, im->xstate);
         im->xstate = NULL;
         t->v->regs = im->regs;
         return err;

@@ -270,6 +270,17 @@ int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
         return 0;
 }
 
+int gmem_peek(struct thread *t, uint64_t addr)
+{
+        struct gmem_word w;
+
+        if (!gmem_word_here(t, addr & ~3ull, &w))
+                return -1;
+        int byte = ((volatile uint8_t *)w.host)[addr & 3];
+        gmem_word_drop(t, &w, false);
+        return byte;
+}
+
 bool gmem_word_shared(const struct gmem_word *w) { return w->frame == FRAME_NONE; }
 
 void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote)

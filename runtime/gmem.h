@@ -46,6 +46,8 @@ struct gmem_word { uint32_t *host; uint32_t frame; };
 int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w);
 /* Same, but only if the page is resident: a word that somebody waits on is. */
 bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w);
+/* The byte at addr, or -1 if its page is not resident. */
+int gmem_peek(struct thread *t, uint64_t addr);
 bool gmem_word_shared(const struct gmem_word *w);
 void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote);
 

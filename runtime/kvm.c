@@ -11,8 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "arena.h"
-#include "check.h"
+#include "host.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -25,6 +24,8 @@ extern const char kern_image[], kern_image_end[];       /* kern_image.S */
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)kern_image; }
 
+uint64_t arena_gpa_base(void) { return (1ull << CONTROL->phys_bits) / 8 * 7; }
+
 static int get_cpuid(struct vm *vm)
 {
         const unsigned max = 256;
@@ -36,7 +37,7 @@ static int get_cpuid(struct vm *vm)
         vm->cpuid = c;
         if (ioctl(vm->kvm_fd, KVM_GET_SUPPORTED_CPUID, c) < 0)
                 return -errno;
-        vm->phys_bits = check_cpuid_phys_bits(c);
+        vm->phys_bits = host_cpuid_phys_bits(c);
         for (unsigned i = 0; i < c->nent; i++) {
                 const struct kvm_cpuid_entry2 *e = &c->entries[i];
                 if (e->function == 0xd && e->index == 0)
@@ -54,7 +55,7 @@ void vm_use_device(int fd) { device = fd; }
 int vm_open(struct vm *vm, char *why, size_t n)
 {
         const char *reason;
-        int err = device >= 0 ? 0 : check_kvm_usable(&reason);
+        int err = device >= 0 ? 0 : host_check_kvm(&reason);
 
         memset(vm, 0, sizeof *vm);
         vm->kvm_fd = vm->fd = -1;
@@ -83,7 +84,7 @@ int vm_open(struct vm *vm, char *why, size_t n)
                 snprintf(why, n, "KVM does not tell its CPU features: %s", strerror(-err));
                 goto fail;
         }
-        err = check_phys_bits(check_host_phys_bits(), vm->phys_bits, &reason);
+        err = host_check_phys_bits(host_phys_bits(), vm->phys_bits, &reason);
         if (err) {
                 snprintf(why, n, "%s", reason);
                 goto fail;
@@ -119,44 +120,12 @@ void vm_refuse_msrs(struct vm *vm)
         ioctl(vm->fd, KVM_X86_SET_MSR_FILTER, &f);
 }
 
-/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
-void vm_away(struct vm *vm)
-{
-        for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++)
-                if (vm->thread[i])
-                        vcpu_destroy(vm->thread[i]);
-        privfd_close(vm->fd);
-}
-
-static int make_again(struct vm *vm, char *why, size_t n)
+int vm_make_again(struct vm *vm, char *why, size_t n)
 {
         vm->fd = PRIVFD_NEW(ioctl(vm->kvm_fd, KVM_CREATE_VM, 0));
         if (vm->fd < 0)
                 snprintf(why, n, "KVM cannot make a virtual machine again: %s", strerror(-vm->fd));
         return vm->fd < 0 ? vm->fd : 0;
-}
-
-int vm_renew(struct vm *vm, char *why, size_t n)
-{
-        vm_away(vm);
-        memset(vm->thread, 0, sizeof vm->thread);
-        pthread_mutex_init(&vm->lock, NULL);
-        vm->next_slot = 0;
-        return make_again(vm, why, n);
-}
-
-int vm_back(struct vm *vm, char *why, size_t n)
-{
-        int err = make_again(vm, why, n);
-
-        for (uint32_t i = 0; !err && i < vm->next_slot; i++)
-                if (ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &vm->slot[i]) < 0) {
-                        err = -errno;
-                        snprintf(why, n,
-                                 "KVM does not take back the memory of a virtual machine: %s",
-                                 strerror(-err));
-                }
-        return err;
 }
 
 /* Room for one more.  Under lock. */

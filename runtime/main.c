@@ -11,15 +11,19 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "../common/line.h"
 #include "check.h"
+#include "end.h"
 #include "exec.h"
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
 #include "files.h"
+#include "gmem.h"
 #include "image.h"
 #include "procfs.h"
 #include "settings.h"
+#include "signals.h"
 #include "states.h"
 #include "stats.h"
 #include "threads.h"
@@ -115,6 +119,9 @@ static void open_program(void)
         prctl(PR_SET_NAME, image.comm);
 }
 
+/* What the VM asks of the folders above it. */
+static const struct vm_calls calls = { .serve = exit_serve, .deadly = signals_deadly, .peek = gmem_peek };
+
 static void make_vm(void)
 {
         char why[512];
@@ -122,11 +129,23 @@ static void make_vm(void)
 
         if (vm_open(&vm, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
+        vm.calls = &calls;
         far_init(vm_gpa_room(&vm, c.nframes));
         c.far_pages = far_total_pages();
         if (vm_make_ram(&vm, &c, why, sizeof why) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         fill_control(c.far_pages);
+}
+
+/* A private copy of standard error, for messages; -1: there is none, as it was closed when vmrun started. */
+static int own_stderr(void)
+{
+        int fd = line_open(STDERR_FILENO);
+
+        fd = fd < 0 ? privfd_dup(STDERR_FILENO) : privfd_move(fd);
+        if (fd == -EMFILE || fd == -EINVAL)
+                return STDERR_FILENO;   /* no room up there: better a shared stderr than silence */
+        return fd < 0 ? -1 : fd;
 }
 
 int main(int argc, char **argv)
@@ -136,7 +155,7 @@ int main(int argc, char **argv)
         before = exec_resume(argv);
         if (!before) {
                 privfd_init();
-                message_init();
+                message_use(own_stderr());
                 options_parse(argc, argv);
                 if (opt.command == CMD_CHECK)
                         return check_report();
@@ -160,6 +179,6 @@ int main(int argc, char **argv)
         threads_init(&first);
         first.v->exit.ret = 0;
         thread_loop(&first);
-        threads_gone(&first);
+        thread_finish(&first);
         abort();                        /* not reached: the first thread ends there, the program with the last one */
 }

@@ -15,22 +15,11 @@
 #include "../common/line.h"
 #include "vmrun.h"
 
-static int out_fd = STDERR_FILENO;      /* until message_init; -1: stderr was closed when vmrun started */
+static int out_fd = STDERR_FILENO;      /* until message_use() */
 
-void message_init(void)
-{
-        out_fd = line_open(STDERR_FILENO);
-        out_fd = out_fd < 0 ? privfd_dup(STDERR_FILENO) : privfd_move(out_fd);
-        if (out_fd == -EMFILE || out_fd == -EINVAL)
-                out_fd = STDERR_FILENO; /* no room up there: better a shared stderr than silence */
-        else if (out_fd < 0)
-                out_fd = -1;
-}
+bool message_verbose;
 
-void message_adopt(int fd)
-{
-        out_fd = fd;
-}
+void message_use(int fd) { out_fd = fd; }
 
 int message_fd(void)
 {
@@ -66,7 +55,7 @@ void warnx_(const char *fmt, ...)
 
 void info_(const char *fmt, ...)
 {
-        if (!opt.verbose)
+        if (!message_verbose)
                 return;
         va_list ap;
         va_start(ap, fmt);
@@ -82,4 +71,28 @@ void die_(int status, const char *fmt, ...)
         say(fmt, ap);
         va_end(ap);
         _exit(status);
+}
+
+void info_once(unsigned long key, const char *fmt, ...)
+{
+        static _Atomic unsigned long said[256];
+        char text[200];
+        va_list ap;
+
+        for (unsigned i = 0; i < 256; i++) {
+                unsigned long none = 0;
+                if (said[i] == key + 1)
+                        return;
+                if (!said[i] && __atomic_compare_exchange_n((unsigned long *)&said[i], &none, key + 1, false,
+                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+                        break;
+                if (none == key + 1)
+                        return;
+                if (i == 255)
+                        return;
+        }
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof text, fmt, ap);
+        va_end(ap);
+        info_("%s", text);
 }

@@ -17,8 +17,6 @@
 #define PACKAGE_VERSION "unknown"
 #endif
 
-struct options opt;
-
 enum { OPT_SETTING = 256, OPT_YES, OPT_NO, OPT_STATS, OPT_NODE, OPT_CONFIG, OPT_NO_CONFIG, OPT_CHECK, OPT_STATES, OPT_DEBUG, OPT_VERSION, OPT_HELP };
 
 static const struct option long_options[] = {
@@ -289,6 +287,7 @@ void options_parse(int argc, char **argv)
                 die_(EXIT_VMRUN_FAILED, "%s%s", why, err == -EINVAL ? "" : err == -ENOENT ?
                      ": check the name after --config" : ": make it readable, or give --no-config");
         take_settings(&g);
+        message_verbose = opt.verbose;
         take_nodes(&g);
         if (opt.command == CMD_CHECK)
                 return;

@@ -32,6 +32,7 @@
 #include "image.h"
 #include "procfs.h"
 #include "procfs_text.h"
+#include "stop.h"
 #include "vmrun.h"
 
 #define PROC_MAGIC 0x9fa0

@@ -12,6 +12,7 @@
 #include "image.h"
 #include "procfs.h"
 #include "procfs_text.h"
+#include "stop.h"
 #include "signals.h"
 #include "syscalls/sys.h"
 #include "vmrun.h"

@@ -102,7 +102,7 @@ void service_end(void)
 {
         if (!exists)
                 return;
-        service.ended = true;           /* before the sequence moves, by which it is woken */
+        service.end.how = END_THREAD;           /* before the sequence moves, by which it is woken */
         wake();
         pthread_join(id, NULL);
         atomic_store(&up, 0);
@@ -112,7 +112,7 @@ void service_again(void)
 {
         if (!exists)
                 return;
-        service.ended = false;
+        service.end.how = END_NOT;
         start(&service);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include "check.h"
+#include "host.h"
 #include "settings.h"
 
 #define CACHE_MIN  (64ull * PAGE_SIZE)  /* 64 frames a vCPU: below that a fault could need more frames than there are */

@@ -12,92 +12,12 @@
 #include "sigframe.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "xstate.h"
 
-/* ---- the extended state: x87, SSE, AVX and what else XCR0 opens ---- */
+/* ---- the extended state in a frame ---- */
 
-#define XSTATE_MAX   16384
-#define XSTATE_FP    1u
-#define XSTATE_SSE   2u
-#define XSTATE_YMM   4u
 #define MAGIC1       0x46505853u        /* FP_XSTATE_MAGIC1, FP_XSTATE_MAGIC2 */
 #define MAGIC2       0x46505845u
-#define FXSAVE_SIZE  512
-#define XHEADER_END  576
-#define FCW_INIT     0x37f
-#define MXCSR_INIT   0x1f80
-
-/* The area as XSAVE stores it, the last 48 legacy bytes being the kernel's note to itself in a signal frame. */
-struct xstate {
-        uint16_t fcw, fsw;
-        uint8_t ftw[2];
-        uint16_t fop;
-        uint64_t fip, fdp;
-        uint32_t mxcsr, mxcsr_mask;
-        uint8_t st[128], xmm[256], unused[48];
-        struct { uint32_t magic1, extended_size; uint64_t features; uint32_t size, pad[7]; } sw;
-        uint64_t bv, comp_bv, header[6];
-        uint8_t extended[XSTATE_MAX - XHEADER_END];
-} __attribute__((aligned(64)));
-_Static_assert(offsetof(struct xstate, sw) == 464 && offsetof(struct xstate, bv) == FXSAVE_SIZE, "struct xstate is XSAVE's");
-
-/* Bytes of the area, for the features the program has; XSAVE's standard form, which CPUID describes. */
-static uint32_t xstate_size(const struct vm *vm)
-{
-        uint32_t size = vm->xcr0 ? XHEADER_END : FXSAVE_SIZE;
-
-        for (uint32_t i = 0; i < vm->cpuid->nent; i++) {
-                const struct kvm_cpuid_entry2 *e = &vm->cpuid->entries[i];
-                if (e->function == 0xd && e->index >= 2 && e->index < 63 && (vm->xcr0 >> e->index & 1) && e->ebx + e->eax > size)
-                        size = e->ebx + e->eax;
-        }
-        return size;
-}
-
-/* Bits of MXCSR that this CPU has. */
-static uint32_t mxcsr_mask(void)
-{
-        static uint32_t mask;
-        if (!mask) {
-                struct xstate x;
-                memset(&x, 0, FXSAVE_SIZE);
-                __asm__ volatile("fxsave %0" : "+m"(x));
-                mask = x.mxcsr_mask ? x.mxcsr_mask : 0xffbf;
-        }
-        return mask;
-}
-
-static void xstate_get(struct thread *t, struct xstate *x)
-{
-        if (t->vm->xsave_size > sizeof *x)
-                die_(EXIT_VMRUN_FAILED, "this CPU's extended state has %u bytes, more than vmrun knows", t->vm->xsave_size);
-        if (ioctl(t->vcpu_fd, t->vm->xsave2 ? KVM_GET_XSAVE2 : KVM_GET_XSAVE, x) < 0)
-                die_(EXIT_VMRUN_FAILED, "KVM_GET_XSAVE: %s", strerror(errno));
-}
-
-static void xstate_set(struct thread *t, const struct xstate *x)
-{
-        if (ioctl(t->vcpu_fd, KVM_SET_XSAVE, x) < 0)
-                die_(EXIT_VMRUN_FAILED, "KVM_SET_XSAVE: %s", strerror(errno));
-}
-
-static void init_fp(struct xstate *x)
-{
-        memset(x, 0, offsetof(struct xstate, mxcsr));
-        memset(x->st, 0, sizeof x->st);
-        x->fcw = FCW_INIT;
-}
-
-/* What a handler starts with. */
-static void xstate_reset(struct thread *t)
-{
-        struct xstate x;
-
-        memset(&x, 0, t->vm->xsave_size);
-        init_fp(&x);
-        x.mxcsr = MXCSR_INIT;
-        x.bv = XSTATE_FP | XSTATE_SSE;  /* said, so that MXCSR counts; what is not said is in its initial state */
-        xstate_set(t, &x);
-}
 
 /* Stores the area at `at`; size bytes and the second magic number. */
 static int xstate_save(struct thread *t, uint64_t at, uint32_t size)
@@ -154,53 +74,16 @@ static int xstate_restore(struct thread *t, uint64_t at)
                 return -EFAULT;
         if ((features & (XSTATE_SSE | XSTATE_YMM)) == 0)
                 x.mxcsr = MXCSR_INIT;
-        if (x.mxcsr & ~mxcsr_mask())
+        if (x.mxcsr & ~xstate_mxcsr_mask())
                 return -EFAULT;
         x.bv &= features;
         if (!(x.bv & XSTATE_FP))
-                init_fp(&x);
+                xstate_init_fp(&x);
         if (!(x.bv & XSTATE_SSE))
                 memset(x.xmm, 0, sizeof x.xmm);
         x.bv |= XSTATE_FP | XSTATE_SSE; /* so that KVM takes MXCSR, which counts even where the registers do not */
         memset(x.header, 0, sizeof x.header);
         return ioctl(t->vcpu_fd, KVM_SET_XSAVE, &x) < 0 ? -EFAULT : 0;
-}
-
-void sigframe_copy_state(struct thread *from, struct thread *to)
-{
-        struct xstate x;
-
-        xstate_get(from, &x);
-        x.bv |= XSTATE_FP | XSTATE_SSE; /* so that MXCSR counts */
-        xstate_set(to, &x);
-}
-
-void *sigframe_keep_state(struct thread *t)
-{
-        struct xstate *x = aligned_alloc(_Alignof(struct xstate), sizeof *x);
-
-        if (x) {
-                xstate_get(t, x);
-                x->bv |= XSTATE_FP | XSTATE_SSE;
-        }
-        return x;
-}
-
-void sigframe_bring_back_state(struct thread *t, void *kept)
-{
-        xstate_set(t, kept);
-        free(kept);
-}
-
-int sigframe_fpe_code(struct thread *t, unsigned vector)
-{
-        struct xstate x;
-
-        xstate_get(t, &x);
-        /* Exceptions that happened and are not masked. */
-        uint32_t e = vector == 16 ? x.fsw & ~x.fcw & 0x3f : x.mxcsr & ~(x.mxcsr >> 7) & 0x3f;
-        return e & 0x01 ? FPE_FLTINV : e & 0x04 ? FPE_FLTDIV : e & 0x08 ? FPE_FLTOVF : e & 0x12 ? FPE_FLTUND :
-               e & 0x20 ? FPE_FLTRES : FPE_FLTINV;
 }
 
 /* ---- the alternate stack ---- */

@@ -20,13 +20,4 @@ int sigframe_pop(struct thread *t, uint64_t *mask);
 /* sigaltstack(); new or old may be NULL.  0 or -errno. */
 int sigframe_altstack(struct thread *t, const struct altstack *new, struct altstack *old);
 
-/* The new thread `to` begins with the extended state of `from`. */
-void sigframe_copy_state(struct thread *from, struct thread *to);
-/* For the parent of a vfork: keeps t's extended state, and brings it back.  The first allocates, the second frees. */
-void *sigframe_keep_state(struct thread *t);
-void sigframe_bring_back_state(struct thread *t, void *kept);
-
-/* si_code of a floating-point exception: #MF or #XM, by vector. */
-int sigframe_fpe_code(struct thread *t, unsigned vector);
-
 #endif

@@ -8,19 +8,17 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <ucontext.h>
-#include "exits.h"
 #include "signals.h"
 #include "syscalls/sys.h"
 #include "trapped.h"
 #include "vm.h"
 #include "vmrun.h"
 #include "watch.h"
+#include "xstate.h"
 
 static uint64_t bit(int sig) { return 1ull << (sig - 1); }
 
 /* ---- the host's handler ---- */
-
-_Thread_local struct thread *thread_self;
 
 void signals_thread_start(struct thread *t)
 {
@@ -305,16 +303,6 @@ uint64_t signals_deadly(struct thread *t)
         return deadly & ~mask;
 }
 
-void signals_let_end(struct thread *t)
-{
-        uint64_t deadly = signals_deadly(t), mask;
-
-        if (!deadly)
-                return;
-        sys_own(__NR_rt_sigprocmask, SIG_UNBLOCK, P(&deadly), P(&mask), 8, 0, 0);
-        sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
-}
-
 void signals_open_deadly(struct thread *t)
 {
         const struct ksigaction dfl = { .handler = 0 };
@@ -345,6 +333,12 @@ void signals_release(struct thread *t, uint64_t mask)
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
 }
 
+/* The program ends by that signal once thread_loop() has returned. Signals stay held. */
+static void killed(struct thread *t, int signo, int code, uint64_t addr)
+{
+        t->end = (struct thread_end){ .how = END_KILLED, .signo = signo, .code = code, .addr = addr };
+}
+
 /* Points the program at its handler.  Its mask is `mask`, rt_sigreturn will set `saved`.  Signals are held, and released here. */
 static void run_handler(struct thread *t, const struct ksigaction *k, const siginfo_t *info, uint64_t mask, uint64_t saved)
 {
@@ -358,8 +352,9 @@ static void run_handler(struct thread *t, const struct ksigaction *k, const sigi
         const siginfo_t segv = { .si_signo = SIGSEGV, .si_code = SI_KERNEL };
         const struct ksigaction s = sig == SIGSEGV ? (struct ksigaction){ 0 } : action_for_delivery(t, SIGSEGV);
         if (!has_handler(&s) || (mask & bit(SIGSEGV)))
-                program_killed(t, SIGSEGV, SI_KERNEL, 0);
-        run_handler(t, &s, &segv, mask, saved);
+                killed(t, SIGSEGV, SI_KERNEL, 0);
+        else
+                run_handler(t, &s, &segv, mask, saved);
 }
 
 /* Gives a signal back to the kernel: to be delivered later, or to have its default effect. */
@@ -388,8 +383,10 @@ void signals_deliver(struct thread *t)
                 return;
         }
         const struct ksigaction k = action_for_delivery(t, info.si_signo);
-        if (k.handler == 0 && s->ends)
-                program_killed(t, info.si_signo, info.si_code, 0);
+        if (k.handler == 0 && s->ends) {
+                killed(t, info.si_signo, info.si_code, 0);
+                return;
+        }
         timer_stop(t);
         if (has_handler(&k)) {
                 run_handler(t, &k, &info, mask, s->mask);
@@ -432,10 +429,11 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
         }
         note_exception(t, x.vector);
         if (x.vector == 16 || x.vector == 19)
-                x.code = sigframe_fpe_code(t, (unsigned)x.vector);
+                x.code = xstate_fpe_code(t, (unsigned)x.vector);
         const siginfo_t info = { .si_signo = x.signo, .si_code = x.code, .si_addr = (void *)(uintptr_t)x.addr };
         const struct ksigaction k = action_for_delivery(t, x.signo);
         if (!has_handler(&k) || (mask & bit(x.signo)))
-                program_killed(t, x.signo, x.code, x.addr);
-        run_handler(t, &k, &info, mask, mask);
+                killed(t, x.signo, x.code, x.addr);
+        else
+                run_handler(t, &k, &info, mask, mask);
 }

@@ -7,7 +7,7 @@
  * Linux would have set.
  *
  * With --stats, vmrun also has a handler where the default action ends the program.  The signal
- * takes the same way, at whose end stands program_killed() instead of a frame.
+ * takes the same way, at whose end stands the end of the program (END_KILLED) instead of a frame.
  */
 #ifndef VMRUN_SIGNALS_H
 #define VMRUN_SIGNALS_H
@@ -47,8 +47,6 @@ uint64_t signals_hold(struct thread *t);
 /* Signals that may end the program even while they are held: those that people send for that, have their default action in the host's
  * kernel too, and that the program does not block.  So one that is stuck can be ended.  0 when nothing is held. */
 uint64_t signals_deadly(struct thread *t);
-/* KVM_RUN was interrupted, perhaps by one of those: then this is the end. */
-void signals_let_end(struct thread *t);
 /* The program is ending: the same, whatever handlers it had for them. */
 void signals_open_deadly(struct thread *t);
 void signals_release(struct thread *t, uint64_t mask);
@@ -56,7 +54,7 @@ void signals_release(struct thread *t, uint64_t mask);
 /* EXIT_EVENT: makes the frame of the signal that was taken, if any. */
 void signals_deliver(struct thread *t);
 
-/* An exception of the program's, described in v->regs: its handler will run next, or it dies here.  vector: the CPU's number
+/* An exception of the program's, described in v->regs: its handler will run next, or the program ends (t->end).  vector: the CPU's number
  * of the exception, or SIGNALS_NO_VECTOR. */
 #define SIGNALS_NO_VECTOR (-1)
 void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector);

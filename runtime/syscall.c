@@ -291,12 +291,12 @@ long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
 
         __atomic_fetch_add(&syscall_counts[count], 1, __ATOMIC_RELAXED);
         if (nr < 0 || nr >= SYS_ROWS) {
-                sys_say_once(0x10000 + count, "system call %ld is unknown: ENOSYS", nr);
+                info_once(0x10000 + count, "system call %ld is unknown: ENOSYS", nr);
                 return -ENOSYS;
         }
         row = &sys_rows[nr];
         if (row->refuse) {
-                sys_say_once((unsigned long)nr, "system call %ld (%s) is refused: %s%s%s", nr, row->name ? row->name : "unknown",
+                info_once((unsigned long)nr, "system call %ld (%s) is refused: %s%s%s", nr, row->name ? row->name : "unknown",
                              row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS", row->why ? ": " : "",
                              row->why ? row->why : "");
                 return -row->refuse;

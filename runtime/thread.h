@@ -31,6 +31,20 @@ struct thread_signals {
         uint64_t trapno, err, cr2;      /* of the last exception that became a signal: signal frames show them */
 };
 
+/* How a thread ends. Set within an exit of kern's; thread_loop() then returns, with that exit still pending. */
+struct thread_end {
+        enum {
+                END_NOT,
+                END_THREAD,             /* others continue */
+                END_PROGRAM,            /* with a status */
+                END_KILLED,             /* the program ends by a signal */
+                END_CHILD,              /* of a vfork, with a status: its parent continues */
+        } how;
+        int status;
+        int signo, code;                /* END_KILLED: the signal, its si_code and si_addr */
+        uint64_t addr;
+};
+
 struct sighand;                         /* dispositions of a process (signals.c) */
 
 struct thread {
@@ -56,16 +70,13 @@ struct thread {
         /* For threads.c. */
         _Atomic uint32_t safe;          /* 1: touches nothing of the guest until it has looked whether all are to stop */
         bool alive;                     /* a program thread runs here; under the lock of threads.c */
-        bool ended;                     /* it has ended: thread_loop() returns */
+        struct thread_end end;
         bool vforked;                   /* the child of a vfork runs here meanwhile */
         struct thread *next_idle;
         uint32_t pins;                  /* frames it holds (gmem.c) */
         uint64_t clear_tid;             /* what set_tid_address says; kept here, as the vCPU block keeps set_robust_list's, for the host's are vmrun's own */
         void *exec_room;                /* what an execve of a process that borrowed our memory has left behind (exec.c) */
 };
-
-/* The program thread that this host thread is; NULL in vmrun's own threads. */
-extern _Thread_local struct thread *thread_self;
 
 /* Runs kern for one upcall inside the pending exit; returns upcall.ret.  Only from within an exit of kern. (vcpu.c) */
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2);

@@ -16,14 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 #include "deadline.h"
-#include "exits.h"
+#include "end.h"
 #include "gmem.h"
+#include "robust.h"
 #include "signals.h"
 #include "syscalls/sys.h"
 #include "threads.h"
 #include "vm.h"
 #include "watch.h"
 #include "word.h"
+#include "xstate.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
 #define FRAMES_EACH  64                 /* of the cache, for a vCPU to make progress with */
@@ -32,7 +34,7 @@
 #define VCPUS_FRESH  256
 #define STACK_SIZE   (256ul << 10)      /* of a host thread: system calls keep what is large in scratch */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.alive and thread.next_idle */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.next_idle */
 static struct vm *vm;
 static struct thread *idle;             /* vCPUs without a thread */
 static unsigned leaving;                /* threads whose end the program may know of, and whose vCPUs are not idle yet */
@@ -44,108 +46,11 @@ static pthread_cond_t one_idle = PTHREAD_COND_INITIALIZER;      /* idle has grow
 void threads_init(struct thread *first)
 {
         vm = first->vm;
-        first->alive = true;
+        threads_enter(first);
         leader = first->tid;
         signals_thread_start(first);
         signals_process_start(first);
         signals_expect_kicks(first);
-}
-
-/* ---- stopping all ---- */
-
-_Atomic uint32_t threads_stopping;
-#define ENDED UINT32_MAX                /* a value of it: for good */
-static _Atomic uint32_t arrivals;       /* futex of who waits for the others to be safe */
-static _Atomic uint32_t started;        /* threads made so far: who counts the safe ones starts over if it moved */
-
-void threads_tell_stopper(void)
-{
-        atomic_fetch_add(&arrivals, 1);
-        word_wake(&arrivals, INT_MAX);
-}
-
-void threads_wait_to_go(struct thread *t)
-{
-        uint32_t by;
-
-        while ((by = atomic_load(&threads_stopping)) != 0 && by != vcpu_fixed(t->v)->number + 1 && !(by == ENDED && t->vforked)) {
-                atomic_exchange(&t->safe, 1);
-                threads_tell_stopper();
-                word_sleep(&threads_stopping, by, NULL); /* as long as the other one takes */
-                atomic_exchange(&t->safe, 0);
-        }
-}
-
-void threads_pause(struct thread *t)
-{
-        if (atomic_load(&threads_stopping))
-                threads_wait_to_go(t);
-}
-
-/* Is u where it is harmless?  If not, makes it come by. */
-static bool stopped(struct thread *u)
-{
-        if (atomic_load(&u->safe))
-                return true;
-        atomic_fetch_or(&u->v->event, EVENT_HOST);      /* full barrier: then the look at the mode (kern/entry.S has the other half) */
-        if (atomic_load(&u->v->mode) == MODE_PROGRAM)
-                vcpu_kick(u);
-        return false;
-}
-
-static bool all_stopped(const struct thread *t)
-{
-        uint32_t made = atomic_load(&started);
-        bool all = true;
-
-        pthread_mutex_lock(&lock);
-        for (uint32_t i = 0; i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i] != t)
-                        all &= stopped(vm->thread[i]);
-        pthread_mutex_unlock(&lock);
-        return all && atomic_load(&started) == made;
-}
-
-/* All others had the longest time that anything takes.  Those that are in the guest will not come out of it. */
-static void complain(const struct thread *t)
-{
-        for (uint32_t i = 0; i < next_vcpu; i++) {
-                struct thread *u = vm->thread[i];
-                if (!u || !u->alive || u == t || atomic_load(&u->safe) || atomic_load(&u->v->mode) == MODE_OUT)
-                        continue;
-                warnx_("vCPU %u (thread %d) does not stop: mode %u, last entry to kern at RIP %#llx, exit %u", i, (int)u->tid, u->v->mode,
-                       (unsigned long long)u->v->regs.rip, u->v->exit.op);
-                die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: a thread has not come out of kern for %llu s; " VM_BLAME,
-                     (unsigned long long)watch_limit_ms() / 1000);
-        }
-}
-
-void threads_stop(struct thread *t)
-{
-        const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
-        uint32_t none = 0;
-        uint64_t waits = 0;
-
-        if (atomic_load(&threads_stopping) == vcpu_fixed(t->v)->number + 1)
-                return;                 /* all are stopped already */
-        while (!atomic_compare_exchange_strong(&threads_stopping, &none, vcpu_fixed(t->v)->number + 1)) {
-                threads_wait_to_go(t);
-                none = 0;
-        }
-        for (;;) {
-                uint32_t seen = atomic_load(&arrivals);
-                if (all_stopped(t))
-                        return;
-                word_sleep(&arrivals, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
-                if (++waits * 10 > watch_limit_ms())     /* so many ms at most have passed: arrivals end a wait early */
-                        complain(t);
-        }
-}
-
-void threads_go(void)
-{
-        atomic_store(&threads_stopping, 0);
-        word_wake(&threads_stopping, INT_MAX);
 }
 
 /* What the others' records took stays lost: a few hundred bytes each. */
@@ -158,37 +63,7 @@ void threads_forked(struct thread *t)
         next_vcpu = FIRST_VCPU;
         live = 1;
         leader = t->tid;
-        atomic_store(&threads_stopping, 0);
-}
-
-void threads_stop_for_good(void)
-{
-        atomic_store(&threads_stopping, ENDED);
-        word_wake(&threads_stopping, INT_MAX);
-}
-
-uint64_t threads_pins(void)
-{
-        uint64_t n = 0;
-
-        pthread_mutex_lock(&lock);
-        for (uint32_t i = 0; i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive)
-                        n += vm->thread[i]->pins;
-        pthread_mutex_unlock(&lock);
-        return n;
-}
-
-struct thread *threads_find(struct thread *t, pid_t tid)
-{
-        struct thread *found = t->tid == tid ? t : NULL;
-
-        pthread_mutex_lock(&lock);
-        for (uint32_t i = 0; !found && i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive && vm->thread[i]->tid == tid)
-                        found = vm->thread[i];
-        pthread_mutex_unlock(&lock);
-        return found;
+        threads_list_forked();
 }
 
 /* Locks that threads hold when the program ends; those in shared memory are other processes' affair too. */
@@ -277,11 +152,8 @@ static struct thread *take_vcpu(void)
                 }
         }
         if (t) {
-                t->alive = true;
-                t->ended = false;
-                atomic_store(&t->safe, 0);
                 live++;
-                atomic_fetch_add(&started, 1);
+                threads_enter(t);
         }
         pthread_mutex_unlock(&lock);
         return t;
@@ -292,7 +164,7 @@ static void give_back_vcpu(struct thread *t)
 {
         pthread_mutex_lock(&lock);
         live--;
-        t->alive = false;
+        threads_left(t);
         t->next_idle = idle;
         idle = t;
         pthread_mutex_unlock(&lock);
@@ -327,7 +199,7 @@ static int copy_state(struct thread *t, struct thread *child, const struct clone
         r->r11 = r->rflags;
         if (rq->stack)
                 r->rsp = rq->stack;
-        sigframe_copy_state(t, child);
+        xstate_copy(t, child);
         return 0;
 }
 
@@ -359,8 +231,7 @@ static void *thread_main(void *arg)
         signals_release(t, mask);
         t->v->exit.ret = 0;
         thread_loop(t);
-        syscall_thread_end();
-        threads_gone(t);
+        thread_finish(t);
         return NULL;
 }
 
@@ -433,9 +304,8 @@ long threads_end(struct thread *t, int status)
         if (!last)
                 live--;                 /* at once with the look: of two that end, one is the last */
         pthread_mutex_unlock(&lock);
-        if (last)
-                program_exit(t, status);        /* the last one's status is the program's, since Linux 6.0 */
-        t->ended = true;
+        /* The last one's status is the program's, since Linux 6.0. */
+        t->end = (struct thread_end){ .how = last ? END_PROGRAM : END_THREAD, .status = status };
         return 0;
 }
 
@@ -445,7 +315,7 @@ void threads_gone(struct thread *t)
 
         vcpu_retire(t);
         pthread_mutex_lock(&lock);
-        t->alive = false;
+        threads_left(t);
         t->next_idle = idle;
         idle = t;                       /* from here on it may be another thread's */
         leaving--;

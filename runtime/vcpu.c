@@ -11,15 +11,19 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "exits.h"
-#include "gmem.h"
-#include "signals.h"
-#include "syscalls/sys.h"
+#include "stop.h"
 #include "vm.h"
 #include "vmrun.h"
 #include "watch.h"
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
+
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
+{
+        if (va >= VCPU_SELF && va < WINDOW)
+                return len <= WINDOW - va ? (char *)t->v + (va - VCPU_SELF) : NULL;
+        return va >= WINDOW && va < WINDOW + CONTROL->pool_end && len <= WINDOW + CONTROL->pool_end - va ? (void *)va : NULL;
+}
 
 /*
  * ---- kicks: what makes KVM_RUN return ----
@@ -134,6 +138,19 @@ static int run_guest(struct thread *t)
         return ret;
 }
 
+static uint64_t deadly(struct thread *t) { return t->vm->calls ? t->vm->calls->deadly(t) : 0; }
+
+/* KVM_RUN was interrupted, perhaps by a signal that may end the program: then this is the end. */
+static void let_end(struct thread *t)
+{
+        uint64_t open = deadly(t), mask;
+
+        if (!open)
+                return;
+        syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &open, &mask, sizeof(mask));
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+}
+
 /* Inside KVM_RUN this thread's mask is the program's, with the kick signal open.  (vmrun's own threads are not kicked.) */
 static void set_run_mask(struct thread *t)
 {
@@ -143,24 +160,12 @@ static void set_run_mask(struct thread *t)
         t->sigmask_dirty = false;       /* first: a signal taken from here on sets it again (signals.c) */
         t->bounced = false;
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof set);
-        set &= ~signals_deadly(t);
+        set &= ~deadly(t);
         if (thread_self)
                 set &= ~kick_mask();
         memcpy(u.m.sigset, &set, sizeof set);
         if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
-}
-
-/* The byte of the program's at addr, or -1 where no page is. */
-static int peek(struct thread *t, uint64_t addr)
-{
-        struct gmem_word w;
-
-        if (!gmem_word_here(t, addr & ~3ull, &w))
-                return -1;
-        int byte = ((volatile uint8_t *)w.host)[addr & 3];
-        gmem_word_drop(t, &w, false);
-        return byte;
 }
 
 /*
@@ -173,8 +178,8 @@ static bool soft_exception_queued(struct thread *t, unsigned nr)
 
         if (t->vm->level != 3 || (nr != 3 && nr != 4) || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
                 return false;
-        int last = peek(t, r.rip - 1);
-        bool there = (nr == 3 && last == 0xcc) || (last == (int)nr && peek(t, r.rip - 2) == 0xcd);
+        int last = t->vm->calls->peek(t, r.rip - 1);
+        bool there = (nr == 3 && last == 0xcc) || (last == (int)nr && t->vm->calls->peek(t, r.rip - 2) == 0xcd);
         there = there && t->soft_rip != r.rip;
         t->soft_rip = there ? r.rip : 0;
         return there;
@@ -338,7 +343,7 @@ int vcpu_try_run(struct thread *t)
                 if (ioctl(t->vcpu_fd, KVM_RUN, 0) == 0)
                         break;
                 if (errno == EINTR)
-                        signals_let_end(t);
+                        let_end(t);
                 else if (errno != EAGAIN)
                         return -errno;
         }
@@ -354,7 +359,7 @@ static void run_to_exit(struct thread *t)
                 if (ret < 0) {
                         if (errno == EINTR) {
                                 t->run->immediate_exit = 0;     /* before we look at the mode: a signal taken later sets it again */
-                                signals_let_end(t);
+                                let_end(t);
                                 watch(t);
                                 redirect_to_kern(t);
                         } else if (errno == EFAULT && atomic_load(&t->v->mode) == MODE_PROGRAM) {
@@ -395,15 +400,15 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
                 vcpu_run(t);
                 if (t->v->exit.op == EXIT_UPCALL_DONE)
                         return t->v->upcall.ret;
-                t->v->exit.ret = exit_serve(t); /* kern needs something for it: a page of a file, a frame */
+                t->v->exit.ret = t->vm->calls->serve(t); /* kern needs something for it: a page of a file, a frame */
         }
 }
 
 void thread_loop(struct thread *t)
 {
-        while (!t->ended) {
+        while (!t->end.how) {
                 vcpu_run(t);
-                t->v->exit.ret = exit_serve(t);
+                t->v->exit.ret = t->vm->calls->serve(t);
         }
 }
 

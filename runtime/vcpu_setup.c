@@ -1,9 +1,5 @@
 /*
  * Making a vCPU: its block in the window, its tables, and the state it starts in.
- *
- * Program and kern run at privilege level p.  p = 0 wherever KVM runs ring 0 natively (VMX, SVM).  Where it would
- * emulate ring 0 instruction by instruction, p = 3.  Which one is found by asking: kern's first instruction is one that no
- * instruction emulator knows.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -15,10 +11,9 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "check.h"
-#include "sigframe.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "xstate.h"
 
 
 enum { PTE_PRESENT = 0x61, PTE_PRESENT_RW = 0x63, PTE_USER = 4 };       /* P A D; W */
@@ -285,7 +280,7 @@ struct vcpu_kept *vcpu_keep(struct thread *t)
 
         vcpu_retire(t);                 /* first: KVM finishes the exit */
         if (k)
-                k->xstate = sigframe_keep_state(t);
+                k->xstate = xstate_keep(t);
         if (!k || !k->xstate)
                 die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
         if (ioctl(t->vcpu_fd, KVM_GET_REGS, &k->regs) < 0 ||
@@ -308,87 +303,8 @@ int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n)
         if (err)
                 snprintf(why, n, "KVM does not take back the registers of a vCPU: %s",
                          strerror(-err));
-        sigframe_bring_back_state(t, k->xstate);
+        xstate_bring_back(t, k->xstate);
         time_bring_back(t, k->tsc_known, k->tsc_offset);
         free(k);
         return err;
-}
-
-static bool forced_level(int *level)
-{
-        const char *e = getenv("VMRUN_LEVEL");
-        if (!e || (strcmp(e, "0") != 0 && strcmp(e, "3") != 0))
-                return false;
-        *level = *e - '0';
-        return true;
-}
-
-/* Starts t's vCPU at vm->level and sees whether kern comes up. */
-static int try_level(struct vm *vm, struct thread *t)
-{
-        CONTROL->level = (uint32_t)vm->level;
-        vm_map_window(vm);
-        make_block(vm, 0, ROLE_PROGRAM);
-        vcpu_fixed(t->v)->tid = (uint32_t)t->tid;
-        vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
-        int err = set_start(t);
-        if (err == 0)
-                err = vcpu_try_run(t);
-        return err == 0 && t->v->exit.op != EXIT_READY ? -EIO : err;
-}
-
-static int create_first(struct vm *vm, struct thread *t, char *why, size_t n)
-{
-        t->tid = (pid_t)syscall(SYS_gettid);
-        t->pid = getpid();
-        return vcpu_create(vm, t, 0, ROLE_PROGRAM, why, n);
-}
-
-int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n)
-{
-        int err = create_first(vm, t, why, n);
-
-        if (err)
-                return err;
-        err = try_level(vm, t);
-        if (err)
-                snprintf(why, n, "kern does not start in ring %d any more (exit reason %u)", vm->level, t->run->exit_reason);
-        return err;
-}
-
-int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n)
-{
-        bool forced = forced_level(&vm->level);
-        int err = create_first(vm, t, why, n);
-
-        if (err)
-                return err;
-        err = try_level(vm, t);
-        if (err && !forced) {
-                vm->level = 3;
-                err = try_level(vm, t);
-        }
-        if (err)
-                snprintf(why, n, "KVM on this host runs programs neither in ring 0 nor in ring 3 (exit reason %u): vmrun needs VMX, SVM or "
-                         "a pagetable-based KVM with native ring 3", t->run->exit_reason);
-        return err;
-}
-
-int kvm_probe_level(char *why, size_t n)
-{
-        struct vm vm;
-        struct thread t = { .vcpu_fd = -1 };
-        const struct vm_config c = { .nframes = 64, .far_pages = 0 };
-        int err = vm_open(&vm, why, n);
-
-        if (err)
-                return err;
-        t.vm = &vm;
-        err = vm_make_ram(&vm, &c, why, n);
-        if (err == 0)
-                err = vcpu_start_first(&vm, &t, why, n);
-        int level = vm.level;
-        vcpu_destroy(&t);
-        vm_close(&vm);
-        return err ? err : level;
 }

@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "exec.h"
-#include "exits.h"
+#include "end.h"
 #include "gmem.h"
 #include "service.h"
 #include "sigframe.h"
@@ -29,6 +29,7 @@
 #include "vfork.h"
 #include "vm.h"
 #include "vmrun.h"
+#include "xstate.h"
 
 #define STACK_SIZE  (256ul << 10)
 
@@ -73,7 +74,7 @@ static int keep(struct thread *t, struct kept *k)
         if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
                 return -errno;
         *k = (struct kept){
-                .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = sigframe_keep_state(t), .signal = t->signal,
+                .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = xstate_keep(t), .signal = t->signal,
                 .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = vcpu_fixed(t->v)->robust_list,
                 .vforked = t->vforked,
         };
@@ -110,9 +111,9 @@ static int child_main(void *arg)
                 t->v->regs.rsp = rq->stack;
         signals_release(t, c->mask);
         t->v->exit.ret = 0;
-        thread_loop(t);                 /* ends in execve, or in vfork_end(); what it forked comes by when its first thread ends */
-        threads_gone(t);
-        _exit(125);                     /* not reached */
+        thread_loop(t);                 /* ends in execve, or as a child; what it forked comes by when its first thread ends */
+        thread_finish(t);
+        _exit(EXIT_VMRUN_FAILED);       /* not reached */
 }
 
 /* Brings the vCPU, which the child left, to where kern waits for an answer and holds nothing. */
@@ -134,7 +135,7 @@ static void settle(struct thread *t)
                         v->exit.ret = -EINTR;
                         break;
                 default:
-                        v->exit.ret = exit_serve(t);
+                        v->exit.ret = t->vm->calls->serve(t);
                 }
                 vcpu_run(t);
         }
@@ -147,6 +148,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         atomic_store(&t->kick, 0);      /* the child may have been killed with the door open */
         atomic_store(&t->v->faulting, 0);
         t->vforked = k->vforked;
+        t->end = (struct thread_end){ .how = END_NOT };         /* that was the child's */
         exec_room_free(t);
         t->sighand = k->sighand;
         t->clear_tid = k->clear_tid;
@@ -160,15 +162,9 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->signal = k->signal;
         if (set_bases(t, &k->fs_base, &k->gs_base) != 0)
                 die_(EXIT_VMRUN_FAILED, "KVM does not take back the registers of a thread whose child has ended");
-        sigframe_bring_back_state(t, k->xstate);
+        xstate_bring_back(t, k->xstate);
         /* All registers are the parent's again; and whatever came meanwhile has still to be looked at. */
         atomic_fetch_or(&t->v->event, EVENT_IRET | EVENT_HOST);
-}
-
-_Noreturn void vfork_end(struct thread *t, int status)
-{
-        threads_let_go(t);
-        _exit(status);
 }
 
 long vfork_make(struct thread *t, const struct clone_request *rq)

@@ -9,7 +9,5 @@
 /* A child as rq says (CLONE_VM and CLONE_VFORK are set).  Its pid once it has executed another program or ended; -errno; -SYS_PUT_OFF. */
 long vfork_make(struct thread *t, const struct clone_request *rq);
 
-/* The child ends.  Only where t->vforked. */
-_Noreturn void vfork_end(struct thread *t, int status);
 
 #endif

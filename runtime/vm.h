@@ -9,7 +9,18 @@
 #include <stdint.h>
 #include "thread.h"
 
+/* What the VM asks of what is built on it. Set once, by main.c. */
+struct vm_calls {
+        /* Answers one exit of kern's. */
+        int64_t (*serve)(struct thread *t);
+        /* Signals that may end the program although t holds all back: a mask (signals.h). */
+        uint64_t (*deadly)(struct thread *t);
+        /* The byte of the program's at addr, or -1 where no page is. */
+        int (*peek)(struct thread *t, uint64_t addr);
+};
+
 struct vm {
+        const struct vm_calls *calls;   /* NULL: none of the program's code has run yet */
         int kvm_fd, fd;                 /* private fds */
         int run_size;                   /* bytes of a vCPU's struct kvm_run mapping */
         int level;                      /* privilege level p of program and kern: 0 or 3 */
@@ -41,6 +52,8 @@ void vm_use_device(int fd);
 int vm_open(struct vm *vm, char *why, size_t n);
 /* Has KVM refuse the program RDMSR and WRMSR in ring 0 too, as Linux does.  No effect on a KVM that cannot (before Linux 5.10). */
 void vm_refuse_msrs(struct vm *vm);
+/* A KVM VM in place of the one before, without vCPUs and memory slots. 0, or -errno with why. */
+int vm_make_again(struct vm *vm, char *why, size_t n);
 /* Lays out guest RAM in the window and CONTROL, with kern's image in place.  After vm_open. */
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n);
 /* Fills in the page tables of the window for vm->level, anew if they exist. */
@@ -59,6 +72,9 @@ int vm_back(struct vm *vm, char *why, size_t n);
 /* Bytes of guest-physical space left for far tiers. */
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
 
+/* The first guest-physical address of the arena (arena.h); what lies below is for RAM and far tiers. From CONTROL->phys_bits. */
+uint64_t arena_gpa_base(void);
+
 /* Adds one KVM memory slot; never deleted.  size: a multiple of 4 KiB. */
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size);
 /* Hands out guest-physical space, 2 MiB-aligned, for a far tier; 0 when it is used up. */
@@ -74,6 +90,8 @@ int vcpu_reset(struct thread *t, enum vcpu_role role);
 int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
 /* The same where the level is known: vm->level. */
 int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
+/* The privilege level that programs run at here, found with a VM of its own: 0, 3, or -errno with why. */
+int vm_probe_level(char *why, size_t n);
 void vcpu_destroy(struct thread *t);
 /* What KVM knows of a vCPU that waits in an exit, or has no thread; and the same vCPU in another VM
  * (vm_back), which goes on there. */
@@ -93,15 +111,12 @@ void vcpu_forget_exception(struct thread *t);
 void vcpu_run(struct thread *t);
 /* One KVM_RUN for the probe: 0 if kern exited, else -errno. */
 int vcpu_try_run(struct thread *t);
-/* Answers what kern asked for, and goes on, until t->ended. */
+/* Runs t and has what kern asks for answered, until t->end says how it ends. */
 void thread_loop(struct thread *t);
 /* Its answer will not come by itself any more: lets KVM finish the exit, so that registers can be set. */
 void vcpu_retire(struct thread *t);
 /* A vCPU that ran the program when its host thread was killed (vfork.c) continues in kern, at the latest with an EXIT_EVENT. */
 void vcpu_redirect(struct thread *t);
-/* Answers one exit. (exits.c) */
-int64_t exit_serve(struct thread *t);
-
 /* What to say of a guest in a state that makes no sense. */
 #define VM_BLAME "this is a bug in vmrun, or the program may have written into kern or changed the CPU's tables: they share a privilege level"
 

@@ -56,11 +56,13 @@ void options_parse(int argc, char **argv);
 const char *options_hint(void);
 
 /* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
-void message_init(void);                /* dups stderr above the program's fds */
-void message_adopt(int fd);             /* instead: the copy that was inherited over execve; -1: there is none */
+void message_use(int fd);               /* the copy; -1: there is none */
+extern bool message_verbose;            /* info_() says something */
 void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));        /* only with -v */
 _Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* info_() once for each key. */
+void info_once(unsigned long key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int message_fd(void);
 
 /* vmrun's own file descriptors sit at and above the program's RLIMIT_NOFILE where there is room, close-on-exec.  They are an exact set:

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "../check.h"
+#include "../host.h"
 #include "../vmrun.h"
 #include "nbd.h"
 

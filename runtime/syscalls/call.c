@@ -10,8 +10,6 @@
  */
 #include "sys.h"
 
-_Thread_local _Atomic uint32_t sys_put_off;
-
 long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
 {
         long ret;

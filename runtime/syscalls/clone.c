@@ -43,13 +43,13 @@ static long make(struct thread *t, const struct clone_request *rq)
         if (rq->flags & CLONE_THREAD) {
                 if ((rq->flags & THREAD_NEEDS) == THREAD_NEEDS && !(rq->flags & ~(uint64_t)THREAD_KNOWS))
                         return threads_make(t, rq);
-                sys_say_once(0x70000, "a thread with clone flags 0x%llx is not supported: EINVAL", (unsigned long long)rq->flags);
+                info_once(0x70000, "a thread with clone flags 0x%llx is not supported: EINVAL", (unsigned long long)rq->flags);
                 return -EINVAL;
         }
         if ((rq->flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK))
                 return vfork_make(t, rq);
         if (rq->flags & CLONE_VM) {
-                sys_say_once(0x70001, "a process that goes on in its parent's memory (clone flags 0x%llx) is not supported: ENOSYS",
+                info_once(0x70001, "a process that goes on in its parent's memory (clone flags 0x%llx) is not supported: ENOSYS",
                              (unsigned long long)rq->flags);
                 return -ENOSYS;
         }

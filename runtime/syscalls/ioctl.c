@@ -182,7 +182,7 @@ static size_t flexible(struct thread *t, uint32_t cmd, uint64_t addr)
 
 static long unknown(uint32_t cmd)
 {
-        sys_say_once(0x600000000 + (unsigned long)cmd, "ioctl 0x%x is not known: ENOTTY", cmd);
+        info_once(0x600000000 + (unsigned long)cmd, "ioctl 0x%x is not known: ENOTTY", cmd);
         return -ENOTTY;
 }
 

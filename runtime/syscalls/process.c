@@ -5,20 +5,17 @@
 #include <sys/prctl.h>
 #include "sys.h"
 #include "../alone.h"
-#include "../exits.h"
 #include "../service.h"
 #include "../threads.h"
-#include "../vfork.h"
 
 long sys_exit(struct thread *t, long nr, const uint64_t a[6])
 {
         int status = (int)(a[0] & 0xff);
 
-        if (t->vforked)
-                vfork_end(t, status);
-        if (nr == __NR_exit_group)
-                program_exit(t, status);
-        return threads_end(t, status);
+        if (!t->vforked && nr != __NR_exit_group)
+                return threads_end(t, status);
+        t->end = (struct thread_end){ .how = t->vforked ? END_CHILD : END_PROGRAM, .status = status };
+        return 0;
 }
 
 static _Atomic bool no_huge_pages;
@@ -230,7 +227,7 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
         }
         if (prctl_plain(op))
                 return sys_raw(nr, a[0], a[1], a[2], a[3], a[4], 0);
-        sys_say_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);
+        info_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);
         return -EINVAL;
 }
 

@@ -104,7 +104,7 @@ long sys_process_vm(struct thread *t, long nr, const uint64_t a[6])
         } else if (pid <= 0) {
                 return -ESRCH;
         } else if (sys_under_vmrun(pid)) {
-                sys_say_once(0x70007, "the memory of another program under vmrun cannot be read or "
+                info_once(0x70007, "the memory of another program under vmrun cannot be read or "
                                       "written: EPERM");
                 return -EPERM;
         }

@@ -255,27 +255,3 @@ bool sys_no_fd_left(void)
                 sys_own(__NR_close, (uint64_t)lowest, 0, 0, 0, 0, 0);
         return lowest < 0 || (uint64_t)lowest >= soft;
 }
-
-void sys_say_once(unsigned long key, const char *fmt, ...)
-{
-        static _Atomic unsigned long said[256];
-        char text[200];
-        va_list ap;
-
-        for (unsigned i = 0; i < 256; i++) {
-                unsigned long none = 0;
-                if (said[i] == key + 1)
-                        return;
-                if (!said[i] && __atomic_compare_exchange_n((unsigned long *)&said[i], &none, key + 1, false,
-                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-                        break;
-                if (none == key + 1)
-                        return;
-                if (i == 255)
-                        return;
-        }
-        va_start(ap, fmt);
-        vsnprintf(text, sizeof text, fmt, ap);
-        va_end(ap);
-        info_("%s", text);
-}

@@ -363,7 +363,7 @@ long sys_setsockopt(struct thread *t, long nr, const uint64_t a[6])
         }
         if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ || level == 276 /* SOL_RDS */ ||
             ((level == SOL_IP || level == IPPROTO_IPV6) && is_table(opt))) {
-                sys_say_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
+                info_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
                              opt, level);
                 return -ENOPROTOOPT;
         }
@@ -376,7 +376,7 @@ long sys_getsockopt(struct thread *t, long nr, const uint64_t a[6])
 
         if ((level == SOL_SOCKET && opt == SO_GET_FILTER) || (level == IPPROTO_TCP && opt == 35 /* ZEROCOPY_RECEIVE */) ||
             (level == SOL_IP && is_table(opt))) {
-                sys_say_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
+                info_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
                              opt, level);
                 return -ENOPROTOOPT;
         }

@@ -92,7 +92,6 @@ long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64
  * The program's call: value or -errno, or -SYS_PUT_OFF where a signal came before it had any effect.  That goes
  * through to syscall_forward's caller like an error: the program makes the call again after its handler ran.  (call.c)
  */
-extern _Thread_local _Atomic uint32_t sys_put_off;      /* set by the host's signal handler, read by sys_enter */
 long sys_enter(const _Atomic uint32_t *word, long nr, const uint64_t a[6]) __attribute__((visibility("hidden")));
 /* Where a signal handler's frame that was interrupted at rip has to go on. */
 uint64_t sys_interrupted(uint64_t rip);
@@ -169,9 +168,6 @@ long sys_newfd(long ret);
 /* Would it be one?  For calls that have an effect beside the number. */
 bool sys_no_fd_left(void);
 
-/* Says once (with -v) that a call, or a part of one, is not there. */
-void sys_say_once(unsigned long key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 #define SYS_NOWHERE     0xfffffffffffff000ull   /* with no length can this be memory of a process */
 #define SYS_SIGKICK     16              /* SIGSTKFLT */
 #define SYS_IOV_MAX     1024
@@ -202,11 +198,6 @@ int sys_iov_fill(struct thread *t, struct sys_iov *v);
 size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n);      /* bytes that arrived, from the front */
 enum sys_file { FILE_REGULAR, FILE_STREAM, FILE_MESSAGE, FILE_PIPE, FILE_CHAR, FILE_OTHER };
 enum sys_file sys_file_kind(int fd);
-
-/* Wakes up to n that wait on the word: how many, or -errno.  (futex.c) */
-long futex_wake(struct thread *t, uint64_t addr, uint32_t n);
-/* The thread with that tid ends: what the kernel does for the robust list at head, in t's memory. */
-void robust_list_end(struct thread *t, uint64_t head, uint32_t tid);
 
 /* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
 bool sys_text_busy(int dirfd, const char *path, int flags);

@@ -31,13 +31,14 @@
 #define FRAMES_OFF 0x8000000ull
 #define PHYS_BITS 36                    /* an arena of 8 GiB */
 
-int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
+int vm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
 /* No node here is remote. */
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}
 void io_forked(void) {}
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size) { (void)vm; (void)size; return 0; }
+uint64_t arena_gpa_base(void) { return (1ull << CONTROL->phys_bits) / 8 * 7; }
 void *kern_pointer(struct thread *t, uint64_t va, uint64_t len) { (void)t; (void)len; return (void *)va; }
 
 /* The slots KVM would have: adjacent, never the same place twice. */

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "check.h"
+#include "host.h"
 #include "far/far.h"
 #include "far/io.h"
 #include "far/tree.h"
@@ -27,7 +27,7 @@
 
 /* --- what the runtime's files need from elsewhere --- */
 
-int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
+int vm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
 /* No node here is remote. */
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}

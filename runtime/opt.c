@@ -1,0 +1,6 @@
+/*
+ * The settings of this run.
+ */
+#include "vmrun.h"
+
+struct options opt;
