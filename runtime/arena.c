@@ -12,7 +12,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "arena.h"
-#include "files.h"
 #include "vm.h"
 #include "vmrun.h"
 
@@ -179,7 +178,7 @@ static struct extent *cut_out(uint64_t start, uint64_t end, int *err)
 }
 
 /* The host mapping goes first: once the range is free, another thread may map there. */
-static int give_back(uint64_t start, uint64_t len)
+static int give_back(uint64_t start, uint64_t len, arena_gone_fn *gone)
 {
         int err;
 
@@ -190,7 +189,8 @@ static int give_back(uint64_t start, uint64_t len)
                 return e ? -errno : err;
         }
         for (; e && e->start < start + len; e = e->next) {
-                files_unmapped(e->owner, (e->end - e->start) / PAGE_SIZE);
+                if (gone)
+                        gone(e->owner, (e->end - e->start) / PAGE_SIZE);
                 e->owner = FREE;
         }
         in_use -= len;
@@ -213,14 +213,11 @@ void *arena_host(uint64_t gpa)
         return gpa >= arena_gpa_base() && s < backed ? (char *)ARENA + s : NULL;
 }
 
-/* Room for len bytes in the name of owner, whose pages are given back if there is none. */
+/* Room for len bytes in the name of owner. */
 static int begin_mapping(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *start)
 {
         uint64_t size = round_up(len, PAGE_SIZE);
-        int err = size < len ? -ENOMEM : take(vm, size, owner, start);
-        if (err)
-                files_unmapped(owner, len / PAGE_SIZE + (len % PAGE_SIZE != 0));
-        return err;
+        return size < len ? -ENOMEM : take(vm, size, owner, start);
 }
 
 /* err: why nothing is mapped there.  Of a core that the program leaves this is no part, or it would be as long as all that it shares. */
@@ -228,7 +225,7 @@ static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
 {
         uint64_t size = round_up(len, PAGE_SIZE);
         if (err)
-                give_back(start, size); /* a mapping that failed may have left a hole there */
+                give_back(start, size, NULL); /* a mapping that failed may have left a hole there */
         else
                 madvise((char *)ARENA + start, size, MADV_DONTDUMP);
         *gpa = arena_gpa_base() + start;
@@ -290,17 +287,17 @@ int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t l
         if (err)
                 return err;
         uint64_t at = start % HUGE ? start : start + PAGE_SIZE;
-        give_back(at == start ? start + round_up(len, PAGE_SIZE) : start, PAGE_SIZE);
+        give_back(at == start ? start + round_up(len, PAGE_SIZE) : start, PAGE_SIZE, NULL);
         if (shmat(shmid, (char *)ARENA + at, flags | SHM_REMAP) == (void *)-1)
                 err = -errno;
         return end_mapping(at, len, err, gpa);
 }
 
-int arena_unmap(uint64_t gpa, uint64_t len)
+int arena_unmap(uint64_t gpa, uint64_t len, arena_gone_fn *gone)
 {
         uint64_t start;
         int err = checked_range(gpa, len, &start);
-        return err ? err : give_back(start, len);
+        return err ? err : give_back(start, len, gone);
 }
 
 int arena_forked(struct vm *vm)
@@ -338,12 +335,6 @@ int64_t arena_exit_copy(struct thread *t, struct exit_req *rq)
 {
         const void *from = kern_pointer(t, rq->a[1], rq->a[2]);
         return from ? arena_copy(rq->a[0], from, rq->a[2]) : -EINVAL;
-}
-
-int64_t arena_exit_unmap(struct thread *t, struct exit_req *rq)
-{
-        (void)t;
-        return arena_unmap(rq->a[0], round_up(rq->a[1], PAGE_SIZE));
 }
 
 int64_t arena_exit_msync(struct thread *t, struct exit_req *rq)

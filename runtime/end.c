@@ -11,7 +11,7 @@
 #include "service.h"
 #include "signals.h"
 #include "stats.h"
-#include "syscall.h"
+#include "syscalls/sys.h"
 #include "threads.h"
 #include "vm.h"
 #include "vmrun.h"
@@ -28,7 +28,7 @@ static int64_t leaks_and_statistics(struct thread *t)
                 service_release();
         }
         if (opt.stats)
-                stats_report(CONTROL->tsc_khz);
+                stats_report();
         return leaks;
 }
 
@@ -92,7 +92,7 @@ void thread_finish(struct thread *t)
                 threads_let_go(t);
                 _exit(t->end.status);
         default:
-                syscall_thread_end();
+                sys_scratch_end();
                 threads_gone(t);
         }
 }

@@ -22,7 +22,8 @@
 #include "shm.h"
 #include "signals.h"
 #include "stats.h"
-#include "syscall.h"
+#include "syscalls/dispatch.h"
+#include "syscalls/sys.h"
 #include "threads.h"
 #include "trapped.h"
 #include "vm.h"
@@ -136,7 +137,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SHM_ATTACH:     return shm_exit_attach(t, rq);
         case EXIT_SHARED_AGAIN:   return files_exit_again(t, rq);
         case EXIT_FILE_REF:       return files_exit_ref(t, rq);
-        case EXIT_SHARED_UNMAP:   return arena_exit_unmap(t, rq);
+        case EXIT_SHARED_UNMAP:   return files_exit_unmap(t, rq);
         case EXIT_SHARED_CHECK:
                 t->stuck_times = 0;
                 return files_exit_shared_check(t, rq);

@@ -250,7 +250,10 @@ int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, u
                 return want.fd < 0 ? -ENFILE : -ENOMEM;
         }
         *id = have;
-        return arena_map_fd(vm, have, fd, prot, flags, off, len, gpa, refused);
+        err = arena_map_fd(vm, have, fd, prot, flags, off, len, gpa, refused);
+        if (err)
+                files_unmapped(have, want.refs);
+        return err;
 }
 
 /* An object without a descriptor, of the kernel's own file system.  FILE_NONE: no memory. */
@@ -384,8 +387,10 @@ int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq)
         if (!id)
                 return -ENOMEM;
         int err = arena_map_anonymous(t->vm, id, rq->a[0], &gpa);
-        if (err)
+        if (err) {
+                files_unmapped(id, pages);
                 return err;
+        }
         rq->out[0] = id;
         rq->out[1] = gpa;
         return 0;
@@ -393,13 +398,22 @@ int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq)
 
 int64_t files_exit_again(struct thread *t, struct exit_req *rq)
 {
-        uint64_t gpa;
-        int err = rq->a[0] > UINT32_MAX ? -EBADF : change_refs((uint32_t)rq->a[0], false, pages_of(rq->a[2]), 0);
-        if (!err)
-                err = arena_map_again(t->vm, (uint32_t)rq->a[0], rq->a[1], rq->a[2], &gpa);
-        if (!err)
+        uint64_t gpa, pages = pages_of(rq->a[2]);
+        int err = rq->a[0] > UINT32_MAX ? -EBADF : change_refs((uint32_t)rq->a[0], false, pages, 0);
+        if (err)
+                return err;
+        err = arena_map_again(t->vm, (uint32_t)rq->a[0], rq->a[1], rq->a[2], &gpa);
+        if (err)
+                files_unmapped((uint32_t)rq->a[0], pages);
+        else
                 rq->out[1] = gpa;
         return err;
+}
+
+int64_t files_exit_unmap(struct thread *t, struct exit_req *rq)
+{
+        (void)t;
+        return arena_unmap(rq->a[0], pages_of(rq->a[1]) * PAGE_SIZE, files_unmapped);
 }
 
 int64_t files_exit_ref(struct thread *t, struct exit_req *rq)

@@ -24,7 +24,7 @@ int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, u
 uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages);
 /* A reference of a private mapping more or less.  0, or -EBADF for an id that does not exist or is shared. */
 int files_ref(uint32_t id, int change);
-/* That many pages of a shared object left the arena (arena.c only; its lock is held). */
+/* That many pages of a shared object left the arena (arena.h). */
 void files_unmapped(uint32_t id, uint64_t pages);
 /* The next id after `id` that is mapped shared, FILE_NONE after the last: to find a truncated file. */
 uint32_t files_next_shared(uint32_t id);
@@ -41,10 +41,11 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino);
 /* How many ids are alive: 0 at the end, when nothing is mapped. */
 unsigned files_live(void);
 
-/* EXIT_FILE_MAP, EXIT_ANON_SHARED, EXIT_SHARED_AGAIN, EXIT_FILE_READ, EXIT_FILE_REF, EXIT_SHARED_CHECK, EXIT_MINCORE */
+/* EXIT_FILE_MAP, EXIT_ANON_SHARED, EXIT_SHARED_AGAIN, EXIT_SHARED_UNMAP, EXIT_FILE_READ, EXIT_FILE_REF, EXIT_SHARED_CHECK, EXIT_MINCORE */
 int64_t files_exit_map(struct thread *t, struct exit_req *rq);
 int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq);
 int64_t files_exit_again(struct thread *t, struct exit_req *rq);
+int64_t files_exit_unmap(struct thread *t, struct exit_req *rq);
 int64_t files_exit_read(struct thread *t, struct exit_req *rq);
 int64_t files_exit_ref(struct thread *t, struct exit_req *rq);
 int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq);

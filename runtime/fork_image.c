@@ -141,7 +141,7 @@ int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree, 
 static int drop(const struct fork_vma *v)
 {
         if (v->flags & MAP_SHARED)
-                return arena_unmap(v->gpa, v->end - v->start);
+                return arena_unmap(v->gpa, v->end - v->start, files_unmapped);
         return v->file != FILE_NONE ? files_ref(v->file, -1) : 0;
 }
 

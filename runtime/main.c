@@ -13,12 +13,14 @@
 #include <unistd.h>
 #include "../common/line.h"
 #include "check.h"
+#include "counters.h"
 #include "end.h"
 #include "exec.h"
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
 #include "files.h"
+#include "footprint.h"
 #include "gmem.h"
 #include "image.h"
 #include "procfs.h"
@@ -26,6 +28,7 @@
 #include "signals.h"
 #include "states.h"
 #include "stats.h"
+#include "syscalls/dispatch.h"
 #include "threads.h"
 #include "vm.h"
 #include "vmrun.h"
@@ -148,6 +151,14 @@ static int own_stderr(void)
         return fd < 0 ? -1 : fd;
 }
 
+/* The order of lines in --stats. */
+static void register_statistics(void)
+{
+        stats_register(counters_stats);
+        stats_register(syscall_stats);
+        stats_register(footprint_stats);
+}
+
 int main(int argc, char **argv)
 {
         char why[512];
@@ -165,6 +176,7 @@ int main(int argc, char **argv)
                 exec_init();
                 stats_init();
         }
+        register_statistics();
         make_vm();
         open_program();
         if (vcpu_start_first(&vm, &first, why, sizeof why) != 0)

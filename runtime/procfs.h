@@ -7,24 +7,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "proc_path.h"
 #include "thread.h"
 
-/* The absolute real path of the program; set before it starts and at exec. Copied. */
-void procfs_set_exe(const char *path);
-const char *procfs_exe(void);
 struct image;
 /* What was loaded: where strings, code and data are, and the auxiliary vector.  Copied. */
 void procfs_set_image(const struct image *im);
-
-/* The path a call that follows links shall use: path itself, or the program's file for /proc/self/exe. */
-const char *procfs_follow(int dirfd, const char *path);
-
-/* The same for a call that asks for a link itself: where the host has none such, another link. */
-const char *procfs_itself(int dirfd, const char *path);
-
-/* The target of a link the program must not see: its length in buf (cut at n, no NUL), -ENOENT, or
- * -1: let the kernel answer. */
-long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
 
 /*
  * Opens a file of /proc that vmrun writes itself.  true: *ret is a new fd or -errno.  false: not one of those; open it
@@ -32,15 +20,9 @@ long procfs_readlink(int dirfd, const char *path, char *buf, size_t n);
  */
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
 
-/* Is fd a listing of this process's descriptors, threads or mappings, where vmrun's own must not
- * appear? */
-enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS, PROCFS_MAPS } procfs_dir(int fd);
 /* PROCFS_MAPS: what getdents (or getdents64) gives from where fd stands, or -errno.
  * (procfs_maps.c) */
 long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room);
-/* Is that an entry to be left out? */
-bool procfs_hides(enum procfs_dir dir, const char *name);
-
 /* /proc/self/mem. (procfs_mem.c)  A new fd, or -errno; is fd one of those; and what is read or
  * written there, at *pos or the descriptor's own position. */
 struct sys_iov;

@@ -17,34 +17,6 @@
 #include "procfs_text.h"
 #include "vmrun.h"
 
-struct wanted { uint64_t start, end; uint32_t file; };
-
-static void match(const struct map_entry *e, void *arg)
-{
-        struct wanted *w = arg;
-
-        if (e->start == w->start && e->end == w->end)
-                w->file = e->file;
-}
-
-int procfs_map_file(struct thread *t, const char *name, char path[PATH_MAX])
-{
-        struct wanted w = { .file = FILE_NONE };
-        char again[40], *p;
-        dev_t dev;
-        ino_t ino;
-
-        w.start = strtoull(name, &p, 16);
-        w.end = *p == '-' ? strtoull(p + 1, NULL, 16) : 0;
-        snprintf(again, sizeof again, "%llx-%llx", (unsigned long long)w.start,
-                 (unsigned long long)w.end);
-        if (strcmp(name, again) == 0)
-                procfs_each_map(t, match, &w);
-        if (w.file == FILE_NONE || file_describe(w.file, path, PATH_MAX, &dev, &ino) != 0)
-                return -ENOENT;
-        return path[0] == '/' ? 0 : -ENOENT;
-}
-
 struct listing {
         char *buf;
         size_t n, room;

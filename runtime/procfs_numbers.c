@@ -37,6 +37,19 @@ void procfs_numbers_set(const struct image *im)
         place.env_end = im->stack.env_end;
 }
 
+/* Threads of this process that are vmrun's own. */
+static unsigned helpers(void)
+{
+        DIR *d = opendir("/proc/self/task");
+        unsigned n = 0;
+
+        for (struct dirent *e; d && (e = readdir(d));)
+                n += procfs_hides(PROCFS_TASKS, e->d_name);
+        if (d)
+                closedir(d);
+        return n;
+}
+
 /* In pages. */
 struct sizes { struct mm_usage use; uint64_t stack, exec, text; };
 
@@ -85,7 +98,7 @@ static uint64_t seen_actions(bool caught)
 static bool stat_field(int field, uint64_t old, const struct sizes *s, uint64_t *new)
 {
         switch (field) {
-        case 20: *new = old - procfs_helpers(); return true;
+        case 20: *new = old - helpers(); return true;
         case 23: *new = s->use.mapped * PAGE_SIZE; return true;
         case 24: *new = s->use.resident; return true;
         case 26: *new = place.start_code; return true;
@@ -167,7 +180,7 @@ static void status_line(const char *line, const struct sizes *s, struct text *x)
                         return;
                 }
         if (!strncmp(line, "Threads:", n))
-                text_add(x, "Threads:\t%lu\n", strtoul(line + n, NULL, 10) - procfs_helpers());
+                text_add(x, "Threads:\t%lu\n", strtoul(line + n, NULL, 10) - helpers());
         else if (!strncmp(line, "FDSize:", n))
                 text_add(x, "FDSize:\t%u\n", fd_table());
         else

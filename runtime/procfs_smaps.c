@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "gmem.h"
+#include "proc_path.h"
 #include "procfs_text.h"
 
 struct rollup {

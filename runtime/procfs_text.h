@@ -15,17 +15,10 @@ struct image;
 struct text { char *p; size_t n, room; };
 void text_add(struct text *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Calls fn for each mapping of the program, in order of address. */
-void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg);
-/* The file of map_files/NAME: 0, or -ENOENT. (procfs_maps.c) */
-int procfs_map_file(struct thread *t, const char *name, char path[PATH_MAX]);
 /* The line of maps for one. */
 void procfs_map_line(const struct map_entry *e, struct text *x);
 /* smaps, or smaps_rollup. (procfs_smaps.c) */
 void procfs_smaps(struct thread *t, bool rollup, struct text *x);
-/* Threads of this process that are vmrun's own. */
-unsigned procfs_helpers(void);
-
 /* "stat", "statm" or "status" of the process (task 0) or of a thread. (procfs_numbers.c) */
 void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text *x);
 void procfs_numbers_set(const struct image *im);

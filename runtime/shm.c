@@ -24,6 +24,7 @@ int64_t shm_exit_attach(struct thread *t, struct exit_req *rq)
         if (!id)
                 return -ENOMEM;
         int err = arena_attach(t->vm, id, shmid, flags, ds.shm_segsz, &gpa);
+        files_unmapped(id, err ? pages + 1 : 1);
         if (err)
                 return err;
         /* The segment allows mprotect what the attachment does: all but to write where it is attached for reading. */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "counters.h"
 #include "states.h"
-#include "stats.h"
 #include "vmrun.h"
 
 #define GIVE "give the number of a process that vmrun runs (ls -l /proc/*/exe 2>&- | grep vmrun shows them)"
@@ -22,7 +22,7 @@ static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed
 
         printf("vcpu %u: %s p=%u mode=%s", n, f->role == ROLE_SERVICE ? "cleaner" : "program", f->level,
                v->mode <= MODE_PROGRAM ? modes[v->mode] : "?");
-        printf(" exit=%s(%#llx, %#llx) upcall=%u event=%#x flushed=%llu faulting=%#llx\n", stats_exit_name(v->exit.op), (ull)v->exit.a[0],
+        printf(" exit=%s(%#llx, %#llx) upcall=%u event=%#x flushed=%llu faulting=%#llx\n", counters_exit_name(v->exit.op), (ull)v->exit.a[0],
                (ull)v->exit.a[1], v->upcall.op, v->event, (ull)v->flushed, v->faulting ? (ull)v->faulting - 1 : 0);
         printf("        last entry to kern: rip=%#llx rsp=%#llx rax=%#llx cr2=%#llx; free frames in stock: %u\n", (ull)v->regs.rip, (ull)v->regs.rsp,
                (ull)v->regs.rax, (ull)v->cr2, v->frames.n);

@@ -11,9 +11,8 @@
 
 /* Remembers where opt.stats_file is, before the program can change directory or root; ends vmrun if it cannot be written. */
 void stats_init(void);
-/* Prints them where --stats says; nothing without it.  After the last vCPU stopped, or the counts are of slightly different moments.
- * tsc_khz: of the guest's TSC; 0: unknown, then latencies are left out. */
-void stats_report(uint64_t tsc_khz);
+/* Prints them where --stats says; nothing without it.  After the last vCPU stopped, or the counts are of slightly different moments. */
+void stats_report(void);
 
 /* Where reports go: a name in a directory, or a file that is not replaced (a terminal, a pipe). */
 struct stats_place {
@@ -28,12 +27,12 @@ struct stats_place {
 void stats_keep(struct stats_place *p);
 void stats_adopt(const struct stats_place *p);
 
-/* The name of an enum exit_op. */
-const char *stats_exit_name(unsigned op);
-
-/* The text itself. */
-void stats_print(FILE *f, uint64_t tsc_khz);
-/* Upper end, in ticks, of the histogram bucket in which the part-th of a million (500000: the median) lies; 0: no samples. */
-uint64_t stats_percentile(const uint64_t *hist, uint64_t per_million);
+/* The owners of statistics print their lines in the order in which they were registered, at start. */
+typedef void stats_fn(FILE *f);
+void stats_register(stats_fn *fn);
+/* "group.key value"; a group of "" has no dot. */
+void stats_line(FILE *f, const char *group, const char *key, uint64_t v);
+/* The i-th of a group, by its name if it has one. */
+void stats_numbered(FILE *f, const char *group, const char *name, unsigned i, uint64_t v);
 
 #endif

@@ -11,9 +11,6 @@
 #include "watch.h"
 #include "word.h"
 
-_Thread_local struct thread *thread_self;
-_Thread_local _Atomic uint32_t sys_put_off;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards thread.alive */
 
 _Atomic uint32_t threads_stopping;

@@ -6,12 +6,6 @@
 
 #include "thread.h"
 
-/* The program thread that this host thread is; NULL in vmrun's own threads. */
-extern _Thread_local struct thread *thread_self;
-/* A signal was taken: system calls of the program's are put off until its handler ran (marshal/call.c). Set by the host's
- * signal handler. */
-extern _Thread_local _Atomic uint32_t sys_put_off;
-
 /* t is one of the program's threads from now on, and no longer. */
 void threads_enter(struct thread *t);
 void threads_left(struct thread *t);

@@ -78,6 +78,12 @@ struct thread {
         void *exec_room;                /* what an execve of a process that borrowed our memory has left behind (exec.c) */
 };
 
+/* The program thread that this host thread is; NULL in vmrun's own threads. */
+extern _Thread_local struct thread *thread_self;
+/* A signal was taken: system calls of the program's are put off until its handler ran (marshal/call.c). Set by the host's
+ * signal handler. */
+extern _Thread_local _Atomic uint32_t sys_put_off;
+
 /* Runs kern for one upcall inside the pending exit; returns upcall.ret.  Only from within an exit of kern. (vcpu.c) */
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2);
 

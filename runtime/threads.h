@@ -29,6 +29,11 @@ void threads_init(struct thread *first);
  * for one more), or -SYS_PUT_OFF. */
 long threads_make(struct thread *t, const struct clone_request *rq);
 
+/* A vCPU for one more thread, idle until now or new, and among the program's threads from now on; NULL: there can be no more.
+ * The second gives it back where the thread did not come to be. */
+struct thread *threads_take_vcpu(void);
+void threads_return_vcpu(struct thread *t);
+
 /* What the kernel does for a thread that ends, for one whose lists are kept here: robust locks, CLEARTID. */
 void threads_let_go(struct thread *t);
 /* t ends with that status.  Returns 0 if others go on, and thread_loop() then returns; otherwise the program ends.  Or -SYS_PUT_OFF. */

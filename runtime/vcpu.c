@@ -11,10 +11,12 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "stop.h"
 #include "vm.h"
 #include "vmrun.h"
 #include "watch.h"
+
+_Thread_local struct thread *thread_self;
+_Thread_local _Atomic uint32_t sys_put_off;
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
 
@@ -410,13 +412,6 @@ void thread_loop(struct thread *t)
                 vcpu_run(t);
                 t->v->exit.ret = t->vm->calls->serve(t);
         }
-}
-
-void vcpu_retire(struct thread *t)
-{
-        t->run->immediate_exit = 1;
-        ioctl(t->vcpu_fd, KVM_RUN, 0);
-        t->run->immediate_exit = 0;
 }
 
 void vcpu_redirect(struct thread *t)

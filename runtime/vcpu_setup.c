@@ -308,3 +308,10 @@ int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n)
         free(k);
         return err;
 }
+
+void vcpu_retire(struct thread *t)
+{
+        t->run->immediate_exit = 1;
+        ioctl(t->vcpu_fd, KVM_RUN, 0);
+        t->run->immediate_exit = 0;
+}

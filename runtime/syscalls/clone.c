@@ -4,6 +4,7 @@
  */
 #include <sched.h>
 #include <signal.h>
+#include "handlers.h"
 #include "sys.h"
 #include "../fork.h"
 #include "../threads.h"
@@ -56,42 +57,42 @@ static long make(struct thread *t, const struct clone_request *rq)
         return fork_process(t, rq);
 }
 
-long sys_clone(struct thread *t, long nr, const uint64_t a[6])
+long sys_clone(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         const struct clone_request rq = {
                 .flags = a[0] & 0xffffffff & ~(uint64_t)(CSIGNAL | CLONE_DETACHED), .exit_signal = (int)(a[0] & CSIGNAL), .stack = a[1],
                 .parent_tid = a[2], .pidfd = a[2], .child_tid = a[3], .tls = a[4],
         };
 
-        (void)nr;
+        (void)row;
         if ((a[0] & CLONE_PIDFD) && (a[0] & (CLONE_PARENT_SETTID | CLONE_DETACHED)))
                 return -EINVAL;
         return make(t, &rq);
 }
 
-long sys_fork(struct thread *t, long nr, const uint64_t a[6])
+long sys_fork(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         (void)a;
         return fork_process(t, &(struct clone_request){ .exit_signal = SIGCHLD });
 }
 
-long sys_vfork(struct thread *t, long nr, const uint64_t a[6])
+long sys_vfork(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         const struct clone_request rq = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
 
-        (void)nr;
+        (void)row;
         (void)a;
         return make(t, &rq);
 }
 
-long sys_clone3(struct thread *t, long nr, const uint64_t a[6])
+long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup; } c = { 0 };
         const uint64_t first_version = 64;
         uint64_t size = a[1];
 
-        (void)nr;
+        (void)row;
         if (size > PAGE_SIZE)
                 return -E2BIG;
         if (size < first_version)

@@ -3,6 +3,7 @@
  */
 #include <fcntl.h>
 #include "../exec.h"
+#include "handlers.h"
 #include "sys.h"
 
 /* Copies the string to the room's text. */
@@ -57,17 +58,17 @@ static long execute(struct thread *t, int dirfd, uint64_t path, uint64_t argv, u
         return err;
 }
 
-long sys_execve(struct thread *t, long nr, const uint64_t a[6])
+long sys_execve(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         return execute(t, AT_FDCWD, a[0], a[1], a[2], 0);
 }
 
-long sys_execveat(struct thread *t, long nr, const uint64_t a[6])
+long sys_execveat(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int flags = (int)a[4];
 
-        (void)nr;
+        (void)row;
         if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
                 return -EINVAL;
         return execute(t, (int)a[0], a[1], a[2], a[3], flags);

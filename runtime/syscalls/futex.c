@@ -11,6 +11,7 @@
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include "../robust.h"
+#include "handlers.h"
 #include "sys.h"
 
 #define LOCK_PI2 13                     /* FUTEX_LOCK_PI2, Linux 5.14 */
@@ -142,13 +143,13 @@ static long on_two_words(struct thread *t, const uint64_t a[6], int op, uint64_t
         return ret;
 }
 
-long sys_futex(struct thread *t, long nr, const uint64_t a[6])
+long sys_futex(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int op = (int)a[1] & FUTEX_CMD_MASK;
         struct timespec ts, *p;
         long ret;
 
-        (void)nr;
+        (void)row;
         if ((a[1] & FUTEX_CLOCK_REALTIME) && op != FUTEX_WAIT_BITSET && op != FUTEX_WAIT_REQUEUE_PI && op != LOCK_PI2)
                 return -ENOSYS;
         switch (op) {

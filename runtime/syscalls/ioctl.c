@@ -10,6 +10,7 @@
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
+#include "handlers.h"
 #include "sys.h"
 
 enum { I_VALUE, I_IN, I_OUT, I_INOUT, I_REFUSE };
@@ -128,24 +129,24 @@ static bool family_known(unsigned type, unsigned nr)
         return false;
 }
 
-static long with_struct(struct thread *t, long nr, const uint64_t a[6], int dir, size_t size)
+static long with_struct(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dir, size_t size)
 {
         /* Out is filled from the program first: drivers need not write all of it.  What is read first has its effect before the kernel
          * finds that it cannot be written. */
         void *p = dir == I_OUT ? sys_out(t, a[2], size) : sys_in(t, a[2], size, SYS_ARG_MAX);
-        long ret = sys_raw(nr, a[0], a[1], p == sys_bad() ? sys_bad_at(a[2]) : P(p), 0, 0, 0);
+        long ret = sys_raw(row->nr, a[0], a[1], p == sys_bad() ? sys_bad_at(a[2]) : P(p), 0, 0, 0);
 
         return ret >= 0 && dir != I_IN ? sys_deliver(t, a[2], p, size, ret) : ret;
 }
 
 /* A list of interfaces in a buffer of its own behind a pointer. */
-static long ifconf(struct thread *t, long nr, const uint64_t a[6])
+static long ifconf(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct { int32_t len, pad; uint64_t buf; } c, h;
         long ret;
 
         if (gmem_read(t, &c, a[2], sizeof c))
-                return sys_raw(nr, a[0], a[1], sys_bad_at(a[2]), 0, 0, 0);
+                return sys_raw(row->nr, a[0], a[1], sys_bad_at(a[2]), 0, 0, 0);
         h = c;
         if (c.buf)
                 h.buf = P(sys_bad());
@@ -156,7 +157,7 @@ static long ifconf(struct thread *t, long nr, const uint64_t a[6])
                 if (!h.buf)
                         return -ENOMEM;
         }
-        ret = sys_raw(nr, a[0], a[1], P(&h), 0, 0, 0);
+        ret = sys_raw(row->nr, a[0], a[1], P(&h), 0, 0, 0);
         if (ret < 0)
                 return ret;
         if (c.buf && c.len > 0 && h.len > 0 && gmem_write(t, c.buf, (void *)(uintptr_t)h.buf, (size_t)h.len))
@@ -186,7 +187,7 @@ static long unknown(uint32_t cmd)
         return -ENOTTY;
 }
 
-long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
+long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t cmd = (uint32_t)a[1];
         unsigned dir = _IOC_DIR(cmd);
@@ -195,32 +196,32 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (cmd == SIOCGIFCONF)
-                return ifconf(t, nr, a);
+                return ifconf(t, row, a);
         if (cmd == FS_IOC_FIEMAP || cmd == FIDEDUPERANGE) {
                 size_t n = flexible(t, cmd, a[2]);
                 /* FIEMAP writes its head whatever the result, so it must be there in any case. */
-                return n ? with_struct(t, nr, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n) : -EINVAL;
+                return n ? with_struct(t, row, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n) : -EINVAL;
         }
         if (cmd == SIOCETHTOOL) {       /* a pointer; what a driver without any of it says */
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : -EOPNOTSUPP;
         }
         if (cmd == FICLONE)             /* says it writes an int, but takes an fd by value */
-                return privfd_is((int)a[2]) ? -EBADF : sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+                return privfd_is((int)a[2]) ? -EBADF : sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
                 if (cmd < rows[i].first || cmd > rows[i].last)
                         continue;
                 if (rows[i].dir == I_REFUSE)
                         return unknown(cmd);
                 if (rows[i].dir != I_VALUE)
-                        return with_struct(t, nr, a, rows[i].dir, rows[i].size);
-                ret = sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+                        return with_struct(t, row, a, rows[i].dir, rows[i].size);
+                ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
                 return cmd == 0x5441 ? sys_newfd(ret) : ret;
         }
         if (dir == _IOC_NONE) {
                 /* By value, if it cannot be an address: below what may be mapped. */
                 if (a[2] < 0x10000) {
-                        ret = sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+                        ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
                         return cmd == NS_GET_USERNS || cmd == NS_GET_PARENT ? sys_newfd(ret) : ret;
                 }
                 return unknown(cmd);
@@ -230,5 +231,5 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : unknown(cmd);
         }
-        return with_struct(t, nr, a, dir == _IOC_WRITE ? I_IN : dir == _IOC_READ ? I_OUT : I_INOUT, _IOC_SIZE(cmd));
+        return with_struct(t, row, a, dir == _IOC_WRITE ? I_IN : dir == _IOC_READ ? I_OUT : I_INOUT, _IOC_SIZE(cmd));
 }

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include "handlers.h"
 #include "sys.h"
 #include "../rlimits.h"
 #include "../procfs.h"
@@ -29,23 +30,23 @@ bool sys_under_vmrun(int pid)
                theirs.st_ino == own.st_ino;
 }
 
-long sys_getrlimit(struct thread *t, long nr, const uint64_t a[6])
+long sys_getrlimit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t old[2];
         long ret;
 
-        (void)nr;
+        (void)row;
         if ((uint32_t)a[0] >= RLIM_NLIMITS)
                 return -EINVAL;
         ret = limits_own((int)a[0], NULL, old);
         return ret ? ret : gmem_write(t, a[1], old, 16) ? -EFAULT : 0;
 }
 
-long sys_setrlimit(struct thread *t, long nr, const uint64_t a[6])
+long sys_setrlimit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t new[2];
 
-        (void)nr;
+        (void)row;
         if (gmem_read(t, new, a[1], 16))
                 return -EFAULT;
         if ((uint32_t)a[0] >= RLIM_NLIMITS)
@@ -53,13 +54,13 @@ long sys_setrlimit(struct thread *t, long nr, const uint64_t a[6])
         return limits_own((int)a[0], new, NULL);
 }
 
-long sys_prlimit64(struct thread *t, long nr, const uint64_t a[6])
+long sys_prlimit64(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int pid = (int)a[0], res = (int)a[1];
         uint64_t new[2], old[2];
         long ret;
 
-        (void)nr;
+        (void)row;
         if ((uint32_t)res >= RLIM_NLIMITS)
                 return -EINVAL;
         if (a[2] && gmem_read(t, new, a[2], 16))
@@ -75,10 +76,10 @@ long sys_prlimit64(struct thread *t, long nr, const uint64_t a[6])
         return gmem_write(t, a[3], old, 16) ? -EFAULT : 0;
 }
 
-long sys_sysinfo(struct thread *t, long nr, const uint64_t a[6])
+long sys_sysinfo(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct sysinfo *si = sys_out(t, a[0], sizeof *si);
-        long ret = sys_raw(nr, P(si), 0, 0, 0, 0, 0);
+        long ret = sys_raw(row->nr, P(si), 0, 0, 0, 0, 0);
 
         if (ret)
                 return ret;

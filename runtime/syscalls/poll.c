@@ -3,6 +3,7 @@
  */
 #include <poll.h>
 #include <sys/time.h>
+#include "handlers.h"
 #include "sys.h"
 
 /* Copies back the time left, which the kernel tries after any result and whose failure it ignores. */
@@ -12,7 +13,7 @@ static void time_left(struct thread *t, uint64_t addr, const void *now, const ui
                 (void)gmem_write(t, addr, now, 16);
 }
 
-static long do_poll(struct thread *t, long nr, const uint64_t a[6], uint64_t timeout, uint64_t mask)
+static long do_poll(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t timeout, uint64_t mask)
 {
         uint64_t n = (uint32_t)a[1];
         struct pollfd *host;
@@ -32,7 +33,7 @@ static long do_poll(struct thread *t, long nr, const uint64_t a[6], uint64_t tim
                 if (fds[i] >= 0 && privfd_is(fds[i]))
                         host[i].fd = INT32_MAX;
         }
-        ret = sys_raw(nr, P(host), n, timeout, mask, a[4], 0);
+        ret = sys_raw(row->nr, P(host), n, timeout, mask, a[4], 0);
         if (ret < 0 || !n)
                 return ret;
         for (uint64_t i = 0; i < n; i++)
@@ -41,9 +42,9 @@ static long do_poll(struct thread *t, long nr, const uint64_t a[6], uint64_t tim
         return gmem_write(t, a[0], host, n * sizeof *host) ? -EFAULT : ret;
 }
 
-long sys_poll(struct thread *t, long nr, const uint64_t a[6])
+long sys_poll(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        return do_poll(t, nr, a, a[2], 0);
+        return do_poll(t, row, a, a[2], 0);
 }
 
 static void *blocked_mask(struct thread *t, uint64_t addr)
@@ -55,7 +56,7 @@ static void *blocked_mask(struct thread *t, uint64_t addr)
         return m;
 }
 
-long sys_ppoll(struct thread *t, long nr, const uint64_t a[6])
+long sys_ppoll(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         void *ts = sys_in_null(t, a[2], 16);
         void *mask = blocked_mask(t, a[3]);
@@ -64,12 +65,12 @@ long sys_ppoll(struct thread *t, long nr, const uint64_t a[6])
 
         if (ts && ts != sys_bad())
                 memcpy(old, ts, 16);
-        ret = do_poll(t, nr, a, P(ts), P(mask));
+        ret = do_poll(t, row, a, P(ts), P(mask));
         time_left(t, a[2], ts, old);
         return ret;
 }
 
-static long do_select(struct thread *t, long nr, const uint64_t a[6], uint64_t timeout, uint64_t sig)
+static long do_select(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t timeout, uint64_t sig)
 {
         int32_t n = (int32_t)a[0];
         uint64_t limit = privfd_nofile_soft();
@@ -90,13 +91,13 @@ static long do_select(struct thread *t, long nr, const uint64_t a[6], uint64_t t
                 for (int i = 0; i < 3; i++)
                         if (set[i] && (((uint64_t *)set[i])[fd / 64] >> (fd % 64) & 1))
                                 return -EBADF;
-        ret = sys_raw(nr, (uint64_t)(int64_t)n, P(set[0]), P(set[1]), P(set[2]), timeout, sig);
+        ret = sys_raw(row->nr, (uint64_t)(int64_t)n, P(set[0]), P(set[1]), P(set[2]), timeout, sig);
         for (int i = 0; i < 3 && ret >= 0; i++)
                 ret = sys_deliver(t, a[1 + i], set[i], bytes, ret);
         return ret;
 }
 
-long sys_select(struct thread *t, long nr, const uint64_t a[6])
+long sys_select(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         void *tv = sys_in_null(t, a[4], sizeof(struct timeval));
         uint64_t old[2] = { 0 };
@@ -104,12 +105,12 @@ long sys_select(struct thread *t, long nr, const uint64_t a[6])
 
         if (tv && tv != sys_bad())
                 memcpy(old, tv, 16);
-        ret = do_select(t, nr, a, P(tv), 0);
+        ret = do_select(t, row, a, P(tv), 0);
         time_left(t, a[4], tv, old);
         return ret;
 }
 
-long sys_pselect6(struct thread *t, long nr, const uint64_t a[6])
+long sys_pselect6(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         void *ts = sys_in_null(t, a[4], 16);
         uint64_t *sig = sys_in_null(t, a[5], 16);       /* { mask, size } */
@@ -120,7 +121,7 @@ long sys_pselect6(struct thread *t, long nr, const uint64_t a[6])
                 memcpy(old, ts, 16);
         if (sig && (void *)sig != sys_bad())
                 sig[0] = P(blocked_mask(t, sig[0]));
-        ret = do_select(t, nr, a, P(ts), P(sig));
+        ret = do_select(t, row, a, P(ts), P(sig));
         time_left(t, a[4], ts, old);
         return ret;
 }

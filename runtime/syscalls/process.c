@@ -3,16 +3,17 @@
  */
 #include <sched.h>
 #include <sys/prctl.h>
+#include "handlers.h"
 #include "sys.h"
 #include "../alone.h"
 #include "../service.h"
 #include "../threads.h"
 
-long sys_exit(struct thread *t, long nr, const uint64_t a[6])
+long sys_exit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int status = (int)(a[0] & 0xff);
 
-        if (!t->vforked && nr != __NR_exit_group)
+        if (!t->vforked && row->nr != __NR_exit_group)
                 return threads_end(t, status);
         t->end = (struct thread_end){ .how = t->vforked ? END_CHILD : END_PROGRAM, .status = status };
         return 0;
@@ -20,16 +21,16 @@ long sys_exit(struct thread *t, long nr, const uint64_t a[6])
 
 static _Atomic bool no_huge_pages;
 
-long sys_set_tid_address(struct thread *t, long nr, const uint64_t a[6])
+long sys_set_tid_address(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         t->clear_tid = a[0];
         return t->tid;
 }
 
-long sys_set_robust_list(struct thread *t, long nr, const uint64_t a[6])
+long sys_set_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         if (a[1] != 24)
                 return -EINVAL;
         vcpu_fixed(t->v)->robust_list = a[0];
@@ -61,10 +62,10 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
 }
 
 /* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread under vmrun is there vmrun's libc's. */
-long sys_get_robust_list(struct thread *t, long nr, const uint64_t a[6])
+long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t head = 0, len = 0;
-        long ret = sys_raw(nr, a[0], P(&head), P(&len), 0, 0, 0);
+        long ret = sys_raw(row->nr, a[0], P(&head), P(&len), 0, 0, 0);
 
         if (ret)
                 return ret;
@@ -102,12 +103,12 @@ static long unshare_some(struct thread *t, uint64_t flags)
 /* A descriptor table of its own would part this thread from vmrun's others; so that is passed over.
  * What makes new threads impossible comes last where new ones are due, and when those are there
  * that vmrun may need. */
-long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
+long sys_unshare(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t flags = a[0] & ~(uint64_t)CLONE_FILES, last = flags & NO_THREADS_AFTER;
 
         if (t->vforked)                 /* alone already, and vmrun's threads are its parent's */
-                return sys_raw(nr, flags, 0, 0, 0, 0, 0);
+                return sys_raw(row->nr, flags, 0, 0, 0, 0, 0);
         if (!last)
                 return unshare_some(t, flags);
         if (flags & CLONE_NEWUSER) {
@@ -117,7 +118,7 @@ long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
         }
         service_ensure(t->vm);
         /* One half of the call being made, no signal puts off the other. */
-        return sys_own(nr, flags & CLONE_NEWUSER ? last : flags, 0, 0, 0, 0, 0);
+        return sys_own(row->nr, flags & CLONE_NEWUSER ? last : flags, 0, 0, 0, 0, 0);
 }
 
 /* What namespaces a[0] stands for: of one, the kernel tells; with a pidfd, the caller does. */
@@ -130,22 +131,22 @@ static uint64_t kinds_of(const uint64_t a[6])
         return kind > 0 ? (uint64_t)kind : 0;
 }
 
-long sys_setns(struct thread *t, long nr, const uint64_t a[6])
+long sys_setns(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t kinds = t->vforked ? 0 : kinds_of(a);
 
         if (kinds & NO_THREADS_AFTER)
                 service_ensure(t->vm);
-        long ret = sys_generic(t, nr, a);
+        long ret = sys_generic(t, row, a);
         if (ret != -EINVAL && ret != -EUSERS)
                 return ret;
         /* Who changes his mount namespace may share root and working directory with nobody, which
          * vmrun's threads do. */
         if ((kinds & CLONE_NEWNS) && threads_single() &&
             sys_own(__NR_unshare, CLONE_FS, 0, 0, 0, 0, 0) == 0)
-                ret = sys_generic(t, nr, a);
+                ret = sys_generic(t, row, a);
         if ((ret == -EINVAL || ret == -EUSERS) && (kinds & (CLONE_NEWUSER | 0x80)))
-                ret = call_alone(t, nr, a[0], a[1], ret);
+                ret = call_alone(t, row->nr, a[0], a[1], ret);
         return ret;
 }
 
@@ -190,7 +191,7 @@ static bool prctl_plain(int op)
         return false;
 }
 
-long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
+long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int op = (int)a[0];
 
@@ -199,7 +200,7 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
                 long n = name ? gmem_string(t, name, a[1], 16) : -ENOMEM;
                 if (n == -ENAMETOOLONG)
                         n = gmem_read(t, name, a[1], 15) ? -EFAULT : (name[15] = 0);
-                return n < 0 ? n : sys_raw(nr, a[0], P(name), 0, 0, 0, 0);
+                return n < 0 ? n : sys_raw(row->nr, a[0], P(name), 0, 0, 0, 0);
         }
         if (op == 0x53564d41 /* PR_SET_VMA: names for /proc/self/maps, which need not be kept */)
                 return a[1] == 0 ? 0 : -EINVAL;
@@ -222,17 +223,17 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
                 if (r->kind == PC_REFUSE)
                         return -r->err;
                 void *p = sys_out(t, a[1], r->size);
-                long ret = sys_raw(nr, a[0], P(p), a[2], a[3], a[4], 0);
+                long ret = sys_raw(row->nr, a[0], P(p), a[2], a[3], a[4], 0);
                 return ret >= 0 ? sys_deliver(t, a[1], p, r->size, ret) : ret;
         }
         if (prctl_plain(op))
-                return sys_raw(nr, a[0], a[1], a[2], a[3], a[4], 0);
+                return sys_raw(row->nr, a[0], a[1], a[2], a[3], a[4], 0);
         info_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);
         return -EINVAL;
 }
 
 /* capget and capset: the header says how much data follows, and gets the right version written if it was wrong. */
-long sys_capability(struct thread *t, long nr, const uint64_t a[6])
+long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t *head = sys_in(t, a[0], 8, 8);
         size_t n = 0;
@@ -244,17 +245,17 @@ long sys_capability(struct thread *t, long nr, const uint64_t a[6])
                 return -EFAULT;
         version = head[0];
         n = version == 0x19980330 ? 12 : version == 0x20071026 || version == 0x20080522 ? 24 : 0;
-        data = !a[1] || !n ? NULL : nr == __NR_capget ? sys_out(t, a[1], n) : sys_in(t, a[1], n, n);
+        data = !a[1] || !n ? NULL : row->nr == __NR_capget ? sys_out(t, a[1], n) : sys_in(t, a[1], n, n);
         if (a[1] && !n)
                 data = sys_bad();
-        ret = sys_raw(nr, P(head), P(data), 0, 0, 0, 0);
+        ret = sys_raw(row->nr, P(head), P(data), 0, 0, 0, 0);
         if (head[0] != version && gmem_write(t, a[0], head, 4))
                 return -EFAULT;
-        return ret == 0 && nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
+        return ret == 0 && row->nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
 }
 
 /* sched_setattr: the first word of the struct is its size; a size the kernel does not know comes back corrected. */
-long sys_sched_attr(struct thread *t, long nr, const uint64_t a[6])
+long sys_sched_attr(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t size = 0, *attr;
         long ret;
@@ -268,7 +269,7 @@ long sys_sched_attr(struct thread *t, long nr, const uint64_t a[6])
         attr = sys_in(t, a[1], size < 48 ? 48 : size, PAGE_SIZE);
         if ((void *)attr == sys_bad())
                 return -EFAULT;
-        ret = sys_raw(nr, a[0], P(attr), 0, 0, 0, 0);
+        ret = sys_raw(row->nr, a[0], P(attr), 0, 0, 0, 0);
         if (ret == -E2BIG && gmem_write(t, a[1], attr, 4))
                 return -EFAULT;
         return ret;

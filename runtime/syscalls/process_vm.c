@@ -6,6 +6,7 @@
  * and page tables are no more than a moment's view for anybody else: EPERM, as for a process that
  * may not be traced.
  */
+#include "handlers.h"
 #include "sys.h"
 
 /* In a list: pieces that are not used up, and bytes used of the first. */
@@ -83,7 +84,7 @@ static long read_remote(struct thread *t, uint64_t addr, uint64_t n, struct iove
         return 0;
 }
 
-long sys_process_vm(struct thread *t, long nr, const uint64_t a[6])
+long sys_process_vm(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int pid = (int)a[0];
         struct iovec *remote;
@@ -109,5 +110,5 @@ long sys_process_vm(struct thread *t, long nr, const uint64_t a[6])
                 return -EPERM;
         }
         struct place l = { v.prog, (uint64_t)v.n, 0 }, r = { remote, a[4], 0 };
-        return transfer(t, pid, &l, &r, nr == __NR_process_vm_writev);
+        return transfer(t, pid, &l, &r, row->nr == __NR_process_vm_writev);
 }

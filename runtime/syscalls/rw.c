@@ -11,6 +11,7 @@
  */
 #include <fcntl.h>
 #include <sys/mman.h>
+#include "handlers.h"
 #include "sys.h"
 #include "../procfs.h"
 
@@ -179,10 +180,10 @@ static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
         return chunked(t, io, &kept, kind);
 }
 
-static long single(struct thread *t, long nr, const uint64_t a[6], bool write)
+static long single(struct thread *t, const struct sys_row *row, const uint64_t a[6], bool write)
 {
-        struct io io = { .nr = nr, .fd = (int)a[0], .write = write,
-                         .at = nr == __NR_pread64 || nr == __NR_pwrite64, .pos = (int64_t)a[3] };
+        struct io io = { .nr = row->nr, .fd = (int)a[0], .write = write,
+                         .at = row->nr == __NR_pread64 || row->nr == __NR_pwrite64, .pos = (int64_t)a[3] };
         struct iovec store[2];
         struct sys_iov v;
 
@@ -193,21 +194,21 @@ static long single(struct thread *t, long nr, const uint64_t a[6], bool write)
                 return -EINVAL;
         /* What cannot be a length or an address is refused by the kernel before anything else. */
         if ((int64_t)a[2] < 0 || a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3], a[4], a[5]);
+                return sys_raw(row->nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3], a[4], a[5]);
         sys_iov_one(&v, store, a[1], a[2]);
         if (procfs_mem_is(io.fd))
                 return procfs_mem_rw(t, io.fd, &v, io.at ? &io.pos : NULL, write);
         return transfer(t, &io, &v);
 }
 
-long sys_read(struct thread *t, long nr, const uint64_t a[6]) { return single(t, nr, a, false); }
-long sys_write(struct thread *t, long nr, const uint64_t a[6]) { return single(t, nr, a, true); }
+long sys_read(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return single(t, row, a, false); }
+long sys_write(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return single(t, row, a, true); }
 
-static long vector(struct thread *t, long nr, const uint64_t a[6], bool write)
+static long vector(struct thread *t, const struct sys_row *row, const uint64_t a[6], bool write)
 {
-        bool v2 = nr == __NR_preadv2 || nr == __NR_pwritev2;
-        struct io io = { .nr = nr, .fd = (int)a[0], .write = write, .vector = true,
-                         .at = nr != __NR_readv && nr != __NR_writev, .pos = (int64_t)a[3],
+        bool v2 = row->nr == __NR_preadv2 || row->nr == __NR_pwritev2;
+        struct io io = { .nr = row->nr, .fd = (int)a[0], .write = write, .vector = true,
+                         .at = row->nr != __NR_readv && row->nr != __NR_writev, .pos = (int64_t)a[3],
                          .flags = v2 ? a[5] : 0 };
         struct sys_iov v;
         void *kernel;
@@ -220,16 +221,16 @@ static long vector(struct thread *t, long nr, const uint64_t a[6], bool write)
                 return -EINVAL;
         err = sys_iov_read(t, &v, a[1], a[2], &kernel);
         if (err)
-                return sys_raw(nr, a[0], P(kernel), a[2], a[3], a[4], a[5]);
+                return sys_raw(row->nr, a[0], P(kernel), a[2], a[3], a[4], a[5]);
         if (procfs_mem_is(io.fd))
                 return procfs_mem_rw(t, io.fd, &v, io.at && io.pos != -1 ? &io.pos : NULL, write);
         return transfer(t, &io, &v);
 }
 
-long sys_readv(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, false); }
-long sys_writev(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, true); }
+long sys_readv(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return vector(t, row, a, false); }
+long sys_writev(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return vector(t, row, a, true); }
 
-long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
+long sys_getrandom(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         size_t len = a[1] < INT32_MAX ? a[1] : INT32_MAX, done = 0;
         size_t chunk = len < SYS_BOUNCE ? len : SYS_BOUNCE;
@@ -240,7 +241,7 @@ long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
         do {
                 size_t n = len - done < chunk ? len - done : chunk;
                 bool good = !n || !gmem_check(t, a[0] + done, 1, true);
-                long ret = sys_raw(nr, P(good ? p : sys_bad()), n, a[2], 0, 0, 0);
+                long ret = sys_raw(row->nr, P(good ? p : sys_bad()), n, a[2], 0, 0, 0);
 
                 if (ret < 0)
                         return done ? (long)done : ret;
@@ -298,7 +299,7 @@ static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct 
  * The kernel would keep the program's pages in the pipe after the call; a frame may be evicted before they are read.
  * So the bytes are copied, which differs only for a program that changes them in between.
  */
-long sys_vmsplice(struct thread *t, long nr, const uint64_t a[6])
+long sys_vmsplice(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t fd = privfd_is((int)a[0]) ? INT32_MAX : a[0];
         long flags = sys_own(__NR_fcntl, fd, F_GETFL, 0, 0, 0, 0), room = sys_own(__NR_fcntl, fd, F_GETPIPE_SZ, 0, 0, 0, 0), ret;
@@ -306,13 +307,13 @@ long sys_vmsplice(struct thread *t, long nr, const uint64_t a[6])
         void *kernel;
 
         if (sys_iov_read(t, &v, a[1], a[2], &kernel))
-                return sys_raw(nr, fd, P(kernel), a[2], a[3], 0, 0);
+                return sys_raw(row->nr, fd, P(kernel), a[2], a[3], 0, 0);
         sys_iov_clip(&v, room > 0 ? (size_t)room : PAGE_SIZE);  /* no pipe: the kernel says so before it looks at any bytes */
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return splice_copies(t, fd, a[3], &v);
         if (sys_iov_room(t, &v))
                 return -ENOMEM;
-        ret = sys_raw(nr, fd, P(v.host), (uint64_t)v.n, a[3], 0, 0);
+        ret = sys_raw(row->nr, fd, P(v.host), (uint64_t)v.n, a[3], 0, 0);
         size_t put = ret > 0 ? sys_iov_store(t, &v, (size_t)ret) : 0;
         return ret <= 0 ? ret : put ? (long)put : -EFAULT;
 }

@@ -137,7 +137,7 @@ void sys_scratch_reset(void)
         }
 }
 
-void syscall_thread_end(void)
+void sys_scratch_end(void)
 {
         sys_scratch_reset();
         if (chunks)

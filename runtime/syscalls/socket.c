@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include "handlers.h"
 #include "sys.h"
 
 #define STREAM_MAX  (16ul << 20)        /* a longer stream transfer is short: its caller goes on */
@@ -193,32 +194,32 @@ static long which_error(uint64_t fd, long err)
         return ret ? ret : err;
 }
 
-long sys_sendmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_sendmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct message m;
         long ret = collect(t, (int)a[0], &m, a[1], true);
 
-        return ret ? which_error(a[0], ret) : sys_raw(nr, a[0], P(&m.host), a[2], 0, 0, 0);
+        return ret ? which_error(a[0], ret) : sys_raw(row->nr, a[0], P(&m.host), a[2], 0, 0, 0);
 }
 
-long sys_recvmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_recvmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct message m;
         long ret = collect(t, (int)a[0], &m, a[1], false);
 
         if (ret)
                 return which_error(a[0], ret);
-        ret = sys_raw(nr, a[0], P(&m.host), a[2], 0, 0, 0);
+        ret = sys_raw(row->nr, a[0], P(&m.host), a[2], 0, 0, 0);
         return ret < 0 ? ret : deliver(t, &m, a[1], ret);
 }
 
 /* Messages one by one, as the kernel's own loop does; an error after the first only ends it. */
-long sys_sendmmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_sendmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t n = (uint32_t)a[2] < SYS_IOV_MAX ? (uint32_t)a[2] : SYS_IOV_MAX, i;
         long ret = not_socket(a[0]);
 
-        (void)nr;
+        (void)row;
         for (i = 0; i < n && !ret; i++) {
                 uint64_t addr = a[1] + i * sizeof(struct kmmsg);
                 struct message m;
@@ -239,7 +240,7 @@ long sys_sendmmsg(struct thread *t, long nr, const uint64_t a[6])
 
 #define RECV_BATCH 64           /* messages of one recvmmsg: a smaller number than asked for is no error */
 
-long sys_recvmmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_recvmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t n = (uint32_t)a[2] < RECV_BATCH ? (uint32_t)a[2] : RECV_BATCH;
         struct message *m = sys_scratch(n * sizeof *m + 1);
@@ -260,7 +261,7 @@ long sys_recvmmsg(struct thread *t, long nr, const uint64_t a[6])
                 memset(&host[i], 0, sizeof host[i]);
                 host[i].hdr = m[i].host;
         }
-        ret = sys_raw(nr, a[0], P(host), n, a[3], P(ts), 0);
+        ret = sys_raw(row->nr, a[0], P(host), n, a[3], P(ts), 0);
         for (long i = 0; i < ret; i++) {
                 uint64_t addr = a[1] + (uint64_t)i * sizeof *host;
                 m[i].host = host[i].hdr;
@@ -271,7 +272,7 @@ long sys_recvmmsg(struct thread *t, long nr, const uint64_t a[6])
         return ret >= 0 && ts && ts != sys_bad() ? sys_deliver(t, a[4], ts, 16, ret) : ret;
 }
 
-long sys_sendto(struct thread *t, long nr, const uint64_t a[6])
+long sys_sendto(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct iovec store[2];
         struct sys_iov v;
@@ -282,7 +283,7 @@ long sys_sendto(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
+                return sys_raw(row->nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
         sys_iov_one(&v, store, a[1], a[2]);
         max = data_max((int)a[0], v.total);
         if (v.total > max && max == SYS_MESSAGE_MAX)
@@ -293,10 +294,10 @@ long sys_sendto(struct thread *t, long nr, const uint64_t a[6])
                 return which_error(a[0], err);
         if (a[4])
                 name = sys_in(t, a[4], (int32_t)a[5] > 0 ? (uint32_t)a[5] : 0, NAME_MAX_);
-        return sys_raw(nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], P(name), a[5]);
+        return sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], P(name), a[5]);
 }
 
-long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
+long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct iovec store[2];
         struct sys_iov v;
@@ -309,7 +310,7 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
+                return sys_raw(row->nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
         /* A length that is not there, or negative, is found once something came. */
         if (a[4] && gmem_read(t, &room, a[5], 4))
                 length_error = -EFAULT;
@@ -323,7 +324,7 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         err = sys_iov_room(t, &v);
         if (err)
                 return err;
-        ret = sys_raw(nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], a[4] ? P(name) : 0, a[4] ? P(&came) : 0);
+        ret = sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], a[4] ? P(name) : 0, a[4] ? P(&came) : 0);
         if (ret < 0)
                 return ret;
         data = (size_t)ret < v.total ? (size_t)ret : v.total;
@@ -344,7 +345,7 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
 static bool is_table(int opt) { return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144); }
 
 /* Options with a pointer in them, or that make the kernel keep or map the program's pages. */
-long sys_setsockopt(struct thread *t, long nr, const uint64_t a[6])
+long sys_setsockopt(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int level = (int)a[1], opt = (int)a[2];
 
@@ -359,7 +360,7 @@ long sys_setsockopt(struct thread *t, long nr, const uint64_t a[6])
                 if ((void *)prog == sys_bad())
                         return -EFAULT;
                 prog->filter = P(sys_in(t, prog->filter, (size_t)prog->len * 8, SYS_ARG_MAX));
-                return sys_raw(nr, a[0], a[1], a[2], P(prog), sizeof *prog, 0);
+                return sys_raw(row->nr, a[0], a[1], a[2], P(prog), sizeof *prog, 0);
         }
         if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ || level == 276 /* SOL_RDS */ ||
             ((level == SOL_IP || level == IPPROTO_IPV6) && is_table(opt))) {
@@ -367,10 +368,10 @@ long sys_setsockopt(struct thread *t, long nr, const uint64_t a[6])
                              opt, level);
                 return -ENOPROTOOPT;
         }
-        return sys_generic(t, nr, a);
+        return sys_generic(t, row, a);
 }
 
-long sys_getsockopt(struct thread *t, long nr, const uint64_t a[6])
+long sys_getsockopt(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int level = (int)a[1], opt = (int)a[2];
 
@@ -380,5 +381,5 @@ long sys_getsockopt(struct thread *t, long nr, const uint64_t a[6])
                              opt, level);
                 return -ENOPROTOOPT;
         }
-        return sys_generic(t, nr, a);
+        return sys_generic(t, row, a);
 }

@@ -13,13 +13,18 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <asm/unistd.h>
-#include "../syscall.h"
 #include "../gmem.h"
 #include "../threads.h"
 #include "../vmrun.h"
 
-/* A call by hand: same contract as syscall_forward. */
-typedef long sys_fn(struct thread *t, long nr, const uint64_t a[6]);
+struct sys_row;
+
+/* A call by hand, by its row: its value or -errno, or -SYS_PUT_OFF. */
+typedef long sys_fn(struct thread *t, const struct sys_row *row, const uint64_t a[6]);
+
+/* No errno that a program can see: a signal came first and the call had no effect. The program makes it (again) after the
+ * signal's handler. */
+#define SYS_PUT_OFF 512
 
 enum sys_kind {
         K_VAL = 0,      /* goes as it is */
@@ -62,13 +67,8 @@ struct sys_row {
         uint16_t flags;
         struct sys_arg arg[6];
         const char *why;                /* a refusal's reason: a sentence without its end; else NULL */
+        uint16_t nr;                    /* the call's number */
 };
-
-#define SYS_ROWS 451
-extern const struct sys_row sys_rows[SYS_ROWS];
-
-#define SYS_KEYCTL_ROWS 33
-extern const struct sys_row sys_keyctl_rows[SYS_KEYCTL_ROWS];
 
 /* The call waits with this mask in place of the thread's: if a signal ends it, the handler runs under that mask. */
 static inline void sys_waits_with(struct thread *t, uint64_t mask)
@@ -77,20 +77,15 @@ static inline void sys_waits_with(struct thread *t, uint64_t mask)
         t->signal.wait_mask = mask;
 }
 
-/* The marshaller, for handlers that have only one thing to add. */
-long sys_generic(struct thread *t, long nr, const uint64_t a[6]);
-/* The same by a row that is not the number's own. */
-long sys_marshal(struct thread *t, const struct sys_row *row, long nr, const uint64_t a[6]);
-
-/* Is process pid another program under vmrun?  (limits.c) */
-bool sys_under_vmrun(int pid);
+/* The marshaller: what the row says; also for handlers that have only one thing to add. (generic.c) */
+sys_fn sys_generic;
 
 /* A call of vmrun's own, which neither sleeps nor may be put off: value or -errno.  (call.c) */
 long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
  * The program's call: value or -errno, or -SYS_PUT_OFF where a signal came before it had any effect.  That goes
- * through to syscall_forward's caller like an error: the program makes the call again after its handler ran.  (call.c)
+ * through to the caller of syscall_forward() like an error: the program makes the call again after its handler ran.  (call.c)
  */
 long sys_enter(const _Atomic uint32_t *word, long nr, const uint64_t a[6]) __attribute__((visibility("hidden")));
 /* Where a signal handler's frame that was interrupted at rip has to go on. */
@@ -134,6 +129,8 @@ static inline uint64_t P(const void *p) { return (uint64_t)(uintptr_t)p; }
 void *sys_scratch(size_t n);
 void *sys_scratch_like(uint64_t addr, size_t n);
 void sys_scratch_reset(void);
+/* The thread ends: gives its buffers back. */
+void sys_scratch_end(void);
 /* A buffer of n bytes of which only the first can be accessed: as one of the program's of which only so many are there. */
 void *sys_scratch_edge(size_t reach, size_t n);
 
@@ -198,32 +195,5 @@ int sys_iov_fill(struct thread *t, struct sys_iov *v);
 size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n);      /* bytes that arrived, from the front */
 enum sys_file { FILE_REGULAR, FILE_STREAM, FILE_MESSAGE, FILE_PIPE, FILE_CHAR, FILE_OTHER };
 enum sys_file sys_file_kind(int fd);
-
-/* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
-bool sys_text_busy(int dirfd, const char *path, int flags);
-
-/* The file behind a descriptor may have been cut short.  (truncate.c) */
-void sys_cut(struct thread *t, int fd);
-
-/* Handlers, by file. */
-sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice;                         /* rw.c */
-sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg, sys_setsockopt,
-       sys_getsockopt;                                                                                  /* socket.c */
-sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;                                                   /* poll.c */
-sys_fn sys_ioctl;                                                                                       /* ioctl.c */
-sys_fn sys_fcntl, sys_close, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
-       sys_open_by_handle, sys_kcmp;                                                                              /* file.c */
-sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;                      /* path.c */
-sys_fn sys_truncate, sys_ftruncate;                                                                     /* truncate.c */
-sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify; /* signal.c */
-sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
-       sys_unshare, sys_setns, sys_capability, sys_sched_attr;          /* process.c */
-sys_fn sys_futex;                                                                                       /* futex.c */
-sys_fn sys_execve, sys_execveat;                                                                        /* exec.c */
-sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;                                                      /* clone.c */
-sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;                                        /* limits.c */
-sys_fn sys_keyctl, sys_key_iov, sys_key_dh, sys_key_pkey;                                               /* keys.c */
-sys_fn sys_process_vm;                                                  /* process_vm.c */
-sys_fn sys_semctl, sys_msgctl, sys_shmget, sys_shmctl, sys_msgrcv;                                      /* sysv.c */
 
 #endif

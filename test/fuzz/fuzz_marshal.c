@@ -39,6 +39,8 @@
 #include "../../runtime/exits.h"
 #include "../../runtime/procfs.h"
 #include "../../runtime/signals.h"
+#include "../../runtime/syscalls/dispatch.h"
+#include "../../runtime/syscalls/handlers.h"
 #include "../../runtime/syscalls/sys.h"
 #include "../../runtime/threads.h"
 #include "../../runtime/vfork.h"

@@ -27,6 +27,8 @@
 #include "signals.h"
 #include "alone.h"
 #include "service.h"
+#include "syscalls/dispatch.h"
+#include "syscalls/handlers.h"
 #include "syscalls/sys.h"
 #include "vfork.h"
 #include "vm.h"
@@ -202,8 +204,8 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
 }
 
 /* execve is the kernel's. */
-long sys_execve(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
-long sys_execveat(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
+long sys_execve(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; abort(); }
+long sys_execveat(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; abort(); }
 
 static bool of_kern(long nr)
 {

@@ -1,26 +1,13 @@
 /*
- * The marshaller: performs any row of the table in the three phases syscall.h names.
+ * The marshaller: performs any row of a table in the three phases that dispatch.h names.
  *
  * A bad pointer is not answered here: it is replaced by the bad address (sys_bad), and the host kernel finds EFAULT, or
  * another error that comes before it, where Linux does.  A buffer of which only the beginning is there is replaced by one like it
  * (sys_scratch_edge): how much of it is needed is the kernel's to say.
  */
 #include <fcntl.h>
-#include "syscall.h"
-#include "procfs.h"
-#include "syscalls/sys.h"
-
-uint64_t syscall_counts[SYSCALL_COUNTS];
-
-const char *syscall_name(long nr)
-{
-        return nr >= 0 && nr < SYS_ROWS ? sys_rows[nr].name : NULL;
-}
-
-bool syscall_may_block(long nr)
-{
-        return nr >= 0 && nr < SYS_ROWS && (sys_rows[nr].flags & RF_BLOCKS);
-}
+#include "../proc_path.h"
+#include "sys.h"
 
 /* How many bytes argument i of a row has. */
 static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint64_t h[6])
@@ -136,7 +123,7 @@ static const char *resolved(const struct sys_row *row, const uint64_t a[6], int 
         const struct sys_arg *d = &row->arg[i];
         int dirfd = i > 0 && row->arg[i - 1].kind == K_FD ? (int)a[i - 1] : AT_FDCWD;
         bool itself = d->kind == K_PATH ? d->add && (a[d->add - 1] & AT_SYMLINK_NOFOLLOW) :
-                                          row == &sys_rows[__NR_lstat];
+                                          row->nr == __NR_lstat;
 
         if (itself)
                 return procfs_itself(dirfd, path);
@@ -258,9 +245,7 @@ static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret
         return ret;
 }
 
-long sys_generic(struct thread *t, long nr, const uint64_t a[6]) { return sys_marshal(t, &sys_rows[nr], nr, a); }
-
-long sys_marshal(struct thread *t, const struct sys_row *row, long nr, const uint64_t a[6])
+long sys_generic(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct before b;
         uint64_t h[6];
@@ -274,37 +259,11 @@ long sys_marshal(struct thread *t, const struct sys_row *row, long nr, const uin
         /* EFAULT comes first, for a path. */
         if ((row->flags & RF_RESERVE) && h[0] != P(sys_bad()) && h[1] != P(sys_bad()) && sys_no_fd_left())
                 return -EMFILE;
-        ret = sys_raw(nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]), for_kernel(h[2], a[2]), for_kernel(h[3], a[3]),
+        ret = sys_raw(row->nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]), for_kernel(h[2], a[2]), for_kernel(h[3], a[3]),
                       for_kernel(h[4], a[4]), for_kernel(h[5], a[5]));
         ret = check_newfd(row, h, ret);
         long said = deliver(t, row, a, h, &b, ret);
         if (said < 0 && ret >= 0 && (row->flags & RF_NEWFD))
                 sys_own(__NR_close, (uint64_t)ret, 0, 0, 0, 0, 0);
         return said;
-}
-
-long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
-{
-        const struct sys_row *row;
-        uint64_t count = nr >= 0 && nr < SYSCALL_COUNTS - 1 ? (uint64_t)nr : SYSCALL_COUNTS - 1;
-        long ret;
-
-        __atomic_fetch_add(&syscall_counts[count], 1, __ATOMIC_RELAXED);
-        if (nr < 0 || nr >= SYS_ROWS) {
-                info_once(0x10000 + count, "system call %ld is unknown: ENOSYS", nr);
-                return -ENOSYS;
-        }
-        row = &sys_rows[nr];
-        if (row->refuse) {
-                info_once((unsigned long)nr, "system call %ld (%s) is refused: %s%s%s", nr, row->name ? row->name : "unknown",
-                             row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS", row->why ? ": " : "",
-                             row->why ? row->why : "");
-                return -row->refuse;
-        }
-        t->signal.waits = false;
-        ret = row->fn ? row->fn(t, nr, args) : sys_generic(t, nr, args);
-        if (ret != -EINTR || !sys_put_off)
-                t->signal.waits = false;
-        sys_scratch_reset();
-        return ret;
 }
