@@ -22,7 +22,9 @@
 #include <unistd.h>
 #include <x86intrin.h>
 #include "far/rdma.h"
-#include "vmrun.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 
 #define DEPTH_MAX 256u
 #define PAGES     16384u                /* of the slab */

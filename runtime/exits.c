@@ -13,22 +13,23 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "arena.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/word.h"
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
-#include "files.h"
-#include "service.h"
-#include "shm.h"
-#include "signals.h"
-#include "stats.h"
+#include "marshal/sys.h"
+#include "memory/arena.h"
+#include "memory/files.h"
+#include "memory/shm.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "signal/signals.h"
+#include "signal/trapped.h"
+#include "stats/stats.h"
 #include "syscalls/dispatch.h"
-#include "syscalls/sys.h"
-#include "threads.h"
-#include "trapped.h"
-#include "vm.h"
-#include "vmrun.h"
-#include "word.h"
+#include "vm/vm.h"
 
 static const char *kern_text(struct thread *t, uint64_t va)
 {

@@ -5,7 +5,7 @@
 #define VMRUN_EXITS_H
 
 #include <stdint.h>
-#include "thread.h"
+#include "vm/thread.h"
 
 /* Answers the exit that t's vCPU waits in (struct vm_calls, serve). */
 int64_t exit_serve(struct thread *t);

@@ -23,7 +23,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include "../host.h"
+#include "base/host.h"
 #include "holder.h"
 #include "window.h"
 

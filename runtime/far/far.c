@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../deadline.h"
+#include "base/deadline.h"
 #include "far.h"
 #include "io.h"
 

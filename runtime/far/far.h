@@ -17,8 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "../thread.h"
-#include "../vmrun.h"
+#include "vm/thread.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "common/size.h"
 
 #define FAR_WHY 256
 

@@ -30,11 +30,13 @@
 #include <unistd.h>
 #include <x86intrin.h>
 #include "../../kern/pager/frame.h"
-#include "../vm.h"
-#include "../vmrun.h"
-#include "../word.h"
+#include "vm/vm.h"
+#include "base/word.h"
 #include "far.h"
 #include "io.h"
+#include "base/options.h"
+#include "base/message.h"
+#include "base/privfd.h"
 
 #define BATCH      64                   /* requests given to a driver at a time */
 #define FDS_MAX    256                  /* of all drivers together */

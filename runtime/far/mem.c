@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include "../host.h"
+#include "base/host.h"
 #include "memfd.h"
 #include "window.h"
 

@@ -8,8 +8,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "../vmrun.h"
 #include "memfd.h"
+#include "base/privfd.h"
+#include "common/size.h"
 
 /* The limit of file sizes is for the program's files, not for memory. */
 static int set_size(int fd, uint64_t bytes)

@@ -19,9 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "../host.h"
-#include "../vmrun.h"
+#include "base/host.h"
 #include "nbd.h"
+#include "base/message.h"
+#include "base/privfd.h"
+#include "common/size.h"
 
 #define UNASKED 16                      /* polls without an arm() between looks at the sockets */
 

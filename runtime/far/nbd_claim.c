@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "../../common/token.h"
-#include "../vmrun.h"
 #include "nbd.h"
+#include "base/privfd.h"
 
 int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY])
 {

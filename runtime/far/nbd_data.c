@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../vmrun.h"
 #include "nbd.h"
+#include "base/message.h"
 
 #define POLL_BATCH 16                   /* answers taken from a link before the next has its turn */
 

@@ -16,8 +16,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../vmrun.h"
 #include "nbd.h"
+#include "base/privfd.h"
+#include "common/size.h"
 
 uint64_t nbd_clock(struct nbd_node *d)
 {

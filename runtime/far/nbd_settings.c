@@ -1,8 +1,8 @@
 /*
  * What vmrun's options say about an nbd:// node: the only place of the driver that knows them, so that a test can have others.
  */
-#include "../vmrun.h"
 #include "nbd.h"
+#include "base/options.h"
 
 struct nbd_settings nbd_settings(const struct far_node *n)
 {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "../deadline.h"
+#include "base/deadline.h"
 #include "nbd.h"
 
 #define NBD_PORT "10809"

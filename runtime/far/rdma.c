@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "../vmrun.h"
 #include "rdma.h"
+#include "base/message.h"
+#include "common/size.h"
 
 int64_t rdma_now(void)
 {

@@ -16,8 +16,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "../vmrun.h"
 #include "rdma.h"
+#include "base/privfd.h"
+#include "common/size.h"
 
 /* Moves the descriptor behind a public field, and makes reads of it return at once. */
 static int hide(int *fd)

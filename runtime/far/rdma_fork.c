@@ -16,8 +16,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
-#include "../vmrun.h"
 #include "rdma.h"
+#include "base/message.h"
+#include "base/privfd.h"
 
 /* The number stays taken, as the library will close it; it is no private one from then on, since it is the library that does. */
 static void cut_off(int fd)

@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../vmrun.h"
 #include "rdma.h"
+#include "base/message.h"
 
 #define ATTEMPT_MS   1500               /* for the three data connections together */
 #define STALL_MS     3000               /* a QP with work that completes nothing so long is broken, even if its device says nothing */

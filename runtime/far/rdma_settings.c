@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "../../common/token.h"
-#include "../vmrun.h"
 #include "rdma.h"
+#include "base/options.h"
 
 int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY])
 {

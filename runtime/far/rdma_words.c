@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include "../vmrun.h"
 #include "rdma.h"
+#include "common/size.h"
 
 /* Reasons of rejection as the InfiniBand specification numbers them; for those that speak of us. */
 #define REJECT_NO_LISTENER 8

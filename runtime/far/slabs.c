@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "../vm.h"
+#include "vm/vm.h"
 #include "io.h"
 #include "placement.h"
 #include "tree.h"

@@ -10,7 +10,10 @@
 #include <pthread.h>
 #include <stddef.h>
 #include "../../include/tree.h"
-#include "../vmrun.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "common/size.h"
 
 /* A slab as every process of the tree knows it. */
 struct tree_slab {

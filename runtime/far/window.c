@@ -3,7 +3,7 @@
  */
 #include <errno.h>
 #include <sys/mman.h>
-#include "../vm.h"
+#include "vm/vm.h"
 #include "window.h"
 
 #define SLAB_ALIGN (2ull << 20)         /* nested page tables can then use 2 MiB entries */

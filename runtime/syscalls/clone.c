@@ -4,11 +4,12 @@
  */
 #include <sched.h>
 #include <signal.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../fork.h"
-#include "../threads.h"
-#include "../vfork.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "process/fork.h"
+#include "process/threads.h"
+#include "process/vfork.h"
+#include "syscalls/handlers.h"
 
 #define CLONE3_FLAGS ((CLONE_CLEAR_SIGHAND | 0x200000000ull /* CLONE_INTO_CGROUP */) | (0xffffffffull & ~(uint64_t)(CSIGNAL | CLONE_DETACHED)))
 

@@ -2,10 +2,11 @@
  * Each forwarded system call finds its row here, and is counted.
  */
 #include <stdio.h>
-#include "../stats.h"
-#include "dispatch.h"
-#include "handlers.h"
-#include "sys.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "stats/stats.h"
+#include "syscalls/dispatch.h"
+#include "syscalls/handlers.h"
 
 #define COUNTS 512
 /* Calls made, by number, of all threads. The last element counts numbers beyond the array. */

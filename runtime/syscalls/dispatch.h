@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include "thread.h"
+#include "vm/thread.h"
 
 /* args: rdi rsi rdx r10 r8 r9.  Returns the value for rax: a result or -errno, or -SYS_PUT_OFF.  Only from within EXIT_SYSCALL. */
 long syscall_forward(struct thread *t, long nr, const uint64_t args[6]);

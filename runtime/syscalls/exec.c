@@ -2,9 +2,9 @@
  * execve and execveat: the program's arguments.  What becomes of them is ../exec.c.
  */
 #include <fcntl.h>
-#include "../exec.h"
-#include "handlers.h"
-#include "sys.h"
+#include "marshal/sys.h"
+#include "process/exec.h"
+#include "syscalls/handlers.h"
 
 /* Copies the string to the room's text. */
 static long take_string(struct thread *t, struct exec_room *r, uint64_t addr)

@@ -2,9 +2,10 @@
  * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file handles, fsconfig.
  */
 #include <fcntl.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../procfs.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "procfs/procfs.h"
+#include "syscalls/handlers.h"
 
 #ifndef F_GET_RW_HINT
 #define F_GET_RW_HINT 1035

@@ -10,9 +10,10 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
-#include "../robust.h"
-#include "handlers.h"
-#include "sys.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "process/robust.h"
+#include "syscalls/handlers.h"
 
 #define LOCK_PI2 13                     /* FUTEX_LOCK_PI2, Linux 5.14 */
 

@@ -4,7 +4,7 @@
 #ifndef VMRUN_HANDLERS_H
 #define VMRUN_HANDLERS_H
 
-#include "sys.h"
+#include "marshal/sys.h"
 
 #define SYS_ROWS 451
 extern const struct sys_row sys_rows[SYS_ROWS];

@@ -10,8 +10,10 @@
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
-#include "handlers.h"
-#include "sys.h"
+#include "base/message.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 enum { I_VALUE, I_IN, I_OUT, I_INOUT, I_REFUSE };
 static const struct ioctl_row {

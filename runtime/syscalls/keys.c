@@ -2,9 +2,9 @@
  * keyctl: its commands have rows of their own, and handlers for what these cannot say.
  */
 #include <linux/keyctl.h>
-#include "handlers.h"
-#include "rows.h"
-#include "sys.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
+#include "syscalls/rows.h"
 
 /* The payload in pieces. */
 long sys_key_iov(struct thread *t, const struct sys_row *row, const uint64_t a[6])

@@ -9,10 +9,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../rlimits.h"
-#include "../procfs.h"
+#include "marshal/sys.h"
+#include "process/rlimits.h"
+#include "procfs/procfs.h"
+#include "syscalls/handlers.h"
 
 /*
  * (sys.h)  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept

@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../image.h"
-#include "../procfs.h"
+#include "base/privfd.h"
+#include "load/image.h"
+#include "marshal/sys.h"
+#include "procfs/procfs.h"
+#include "syscalls/handlers.h"
 
 static long open_at(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dirfd, uint64_t path, int flags)
 {

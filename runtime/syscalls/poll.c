@@ -3,8 +3,9 @@
  */
 #include <poll.h>
 #include <sys/time.h>
-#include "handlers.h"
-#include "sys.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 /* Copies back the time left, which the kernel tries after any result and whose failure it ignores. */
 static void time_left(struct thread *t, uint64_t addr, const void *now, const uint64_t old[2])

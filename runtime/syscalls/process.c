@@ -3,11 +3,12 @@
  */
 #include <sched.h>
 #include <sys/prctl.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../alone.h"
-#include "../service.h"
-#include "../threads.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "process/alone.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "syscalls/handlers.h"
 
 long sys_exit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {

@@ -6,8 +6,9 @@
  * and page tables are no more than a moment's view for anybody else: EPERM, as for a process that
  * may not be traced.
  */
-#include "handlers.h"
-#include "sys.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 /* In a list: pieces that are not used up, and bytes used of the first. */
 struct place { const struct iovec *iov; uint64_t left, at; };

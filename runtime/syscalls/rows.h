@@ -4,7 +4,7 @@
 #ifndef VMRUN_ROWS_H
 #define VMRUN_ROWS_H
 
-#include "sys.h"
+#include "marshal/sys.h"
 
 #define V               { K_VAL, 0, -1, 0, 0 }
 #define FD              { K_FD, 0, -1, 0, 0 }

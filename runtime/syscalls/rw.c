@@ -11,9 +11,10 @@
  */
 #include <fcntl.h>
 #include <sys/mman.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../procfs.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "procfs/procfs.h"
+#include "syscalls/handlers.h"
 
 /* One transfer, whatever the call was. */
 struct io {

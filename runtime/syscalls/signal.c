@@ -4,9 +4,10 @@
  * Masks are the host thread's own, so the kernel does what Linux does.  What becomes of a signal is ../signals.c.
  */
 #include <signal.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../signals.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "signal/signals.h"
+#include "syscalls/handlers.h"
 
 long sys_rt_sigaction(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {

@@ -5,8 +5,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include "handlers.h"
-#include "sys.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 #define STREAM_MAX  (16ul << 20)        /* a longer stream transfer is short: its caller goes on */
 #define CONTROL_MAX (1ul << 20)

@@ -5,8 +5,8 @@
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
-#include "handlers.h"
-#include "sys.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 /* Commands with a struct of n bytes out, or in for IPC_SET; the rest takes no pointer. */
 static long control(struct thread *t, const struct sys_row *row, const uint64_t a[6], int cmd, int at, size_t n, bool out)

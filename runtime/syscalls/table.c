@@ -2,9 +2,9 @@
  * One row a system call number, x86-64, Linux 6.1.  Data only: what a row cannot say has a handler, and what is not
  * offered is refused by a row of its own, with the errno a kernel without that feature gives.
  */
-#include "handlers.h"
-#include "rows.h"
-#include "sys.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
+#include "syscalls/rows.h"
 
 /* Rows. */
 #define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ }, NULL, __NR_##n }

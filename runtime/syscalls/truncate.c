@@ -6,10 +6,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include "handlers.h"
-#include "sys.h"
-#include "../files.h"
-#include "../image.h"
+#include "base/privfd.h"
+#include "load/image.h"
+#include "marshal/sys.h"
+#include "memory/files.h"
+#include "syscalls/handlers.h"
 
 /*
  * Does any file with this number have the lock of a running program (image.h)?  To ask the file itself means to open and close it, and

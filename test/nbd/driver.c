@@ -16,9 +16,11 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../runtime/check.h"
+#include "../../runtime/settings/check.h"
 #include "../../runtime/far/nbd.h"
-#include "../../runtime/vmrun.h"
+#include "../../runtime/base/message.h"
+#include "../../runtime/base/options.h"
+#include "../../runtime/base/privfd.h"
 
 #define SLAB_PAGES 1024u
 #define SLABS      256u

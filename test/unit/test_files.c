@@ -19,13 +19,15 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "arena.h"
-#include "check.h"
+#include "memory/arena.h"
+#include "settings/check.h"
 #include "far/io.h"
-#include "files.h"
-#include "shm.h"
-#include "vm.h"
-#include "vmrun.h"
+#include "memory/files.h"
+#include "memory/shm.h"
+#include "vm/vm.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 
 #define NFRAMES 64
 #define FRAMES_OFF 0x8000000ull

@@ -18,12 +18,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "host.h"
+#include "base/host.h"
 #include "far/far.h"
 #include "far/io.h"
 #include "far/tree.h"
-#include "settings.h"
-#include "vmrun.h"
+#include "settings/settings.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "common/size.h"
+#include "base/privfd.h"
 
 /* --- what the runtime's files need from elsewhere --- */
 

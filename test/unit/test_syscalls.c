@@ -22,16 +22,19 @@
 #include <ucontext.h>
 #include <unistd.h>
 #include "exits.h"
-#include "files.h"
-#include "procfs.h"
-#include "signals.h"
-#include "alone.h"
-#include "service.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "memory/files.h"
+#include "procfs/procfs.h"
+#include "signal/signals.h"
+#include "process/alone.h"
+#include "process/service.h"
 #include "syscalls/dispatch.h"
 #include "syscalls/handlers.h"
-#include "syscalls/sys.h"
-#include "vfork.h"
-#include "vm.h"
+#include "marshal/sys.h"
+#include "process/vfork.h"
+#include "vm/vm.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59

@@ -1,6 +1,0 @@
-/*
- * The settings of this run.
- */
-#include "vmrun.h"
-
-struct options opt;

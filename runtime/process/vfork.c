@@ -1,0 +1,212 @@
+/*
+ * vfork (vfork.h), and with it posix_spawn.
+ *
+ * The child is a process of the host that shares this one's memory (CLONE_VM), so pid, wait, groups and descriptors are the kernel's own
+ * work.  Its parent's thread is suspended until it is done (CLONE_VFORK), and with it the thread's vCPU is free: the child runs on that one, in
+ * the same VM.  KVM allows it, for a VM belongs to an mm, not to a process.  So nothing is made but the process.  It also runs with its parent's host
+ * thread-local storage, and with a copy of the dispositions, which are not shared.
+ *
+ * The parent then finds its vCPU where the child left it: in the system call that executed or ended, as a rule; anywhere, if it was killed.
+ * It lets kern come to a place where nothing is held, and puts the thread's state of before there.
+ */
+#include <errno.h>
+#include <linux/kvm.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "memory/gmem.h"
+#include "process/end.h"
+#include "process/exec.h"
+#include "process/service.h"
+#include "process/vfork.h"
+#include "signal/sigframe.h"
+#include "signal/signals.h"
+#include "vm/vm.h"
+#include "vm/xstate.h"
+
+#define STACK_SIZE  (256ul << 10)
+
+/* Flags that the host's clone gets; the rest is about memory and registers, which are ours. */
+#define HOST_FLAGS (CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_PARENT | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED | \
+                    CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+
+/* The thread's state at the system call. */
+struct kept {
+        struct regs regs;
+        uint64_t fs_base, gs_base;
+        void *xstate;
+        struct thread_signals signal;
+        struct sighand *sighand;
+        pid_t tid, pid;
+        uint64_t clear_tid, robust_list;
+        bool vforked;                   /* by a process that is itself the child of a vfork */
+};
+
+struct child {
+        struct thread *t;
+        const struct clone_request *rq;
+        uint64_t mask;
+        struct sighand sighand;
+};
+
+static int set_bases(struct thread *t, const uint64_t *fs, const uint64_t *gs)
+{
+        struct kvm_sregs s;
+
+        if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
+                return -errno;
+        s.fs.base = fs ? *fs : s.fs.base;
+        s.gs.base = gs ? *gs : s.gs.base;
+        return ioctl(t->vcpu_fd, KVM_SET_SREGS, &s) < 0 ? -errno : 0;
+}
+
+static int keep(struct thread *t, struct kept *k)
+{
+        struct kvm_sregs s;
+
+        if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
+                return -errno;
+        *k = (struct kept){
+                .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = xstate_keep(t), .signal = t->signal,
+                .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = vcpu_fixed(t->v)->robust_list,
+                .vforked = t->vforked,
+        };
+        return k->xstate ? 0 : -ENOMEM;
+}
+
+static void set_ids(struct thread *t, pid_t tid, pid_t pid)
+{
+        t->tid = tid;
+        t->pid = pid;
+        vcpu_fixed(t->v)->tid = (uint32_t)tid;
+        vcpu_fixed(t->v)->pid = (uint32_t)pid;
+}
+
+static int child_main(void *arg)
+{
+        struct child *c = arg;
+        struct thread *t = c->t;
+        const struct clone_request *rq = c->rq;
+        pid_t pid = (pid_t)syscall(SYS_getpid);
+
+        set_ids(t, pid, pid);
+        signals_copy(t, &c->sighand);
+        t->vforked = true;
+        t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
+        vcpu_fixed(t->v)->robust_list = 0;
+        if (rq->flags & CLONE_CLEAR_SIGHAND)
+                signals_clear(t);
+        if (rq->flags & CLONE_PARENT_SETTID)
+                gmem_write(t, rq->parent_tid, &pid, sizeof pid);
+        if (rq->flags & CLONE_CHILD_SETTID)
+                gmem_write(t, rq->child_tid, &pid, sizeof pid);
+        if (rq->stack)
+                t->v->regs.rsp = rq->stack;
+        signals_release(t, c->mask);
+        t->v->exit.ret = 0;
+        thread_loop(t);                 /* ends in execve, or as a child; what it forked comes by when its first thread ends */
+        thread_finish(t);
+        _exit(EXIT_VMRUN_FAILED);       /* not reached */
+}
+
+/* Brings the vCPU, which the child left, to where kern waits for an answer and holds nothing. */
+static void settle(struct thread *t)
+{
+        struct vcpu *v = t->v;
+
+        atomic_fetch_or(&v->event, EVENT_HOST);         /* it comes by on its way to the program, at the latest */
+        if (t->running) {                               /* killed inside KVM_RUN */
+                v->exit.ret = -EINTR;                   /* if an exit was just being made, that is its answer */
+                vcpu_redirect(t);
+                vcpu_run(t);
+        }
+        for (;;) {
+                switch (v->exit.op) {
+                case EXIT_SYSCALL: case EXIT_EVENT: case EXIT_SIGNAL:
+                        return;
+                case EXIT_UPCALL_DONE:
+                        v->exit.ret = -EINTR;
+                        break;
+                default:
+                        v->exit.ret = t->vm->calls->serve(t);
+                }
+                vcpu_run(t);
+        }
+}
+
+static void bring_back(struct thread *t, const struct kept *k)
+{
+        t->run->immediate_exit = 0;
+        t->v->upcall.op = UPCALL_NONE;
+        atomic_store(&t->kick, 0);      /* the child may have been killed with the door open */
+        atomic_store(&t->v->faulting, 0);
+        t->vforked = k->vforked;
+        t->end = (struct thread_end){ .how = END_NOT };         /* that was the child's */
+        exec_room_free(t);
+        t->sighand = k->sighand;
+        t->clear_tid = k->clear_tid;
+        vcpu_fixed(t->v)->robust_list = k->robust_list;
+        set_ids(t, k->tid, k->pid);
+        sys_put_off = 0;
+        t->watch.since = 0;             /* a timer that there was has gone with the child */
+        settle(t);
+        vcpu_retire(t);                 /* the exit is answered by kern's next run; now registers may be set */
+        t->v->regs = k->regs;
+        t->signal = k->signal;
+        if (set_bases(t, &k->fs_base, &k->gs_base) != 0)
+                die_(EXIT_VMRUN_FAILED, "KVM does not take back the registers of a thread whose child has ended");
+        xstate_bring_back(t, k->xstate);
+        /* All registers are the parent's again; and whatever came meanwhile has still to be looked at. */
+        atomic_fetch_or(&t->v->event, EVENT_IRET | EVENT_HOST);
+}
+
+long vfork_make(struct thread *t, const struct clone_request *rq)
+{
+        struct child *c = calloc(1, sizeof *c);
+        char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        struct kept k = { .xstate = NULL };
+        int pidfd = -1;
+        long ret = -ENOMEM;
+
+        uint64_t mask = signals_hold(t);        /* parent and child both block all: what comes now waits for its addressee */
+        if (sys_put_off) {
+                ret = -SYS_PUT_OFF;
+                goto out;
+        }
+        far_expect_program();
+        service_ensure(t->vm);          /* made by the child, it would be a thread of the child's, and end with it */
+        if (!c || stack == MAP_FAILED || (ret = keep(t, &k)) != 0)
+                goto out;
+        if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)
+                goto out;
+        c->t = t;
+        c->rq = rq;
+        c->mask = mask;
+        long flags = (long)(rq->flags & HOST_FLAGS) | rq->exit_signal;
+        pid_t pid = clone(child_main, stack + STACK_SIZE, (int)flags, c, &pidfd);
+        ret = pid < 0 ? -errno : pid;
+        threads_return(t);              /* if the child died where it was safe */
+        if (pid < 0) {
+                set_bases(t, &k.fs_base, NULL);
+                goto out;
+        }
+        bring_back(t, &k);
+        t->v->regs.rax = (uint64_t)pid; /* where kern does not take our answer for it */
+        k.xstate = NULL;
+        if (rq->flags & CLONE_PIDFD)
+                gmem_write(t, rq->pidfd, &pidfd, sizeof pidfd);
+out:
+        signals_release(t, mask);
+        free(k.xstate);
+        free(c);
+        if (stack != MAP_FAILED)
+                munmap(stack, STACK_SIZE);
+        return ret;
+}

@@ -1,0 +1,123 @@
+/*
+ * /proc/self/mem: an empty memfd that cannot be written, of which each open makes a description of
+ * its own.  So position, access mode, dup and what else hangs on a descriptor are the host's; reads
+ * and writes that name such a descriptor are done here, on the program's memory.
+ *
+ * Other calls find an empty file, and so do processes that have it from this one, by fork or exec:
+ * the memory it is about is not theirs, and gone on Linux, too, after exec.  Access is the
+ * program's own, as with the kernel's proc_mem.force_override=never.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "memory/gmem.h"
+#include "procfs/procfs.h"
+
+_Atomic bool procfs_mem_exists;         /* opened by somebody: released with the two below there */
+static struct stat file;                /* what it is */
+static int file_fd = -1;                /* private */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the making of it */
+
+static int make(void)
+{
+        int fd = PRIVFD_NEW(memfd_create("mem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+
+        if (fd < 0)
+                return fd;
+        if (fchmod(fd, 0600) != 0 ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL) != 0 ||
+            fstat(fd, &file) != 0) {
+                int err = -errno;
+                privfd_close(fd);
+                return err;
+        }
+        file_fd = fd;
+        atomic_store(&procfs_mem_exists, true);
+        return 0;
+}
+
+long procfs_mem_open(int flags)
+{
+        char link[64];
+
+        pthread_mutex_lock(&lock);
+        int err = atomic_load(&procfs_mem_exists) ? 0 : make();
+        pthread_mutex_unlock(&lock);
+        if (err)
+                return err;
+        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", file_fd);
+        int fd = open(link, flags & (O_ACCMODE | O_CLOEXEC | O_NONBLOCK));
+        return fd < 0 ? -errno : fd;
+}
+
+bool procfs_mem_is_(int fd)
+{
+        struct stat st;
+
+        return sys_own(__NR_fstat, (uint64_t)fd, P(&st), 0, 0, 0, 0) == 0 &&
+               st.st_dev == file.st_dev && st.st_ino == file.st_ino;
+}
+
+/* In a forked child, whose own is another. */
+void procfs_mem_forked(void)
+{
+        if (file_fd >= 0)
+                privfd_close(file_fd);
+        file_fd = -1;
+        atomic_store(&procfs_mem_exists, false);
+        pthread_mutex_init(&lock, NULL);
+}
+
+/* As mem_rw() of the kernel goes: in pieces, to the first that cannot be had; a bad buffer is
+ * EFAULT whatever went before. */
+static long copy(struct thread *t, uint64_t buf, size_t len, uint64_t at, bool write)
+{
+        char piece[PAGE_SIZE];
+        size_t done = 0;
+
+        while (done < len) {
+                size_t n = PAGE_SIZE - ((at + done) & (PAGE_SIZE - 1));
+                if (n > len - done)
+                        n = len - done;
+                if (write && gmem_read(t, piece, buf + done, n))
+                        return -EFAULT;
+                if (write ? gmem_write(t, at + done, piece, n) : gmem_read(t, piece, at + done, n))
+                        return done ? (long)done : -EIO;
+                if (!write && gmem_write(t, buf + done, piece, n))
+                        return -EFAULT;
+                done += n;
+        }
+        return (long)done;
+}
+
+long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
+                   bool write)
+{
+        int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
+        uint64_t at = pos ? (uint64_t)*pos : (uint64_t)lseek(fd, 0, SEEK_CUR);
+        long done = 0;
+
+        if (mode == (write ? O_RDONLY : O_WRONLY))
+                return -EBADF;
+        for (int i = 0; i < v->n; i++) {
+                size_t len = v->prog[i].iov_len;
+                long n = copy(t, P(v->prog[i].iov_base), len, at + (uint64_t)done, write);
+                if (n < 0) {
+                        done = done ? done : n;
+                        break;
+                }
+                done += n;
+                if ((size_t)n < len)
+                        break;
+        }
+        if (done > 0 && !pos)
+                lseek(fd, (off_t)at + done, SEEK_SET);
+        return done;
+}
