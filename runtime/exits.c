@@ -41,7 +41,8 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_v
 {
         const struct timespec limit = { .tv_nsec = 100000000 };
         const void *word = kern_pointer(t, at, 8);
-        /* Never io_wait() for a vCPU: that one may itself wait for far memory, whose work is done by one thread at a time. */
+        /* Never io_wait() for a vCPU: that one may itself wait for far memory, whose work is done
+         * by one thread at a time. */
         if (word && opt.io == IO_INLINE && !for_vcpu)
                 io_wait(word, seen);
         else if (word)
@@ -59,14 +60,16 @@ static int64_t forward(struct thread *t)
 
         if (ret != -SYS_PUT_OFF)
                 return ret;
-        r->rip -= SYSCALL_LEN;          /* after the signal's handler the program makes the call (again) */
+        /* after the signal's handler the program makes the call (again) */
+        r->rip -= SYSCALL_LEN;
         return nr;
 }
 
 /*
- * KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then drops the entries past its end, so that the
- * program's next touch faults and kern can tell it the address.  If there is none, another thread's check may have dropped it, or the file
- * may be long again: the program goes on, unless it gets nowhere.
+ * KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then
+ * drops the entries past its end, so that the program's next touch faults and kern can tell it the
+ * address.  If there is none, another thread's check may have dropped it, or the file may be long
+ * again: the program goes on, unless it gets nowhere.
  */
 #define ARENA_CHECKS 16
 static void arena_check(struct thread *t)

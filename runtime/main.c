@@ -45,7 +45,8 @@ static uint64_t soft_limit(int resource)
         return getrlimit(resource, &r) == 0 ? r.rlim_cur : RLIM_INFINITY;
 }
 
-/* Linux's mmap_base without address randomisation: a gap for the stack, of at least 128 MiB and at most 5/6 of all. */
+/* Linux's mmap_base without address randomisation: a gap for the stack, of at least 128 MiB and at
+ * most 5/6 of all. */
 static uint64_t mmap_top(uint64_t stack_limit)
 {
         const uint64_t min = 128ull << 20, max = (uint64_t)TASK_SIZE / 6 * 5;
@@ -108,7 +109,8 @@ static int take_program(const struct image_config *c)
         return image_take(&image, before->path, &p, environ, c);
 }
 
-/* The program's file, its arguments and environment: everything that can be refused before a VM exists. */
+/* The program's file, its arguments and environment: everything that can be refused before a VM
+ * exists. */
 static void open_program(void)
 {
         struct image_config c;
@@ -132,17 +134,18 @@ static void make_vm(void)
         char why[512];
         struct vm_config c = { .nframes = opt.cache / PAGE_SIZE };
 
-        if (vm_open(&vm, why, sizeof why) != 0)
+        if (vm_open(&vm, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         vm.calls = &calls;
         far_init(vm_gpa_room(&vm, c.nframes));
         c.far_pages = far_total_pages();
-        if (vm_make_ram(&vm, &c, why, sizeof why) != 0)
+        if (vm_make_ram(&vm, &c, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         fill_control(c.far_pages);
 }
 
-/* A private copy of standard error, for messages; -1: there is none, as it was closed when vmrun started. */
+/* A private copy of standard error, for messages; -1: there is none, as it was closed when vmrun
+ * started. */
 static int own_stderr(void)
 {
         int fd = line_open(STDERR_FILENO);
@@ -181,7 +184,7 @@ int main(int argc, char **argv)
         register_statistics();
         make_vm();
         open_program();
-        if (vcpu_start_first(&vm, &first, why, sizeof why) != 0)
+        if (vcpu_start_first(&vm, &first, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         time_init(&first);
         io_first_wait();
@@ -194,5 +197,6 @@ int main(int argc, char **argv)
         first.v->exit.ret = 0;
         thread_loop(&first);
         thread_finish(&first);
-        abort();                        /* not reached: the first thread ends there, the program with the last one */
+        /* not reached: the first thread ends there, the program with the last one */
+        abort();
 }

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <time.h>
 
-/* So many milliseconds from now, by CLOCK_MONOTONIC, which nobody sets: for pthread's clocklock, clockwait and their like. */
+/* So many milliseconds from now, by CLOCK_MONOTONIC, which nobody sets: for pthread's clocklock,
+ * clockwait and their like. */
 static inline struct timespec deadline_in_ms(uint64_t ms)
 {
         struct timespec t;

@@ -1,5 +1,6 @@
 /*
- * What this host offers: memory, address bits, and whether KVM can be used. (vmrun --check reports it: check.c)
+ * What this host offers: memory, address bits, and whether KVM can be used. (vmrun --check reports
+ * it: check.c)
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -43,7 +44,8 @@ bool host_number(const char *path, uint64_t *v)
         return true;
 }
 
-/* The tightest memory.max (and what is left below it) of this process' control groups, version 2. */
+/* The tightest memory.max (and what is left below it) of this process' control groups, version
+ * 2. */
 static void cgroup_memory(uint64_t *limit, uint64_t *left)
 {
         char text[1024], path[1200];
@@ -153,7 +155,8 @@ int host_check_phys_bits(unsigned host, unsigned guest, const char **why)
         return -EOPNOTSUPP;
 }
 
-/* Who may open /dev/kvm differs: distributions have a group for it, containers often a number only. */
+/* Who may open /dev/kvm differs: distributions have a group for it, containers often a number
+ * only. */
 static const char *why_not_allowed(void)
 {
         static char text[512];

@@ -1,7 +1,7 @@
 /*
- * vmrun's own words.  They go to a private copy of stderr, so that a program that closes or redirects its fd 2 neither
- * loses nor swallows them.  One message, one line, one write; what nobody reads is dropped and
- * counted.
+ * vmrun's own words.  They go to a private copy of stderr, so that a program that closes or
+ * redirects its fd 2 neither loses nor swallows them.  One message, one line, one write; what
+ * nobody reads is dropped and counted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,8 @@ static void say(const char *fmt, va_list ap)
 {
         if (out_fd < 0)
                 return;
-        /* A closed pipe would raise SIGPIPE in the program's name.  One that is pending already is the program's own. */
+        /* A closed pipe would raise SIGPIPE in the program's name.  One that is pending already is
+         * the program's own. */
         sigset_t pipe_set, old, pending;
         sigemptyset(&pipe_set);
         sigaddset(&pipe_set, SIGPIPE);
@@ -92,7 +93,7 @@ void info_once(unsigned long key, const char *fmt, ...)
                         return;
         }
         va_start(ap, fmt);
-        vsnprintf(text, sizeof text, fmt, ap);
+        vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
         info_("%s", text);
 }

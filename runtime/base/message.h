@@ -10,7 +10,8 @@
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND      127
 
-/* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ". (message.c) */
+/* vmrun's own words go to a private copy of stderr, one line each, with the prefix "vmrun: ".
+ * (message.c) */
 void message_use(int fd);               /* the copy; -1: there is none */
 extern bool message_verbose;            /* info_() says something */
 void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -13,12 +13,15 @@
 struct node_option {
         const char *url;                /* without the options that followed it */
         const char *name;               /* of its section in the configuration file, else the url */
-        const char *origin;             /* where it was named, for messages: "--node mem:4G", "/etc/vmrun.conf:7: node m1" */
+        /* where it was named, for messages: "--node mem:4G", "/etc/vmrun.conf:7: node m1" */
+        const char *origin;
         const char *token_file;         /* NULL: none */
-        const char *device;             /* rdma: name of the local RDMA device; NULL: by the route to the node */
+        /* rdma: name of the local RDMA device; NULL: by the route to the node */
+        const char *device;
         uint64_t size;                  /* bytes to use of it, whole pages; 0: all it has */
         unsigned weight;                /* share of the slabs, 1 to 1000 */
-        int gid_index;                  /* rdma: in the local device's table; -1: by the route to the node */
+        /* rdma: in the local device's table; -1: by the route to the node */
+        int gid_index;
         bool overwrite;                 /* dax: also a file with data that is not vmrun's */
 };
 
@@ -32,9 +35,11 @@ struct options {
         enum placement placement;
         unsigned timeout_ms;            /* how long a node may be silent before it counts as lost */
         unsigned connect_timeout_ms;    /* how long it may take to answer at start */
-        enum { IO_THREAD, IO_INLINE } io;       /* who moves pages of remote nodes: a thread of its own, or the vCPUs' in an exit */
+        /* who moves pages of remote nodes: a thread of its own, or the vCPUs' in an exit */
+        enum { IO_THREAD, IO_INLINE } io;
         bool verbose, overcommit, debug;
-        bool follow;                    /* programs that the program executes run under vmrun, too */
+        /* programs that the program executes run under vmrun, too */
+        bool follow;
         bool stats;
         const char *stats_file;         /* NULL: stderr */
         const char *config;             /* the configuration file that was read; NULL: none */

@@ -1,17 +1,17 @@
 /*
  * vmrun's own file descriptors, out of the program's sight and reach.
  *
- * They are handed out from a base upwards, which is the program's soft RLIMIT_NOFILE wherever possible: no descriptor of the
- * program can be there.  For that the host's soft limit is raised to the hard one.  The base is lower, and the program's numbers
- * pass over ours, in two cases:
+ * They are handed out from a base upwards, which is the program's soft RLIMIT_NOFILE wherever
+ * possible: no descriptor of the program can be there.  For that the host's soft limit is raised to
+ * the hard one.  The base is lower, and the program's numbers pass over ours, in two cases:
  *
  *   soft == hard             there is no room above; the base is below the limit by a reserve
  *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors is as long as the highest one, and
  *                            8 MiB of it at every start is too much
  *
- * So what is private is an exact set, not a range, and the limits that the program sees are those it would see natively.  A program
- * that raises its own limit later changes nothing for those that exist.  All functions may be called by any thread; privfd_init
- * comes first, with one thread.
+ * So what is private is an exact set, not a range, and the limits that the program sees are those
+ * it would see natively.  A program that raises its own limit later changes nothing for those that
+ * exist.  All functions may be called by any thread; privfd_init comes first, with one thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -113,9 +113,10 @@ static int dup_up(int fd)
         return n;
 }
 
-/* Held for reading while the program looks which numbers are ours and closes or replaces others, for writing while one of ours has a number that
- * is not marked yet.  Bounded: a close may take long, as where it waits for a server or for SO_LINGER, and a child of vfork may have been killed in
- * one. */
+/* Held for reading while the program looks which numbers are ours and closes or replaces others,
+ * for writing while one of ours has a number that is not marked yet.  Bounded: a close may take
+ * long, as where it waits for a server or for SO_LINGER, and a child of vfork may have been killed
+ * in one. */
 static pthread_rwlock_t low_numbers = PTHREAD_RWLOCK_INITIALIZER;
 #define MAKING_WAITS_MS 100
 
@@ -160,7 +161,8 @@ void privfd_close(int fd)
         close(fd);
 }
 
-/* Takes the number for a moment, to see that nobody else has got it since: then the mark is that one's. */
+/* Takes the number for a moment, to see that nobody else has got it since: then the mark is that
+ * one's. */
 void privfd_closed(int fd)
 {
         int any = open("/", O_PATH | O_CLOEXEC), n = any < 0 ? -1 : fcntl(any, F_DUPFD_CLOEXEC, fd);

@@ -1,8 +1,9 @@
 /*
  * Reading of ELF executables (elf.h).
  *
- * libelf decodes the headers; all judgement is made here.  It follows Linux's fs/binfmt_elf.c and is stricter where Linux would
- * start a program only to kill it: cut-off segments, overlaps, addresses that cannot be had.
+ * libelf decodes the headers; all judgement is made here.  It follows Linux's fs/binfmt_elf.c and
+ * is stricter where Linux would start a program only to kill it: cut-off segments, overlaps,
+ * addresses that cannot be had.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@ static int refuse(struct elf_info *out, int err, const char *fmt, ...)
 {
         va_list ap;
         va_start(ap, fmt);
-        vsnprintf(out->text, sizeof out->text, fmt, ap);
+        vsnprintf(out->text, sizeof(out->text), fmt, ap);
         va_end(ap);
         return err;
 }
@@ -49,25 +50,27 @@ static const char *machine_name(unsigned machine)
                 { EM_PPC64, "64-bit PowerPC" }, { EM_PPC, "PowerPC" }, { EM_S390, "S/390" }, { EM_MIPS, "MIPS" },
                 { EM_SPARCV9, "SPARC V9" }, { EM_IA_64, "Itanium" }, { 258, "LoongArch" },
         };
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
                 if (names[i].machine == machine)
                         return names[i].name;
         return "unknown";
 }
 
-/* What the first bytes tell.  Done by hand, because libelf says the same "not ELF" to all that follows. */
+/* What the first bytes tell.  Done by hand, because libelf says the same "not ELF" to all that
+ * follows. */
 static int check_ident(int fd, uint64_t size, struct elf_info *out)
 {
-        unsigned char head[20] = { 0 };         /* e_ident, e_type, e_machine: the same in both classes */
+        /* e_ident, e_type, e_machine: the same in both classes */
+        unsigned char head[20] = { 0 };
         if (size == 0)
                 return refuse(out, -ENOEXEC, "the file is empty");
-        size_t have = size < sizeof head ? size : sizeof head;
+        size_t have = size < sizeof(head) ? size : sizeof(head);
         int err = read_at(fd, head, have, 0);
         if (err)
                 return refuse(out, err, "cannot be read: %s", strerror(-err));
         if (have < SELFMAG || memcmp(head, ELFMAG, SELFMAG))
                 return refuse(out, -ENOEXEC, "not an ELF file");
-        if (have < sizeof head)
+        if (have < sizeof(head))
                 return refuse(out, -ENOEXEC, "ELF header cut off at byte %zu", have);
 
         bool big = head[EI_DATA] == ELFDATA2MSB;
@@ -168,9 +171,9 @@ static int read_interp(int fd, const Elf64_Phdr *ph, uint64_t size, struct elf_i
 {
         if (ph->p_filesz < 2)
                 return refuse(out, -ENOEXEC, "the path of its interpreter (PT_INTERP) is empty");
-        if (ph->p_filesz > sizeof out->interp)
+        if (ph->p_filesz > sizeof(out->interp))
                 return refuse(out, -ENOEXEC, "the path of its interpreter (PT_INTERP) is too long: %lu bytes, at most %zu", ph->p_filesz,
-                              sizeof out->interp);
+                              sizeof(out->interp));
         if (ph->p_offset > size || ph->p_filesz > size - ph->p_offset)
                 return refuse(out, -ENOEXEC, "the path of its interpreter (PT_INTERP) is cut off at byte %lu", size);
         int err = read_at(fd, out->interp, ph->p_filesz, ph->p_offset);
@@ -202,7 +205,8 @@ static int take_phdrs(int fd, const Elf64_Phdr *ph, uint64_t size, struct elf_in
         return 0;
 }
 
-/* Where the program headers and the entry point are in memory.  The first segment that holds the headers counts, as in Linux. */
+/* Where the program headers and the entry point are in memory.  The first segment that holds the
+ * headers counts, as in Linux. */
 static void locate(uint64_t phoff, struct elf_info *out)
 {
         for (unsigned k = 0; k < out->nsegments; k++) {
@@ -236,7 +240,7 @@ static int parse(Elf *elf, int fd, uint64_t size, struct elf_info *out)
 int elf_parse(int fd, struct elf_info *out, const char **why)
 {
         struct stat st;
-        memset(out, 0, sizeof *out);
+        memset(out, 0, sizeof(*out));
         out->align = PAGE_SIZE;
         *why = out->text;
         if (fstat(fd, &st))
@@ -248,7 +252,8 @@ int elf_parse(int fd, struct elf_info *out, const char **why)
         if (err)
                 return err;
 
-        /* ELF_C_READ, not its mmap variant: a file cut short by somebody else must not be a SIGBUS here. */
+        /* ELF_C_READ, not its mmap variant: a file cut short by somebody else must not be a SIGBUS
+         * here. */
         elf_version(EV_CURRENT);
         Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
         err = parse(elf, fd, size, out);

@@ -1,9 +1,10 @@
 /*
  * The process image (image.h): where everything goes, and putting it there.
  *
- * All addresses are chosen here, none by kern, so that the whole program with its interpreter, stack and heap is one batch of
- * operations (one upcall) as a rule.  There is no address randomisation: runs are repeatable, and the VM protects nothing from the
- * program anyway (DESIGN: trust model).
+ * All addresses are chosen here, none by kern, so that the whole program with its interpreter,
+ * stack and heap is one batch of operations (one upcall) as a rule.  There is no address
+ * randomisation: runs are repeatable, and the VM protects nothing from the program anyway (DESIGN:
+ * trust model).
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -138,8 +139,8 @@ static bool replaced(const struct elf_info *e, unsigned k, uint64_t page)
         return false;
 }
 
-/* File pages, then anonymous ones for the bss; the rest of the last file page is zeroed if it is writable (Linux's padzero).
- * Where segments share a page the later one gets it, as in Linux. */
+/* File pages, then anonymous ones for the bss; the rest of the last file page is zeroed if it is
+ * writable (Linux's padzero). Where segments share a page the later one gets it, as in Linux. */
 static void plan_file(struct image *im, const struct placed *p)
 {
         for (unsigned k = 0; k < p->elf.nsegments; k++) {
@@ -178,8 +179,8 @@ static void note_segments(struct image *im, const struct placed *p)
 static int plan(struct image *im, const struct placed *prog, const struct placed *in, const struct image_config *c)
 {
         unsigned n = prog->elf.nsegments + (in ? in->elf.nsegments : 0);
-        im->ops = calloc(2 * n + 2, sizeof *im->ops);
-        im->zero = calloc(n, sizeof *im->zero);
+        im->ops = calloc(2 * n + 2, sizeof(*im->ops));
+        im->zero = calloc(n, sizeof(*im->zero));
         if (!im->ops || !im->zero)
                 return refuse(&im->why, -ENOMEM, "%s: no memory for the plan of %u segments", im->execfn, n);
         plan_file(im, prog);
@@ -196,10 +197,10 @@ static int plan(struct image *im, const struct placed *prog, const struct placed
 static int build_stack(struct image *im, const struct placed *prog, const struct image_config *c, char *const argv[], char *const envp[])
 {
         struct stack_input in = { .top = TASK_SIZE, .rlimit = c->rlimit_stack, .argv = argv, .envp = envp, .execfn = im->execfn };
-        if (getrandom(in.random, sizeof in.random, 0) != sizeof in.random)
+        if (getrandom(in.random, sizeof(in.random), 0) != sizeof(in.random))
                 return refuse(&im->why, -EIO, "%s: no random bytes: %s", im->execfn, strerror(errno));
-        /* In Linux's order.  Left out: AT_SYSINFO_EHDR (the vDSO's clock would read a page that only exists on the host) and
-         * AT_RSEQ_* (rseq is ENOSYS). */
+        /* In Linux's order.  Left out: AT_SYSINFO_EHDR (the vDSO's clock would read a page that
+         * only exists on the host) and AT_RSEQ_* (rseq is ENOSYS). */
         const struct aux aux[] = {
                 { AT_MINSIGSTKSZ, c->minsigstksz }, { AT_HWCAP, c->hwcap }, { AT_PAGESZ, PAGE_SIZE }, { AT_CLKTCK, (uint64_t)sysconf(_SC_CLK_TCK) },
                 { AT_PHDR, prog->elf.phdr_mapped ? prog->elf.phdr_vaddr + prog->bias : 0 }, { AT_PHENT, sizeof(Elf64_Phdr) },
@@ -207,8 +208,8 @@ static int build_stack(struct image *im, const struct placed *prog, const struct
                 { AT_EUID, geteuid() }, { AT_GID, getgid() }, { AT_EGID, getegid() }, { AT_SECURE, 0 }, { AT_RANDOM, 0 },
                 { AT_HWCAP2, c->hwcap2 }, { AT_EXECFN, 0 }, { AT_PLATFORM, 0 },
         };
-        _Static_assert(sizeof aux / sizeof aux[0] <= IMAGE_AUX_MAX, "struct stack_input has room for all");
-        for (size_t i = 0; i < sizeof aux / sizeof aux[0]; i++)
+        _Static_assert(sizeof(aux) / sizeof(aux[0]) <= IMAGE_AUX_MAX, "struct stack_input has room for all");
+        for (size_t i = 0; i < sizeof(aux) / sizeof(aux[0]); i++)
                 if (aux[i].key != AT_MINSIGSTKSZ || aux[i].value)
                         in.aux[in.naux++] = aux[i];
         return stack_build(&im->stack, &in, &im->why);
@@ -240,7 +241,7 @@ static int parse(struct placed *p, struct image *im, bool as_loader)
 static int real_path(int fd, char out[PATH_MAX])
 {
         char link[64];
-        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
         ssize_t n = readlink(link, out, PATH_MAX - 1);
         if (n < 0)
                 return -errno;
@@ -252,7 +253,7 @@ static int set_names(struct image *im, const char *path, const struct program *p
 {
         const char *slash = strrchr(path, '/');
         strcpy(im->execfn, path);
-        snprintf(im->comm, sizeof im->comm, "%.15s", slash ? slash + 1 : path);
+        snprintf(im->comm, sizeof(im->comm), "%.15s", slash ? slash + 1 : path);
         if (real_path(p->fd, im->exe) && !realpath(p->file, im->exe))
                 return refuse(&im->why, -errno, "%s: its absolute path cannot be found: %s (is /proc mounted?)", path, strerror(errno));
         im->set_id = (p->st.st_mode & S_ISUID) || (p->st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
@@ -310,7 +311,7 @@ static int make(struct image *im, struct placed room[2], const struct program *p
 
 static void init(struct image *im)
 {
-        memset(im, 0, sizeof *im);
+        memset(im, 0, sizeof(*im));
         im->fd = im->interp_fd = -1;
 }
 
@@ -330,7 +331,7 @@ int image_take(struct image *im, const char *path, struct program *p, char *cons
 {
         init(im);
         im->fd = p->fd;
-        struct placed *room = calloc(2, sizeof *room);
+        struct placed *room = calloc(2, sizeof(*room));
         int err = room ? set_names(im, path, p) : refuse(&im->why, -ENOMEM, "%s: no memory to read its headers", path);
         if (!err)
                 err = make(im, room, p, envp, c);
@@ -376,7 +377,7 @@ static int map_all(struct thread *t, struct image *im)
         struct mm_op *xfer = vcpu_xfer(t->v);
         for (unsigned done = 0, n; done < im->nops; done += n) {
                 n = im->nops - done < MM_OPS_MAX ? im->nops - done : MM_OPS_MAX;
-                memcpy(xfer, im->ops + done, n * sizeof *xfer);
+                memcpy(xfer, im->ops + done, n * sizeof(*xfer));
                 int64_t ret = thread_upcall(t, UPCALL_MM, n, 0, 0);
                 for (unsigned i = 0; i < n; i++) {
                         const struct mm_op *op = &im->ops[done + i];

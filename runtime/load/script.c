@@ -1,8 +1,9 @@
 /*
  * Which file runs: PATH search, the checks of execve, and "#!" lines (image.h).
  *
- * "#!" lines are read as Linux's fs/binfmt_script.c reads them.  A text file without one is ENOEXEC, as for execve: running it by
- * /bin/sh is the habit of shells and of execvp, not the kernel's.
+ * "#!" lines are read as Linux's fs/binfmt_script.c reads them.  A text file without one is
+ * ENOEXEC, as for execve: running it by /bin/sh is the habit of shells and of execvp, not the
+ * kernel's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@ int refuse(struct why *why, int err, const char *fmt, ...)
 {
         va_list ap;
         va_start(ap, fmt);
-        vsnprintf(why->text, sizeof why->text, fmt, ap);
+        vsnprintf(why->text, sizeof(why->text), fmt, ap);
         va_end(ap);
         return err;
 }
@@ -79,7 +80,8 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
 
 /* ---- Opening ---- */
 
-/* For reading; the file is there and may be executed.  O_NONBLOCK: should it have become a FIFO since. */
+/* For reading; the file is there and may be executed.  O_NONBLOCK: should it have become a FIFO
+ * since. */
 static int open_at(const struct program_place *at)
 {
         const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
@@ -88,7 +90,7 @@ static int open_at(const struct program_place *at)
         if (*at->path)
                 return openat(at->dirfd, at->path, flags | (at->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0));
         /* The descriptor may be one that cannot be read from. */
-        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", at->dirfd);
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", at->dirfd);
         return open(link, flags);
 }
 
@@ -96,8 +98,9 @@ static int open_at(const struct program_place *at)
 #define AT_EXECVE_CHECK 0x10000
 #endif
 
-/* Has anybody the file open for writing?  The kernel executes no such file.  It says so since Linux 6.14; before, by refusing a lease, which only
- * the owner of the file may ask for.  (Should a writer come while we have that, its holder gets a signal: one that nobody need handle.) */
+/* Has anybody the file open for writing?  The kernel executes no such file.  It says so since Linux
+ * 6.14; before, by refusing a lease, which only the owner of the file may ask for.  (Should a
+ * writer come while we have that, its holder gets a signal: one that nobody need handle.) */
 static bool open_for_writing(int fd)
 {
         static char *const none[] = { (char *)"", NULL };
@@ -153,7 +156,7 @@ int program_open_file(const char *path, const char *role, const char *user, stru
 
         if (!*path)                     /* Linux looks the empty name up: the current directory */
                 return refuse(why, -EACCES, "%s: names no %s", user, role);
-        snprintf(who, sizeof who, "%.200s (the %s of %s)", path, role, user);
+        snprintf(who, sizeof(who), "%.200s (the %s of %s)", path, role, user);
         int fd = open_checked(&at, who, st, why);
         if (fd == -ENOENT && path[strlen(path) - 1] == '\r')
                 return refuse(why, fd, "%s: its #! line ends in CR LF, which makes the CR a part of the interpreter's name: remove it (dos2unix)",
@@ -165,8 +168,9 @@ int program_open_file(const char *path, const char *role, const char *user, stru
 
 static bool blank(char c) { return c == ' ' || c == '\t'; }
 
-/* Splits a "#!" line in place.  line holds the first bytes of the file, padded with zeros; its last byte is never part of the
- * line.  *arg is NULL if there is none.  -ENOEXEC if there is no name, or it may be cut off. */
+/* Splits a "#!" line in place.  line holds the first bytes of the file, padded with zeros; its last
+ * byte is never part of the line.  *arg is NULL if there is none.  -ENOEXEC if there is no name, or
+ * it may be cut off. */
 static int split_line(char line[SCRIPT_LINE], char **name, char **arg)
 {
         char *last = line + SCRIPT_LINE - 1, *p = line + 2, *end = memchr(line, '\n', SCRIPT_LINE);
@@ -176,7 +180,8 @@ static int split_line(char line[SCRIPT_LINE], char **name, char **arg)
                 while (p < last && *p && !blank(*p))
                         p++;
                 if (p == last && *p && !blank(*p))
-                        return -ENOEXEC;        /* a name without an end: cutting it could run another program */
+                        /* a name without an end: cutting it could run another program */
+                        return -ENOEXEC;
                 end = last;
         }
         while (blank(end[-1]))
@@ -225,11 +230,11 @@ static int copy_argv(struct program *p, char *const argv[])
         size_t n = 0, room = 2 * SCRIPTS_MAX;
         while (argv[n])
                 n++;
-        p->argv_room = calloc(room + n + 1, sizeof *p->argv_room);
+        p->argv_room = calloc(room + n + 1, sizeof(*p->argv_room));
         if (!p->argv_room)
                 return -ENOMEM;
         p->argv = p->argv_room + room;
-        memcpy(p->argv, argv, n * sizeof *argv);
+        memcpy(p->argv, argv, n * sizeof(*argv));
         return 0;
 }
 

@@ -1,5 +1,6 @@
 /*
- * The first stack: what a program finds at its first RSP (image.h; System V ABI for x86-64, "Process Initialization").
+ * The first stack: what a program finds at its first RSP (image.h; System V ABI for x86-64,
+ * "Process Initialization").
  *
  *   top - 8        0
  *                  path of the program (AT_EXECFN)
@@ -63,12 +64,12 @@ static void store_strings(struct stack_image *s, char *const *v, uint64_t *at, u
         for (; v && *v; v++) {
                 size_t n = strlen(*v) + 1;
                 store(s, *at, *v, n);
-                store(s, *slot, at, sizeof *at);
+                store(s, *slot, at, sizeof(*at));
                 *at += n;
-                *slot += sizeof *at;
+                *slot += sizeof(*at);
         }
-        store(s, *slot, &zero, sizeof zero);
-        *slot += sizeof zero;
+        store(s, *slot, &zero, sizeof(zero));
+        *slot += sizeof(zero);
 }
 
 static void fill_aux(struct stack_image *s, const struct stack_input *in, uint64_t execfn, uint64_t platform_at, uint64_t random_at)
@@ -102,7 +103,7 @@ int stack_build(struct stack_image *s, const struct stack_input *in, struct why 
         s->env_end = execfn;
         s->arg_end = s->env_start = s->env_end - envs.bytes;
         s->arg_start = s->arg_end - args.bytes;
-        uint64_t platform_at = (s->arg_start & ~(uint64_t)15) - sizeof platform, random_at = platform_at - sizeof in->random;
+        uint64_t platform_at = (s->arg_start & ~(uint64_t)15) - sizeof(platform), random_at = platform_at - sizeof(in->random);
         fill_aux(s, in, execfn, platform_at, random_at);
         uint64_t words = 1 + args.count + 1 + envs.count + 1 + 2 * s->naux;
         s->sp = (random_at - words * sizeof(uint64_t)) & ~(uint64_t)15;
@@ -111,12 +112,12 @@ int stack_build(struct stack_image *s, const struct stack_input *in, struct why 
         if (!s->bytes)
                 return refuse(why, -ENOMEM, "no memory for %lu bytes of arguments and environment", in->top - s->sp);
         uint64_t slot = s->sp + sizeof(uint64_t), arg_at = s->arg_start, env_at = s->env_start;
-        store(s, s->sp, &args.count, sizeof args.count);
+        store(s, s->sp, &args.count, sizeof(args.count));
         store_strings(s, in->argv, &arg_at, &slot);
         store_strings(s, in->envp, &env_at, &slot);
-        store(s, slot, s->aux, s->naux * sizeof s->aux[0]);
-        store(s, random_at, in->random, sizeof in->random);
-        store(s, platform_at, platform, sizeof platform);
+        store(s, slot, s->aux, s->naux * sizeof(s->aux[0]));
+        store(s, random_at, in->random, sizeof(in->random));
+        store(s, platform_at, platform, sizeof(platform));
         store(s, execfn, in->execfn, execfn_len);
         return 0;
 }

@@ -1,9 +1,10 @@
 /*
  * The marshaller: performs any row of a table in the three phases that dispatch.h names.
  *
- * A bad pointer is not answered here: it is replaced by the bad address (sys_bad), and the host kernel finds EFAULT, or
- * another error that comes before it, where Linux does.  A buffer of which only the beginning is there is replaced by one like it
- * (sys_scratch_edge): how much of it is needed is the kernel's to say.
+ * A bad pointer is not answered here: it is replaced by the bad address (sys_bad), and the host
+ * kernel finds EFAULT, or another error that comes before it, where Linux does.  A buffer of which
+ * only the beginning is there is replaced by one like it (sys_scratch_edge): how much of it is
+ * needed is the kernel's to say.
  */
 #include <fcntl.h>
 #include "base/privfd.h"
@@ -48,12 +49,13 @@ static uint64_t collect_in(struct thread *t, uint64_t addr, size_t n)
 {
         void *p = sys_in(t, addr, n, SYS_ARG_MAX);
 
-        /* One that is too long for us is too long for the kernel as well, which may look at its beginning before it says so. */
+        /* One that is too long for us is too long for the kernel as well, which may look at its
+         * beginning before it says so. */
         return P(p != sys_bad() ? p : sys_in_edge(t, addr, n < SYS_ARG_MAX ? n : SYS_ARG_MAX));
 }
 
-/* A result of exactly n bytes of which the program has room for some only: *reach is how many.  That may be enough: not all are always
- * written. */
+/* A result of exactly n bytes of which the program has room for some only: *reach is how many.
+ * That may be enough: not all are always written. */
 static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t *reach)
 {
         void *p;
@@ -69,8 +71,8 @@ static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t 
 /* No option of a socket reads more of what its value will replace. */
 #define READ_FIRST 4096ul
 
-/* Can a result of up to n bytes be stored?  One that may be shorter is looked at where it begins and where it would end: to make all of it
- * resident would cost more than it is worth. */
+/* Can a result of up to n bytes be stored?  One that may be shorter is looked at where it begins
+ * and where it would end: to make all of it resident would cost more than it is worth. */
 static bool has_room(struct thread *t, uint64_t addr, size_t n, bool variable)
 {
         uint64_t last = addr + n - 1;
@@ -91,7 +93,8 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
         if (n > SYS_ARG_MAX) {
                 if (!variable || (d->size == EPOLL_EVENT && n / EPOLL_EVENT > INT32_MAX / EPOLL_EVENT))
                         return P(sys_bad());
-                /* No result is that long: a smaller room is as good, and the kernel must not be told of more. */
+                /* No result is that long: a smaller room is as good, and the kernel must not be
+                 * told of more. */
                 n = SYS_ARG_MAX;
                 if (d->kind == K_VOUT)
                         memcpy((void *)(uintptr_t)h[d->len], &(int32_t){ SYS_ARG_MAX }, 4);
@@ -141,7 +144,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                         continue;
                 switch (d->kind) {
                 case K_FD:
-                        /* A descriptor the program must not see is one that is not open: the kernel says so. */
+                        /* A descriptor the program must not see is one that is not open: the kernel
+                         * says so. */
                         if (privfd_is((int)a[i]))
                                 h[i] = (uint32_t)INT32_MAX;
                         break;
@@ -228,7 +232,8 @@ static long deliver(struct thread *t, const struct sys_row *row, const uint64_t 
         return ret;
 }
 
-/* New descriptors past what the program may have, and those it will never hear of, are closed again. */
+/* New descriptors past what the program may have, and those it will never hear of, are closed
+ * again. */
 static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret)
 {
         if (row->flags & RF_NEWFD)
@@ -236,7 +241,7 @@ static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret
         if ((row->flags & RF_NEWFD2) && ret >= 0) {
                 int fd[2];
 
-                memcpy(fd, (void *)(uintptr_t)h[row->arg[0].kind == K_OUT ? 0 : 3], sizeof fd);
+                memcpy(fd, (void *)(uintptr_t)h[row->arg[0].kind == K_OUT ? 0 : 3], sizeof(fd));
                 if ((uint64_t)fd[0] >= privfd_nofile_soft() || (uint64_t)fd[1] >= privfd_nofile_soft()) {
                         sys_own(__NR_close, (uint64_t)fd[0], 0, 0, 0, 0, 0);
                         sys_own(__NR_close, (uint64_t)fd[1], 0, 0, 0, 0, 0);
@@ -252,7 +257,7 @@ long sys_generic(struct thread *t, const struct sys_row *row, const uint64_t a[6
         uint64_t h[6];
         long ret;
 
-        memcpy(h, a, sizeof h);
+        memcpy(h, a, sizeof(h));
         ret = collect(t, row, a, h, &b);
         if (ret)
                 return ret;

@@ -1,6 +1,6 @@
 /*
- * Iovecs: the program's list of buffers and a host shadow of the same shape, so that the kernel sees the same number of
- * pieces with the same lengths and alignment.
+ * Iovecs: the program's list of buffers and a host shadow of the same shape, so that the kernel
+ * sees the same number of pieces with the same lengths and alignment.
  */
 #include <linux/major.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@ int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n,
 {
         size_t bytes = n * sizeof(struct iovec);
 
-        memset(v, 0, sizeof *v);
+        memset(v, 0, sizeof(*v));
         *kernel = sys_bad();
         if (n > SYS_IOV_MAX)
                 return -EINVAL;         /* the kernel counts before it looks */
@@ -40,7 +40,7 @@ int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n,
 
 void sys_iov_one(struct sys_iov *v, struct iovec store[2], uint64_t addr, size_t len)
 {
-        memset(v, 0, sizeof *v);
+        memset(v, 0, sizeof(*v));
         v->prog = &store[0];
         v->host = &store[1];
         v->prog[0] = (struct iovec){ (void *)(uintptr_t)addr, len };
@@ -65,8 +65,9 @@ size_t sys_iov_clip(struct sys_iov *v, size_t max)
 }
 
 /*
- * Only the first byte of a piece and its last are looked at, where they are on different pages: what comes may be shorter than the room,
- * and to make all of it resident would cost more than it is worth.  A hole in the middle is met when the bytes are stored.
+ * Only the first byte of a piece and its last are looked at, where they are on different pages:
+ * what comes may be shorter than the room, and to make all of it resident would cost more than it
+ * is worth.  A hole in the middle is met when the bytes are stored.
  */
 int sys_iov_room(struct thread *t, struct sys_iov *v)
 {
@@ -114,7 +115,8 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n)
                 uint64_t addr = P(v->prog[i].iov_base);
                 const char *src = v->host[i].iov_base;
 
-                /* Counted, and yet the kernel wrote nothing there: it threw it away (MSG_TRUNC of a TCP socket). */
+                /* Counted, and yet the kernel wrote nothing there: it threw it away (MSG_TRUNC of a
+                 * TCP socket). */
                 if (src == sys_bad()) {
                         done += len;
                         continue;
@@ -137,7 +139,8 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n)
         return done;
 }
 
-/* Memory (/dev/zero) and terminals are; what other character devices take may be messages (FUSE). */
+/* Memory (/dev/zero) and terminals are; what other character devices take may be messages
+ * (FUSE). */
 static bool is_stream(unsigned device)
 {
         return device == MEM_MAJOR || device == TTY_MAJOR || device == TTYAUX_MAJOR ||
@@ -148,7 +151,7 @@ enum sys_file sys_file_kind(int fd)
 {
         struct stat st;
         int type;
-        socklen_t n = sizeof type;
+        socklen_t n = sizeof(type);
 
         if (sys_own(__NR_fstat, (uint64_t)fd, P(&st), 0, 0, 0, 0))
                 return FILE_OTHER;

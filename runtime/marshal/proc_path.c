@@ -1,5 +1,6 @@
 /*
- * Which file of /proc a path means, and the links there that must lead to the program (proc_path.h).
+ * Which file of /proc a path means, and the links there that must lead to the program
+ * (proc_path.h).
  *
  * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that
  * is in /proc.  Symbolic links elsewhere that lead into /proc, and "..", are not followed here.
@@ -19,7 +20,7 @@
 
 static char exe[PATH_MAX];
 
-void procfs_set_exe(const char *path) { snprintf(exe, sizeof exe, "%s", path); }
+void procfs_set_exe(const char *path) { snprintf(exe, sizeof(exe), "%s", path); }
 
 void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg)
 {
@@ -28,9 +29,9 @@ void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void
 
         for (;;) {
                 int64_t n = thread_upcall(t, UPCALL_MAPS, from, 0, 0);
-                if (n <= 0 || n > (int64_t)(sizeof e / sizeof e[0]))
+                if (n <= 0 || n > (int64_t)(sizeof(e) / sizeof(e[0])))
                         return;
-                memcpy(e, vcpu_xfer(t->v), (size_t)n * sizeof e[0]);
+                memcpy(e, vcpu_xfer(t->v), (size_t)n * sizeof(e[0]));
                 for (int64_t i = 0; i < n; i++)
                         fn(&e[i], arg);
                 if (e[n - 1].end <= from)
@@ -58,7 +59,7 @@ static int find_map_file(struct thread *t, const char *name, char path[PATH_MAX]
 
         w.start = strtoull(name, &p, 16);
         w.end = *p == '-' ? strtoull(p + 1, NULL, 16) : 0;
-        snprintf(again, sizeof again, "%llx-%llx", (unsigned long long)w.start,
+        snprintf(again, sizeof(again), "%llx-%llx", (unsigned long long)w.start,
                  (unsigned long long)w.end);
         if (strcmp(name, again) == 0)
                 procfs_each_map(t, match, &w);
@@ -83,7 +84,8 @@ static void tidy(char *s)
         *to = 0;
 }
 
-/* Could the last component be of interest at all?  Spares relative paths the look at their directory. */
+/* Could the last component be of interest at all?  Spares relative paths the look at their
+ * directory. */
 static bool name_matters(const char *path)
 {
         static const char *const names[] = { "exe", "maps", "mem", "meminfo", "cmdline", "environ", "smaps", "smaps_rollup", "pagemap", "numa_maps",
@@ -91,7 +93,7 @@ static bool name_matters(const char *path)
         const char *last = strrchr(path, '/');
 
         last = last ? last + 1 : path;
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
                 if (!strcmp(last, names[i]))
                         return true;
         return (last[0] >= '0' && last[0] <= '9') || strstr(path, "map_files");
@@ -111,7 +113,8 @@ static const char *skip_own(const char *p)
 /* A thread that vmrun has for itself.  Each of the program's is known by its vCPU. */
 bool procfs_is_helper(pid_t tid)
 {
-        uint32_t n = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);      /* their blocks are filled in */
+        /* their blocks are filled in */
+        uint32_t n = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);
 
         for (uint32_t i = 0; i < n; i++) {
                 const struct vcpu_fixed *v = vcpu_fixed(vcpu_block(i));
@@ -129,15 +132,15 @@ static const char *skip_task(const char *p, pid_t *task)
 
         if (end == p || n <= 0 || n > INT32_MAX || (*end && *end != '/'))
                 return NULL;
-        snprintf(path, sizeof path, "/proc/self/task/%ld", n);
+        snprintf(path, sizeof(path), "/proc/self/task/%ld", n);
         *task = (pid_t)n;
         return access(path, F_OK) ? NULL : end;
 }
 
 /*
- * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global files with a leading
- * slash ("/meminfo").  A path by way of a thread is the same, with *task its number; else that is 0.  false: not a path into /proc, or
- * another process's.
+ * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global
+ * files with a leading slash ("/meminfo").  A path by way of a thread is the same, with *task its
+ * number; else that is 0.  false: not a path into /proc, or another process's.
  */
 bool procfs_own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *task)
 {
@@ -148,21 +151,21 @@ bool procfs_own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *ta
         if (path[0] == '/') {
                 if (strncmp(path, "/proc", 5) && strncmp(path, "/dev/fd/", 8) && !(path[1] == '/' || path[1] == '.'))
                         return false;
-                snprintf(full, sizeof full, "%s", path);
+                snprintf(full, sizeof(full), "%s", path);
         } else {
                 if (!path[0] || !name_matters(path))
                         return false;
                 if (dirfd == AT_FDCWD)
-                        snprintf(link, sizeof link, "/proc/thread-self/cwd");
+                        snprintf(link, sizeof(link), "/proc/thread-self/cwd");
                 else
-                        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", dirfd);
-                n = readlink(link, dir, sizeof dir - 1);
+                        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", dirfd);
+                n = readlink(link, dir, sizeof(dir) - 1);
                 if (n < 5)
                         return false;
                 dir[n] = 0;
                 if (strncmp(dir, "/proc", 5) || (dir[5] && dir[5] != '/'))
                         return false;
-                snprintf(full, sizeof full, "%s/%s", dir, path);
+                snprintf(full, sizeof(full), "%s/%s", dir, path);
         }
         tidy(full);
         *task = 0;
@@ -262,8 +265,8 @@ enum procfs_dir procfs_dir(int fd)
 
         if (syscall(SYS_fstatfs, fd, &fs) || fs.f_type != PROC_MAGIC)
                 return PROCFS_OTHER;
-        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
-        n = readlink(link, dir, sizeof dir - 1);
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+        n = readlink(link, dir, sizeof(dir) - 1);
         if (n <= 0)
                 return PROCFS_OTHER;
         dir[n] = 0;

@@ -12,7 +12,8 @@
 
 /* The absolute real path of the program; set before it starts and at exec. Copied. */
 void procfs_set_exe(const char *path);
-/* The path a call that follows links shall use: path itself, or the program's file for /proc/self/exe. */
+/* The path a call that follows links shall use: path itself, or the program's file for
+ * /proc/self/exe. */
 const char *procfs_follow(int dirfd, const char *path);
 
 /* The same for a call that asks for a link itself: where the host has none such, another link. */
@@ -29,9 +30,9 @@ enum procfs_dir { PROCFS_OTHER, PROCFS_FDS, PROCFS_TASKS, PROCFS_MAPS } procfs_d
 bool procfs_hides(enum procfs_dir dir, const char *name);
 
 /*
- * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global files with a leading
- * slash ("/meminfo").  A path by way of a thread is the same, with *task its number; else that is 0.  false: not a path into /proc, or
- * another process's.
+ * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global
+ * files with a leading slash ("/meminfo").  A path by way of a thread is the same, with *task its
+ * number; else that is 0.  false: not a path into /proc, or another process's.
  */
 bool procfs_own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *task);
 /* Is that a thread that vmrun has for itself? */

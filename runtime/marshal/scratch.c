@@ -1,8 +1,9 @@
 /*
  * Host buffers for the arguments of one call, and the small copies made through them.
  *
- * A thread's scratch is a short list of chunks, newest first.  Pointers into it stay valid until the call ends; then
- * only the first chunk is kept (grow-only up to SYS_CHUNK), so one big transfer does not cost memory for ever.
+ * A thread's scratch is a short list of chunks, newest first.  Pointers into it stay valid until
+ * the call ends; then only the first chunk is kept (grow-only up to SYS_CHUNK), so one big transfer
+ * does not cost memory for ever.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -45,7 +46,7 @@ static struct chunk *map_chunk(size_t size)
 
         if (c == MAP_FAILED)
                 return NULL;
-        *c = (struct chunk){ .size = size, .used = sizeof *c };
+        *c = (struct chunk){ .size = size, .used = sizeof(*c) };
         return c;
 }
 
@@ -62,7 +63,7 @@ static struct chunk *new_chunk(size_t n)
 
         if (!c)
                 return NULL;
-        ASAN_POISON_MEMORY_REGION(c + 1, c->size - sizeof *c);
+        ASAN_POISON_MEMORY_REGION(c + 1, c->size - sizeof(*c));
         c->next = chunks;
         return chunks = c;
 }
@@ -98,7 +99,8 @@ void *sys_scratch_like(uint64_t addr, size_t n)
 void *sys_scratch_edge(size_t reach, size_t n)
 {
         size_t pages = (reach + PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
-        size_t beyond = (n - reach + PAGE_SIZE) & ~(size_t)(PAGE_SIZE - 1);     /* at least a page */
+        /* at least a page */
+        size_t beyond = (n - reach + PAGE_SIZE) & ~(size_t)(PAGE_SIZE - 1);
         struct chunk *c = map_chunk(PAGE_SIZE + pages + beyond);
         char *end = (char *)c + PAGE_SIZE + pages;
 
@@ -133,8 +135,8 @@ void sys_scratch_reset(void)
         chunks = keep;
         if (keep) {
                 keep->next = NULL;
-                keep->used = sizeof *keep;
-                ASAN_POISON_MEMORY_REGION(keep + 1, keep->size - sizeof *keep);
+                keep->used = sizeof(*keep);
+                ASAN_POISON_MEMORY_REGION(keep + 1, keep->size - sizeof(*keep));
         }
 }
 
@@ -206,7 +208,8 @@ char *sys_string(struct thread *t, uint64_t addr)
                 return sys_bad();
         n = gmem_string(t, s, addr, PAGE_SIZE);
         if (n == -ENAMETOOLONG) {
-                /* Hand over something the kernel finds too long by itself: ENAMETOOLONG or ERANGE is its choice. */
+                /* Hand over something the kernel finds too long by itself: ENAMETOOLONG or ERANGE
+                 * is its choice. */
                 if (gmem_read(t, s, addr, PAGE_SIZE))
                         return sys_bad();
                 s[PAGE_SIZE] = 0;

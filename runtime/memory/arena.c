@@ -1,8 +1,9 @@
 /*
- * See arena.h.  Host addresses [ARENA, ARENA + size) correspond to guest-physical [7/8 of the space, its top), so one constant
- * converts between them.  The host range is reserved as a whole at first use, which costs one VMA and no memory;
- * KVM learns of it in adjacent memory slots that double in size, since a slot cannot grow and deleting one drops every nested
- * entry of the VM.  [I] None is ever deleted; a range that is given back becomes PROT_NONE again and is used anew.
+ * See arena.h.  Host addresses [ARENA, ARENA + size) correspond to guest-physical [7/8 of the
+ * space, its top), so one constant converts between them.  The host range is reserved as a whole at
+ * first use, which costs one VMA and no memory; KVM learns of it in adjacent memory slots that
+ * double in size, since a slot cannot grow and deleting one drops every nested entry of the VM.
+ * [I] None is ever deleted; a range that is given back becomes PROT_NONE again and is used anew.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +19,8 @@
 #define SLOT_MIN (64ull << 20)
 #define FREE     FILE_NONE
 
-/* A run of bytes from ARENA on, of one owner.  The list is sorted and covers [0, backed) without a gap; no two free ones are adjacent. */
+/* A run of bytes from ARENA on, of one owner.  The list is sorted and covers [0, backed) without a
+ * gap; no two free ones are adjacent. */
 struct extent {
         uint64_t start, end;
         uint32_t owner;                 /* file id, or FREE */
@@ -28,7 +30,8 @@ struct extent {
 static pthread_mutex_t arena_lock = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by arena_lock */
 static bool reserved;
-static _Atomic uint64_t backed;         /* [0, backed) has memory slots; only grows, so it may be read without the lock */
+/* [0, backed) has memory slots; only grows, so it may be read without the lock */
+static _Atomic uint64_t backed;
 static uint64_t in_use;
 static struct extent *extents;
 
@@ -72,7 +75,8 @@ static void merge_free(void)
         }
 }
 
-/* First fit: low addresses first, so that the arena stays short and needs few slots.  -ENOSPC: no free extent is long enough. */
+/* First fit: low addresses first, so that the arena stays short and needs few slots.  -ENOSPC: no
+ * free extent is long enough. */
 static int claim(uint64_t len, uint32_t owner, uint64_t *start)
 {
         for (struct extent *e = extents; e; e = e->next) {
@@ -161,7 +165,8 @@ static int take(struct vm *vm, uint64_t len, uint32_t owner, uint64_t *start)
         return err;
 }
 
-/* The extent that begins at start, where [start, end) is in use throughout, cut at both ends; else NULL with *err. */
+/* The extent that begins at start, where [start, end) is in use throughout, cut at both ends; else
+ * NULL with *err. */
 static struct extent *cut_out(uint64_t start, uint64_t end, int *err)
 {
         *err = -EINVAL;
@@ -220,7 +225,8 @@ static int begin_mapping(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *
         return size < len ? -ENOMEM : take(vm, size, owner, start);
 }
 
-/* err: why nothing is mapped there.  Of a core that the program leaves this is no part, or it would be as long as all that it shares. */
+/* err: why nothing is mapped there.  Of a core that the program leaves this is no part, or it would
+ * be as long as all that it shares. */
 static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
 {
         uint64_t size = round_up(len, PAGE_SIZE);
@@ -233,8 +239,9 @@ static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
 }
 
 /*
- * The host mapping is as permissive as the file allows, because a later mprotect stays in kern and must not need the host:
- * what the program asked for is in its PTEs.  What the file does not allow (opened for reading, sealed, a noexec mount) is refused for ever.
+ * The host mapping is as permissive as the file allows, because a later mprotect stays in kern and
+ * must not need the host: what the program asked for is in its PTEs.  What the file does not allow
+ * (opened for reading, sealed, a noexec mount) is refused for ever.
  */
 int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off, uint64_t len, uint64_t *gpa, int *refused)
 {
@@ -278,7 +285,8 @@ int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, 
 
 #define HUGE (2ull << 20)
 
-/* [I] Not where a huge page may begin: a segment of huge pages, which only another program can have made, is refused there (EINVAL). */
+/* [I] Not where a huge page may begin: a segment of huge pages, which only another program can have
+ * made, is refused there (EINVAL). */
 int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t len, uint64_t *gpa)
 {
         uint64_t start;

@@ -1,12 +1,16 @@
 /*
- * The registry (files.h): its entries, and what a mapping makes of them. files_read.c has what reads through them.
+ * The registry (files.h): its entries, and what a mapping makes of them. files_read.c has what
+ * reads through them.
  *
- * What an entry keeps open.  A private mapping needs an fd to read from: a private dup, shared by all mappings of the
- * object that were opened alike.  A shared mapping needs none for its data, only for fstat and the name: an O_PATH handle, because closing
- * an ordinary fd makes the kernel drop every POSIX lock this process has on the file, and databases hold locks on what they map
- * shared.  (Known gap: a program that takes POSIX locks on a file it also maps private loses them when the last such mapping goes.)
+ * What an entry keeps open.  A private mapping needs an fd to read from: a private dup, shared by
+ * all mappings of the object that were opened alike.  A shared mapping needs none for its data,
+ * only for fstat and the name: an O_PATH handle, because closing an ordinary fd makes the kernel
+ * drop every POSIX lock this process has on the file, and databases hold locks on what they map
+ * shared.  (Known gap: a program that takes POSIX locks on a file it also maps private loses them
+ * when the last such mapping goes.)
  *
- * Whether mmap is allowed is the host kernel's word: a mapping of one page is made and dropped, and its error passed on.
+ * Whether mmap is allowed is the host kernel's word: a mapping of one page is made and dropped, and
+ * its error passed on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +65,8 @@ static bool grow_table(void)
         return true;
 }
 
-/* A new entry, with the references of *like, in the hash chain of its object.  FILE_NONE: no memory. */
+/* A new entry, with the references of *like, in the hash chain of its object.  FILE_NONE: no
+ * memory. */
 static uint32_t add(const struct file *like)
 {
         if (!free_ids && !grow_table())
@@ -137,7 +142,8 @@ static int identify(int fd, enum file_kind kind, struct file *f)
         *f = (struct file){ .kind = kind, .fd = -1, .dev = st.st_dev, .ino = st.st_ino, .mode = mode & (O_ACCMODE | O_DIRECT) };
         f->endless = S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode);
         f->copied_up = S_ISREG(st.st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
-        /* A private mapping of /dev/zero reads as the file does.  Other devices map memory that read() does not show. */
+        /* A private mapping of /dev/zero reads as the file does.  Other devices map memory that
+         * read() does not show. */
         if (kind == FILE_PRIVATE && f->endless && !is_dev_zero(&st)) {
                 info_("private mapping of device %u:%u: not supported, the program gets ENODEV", major(st.st_rdev), minor(st.st_rdev));
                 return -ENODEV;
@@ -145,7 +151,8 @@ static int identify(int fd, enum file_kind kind, struct file *f)
         return 0;
 }
 
-/* Asks the host kernel.  The last page stands for the whole range: what depends on the offset is an end that is too far. */
+/* Asks the host kernel.  The last page stands for the whole range: what depends on the offset is an
+ * end that is too far. */
 static int probe(int fd, int prot, int flags, uint64_t off, uint64_t len, bool *no_exec)
 {
         uint64_t end;
@@ -214,7 +221,8 @@ int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, u
         return 0;
 }
 
-/* A handle that fstat and readlink take and whose closing touches no lock; a dup where /proc cannot be had. */
+/* A handle that fstat and readlink take and whose closing touches no lock; a dup where /proc cannot
+ * be had. */
 static int path_handle(int fd)
 {
         char name[40];
@@ -237,7 +245,8 @@ int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, u
 
         /* The id comes first, so that the range has its owner from the start. */
         pthread_mutex_lock(&files_lock);
-        uint32_t have = want.copied_up ? FILE_NONE : find(&want, fd);   /* kcmp cannot judge an O_PATH handle */
+        /* kcmp cannot judge an O_PATH handle */
+        uint32_t have = want.copied_up ? FILE_NONE : find(&want, fd);
         if (have) {
                 table[have].refs += want.refs;
         } else {

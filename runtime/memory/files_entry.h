@@ -14,7 +14,8 @@ struct file {
         enum file_kind kind;
         int fd;                         /* private fd; -1 for FILE_ANONYMOUS and FILE_SEGMENT */
         bool endless;                   /* no end that fstat knows: /dev/zero, devices */
-        bool copied_up;                 /* overlayfs: one inode number may stand for two files (before and after a write) */
+        /* overlayfs: one inode number may stand for two files (before and after a write) */
+        bool copied_up;
         uint64_t refs;                  /* private: VMAs.  Otherwise: pages in the arena */
         uint32_t readers;               /* uses in progress */
         dev_t dev;
@@ -27,7 +28,8 @@ struct file {
         uint32_t next;                  /* in its hash chain, or in the free list */
 };
 
-/* Copies entry id to *copy; between this and files_unpin its fd stays open, whatever happens to the mappings.  0 or -EBADF. */
+/* Copies entry id to *copy; between this and files_unpin its fd stays open, whatever happens to the
+ * mappings.  0 or -EBADF. */
 int files_pin(uint32_t id, struct file *copy);
 void files_unpin(uint32_t id);
 

@@ -37,7 +37,8 @@ static int frames_iov(const uint32_t *frame, uint32_t n, struct iovec *iov)
         return k;
 }
 
-/* Reads until all is full or the file ends; returns bytes, or -errno if nothing came.  iov is used up. */
+/* Reads until all is full or the file ends; returns bytes, or -errno if nothing came.  iov is used
+ * up. */
 static int64_t read_all(int fd, struct iovec *iov, int k, uint64_t off)
 {
         uint64_t got = 0;
@@ -139,7 +140,8 @@ int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq)
         return rq->a[0] > UINT32_MAX ? -EBADF : files_pages_left((uint32_t)rq->a[0], rq->a[1]);
 }
 
-/* What the host kernel would say of a mapping like the program's: nothing is mapped by it that was not, for no page of it is touched. */
+/* What the host kernel would say of a mapping like the program's: nothing is mapped by it that was
+ * not, for no page of it is touched. */
 static int64_t mincore_private(uint32_t id, uint64_t off, uint64_t len, unsigned char *vec)
 {
         struct file f;

@@ -1,5 +1,6 @@
 /*
- * The program's memory as forwarded system calls see it (gmem.h): walks of the guest's page tables through the window.
+ * The program's memory as forwarded system calls see it (gmem.h): walks of the guest's page tables
+ * through the window.
  */
 #include <errno.h>
 #include <string.h>
@@ -30,7 +31,8 @@ struct held { char *host; frame_t frame; };
 
 static struct frame *frame_table(void) { return (struct frame *)CONTROL->frame_table; }
 
-/* With page published, as by a fault of t's own vCPU, which is waiting in an exit: kern reuses no table on our way (kern/pt.h). */
+/* With page published, as by a fault of t's own vCPU, which is waiting in an exit: kern reuses no
+ * table on our way (kern/pt.h). */
 static bool try_hold_published(struct thread *t, uint64_t page, bool write, struct held *h)
 {
         pte_slot_t *pte = find_pte(page);
@@ -65,11 +67,13 @@ static int pin_limit(void)
         return share < GMEM_PIN_MAX ? (int)share : GMEM_PIN_MAX;
 }
 
-/* Holds the page of addr, made resident by kern if need be, together with what the caller will want next: len bytes from addr on, as far
- * as they may be pinned at once. (The upcall, two exits, costs several times what a fault does.)  A range that fails says nothing of its
- * first page, which is then asked for alone.  Each try that fails means that the page went between kern's answer and our pin, or that an
- * evictor has just claimed it.  Neither repeats: a page that kern brought has A set, so the hand passes it by once, and a claim that pins
- * cannot join is short (kern/pager/frame.h). */
+/* Holds the page of addr, made resident by kern if need be, together with what the caller will want
+ * next: len bytes from addr on, as far as they may be pinned at once. (The upcall, two exits, costs
+ * several times what a fault does.)  A range that fails says nothing of its first page, which is
+ * then asked for alone.  Each try that fails means that the page went between kern's answer and our
+ * pin, or that an evictor has just claimed it.  Neither repeats: a page that kern brought has A
+ * set, so the hand passes it by once, and a claim that pins cannot join is short
+ * (kern/pager/frame.h). */
 static int hold(struct thread *t, uint64_t addr, size_t len, bool write, struct held *h)
 {
         uint64_t page = addr & ~(uint64_t)(PAGE_SIZE - 1);
@@ -96,8 +100,8 @@ static void release(struct thread *t, const struct held *h, bool wrote)
         frame_unpin(&frame_table()[h->frame], wrote);
 }
 
-/* A copy that survives an arena page whose file was cut short.  (The process is named by this thread: the first one may have ended, and
- * then has no memory.) */
+/* A copy that survives an arena page whose file was cut short.  (The process is named by this
+ * thread: the first one may have ended, and then has no memory.) */
 static int careful_copy(void *dst, const void *src, size_t len)
 {
         struct iovec d = { dst, len }, s = { (void *)src, len };

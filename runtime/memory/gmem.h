@@ -1,9 +1,10 @@
 /*
  * The program's memory, as forwarded system calls see it.
  *
- * Every pointer argument goes through here; nothing else in the runtime may look at program addresses.  Where a page is not
- * resident, kern is asked to fault it in (UPCALL_POPULATE), so VMA, permission and stack growth checks are kern's alone.
- * All functions: 0 (or a length) on success, -EFAULT for what Linux would refuse; partial effects as copy_to_user's.
+ * Every pointer argument goes through here; nothing else in the runtime may look at program
+ * addresses.  Where a page is not resident, kern is asked to fault it in (UPCALL_POPULATE), so VMA,
+ * permission and stack growth checks are kern's alone. All functions: 0 (or a length) on success,
+ * -EFAULT for what Linux would refuse; partial effects as copy_to_user's.
  */
 #ifndef VMRUN_GMEM_H
 #define VMRUN_GMEM_H
@@ -25,11 +26,13 @@ struct gmem_count { uint64_t resident, dirty, referenced, anonymous, shared, far
 void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
                 struct gmem_count *c);
 
-/* A string of less than max bytes: its length, copied with its NUL; -EFAULT; -ENAMETOOLONG when no NUL came. */
+/* A string of less than max bytes: its length, copied with its NUL; -EFAULT; -ENAMETOOLONG when no
+ * NUL came. */
 long gmem_string(struct thread *t, char *dst, uint64_t src, size_t max);
 
-/* Bulk data without a copy: pins pages from addr on and describes them in iov.  Returns the bytes covered (at most len, at most what
- * GMEM_PIN_MAX pages hold), or -EFAULT if not even the first byte can be had.  write: the host will store into them. */
+/* Bulk data without a copy: pins pages from addr on and describes them in iov.  Returns the bytes
+ * covered (at most len, at most what GMEM_PIN_MAX pages hold), or -EFAULT if not even the first
+ * byte can be had.  write: the host will store into them. */
 #define GMEM_PIN_MAX 256
 struct gmem_pins {
         struct iovec iov[GMEM_PIN_MAX];
@@ -40,8 +43,8 @@ struct gmem_pins {
 long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, bool write);
 void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used);
 
-/* An aligned word for the host's futex, whose address stays as it is until it is dropped: its frame is pinned, or it lies in the
- * MAP_SHARED arena, which other processes may see too. */
+/* An aligned word for the host's futex, whose address stays as it is until it is dropped: its frame
+ * is pinned, or it lies in the MAP_SHARED arena, which other processes may see too. */
 struct gmem_word { uint32_t *host; uint32_t frame; };
 int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w);
 /* Same, but only if the page is resident: a word that somebody waits on is. */

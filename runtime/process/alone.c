@@ -28,8 +28,8 @@ static struct vcpu_kept **kept;         /* by number; there is one alone_begin()
 static bool threads_can_be_made(void)
 {
         char own[64] = "", next[64] = "";
-        ssize_t a = readlink("/proc/thread-self/ns/pid", own, sizeof own - 1);
-        ssize_t b = readlink("/proc/thread-self/ns/pid_for_children", next, sizeof next - 1);
+        ssize_t a = readlink("/proc/thread-self/ns/pid", own, sizeof(own) - 1);
+        ssize_t b = readlink("/proc/thread-self/ns/pid_for_children", next, sizeof(next) - 1);
 
         if (a < 0 || b < 0 || strcmp(own, next) == 0)
                 return true;            /* (as far as is known: without /proc nobody tells) */
@@ -53,7 +53,7 @@ static void take_apart(struct vm *vm)
 {
         uint32_t n = atomic_load(&CONTROL->nvcpus);
 
-        kept = calloc(n, sizeof *kept);
+        kept = calloc(n, sizeof(*kept));
         if (!kept)
                 die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
         for (uint32_t i = 0; i < n; i++)
@@ -66,10 +66,10 @@ static void put_together(struct vm *vm)
 {
         char why[256];
 
-        int err = vm_back(vm, why, sizeof why);
+        int err = vm_back(vm, why, sizeof(why));
         for (uint32_t i = 0; !err && i < atomic_load(&CONTROL->nvcpus); i++)
                 if (vm->thread[i])
-                        err = vcpu_bring_back(vm->thread[i], kept[i], why, sizeof why);
+                        err = vcpu_bring_back(vm->thread[i], kept[i], why, sizeof(why));
         if (err)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         free(kept);

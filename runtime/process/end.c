@@ -81,7 +81,8 @@ static _Noreturn void program_killed(struct thread *t, const struct thread_end *
         sigaddset(&set, signo);
         syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), signo);
         sigprocmask(SIG_UNBLOCK, &set, NULL);
-        _exit(128 + signo);             /* not reached: the default action of these signals ends the process */
+        /* not reached: the default action of these signals ends the process */
+        _exit(128 + signo);
 }
 
 void thread_finish(struct thread *t)

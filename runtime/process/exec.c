@@ -88,11 +88,12 @@ static uint64_t strings_size(char *const *v)
 {
         uint64_t n = 0;
         for (; *v; v++)
-                n += strlen(*v) + 1 + sizeof *v;
+                n += strlen(*v) + 1 + sizeof(*v);
         return n;
 }
 
-/* The host judges by its own limit of the stack, the program may have a higher one.  *old: what it was. */
+/* The host judges by its own limit of the stack, the program may have a higher one.  *old: what it
+ * was. */
 static int make_room_for_strings(uint64_t need, uint64_t *old)
 {
         const uint64_t least = 131072, most = 6u << 20;
@@ -118,8 +119,8 @@ static void give_back_stack(uint64_t soft)
         }
 }
 
-/* vmrun's own loader and libc must not take these for theirs: they are for the program's, which looks again.  "LD_" alone could end vmrun before
- * it began (LD_TRACE_LOADED_OBJECTS). */
+/* vmrun's own loader and libc must not take these for theirs: they are for the program's, which
+ * looks again.  "LD_" alone could end vmrun before it began (LD_TRACE_LOADED_OBJECTS). */
 static bool is_for_libc(const char *s)
 {
         return strncmp(s, "LD_", 3) == 0 || strncmp(s, "MALLOC_", 7) == 0 || strncmp(s, "GLIBC_TUNABLES=", 15) == 0;
@@ -162,8 +163,8 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         return far_keep(&h->far, t->vforked);
 }
 
-/* The host's execve, which ends all other threads.  A child that borrows their memory keeps it, and goes on, for nobody would tell it to later; if
- * the execve fails, threads_go() tells all. */
+/* The host's execve, which ends all other threads.  A child that borrows their memory keeps it, and
+ * goes on, for nobody would tell it to later; if the execve fails, threads_go() tells all. */
 static long host_exec(struct thread *t, int dirfd, const char *path, char *const *argv, char *const *envp, int flags)
 {
         if (!t->vforked)
@@ -174,7 +175,8 @@ static long host_exec(struct thread *t, int dirfd, const char *path, char *const
         return err;
 }
 
-/* The last look at everything is over: only the kernel can refuse now, for want of memory at most. */
+/* The last look at everything is over: only the kernel can refuse now, for want of memory at
+ * most. */
 static long replace(struct thread *t, struct exec_room *r, const struct handover_fds *fds, bool goodbye)
 {
         struct handover *h = &r->handover;
@@ -209,7 +211,8 @@ static long follow(struct thread *t, struct exec_room *r, uint64_t mask, int pro
         return err;
 }
 
-/* Until execve, a signal that has a handler could be taken by ours and be lost: as if it came after execve, it has its default effect. */
+/* Until execve, a signal that has a handler could be taken by ours and be lost: as if it came after
+ * execve, it has its default effect. */
 static void handlers(struct ksigaction old[SIGNALS_MAX + 1], bool away)
 {
         const struct ksigaction dfl = { 0 };
@@ -222,7 +225,8 @@ static void handlers(struct ksigaction old[SIGNALS_MAX + 1], bool away)
         }
 }
 
-/* certain: the file passed all checks, so this is the end of this program, and is reported as such. */
+/* certain: the file passed all checks, so this is the end of this program, and is reported as
+ * such. */
 static long run_natively(struct thread *t, struct exec_room *r, const struct program_place *at, uint64_t mask, bool certain)
 {
         struct limits_kept limits, old, undone;
@@ -248,7 +252,8 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
 
 /* ---- the checks ---- */
 
-/* The name under which a program that was named by a descriptor hears of itself, as Linux makes it. */
+/* The name under which a program that was named by a descriptor hears of itself, as Linux makes
+ * it. */
 static const char *name_of(const struct exec_room *r, char name[PATH_MAX + 32])
 {
         if (r->dirfd == AT_FDCWD || *r->path == '/')
@@ -315,13 +320,15 @@ long exec_run(struct thread *t, struct exec_room *r)
         enum way way;
         int program;
 
-        /* A child may share its parent's descriptors, too (CLONE_FILES).  Linux parts them at this call as well, though only when it succeeds. */
+        /* A child may share its parent's descriptors, too (CLONE_FILES).  Linux parts them at this
+         * call as well, though only when it succeeds. */
         if (t->vforked)
                 sys_own(__NR_unshare, CLONE_FILES, 0, 0, 0, 0, 0);
         long err = check(r, &at, &way, &program);
         if (err)
                 return err;
-        /* No signal may be taken from here on: it would be lost with this program.  Pending, it waits for the next one. */
+        /* No signal may be taken from here on: it would be lost with this program.  Pending, it
+         * waits for the next one. */
         uint64_t mask = signals_hold(t);
         err = sys_put_off ? -SYS_PUT_OFF : 0;
         if (!err) {

@@ -1,9 +1,11 @@
 /*
- * execve: the process goes on with another program, in a vmrun of its own that has the same settings (handover.h).
+ * execve: the process goes on with another program, in a vmrun of its own that has the same
+ * settings (handover.h).
  *
- * The caller fills an exec_room from the program's memory (syscalls/exec.c); all checks come before the point of no return, by the very code that
- * loads programs.  It works as well in a process that only borrows this memory (vfork): nothing in it is different afterwards, but for the room
- * itself, which the thread's next execve takes away.
+ * The caller fills an exec_room from the program's memory (syscalls/exec.c); all checks come before
+ * the point of no return, by the very code that loads programs.  It works as well in a process that
+ * only borrows this memory (vfork): nothing in it is different afterwards, but for the room itself,
+ * which the thread's next execve takes away.
  */
 #ifndef VMRUN_EXEC_H
 #define VMRUN_EXEC_H
@@ -43,11 +45,13 @@ struct exec_room *exec_room(struct thread *t);
 /* Harmless when repeated.  The parent of a vfork calls it when the child has gone. */
 void exec_room_free(struct thread *t);
 
-/* Runs the program; returns only if that fails: -errno, or -SYS_PUT_OFF.  Only from within EXIT_SYSCALL. */
+/* Runs the program; returns only if that fails: -errno, or -SYS_PUT_OFF.  Only from within
+ * EXIT_SYSCALL. */
 long exec_run(struct thread *t, struct exec_room *r);
 
-/* At vmrun's start: was this process executed by a program under vmrun?  Then everything is as options_parse, privfd_init, message_use and stats_init
- * would have left it; else NULL.  The descriptor `program` is the caller's. */
+/* At vmrun's start: was this process executed by a program under vmrun?  Then everything is as
+ * options_parse, privfd_init, message_use and stats_init would have left it; else NULL.  The
+ * descriptor `program` is the caller's. */
 const struct handover *exec_resume(char **argv);
 /* Else: what later executions need. */
 void exec_init(void);

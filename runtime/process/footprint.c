@@ -11,8 +11,8 @@
 #include "process/footprint.h"
 #include "stats/stats.h"
 
-/* What guest RAM outside the cache has in memory: its pool is address space for the most part, which
- * costs nothing.  And the file in which the processes of a tree keep who has which slots. */
+/* What guest RAM outside the cache has in memory: its pool is address space for the most part,
+ * which costs nothing.  And the file in which the processes of a tree keep who has which slots. */
 static uint64_t metadata_bytes(void)
 {
         static unsigned char here[65536];       /* a thread's stack is small */
@@ -32,7 +32,8 @@ static uint64_t metadata_bytes(void)
         return bytes;
 }
 
-/* VmHWM and the parts of the resident set at this moment, which is near the peak: frames and far pages are never given back. */
+/* VmHWM and the parts of the resident set at this moment, which is near the peak: frames and far
+ * pages are never given back. */
 void footprint_stats(FILE *f)
 {
         static const char *const fields[][2] = {

@@ -5,8 +5,8 @@
  *   child    is a process of the tree, tells the parent; a VM of its own; the image is put into it; goes on where the parent made the call
  *   parent   waits for that word; everybody goes on
  *
- * Nothing of the program runs in the parent meanwhile, and of vmrun's threads only this one, so no lock is held when the host forks, and
- * no memory of malloc's is half done.
+ * Nothing of the program runs in the parent meanwhile, and of vmrun's threads only this one, so no
+ * lock is held when the host forks, and no memory of malloc's is half done.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,11 +38,12 @@
 
 /* What vmrun does by itself, in the program's terms. */
 #define OURS (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_CLEAR_SIGHAND)
-/* What would part vmrun from itself, or stop it: a table of descriptors that both processes have; a parent that sleeps with all its threads
- * stopped. */
+/* What would part vmrun from itself, or stop it: a table of descriptors that both processes have; a
+ * parent that sleeps with all its threads stopped. */
 #define NOT_OURS (CLONE_FILES | CLONE_VFORK)
 
-/* fork() with flags of the program's.  libc is told what its fork() would tell it: the child's thread number and its robust mutexes. */
+/* fork() with flags of the program's.  libc is told what its fork() would tell it: the child's
+ * thread number and its robust mutexes. */
 static long clone_process(uint64_t flags, int *pidfd)
 {
         void *tid_at = NULL, *robust = NULL;
@@ -108,7 +109,8 @@ static int make_vm(struct thread *t, const struct fork_image *im, char *why, siz
         return vcpu_start_known(vm, t, why, n);
 }
 
-/* Its own thread's record in the program's terms: what the host kernel's own fork leaves to a child. */
+/* Its own thread's record in the program's terms: what the host kernel's own fork leaves to a
+ * child. */
 static void settle(struct thread *t, const struct clone_request *rq)
 {
         const int32_t tid = t->tid;
@@ -120,13 +122,16 @@ static void settle(struct thread *t, const struct clone_request *rq)
         if (t->pid == 1)                /* of a namespace: signals are another matter there */
                 signals_process_start(t);
         if (rq->flags & CLONE_CHILD_SETTID)
-                gmem_write(t, rq->child_tid, &tid, sizeof tid);  /* a bad address is nobody's error, on Linux too */
-        t->v->regs.rax = 0;             /* kern, which has just started, does not wait for the end of a system call */
+                /* a bad address is nobody's error, on Linux too */
+                gmem_write(t, rq->child_tid, &tid, sizeof(tid));
+        /* kern, which has just started, does not wait for the end of a system call */
+        t->v->regs.rax = 0;
         if (rq->stack)
                 t->v->regs.rsp = rq->stack;
 }
 
-/* Signals are held, so the one that a write to a pipe without readers raises still waits; it is not the program's. */
+/* Signals are held, so the one that a write to a pipe without readers raises still waits; it is not
+ * the program's. */
 static void take_back_sigpipe(void)
 {
         const uint64_t set = 1ull << (SIGPIPE - 1);
@@ -150,7 +155,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         privfd_close(up);
         service_forked();
         procfs_mem_forked();
-        if (make_vm(t, im, why, sizeof why) != 0)
+        if (make_vm(t, im, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);
         time_init(t);
@@ -178,9 +183,9 @@ static void wait_until_up(int up)
 static void tell_parent(struct thread *t, const struct clone_request *rq, int32_t pid, int pidfd)
 {
         if (rq->flags & CLONE_PARENT_SETTID)
-                gmem_write(t, rq->parent_tid, &pid, sizeof pid);
+                gmem_write(t, rq->parent_tid, &pid, sizeof(pid));
         if (rq->flags & CLONE_PIDFD)
-                gmem_write(t, rq->pidfd, &pidfd, sizeof pidfd);
+                gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 }
 
 static int open_pipe(int up[2])

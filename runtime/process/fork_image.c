@@ -1,9 +1,11 @@
 /*
  * See fork_image.h.
  *
- * A page that is not what its VMA says travels in one of two ways.  By its slot: it is in one already, or is written to one now, and parent
- * and child share the slot.  By its content, in a buffer that the host's fork() copies: the first few dirty pages, because a small
- * program then needs no far memory at all; and what cannot be written, because it is pinned or the far tiers are full.
+ * A page that is not what its VMA says travels in one of two ways.  By its slot: it is in one
+ * already, or is written to one now, and parent and child share the slot.  By its content, in a
+ * buffer that the host's fork() copies: the first few dirty pages, because a small program then
+ * needs no far memory at all; and what cannot be written, because it is pinned or the far tiers are
+ * full.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +19,8 @@
 #include "vm/vm.h"
 #include "vm/xstate.h"
 
-/* Dirty pages that travel by their content rather than be written: 2 MiB, or a quarter of the cache. */
+/* Dirty pages that travel by their content rather than be written: 2 MiB, or a quarter of the
+ * cache. */
 #define COPIES 512
 
 static uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -104,7 +107,8 @@ static int take_pages(struct fork_image *im, struct thread *t, struct tree *tree
         im->content = mmap(NULL, im->content_max * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (im->content == MAP_FAILED)
                 return im->content = NULL, -ENOMEM;
-        madvise(im->content, im->content_max * PAGE_SIZE, MADV_NOHUGEPAGE);     /* few of them, as a rule: a huge page takes longer to clear */
+        /* few of them, as a rule: a huge page takes longer to clear */
+        madvise(im->content, im->content_max * PAGE_SIZE, MADV_NOHUGEPAGE);
         do {
                 if (!make_room(im))
                         return -ENOMEM;
@@ -136,7 +140,8 @@ int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree, 
 
 /* ---- the child ---- */
 
-/* What MADV_DONTFORK keeps out: the references came along with the registry of files, and the mappings with the host's fork(). */
+/* What MADV_DONTFORK keeps out: the references came along with the registry of files, and the
+ * mappings with the host's fork(). */
 static int drop(const struct fork_vma *v)
 {
         if (v->flags & MAP_SHARED)

@@ -1,5 +1,6 @@
 /*
- * What of a process lies in its VM, taken out of the parent's and put into the child's.  The host's fork() copies it along with the rest.
+ * What of a process lies in its VM, taken out of the parent's and put into the child's.  The host's
+ * fork() copies it along with the rest.
  */
 #ifndef VMRUN_FORK_IMAGE_H
 #define VMRUN_FORK_IMAGE_H
@@ -25,8 +26,9 @@ struct fork_image {
         size_t ncontent, content_max;   /* pages */
 };
 
-/* In the parent: all of it, with all slots shared with the child.  t's other threads, the cleaner and the guest stand still.  0, or
- * -ENOMEM: too many pages can neither be written to a slot nor be copied. */
+/* In the parent: all of it, with all slots shared with the child.  t's other threads, the cleaner
+ * and the guest stand still.  0, or -ENOMEM: too many pages can neither be written to a slot nor be
+ * copied. */
 int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree, const struct tree_child *child);
 /* In the child, whose kern waits in EXIT_READY: VMAs, pages, registers.  0 or -errno. */
 int fork_image_put(struct fork_image *im, struct thread *t);

@@ -1,6 +1,6 @@
 /*
- * See handover.h: the memory file, its numbers, and what is in it: struct handover, the numbers of hidden strings, then the texts of
- * the options in the order of each_text().
+ * See handover.h: the memory file, its numbers, and what is in it: struct handover, the numbers of
+ * hidden strings, then the texts of the options in the order of each_text().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ void handover_private_fds(const struct handover *h, void (*fn)(int fd))
 {
         const int single[] = { h->kvm, h->message > STDERR_FILENO ? h->message : -1, h->far.tree, h->stats.dir_fd, h->stats.direct_fd };
 
-        for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
+        for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
                 if (single[i] >= 0)
                         fn(single[i]);
         for (unsigned i = 0; i < NODES_MAX; i++)
@@ -97,9 +97,9 @@ static int write_file(struct handover *h, const uint32_t *hidden)
         each_text(&h->opt, measure, &c);
         h->magic = MAGIC;
         h->version = ABI_VERSION;
-        h->size = sizeof *h;
-        h->bytes = sizeof *h + h->nhidden * sizeof *hidden + c.left;
-        int fd = memfd_open("vmrun-exec", h->bytes, why, sizeof why);
+        h->size = sizeof(*h);
+        h->bytes = sizeof(*h) + h->nhidden * sizeof(*hidden) + c.left;
+        int fd = memfd_open("vmrun-exec", h->bytes, why, sizeof(why));
         if (fd < 0)
                 return fd;
         char *p = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -108,9 +108,9 @@ static int write_file(struct handover *h, const uint32_t *hidden)
                 close(fd);
                 return err;
         }
-        memcpy(p, h, sizeof *h);
-        memcpy(p + sizeof *h, hidden, h->nhidden * sizeof *hidden);
-        c.at = p + sizeof *h + h->nhidden * sizeof *hidden;
+        memcpy(p, h, sizeof(*h));
+        memcpy(p + sizeof(*h), hidden, h->nhidden * sizeof(*hidden));
+        c.at = p + sizeof(*h) + h->nhidden * sizeof(*hidden);
         each_text(&h->opt, store, &c);
         munmap(p, h->bytes);
         return fd;
@@ -174,10 +174,10 @@ static struct handover *read_file(int fd)
         struct handover head, *h;
         struct stat st;
 
-        if (fcntl(fd, F_GET_SEALS) != SEALS || fstat(fd, &st) != 0 || pread(fd, &head, sizeof head, 0) != sizeof head || head.magic != MAGIC)
+        if (fcntl(fd, F_GET_SEALS) != SEALS || fstat(fd, &st) != 0 || pread(fd, &head, sizeof(head), 0) != sizeof(head) || head.magic != MAGIC)
                 return NULL;
-        if (head.version != ABI_VERSION || head.size != sizeof head || head.bytes != (uint64_t)st.st_size || head.opt.nnodes > NODES_MAX ||
-            head.nhidden > (head.bytes - sizeof head) / sizeof(uint32_t))
+        if (head.version != ABI_VERSION || head.size != sizeof(head) || head.bytes != (uint64_t)st.st_size || head.opt.nnodes > NODES_MAX ||
+            head.nhidden > (head.bytes - sizeof(head)) / sizeof(uint32_t))
                 die_(EXIT_VMRUN_FAILED, "the program was executed by another version of vmrun: start it anew");
         h = malloc(head.bytes);
         if (!h || pread(fd, h, head.bytes, 0) != (ssize_t)head.bytes)
@@ -194,7 +194,7 @@ const struct handover *handover_find(const uint32_t **hidden, int *vmrun)
                 return NULL;
         *hidden = (const uint32_t *)(h + 1);
         *vmrun = n;
-        size_t head = sizeof *h + h->nhidden * sizeof **hidden;
+        size_t head = sizeof(*h) + h->nhidden * sizeof **hidden;
         struct cursor c = { .at = (char *)h + head, .left = h->bytes - head };
         each_text(&h->opt, load, &c);
         if (c.bad)

@@ -1,8 +1,8 @@
 /*
  * Resource limits of the program.
  *
- * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose mappings are the cache.
- * Descriptors are privfd's.  Everything else is the host process's own.
+ * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose
+ * mappings are the cache. Descriptors are privfd's.  Everything else is the host process's own.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -59,7 +59,8 @@ void limits_keep(struct limits_kept *k)
 {
         k->nofile[0] = privfd_nofile_soft();
         k->nofile[1] = privfd_nofile_hard();
-        /* Without the lock: as a rule nobody else runs, and a process that borrows our memory may be killed while it holds it. */
+        /* Without the lock: as a rule nobody else runs, and a process that borrows our memory may
+         * be killed while it holds it. */
         for (int i = 0; i < LIMITS_KEPT; i++) {
                 int res = kept_limits[i];
                 k->memory[i] = (struct limit_kept){ *limits_kept_here(res), hard_of(res, *limits_kept_here(res)), hard[res].set };

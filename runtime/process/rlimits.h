@@ -1,5 +1,6 @@
 /*
- * Resource limits that the program sees and the host does not have: what becomes of them when it executes another.
+ * Resource limits that the program sees and the host does not have: what becomes of them when it
+ * executes another.
  */
 #ifndef VMRUN_RLIMITS_H
 #define VMRUN_RLIMITS_H
@@ -20,11 +21,13 @@ struct limits_kept {
 /* For the program that is executed next, and there, once CONTROL is filled in. */
 void limits_keep(struct limits_kept *k);
 void limits_adopt(const struct limits_kept *k);
-/* Makes them the host's own, right before an execve of a program that is to run natively.  *old: what a second call takes to undo the first, but for
- * hard limits, which cannot be raised again without privilege: hard_too only if the execve is to succeed. */
+/* Makes them the host's own, right before an execve of a program that is to run natively.  *old:
+ * what a second call takes to undo the first, but for hard limits, which cannot be raised again
+ * without privilege: hard_too only if the execve is to succeed. */
 void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_kept *old);
 
-/* prlimit64() of this process in the program's terms: { soft, hard } each; new or old may be NULL. */
+/* prlimit64() of this process in the program's terms: { soft, hard } each; new or old may be
+ * NULL. */
 long limits_own(int res, const uint64_t new[2], uint64_t old[2]);
 /* The same of the host's. */
 long limits_host(int pid, int res, const uint64_t *new, uint64_t *old);

@@ -25,7 +25,7 @@ static void make_vcpu(void)
         char why[512];
 
         service = (struct thread){ .pid = getpid() };
-        if (vcpu_create(service_vm, &service, 1, ROLE_SERVICE, why, sizeof why) != 0)
+        if (vcpu_create(service_vm, &service, 1, ROLE_SERVICE, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
 }
 
@@ -45,13 +45,15 @@ static void start(void *again)
 {
         uint64_t all = ~0ull, old;
 
-        /* Signals are the program's: this thread takes none, not even the two that libc would leave open. */
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
+        /* Signals are the program's: this thread takes none, not even the two that libc would leave
+         * open. */
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
         int err = pthread_create(&id, NULL, service_main, again);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
         if (err)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
-        /* The program thread that rang must not run meanwhile: the vCPU's descriptor has a low number for a moment. */
+        /* The program thread that rang must not run meanwhile: the vCPU's descriptor has a low
+         * number for a moment. */
         while (!atomic_load(&up))
                 word_sleep(&up, 0, NULL);
 }
@@ -80,9 +82,11 @@ bool service_hold(unsigned limit_ms)
 
         if (!exists)
                 return true;
-        atomic_store(&CONTROL->service_hold, 1);        /* before the sequence moves: who wakes by that sees it (kern/cleaner.c) */
+        /* before the sequence moves: who wakes by that sees it (kern/cleaner.c) */
+        atomic_store(&CONTROL->service_hold, 1);
         wake();
-        for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {       /* acquire: what it did before it kept still */
+        /* acquire: what it did before it kept still */
+        for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {
                 if (limit_ms && i == 10)
                         return false;
                 word_sleep(&CONTROL->service_held, 0, limit_ms ? &tenth : NULL);
@@ -102,7 +106,8 @@ void service_end(void)
 {
         if (!exists)
                 return;
-        service.end.how = END_THREAD;           /* before the sequence moves, by which it is woken */
+        /* before the sequence moves, by which it is woken */
+        service.end.how = END_THREAD;
         wake();
         pthread_join(id, NULL);
         atomic_store(&up, 0);

@@ -1,5 +1,6 @@
 /*
- * The cleaner's thread and vCPU: made on first use, or before a first vfork, so a program that fits its cache seldom has them.
+ * The cleaner's thread and vCPU: made on first use, or before a first vfork, so a program that fits
+ * its cache seldom has them.
  */
 #ifndef VMRUN_SERVICE_H
 #define VMRUN_SERVICE_H
@@ -8,8 +9,9 @@
 
 /* It exists afterwards.  Any thread. */
 void service_ensure(struct vm *vm);
-/* It keeps still, with nothing under way, from service_hold() to service_release(): then who stopped all other program threads has the
- * pager to himself.  Waits as long as its transfers take, with a limit that is not 0 at most so long; false: then it does not yet. */
+/* It keeps still, with nothing under way, from service_hold() to service_release(): then who
+ * stopped all other program threads has the pager to himself.  Waits as long as its transfers take,
+ * with a limit that is not 0 at most so long; false: then it does not yet. */
 bool service_hold(unsigned limit_ms);
 void service_release(void);
 /* EXIT_SERVICE_SLEEP: until the sequence is no longer `seen`. */

@@ -25,7 +25,8 @@ struct start {
         const struct clone_request *rq;
         uint64_t mask;                  /* the program's */
         pid_t tid;
-        _Atomic uint32_t up;            /* futex: the new thread is there and has stored its tid where rq wants it */
+        /* futex: the new thread is there and has stored its tid where rq wants it */
+        _Atomic uint32_t up;
 };
 
 /* Sets the vCPU up as a copy of its parent's at the return of the system call. */
@@ -70,9 +71,9 @@ static void *thread_main(void *arg)
         time_check(t);
         /* A bad address is not an error, on Linux too. */
         if (rq.flags & CLONE_PARENT_SETTID)
-                gmem_write(t, rq.parent_tid, &tid, sizeof tid);
+                gmem_write(t, rq.parent_tid, &tid, sizeof(tid));
         if (rq.flags & CLONE_CHILD_SETTID)
-                gmem_write(t, rq.child_tid, &tid, sizeof tid);
+                gmem_write(t, rq.child_tid, &tid, sizeof(tid));
         s->tid = tid;
         atomic_store(&s->up, 1);        /* s is gone from here on */
         word_wake(&s->up, 1);

@@ -1,5 +1,6 @@
 /*
- * Threads of the program (threads.h): vCPUs for them, their start and end, and the stop of all others.
+ * Threads of the program (threads.h): vCPUs for them, their start and end, and the stop of all
+ * others.
  */
 #include <errno.h>
 #include <limits.h>
@@ -28,14 +29,17 @@
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
 #define FRAMES_EACH  64                 /* of the cache, for a vCPU to make progress with */
-/* A vCPU that another host thread takes over costs milliseconds: KVM_RUN notes the new one and waits until no CPU of the host can still
- * see the old (synchronize_rcu in kvm_vcpu_ioctl, Linux 6.1).  A new vCPU costs some of KVM's memory instead, so: new ones up to here. */
+/* A vCPU that another host thread takes over costs milliseconds: KVM_RUN notes the new one and
+ * waits until no CPU of the host can still see the old (synchronize_rcu in kvm_vcpu_ioctl, Linux
+ * 6.1).  A new vCPU costs some of KVM's memory instead, so: new ones up to here. */
 #define VCPUS_FRESH  256
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the next six, and thread.next_idle */
+/* guards the next six, and thread.next_idle */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vm *vm;
 static struct thread *idle;             /* vCPUs without a thread */
-static unsigned leaving;                /* threads whose end the program may know of, and whose vCPUs are not idle yet */
+/* threads whose end the program may know of, and whose vCPUs are not idle yet */
+static unsigned leaving;
 static uint32_t next_vcpu = FIRST_VCPU;
 static unsigned live = 1;
 static pid_t leader;
@@ -64,7 +68,8 @@ void threads_forked(struct thread *t)
         threads_list_forked();
 }
 
-/* Locks that threads hold when the program ends; those in shared memory are other processes' affair too. */
+/* Locks that threads hold when the program ends; those in shared memory are other processes' affair
+ * too. */
 void threads_end_robust_lists(struct thread *t)
 {
         for (uint32_t i = 0; i < next_vcpu; i++)
@@ -85,13 +90,14 @@ static void __attribute__((format(printf, 1, 2))) say_no_vcpu(const char *fmt, .
                 return;
         said = true;
         va_start(ap, fmt);
-        vsnprintf(text, sizeof text, fmt, ap);
+        vsnprintf(text, sizeof(text), fmt, ap);
         va_end(ap);
         warnx_("no more threads: %s", text);
 }
 
-/* Who has joined a thread expects its place to be free, so waits for vCPUs that will be idle at once.  Under lock.  The bound is for a thread
- * that is held up on its way out because all threads are being stopped, which has to wait for us then. */
+/* Who has joined a thread expects its place to be free, so waits for vCPUs that will be idle at
+ * once.  Under lock.  The bound is for a thread that is held up on its way out because all threads
+ * are being stopped, which has to wait for us then. */
 static void wait_for_idle(void)
 {
         const struct timespec end = deadline_in_ms(1000);
@@ -131,11 +137,12 @@ struct thread *threads_take_vcpu(void)
         } else if (!room) {
                 say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a larger --cache",
                             (unsigned long long)CONTROL->nframes, next_vcpu);
-        } else if ((t = calloc(1, sizeof *t)) != NULL) {
-                int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof why);
-                /* KVM keeps the number of one that failed half-way; vm->thread[] has a hole there. */
+        } else if ((t = calloc(1, sizeof(*t))) != NULL) {
+                int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof(why));
+                /* KVM keeps the number of one that failed half-way; vm->thread[] has a hole
+                 * there. */
                 while (err == -EEXIST && next_vcpu + 1 < vm->vcpus_max)
-                        err = vcpu_create(vm, t, ++next_vcpu, ROLE_PROGRAM, why, sizeof why);
+                        err = vcpu_create(vm, t, ++next_vcpu, ROLE_PROGRAM, why, sizeof(why));
                 if (err == 0) {
                         time_join(t, vm->thread[0]);
                         next_vcpu++;
@@ -175,14 +182,15 @@ void threads_let_go(struct thread *t)
         const uint32_t zero = 0;
 
         robust_list_end(t, vcpu_fixed(t->v)->robust_list, (uint32_t)t->tid);
-        if (t->clear_tid && gmem_write(t, t->clear_tid, &zero, sizeof zero) == 0)
+        if (t->clear_tid && gmem_write(t, t->clear_tid, &zero, sizeof(zero)) == 0)
                 futex_wake(t, t->clear_tid, 1);
 }
 
 long threads_end(struct thread *t, int status)
 {
         uint64_t mask = signals_hold(t);
-        if (sys_put_off) {              /* it may be another thread's as well: it is not lost with this one */
+        /* it may be another thread's as well: it is not lost with this one */
+        if (sys_put_off) {
                 signals_release(t, mask);
                 return -SYS_PUT_OFF;
         }
@@ -194,7 +202,8 @@ long threads_end(struct thread *t, int status)
         pthread_mutex_lock(&lock);
         bool last = live == 1;
         if (!last)
-                live--;                 /* at once with the look: of two that end, one is the last */
+                /* at once with the look: of two that end, one is the last */
+                live--;
         pthread_mutex_unlock(&lock);
         /* The last one's status is the program's, since Linux 6.0. */
         t->end = (struct thread_end){ .how = last ? END_PROGRAM : END_THREAD, .status = status };
@@ -215,7 +224,8 @@ void threads_gone(struct thread *t)
         pthread_mutex_unlock(&lock);
         if (atomic_load(&threads_stopping))
                 threads_tell_stopper();
-        /* The leader stays as a zombie until the last one ends, as on Linux; returning from main() would end the process. */
+        /* The leader stays as a zombie until the last one ends, as on Linux; returning from main()
+         * would end the process. */
         if (is_leader)
                 syscall(SYS_exit, 0);
 }

@@ -1,13 +1,16 @@
 /*
  * vfork (vfork.h), and with it posix_spawn.
  *
- * The child is a process of the host that shares this one's memory (CLONE_VM), so pid, wait, groups and descriptors are the kernel's own
- * work.  Its parent's thread is suspended until it is done (CLONE_VFORK), and with it the thread's vCPU is free: the child runs on that one, in
- * the same VM.  KVM allows it, for a VM belongs to an mm, not to a process.  So nothing is made but the process.  It also runs with its parent's host
- * thread-local storage, and with a copy of the dispositions, which are not shared.
+ * The child is a process of the host that shares this one's memory (CLONE_VM), so pid, wait, groups
+ * and descriptors are the kernel's own work.  Its parent's thread is suspended until it is done
+ * (CLONE_VFORK), and with it the thread's vCPU is free: the child runs on that one, in the same VM.
+ * KVM allows it, for a VM belongs to an mm, not to a process.  So nothing is made but the process.
+ * It also runs with its parent's host thread-local storage, and with a copy of the dispositions,
+ * which are not shared.
  *
- * The parent then finds its vCPU where the child left it: in the system call that executed or ended, as a rule; anywhere, if it was killed.
- * It lets kern come to a place where nothing is held, and puts the thread's state of before there.
+ * The parent then finds its vCPU where the child left it: in the system call that executed or
+ * ended, as a rule; anywhere, if it was killed. It lets kern come to a place where nothing is held,
+ * and puts the thread's state of before there.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -104,14 +107,15 @@ static int child_main(void *arg)
         if (rq->flags & CLONE_CLEAR_SIGHAND)
                 signals_clear(t);
         if (rq->flags & CLONE_PARENT_SETTID)
-                gmem_write(t, rq->parent_tid, &pid, sizeof pid);
+                gmem_write(t, rq->parent_tid, &pid, sizeof(pid));
         if (rq->flags & CLONE_CHILD_SETTID)
-                gmem_write(t, rq->child_tid, &pid, sizeof pid);
+                gmem_write(t, rq->child_tid, &pid, sizeof(pid));
         if (rq->stack)
                 t->v->regs.rsp = rq->stack;
         signals_release(t, c->mask);
         t->v->exit.ret = 0;
-        thread_loop(t);                 /* ends in execve, or as a child; what it forked comes by when its first thread ends */
+        /* ends in execve, or as a child; what it forked comes by when its first thread ends */
+        thread_loop(t);
         thread_finish(t);
         _exit(EXIT_VMRUN_FAILED);       /* not reached */
 }
@@ -121,9 +125,11 @@ static void settle(struct thread *t)
 {
         struct vcpu *v = t->v;
 
-        atomic_fetch_or(&v->event, EVENT_HOST);         /* it comes by on its way to the program, at the latest */
+        /* it comes by on its way to the program, at the latest */
+        atomic_fetch_or(&v->event, EVENT_HOST);
         if (t->running) {                               /* killed inside KVM_RUN */
-                v->exit.ret = -EINTR;                   /* if an exit was just being made, that is its answer */
+                /* if an exit was just being made, that is its answer */
+                v->exit.ret = -EINTR;
                 vcpu_redirect(t);
                 vcpu_run(t);
         }
@@ -157,31 +163,35 @@ static void bring_back(struct thread *t, const struct kept *k)
         sys_put_off = 0;
         t->watch.since = 0;             /* a timer that there was has gone with the child */
         settle(t);
-        vcpu_retire(t);                 /* the exit is answered by kern's next run; now registers may be set */
+        /* the exit is answered by kern's next run; now registers may be set */
+        vcpu_retire(t);
         t->v->regs = k->regs;
         t->signal = k->signal;
         if (set_bases(t, &k->fs_base, &k->gs_base) != 0)
                 die_(EXIT_VMRUN_FAILED, "KVM does not take back the registers of a thread whose child has ended");
         xstate_bring_back(t, k->xstate);
-        /* All registers are the parent's again; and whatever came meanwhile has still to be looked at. */
+        /* All registers are the parent's again; and whatever came meanwhile has still to be looked
+         * at. */
         atomic_fetch_or(&t->v->event, EVENT_IRET | EVENT_HOST);
 }
 
 long vfork_make(struct thread *t, const struct clone_request *rq)
 {
-        struct child *c = calloc(1, sizeof *c);
+        struct child *c = calloc(1, sizeof(*c));
         char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
         struct kept k = { .xstate = NULL };
         int pidfd = -1;
         long ret = -ENOMEM;
 
-        uint64_t mask = signals_hold(t);        /* parent and child both block all: what comes now waits for its addressee */
+        /* parent and child both block all: what comes now waits for its addressee */
+        uint64_t mask = signals_hold(t);
         if (sys_put_off) {
                 ret = -SYS_PUT_OFF;
                 goto out;
         }
         far_expect_program();
-        service_ensure(t->vm);          /* made by the child, it would be a thread of the child's, and end with it */
+        /* made by the child, it would be a thread of the child's, and end with it */
+        service_ensure(t->vm);
         if (!c || stack == MAP_FAILED || (ret = keep(t, &k)) != 0)
                 goto out;
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)
@@ -201,7 +211,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         t->v->regs.rax = (uint64_t)pid; /* where kern does not take our answer for it */
         k.xstate = NULL;
         if (rq->flags & CLONE_PIDFD)
-                gmem_write(t, rq->pidfd, &pidfd, sizeof pidfd);
+                gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 out:
         signals_release(t, mask);
         free(k.xstate);

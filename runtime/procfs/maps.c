@@ -54,9 +54,9 @@ static void add_map(const struct map_entry *e, void *arg)
         dev_t dev;
         ino_t ino;
 
-        if (e->file == FILE_NONE || file_describe(e->file, path, sizeof path, &dev, &ino) != 0)
+        if (e->file == FILE_NONE || file_describe(e->file, path, sizeof(path), &dev, &ino) != 0)
                 return;
-        snprintf(name, sizeof name, "%llx-%llx", (unsigned long long)e->start,
+        snprintf(name, sizeof(name), "%llx-%llx", (unsigned long long)e->start,
                  (unsigned long long)e->end);
         add(arg, name, DT_LNK);
 }

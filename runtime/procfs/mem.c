@@ -52,7 +52,7 @@ long procfs_mem_open(int flags)
         pthread_mutex_unlock(&lock);
         if (err)
                 return err;
-        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", file_fd);
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", file_fd);
         int fd = open(link, flags & (O_ACCMODE | O_CLOEXEC | O_NONBLOCK));
         return fd < 0 ? -errno : fd;
 }

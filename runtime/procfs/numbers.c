@@ -1,8 +1,10 @@
 /*
- * stat, statm and status: the host's own text, in which what tells of vmrun is replaced by what is true of the program.
+ * stat, statm and status: the host's own text, in which what tells of vmrun is replaced by what is
+ * true of the program.
  *
- * Its memory is the cache's frames that it uses (resident) and its slots in the far tiers (VmSwap); a page that has both counts in
- * both, as a page of Linux's swap cache has both.  All resident memory counts as anonymous.
+ * Its memory is the cache's frames that it uses (resident) and its slots in the far tiers (VmSwap);
+ * a page that has both counts in both, as a page of Linux's swap cache has both.  All resident
+ * memory counts as anonymous.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -68,7 +70,7 @@ static void measure(struct thread *t, struct sizes *s)
 {
         *s = (struct sizes){ 0 };
         if (thread_upcall(t, UPCALL_USAGE, 0, 0, 0) == 0)
-                memcpy(&s->use, vcpu_xfer(t->v), sizeof s->use);
+                memcpy(&s->use, vcpu_xfer(t->v), sizeof(s->use));
         procfs_each_map(t, add_map, s);
         s->text = (((place.end_code + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1)) - (place.start_code & ~(uint64_t)(PAGE_SIZE - 1))) >> PAGE_SHIFT;
         if (s->exec < s->text)
@@ -167,12 +169,12 @@ static void status_line(const char *line, const struct sizes *s, struct text *x)
         static const char *const masks[] = { "SigIgn:", "SigCgt:", "SigPnd:", "ShdPnd:", "SigBlk:" };
         size_t n = strcspn(line, ":") + 1;
 
-        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
                 if (!strncmp(line, sizes[i].name, n)) {
                         text_add(x, "%s\t%8llu kB\n", sizes[i].name, (unsigned long long)sizes[i].pages * (PAGE_SIZE / 1024));
                         return;
                 }
-        for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++)
+        for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++)
                 if (!strncmp(line, masks[i], n)) {
                         uint64_t mask = strtoull(line + n, NULL, 16);
                         mask = i < 2 ? seen_actions(i == 1) : mask;
@@ -199,11 +201,11 @@ void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text 
                 return;
         }
         if (task)
-                snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)task, name);
+                snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)task, name);
         else
-                snprintf(path, sizeof path, "/proc/self/%s", name);
+                snprintf(path, sizeof(path), "/proc/self/%s", name);
         f = fopen(path, "re");
-        while (f && fgets(line, sizeof line, f))
+        while (f && fgets(line, sizeof(line), f))
                 if (!strcmp(name, "stat"))
                         stat_line(line, &s, x);
                 else

@@ -40,7 +40,7 @@ void procfs_set_image(const struct image *im)
 {
         args = (struct range){ im->stack.arg_start, im->stack.arg_end };
         environment = (struct range){ im->stack.env_start, im->stack.env_end };
-        auxv_size = im->stack.naux * sizeof auxv[0];
+        auxv_size = im->stack.naux * sizeof(auxv[0]);
         memcpy(auxv, im->stack.aux, auxv_size);
         procfs_numbers_set(im);
 }
@@ -55,7 +55,8 @@ static void map_size(const struct map_entry *e, void *arg)
                 *(uint64_t *)arg += e->end - e->start;
 }
 
-/* Memory less what the program could have written to, but at least a sixteenth of it: it may have reserved more than it uses. */
+/* Memory less what the program could have written to, but at least a sixteenth of it: it may have
+ * reserved more than it uses. */
 uint64_t procfs_mem_free(struct thread *t)
 {
         uint64_t total = procfs_mem_total(), used = 0;
@@ -71,7 +72,7 @@ static void meminfo(struct thread *t, struct text *x)
         FILE *f = fopen("/proc/meminfo", "re");
         char line[256];
 
-        while (f && fgets(line, sizeof line, f)) {
+        while (f && fgets(line, sizeof(line), f)) {
                 if (!strncmp(line, "MemTotal:", 9))
                         text_add(x, "MemTotal:       %8lu kB\n", total);
                 else if (!strncmp(line, "MemFree:", 8))
@@ -116,7 +117,7 @@ static long serve(struct text *x, const char *name, int flags)
                 n += (size_t)w;
         }
         fchmod(fd, 0444);
-        snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
         ret = open(link, O_RDONLY | (flags & (O_CLOEXEC | O_NONBLOCK)));
         if (ret < 0)
                 ret = -errno;
@@ -136,7 +137,7 @@ bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long 
                 return false;
         if (task && procfs_is_helper(task))
                 return *ret = -ENOENT, true;
-        for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+        for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)
                 if (!strncmp(rest, absent[i], strlen(absent[i])) &&
                     (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
                         return *ret = -ENOENT, true;

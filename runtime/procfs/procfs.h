@@ -15,8 +15,8 @@ struct image;
 void procfs_set_image(const struct image *im);
 
 /*
- * Opens a file of /proc that vmrun writes itself.  true: *ret is a new fd or -errno.  false: not one of those; open it
- * as procfs_follow says.
+ * Opens a file of /proc that vmrun writes itself.  true: *ret is a new fd or -errno.  false: not
+ * one of those; open it as procfs_follow says.
  */
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
 
@@ -34,7 +34,8 @@ long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int6
                    bool write);
 void procfs_mem_forked(void);
 
-/* Memory the program has, in bytes: its cache and what the far tiers hold; and what of it is free, approximately. */
+/* Memory the program has, in bytes: its cache and what the far tiers hold; and what of it is free,
+ * approximately. */
 uint64_t procfs_mem_total(void);
 uint64_t procfs_mem_free(struct thread *t);
 

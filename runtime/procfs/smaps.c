@@ -45,7 +45,7 @@ static void figures(struct text *x, const struct gmem_count *c, uint64_t locked,
         line(x, "Private_Dirty:", c->dirty);
         line(x, "Referenced:", c->referenced);
         line(x, "Anonymous:", c->anonymous);
-        for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
                 line(x, none[i], 0);
         line(x, "Swap:", c->far);
         line(x, "SwapPss:", c->far);

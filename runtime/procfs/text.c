@@ -40,12 +40,12 @@ void procfs_map_line(const struct map_entry *e, struct text *x)
         ino_t ino = 0;
         size_t start = x->n;
 
-        if (e->file != FILE_NONE && file_describe(e->file, path, sizeof path, &dev, &ino))
+        if (e->file != FILE_NONE && file_describe(e->file, path, sizeof(path), &dev, &ino))
                 path[0] = 0;
         if (e->file == FILE_NONE && (e->flags & MAP_ENTRY_STACK))
-                snprintf(path, sizeof path, "[stack]");
+                snprintf(path, sizeof(path), "[stack]");
         else if (e->file == FILE_NONE && (e->flags & MAP_ENTRY_HEAP))
-                snprintf(path, sizeof path, "[heap]");
+                snprintf(path, sizeof(path), "[heap]");
         text_add(x, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", (unsigned long)e->start, (unsigned long)e->end,
             e->prot & PROT_READ ? 'r' : '-', e->prot & PROT_WRITE ? 'w' : '-', e->prot & PROT_EXEC ? 'x' : '-',
             e->flags & MAP_SHARED ? 's' : 'p', (unsigned long)e->off, major(dev), minor(dev), (unsigned long)ino);

@@ -1,6 +1,6 @@
 /*
- * Relative paths in settings, made absolute before the program can change its directory: programs that it executes later open their nodes anew.
- * Names and origins stay as the user wrote them.
+ * Relative paths in settings, made absolute before the program can change its directory: programs
+ * that it executes later open their nodes anew. Names and origins stay as the user wrote them.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ static const char *directory(void)
         static char dir[PATH_MAX + 1];
 
         if (!*dir && (!getcwd(dir, PATH_MAX) || *dir != '/'))
-                strcpy(dir, ".");       /* it is gone, or out of reach: what is relative to it cannot be found anyway */
+                /* it is gone, or out of reach: what is relative to it cannot be found anyway */
+                strcpy(dir, ".");
         if (dir[strlen(dir) - 1] != '/')
                 strcat(dir, "/");
         return dir;
@@ -37,7 +38,8 @@ static void percent_encode(const char *path, char out[3 * PATH_MAX])
         *out = '\0';
 }
 
-/* Puts `between` into *text at an offset.  The old text may also be the node's name, so it stays. */
+/* Puts `between` into *text at an offset.  The old text may also be the node's name, so it
+ * stays. */
 static void insert(const char **text, size_t at, const char *between)
 {
         char *copy;

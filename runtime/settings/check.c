@@ -200,7 +200,8 @@ static void report_memory(void)
         fact("defaults", "--cache %s --node mem:%s", size_text(cache_default(), a), size_text(available, b));
 }
 
-/* What the user set up: the file, whose mistakes ended vmrun already, and whether each node can be had. */
+/* What the user set up: the file, whose mistakes ended vmrun already, and whether each node can be
+ * had. */
 static int report_nodes(void)
 {
         fact("settings", "%s", opt.config ? opt.config : "no configuration file");

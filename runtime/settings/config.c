@@ -1,6 +1,7 @@
 /*
- * The configuration file: which one is read, and its lines.  inih takes lines apart; section headings are read here, because inih
- * tells nothing of a section without keys and cuts long names.  What the values mean is in settings.c.
+ * The configuration file: which one is read, and its lines.  inih takes lines apart; section
+ * headings are read here, because inih tells nothing of a section without keys and cuts long names.
+ * What the values mean is in settings.c.
  */
 #include <errno.h>
 #include <ini.h>
@@ -119,8 +120,9 @@ static void begin_section(struct config *c, char *text)
         }
 }
 
-/* For ini_parse_stream, instead of fgets: counts lines, refuses those that inih would misread, and shows it all others without the blanks
- * before them, which would mean to it that the line above goes on.  A heading is shown as an empty line. */
+/* For ini_parse_stream, instead of fgets: counts lines, refuses those that inih would misread, and
+ * shows it all others without the blanks before them, which would mean to it that the line above
+ * goes on.  A heading is shown as an empty line. */
 static char *next_line(char *text, int size, void *arg)
 {
         struct config *c = arg;

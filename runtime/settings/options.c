@@ -23,7 +23,8 @@
 enum { OPT_SETTING = 256, OPT_YES, OPT_NO, OPT_STATS, OPT_NODE, OPT_CONFIG, OPT_NO_CONFIG, OPT_CHECK, OPT_STATES, OPT_DEBUG, OPT_VERSION, OPT_HELP };
 
 static const struct option long_options[] = {
-        /* Those with OPT_SETTING, OPT_YES and OPT_NO are settings of that name (settings.c), with the value given, "yes" or "no". */
+        /* Those with OPT_SETTING, OPT_YES and OPT_NO are settings of that name (settings.c), with
+         * the value given, "yes" or "no". */
         { "cache",           required_argument, NULL, OPT_SETTING },
         { "placement",       required_argument, NULL, OPT_SETTING },
         { "prefetch",        required_argument, NULL, OPT_SETTING },
@@ -145,8 +146,8 @@ static _Noreturn void bad_option(char **argv, bool missing_value)
              "(the program's own options come after its name)", given);
 }
 
-/* The value of --stats.  The plain name of a file is one in this folder, but a word that may be meant
- * for yes or no is looked at like one of the configuration file. */
+/* The value of --stats.  The plain name of a file is one in this folder, but a word that may be
+ * meant for yes or no is looked at like one of the configuration file. */
 static const char *stats_value(const char *given)
 {
         static const char *const words[] = { "yes", "no", "true", "false", "on", "off", "1", "0" };

@@ -411,7 +411,8 @@ static int set_url(struct node_draft *d, const char *text, char why[SETTING_WHY]
                 if (next)
                         *next++ = '\0';
                 if (belongs_to_url(copy, pair)) {
-                        *kept++ = mark;         /* there is room: it was in the text, at this place or behind it */
+                        /* there is room: it was in the text, at this place or behind it */
+                        *kept++ = mark;
                         mark = '&';
                         kept = stpcpy(kept, pair);
                 } else {

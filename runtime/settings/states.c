@@ -1,5 +1,6 @@
 /*
- * vmrun --states PID: what the vCPUs of a running vmrun are doing, read from outside through /proc, so it works when that one hangs.
+ * vmrun --states PID: what the vCPUs of a running vmrun are doing, read from outside through /proc,
+ * so it works when that one hangs.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -31,9 +32,9 @@ static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed
 static void print_file(const char *dir, const char *name)
 {
         char path[300], text[256];
-        snprintf(path, sizeof path, "%s/%s", dir, name);
+        snprintf(path, sizeof(path), "%s/%s", dir, name);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
         if (fd >= 0)
                 close(fd);
         text[n > 0 ? n : 0] = 0;
@@ -44,13 +45,13 @@ static void print_file(const char *dir, const char *name)
 static void print_threads(const char *pid)
 {
         char dir[64];
-        snprintf(dir, sizeof dir, "/proc/%s/task", pid);
+        snprintf(dir, sizeof(dir), "/proc/%s/task", pid);
         DIR *d = opendir(dir);
         for (struct dirent *e; d && (e = readdir(d)); ) {
                 if (e->d_name[0] == '.')
                         continue;
                 char task[340];
-                snprintf(task, sizeof task, "%s/%s", dir, e->d_name);
+                snprintf(task, sizeof(task), "%s/%s", dir, e->d_name);
                 printf("thread %s:", e->d_name);
                 print_file(task, "comm");
                 print_file(task, "wchan");
@@ -68,7 +69,7 @@ int states_print(const char *pid)
 
         if (!*pid || pid[strspn(pid, "0123456789")] || strlen(pid) > 10)
                 die_(EXIT_VMRUN_FAILED, "--states %s: " GIVE, pid);
-        snprintf(path, sizeof path, "/proc/%s/mem", pid);
+        snprintf(path, sizeof(path), "/proc/%s/mem", pid);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0 && (errno == EACCES || errno == EPERM))
                 die_(EXIT_VMRUN_FAILED, "--states %s: the memory of this process may not be read: if vmrun "
@@ -77,13 +78,13 @@ int states_print(const char *pid)
                 die_(EXIT_VMRUN_FAILED, "--states %s: there is no such process: " GIVE, pid);
         if (fd < 0 && errno != ESRCH)   /* one of the kernel's own, or a zombie */
                 die_(EXIT_VMRUN_FAILED, "--states %s: %s: %s", pid, path, strerror(errno));
-        if (pread(fd, &c, sizeof c, (off_t)(WINDOW + CONTROL_OFF)) != sizeof c || c.abi_version != ABI_VERSION)
+        if (pread(fd, &c, sizeof(c), (off_t)(WINDOW + CONTROL_OFF)) != sizeof(c) || c.abi_version != ABI_VERSION)
                 die_(EXIT_VMRUN_FAILED, "--states %s: no vmrun of this version runs this process: " GIVE, pid);
         for (unsigned i = 0; i < c.nvcpus && i < VCPUS_MAX; i++) {
                 struct vcpu v;
                 struct vcpu_fixed f;
-                if (pread(fd, &v, sizeof v, (off_t)(uint64_t)vcpu_block(i)) == sizeof v &&
-                    pread(fd, &f, sizeof f, (off_t)(uint64_t)vcpu_fixed(vcpu_block(i))) == sizeof f)
+                if (pread(fd, &v, sizeof(v), (off_t)(uint64_t)vcpu_block(i)) == sizeof(v) &&
+                    pread(fd, &f, sizeof(f), (off_t)(uint64_t)vcpu_fixed(vcpu_block(i))) == sizeof(f))
                         print_vcpu(i, &v, &f);
         }
         printf("flush epoch %llu, cleaner %s, waiting for frames: %u, starved: %u\n", (unsigned long long)c.flush_epoch,

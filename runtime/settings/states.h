@@ -4,7 +4,8 @@
 #ifndef VMRUN_STATES_H
 #define VMRUN_STATES_H
 
-/* Prints vCPU and thread states of the vmrun with that process id to stdout; returns the exit status. */
+/* Prints vCPU and thread states of the vmrun with that process id to stdout; returns the exit
+ * status. */
 int states_print(const char *pid);
 
 #endif

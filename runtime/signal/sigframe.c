@@ -1,6 +1,6 @@
 /*
- * Frames of signal handlers: making and undoing them, with the whole extended state, and the alternate stack they may be on.
- * Which signal, and when, is signals.c.
+ * Frames of signal handlers: making and undoing them, with the whole extended state, and the
+ * alternate stack they may be on. Which signal, and when, is signals.c.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -25,19 +25,20 @@ static int xstate_save(struct thread *t, uint64_t at, uint32_t size)
         struct xstate x;
 
         xstate_get(t, &x);
-        memset(&x.sw, 0, sizeof x.sw);
+        memset(&x.sw, 0, sizeof(x.sw));
         if (!t->vm->xcr0)
                 return gmem_write(t, at, &x, FXSAVE_SIZE);
         x.sw.magic1 = MAGIC1;
-        x.sw.extended_size = size + (uint32_t)sizeof magic2;
+        x.sw.extended_size = size + (uint32_t)sizeof(magic2);
         x.sw.features = t->vm->xcr0;
         x.sw.size = size;
         x.bv |= XSTATE_FP | XSTATE_SSE;
-        memcpy((char *)&x + size, &magic2, sizeof magic2);
-        return gmem_write(t, at, &x, size + sizeof magic2);
+        memcpy((char *)&x + size, &magic2, sizeof(magic2));
+        return gmem_write(t, at, &x, size + sizeof(magic2));
 }
 
-/* Reads the area and finds out which features of it count.  Like Linux, takes it for FXSAVE's where a magic number is missing. */
+/* Reads the area and finds out which features of it count.  Like Linux, takes it for FXSAVE's where
+ * a magic number is missing. */
 static int xstate_read(struct thread *t, uint64_t at, struct xstate *x, uint64_t *features)
 {
         uint32_t size = xstate_size(t->vm), magic2 = 0;
@@ -47,7 +48,7 @@ static int xstate_read(struct thread *t, uint64_t at, struct xstate *x, uint64_t
                 return -EFAULT;
         bool whole = t->vm->xcr0 && x->sw.magic1 == MAGIC1 && x->sw.size >= XHEADER_END && x->sw.size <= size &&
                      x->sw.size <= x->sw.extended_size;
-        if (whole && gmem_read(t, &magic2, at + x->sw.size, sizeof magic2))
+        if (whole && gmem_read(t, &magic2, at + x->sw.size, sizeof(magic2)))
                 return -EFAULT;
         if (magic2 != MAGIC2) {
                 *features = x->bv = XSTATE_FP | XSTATE_SSE;
@@ -57,7 +58,8 @@ static int xstate_read(struct thread *t, uint64_t at, struct xstate *x, uint64_t
         return at % 64 ? -EFAULT : gmem_read(t, &x->bv, at + FXSAVE_SIZE, x->sw.size - FXSAVE_SIZE);
 }
 
-/* As XRSTOR would: -EFAULT where it would fault, and features that are not there go to their initial state. */
+/* As XRSTOR would: -EFAULT where it would fault, and features that are not there go to their
+ * initial state. */
 static int xstate_restore(struct thread *t, uint64_t at)
 {
         struct xstate x;
@@ -79,9 +81,10 @@ static int xstate_restore(struct thread *t, uint64_t at)
         if (!(x.bv & XSTATE_FP))
                 xstate_init_fp(&x);
         if (!(x.bv & XSTATE_SSE))
-                memset(x.xmm, 0, sizeof x.xmm);
-        x.bv |= XSTATE_FP | XSTATE_SSE; /* so that KVM takes MXCSR, which counts even where the registers do not */
-        memset(x.header, 0, sizeof x.header);
+                memset(x.xmm, 0, sizeof(x.xmm));
+        /* so that KVM takes MXCSR, which counts even where the registers do not */
+        x.bv |= XSTATE_FP | XSTATE_SSE;
+        memset(x.header, 0, sizeof(x.header));
         return ioctl(t->vcpu_fd, KVM_SET_XSAVE, &x) < 0 ? -EFAULT : 0;
 }
 
@@ -148,7 +151,8 @@ _Static_assert(sizeof(struct frame) == 440 && offsetof(struct frame, mask) == 30
 #define EACH_REGISTER(DO) DO(r8) DO(r9) DO(r10) DO(r11) DO(r12) DO(r13) DO(r14) DO(r15) DO(rdi) DO(rsi) DO(rbp) DO(rbx) \
         DO(rdx) DO(rax) DO(rcx) DO(rsp) DO(rip)
 
-/* Program and kern share selectors, which differ with the privilege level; the program sees Linux's. */
+/* Program and kern share selectors, which differ with the privilege level; the program sees
+ * Linux's. */
 static void fill_frame(struct thread *t, struct frame *f, const struct ksigaction *k, const siginfo_t *info, uint64_t mask)
 {
         const struct regs *r = &t->v->regs;
@@ -162,10 +166,11 @@ static void fill_frame(struct thread *t, struct frame *f, const struct ksigactio
         };
 #define SAVE(reg) f->reg = r->reg;
         EACH_REGISTER(SAVE)
-        memcpy(f->info, info, sizeof f->info);
+        memcpy(f->info, info, sizeof(f->info));
 }
 
-/* Room for frame and extended state below the program's stack pointer, or on the alternate stack.  0: none. */
+/* Room for frame and extended state below the program's stack pointer, or on the alternate stack.
+ * 0: none. */
 static uint64_t find_room(struct thread *t, const struct ksigaction *k, uint32_t xsize, uint64_t *xstate)
 {
         const struct altstack *alt = &t->signal.alt;
@@ -193,7 +198,7 @@ int sigframe_push(struct thread *t, const struct ksigaction *k, const siginfo_t 
                 return -EFAULT;
         fill_frame(t, &f, k, info, mask);
         f.fpstate = xstate;
-        if (gmem_write(t, sp, &f, sizeof f))
+        if (gmem_write(t, sp, &f, sizeof(f)))
                 return -EFAULT;
         r->rdi = (uint64_t)info->si_signo;
         r->rsi = sp + offsetof(struct frame, info);

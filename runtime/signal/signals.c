@@ -1,6 +1,6 @@
 /*
- * Signals: dispositions, the host's handler, delivery.  signals.h has the idea, sigframe.c the frames, syscalls/call.c how a signal
- * and a system call meet.
+ * Signals: dispositions, the host's handler, delivery.  signals.h has the idea, sigframe.c the
+ * frames, syscalls/call.c how a signal and a system call meet.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -32,9 +32,9 @@ void signals_thread_start(struct thread *t)
 
 static bool ignored(const struct ksigaction *k) { return k->handler == (uint64_t)(uintptr_t)SIG_IGN; }
 
-/* Runs on the thread that is to get the signal, whose vCPU does not run now; the kernel holds back all other signals (sa_mask).
- * All it stores is for this very thread, so no barrier is needed.  A fault of vmrun's own ends here too: it repeats
- * with its signal blocked, and so ends vmrun. */
+/* Runs on the thread that is to get the signal, whose vCPU does not run now; the kernel holds back
+ * all other signals (sa_mask). All it stores is for this very thread, so no barrier is needed.  A
+ * fault of vmrun's own ends here too: it repeats with its signal blocked, and so ends vmrun. */
 static void take(int sig, siginfo_t *info, void *context)
 {
         ucontext_t *uc = context;
@@ -50,10 +50,10 @@ static void take(int sig, siginfo_t *info, void *context)
         }
         if (sig == SYS_SIGKICK && ignored(&t->sighand->action[sig]))
                 return;                 /* ours stands there for the kicks */
-        memcpy(&t->signal.info, info, sizeof *info);
+        memcpy(&t->signal.info, info, sizeof(*info));
         /* The kernel's set is 8 bytes; glibc's would reach into what follows it in the frame. */
-        memcpy(&mask, &uc->uc_sigmask, sizeof mask);
-        memcpy(&uc->uc_sigmask, &all, sizeof all);
+        memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
+        memcpy(&uc->uc_sigmask, &all, sizeof(all));
         t->signal.mask = mask;
         sys_put_off = 1;
         t->sigmask_dirty = true;
@@ -145,14 +145,15 @@ __asm__(".pushsection .text\n"
 
 static bool has_handler(const struct ksigaction *k) { return k->handler > (uint64_t)(uintptr_t)SIG_IGN; }
 
-/* The child of a vfork gets a copy, as it does of the host's dispositions; t->sighand is back in place when its parent goes on. */
+/* The child of a vfork gets a copy, as it does of the host's dispositions; t->sighand is back in
+ * place when its parent goes on. */
 void signals_copy(struct thread *t, struct sighand *copy)
 {
         struct sighand *h = t->sighand;
 
         pthread_mutex_lock(&h->lock);
-        memcpy(copy->action, h->action, sizeof copy->action);
-        memcpy(copy->known, h->known, sizeof copy->known);
+        memcpy(copy->action, h->action, sizeof(copy->action));
+        memcpy(copy->known, h->known, sizeof(copy->known));
         pthread_mutex_unlock(&h->lock);
         pthread_mutex_init(&copy->lock, NULL);
         t->sighand = copy;
@@ -166,14 +167,14 @@ static struct ksigaction *lookup(struct sighand *h, int sig)
         if (!h->known[sig]) {
                 h->known[sig] = true;
                 if (sys_own(__NR_rt_sigaction, (uint64_t)sig, 0, P(k), 8, 0, 0) || has_handler(k))
-                        memset(k, 0, sizeof *k);
+                        memset(k, 0, sizeof(*k));
         }
         return k;
 }
 
 /*
- * What the host has for a disposition of the program's.  Handlers take all signals' turns (sa_mask),
- * by the rules of SA_RESTART.  Kicks need one whatever the program has.
+ * What the host has for a disposition of the program's.  Handlers take all signals' turns
+ * (sa_mask), by the rules of SA_RESTART.  Kicks need one whatever the program has.
  */
 static struct ksigaction host_action(const struct thread *t, int sig, const struct ksigaction *k)
 {
@@ -189,7 +190,8 @@ static struct ksigaction host_action(const struct thread *t, int sig, const stru
         };
 }
 
-/* Disposition of the kick signal that needs no handler of the program's; what is pending is dropped by SIG_IGN. */
+/* Disposition of the kick signal that needs no handler of the program's; what is pending is dropped
+ * by SIG_IGN. */
 static void set_kick(uint64_t handler)
 {
         const struct ksigaction plain = { .handler = handler };
@@ -277,15 +279,17 @@ uint64_t signals_hold(struct thread *t)
         uint64_t mask = 0, all = ~0ull;
 
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
-        t->sigmask_dirty = true;        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
+        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
+        t->sigmask_dirty = true;
         t->signal.held = true;
-        /* From here on nothing comes; if one was taken before, the host's mask was all even then. */
+        /* From here on nothing comes; if one was taken before, the host's mask was all even
+         * then. */
         t->signal.held_mask = sys_put_off ? t->signal.mask : mask;
         return t->signal.held_mask;
 }
 
 static const int people_end_by[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
-#define PEOPLE_END_BY (sizeof people_end_by / sizeof people_end_by[0])
+#define PEOPLE_END_BY (sizeof(people_end_by) / sizeof(people_end_by[0]))
 
 uint64_t signals_deadly(struct thread *t)
 {
@@ -325,7 +329,8 @@ void signals_release(struct thread *t, uint64_t mask)
 {
         mask &= ~(bit(SIGKILL) | bit(SIGSTOP));
         t->signal.held = false;
-        if (sys_put_off) {              /* a signal still waits for its frame: all stay blocked until then */
+        /* a signal still waits for its frame: all stay blocked until then */
+        if (sys_put_off) {
                 t->signal.mask = mask;
                 return;
         }
@@ -339,7 +344,8 @@ static void killed(struct thread *t, int signo, int code, uint64_t addr)
         t->end = (struct thread_end){ .how = END_KILLED, .signo = signo, .code = code, .addr = addr };
 }
 
-/* Points the program at its handler.  Its mask is `mask`, rt_sigreturn will set `saved`.  Signals are held, and released here. */
+/* Points the program at its handler.  Its mask is `mask`, rt_sigreturn will set `saved`.  Signals
+ * are held, and released here. */
 static void run_handler(struct thread *t, const struct ksigaction *k, const siginfo_t *info, uint64_t mask, uint64_t saved)
 {
         int sig = info->si_signo;
@@ -378,7 +384,8 @@ void signals_deliver(struct thread *t)
         s->waits = false;
         if (mask & bit(info.si_signo)) {
                 timer_stop(t);
-                send_again(t, &info);   /* the mask changed since: an exception's handler or rt_sigreturn came first */
+                /* the mask changed since: an exception's handler or rt_sigreturn came first */
+                send_again(t, &info);
                 signals_release(t, s->mask);
                 return;
         }
@@ -409,9 +416,11 @@ static void note_exception(struct thread *t, int vector)
         s->trapno = (uint64_t)vector;
         s->err = t->v->regs.err;
         if (vector == 14) {
-                s->err |= 4;            /* "from user mode", which a program in ring 0 does not say by itself */
+                /* "from user mode", which a program in ring 0 does not say by itself */
+                s->err |= 4;
                 s->cr2 = t->v->cr2;
-                if (s->cr2 >= TASK_SIZE)        /* Linux does not tell if anything is mapped up there; 8: kern/fault.c */
+                /* Linux does not tell if anything is mapped up there; 8: kern/fault.c */
+                if (s->cr2 >= TASK_SIZE)
                         s->err = (s->err | 1) & ~8ull;
         }
 }
@@ -422,7 +431,8 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
         struct trapped x = { .signo = signo, .code = code, .addr = addr, .vector = vector };
 
         if (vector == 3 || vector == 4)
-                vcpu_forget_exception(t);       /* KVM goes on showing the number of an int3 or into */
+                /* KVM goes on showing the number of an int3 or into */
+                vcpu_forget_exception(t);
         if (vector != SIGNALS_NO_VECTOR && trapped_as_on_linux(t, &x)) {
                 signals_release(t, mask);
                 return;

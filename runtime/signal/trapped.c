@@ -98,7 +98,7 @@ void trapped_io(struct thread *t)
         size_t len;
 
         if (is_io(i.code[i.op]) ||
-            gmem_read(t, before, t->v->regs.rip - sizeof before, sizeof before))
+            gmem_read(t, before, t->v->regs.rip - sizeof(before), sizeof(before)))
                 return;
         if (is_io(before[3]) && (before[3] & 0xfc) != 0xe4)
                 len = 1;
@@ -106,7 +106,7 @@ void trapped_io(struct thread *t)
                 len = 2; /* the port follows the opcode */
         else
                 return;
-        while (len < sizeof before && is_prefix(before[3 - len]))
+        while (len < sizeof(before) && is_prefix(before[3 - len]))
                 len++;
         t->v->regs.rip -= len;
 }

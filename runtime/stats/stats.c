@@ -1,6 +1,8 @@
 /*
- * Where the report of --stats goes, and the shape of its lines: each of the registered owners prints its own.  Every line is "key value", keys in the order of the owners, so that `awk '$1 == "faults.fetch" { print $2 }'` is all
- * the parsing one needs.  Counts of zero are printed too, except for exits and system calls, where the absent ones are zero.
+ * Where the report of --stats goes, and the shape of its lines: each of the registered owners
+ * prints its own.  Every line is "key value", keys in the order of the owners, so that `awk '$1 ==
+ * "faults.fetch" { print $2 }'` is all the parsing one needs.  Counts of zero are printed too,
+ * except for exits and system calls, where the absent ones are zero.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +69,8 @@ void stats_init(void)
 
         if (!opt.stats || !opt.stats_file)
                 return;
-        real = realpath(opt.stats_file, NULL);          /* replace what a link points to, not the link */
+        /* replace what a link points to, not the link */
+        real = realpath(opt.stats_file, NULL);
         if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode)) {
                 place.direct_fd = PRIVFD_NEW(open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY));
                 if (place.direct_fd < 0)

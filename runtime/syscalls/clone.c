@@ -1,6 +1,6 @@
 /*
- * clone, clone3, fork, vfork: what is asked for, and who does it: a thread (../threads.c), a child that borrows the memory (../vfork.c), or one
- * with a memory of its own (../fork.c).
+ * clone, clone3, fork, vfork: what is asked for, and who does it: a thread (../threads.c), a child
+ * that borrows the memory (../vfork.c), or one with a memory of its own (../fork.c).
  */
 #include <sched.h>
 #include <signal.h>
@@ -101,16 +101,18 @@ long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         char *all = sys_in(t, a[0], size, PAGE_SIZE);
         if ((void *)all == sys_bad())
                 return -EFAULT;
-        for (uint64_t i = sizeof c; i < size; i++)
+        for (uint64_t i = sizeof(c); i < size; i++)
                 if (all[i])
                         return -E2BIG;  /* an extension that nobody knows */
-        memcpy(&c, all, size < sizeof c ? size : sizeof c);
+        memcpy(&c, all, size < sizeof(c) ? size : sizeof(c));
         if ((c.flags & ~CLONE3_FLAGS) || c.exit_signal & ~(uint64_t)CSIGNAL || !c.stack != !c.stack_size)
                 return -EINVAL;
         if ((c.flags & (CLONE_THREAD | CLONE_PARENT)) && c.exit_signal)
                 return -EINVAL;
         if (c.set_tid_size || (c.flags & 0x200000000ull))
-                return -EPERM;          /* choosing a pid, or another control group, is for checkpointers and service managers */
+                /* choosing a pid, or another control group, is for checkpointers and service
+                 * managers */
+                return -EPERM;
         const struct clone_request rq = {
                 .flags = c.flags, .exit_signal = (int)c.exit_signal, .stack = c.stack ? c.stack + c.stack_size : 0,
                 .parent_tid = c.parent_tid, .pidfd = c.pidfd, .child_tid = c.child_tid, .tls = c.tls,

@@ -25,8 +25,8 @@ static long take_array(struct thread *t, struct exec_room *r, uint64_t addr, cha
         uint64_t string;
 
         *array = r->pointer + r->npointers;
-        for (; addr; addr += sizeof string) {
-                if (gmem_read(t, &string, addr, sizeof string))
+        for (; addr; addr += sizeof(string)) {
+                if (gmem_read(t, &string, addr, sizeof(string)))
                         return -EFAULT;
                 if (!string)
                         break;

@@ -1,5 +1,6 @@
 /*
- * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file handles, fsconfig.
+ * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file
+ * handles, fsconfig.
  */
 #include <fcntl.h>
 #include "base/privfd.h"
@@ -68,8 +69,8 @@ long sys_fcntl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 
 typedef long numbers_fn(long nr, const uint64_t a[6]);
 
-/* A call that closes or replaces numbers of the program's choice.  The lock is held from the look whether one is vmrun's, and not while this thread
- * is stopped: a fork makes descriptors then. */
+/* A call that closes or replaces numbers of the program's choice.  The lock is held from the look
+ * whether one is vmrun's, and not while this thread is stopped: a fork makes descriptors then. */
 static long on_numbers(struct thread *t, numbers_fn *f, long nr, const uint64_t a[6])
 {
         threads_leave(t);
@@ -105,8 +106,9 @@ static long dup_to(long nr, const uint64_t a[6])
 long sys_dup2(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return on_numbers(t, dup_to, row->nr, a); }
 
 /*
- * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel would give this thread
- * a table of its own, which vmrun's other threads would not share.  A program of one thread cannot tell.
+ * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel
+ * would give this thread a table of its own, which vmrun's other threads would not share.  A
+ * program of one thread cannot tell.
  */
 static long close_all(long nr, const uint64_t a[6])
 {
@@ -145,7 +147,7 @@ static size_t hide_own(enum procfs_dir dir, long nr, char *buf, size_t n)
 
         for (size_t at = 0; at < n;) {
                 uint16_t len;
-                memcpy(&len, buf + at + 16, sizeof len);
+                memcpy(&len, buf + at + 16, sizeof(len));
                 if (!procfs_hides(dir, entry_name(nr, buf + at))) {
                         memmove(buf + to, buf + at, len);
                         to += len;

@@ -1,11 +1,14 @@
 /*
- * futex: on the host's futex of the word's own memory, which stays where it is while somebody waits there (gmem_word).
+ * futex: on the host's futex of the word's own memory, which stays where it is while somebody waits
+ * there (gmem_word).
  *
- * Two that use the same word meet at the same host address: a page has one frame, and the frame of a page that is waited on is
- * pinned.  So who wakes need not make the page resident: where it is not, nobody waits.  In the arena of MAP_SHARED mappings the host address is
- * the shared page itself, so that other processes take part.
+ * Two that use the same word meet at the same host address: a page has one frame, and the frame of
+ * a page that is waited on is pinned.  So who wakes need not make the page resident: where it is
+ * not, nobody waits.  In the arena of MAP_SHARED mappings the host address is the shared page
+ * itself, so that other processes take part.
  *
- * Requeueing is done by waking: a sleeper that the kernel moved to another word would have its frame unpinned under it.
+ * Requeueing is done by waking: a sleeper that the kernel moved to another word would have its
+ * frame unpinned under it.
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -21,7 +24,7 @@
 static long read_timeout(struct thread *t, uint64_t addr, struct timespec *ts, struct timespec **p)
 {
         *p = addr ? ts : NULL;
-        if (addr && gmem_read(t, ts, addr, sizeof *ts))
+        if (addr && gmem_read(t, ts, addr, sizeof(*ts)))
                 return -EFAULT;
         return addr && (ts->tv_sec < 0 || (uint64_t)ts->tv_nsec >= 1000000000) ? -EINVAL : 0;
 }
@@ -52,7 +55,8 @@ static long futex_wait(struct thread *t, const uint64_t a[6], int op)
         return ret ? ret : on_word(t, a, op, false, p);
 }
 
-/* Changes the word as FUTEX_WAKE_OP's code says, and compares what it was.  1 or 0: the comparison; -ENOSYS: an unknown one. */
+/* Changes the word as FUTEX_WAKE_OP's code says, and compares what it was.  1 or 0: the comparison;
+ * -ENOSYS: an unknown one. */
 static long operate(_Atomic uint32_t *word, uint32_t code)
 {
         int32_t arg = (int32_t)(code << 8) >> 20, compared = (int32_t)(code << 20) >> 20;
@@ -124,7 +128,8 @@ static long lock_pi(struct thread *t, const uint64_t a[6], int op)
         return ret ? ret : on_word(t, a, op, true, p);
 }
 
-/* Both words are held until the call is over, so a requeued sleeper keeps its frame: the kernel moves only who waits by WAIT_REQUEUE_PI. */
+/* Both words are held until the call is over, so a requeued sleeper keeps its frame: the kernel
+ * moves only who waits by WAIT_REQUEUE_PI. */
 static long on_two_words(struct thread *t, const uint64_t a[6], int op, uint64_t arg3)
 {
         struct gmem_word w, v;
@@ -178,4 +183,5 @@ long sys_futex(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         return -ENOSYS;
 }
 
-/* ---- robust lists: what the kernel does for a thread that ends and holds locks (Documentation/locking/robust-futexes.rst) ---- */
+/* ---- robust lists: what the kernel does for a thread that ends and holds locks
+ * (Documentation/locking/robust-futexes.rst) ---- */

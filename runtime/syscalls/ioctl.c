@@ -1,8 +1,10 @@
 /*
- * ioctl: by a table of the old commands whose numbers say nothing, then by the size and direction in the number.
+ * ioctl: by a table of the old commands whose numbers say nothing, then by the size and direction
+ * in the number.
  *
- * A struct with a pointer in it cannot be passed on: the kernel would follow it in vmrun's own memory.  So a number is only
- * believed for families known to have none; the others are ENOTTY, said under -v.
+ * A struct with a pointer in it cannot be passed on: the kernel would follow it in vmrun's own
+ * memory.  So a number is only believed for families known to have none; the others are ENOTTY,
+ * said under -v.
  */
 #include <linux/fs.h>
 #include <linux/fiemap.h>
@@ -47,7 +49,8 @@ static const struct ioctl_row {
         { 0x5402, 0x5404, I_IN, 36 },           /* TCSETS, TCSETSW, TCSETSF */
         { 0x5405, 0x5405, I_OUT, 18 },          /* TCGETA */
         { 0x5406, 0x5408, I_IN, 18 },           /* TCSETA, TCSETAW, TCSETAF */
-        { 0x5409, 0x540e, I_VALUE, 0 },         /* TCSBRK, TCXONC, TCFLSH, TIOCEXCL, TIOCNXCL, TIOCSCTTY */
+        /* TCSBRK, TCXONC, TCFLSH, TIOCEXCL, TIOCNXCL, TIOCSCTTY */
+        { 0x5409, 0x540e, I_VALUE, 0 },
         { 0x540f, 0x540f, I_OUT, 4 },           /* TIOCGPGRP */
         { 0x5410, 0x5410, I_IN, 4 },            /* TIOCSPGRP */
         { 0x5411, 0x5411, I_OUT, 4 },           /* TIOCOUTQ */
@@ -89,7 +92,8 @@ static const struct ioctl_row {
         { 0x8990, 0x8999, I_REFUSE, 0 },        /* bonding: pointers in some */
         { 0x894b, 0x894b, I_OUT, 4 },           /* SIOCOUTQNSD */
         { 0x8910, 0x8989, I_INOUT, 40 },        /* the rest takes a struct ifreq */
-        { 0x80086601, 0x80086601, I_OUT, 4 },           /* FS_IOC_GETFLAGS: says long, is int; so are the next three */
+        /* FS_IOC_GETFLAGS: says long, is int; so are the next three */
+        { 0x80086601, 0x80086601, I_OUT, 4 },
         { 0x40086602, 0x40086602, I_IN, 4 },            /* FS_IOC_SETFLAGS */
         { 0x80087601, 0x80087601, I_OUT, 4 },           /* FS_IOC_GETVERSION */
         { 0x40087602, 0x40087602, I_IN, 4 },            /* FS_IOC_SETVERSION */
@@ -100,7 +104,8 @@ static const struct ioctl_row {
         { 0x400454d4, 0x400454d4, I_IN, 4 },            /* TUNSETSNDBUF */
         { 0x400454d8, 0x400454d8, I_IN, 4 },            /* TUNSETVNETHDRSZ */
         { 0x800454d2, 0x800454d2, I_OUT, 40 },          /* TUNGETIFF */
-        { 0xb704, 0xb704, I_OUT, 4 },                   /* NS_GET_OWNER_UID: says it takes nothing */
+        /* NS_GET_OWNER_UID: says it takes nothing */
+        { 0xb704, 0xb704, I_OUT, 4 },
 };
 
 /* Families of encoded numbers (their type byte) without pointers in their structs. */
@@ -121,7 +126,8 @@ static bool family_known(unsigned type, unsigned nr)
                 return nr <= 0x14;
         case 'W':       /* watchdog */
                 return nr < 12;
-        case 'X':       /* XFS_IOC_DIOINFO, FS_IOC_FSGETXATTR, FSSETXATTR; FIFREEZE, FITHAW, FITRIM */
+        /* XFS_IOC_DIOINFO, FS_IOC_FSGETXATTR, FSSETXATTR; FIFREEZE, FITHAW, FITRIM */
+        case 'X':
                 return (nr >= 30 && nr <= 32) || (nr >= 119 && nr <= 121);
         case 0x12:      /* block devices: the old size_t ones and BLKREPORTZONE */
                 return nr >= 112 && nr <= 126;
@@ -133,8 +139,8 @@ static bool family_known(unsigned type, unsigned nr)
 
 static long with_struct(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dir, size_t size)
 {
-        /* Out is filled from the program first: drivers need not write all of it.  What is read first has its effect before the kernel
-         * finds that it cannot be written. */
+        /* Out is filled from the program first: drivers need not write all of it.  What is read
+         * first has its effect before the kernel finds that it cannot be written. */
         void *p = dir == I_OUT ? sys_out(t, a[2], size) : sys_in(t, a[2], size, SYS_ARG_MAX);
         long ret = sys_raw(row->nr, a[0], a[1], p == sys_bad() ? sys_bad_at(a[2]) : P(p), 0, 0, 0);
 
@@ -147,7 +153,7 @@ static long ifconf(struct thread *t, const struct sys_row *row, const uint64_t a
         struct { int32_t len, pad; uint64_t buf; } c, h;
         long ret;
 
-        if (gmem_read(t, &c, a[2], sizeof c))
+        if (gmem_read(t, &c, a[2], sizeof(c)))
                 return sys_raw(row->nr, a[0], a[1], sys_bad_at(a[2]), 0, 0, 0);
         h = c;
         if (c.buf)
@@ -210,7 +216,7 @@ long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         }
         if (cmd == FICLONE)             /* says it writes an int, but takes an fd by value */
                 return privfd_is((int)a[2]) ? -EBADF : sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
-        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 if (cmd < rows[i].first || cmd > rows[i].last)
                         continue;
                 if (rows[i].dir == I_REFUSE)

@@ -24,7 +24,7 @@ long sys_key_iov(struct thread *t, const struct sys_row *row, const uint64_t a[6
 /* The last argument leads to a struct with pointers. */
 long sys_key_dh(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        struct keyctl_kdf_params *kdf = sys_in_null(t, a[4], sizeof *kdf);
+        struct keyctl_kdf_params *kdf = sys_in_null(t, a[4], sizeof(*kdf));
         const uint64_t with[6] = { a[0], a[1], a[2], a[3], P(kdf) };
 
         if (kdf && (void *)kdf != sys_bad()) {
@@ -34,10 +34,11 @@ long sys_key_dh(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         return sys_generic(t, row, with);
 }
 
-/* Encryption, decryption and signatures: the lengths of what goes in and of what comes out, or of the two that go in, are in a struct. */
+/* Encryption, decryption and signatures: the lengths of what goes in and of what comes out, or of
+ * the two that go in, are in a struct. */
 long sys_key_pkey(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        struct keyctl_pkey_params *p = sys_in(t, a[1], sizeof *p, sizeof *p);
+        struct keyctl_pkey_params *p = sys_in(t, a[1], sizeof(*p), sizeof(*p));
         bool known = (void *)p != sys_bad(), verify = (int)a[0] == KEYCTL_PKEY_VERIFY;
         char *info = a[2] ? sys_string(t, a[2]) : NULL;
         void *in = known ? sys_in(t, a[3], p->in_len, SYS_ARG_MAX) : sys_bad();
@@ -68,7 +69,8 @@ long sys_keyctl(struct thread *t, const struct sys_row *row, const uint64_t a[6]
 {
         uint32_t command = (uint32_t)a[0];
 
-        /* One that we do not know may have pointers: the kernel says what it says to a number that it does not know itself. */
+        /* One that we do not know may have pointers: the kernel says what it says to a number that
+         * it does not know itself. */
         if (command >= sizeof(keyctl_rows) / sizeof(keyctl_rows[0]))
                 return sys_raw(row->nr, UINT32_MAX, 0, 0, 0, 0, 0);
         const struct sys_row *key = &keyctl_rows[command];

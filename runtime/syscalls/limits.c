@@ -1,8 +1,8 @@
 /*
  * Resource limits and the size of memory.
  *
- * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose mappings are the cache.
- * Descriptors are privfd's.  Everything else is the host process's own.
+ * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose
+ * mappings are the cache. Descriptors are privfd's.  Everything else is the host process's own.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ bool sys_under_vmrun(int pid)
         char path[32];
         struct stat theirs, own;
 
-        snprintf(path, sizeof path, "/proc/%d/exe", pid);
+        snprintf(path, sizeof(path), "/proc/%d/exe", pid);
         if (stat("/proc/thread-self/exe", &own) != 0)
                 return true;            /* without /proc nobody can tell */
         return stat(path, &theirs) == 0 && theirs.st_dev == own.st_dev &&
@@ -78,7 +78,7 @@ long sys_prlimit64(struct thread *t, const struct sys_row *row, const uint64_t a
 
 long sys_sysinfo(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        struct sysinfo *si = sys_out(t, a[0], sizeof *si);
+        struct sysinfo *si = sys_out(t, a[0], sizeof(*si));
         long ret = sys_raw(row->nr, P(si), 0, 0, 0, 0, 0);
 
         if (ret)
@@ -89,5 +89,5 @@ long sys_sysinfo(struct thread *t, const struct sys_row *row, const uint64_t a[6
         si->sharedram = si->bufferram = 0;
         si->totalswap = si->freeswap = 0;
         si->totalhigh = si->freehigh = 0;
-        return sys_deliver(t, a[0], si, sizeof *si, 0);
+        return sys_deliver(t, a[0], si, sizeof(*si), 0);
 }

@@ -41,7 +41,8 @@ long sys_openat(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         return open_at(t, row, a, (int)a[0], a[1], (int)a[2]);
 }
 
-/* struct open_how { flags, mode, resolve } may be longer one day: what we do not know must be zero, the kernel checks. */
+/* struct open_how { flags, mode, resolve } may be longer one day: what we do not know must be zero,
+ * the kernel checks. */
 long sys_openat2(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         char *s = sys_string(t, a[1]);
@@ -76,7 +77,7 @@ static long link_at(struct thread *t, const struct sys_row *row, const uint64_t 
         long n = -1;
 
         if ((int)room > 0 && s != sys_bad() && !privfd_is(dirfd))
-                n = procfs_readlink(dirfd, s, target, room < sizeof target ? room : sizeof target);
+                n = procfs_readlink(dirfd, s, target, room < sizeof(target) ? room : sizeof(target));
         if (n >= 0)
                 return gmem_write(t, buf, target, (size_t)n) ? -EFAULT : n;
         if (n == -ENOENT)

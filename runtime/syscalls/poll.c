@@ -1,5 +1,6 @@
 /*
- * poll, ppoll, select, pselect6: sets of descriptors, where vmrun's own must look closed, and time left written back.
+ * poll, ppoll, select, pselect6: sets of descriptors, where vmrun's own must look closed, and time
+ * left written back.
  */
 #include <poll.h>
 #include <sys/time.h>
@@ -7,7 +8,8 @@
 #include "marshal/sys.h"
 #include "syscalls/handlers.h"
 
-/* Copies back the time left, which the kernel tries after any result and whose failure it ignores. */
+/* Copies back the time left, which the kernel tries after any result and whose failure it
+ * ignores. */
 static void time_left(struct thread *t, uint64_t addr, const void *now, const uint64_t old[2])
 {
         if (addr && now && now != sys_bad() && memcmp(now, old, 16))
@@ -23,8 +25,8 @@ static long do_poll(struct thread *t, const struct sys_row *row, const uint64_t 
 
         if (n > privfd_nofile_soft())
                 return -EINVAL;
-        host = sys_in(t, a[0], n * sizeof *host, n * sizeof *host);
-        fds = sys_scratch(n * sizeof *fds + 1);
+        host = sys_in(t, a[0], n * sizeof(*host), n * sizeof(*host));
+        fds = sys_scratch(n * sizeof(*fds) + 1);
         if (!fds)
                 return -ENOMEM;
         if (host == sys_bad())
@@ -40,7 +42,7 @@ static long do_poll(struct thread *t, const struct sys_row *row, const uint64_t 
         for (uint64_t i = 0; i < n; i++)
                 host[i].fd = fds[i];
         /* Also when nothing is ready: revents are cleared. */
-        return gmem_write(t, a[0], host, n * sizeof *host) ? -EFAULT : ret;
+        return gmem_write(t, a[0], host, n * sizeof(*host)) ? -EFAULT : ret;
 }
 
 long sys_poll(struct thread *t, const struct sys_row *row, const uint64_t a[6])
@@ -79,7 +81,8 @@ static long do_select(struct thread *t, const struct sys_row *row, const uint64_
         size_t bytes;
         long ret;
 
-        /* The kernel cuts n at its own table, which has vmrun's descriptors in it: cut before those. */
+        /* The kernel cuts n at its own table, which has vmrun's descriptors in it: cut before
+         * those. */
         if (n > 0 && (uint64_t)n > limit)
                 n = (int32_t)limit;
         bytes = n > 0 ? ((size_t)n + 63) / 64 * 8 : 0;

@@ -45,8 +45,8 @@ static bool peek(pid_t tid, void *to, const volatile void *from, size_t n)
         return sys_own(__NR_process_vm_readv, (uint64_t)tid, P(&l), 1, P(&r), 1, 0) == (long)n;
 }
 
-/* The list of a thread of any process that vmrun runs, ours or another's: it is in the thread's vCPU block, which is at the same address in
- * each of them. */
+/* The list of a thread of any process that vmrun runs, ours or another's: it is in the thread's
+ * vCPU block, which is at the same address in each of them. */
 static bool find_robust_list(pid_t tid, uint64_t *head)
 {
         uint32_t version, n;
@@ -54,7 +54,7 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
 
         if (!peek(tid, &version, &CONTROL->abi_version, 4) || version != ABI_VERSION || !peek(tid, &n, &CONTROL->nvcpus, 4))
                 return false;
-        for (uint32_t i = 0; i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof v); i++)
+        for (uint32_t i = 0; i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof(v)); i++)
                 if (v.role == ROLE_PROGRAM && v.tid == (uint32_t)tid) {
                         *head = v.robust_list;
                         return true;
@@ -62,7 +62,8 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
         return false;
 }
 
-/* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread under vmrun is there vmrun's libc's. */
+/* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread
+ * under vmrun is there vmrun's libc's. */
 long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t head = 0, len = 0;
@@ -169,7 +170,8 @@ static const struct prctl_row {
         { PR_GET_TSC, PC_OUT, 0, 4 },
         { PR_SET_TSC, PC_REFUSE, EINVAL, 0 },           /* vmrun's clock reads it */
         { PR_SET_MM, PC_REFUSE, EPERM, 0 },
-        { PR_SET_SECCOMP, PC_REFUSE, EINVAL, 0 },       /* would filter vmrun's calls, not the program's */
+        /* would filter vmrun's calls, not the program's */
+        { PR_SET_SECCOMP, PC_REFUSE, EINVAL, 0 },
         { 59 /* PR_SET_SYSCALL_USER_DISPATCH */, PC_REFUSE, EINVAL, 0 },
         { 40 /* PR_GET_TID_ADDRESS */, PC_OUT, 0, 8 },
         { 62 /* PR_SCHED_CORE */, PC_REFUSE, EINVAL, 0 },
@@ -216,7 +218,7 @@ long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         }
         if (op == 40)
                 return sys_deliver(t, a[1], &t->clear_tid, 8, 0);
-        for (size_t i = 0; i < sizeof prctl_rows / sizeof prctl_rows[0]; i++) {
+        for (size_t i = 0; i < sizeof(prctl_rows) / sizeof(prctl_rows[0]); i++) {
                 const struct prctl_row *r = &prctl_rows[i];
 
                 if (r->op != op)
@@ -233,7 +235,8 @@ long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         return -EINVAL;
 }
 
-/* capget and capset: the header says how much data follows, and gets the right version written if it was wrong. */
+/* capget and capset: the header says how much data follows, and gets the right version written if
+ * it was wrong. */
 long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t *head = sys_in(t, a[0], 8, 8);
@@ -255,7 +258,8 @@ long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t 
         return ret == 0 && row->nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
 }
 
-/* sched_setattr: the first word of the struct is its size; a size the kernel does not know comes back corrected. */
+/* sched_setattr: the first word of the struct is its size; a size the kernel does not know comes
+ * back corrected. */
 long sys_sched_attr(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t size = 0, *attr;

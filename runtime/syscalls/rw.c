@@ -1,8 +1,9 @@
 /*
  * read, write and their vector and positioned forms, getrandom, vmsplice.
  *
- * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned while it may sleep, and a
- * datagram, a pipe write up to PIPE_BUF or a terminal line stays one piece.  More than that:
+ * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned
+ * while it may sleep, and a datagram, a pipe write up to PIPE_BUF or a terminal line stays one
+ * piece.  More than that:
  *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short, whatever signal comes;
  *   message sockets, and what may be messages: one call with the whole length;
  *   the rest: host buffers in chunks; a write goes on until one is short (Linux's write would not return earlier), a read
@@ -52,7 +53,7 @@ static long file_piece(const struct io *io, const struct iovec *iov, int n, size
 
 static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
 {
-        struct gmem_pins *p = sys_scratch(sizeof *p);
+        struct gmem_pins *p = sys_scratch(sizeof(*p));
         size_t done = 0;
 
         if (!p)
@@ -80,7 +81,7 @@ static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
 /* The part of v from byte at on, at most max bytes of it, as a list of its own in scratch. */
 static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *out)
 {
-        memset(out, 0, sizeof *out);
+        memset(out, 0, sizeof(*out));
         out->prog = sys_scratch((size_t)v->n * sizeof(struct iovec) + 1);
         out->host = sys_scratch((size_t)v->n * sizeof(struct iovec) + 1);
         if (!out->prog || !out->host)
@@ -103,8 +104,8 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
 }
 
 /*
- * Bytes came that could not be stored: the program gets what could, as Linux would have stopped there, and a file's
- * position goes back.  From a pipe or socket the rest is lost.
+ * Bytes came that could not be stored: the program gets what could, as Linux would have stopped
+ * there, and a file's position goes back.  From a pipe or socket the rest is lost.
  */
 static long store(struct thread *t, const struct io *io, const struct sys_iov *v, long ret)
 {
@@ -169,14 +170,15 @@ static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
                 if (v->total > SYS_MESSAGE_MAX) {
                         if (io->write && kind == FILE_MESSAGE)
                                 return -EMSGSIZE;
-                        sys_iov_clip(v, SYS_MESSAGE_MAX);       /* no message is that long; a stream's transfer is short */
+                        /* no message is that long; a stream's transfer is short */
+                        sys_iov_clip(v, SYS_MESSAGE_MAX);
                 }
                 return bounced(t, io, v);
         }
         /* The list itself lives in scratch, which every chunk starts anew. */
         struct iovec list[SYS_IOV_MAX];
         struct sys_iov kept = *v;
-        memcpy(list, v->prog, (size_t)kept.n * sizeof list[0]);
+        memcpy(list, v->prog, (size_t)kept.n * sizeof(list[0]));
         kept.prog = list;
         return chunked(t, io, &kept, kind);
 }
@@ -188,7 +190,7 @@ static long single(struct thread *t, const struct sys_row *row, const uint64_t a
         struct iovec store[2];
         struct sys_iov v;
 
-        memcpy(io.a, a, sizeof io.a);
+        memcpy(io.a, a, sizeof(io.a));
         if (privfd_is(io.fd))
                 return -EBADF;
         if (io.at && io.pos < 0)
@@ -215,7 +217,7 @@ static long vector(struct thread *t, const struct sys_row *row, const uint64_t a
         void *kernel;
         int err;
 
-        memcpy(io.a, a, sizeof io.a);
+        memcpy(io.a, a, sizeof(io.a));
         if (privfd_is(io.fd))
                 return -EBADF;
         if (io.at && io.pos < 0 && !(v2 && io.pos == -1))
@@ -260,14 +262,16 @@ long sys_getrandom(struct thread *t, const struct sys_row *row, const uint64_t a
         return (long)done;
 }
 
-/* What it takes to have a copy of these bytes lie in its pages as they do in theirs, with a page behind it. */
+/* What it takes to have a copy of these bytes lie in its pages as they do in theirs, with a page
+ * behind it. */
 static size_t splice_pages(const struct iovec *v)
 {
         return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
 }
 
-/* Into the pipe.  Copies that nobody else has, and that lie in their pages as the program's bytes do: so the kernel finds the same room for them in
- * the pipe, which keeps their pages when they are unmapped here. */
+/* Into the pipe.  Copies that nobody else has, and that lie in their pages as the program's bytes
+ * do: so the kernel finds the same room for them in the pipe, which keeps their pages when they are
+ * unmapped here. */
 static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct sys_iov *v)
 {
         size_t size = 0, at = 0;
@@ -297,8 +301,9 @@ static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct 
 }
 
 /*
- * The kernel would keep the program's pages in the pipe after the call; a frame may be evicted before they are read.
- * So the bytes are copied, which differs only for a program that changes them in between.
+ * The kernel would keep the program's pages in the pipe after the call; a frame may be evicted
+ * before they are read. So the bytes are copied, which differs only for a program that changes them
+ * in between.
  */
 long sys_vmsplice(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
@@ -309,7 +314,8 @@ long sys_vmsplice(struct thread *t, const struct sys_row *row, const uint64_t a[
 
         if (sys_iov_read(t, &v, a[1], a[2], &kernel))
                 return sys_raw(row->nr, fd, P(kernel), a[2], a[3], 0, 0);
-        sys_iov_clip(&v, room > 0 ? (size_t)room : PAGE_SIZE);  /* no pipe: the kernel says so before it looks at any bytes */
+        /* no pipe: the kernel says so before it looks at any bytes */
+        sys_iov_clip(&v, room > 0 ? (size_t)room : PAGE_SIZE);
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return splice_copies(t, fd, a[3], &v);
         if (sys_iov_room(t, &v))

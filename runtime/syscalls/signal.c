@@ -1,7 +1,9 @@
 /*
- * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return from a handler.
+ * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return
+ * from a handler.
  *
- * Masks are the host thread's own, so the kernel does what Linux does.  What becomes of a signal is ../signals.c.
+ * Masks are the host thread's own, so the kernel does what Linux does.  What becomes of a signal is
+ * ../signals.c.
  */
 #include <signal.h>
 #include "base/privfd.h"
@@ -18,12 +20,12 @@ long sys_rt_sigaction(struct thread *t, const struct sys_row *row, const uint64_
         (void)row;
         if (a[3] != 8)
                 return -EINVAL;
-        if (a[1] && gmem_read(t, &new, a[1], sizeof new))
+        if (a[1] && gmem_read(t, &new, a[1], sizeof(new)))
                 return -EFAULT;
         if (sig < 1 || sig > SIGNALS_MAX || (a[1] && (sig == SIGKILL || sig == SIGSTOP)))
                 return -EINVAL;
         ret = signals_action(t, sig, a[1] ? &new : NULL, &old);
-        return a[2] && !ret ? sys_deliver(t, a[2], &old, sizeof old, 0) : ret;
+        return a[2] && !ret ? sys_deliver(t, a[2], &old, sizeof(old), 0) : ret;
 }
 
 long sys_rt_sigreturn(struct thread *t, const struct sys_row *row, const uint64_t a[6])
@@ -75,16 +77,16 @@ long sys_sigaltstack(struct thread *t, const struct sys_row *row, const uint64_t
         int err;
 
         (void)row;
-        if (a[0] && gmem_read(t, &new, a[0], sizeof new))
+        if (a[0] && gmem_read(t, &new, a[0], sizeof(new)))
                 return -EFAULT;
         err = sigframe_altstack(t, a[0] ? &new : NULL, &old);
-        return err ? err : sys_deliver(t, a[1], &old, sizeof old, 0);
+        return err ? err : sys_deliver(t, a[1], &old, sizeof(old), 0);
 }
 
 /* SIGEV_THREAD carries a pointer to a 32-byte cookie that the kernel copies at once. */
 long sys_mq_notify(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        struct sigevent *ev = sys_in_null(t, a[1], sizeof *ev);
+        struct sigevent *ev = sys_in_null(t, a[1], sizeof(*ev));
 
         if (privfd_is((int)a[0]))
                 return -EBADF;

@@ -1,6 +1,7 @@
 /*
- * Socket messages: buffers, names and control data in one header.  Descriptors in SCM_RIGHTS pass as they are, since they
- * are the host's; vmrun's own do not go out, and those that come in beyond what the program may have are closed.
+ * Socket messages: buffers, names and control data in one header.  Descriptors in SCM_RIGHTS pass
+ * as they are, since they are the host's; vmrun's own do not go out, and those that come in beyond
+ * what the program may have are closed.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -44,11 +45,11 @@ static void guard_rights(char *p, size_t n)
         for (size_t at = 0; at + sizeof(struct cmsghdr) <= n;) {
                 struct cmsghdr c;
 
-                memcpy(&c, p + at, sizeof c);
-                if (c.cmsg_len < sizeof c || c.cmsg_len > n - at)
+                memcpy(&c, p + at, sizeof(c));
+                if (c.cmsg_len < sizeof(c) || c.cmsg_len > n - at)
                         return;
                 if (c.cmsg_level == SOL_SOCKET && c.cmsg_type == SCM_RIGHTS)
-                        for (size_t i = sizeof c; i + 4 <= c.cmsg_len; i += 4) {
+                        for (size_t i = sizeof(c); i + 4 <= c.cmsg_len; i += 4) {
                                 int fd, bad = INT32_MAX;
                                 memcpy(&fd, p + at + i, 4);
                                 if (privfd_is(fd))
@@ -58,7 +59,8 @@ static void guard_rights(char *p, size_t n)
         }
 }
 
-/* Received descriptors beyond the limit are closed and cut off, as the kernel does at its own limit. */
+/* Received descriptors beyond the limit are closed and cut off, as the kernel does at its own
+ * limit. */
 static void check_rights(struct kmsg *m)
 {
         char *p = (char *)(uintptr_t)m->control;
@@ -68,12 +70,12 @@ static void check_rights(struct kmsg *m)
                 struct cmsghdr c;
                 size_t keep;
 
-                memcpy(&c, p + at, sizeof c);
-                if (c.cmsg_len < sizeof c || c.cmsg_len > n - at)
+                memcpy(&c, p + at, sizeof(c));
+                if (c.cmsg_len < sizeof(c) || c.cmsg_len > n - at)
                         return;
-                keep = sizeof c;
+                keep = sizeof(c);
                 if (c.cmsg_level == SOL_SOCKET && c.cmsg_type == SCM_RIGHTS) {
-                        for (size_t i = sizeof c; i + 4 <= c.cmsg_len; i += 4) {
+                        for (size_t i = sizeof(c); i + 4 <= c.cmsg_len; i += 4) {
                                 int fd;
                                 memcpy(&fd, p + at + i, 4);
                                 if (sys_newfd(fd) < 0)
@@ -83,7 +85,7 @@ static void check_rights(struct kmsg *m)
                         }
                         if (keep < c.cmsg_len) {
                                 c.cmsg_len = keep;
-                                memcpy(p + at, &c, sizeof c);
+                                memcpy(p + at, &c, sizeof(c));
                         }
                 }
                 at += CMSG_ALIGN(c.cmsg_len);
@@ -97,10 +99,10 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
         size_t max;
         int err;
 
-        memset(m, 0, sizeof *m);
+        memset(m, 0, sizeof(*m));
         if (privfd_is(fd))
                 return -EBADF;
-        if (gmem_read(t, &m->prog, addr, sizeof m->prog))
+        if (gmem_read(t, &m->prog, addr, sizeof(m->prog)))
                 return -EFAULT;
         m->host = m->prog;
         if (m->prog.namelen < 0)
@@ -156,7 +158,8 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
 /* Delivers what a receive of ret bytes brought; addr is the program's header. */
 static long deliver(struct thread *t, struct message *m, uint64_t addr, long ret)
 {
-        size_t data = (size_t)ret < m->v.total ? (size_t)ret : m->v.total;      /* MSG_TRUNC may say more than came */
+        /* MSG_TRUNC may say more than came */
+        size_t data = (size_t)ret < m->v.total ? (size_t)ret : m->v.total;
         int32_t name = m->host.namelen;
 
         check_rights(&m->host);
@@ -182,14 +185,15 @@ static long deliver(struct thread *t, struct message *m, uint64_t addr, long ret
 static long not_socket(uint64_t fd)
 {
         int type;
-        socklen_t n = sizeof type;
+        socklen_t n = sizeof(type);
 
         if (privfd_is((int)fd))
                 return -EBADF;
         return sys_raw(__NR_getsockopt, fd, SOL_SOCKET, SO_TYPE, P(&type), P(&n), 0);
 }
 
-/* A message could not be collected; but Linux looks first whether the descriptor is a socket at all. */
+/* A message could not be collected; but Linux looks first whether the descriptor is a socket at
+ * all. */
 static long which_error(uint64_t fd, long err)
 {
         long ret = not_socket(fd);
@@ -246,27 +250,27 @@ long sys_sendmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[
 long sys_recvmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t n = (uint32_t)a[2] < RECV_BATCH ? (uint32_t)a[2] : RECV_BATCH;
-        struct message *m = sys_scratch(n * sizeof *m + 1);
-        struct kmmsg *host = sys_scratch(n * sizeof *host + 1);
+        struct message *m = sys_scratch(n * sizeof(*m) + 1);
+        struct kmmsg *host = sys_scratch(n * sizeof(*host) + 1);
         void *ts = sys_in_null(t, a[4], 16);
         long ret = not_socket(a[0]);
 
         if (ret || !m || !host)
                 return ret ? ret : -ENOMEM;
         for (uint32_t i = 0; i < n; i++) {
-                ret = collect(t, (int)a[0], &m[i], a[1] + i * sizeof *host, false);
+                ret = collect(t, (int)a[0], &m[i], a[1] + i * sizeof(*host), false);
                 if (ret) {
                         if (!i)
                                 return ret;
                         n = i;
                         break;
                 }
-                memset(&host[i], 0, sizeof host[i]);
+                memset(&host[i], 0, sizeof(host[i]));
                 host[i].hdr = m[i].host;
         }
         ret = sys_raw(row->nr, a[0], P(host), n, a[3], P(ts), 0);
         for (long i = 0; i < ret; i++) {
-                uint64_t addr = a[1] + (uint64_t)i * sizeof *host;
+                uint64_t addr = a[1] + (uint64_t)i * sizeof(*host);
                 m[i].host = host[i].hdr;
                 if (deliver(t, &m[i], addr, host[i].len) < 0 ||
                     gmem_write(t, addr + offsetof(struct kmmsg, len), &host[i].len, 4))
@@ -344,7 +348,8 @@ long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[
         return ret;
 }
 
-/* Tables of iptables, ip6tables, arptables and ebtables: structs with pointers.  80, between them, is SO_ORIGINAL_DST. */
+/* Tables of iptables, ip6tables, arptables and ebtables: structs with pointers.  80, between them,
+ * is SO_ORIGINAL_DST. */
 static bool is_table(int opt) { return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144); }
 
 /* Options with a pointer in them, or that make the kernel keep or map the program's pages. */
@@ -357,13 +362,13 @@ long sys_setsockopt(struct thread *t, const struct sys_row *row, const uint64_t 
 
                 if (privfd_is((int)a[0]))
                         return -EBADF;
-                if ((uint32_t)a[4] != sizeof *prog)
+                if ((uint32_t)a[4] != sizeof(*prog))
                         return -EINVAL;
-                prog = sys_in(t, a[3], sizeof *prog, sizeof *prog);
+                prog = sys_in(t, a[3], sizeof(*prog), sizeof(*prog));
                 if ((void *)prog == sys_bad())
                         return -EFAULT;
                 prog->filter = P(sys_in(t, prog->filter, (size_t)prog->len * 8, SYS_ARG_MAX));
-                return sys_raw(row->nr, a[0], a[1], a[2], P(prog), sizeof *prog, 0);
+                return sys_raw(row->nr, a[0], a[1], a[2], P(prog), sizeof(*prog), 0);
         }
         if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ || level == 276 /* SOL_RDS */ ||
             ((level == SOL_IP || level == IPPROTO_IPV6) && is_table(opt))) {

@@ -33,10 +33,10 @@ long sys_semctl(struct thread *t, const struct sys_row *row, const uint64_t a[6]
 
         switch (cmd) {
         case IPC_STAT: case SEM_STAT: case SEM_STAT_ANY:
-                n = sizeof ds;
+                n = sizeof(ds);
                 break;
         case IPC_SET:
-                n = sizeof ds;
+                n = sizeof(ds);
                 out = false;
                 break;
         case IPC_INFO: case SEM_INFO:

@@ -1,7 +1,7 @@
 /*
- * truncate, ftruncate, O_TRUNC.  Where a file is mapped shared, the host takes away what was cut off.  The pages of a private mapping are in
- * the cache and in far memory, and kern must be told: changed or not, they are no more.  (Of a file that another process cuts short we know
- * nothing.)
+ * truncate, ftruncate, O_TRUNC.  Where a file is mapped shared, the host takes away what was cut
+ * off.  The pages of a private mapping are in the cache and in far memory, and kern must be told:
+ * changed or not, they are no more.  (Of a file that another process cuts short we know nothing.)
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "syscalls/handlers.h"
 
 /*
- * Does any file with this number have the lock of a running program (image.h)?  To ask the file itself means to open and close it, and
- * that would drop locks (fcntl) that the program has on it.
+ * Does any file with this number have the lock of a running program (image.h)?  To ask the file
+ * itself means to open and close it, and that would drop locks (fcntl) that the program has on it.
  */
 static bool may_be_running(ino_t ino)
 {
@@ -26,12 +26,13 @@ static bool may_be_running(ino_t ino)
         int fd = PRIVFD_NEW(open("/proc/locks", O_RDONLY | O_CLOEXEC));
         if (fd < 0)
                 return true;
-        snprintf(wanted, sizeof wanted, ":%lu %lld ", (unsigned long)ino, (long long)program_lock(F_RDLCK).l_start);
-        while (!found && (n = read(fd, text + have, sizeof text - 1 - have)) > 0) {
+        snprintf(wanted, sizeof(wanted), ":%lu %lld ", (unsigned long)ino, (long long)program_lock(F_RDLCK).l_start);
+        while (!found && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
                 have += (size_t)n;
                 text[have] = 0;
                 found = strstr(text, wanted) != NULL;
-                size_t keep = have < sizeof wanted ? have : sizeof wanted;      /* one may be cut in two */
+                /* one may be cut in two */
+                size_t keep = have < sizeof(wanted) ? have : sizeof(wanted);
                 memmove(text, text + have - keep, keep);
                 have = keep;
         }

@@ -80,7 +80,8 @@ static void print_latencies(FILE *f, const struct totals *t)
 
 void counters_stats(FILE *f)
 {
-        static struct totals t;         /* 13 KiB: too much for a signal's or a thread's small stack */
+        /* 13 KiB: too much for a signal's or a thread's small stack */
+        static struct totals t;
         uint64_t total = 0, evicted, fault_exits = 0;
 
         add_up(&t);

@@ -1,5 +1,6 @@
 /*
- * The VM and its memory: opening KVM, guest-physical layout, memory slots, the page tables that exist from the start.
+ * The VM and its memory: opening KVM, guest-physical layout, memory slots, the page tables that
+ * exist from the start.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ uint64_t arena_gpa_base(void) { return (1ull << CONTROL->phys_bits) / 8 * 7; }
 static int get_cpuid(struct vm *vm)
 {
         const unsigned max = 256;
-        struct kvm_cpuid2 *c = calloc(1, sizeof *c + max * sizeof c->entries[0]);
+        struct kvm_cpuid2 *c = calloc(1, sizeof(*c) + max * sizeof(c->entries[0]));
 
         if (!c)
                 return -ENOMEM;
@@ -57,7 +58,7 @@ int vm_open(struct vm *vm, char *why, size_t n)
         const char *reason;
         int err = device >= 0 ? 0 : host_check_kvm(&reason);
 
-        memset(vm, 0, sizeof *vm);
+        memset(vm, 0, sizeof(*vm));
         vm->kvm_fd = vm->fd = -1;
         pthread_mutex_init(&vm->lock, NULL);
         if (err) {
@@ -111,7 +112,8 @@ void vm_close(struct vm *vm)
 
 void vm_refuse_msrs(struct vm *vm)
 {
-        uint8_t none[1] = { 0 };        /* a filter must have a range, so one MSR is refused by name and all others by default */
+        /* a filter must have a range, so one MSR is refused by name and all others by default */
+        uint8_t none[1] = { 0 };
         struct kvm_msr_filter f = {
                 .flags = KVM_MSR_FILTER_DEFAULT_DENY,
                 .ranges[0] = { .flags = KVM_MSR_FILTER_READ | KVM_MSR_FILTER_WRITE, .nmsrs = 1, .bitmap = none },
@@ -133,7 +135,7 @@ static struct kvm_userspace_memory_region *new_slot(struct vm *vm)
 {
         if (vm->next_slot == vm->slot_room) {
                 uint32_t room = vm->slot_room ? 2 * vm->slot_room : 16;
-                struct kvm_userspace_memory_region *more = realloc(vm->slot, room * sizeof *more);
+                struct kvm_userspace_memory_region *more = realloc(vm->slot, room * sizeof(*more));
                 if (!more)
                         return NULL;
                 vm->slot = more;
@@ -178,7 +180,8 @@ uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
         return gpa;
 }
 
-/* How far the pool may grow: page tables take 1/512 of what is mapped, more where mappings are sparse. */
+/* How far the pool may grow: page tables take 1/512 of what is mapped, more where mappings are
+ * sparse. */
 static uint64_t pool_limit(uint64_t nframes, uint64_t far_pages)
 {
         return ROUND_UP((nframes + far_pages) * PAGE_SIZE / 64 + GiB, GiB);
@@ -192,7 +195,8 @@ uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes)
         return ram + 4 * GiB < top ? (top - ram - 4 * GiB) / 65 * 64 : 0;
 }
 
-/* Anonymous memory at a fixed address of the window, and its KVM memory slot.  advice: MADV_HUGEPAGE or MADV_NOHUGEPAGE. */
+/* Anonymous memory at a fixed address of the window, and its KVM memory slot.  advice:
+ * MADV_HUGEPAGE or MADV_NOHUGEPAGE. */
 static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)
 {
         void *at = (void *)(WINDOW + off);
@@ -211,11 +215,13 @@ static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)
         return vm_add_memory(vm, RAM_GPA + off, p, size);
 }
 
-/* May kern write there?  It has no reason to where vCPU blocks are, which each vCPU writes at VCPU_SELF, nor where these tables are. */
+/* May kern write there?  It has no reason to where vCPU blocks are, which each vCPU writes at
+ * VCPU_SELF, nor where these tables are. */
 static bool is_writable(uint64_t off) { return off >= POOL_OFF || (off >= RINGS_OFF && off < RAM_PD_OFF); }
 
-/* Fills in the directories of the window for [from, to), multiples of 2 MiB.  Entries that are not present are kept by nobody, so that is
- * done while the guest runs, too (docs/architecture.md, invariant 10). */
+/* Fills in the directories of the window for [from, to), multiples of 2 MiB.  Entries that are not
+ * present are kept by nobody, so that is done while the guest runs, too (docs/architecture.md,
+ * invariant 10). */
 static void map_ram(int level, uint64_t from, uint64_t to)
 {
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF);
@@ -235,8 +241,9 @@ int64_t vm_grow_pool(struct vm *vm, uint64_t size)
 }
 
 /*
- * Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that only its text is executable.
- * What kern never writes is mapped without W, for a wild store of the program's to fault.
+ * Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that
+ * only its text is executable. What kern never writes is mapped without W, for a wild store of the
+ * program's to fault.
  */
 void vm_map_window(struct vm *vm)
 {
@@ -285,8 +292,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
                          (unsigned long long)(c->nframes * PAGE_SIZE / MiB), vm->phys_bits);
                 return -E2BIG;
         }
-        /* A program's start touches some seventy pages here and there in what comes first: clearing huge pages for them took two
-         * thirds of the instructions of `vmrun /bin/true` (bench/startup.sh). */
+        /* A program's start touches some seventy pages here and there in what comes first: clearing
+         * huge pages for them took two thirds of the instructions of `vmrun /bin/true`
+         * (bench/startup.sh). */
         if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 || (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0) {
                 snprintf(why, n, "guest memory cannot be had at its place (%s): %s%s", err == -EEXIST ? "address in use" : "KVM or mmap",
                          strerror(-err), address_space_cure(err));

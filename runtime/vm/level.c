@@ -1,9 +1,9 @@
 /*
  * The privilege level of program and kern, found by asking; and what opens and closes a whole VM.
  *
- * Program and kern run at privilege level p.  p = 0 wherever KVM runs ring 0 natively (VMX, SVM).  Where it would
- * emulate ring 0 instruction by instruction, p = 3.  Which one is found by asking: kern's first instruction is one that no
- * instruction emulator knows.
+ * Program and kern run at privilege level p.  p = 0 wherever KVM runs ring 0 natively (VMX, SVM).
+ * Where it would emulate ring 0 instruction by instruction, p = 3.  Which one is found by asking:
+ * kern's first instruction is one that no instruction emulator knows.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -95,7 +95,8 @@ int vm_probe_level(char *why, size_t n)
         return err ? err : level;
 }
 
-/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be opened again. */
+/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be
+ * opened again. */
 void vm_away(struct vm *vm)
 {
         for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++)
@@ -107,7 +108,7 @@ void vm_away(struct vm *vm)
 int vm_renew(struct vm *vm, char *why, size_t n)
 {
         vm_away(vm);
-        memset(vm->thread, 0, sizeof vm->thread);
+        memset(vm->thread, 0, sizeof(vm->thread));
         pthread_mutex_init(&vm->lock, NULL);
         vm->next_slot = 0;
         return vm_make_again(vm, why, n);

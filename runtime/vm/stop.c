@@ -16,7 +16,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards thread
 _Atomic uint32_t threads_stopping;
 #define ENDED UINT32_MAX                /* a value of it: for good */
 static _Atomic uint32_t arrivals;       /* futex of who waits for the others to be safe */
-static _Atomic uint32_t started;        /* threads made so far: who counts the safe ones starts over if it moved */
+/* threads made so far: who counts the safe ones starts over if it moved */
+static _Atomic uint32_t started;
 
 void threads_enter(struct thread *t)
 {
@@ -65,7 +66,8 @@ void threads_pause(struct thread *t)
                 threads_wait_to_go(t);
 }
 
-/* Numbers below this have been a vCPU's at some time, all that are alive among them. (Acquire: see vcpu_create.) */
+/* Numbers below this have been a vCPU's at some time, all that are alive among them. (Acquire: see
+ * vcpu_create.) */
 static uint32_t vcpus(void) { return atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire); }
 
 /* Is u where it is harmless?  If not, makes it come by. */
@@ -73,7 +75,8 @@ static bool stopped(struct thread *u)
 {
         if (atomic_load(&u->safe))
                 return true;
-        atomic_fetch_or(&u->v->event, EVENT_HOST);      /* full barrier: then the look at the mode (kern/entry.S has the other half) */
+        /* full barrier: then the look at the mode (kern/entry.S has the other half) */
+        atomic_fetch_or(&u->v->event, EVENT_HOST);
         if (atomic_load(&u->v->mode) == MODE_PROGRAM)
                 vcpu_kick(u);
         return false;
@@ -93,7 +96,8 @@ static bool all_stopped(const struct thread *t)
         return all && atomic_load(&started) == made;
 }
 
-/* All others had the longest time that anything takes.  Those that are in the guest will not come out of it. */
+/* All others had the longest time that anything takes.  Those that are in the guest will not come
+ * out of it. */
 static void complain(const struct thread *t)
 {
         for (uint32_t i = 0, n = vcpus(); i < n; i++) {
@@ -109,7 +113,8 @@ static void complain(const struct thread *t)
 
 void threads_stop(struct thread *t)
 {
-        const struct timespec again = { .tv_nsec = 10000000 };  /* a kick may come just before its vCPU becomes PROGRAM */
+        /* a kick may come just before its vCPU becomes PROGRAM */
+        const struct timespec again = { .tv_nsec = 10000000 };
         uint32_t none = 0;
         uint64_t waits = 0;
 
@@ -123,8 +128,10 @@ void threads_stop(struct thread *t)
                 uint32_t seen = atomic_load(&arrivals);
                 if (all_stopped(t))
                         return;
-                word_sleep(&arrivals, seen, &again);     /* each of them is on its way: a fault, a system call in kern */
-                if (++waits * 10 > watch_limit_ms())     /* so many ms at most have passed: arrivals end a wait early */
+                /* each of them is on its way: a fault, a system call in kern */
+                word_sleep(&arrivals, seen, &again);
+                /* so many ms at most have passed: arrivals end a wait early */
+                if (++waits * 10 > watch_limit_ms())
                         complain(t);
         }
 }

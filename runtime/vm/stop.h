@@ -12,13 +12,14 @@ void threads_left(struct thread *t);
 /* In a child that was just forked: nobody is stopped any more. */
 void threads_list_forked(void);
 
-/* Stops all other threads of the program where they hold no lock of kern, have no fault under way and touch nothing of the guest: before they
- * go back to the program, or in a call of the host kernel, which goes on meanwhile.  If another thread does the same, this one
- * is stopped first, and may never return. */
+/* Stops all other threads of the program where they hold no lock of kern, have no fault under way
+ * and touch nothing of the guest: before they go back to the program, or in a call of the host
+ * kernel, which goes on meanwhile.  If another thread does the same, this one is stopped first, and
+ * may never return. */
 void threads_stop(struct thread *t);
 void threads_go(void);
-/* After threads_stop(), as the last thing before the process or its program ends: only children that borrow its memory go on.  Should it not end,
- * threads_go(). */
+/* After threads_stop(), as the last thing before the process or its program ends: only children
+ * that borrow its memory go on.  Should it not end, threads_go(). */
 void threads_stop_for_good(void);
 /* Frames that the stopped threads hold. */
 uint64_t threads_pins(const struct thread *t);
@@ -30,9 +31,10 @@ struct thread *threads_find(struct thread *t, pid_t tid);
 /* In EXIT_EVENT: stays here while all are to stop. */
 void threads_pause(struct thread *t);
 
-/* Around what may take long on the host and touches nothing of the guest: meanwhile t counts as stopped.  [I] t->safe is stored, full
- * barrier, then threads_stopping is looked at; threads_stop() stores that, full barrier, then looks at t->safe: so either t sees that it must
- * wait, or the other sees that t is not safe. */
+/* Around what may take long on the host and touches nothing of the guest: meanwhile t counts as
+ * stopped.  [I] t->safe is stored, full barrier, then threads_stopping is looked at; threads_stop()
+ * stores that, full barrier, then looks at t->safe: so either t sees that it must wait, or the
+ * other sees that t is not safe. */
 extern _Atomic uint32_t threads_stopping;       /* vCPU number + 1 of who stops all; a futex */
 void threads_tell_stopper(void);
 void threads_wait_to_go(struct thread *t);

@@ -1,9 +1,10 @@
 /*
  * CONTROL->time: what kern needs to tell the time without an exit.
  *
- * kern computes ns = base + (tsc - tsc0) * mult and asks for a refresh once the page is older than REFRESH_NS.  Between
- * two refreshes a clock must neither jump nor go back, so a refresh continues from the value kern would have computed,
- * and bends mult so that the error is gone by the next one.  A step of the real clock (settimeofday) is taken at once.
+ * kern computes ns = base + (tsc - tsc0) * mult and asks for a refresh once the page is older than
+ * REFRESH_NS.  Between two refreshes a clock must neither jump nor go back, so a refresh continues
+ * from the value kern would have computed, and bends mult so that the error is gone by the next
+ * one.  A step of the real clock (settimeofday) is taken at once.
  */
 #include <linux/kvm.h>
 #include <pthread.h>
@@ -19,7 +20,8 @@
 #define STEP_NS      10000000ll         /* a larger error is a step of the clock, not drift */
 #define MSR_TSC      0x10
 
-static pthread_mutex_t refresh_lock = PTHREAD_MUTEX_INITIALIZER;        /* one writer of CONTROL->time */
+/* one writer of CONTROL->time */
+static pthread_mutex_t refresh_lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t tsc_offset;              /* guest's TSC - host's */
 static uint64_t tsc_hz;
 
@@ -52,7 +54,8 @@ static uint64_t bent(uint64_t nominal, int64_t base, int64_t truth)
 
 struct clocks { int64_t monotonic, realtime, boottime, tai, raw; };
 
-/* All clocks at one time, which is the result: again if it took long, because somebody else had the CPU. */
+/* All clocks at one time, which is the result: again if it took long, because somebody else had the
+ * CPU. */
 static uint64_t read_clocks(struct clocks *c)
 {
         uint64_t before, after;
@@ -77,7 +80,8 @@ void time_refresh(void)
 
         uint32_t seq = atomic_load_explicit(&t->seq, memory_order_relaxed);
         atomic_store_explicit(&t->seq, seq + 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_release);      /* odd before the fields change; kern/time.c reads them in between */
+        /* odd before the fields change; kern/time.c reads them in between */
+        atomic_thread_fence(memory_order_release);
         if (t->mult) {
                 int64_t dt = elapsed(t, tsc, t->mult);
                 t->monotonic = continued(t->monotonic, dt, c.monotonic);
@@ -156,7 +160,8 @@ void time_init(struct thread *t)
         union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)]; } u = { .m.nmsrs = 1 };
         u.m.entries[0].index = MSR_TSC;
         int khz = ioctl(t->vcpu_fd, KVM_GET_TSC_KHZ, 0);
-        int64_t guest = (int64_t)t->v->exit.a[0], host = (int64_t)__rdtsc();    /* EXIT_READY carries kern's TSC */
+        /* EXIT_READY carries kern's TSC */
+        int64_t guest = (int64_t)t->v->exit.a[0], host = (int64_t)__rdtsc();
 
         if (khz <= 0)
                 return;                 /* CONTROL->time stays invalid: each call exits */

@@ -1,5 +1,6 @@
 /*
- * Running a vCPU: KVM_RUN until kern asks for something, kicks, and what ends a program from outside kern.
+ * Running a vCPU: KVM_RUN until kern asks for something, kicks, and what ends a program from
+ * outside kern.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -30,9 +31,11 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 /*
  * ---- kicks: what makes KVM_RUN return ----
  *
- * The signal is one that the program may use as well, so it is open or blocked as the program has it; only inside KVM_RUN it is always open.
- * A kick must not come later than that, for it would end a system call of the program's.  [I] It is sent only by who has seen OPEN, and counts
- * itself as a sender before that look; who takes OPEN away (full barriers both) then waits for the senders and takes what they have sent.
+ * The signal is one that the program may use as well, so it is open or blocked as the program has
+ * it; only inside KVM_RUN it is always open. A kick must not come later than that, for it would end
+ * a system call of the program's.  [I] It is sent only by who has seen OPEN, and counts itself as a
+ * sender before that look; who takes OPEN away (full barriers both) then waits for the senders and
+ * takes what they have sent.
  */
 #define KICK_OPEN   1u
 #define KICK_SENT   2u                  /* a sender was here, whether it saw OPEN or not */
@@ -60,7 +63,8 @@ void vcpu_kick(struct thread *t)
                 ;
 }
 
-/* They are between two instructions each, unless one was the child of a vfork and was killed or stopped there: hence the bound. */
+/* They are between two instructions each, unless one was the child of a vfork and was killed or
+ * stopped there: hence the bound. */
 static void wait_for_senders(struct thread *t)
 {
         const struct timespec ms = { .tv_nsec = 1000000 };
@@ -81,12 +85,13 @@ static void give_back(struct thread *t, siginfo_t *info, bool here)
         if (here || info->si_code == SI_TKILL)
                 syscall(SYS_rt_tgsigqueueinfo, t->pid, t->tid, KICK_SIGNAL, info);
         else if (syscall(SYS_rt_sigqueueinfo, t->pid, KICK_SIGNAL, info) != 0)
-                syscall(SYS_kill, t->pid, KICK_SIGNAL); /* only the leader may say who the sender was */
+                /* only the leader may say who the sender was */
+                syscall(SYS_kill, t->pid, KICK_SIGNAL);
 }
 
 /*
- * The program's own signal came with the kicks.  One that it blocks would end each KVM_RUN at once: it is parked until the next exit.  But if
- * another thread is to take it, that one goes first.
+ * The program's own signal came with the kicks.  One that it blocks would end each KVM_RUN at once:
+ * it is parked until the next exit.  But if another thread is to take it, that one goes first.
  */
 static void put_off(struct thread *t, siginfo_t *info, bool blocked)
 {
@@ -102,7 +107,8 @@ static void put_off(struct thread *t, siginfo_t *info, bool blocked)
         }
 }
 
-/* Takes what was sent off the queue.  Nothing is delivered meanwhile, so a mask that `take` (signals.c) sets stays. */
+/* Takes what was sent off the queue.  Nothing is delivered meanwhile, so a mask that `take`
+ * (signals.c) sets stays. */
 static void kicked(struct thread *t)
 {
         const uint64_t kick = kick_mask(), all = ~0ull;
@@ -111,14 +117,14 @@ static void kicked(struct thread *t)
         uint64_t mask;
 
         wait_for_senders(t);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
-        while (syscall(SYS_rt_sigtimedwait, &kick, &info, &now, sizeof kick) == KICK_SIGNAL)
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
+        while (syscall(SYS_rt_sigtimedwait, &kick, &info, &now, sizeof(kick)) == KICK_SIGNAL)
                 if (!vcpu_is_kick(t, &info))
                         own = info;
         if (own.si_signo)
                 put_off(t, &own, mask & kick);
         atomic_fetch_and(&t->kick, ~KICK_SENT);
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 
 /* KVM_RUN, during which kicks may come, or which one that came before has made needless. */
@@ -132,7 +138,8 @@ static int run_guest(struct thread *t)
                 err = errno;
         }
         t->running = false;
-        /* Interrupted by no signal that was taken (that sets immediate_exit): one that the program blocks is in the queue. */
+        /* Interrupted by no signal that was taken (that sets immediate_exit): one that the program
+         * blocks is in the queue. */
         bool unexplained = ret < 0 && err == EINTR && !t->run->immediate_exit;
         if (atomic_fetch_and(&t->kick, ~KICK_OPEN) != KICK_OPEN || unexplained)
                 kicked(t);
@@ -153,26 +160,29 @@ static void let_end(struct thread *t)
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 
-/* Inside KVM_RUN this thread's mask is the program's, with the kick signal open.  (vmrun's own threads are not kicked.) */
+/* Inside KVM_RUN this thread's mask is the program's, with the kick signal open.  (vmrun's own
+ * threads are not kicked.) */
 static void set_run_mask(struct thread *t)
 {
         uint64_t set;
-        union { struct kvm_signal_mask m; char room[sizeof(struct kvm_signal_mask) + sizeof set]; } u = { .m.len = sizeof set };
+        union { struct kvm_signal_mask m; char room[sizeof(struct kvm_signal_mask) + sizeof(set)]; } u = { .m.len = sizeof(set) };
 
-        t->sigmask_dirty = false;       /* first: a signal taken from here on sets it again (signals.c) */
+        /* first: a signal taken from here on sets it again (signals.c) */
+        t->sigmask_dirty = false;
         t->bounced = false;
-        syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof set);
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof(set));
         set &= ~deadly(t);
         if (thread_self)
                 set &= ~kick_mask();
-        memcpy(u.m.sigset, &set, sizeof set);
+        memcpy(u.m.sigset, &set, sizeof(set));
         if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
 }
 
 /*
- * At p = 3 KVM itself injects the exception of an int3 or into, RIP being behind it, and of those it tells no more than the number, which
- * stays there for long.  So the code decides.  One that is seen twice at one place was not on its way: whoever kicks does so again.
+ * At p = 3 KVM itself injects the exception of an int3 or into, RIP being behind it, and of those
+ * it tells no more than the number, which stays there for long.  So the code decides.  One that is
+ * seen twice at one place was not on its way: whoever kicks does so again.
  */
 static bool soft_exception_queued(struct thread *t, unsigned nr)
 {
@@ -187,7 +197,8 @@ static bool soft_exception_queued(struct thread *t, unsigned nr)
         return there;
 }
 
-/* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which looks at the kick by itself. */
+/* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which
+ * looks at the kick by itself. */
 static bool exception_queued(struct thread *t)
 {
         struct kvm_vcpu_events e;
@@ -197,7 +208,8 @@ static bool exception_queued(struct thread *t)
 
 static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
 
-/* A kicked vCPU that was running the program continues at kern's event entry; one on its way back to the program looks again. */
+/* A kicked vCPU that was running the program continues at kern's event entry; one on its way back
+ * to the program looks again. */
 static void redirect_to_kern(struct thread *t)
 {
         const struct kern_header *h = kern();
@@ -221,14 +233,16 @@ static void redirect_to_kern(struct thread *t)
                 r.rip = h->event;
                 r.rsp = VCPU_SELF + VCPU_STACK_TOP;
         }
-        /* Kern's C code must not run with the program's flags: a return's popfq may have set DF or NT already. */
+        /* Kern's C code must not run with the program's flags: a return's popfq may have set DF or
+         * NT already. */
         r.rflags = RFLAGS_KERN;
         if (ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_REGS: %s", strerror(errno));
 }
 
-/* A KVM exit that program code caused: an instruction that only a kernel may execute.  Not so with RIP in kern's image: there the
- * page tables are wrong, or the program has jumped there, and the same would happen for ever. */
+/* A KVM exit that program code caused: an instruction that only a kernel may execute.  Not so with
+ * RIP in kern's image: there the page tables are wrong, or the program has jumped there, and the
+ * same would happen for ever. */
 static bool program_misbehaved(struct thread *t)
 {
         struct kvm_regs r;
@@ -238,15 +252,17 @@ static bool program_misbehaved(struct thread *t)
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
                 return true;
-        case KVM_EXIT_SHUTDOWN: case KVM_EXIT_FAIL_ENTRY:       /* after lidt, say; on VMX, where the registers outlive it */
+        /* after lidt, say; on VMX, where the registers outlive it */
+        case KVM_EXIT_SHUTDOWN: case KVM_EXIT_FAIL_ENTRY:
                 return vcpu_mend(t);
         default:
                 return false;
         }
 }
 
-/* On Linux it is a fault, RIP being at the instruction.  Here it takes the way of a kick, so that its signal finds the
- * registers in v->regs.  Where KVM emulates I/O, RIP is behind it: see trapped_io(). */
+/* On Linux it is a fault, RIP being at the instruction.  Here it takes the way of a kick, so that
+ * its signal finds the registers in v->regs.  Where KVM emulates I/O, RIP is behind it: see
+ * trapped_io(). */
 static void privileged_instruction(struct thread *t)
 {
         struct kvm_regs at;
@@ -255,7 +271,8 @@ static void privileged_instruction(struct thread *t)
 
         if (ioctl(t->vcpu_fd, KVM_GET_REGS, &at) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_GET_REGS: %s", strerror(errno));
-        t->run->immediate_exit = 1;     /* KVM finishes an I/O instruction before it lets registers be changed */
+        /* KVM finishes an I/O instruction before it lets registers be changed */
+        t->run->immediate_exit = 1;
         ioctl(t->vcpu_fd, KVM_RUN, 0);
         t->run->immediate_exit = 0;
         at.rip -= halted;
@@ -310,13 +327,15 @@ void vcpu_forget_exception(struct thread *t)
         }
 }
 
-/* A signal for the program waits for kern to come by.  If it does not: is that the program's doing? */
+/* A signal for the program waits for kern to come by.  If it does not: is that the program's
+ * doing? */
 static void watch(struct thread *t)
 {
         if (!sys_put_off)
                 return;
         if (!t->watch.since) {
-                if (atomic_load(&t->v->mode) != MODE_OUT)       /* else kern goes on from an exit: see watch_exits() */
+                /* else kern goes on from an exit: see watch_exits() */
+                if (atomic_load(&t->v->mode) != MODE_OUT)
                         watch_begin(t);
         } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
                 vcpu_forget_exception(t);       /* it was for tables that are gone */
@@ -360,7 +379,8 @@ static void run_to_exit(struct thread *t)
                 int ret = run_guest(t);
                 if (ret < 0) {
                         if (errno == EINTR) {
-                                t->run->immediate_exit = 0;     /* before we look at the mode: a signal taken later sets it again */
+                                /* before we look at the mode: a signal taken later sets it again */
+                                t->run->immediate_exit = 0;
                                 let_end(t);
                                 watch(t);
                                 redirect_to_kern(t);
@@ -374,7 +394,8 @@ static void run_to_exit(struct thread *t)
                         }
                         continue;
                 }
-                /* kern says OUT before each exit of its own; a program's OUT to the same port comes from PROGRAM. */
+                /* kern says OUT before each exit of its own; a program's OUT to the same port comes
+                 * from PROGRAM. */
                 if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT && atomic_load(&t->v->mode) == MODE_OUT) {
                         look_at_canaries(t);
                         watch_exits(t);
@@ -402,7 +423,8 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
                 vcpu_run(t);
                 if (t->v->exit.op == EXIT_UPCALL_DONE)
                         return t->v->upcall.ret;
-                t->v->exit.ret = t->vm->calls->serve(t); /* kern needs something for it: a page of a file, a frame */
+                /* kern needs something for it: a page of a file, a frame */
+                t->v->exit.ret = t->vm->calls->serve(t);
         }
 }
 

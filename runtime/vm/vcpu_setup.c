@@ -32,7 +32,8 @@ static uint64_t block_gpa(uint32_t number) { return RAM_GPA + VCPUS_OFF + (uint6
 /* Pages of a block that the guest never writes: a wild store of the program's faults there. */
 static bool is_constant(unsigned off) { return off == VCPU_TSS_OFF || off == VCPU_GDT_OFF || off >= VCPU_TABLES_OFF; }
 
-/* This vCPU's PML4: the lower half shared, but for the slot that maps its own block at VCPU_SELF. */
+/* This vCPU's PML4: the lower half shared, but for the slot that maps its own block at
+ * VCPU_SELF. */
 static void make_tables(struct vm *vm, uint32_t number)
 {
         char *block = (char *)vcpu_block(number);
@@ -50,8 +51,9 @@ static void make_tables(struct vm *vm, uint32_t number)
 }
 
 /*
- * GDT laid out as Linux's; its user code and data segments are what a p = 3 program sees in CS and SS.
- * At p = 0 its user code is not present: a return there would leave ring 0, so it faults, and trapped.c does what is meant.
+ * GDT laid out as Linux's; its user code and data segments are what a p = 3 program sees in CS and
+ * SS. At p = 0 its user code is not present: a return there would leave ring 0, so it faults, and
+ * trapped.c does what is meant.
  */
 static void make_gdt(char *block, bool user)
 {
@@ -68,8 +70,8 @@ static void make_gdt(char *block, bool user)
         gdt[(SEL_TSS >> 3) + 1] = tss >> 32;
 }
 
-/* IST 1 for #PF ends at the end of vcpu.regs, IST 2 for all others is a page of its own.  The I/O bitmap opens EXIT_PORT and
- * DOORBELL_PORT. */
+/* IST 1 for #PF ends at the end of vcpu.regs, IST 2 for all others is a page of its own.  The I/O
+ * bitmap opens EXIT_PORT and DOORBELL_PORT. */
 static void make_tss(char *block)
 {
         char *tss = block + VCPU_TSS_OFF;
@@ -95,7 +97,8 @@ static void make_idt(const struct vm *vm, char *block)
 
         for (unsigned v = 0; v < kern()->vectors; v++) {
                 uint64_t at = stubs + v * kern()->stub_size;
-                uint64_t ist = v == 14 ? 1 : 2, dpl = v == 3 || v == 4 ? 3 : 0; /* int3, into: the program's to raise */
+                /* int3, into: the program's to raise */
+                uint64_t ist = v == 14 ? 1 : 2, dpl = v == 3 || v == 4 ? 3 : 0;
                 idt[2 * v] = (at & 0xffff) | (uint64_t)SEL_KERN_CS << 16 | ist << 32 | 0x8eull << 40 | dpl << 45 |
                              (at >> 16 & 0xffff) << 48;
                 idt[2 * v + 1] = at >> 32;
@@ -118,8 +121,8 @@ static void make_block(struct vm *vm, uint32_t number, enum vcpu_role role)
         v->regs.ss = user ? SEL_USER_SS : SEL_KERN_SS;
         v->regs.rflags = RFLAGS_PROGRAM;
         const uint64_t frame[5] = { 0, SEL_USER_CS, RFLAGS_KERN, KERN_STACK, SEL_USER_SS };
-        memcpy(f->frame3_pf, frame, sizeof frame);
-        memcpy(f->frame3_trap, frame, sizeof frame);
+        memcpy(f->frame3_pf, frame, sizeof(frame));
+        memcpy(f->frame3_trap, frame, sizeof(frame));
         f->frame3_pf[0] = kern()->pf_common;
         f->frame3_trap[0] = kern()->trap_common;
         make_tables(vm, number);
@@ -140,7 +143,8 @@ static struct kvm_segment data_segment(int level)
                                      .present = 1, .dpl = (uint8_t)level, .s = 1, .db = 1, .g = 1 };
 }
 
-/* What is vmrun's in the special registers; segments that a program may load are left as they are. */
+/* What is vmrun's in the special registers; segments that a program may load are left as they
+ * are. */
 static void set_ours(const struct vm *vm, uint32_t number, struct kvm_sregs *s)
 {
         s->cs = code_segment(vm->level);
@@ -151,7 +155,8 @@ static void set_ours(const struct vm *vm, uint32_t number, struct kvm_sregs *s)
         s->idt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_IDT_OFF, .limit = (uint16_t)(kern()->vectors * 16 - 1) };
         s->cr0 = 0x80010033;             /* PG WP NE ET MP PE */
         s->cr3 = block_gpa(number) + VCPU_PML4_OFF;
-        s->cr4 = 0x6a0 | (vm->xcr0 ? 0x40000 : 0) | (vm->fsgsbase ? 0x10000 : 0);        /* PAE PGE OSFXSR OSXMMEXCPT; OSXSAVE FSGSBASE */
+        /* PAE PGE OSFXSR OSXMMEXCPT; OSXSAVE FSGSBASE */
+        s->cr4 = 0x6a0 | (vm->xcr0 ? 0x40000 : 0) | (vm->fsgsbase ? 0x10000 : 0);
         s->efer = 0xd01;                /* NXE LMA LME SCE */
 }
 
@@ -192,9 +197,9 @@ static int set_msrs(struct thread *t)
                 { .index = MSR_LSTAR, .data = kern()->syscall },
                 { .index = MSR_SFMASK, .data = 0x54700 },       /* AC NT RF DF IF TF */
         };
-        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof e]; } u = { .m.nmsrs = 3 };
+        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(e)]; } u = { .m.nmsrs = 3 };
 
-        memcpy(u.m.entries, e, sizeof e);
+        memcpy(u.m.entries, e, sizeof(e));
         return ioctl(t->vcpu_fd, KVM_SET_MSRS, &u.m) == 3 ? 0 : -EINVAL;
 }
 
@@ -277,7 +282,7 @@ struct vcpu_kept {
 
 struct vcpu_kept *vcpu_keep(struct thread *t)
 {
-        struct vcpu_kept *k = calloc(1, sizeof *k);
+        struct vcpu_kept *k = calloc(1, sizeof(*k));
 
         vcpu_retire(t);                 /* first: KVM finishes the exit */
         if (k)

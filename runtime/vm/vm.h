@@ -36,7 +36,8 @@ struct vm {
         uint32_t slot_room;             /* room for them in the array, */
         struct kvm_userspace_memory_region *slot;       /* and what they are, for vm_back() */
         uint64_t next_gpa;              /* first unused address above RAM, for far tiers */
-        struct thread *thread[VCPUS_MAX]; /* by vCPU number; written once, before the vCPU counts in control.nvcpus */
+        /* by vCPU number; written once, before the vCPU counts in control.nvcpus */
+        struct thread *thread[VCPUS_MAX];
         unsigned vcpus_max;             /* what KVM allows, at most VCPUS_MAX */
 };
 
@@ -46,11 +47,13 @@ struct vm_config {
         uint64_t far_pages;             /* what far tiers may ask page tables for, in pages */
 };
 
-/* After execve: a private descriptor of /dev/kvm, which this process may have no right any more to open. */
+/* After execve: a private descriptor of /dev/kvm, which this process may have no right any more to
+ * open. */
 void vm_use_device(int fd);
 /* Opens KVM and makes an empty VM.  0, or -errno with why. */
 int vm_open(struct vm *vm, char *why, size_t n);
-/* Has KVM refuse the program RDMSR and WRMSR in ring 0 too, as Linux does.  No effect on a KVM that cannot (before Linux 5.10). */
+/* Has KVM refuse the program RDMSR and WRMSR in ring 0 too, as Linux does.  No effect on a KVM that
+ * cannot (before Linux 5.10). */
 void vm_refuse_msrs(struct vm *vm);
 /* A KVM VM in place of the one before, without vCPUs and memory slots. 0, or -errno with why. */
 int vm_make_again(struct vm *vm, char *why, size_t n);
@@ -60,8 +63,8 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n);
 void vm_map_window(struct vm *vm);
 /* Releases all of it. */
 void vm_close(struct vm *vm);
-/* In a forked child, where vm is the parent's, which is of no use in another address space: lets go of it and its vCPUs, and makes an empty
- * VM of the same kind in its place. */
+/* In a forked child, where vm is the parent's, which is of no use in another address space: lets go
+ * of it and its vCPUs, and makes an empty VM of the same kind in its place. */
 int vm_renew(struct vm *vm, char *why, size_t n);
 
 /* Lets go of the VM and its vCPUs, with guest memory left where it is; makes both again, but for
@@ -72,7 +75,8 @@ int vm_back(struct vm *vm, char *why, size_t n);
 /* Bytes of guest-physical space left for far tiers. */
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
 
-/* The first guest-physical address of the arena (arena.h); what lies below is for RAM and far tiers. From CONTROL->phys_bits. */
+/* The first guest-physical address of the arena (arena.h); what lies below is for RAM and far
+ * tiers. From CONTROL->phys_bits. */
 uint64_t arena_gpa_base(void);
 
 /* Adds one KVM memory slot; never deleted.  size: a multiple of 4 KiB. */
@@ -82,15 +86,18 @@ uint64_t vm_take_gpa(struct vm *vm, uint64_t size);
 /* EXIT_GROW_POOL: backs another size bytes of the pool. */
 int64_t vm_grow_pool(struct vm *vm, uint64_t size);
 
-/* Makes vCPU `number` with its block, at vm->level, ready to start in kern.  t, zeroed, is filled in. */
+/* Makes vCPU `number` with its block, at vm->level, ready to start in kern.  t, zeroed, is filled
+ * in. */
 int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n);
 /* Makes a vCPU that has run before ready to start in kern again.  0 or -errno. */
 int vcpu_reset(struct thread *t, enum vcpu_role role);
-/* Starts vCPU 0 and finds the privilege level by asking: p = 0, else p = 3.  Afterwards kern waits in EXIT_READY. */
+/* Starts vCPU 0 and finds the privilege level by asking: p = 0, else p = 3.  Afterwards kern waits
+ * in EXIT_READY. */
 int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n);
 /* The same where the level is known: vm->level. */
 int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n);
-/* The privilege level that programs run at here, found with a VM of its own: 0, 3, or -errno with why. */
+/* The privilege level that programs run at here, found with a VM of its own: 0, 3, or -errno with
+ * why. */
 int vm_probe_level(char *why, size_t n);
 void vcpu_destroy(struct thread *t);
 /* What KVM knows of a vCPU that waits in an exit, or has no thread; and the same vCPU in another VM
@@ -100,35 +107,42 @@ struct vcpu_kept *vcpu_keep(struct thread *t);
 int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n);
 
 /*
- * Has the program, in ring 0, changed registers that are vmrun's: control registers, descriptor tables, segments?  Sets them right then.
- * The vCPU does not run, and no exit of KVM's is unfinished.  p = 0 only.
+ * Has the program, in ring 0, changed registers that are vmrun's: control registers, descriptor
+ * tables, segments?  Sets them right then. The vCPU does not run, and no exit of KVM's is
+ * unfinished.  p = 0 only.
  */
 bool vcpu_mend(struct thread *t);
 /* What KVM was about to inject, or has injected, is over. */
 void vcpu_forget_exception(struct thread *t);
 
-/* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by itself. (vcpu.c) */
+/* Runs the vCPU until kern asks for something (v->exit); serves kicks and the end of the program by
+ * itself. (vcpu.c) */
 void vcpu_run(struct thread *t);
 /* One KVM_RUN for the probe: 0 if kern exited, else -errno. */
 int vcpu_try_run(struct thread *t);
 /* Runs t and has what kern asks for answered, until t->end says how it ends. */
 void thread_loop(struct thread *t);
-/* Its answer will not come by itself any more: lets KVM finish the exit, so that registers can be set. */
+/* Its answer will not come by itself any more: lets KVM finish the exit, so that registers can be
+ * set. */
 void vcpu_retire(struct thread *t);
-/* A vCPU that ran the program when its host thread was killed (vfork.c) continues in kern, at the latest with an EXIT_EVENT. */
+/* A vCPU that ran the program when its host thread was killed (vfork.c) continues in kern, at the
+ * latest with an EXIT_EVENT. */
 void vcpu_redirect(struct thread *t);
 /* What to say of a guest in a state that makes no sense. */
 #define VM_BLAME "this is a bug in vmrun, or the program may have written into kern or changed the CPU's tables: they share a privilege level"
 
-/* Registers and page-table walk of a vCPU on vmrun's stderr, for a state that makes no sense. (dump.c) */
+/* Registers and page-table walk of a vCPU on vmrun's stderr, for a state that makes no sense.
+ * (dump.c) */
 void vcpu_dump(struct thread *t);
 
-/* An address that kern gave: in the window, or in its own vCPU block.  NULL if it is neither, or [va, va+len) leaves it. */
+/* An address that kern gave: in the window, or in its own vCPU block.  NULL if it is neither, or
+ * [va, va+len) leaves it. */
 void *kern_pointer(struct thread *t, uint64_t va, uint64_t len);
 
 /* CONTROL->time. (time.c) */
 void time_init(struct thread *t);
-/* Another vCPU, which has just been made, gets the clock of the first.  Without effect on its first run: call it before. */
+/* Another vCPU, which has just been made, gets the clock of the first.  Without effect on its first
+ * run: call it before. */
 void time_join(struct thread *t, const struct thread *first);
 /* The clock of a vCPU, and the same for one that takes its place.  False: there is no way to tell
  * it, so reading the time exits from now on. */

@@ -37,7 +37,7 @@ uint32_t xstate_mxcsr_mask(void)
 
 void xstate_get(struct thread *t, struct xstate *x)
 {
-        if (t->vm->xsave_size > sizeof *x)
+        if (t->vm->xsave_size > sizeof(*x))
                 die_(EXIT_VMRUN_FAILED, "this CPU's extended state has %u bytes, more than vmrun knows", t->vm->xsave_size);
         if (ioctl(t->vcpu_fd, t->vm->xsave2 ? KVM_GET_XSAVE2 : KVM_GET_XSAVE, x) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_GET_XSAVE: %s", strerror(errno));
@@ -52,7 +52,7 @@ static void xstate_set(struct thread *t, const struct xstate *x)
 void xstate_init_fp(struct xstate *x)
 {
         memset(x, 0, offsetof(struct xstate, mxcsr));
-        memset(x->st, 0, sizeof x->st);
+        memset(x->st, 0, sizeof(x->st));
         x->fcw = FCW_INIT;
 }
 
@@ -63,7 +63,8 @@ void xstate_reset(struct thread *t)
         memset(&x, 0, t->vm->xsave_size);
         xstate_init_fp(&x);
         x.mxcsr = MXCSR_INIT;
-        x.bv = XSTATE_FP | XSTATE_SSE;  /* said, so that MXCSR counts; what is not said is in its initial state */
+        /* said, so that MXCSR counts; what is not said is in its initial state */
+        x.bv = XSTATE_FP | XSTATE_SSE;
         xstate_set(t, &x);
 }
 
@@ -78,7 +79,7 @@ void xstate_copy(struct thread *from, struct thread *to)
 
 void *xstate_keep(struct thread *t)
 {
-        struct xstate *x = aligned_alloc(_Alignof(struct xstate), sizeof *x);
+        struct xstate *x = aligned_alloc(_Alignof(struct xstate), sizeof(*x));
 
         if (x) {
                 xstate_get(t, x);

@@ -17,7 +17,8 @@
 #define FCW_INIT     0x37f
 #define MXCSR_INIT   0x1f80
 
-/* The area as XSAVE stores it, the last 48 legacy bytes being the kernel's note to itself in a signal frame. */
+/* The area as XSAVE stores it, the last 48 legacy bytes being the kernel's note to itself in a
+ * signal frame. */
 struct xstate {
         uint16_t fcw, fsw;
         uint8_t ftw[2];
@@ -31,7 +32,8 @@ struct xstate {
 } __attribute__((aligned(64)));
 _Static_assert(offsetof(struct xstate, sw) == 464 && offsetof(struct xstate, bv) == FXSAVE_SIZE, "struct xstate is XSAVE's");
 
-/* Bytes of the area, for the features the program has; XSAVE's standard form, which CPUID describes. */
+/* Bytes of the area, for the features the program has; XSAVE's standard form, which CPUID
+ * describes. */
 uint32_t xstate_size(const struct vm *vm);
 /* Bits of MXCSR that this CPU has. */
 uint32_t xstate_mxcsr_mask(void);
@@ -43,7 +45,8 @@ void xstate_reset(struct thread *t);
 
 /* The new thread `to` begins with the extended state of `from`. */
 void xstate_copy(struct thread *from, struct thread *to);
-/* For the parent of a vfork: keeps t's extended state, and brings it back. The first allocates, the second frees. */
+/* For the parent of a vfork: keeps t's extended state, and brings it back. The first allocates, the
+ * second frees. */
 void *xstate_keep(struct thread *t);
 void xstate_bring_back(struct thread *t, void *kept);
 
