@@ -76,9 +76,11 @@ static void arena_check(struct thread *t)
 {
         int64_t dropped = 0;
 
-        for (uint32_t id = files_next_shared(FILE_NONE); id != FILE_NONE; id = files_next_shared(id)) {
+        for (uint32_t id = files_next_shared(FILE_NONE); id != FILE_NONE;
+             id = files_next_shared(id)) {
                 int64_t left = files_pages_left(id, 0);
-                int64_t n = thread_upcall(t, UPCALL_OBJECT_CUT, id, left > 0 ? (uint64_t)left : 0, 0);
+                int64_t n =
+                        thread_upcall(t, UPCALL_OBJECT_CUT, id, left > 0 ? (uint64_t)left : 0, 0);
                 dropped += n > 0 ? n : 0;
         }
         if (dropped > 0 || t->stuck_at != t->v->regs.rip) {
@@ -86,7 +88,9 @@ static void arena_check(struct thread *t)
                 t->stuck_times = 0;
         } else if (++t->stuck_times == ARENA_CHECKS) {
                 vcpu_dump(t);
-                die_(EXIT_VMRUN_FAILED, "KVM cannot reach some guest memory (EFAULT), and no shared file was cut short: is the host out of memory, or the file system of a mapped file full?");
+                die_(EXIT_VMRUN_FAILED,
+                     "KVM cannot reach some guest memory (EFAULT), and no shared file was cut "
+                     "short: is the host out of memory, or the file system of a mapped file full?");
         }
 }
 
@@ -113,8 +117,8 @@ static void event(struct thread *t)
 
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
 {
-        warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
-               (unsigned long long)rq->a[2]);
+        warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]),
+               (unsigned long long)rq->a[1], (unsigned long long)rq->a[2]);
         vcpu_dump(t);
         die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped");
 }
@@ -127,7 +131,9 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SYSCALL:
                 t->stuck_times = 0;
                 return forward(t);
-        case EXIT_SIGNAL:         signals_fault(t, (int)rq->a[0], (int)rq->a[1], rq->a[2], (int)rq->a[3]); return 0;
+        case EXIT_SIGNAL:
+                signals_fault(t, (int)rq->a[0], (int)rq->a[1], rq->a[2], (int)rq->a[3]);
+                return 0;
         case EXIT_BUG:            bug(t, rq);
         case EXIT_LOG:
                 if (rq->a[1] == 0)
@@ -151,7 +157,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
         case EXIT_LEASE:          return far_exit_lease(t, rq);
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
-        case EXIT_WAIT_FRAMES:    word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_WAIT_FRAMES: word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
         case EXIT_WAKE_FRAMES:    word_wake(&CONTROL->frames_seq, INT_MAX); return 0;
         case EXIT_SERVICE_SLEEP:  service_sleep((uint32_t)rq->a[0]); return 0;
         case EXIT_SERVICE_WAKE:
@@ -159,7 +165,9 @@ int64_t exit_serve(struct thread *t)
                 word_wake(&CONTROL->service_seq, 1);
                 return 0;
         case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1], rq->a[2]);
-        case EXIT_WAKE_PTE:       word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX); return 0;
+        case EXIT_WAKE_PTE:
+                word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX);
+                return 0;
         case EXIT_KICK:
                 if (rq->a[0] < CONTROL->nvcpus)
                         vcpu_kick(t->vm->thread[rq->a[0]]);
@@ -169,6 +177,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_EVENT:          event(t); return 0;
         default:
                 vcpu_dump(t);
-                die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); this is a bug in vmrun", rq->op);
+                die_(EXIT_VMRUN_FAILED,
+                     "kern asked for something unknown (%u); this is a bug in vmrun", rq->op);
         }
 }

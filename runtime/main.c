@@ -80,7 +80,8 @@ static void fill_control(uint64_t far_pages)
         c->rlimit_as = soft_limit(RLIMIT_AS);
         c->rlimit_data = soft_limit(RLIMIT_DATA);
         c->rlimit_stack = soft_limit(RLIMIT_STACK);
-        c->rlimit_memlock = has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
+        c->rlimit_memlock =
+                has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
         if (before)
                 limits_adopt(&before->limits);
         c->mmap_top = mmap_top(c->rlimit_stack);
@@ -127,7 +128,9 @@ static void open_program(void)
 }
 
 /* What the VM asks of the folders above it. */
-static const struct vm_calls calls = { .serve = exit_serve, .deadly = signals_deadly, .peek = gmem_peek };
+static const struct vm_calls calls = { .serve = exit_serve,
+                                       .deadly = signals_deadly,
+                                       .peek = gmem_peek };
 
 static void make_vm(void)
 {

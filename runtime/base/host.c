@@ -148,8 +148,11 @@ int host_check_phys_bits(unsigned host, unsigned guest, const char **why)
         static char text[512];
         if (!host || !guest || guest >= host)
                 return 0;
-        snprintf(text, sizeof(text), "KVM gives its guests %u physical address bits where the host has %u, and would intercept every page "
-                 "fault: load kvm_intel without allow_smaller_maxphyaddr, or give this virtual machine the host's bits; " LAB,
+        snprintf(text, sizeof(text),
+                 "KVM gives its guests %u physical address bits where the host has %u, and would "
+                 "intercept every page "
+                 "fault: load kvm_intel without allow_smaller_maxphyaddr, or give this virtual "
+                 "machine the host's bits; " LAB,
                  guest, host);
         *why = text;
         return -EOPNOTSUPP;
@@ -164,20 +167,29 @@ static const char *why_not_allowed(void)
         struct group *g;
         struct stat st;
 
-        if (stat("/dev/kvm", &st) != 0 || faccessat(AT_FDCWD, "/dev/kvm", R_OK | W_OK, AT_EACCESS) == 0)
-                snprintf(text, sizeof(text), "%s, though its mode allows it: a container without this device, or "
-                         "a security module: start the container with --device /dev/kvm; " LAB, start);
+        if (stat("/dev/kvm", &st) != 0 ||
+            faccessat(AT_FDCWD, "/dev/kvm", R_OK | W_OK, AT_EACCESS) == 0)
+                snprintf(text, sizeof(text),
+                         "%s, though its mode allows it: a container without this device, or "
+                         "a security module: start the container with --device /dev/kvm; " LAB,
+                         start);
         else if (st.st_gid == 0 || (st.st_mode & 060) != 060)
-                snprintf(text, sizeof(text), "%s, which has no group that may (mode %o, owner %u:%u): run vmrun "
-                         "as root, or as root let others (chmod 666 /dev/kvm); " LAB, start,
-                         st.st_mode & 0777, st.st_uid, st.st_gid);
+                snprintf(text, sizeof(text),
+                         "%s, which has no group that may (mode %o, owner %u:%u): run vmrun "
+                         "as root, or as root let others (chmod 666 /dev/kvm); " LAB,
+                         start, st.st_mode & 0777, st.st_uid, st.st_gid);
         else if ((g = getgrgid(st.st_gid)) != NULL)
-                snprintf(text, sizeof(text), "%s: add yourself to the group %s (usermod -aG %s NAME) and log in "
-                         "again; " LAB, start, g->gr_name, g->gr_name);
+                snprintf(text, sizeof(text),
+                         "%s: add yourself to the group %s (usermod -aG %s NAME) and log in "
+                         "again; " LAB,
+                         start, g->gr_name, g->gr_name);
         else
-                snprintf(text, sizeof(text), "%s: its group has the number %u and no name here: be in it (in a "
-                         "container --group-add %u, else groupadd -g %u kvm && usermod -aG kvm NAME, and log in "
-                         "again); " LAB, start, st.st_gid, st.st_gid, st.st_gid);
+                snprintf(text, sizeof(text),
+                         "%s: its group has the number %u and no name here: be in it (in a "
+                         "container --group-add %u, else groupadd -g %u kvm && usermod -aG kvm "
+                         "NAME, and log in "
+                         "again); " LAB,
+                         start, st.st_gid, st.st_gid, st.st_gid);
         return text;
 }
 
@@ -187,15 +199,18 @@ static const char *why_not_open(int err)
         switch (err) {
         case ENOENT:
                 if (!host_has_vmx() && !host_has_svm())
-                        return "there is no /dev/kvm, because this CPU shows neither VMX nor SVM: enable virtualization in the firmware, or "
+                        return "there is no /dev/kvm, because this CPU shows neither VMX nor SVM: "
+                               "enable virtualization in the firmware, or "
                                "nested virtualization if this is a virtual machine; " LAB;
-                return "there is no /dev/kvm, because its module is not loaded: modprobe kvm_intel or kvm_amd; " LAB;
+                return "there is no /dev/kvm, because its module is not loaded: modprobe kvm_intel "
+                       "or kvm_amd; " LAB;
         case EACCES:
         case EPERM:
                 return why_not_allowed();
         case ENODEV:
         case ENXIO:
-                return "/dev/kvm is there but nothing serves it: load kvm_intel or kvm_amd, enable virtualization in the firmware, or nested "
+                return "/dev/kvm is there but nothing serves it: load kvm_intel or kvm_amd, enable "
+                       "virtualization in the firmware, or nested "
                        "virtualization if this is a virtual machine; " LAB;
         default:
                 snprintf(text, sizeof(text), "cannot open /dev/kvm: %s; " LAB, strerror(err));
@@ -223,13 +238,17 @@ int host_check_kvm(const char **why)
         }
         int version = ioctl(fd, KVM_GET_API_VERSION, 0);
         if (version != KVM_API_VERSION) {
-                snprintf(text, sizeof(text), "/dev/kvm speaks version %d of its interface, vmrun needs %d: update the kernel; " LAB, version,
-                         KVM_API_VERSION);
+                snprintf(text, sizeof(text),
+                         "/dev/kvm speaks version %d of its interface, vmrun needs %d: update the "
+                         "kernel; " LAB,
+                         version, KVM_API_VERSION);
                 err = -EPROTO;
         }
         for (size_t i = 0; !err && i < sizeof(needed) / sizeof(needed[0]); i++)
                 if (ioctl(fd, KVM_CHECK_EXTENSION, needed[i].cap) <= 0) {
-                        snprintf(text, sizeof(text), "this KVM lacks %s: use Linux 4.11 or newer; " LAB, needed[i].name);
+                        snprintf(text, sizeof(text),
+                                 "this KVM lacks %s: use Linux 4.11 or newer; " LAB,
+                                 needed[i].name);
                         err = -EOPNOTSUPP;
                 }
         *why = text;

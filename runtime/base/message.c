@@ -84,8 +84,9 @@ void info_once(unsigned long key, const char *fmt, ...)
                 unsigned long none = 0;
                 if (said[i] == key + 1)
                         return;
-                if (!said[i] && __atomic_compare_exchange_n((unsigned long *)&said[i], &none, key + 1, false,
-                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+                if (!said[i] &&
+                    __atomic_compare_exchange_n((unsigned long *)&said[i], &none, key + 1, false,
+                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED))
                         break;
                 if (none == key + 1)
                         return;

@@ -60,7 +60,9 @@ static uint64_t reserve_of(uint64_t hard)
 static void read_host(void)
 {
         if (getrlimit(RLIMIT_NOFILE, &host) != 0 || host.rlim_max < 2 * RESERVE_MIN)
-                die_(EXIT_VMRUN_FAILED, "the limit of open files (ulimit -Hn) is %llu, vmrun needs at least %u: raise it",
+                die_(EXIT_VMRUN_FAILED,
+                     "the limit of open files (ulimit -Hn) is %llu, vmrun needs at least %u: raise "
+                     "it",
                      (unsigned long long)host.rlim_max, 2 * RESERVE_MIN);
 }
 
@@ -73,7 +75,8 @@ static void start(uint64_t soft, uint64_t hard)
         base = seen_soft < room_below ? seen_soft : room_below;
         base = base < FD_BASE_MAX ? base : FD_BASE_MAX;
         if (host.rlim_cur != host.rlim_max && !set_host(host.rlim_max))
-                die_(EXIT_VMRUN_FAILED, "cannot raise the limit of open files to its hard limit: errno %d", errno);
+                die_(EXIT_VMRUN_FAILED,
+                     "cannot raise the limit of open files to its hard limit: errno %d", errno);
 }
 
 void privfd_init(void)
@@ -182,7 +185,8 @@ void privfd_forget(int fd)
 
 bool privfd_is(int fd)
 {
-        return fd >= 0 && (unsigned)fd < FD_END && (atomic_load(&private_set[fd / 64]) >> (fd % 64) & 1);
+        return fd >= 0 && (unsigned)fd < FD_END &&
+               (atomic_load(&private_set[fd / 64]) >> (fd % 64) & 1);
 }
 
 int privfd_next(int from)
@@ -201,7 +205,8 @@ int privfd_close_range(unsigned first, unsigned last, unsigned flags)
                 int skip = at < FD_END ? privfd_next((int)at) : -1;
                 unsigned end = skip >= 0 && (unsigned)skip <= last ? (unsigned)skip : last;
                 bool more = skip >= 0 && (unsigned)skip <= last;
-                if (!(more && end == at) && syscall(SYS_close_range, at, more ? end - 1 : end, flags) != 0)
+                if (!(more && end == at) &&
+                    syscall(SYS_close_range, at, more ? end - 1 : end, flags) != 0)
                         return -errno;
                 if (!more || end == last)
                         return 0;
@@ -221,7 +226,8 @@ int privfd_set_nofile(uint64_t soft, uint64_t hard)
                 if (!has_capability(CAP_SYS_RESOURCE))
                         return -EPERM;
                 uint64_t want = hard + reserve_of(hard);
-                if (hard == RLIM_INFINITY || (want > host.rlim_max && !set_host(want) && hard > host.rlim_max && !set_host(hard)))
+                if (hard == RLIM_INFINITY || (want > host.rlim_max && !set_host(want) &&
+                                              hard > host.rlim_max && !set_host(hard)))
                         return -EPERM;          /* above fs.nr_open */
         }
         seen_soft = soft;

@@ -45,9 +45,11 @@ static int read_at(int fd, void *buf, size_t len, uint64_t off)
 
 static const char *machine_name(unsigned machine)
 {
-        static const struct { uint16_t machine; const char *name; } names[] = {
-                { EM_386, "i386" }, { EM_X86_64, "x86-64" }, { EM_AARCH64, "AArch64" }, { EM_ARM, "ARM" }, { EM_RISCV, "RISC-V" },
-                { EM_PPC64, "64-bit PowerPC" }, { EM_PPC, "PowerPC" }, { EM_S390, "S/390" }, { EM_MIPS, "MIPS" },
+        static const struct { uint16_t machine; const char *name;
+        } names[] = {
+                { EM_386, "i386" },         { EM_X86_64, "x86-64" }, { EM_AARCH64, "AArch64" },
+                { EM_ARM, "ARM" },          { EM_RISCV, "RISC-V" },  { EM_PPC64, "64-bit PowerPC" },
+                { EM_PPC, "PowerPC" },      { EM_S390, "S/390" },    { EM_MIPS, "MIPS" },
                 { EM_SPARCV9, "SPARC V9" }, { EM_IA_64, "Itanium" }, { 258, "LoongArch" },
         };
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -82,9 +84,11 @@ static int check_ident(int fd, uint64_t size, struct elf_info *out)
                 return refuse(out, -ENOEXEC, "32-bit (%s): vmrun runs 64-bit x86-64 programs only",
                               out->machine == EM_X86_64 ? "x32" : machine_name(out->machine));
         if (out->machine != EM_X86_64)
-                return refuse(out, -ENOEXEC, "for machine %u (%s); this host runs x86-64", out->machine, machine_name(out->machine));
+                return refuse(out, -ENOEXEC, "for machine %u (%s); this host runs x86-64",
+                              out->machine, machine_name(out->machine));
         if (head[EI_DATA] != ELFDATA2LSB)
-                return refuse(out, -ENOEXEC, "byte order %u is not x86-64's (little endian)", head[EI_DATA]);
+                return refuse(out, -ENOEXEC, "byte order %u is not x86-64's (little endian)",
+                              head[EI_DATA]);
         if (head[EI_VERSION] != EV_CURRENT)
                 return refuse(out, -ENOEXEC, "unknown ELF version %u", head[EI_VERSION]);
         if (size < sizeof(Elf64_Ehdr))
@@ -110,13 +114,16 @@ static int check_ehdr(const Elf64_Ehdr *eh, uint64_t size, struct elf_info *out)
         if (eh->e_phnum == 0)
                 return refuse(out, -ENOEXEC, "no program headers: nothing to load");
         if (eh->e_phentsize != sizeof(Elf64_Phdr))
-                return refuse(out, -ENOEXEC, "program headers of %u bytes each; ELF64 has %zu", eh->e_phentsize, sizeof(Elf64_Phdr));
+                return refuse(out, -ENOEXEC, "program headers of %u bytes each; ELF64 has %zu",
+                              eh->e_phentsize, sizeof(Elf64_Phdr));
         if (eh->e_phnum > ELF_PHDRS_MAX)
-                return refuse(out, -ENOEXEC, "%u program headers; Linux takes at most %d", eh->e_phnum, ELF_PHDRS_MAX);
+                return refuse(out, -ENOEXEC, "%u program headers; Linux takes at most %d",
+                              eh->e_phnum, ELF_PHDRS_MAX);
         uint64_t bytes = eh->e_phnum * sizeof(Elf64_Phdr);
         if (eh->e_phoff > size || bytes > size - eh->e_phoff)
-                return refuse(out, -ENOEXEC, "program headers cut off at byte %lu (%lu bytes at %#lx)",
-                              (unsigned long)size, (unsigned long)bytes, (unsigned long)eh->e_phoff);
+                return refuse(
+                        out, -ENOEXEC, "program headers cut off at byte %lu (%lu bytes at %#lx)",
+                        (unsigned long)size, (unsigned long)bytes, (unsigned long)eh->e_phoff);
         return 0;
 }
 
@@ -124,22 +131,35 @@ static int check_segment(const Elf64_Phdr *ph, unsigned i, uint64_t size, struct
 {
         uint64_t end;
         if (ph->p_filesz > ph->p_memsz)
-                return refuse(out, -ENOEXEC, "segment %u has more bytes in the file (%#lx) than in memory (%#lx)", i, ph->p_filesz, ph->p_memsz);
+                return refuse(out, -ENOEXEC,
+                              "segment %u has more bytes in the file (%#lx) than in memory (%#lx)",
+                              i, ph->p_filesz, ph->p_memsz);
         if (ph->p_filesz && (ph->p_offset > size || ph->p_filesz > size - ph->p_offset))
-                return refuse(out, -ENOEXEC, "segment %u is cut off: %#lx bytes at offset %#lx, but the file ends at %#lx", i, ph->p_filesz,
-                              ph->p_offset, size);
+                return refuse(out, -ENOEXEC,
+                              "segment %u is cut off: %#lx bytes at offset %#lx, but the file ends "
+                              "at %#lx",
+                              i, ph->p_filesz, ph->p_offset, size);
         if (__builtin_add_overflow(ph->p_vaddr, ph->p_memsz, &end))
-                return refuse(out, -ENOEXEC, "segment %u wraps around the end of the address space (%#lx + %#lx)", i, ph->p_vaddr,
-                              ph->p_memsz);
+                return refuse(out, -ENOEXEC,
+                              "segment %u wraps around the end of the address space (%#lx + %#lx)",
+                              i, ph->p_vaddr, ph->p_memsz);
         if (end > TASK_SIZE)
-                return refuse(out, -ENOEXEC, "segment %u (%#lx-%#lx) ends above a program's last address, %#lx", i, ph->p_vaddr, end, TASK_SIZE);
+                return refuse(out, -ENOEXEC,
+                              "segment %u (%#lx-%#lx) ends above a program's last address, %#lx", i,
+                              ph->p_vaddr, end, TASK_SIZE);
         if (ph->p_filesz && (ph->p_offset - ph->p_vaddr) % PAGE_SIZE)
-                return refuse(out, -ENOEXEC, "segment %u cannot be mapped: file offset %#lx and address %#lx differ within a page", i,
-                              ph->p_offset, ph->p_vaddr);
+                return refuse(out, -ENOEXEC,
+                              "segment %u cannot be mapped: file offset %#lx and address %#lx "
+                              "differ within a page",
+                              i, ph->p_offset, ph->p_vaddr);
         /* The vaddr of a position-independent file is only a distance. */
-        if (out->type == ET_EXEC && ph->p_memsz && ph->p_vaddr < RESERVED_END && PAGE_UP(end) > RESERVED_START)
-                return refuse(out, -ENOMEM, "segment %u (%#lx-%#lx) is linked into the range vmrun keeps for itself (%#lx-%#lx): link the "
-                              "program elsewhere or as PIE", i, ph->p_vaddr, end, RESERVED_START, RESERVED_END);
+        if (out->type == ET_EXEC && ph->p_memsz && ph->p_vaddr < RESERVED_END &&
+            PAGE_UP(end) > RESERVED_START)
+                return refuse(out, -ENOMEM,
+                              "segment %u (%#lx-%#lx) is linked into the range vmrun keeps for "
+                              "itself (%#lx-%#lx): link the "
+                              "program elsewhere or as PIE",
+                              i, ph->p_vaddr, end, RESERVED_START, RESERVED_END);
         return 0;
 }
 
@@ -152,8 +172,9 @@ static int add_segment(const Elf64_Phdr *ph, unsigned i, uint64_t size, struct e
         for (unsigned k = 0; k < out->nsegments; k++) {
                 const struct elf_segment *s = &out->segment[k];
                 if (ph->p_vaddr < s->vaddr + s->memsz && s->vaddr < end)
-                        return refuse(out, -ENOEXEC, "segments %u (%#lx-%#lx) and %u (%#lx-%#lx) overlap", s->phdr, s->vaddr,
-                                      s->vaddr + s->memsz, i, ph->p_vaddr, end);
+                        return refuse(out, -ENOEXEC,
+                                      "segments %u (%#lx-%#lx) and %u (%#lx-%#lx) overlap", s->phdr,
+                                      s->vaddr, s->vaddr + s->memsz, i, ph->p_vaddr, end);
         }
         if (out->nsegments == 0 || PAGE_DOWN(ph->p_vaddr) < out->low)
                 out->low = PAGE_DOWN(ph->p_vaddr);
@@ -161,8 +182,13 @@ static int add_segment(const Elf64_Phdr *ph, unsigned i, uint64_t size, struct e
                 out->high = PAGE_UP(end);
         if (ph->p_align > out->align && (ph->p_align & (ph->p_align - 1)) == 0)
                 out->align = ph->p_align;
-        out->segment[out->nsegments++] = (struct elf_segment) {
-                .offset = ph->p_offset, .vaddr = ph->p_vaddr, .filesz = ph->p_filesz, .memsz = ph->p_memsz, .flags = ph->p_flags, .phdr = i,
+        out->segment[out->nsegments++] = (struct elf_segment){
+                .offset = ph->p_offset,
+                .vaddr = ph->p_vaddr,
+                .filesz = ph->p_filesz,
+                .memsz = ph->p_memsz,
+                .flags = ph->p_flags,
+                .phdr = i,
         };
         return 0;
 }
@@ -172,15 +198,20 @@ static int read_interp(int fd, const Elf64_Phdr *ph, uint64_t size, struct elf_i
         if (ph->p_filesz < 2)
                 return refuse(out, -ENOEXEC, "the path of its interpreter (PT_INTERP) is empty");
         if (ph->p_filesz > sizeof(out->interp))
-                return refuse(out, -ENOEXEC, "the path of its interpreter (PT_INTERP) is too long: %lu bytes, at most %zu", ph->p_filesz,
-                              sizeof(out->interp));
+                return refuse(out, -ENOEXEC,
+                              "the path of its interpreter (PT_INTERP) is too long: %lu bytes, at "
+                              "most %zu",
+                              ph->p_filesz, sizeof(out->interp));
         if (ph->p_offset > size || ph->p_filesz > size - ph->p_offset)
-                return refuse(out, -ENOEXEC, "the path of its interpreter (PT_INTERP) is cut off at byte %lu", size);
+                return refuse(out, -ENOEXEC,
+                              "the path of its interpreter (PT_INTERP) is cut off at byte %lu",
+                              size);
         int err = read_at(fd, out->interp, ph->p_filesz, ph->p_offset);
         if (err)
                 return refuse(out, err, "cannot be read: %s", strerror(-err));
         if (out->interp[ph->p_filesz - 1] != '\0')
-                return refuse(out, -ENOEXEC, "the path of its interpreter (PT_INTERP) does not end in a NUL byte");
+                return refuse(out, -ENOEXEC,
+                              "the path of its interpreter (PT_INTERP) does not end in a NUL byte");
         out->has_interp = true;
         return 0;
 }

@@ -38,9 +38,12 @@ static uint64_t cpuid_1_edx(void)
 
 void image_config_init(struct image_config *c, const struct control *control)
 {
-        *c = (struct image_config) {
-                .mmap_top = control->mmap_top, .mmap_min = control->mmap_min, .rlimit_stack = control->rlimit_stack,
-                .hwcap = cpuid_1_edx(), .hwcap2 = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE,
+        *c = (struct image_config){
+                .mmap_top = control->mmap_top,
+                .mmap_min = control->mmap_min,
+                .rlimit_stack = control->rlimit_stack,
+                .hwcap = cpuid_1_edx(),
+                .hwcap2 = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE,
                 .minsigstksz = getauxval(AT_MINSIGSTKSZ),
         };
 }
@@ -68,22 +71,33 @@ struct placed {
 };
 static uint64_t low(const struct placed *p)  { return p->elf.low + p->bias; }
 static uint64_t high(const struct placed *p) { return p->elf.high + p->bias; }
-static bool meet(uint64_t lo, uint64_t hi, uint64_t from, uint64_t to) { return lo < to && from < hi; }
+static bool meet(uint64_t lo, uint64_t hi, uint64_t from, uint64_t to)
+{
+        return lo < to && from < hi;
+}
 
 /* Can this range be the program's?  stack_low: the stack's first mapping begins there. */
-static int check_range(const struct placed *p, const struct image_config *c, uint64_t stack_low, struct why *why)
+static int check_range(const struct placed *p, const struct image_config *c, uint64_t stack_low,
+                       struct why *why)
 {
         uint64_t lo = low(p), hi = high(p);
         if (lo < c->mmap_min)
-                return refuse(why, -EPERM, "%s: begins at %#lx, and the lowest address allowed is %#lx (sysctl vm.mmap_min_addr)", p->file, lo,
-                              c->mmap_min);
+                return refuse(why, -EPERM,
+                              "%s: begins at %#lx, and the lowest address allowed is %#lx (sysctl "
+                              "vm.mmap_min_addr)",
+                              p->file, lo, c->mmap_min);
         if (hi > TASK_SIZE || hi < lo)
-                return refuse(why, -ENOMEM, "%s: too large for its place: %#lx bytes at %#lx", p->file, hi - lo, lo);
+                return refuse(why, -ENOMEM, "%s: too large for its place: %#lx bytes at %#lx",
+                              p->file, hi - lo, lo);
         if (meet(lo, hi, RESERVED_START, RESERVED_END))
-                return refuse(why, -ENOMEM, "%s: spans %#lx-%#lx, across the range vmrun keeps for itself (%#lx-%#lx)", p->file, lo, hi,
-                              RESERVED_START, RESERVED_END);
+                return refuse(
+                        why, -ENOMEM,
+                        "%s: spans %#lx-%#lx, across the range vmrun keeps for itself (%#lx-%#lx)",
+                        p->file, lo, hi, RESERVED_START, RESERVED_END);
         if (hi > stack_low)
-                return refuse(why, -ENOMEM, "%s: spans %#lx-%#lx, which leaves no room for its stack", p->file, lo, hi);
+                return refuse(why, -ENOMEM,
+                              "%s: spans %#lx-%#lx, which leaves no room for its stack", p->file,
+                              lo, hi);
         return 0;
 }
 
@@ -94,7 +108,8 @@ static void place_main(struct placed *p)
 }
 
 /* The highest place below mmap_top that is clear of the program and of vmrun's own range. */
-static int place_interp(struct placed *in, const struct placed *prog, const struct image_config *c, struct why *why)
+static int place_interp(struct placed *in, const struct placed *prog, const struct image_config *c,
+                        struct why *why)
 {
         if (in->elf.type == ET_EXEC) {
                 in->bias = 0;
@@ -102,7 +117,9 @@ static int place_interp(struct placed *in, const struct placed *prog, const stru
                 uint64_t span = in->elf.high - in->elf.low, top = c->mmap_top;
                 for (int tries = 0; tries < 4; tries++) {
                         if (top < span)
-                                return refuse(why, -ENOMEM, "%s: no room for its %#lx bytes below %#lx", in->file, span, c->mmap_top);
+                                return refuse(why, -ENOMEM,
+                                              "%s: no room for its %#lx bytes below %#lx", in->file,
+                                              span, c->mmap_top);
                         in->bias = (top - in->elf.high) & ~(in->elf.align - 1);
                         if (meet(low(in), high(in), RESERVED_START, RESERVED_END))
                                 top = RESERVED_START;
@@ -113,7 +130,9 @@ static int place_interp(struct placed *in, const struct placed *prog, const stru
                 }
         }
         if (meet(low(in), high(in), low(prog), high(prog)))
-                return refuse(why, -ENOMEM, "%s: needs the addresses %#lx-%#lx, which the program takes as well", in->file, low(in), high(in));
+                return refuse(why, -ENOMEM,
+                              "%s: needs the addresses %#lx-%#lx, which the program takes as well",
+                              in->file, low(in), high(in));
         return 0;
 }
 
@@ -121,20 +140,30 @@ static int place_interp(struct placed *in, const struct placed *prog, const stru
 
 static uint32_t prot_of(uint32_t flags)
 {
-        return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) | (flags & PF_X ? PROT_EXEC : 0);
+        return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) |
+               (flags & PF_X ? PROT_EXEC : 0);
 }
 
-static void add_op(struct image *im, enum mm_op_kind kind, uint64_t addr, uint64_t len, uint32_t prot, int fd, uint64_t off)
+static void add_op(struct image *im, enum mm_op_kind kind, uint64_t addr, uint64_t len,
+                   uint32_t prot, int fd, uint64_t off)
 {
-        uint32_t flags = MAP_PRIVATE | (fd < 0 ? MAP_ANONYMOUS : 0) | (kind == MM_STACK ? MAP_GROWSDOWN : MAP_FIXED);
-        im->ops[im->nops++] = (struct mm_op) { .op = kind, .prot = prot, .flags = flags, .fd = fd, .addr = addr, .len = len, .off = off };
+        uint32_t flags = MAP_PRIVATE | (fd < 0 ? MAP_ANONYMOUS : 0) |
+                         (kind == MM_STACK ? MAP_GROWSDOWN : MAP_FIXED);
+        im->ops[im->nops++] = (struct mm_op){ .op = kind,
+                                              .prot = prot,
+                                              .flags = flags,
+                                              .fd = fd,
+                                              .addr = addr,
+                                              .len = len,
+                                              .off = off };
 }
 
 /* Does a segment after the k-th of the file cover this page again? */
 static bool replaced(const struct elf_info *e, unsigned k, uint64_t page)
 {
         while (++k < e->nsegments)
-                if (meet(page, page + 1, PAGE_DOWN(e->segment[k].vaddr), PAGE_UP(e->segment[k].vaddr + e->segment[k].memsz)))
+                if (meet(page, page + 1, PAGE_DOWN(e->segment[k].vaddr),
+                         PAGE_UP(e->segment[k].vaddr + e->segment[k].memsz)))
                         return true;
         return false;
 }
@@ -146,14 +175,19 @@ static void plan_file(struct image *im, const struct placed *p)
         for (unsigned k = 0; k < p->elf.nsegments; k++) {
                 const struct elf_segment *s = &p->elf.segment[k];
                 uint64_t data_end = s->vaddr + s->filesz;
-                uint64_t page = PAGE_DOWN(s->vaddr), file_end = s->filesz ? PAGE_UP(data_end) : page, end = PAGE_UP(s->vaddr + s->memsz);
+                uint64_t page = PAGE_DOWN(s->vaddr),
+                         file_end = s->filesz ? PAGE_UP(data_end) : page,
+                         end = PAGE_UP(s->vaddr + s->memsz);
                 if (s->filesz)
-                        add_op(im, MM_MAP, page + p->bias, file_end - page, prot_of(s->flags), p->fd, PAGE_DOWN(s->offset));
+                        add_op(im, MM_MAP, page + p->bias, file_end - page, prot_of(s->flags),
+                               p->fd, PAGE_DOWN(s->offset));
                 if (end > file_end)
-                        add_op(im, MM_MAP, file_end + p->bias, end - file_end, PROT_READ | PROT_WRITE | (s->flags & PF_X ? PROT_EXEC : 0),
-                               -1, 0);
-                if (s->filesz && s->memsz > s->filesz && (s->flags & PF_W) && data_end < file_end && !replaced(&p->elf, k, file_end - PAGE_SIZE))
-                        im->zero[im->nzero++] = (struct zero) { data_end + p->bias, file_end - data_end };
+                        add_op(im, MM_MAP, file_end + p->bias, end - file_end,
+                               PROT_READ | PROT_WRITE | (s->flags & PF_X ? PROT_EXEC : 0), -1, 0);
+                if (s->filesz && s->memsz > s->filesz && (s->flags & PF_W) && data_end < file_end &&
+                    !replaced(&p->elf, k, file_end - PAGE_SIZE))
+                        im->zero[im->nzero++] =
+                                (struct zero){ data_end + p->bias, file_end - data_end };
                 if ((s->flags & PF_W) && (s->flags & PF_X))
                         im->wx++;
         }
@@ -176,13 +210,15 @@ static void note_segments(struct image *im, const struct placed *p)
         }
 }
 
-static int plan(struct image *im, const struct placed *prog, const struct placed *in, const struct image_config *c)
+static int plan(struct image *im, const struct placed *prog, const struct placed *in,
+                const struct image_config *c)
 {
         unsigned n = prog->elf.nsegments + (in ? in->elf.nsegments : 0);
         im->ops = calloc(2 * n + 2, sizeof(*im->ops));
         im->zero = calloc(n, sizeof(*im->zero));
         if (!im->ops || !im->zero)
-                return refuse(&im->why, -ENOMEM, "%s: no memory for the plan of %u segments", im->execfn, n);
+                return refuse(&im->why, -ENOMEM, "%s: no memory for the plan of %u segments",
+                              im->execfn, n);
         plan_file(im, prog);
         if (in)
                 plan_file(im, in);
@@ -194,21 +230,42 @@ static int plan(struct image *im, const struct placed *prog, const struct placed
 
 /* ---- The stack ---- */
 
-static int build_stack(struct image *im, const struct placed *prog, const struct image_config *c, char *const argv[], char *const envp[])
+static int build_stack(struct image *im, const struct placed *prog, const struct image_config *c,
+                       char *const argv[], char *const envp[])
 {
-        struct stack_input in = { .top = TASK_SIZE, .rlimit = c->rlimit_stack, .argv = argv, .envp = envp, .execfn = im->execfn };
+        struct stack_input in = { .top = TASK_SIZE,
+                                  .rlimit = c->rlimit_stack,
+                                  .argv = argv,
+                                  .envp = envp,
+                                  .execfn = im->execfn };
         if (getrandom(in.random, sizeof(in.random), 0) != sizeof(in.random))
-                return refuse(&im->why, -EIO, "%s: no random bytes: %s", im->execfn, strerror(errno));
+                return refuse(&im->why, -EIO, "%s: no random bytes: %s", im->execfn,
+                              strerror(errno));
         /* In Linux's order.  Left out: AT_SYSINFO_EHDR (the vDSO's clock would read a page that
          * only exists on the host) and AT_RSEQ_* (rseq is ENOSYS). */
         const struct aux aux[] = {
-                { AT_MINSIGSTKSZ, c->minsigstksz }, { AT_HWCAP, c->hwcap }, { AT_PAGESZ, PAGE_SIZE }, { AT_CLKTCK, (uint64_t)sysconf(_SC_CLK_TCK) },
-                { AT_PHDR, prog->elf.phdr_mapped ? prog->elf.phdr_vaddr + prog->bias : 0 }, { AT_PHENT, sizeof(Elf64_Phdr) },
-                { AT_PHNUM, prog->elf.phnum }, { AT_BASE, im->base }, { AT_FLAGS, 0 }, { AT_ENTRY, im->entry }, { AT_UID, getuid() },
-                { AT_EUID, geteuid() }, { AT_GID, getgid() }, { AT_EGID, getegid() }, { AT_SECURE, 0 }, { AT_RANDOM, 0 },
-                { AT_HWCAP2, c->hwcap2 }, { AT_EXECFN, 0 }, { AT_PLATFORM, 0 },
+                { AT_MINSIGSTKSZ, c->minsigstksz },
+                { AT_HWCAP, c->hwcap },
+                { AT_PAGESZ, PAGE_SIZE },
+                { AT_CLKTCK, (uint64_t)sysconf(_SC_CLK_TCK) },
+                { AT_PHDR, prog->elf.phdr_mapped ? prog->elf.phdr_vaddr + prog->bias : 0 },
+                { AT_PHENT, sizeof(Elf64_Phdr) },
+                { AT_PHNUM, prog->elf.phnum },
+                { AT_BASE, im->base },
+                { AT_FLAGS, 0 },
+                { AT_ENTRY, im->entry },
+                { AT_UID, getuid() },
+                { AT_EUID, geteuid() },
+                { AT_GID, getgid() },
+                { AT_EGID, getegid() },
+                { AT_SECURE, 0 },
+                { AT_RANDOM, 0 },
+                { AT_HWCAP2, c->hwcap2 },
+                { AT_EXECFN, 0 },
+                { AT_PLATFORM, 0 },
         };
-        _Static_assert(sizeof(aux) / sizeof(aux[0]) <= IMAGE_AUX_MAX, "struct stack_input has room for all");
+        _Static_assert(sizeof(aux) / sizeof(aux[0]) <= IMAGE_AUX_MAX,
+                       "struct stack_input has room for all");
         for (size_t i = 0; i < sizeof(aux) / sizeof(aux[0]); i++)
                 if (aux[i].key != AT_MINSIGSTKSZ || aux[i].value)
                         in.aux[in.naux++] = aux[i];
@@ -232,9 +289,13 @@ static int parse(struct placed *p, struct image *im, bool as_loader)
         int err = elf_parse(p->fd, &p->elf, &text);
         if (!err)
                 return 0;
-        im->foreign = err == -ENOEXEC && !as_loader && (p->elf.class != ELFCLASS64 || p->elf.machine != EM_X86_64);
-        const char *hint = p->elf.class == 0 && err == -ENOEXEC && !as_loader ? "; if it is a shell script, give it a #! line" : "";
-        return refuse(&im->why, err == -ENOEXEC && as_loader ? -ELIBBAD : err, "%s: %s%s", p->file, text, hint);
+        im->foreign = err == -ENOEXEC && !as_loader &&
+                      (p->elf.class != ELFCLASS64 || p->elf.machine != EM_X86_64);
+        const char *hint = p->elf.class == 0 && err == -ENOEXEC && !as_loader
+                                   ? "; if it is a shell script, give it a #! line"
+                                   : "";
+        return refuse(&im->why, err == -ENOEXEC && as_loader ? -ELIBBAD : err, "%s: %s%s", p->file,
+                      text, hint);
 }
 
 /* The absolute path of an open file. */
@@ -255,15 +316,20 @@ static int set_names(struct image *im, const char *path, const struct program *p
         strcpy(im->execfn, path);
         snprintf(im->comm, sizeof(im->comm), "%.15s", slash ? slash + 1 : path);
         if (real_path(p->fd, im->exe) && !realpath(p->file, im->exe))
-                return refuse(&im->why, -errno, "%s: its absolute path cannot be found: %s (is /proc mounted?)", path, strerror(errno));
-        im->set_id = (p->st.st_mode & S_ISUID) || (p->st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
+                return refuse(&im->why, -errno,
+                              "%s: its absolute path cannot be found: %s (is /proc mounted?)", path,
+                              strerror(errno));
+        im->set_id = (p->st.st_mode & S_ISUID) ||
+                     (p->st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
         return 0;
 }
 
-static int open_interp(struct image *im, struct placed *in, const struct placed *prog, const struct image_config *c)
+static int open_interp(struct image *im, struct placed *in, const struct placed *prog,
+                       const struct image_config *c)
 {
         struct stat st;
-        int fd = program_open_file(prog->elf.interp, "program interpreter (PT_INTERP)", prog->file, &st, &im->why);
+        int fd = program_open_file(prog->elf.interp, "program interpreter (PT_INTERP)", prog->file,
+                                   &st, &im->why);
         if (fd < 0)
                 return fd;
         im->interp_fd = in->fd = fd;
@@ -279,7 +345,8 @@ static int open_interp(struct image *im, struct placed *in, const struct placed 
 }
 
 /* From an open program to the complete plan.  room: two of them, too large for the stack. */
-static int make(struct image *im, struct placed room[2], const struct program *p, char *const envp[], const struct image_config *c)
+static int make(struct image *im, struct placed room[2], const struct program *p,
+                char *const envp[], const struct image_config *c)
 {
         struct placed *prog = &room[0], *in = NULL;
         prog->fd = im->fd;
@@ -315,24 +382,28 @@ static void init(struct image *im)
         im->fd = im->interp_fd = -1;
 }
 
-int image_open(struct image *im, const char *path, char *const argv[], char *const envp[], const struct image_config *c)
+int image_open(struct image *im, const char *path, char *const argv[], char *const envp[],
+               const struct image_config *c)
 {
         const struct program_place at = { AT_FDCWD, path, 0 };
         struct program p;
 
         init(im);
         if (strlen(path) >= PATH_MAX)
-                return refuse(&im->why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes", path, PATH_MAX - 1);
+                return refuse(&im->why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes", path,
+                              PATH_MAX - 1);
         int err = program_open(&p, &at, path, argv, &im->why);
         return err ? err : image_take(im, path, &p, envp, c);
 }
 
-int image_take(struct image *im, const char *path, struct program *p, char *const envp[], const struct image_config *c)
+int image_take(struct image *im, const char *path, struct program *p, char *const envp[],
+               const struct image_config *c)
 {
         init(im);
         im->fd = p->fd;
         struct placed *room = calloc(2, sizeof(*room));
-        int err = room ? set_names(im, path, p) : refuse(&im->why, -ENOMEM, "%s: no memory to read its headers", path);
+        int err = room ? set_names(im, path, p)
+                       : refuse(&im->why, -ENOMEM, "%s: no memory to read its headers", path);
         if (!err)
                 err = make(im, room, p, envp, c);
         free(room);
@@ -367,9 +438,13 @@ void image_close(struct image *im)
 
 static int op_failed(struct image *im, const struct mm_op *op, int err)
 {
-        const char *of = op->op == MM_STACK ? "the stack" : op->op == MM_BRK ? "the heap" : op->fd < 0 ? "its bss" :
-                         op->fd == im->interp_fd ? im->interp : im->exe;
-        return refuse(&im->why, err, "%s: %#lx-%#lx cannot be mapped for %s: %s", im->execfn, op->addr, op->addr + op->len, of, strerror(-err));
+        const char *of = op->op == MM_STACK        ? "the stack"
+                         : op->op == MM_BRK        ? "the heap"
+                         : op->fd < 0              ? "its bss"
+                         : op->fd == im->interp_fd ? im->interp
+                                                   : im->exe;
+        return refuse(&im->why, err, "%s: %#lx-%#lx cannot be mapped for %s: %s", im->execfn,
+                      op->addr, op->addr + op->len, of, strerror(-err));
 }
 
 static int map_all(struct thread *t, struct image *im)
@@ -387,7 +462,8 @@ static int map_all(struct thread *t, struct image *im)
                                 return op_failed(im, op, -EEXIST);
                 }
                 if (ret < 0)
-                        return refuse(&im->why, (int)ret, "%s: cannot be mapped: %s", im->execfn, strerror((int)-ret));
+                        return refuse(&im->why, (int)ret, "%s: cannot be mapped: %s", im->execfn,
+                                      strerror((int)-ret));
         }
         return 0;
 }
@@ -400,21 +476,26 @@ static int write_all(struct thread *t, struct image *im)
                 err = gmem_write(t, im->zero[i].addr, zeros, im->zero[i].len);
         if (!err)
                 err = gmem_write(t, im->stack.sp, im->stack.bytes, im->stack.top - im->stack.sp);
-        return err ? refuse(&im->why, err, "%s: its first memory cannot be written: %s", im->execfn, strerror(-err)) : 0;
+        return err ? refuse(&im->why, err, "%s: its first memory cannot be written: %s", im->execfn,
+                            strerror(-err))
+                   : 0;
 }
 
 static void tell(const struct image *im)
 {
-        info_("%s: %s at %#lx-%#lx, entry %#lx%s%s", im->execfn, im->exe, im->start, im->end, im->entry, *im->interp ? ", interpreter " : "",
-              im->interp);
+        info_("%s: %s at %#lx-%#lx, entry %#lx%s%s", im->execfn, im->exe, im->start, im->end,
+              im->entry, *im->interp ? ", interpreter " : "", im->interp);
         if (im->interp_fd >= 0)
                 info_("%s: interpreter at %#lx", im->execfn, im->base);
         if (im->wx)
-                info_("%s: %u segment%s both writable and executable: mapped so, as Linux does", im->execfn, im->wx, im->wx > 1 ? "s are" : " is");
+                info_("%s: %u segment%s both writable and executable: mapped so, as Linux does",
+                      im->execfn, im->wx, im->wx > 1 ? "s are" : " is");
         if (im->exec_stack)
-                info_("%s: asks for an executable stack (PT_GNU_STACK): mapped so, as Linux does", im->execfn);
+                info_("%s: asks for an executable stack (PT_GNU_STACK): mapped so, as Linux does",
+                      im->execfn);
         if (!im->entry_mapped)
-                info_("%s: its entry point %#lx is outside all of its segments", im->execfn, im->entry);
+                info_("%s: its entry point %#lx is outside all of its segments", im->execfn,
+                      im->entry);
         if (im->set_id)
                 info_("%s: set-uid or set-gid bits are not honoured", im->execfn);
 }
@@ -426,7 +507,11 @@ int image_load(struct thread *t, struct image *im)
                 err = write_all(t, im);
         if (!err) {
                 struct regs *r = &t->v->regs;
-                *r = (struct regs) { .rip = im->first_rip, .rsp = im->stack.sp, .rflags = RFLAGS_PROGRAM, .cs = r->cs, .ss = r->ss };
+                *r = (struct regs){ .rip = im->first_rip,
+                                    .rsp = im->stack.sp,
+                                    .rflags = RFLAGS_PROGRAM,
+                                    .cs = r->cs,
+                                    .ss = r->ss };
                 tell(im);
         }
         image_close(im);

@@ -56,11 +56,13 @@ struct program {
 struct program_place { int dirfd; const char *path; int flags; };
 /* path: how the program hears of the file, and messages call it: at->path as a rule.  path, argv
  * and its strings must stay while p is used. 0, or -errno and nothing to close. */
-int program_open(struct program *p, const struct program_place *at, const char *path, char *const argv[], struct why *why);
+int program_open(struct program *p, const struct program_place *at, const char *path,
+                 char *const argv[], struct why *why);
 void program_close(struct program *p);
 /* The checks and the open alone, of a file that `user` needs.  role: what for, as messages say it
  * ("loader"). */
-int program_open_file(const char *path, const char *role, const char *user, struct stat *st, struct why *why);
+int program_open_file(const char *path, const char *role, const char *user, struct stat *st,
+                      struct why *why);
 
 /* ---- The first stack (stack.c) ---- */
 
@@ -140,10 +142,12 @@ struct image {
 /* path: as to execve, no PATH search.  envp NULL: empty.  0; or -errno, im->why set, and nothing to
  * close. The errno values are execve's: ENOENT EACCES ENOEXEC ELIBBAD E2BIG ELOOP ENAMETOOLONG ...,
  * ENOMEM where addresses cannot be had. */
-int image_open(struct image *im, const char *path, char *const argv[], char *const envp[], const struct image_config *c);
+int image_open(struct image *im, const char *path, char *const argv[], char *const envp[],
+               const struct image_config *c);
 /* The same from a program that is open, which becomes im's also where this fails.  path: as to
  * program_open. */
-int image_take(struct image *im, const char *path, struct program *p, char *const envp[], const struct image_config *c);
+int image_take(struct image *im, const char *path, struct program *p, char *const envp[],
+               const struct image_config *c);
 /* Maps everything, writes the first stack, sets t's registers (not cs, ss) and closes the files.
  * Only from within EXIT_READY; once. 0, or -errno and im->why. */
 int image_load(struct thread *t, struct image *im);
@@ -161,7 +165,9 @@ int image_exit_status(int err);
  * locks, nobody knows. */
 static inline struct flock program_lock(short type)
 {
-        return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = INT64_MAX - 1, .l_len = 1 };
+        return (struct flock){
+                .l_type = type, .l_whence = SEEK_SET, .l_start = INT64_MAX - 1, .l_len = 1
+        };
 }
 
 static inline void program_mark_running(int fd)

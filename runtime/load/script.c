@@ -43,7 +43,8 @@ static bool is_executable(const char *path, int *err)
 /* Errors after which execvp tries the next directory. */
 static bool try_next(int err)
 {
-        return err == -ENOENT || err == -ENOTDIR || err == -EACCES || err == -ESTALE || err == -ENODEV || err == -ETIMEDOUT;
+        return err == -ENOENT || err == -ENOTDIR || err == -EACCES || err == -ESTALE ||
+               err == -ENODEV || err == -ETIMEDOUT;
 }
 
 int program_find(char out[PATH_MAX], const char *name, const char *path, struct why *why)
@@ -52,7 +53,8 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
                 return refuse(why, -ENOENT, "the name of the program is empty");
         if (strchr(name, '/')) {
                 if (strlen(name) >= PATH_MAX)
-                        return refuse(why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes", name, PATH_MAX - 1);
+                        return refuse(why, -ENAMETOOLONG, "%.64s...: path longer than %d bytes",
+                                      name, PATH_MAX - 1);
                 strcpy(out, name);
                 return 0;
         }
@@ -62,7 +64,8 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
         for (const char *p = path, *end;; p = end + 1) {
                 end = p + strcspn(p, ":");
                 /* an empty element is the current directory */
-                int n = snprintf(out, PATH_MAX, "%.*s%s%s", (int)(end - p), p, end > p ? "/" : "", name);
+                int n = snprintf(out, PATH_MAX, "%.*s%s%s", (int)(end - p), p, end > p ? "/" : "",
+                                 name);
                 int err = -ENOENT;
                 if (n < PATH_MAX && is_executable(out, &err))
                         return 0;
@@ -74,8 +77,12 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
                         break;
         }
         if (*denied)
-                return refuse(why, -EACCES, "%s: found in PATH, but is not an executable file: chmod +x it", denied);
-        return refuse(why, -ENOENT, "%s: not found in PATH (for a program in this directory say ./%s)", name, name);
+                return refuse(why, -EACCES,
+                              "%s: found in PATH, but is not an executable file: chmod +x it",
+                              denied);
+        return refuse(why, -ENOENT,
+                      "%s: not found in PATH (for a program in this directory say ./%s)", name,
+                      name);
 }
 
 /* ---- Opening ---- */
@@ -88,7 +95,8 @@ static int open_at(const struct program_place *at)
         char link[64];
 
         if (*at->path)
-                return openat(at->dirfd, at->path, flags | (at->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0));
+                return openat(at->dirfd, at->path,
+                              flags | (at->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0));
         /* The descriptor may be one that cannot be read from. */
         snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", at->dirfd);
         return open(link, flags);
@@ -117,25 +125,34 @@ static bool open_for_writing(int fd)
 }
 
 /* who: how messages call the file. */
-static int open_checked(const struct program_place *at, const char *who, struct stat *st, struct why *why)
+static int open_checked(const struct program_place *at, const char *who, struct stat *st,
+                        struct why *why)
 {
         if (fstatat(at->dirfd, at->path, st, at->flags))
                 return refuse(why, -errno, "%s: %s", who, strerror(errno));
         if (S_ISLNK(st->st_mode))
-                return refuse(why, -ELOOP, "%s: is a symbolic link, which was not to be followed", who);
+                return refuse(why, -ELOOP, "%s: is a symbolic link, which was not to be followed",
+                              who);
         if (!S_ISREG(st->st_mode))
-                return refuse(why, -EACCES, "%s: %s", who, S_ISDIR(st->st_mode) ? "is a directory" : "not a regular file");
+                return refuse(why, -EACCES, "%s: %s", who,
+                              S_ISDIR(st->st_mode) ? "is a directory" : "not a regular file");
         if (faccessat(at->dirfd, at->path, X_OK, AT_EACCESS | at->flags)) {
                 int err = -errno;
                 if (err != -EACCES)
                         return refuse(why, err, "%s: %s", who, strerror(-err));
-                return refuse(why, err, "%s: not executable for this user (chmod +x it), or on a file system mounted noexec", who);
+                return refuse(why, err,
+                              "%s: not executable for this user (chmod +x it), or on a file system "
+                              "mounted noexec",
+                              who);
         }
         int fd = open_at(at);
         if (fd < 0) {
                 int err = -errno;
                 if (err == -EACCES)
-                        return refuse(why, err, "%s: may be executed, but not read: vmrun reads a program to load it (chmod +r it)", who);
+                        return refuse(why, err,
+                                      "%s: may be executed, but not read: vmrun reads a program to "
+                                      "load it (chmod +r it)",
+                                      who);
                 return refuse(why, err, "%s: cannot be opened: %s", who, strerror(-err));
         }
         if (fstat(fd, st) || !S_ISREG(st->st_mode)) {
@@ -149,7 +166,8 @@ static int open_checked(const struct program_place *at, const char *who, struct 
         return fd;
 }
 
-int program_open_file(const char *path, const char *role, const char *user, struct stat *st, struct why *why)
+int program_open_file(const char *path, const char *role, const char *user, struct stat *st,
+                      struct why *why)
 {
         const struct program_place at = { AT_FDCWD, path, 0 };
         char who[PATH_MAX + 300];
@@ -159,7 +177,9 @@ int program_open_file(const char *path, const char *role, const char *user, stru
         snprintf(who, sizeof(who), "%.200s (the %s of %s)", path, role, user);
         int fd = open_checked(&at, who, st, why);
         if (fd == -ENOENT && path[strlen(path) - 1] == '\r')
-                return refuse(why, fd, "%s: its #! line ends in CR LF, which makes the CR a part of the interpreter's name: remove it (dos2unix)",
+                return refuse(why, fd,
+                              "%s: its #! line ends in CR LF, which makes the CR a part of the "
+                              "interpreter's name: remove it (dos2unix)",
                               user);
         return fd;
 }
@@ -243,8 +263,10 @@ static int follow(struct program *p, char line[SCRIPT_LINE], struct why *why)
 {
         char *name, *arg;
         if (split_line(line, &name, &arg))
-                return refuse(why, -ENOEXEC, "%s: no interpreter in its #! line, or one that does not end within %d bytes", p->file,
-                              SCRIPT_LINE);
+                return refuse(why, -ENOEXEC,
+                              "%s: no interpreter in its #! line, or one that does not end within "
+                              "%d bytes",
+                              p->file, SCRIPT_LINE);
         /* argv[0] gives way to the script's path, as Linux does */
         p->argv[0] = (char *)p->file;
         if (arg)
@@ -259,10 +281,12 @@ static int follow(struct program *p, char line[SCRIPT_LINE], struct why *why)
 /* Named by a descriptor that is gone when its interpreter looks for it. */
 static bool out_of_reach(const struct program_place *at)
 {
-        return at->dirfd != AT_FDCWD && *at->path != '/' && (fcntl(at->dirfd, F_GETFD) & FD_CLOEXEC);
+        return at->dirfd != AT_FDCWD && *at->path != '/' &&
+               (fcntl(at->dirfd, F_GETFD) & FD_CLOEXEC);
 }
 
-int program_open(struct program *p, const struct program_place *at, const char *path, char *const argv[], struct why *why)
+int program_open(struct program *p, const struct program_place *at, const char *path,
+                 char *const argv[], struct why *why)
 {
         *p = (struct program) { .fd = -1, .file = path };
         int err = copy_argv(p, argv);
@@ -277,11 +301,16 @@ int program_open(struct program *p, const struct program_place *at, const char *
                 if (err <= 0)
                         break;
                 if (depth == 0 && out_of_reach(at)) {
-                        err = refuse(why, -ENOENT, "%s: a script on a close-on-exec descriptor, which its interpreter cannot open", path);
+                        err = refuse(why, -ENOENT,
+                                     "%s: a script on a close-on-exec descriptor, which its "
+                                     "interpreter cannot open",
+                                     path);
                         break;
                 }
                 if (depth == SCRIPTS_MAX) {
-                        err = refuse(why, -ELOOP, "%s: more than %d scripts whose interpreters are scripts", path, SCRIPTS_MAX);
+                        err = refuse(why, -ELOOP,
+                                     "%s: more than %d scripts whose interpreters are scripts",
+                                     path, SCRIPTS_MAX);
                         break;
                 }
                 memcpy(p->line[depth], line, SCRIPT_LINE);

@@ -32,22 +32,27 @@ static int measure(struct strings *s, char *const *v, const char *what, struct w
         for (; v && v[s->count]; s->count++) {
                 uint64_t n = strlen(v[s->count]) + 1;
                 if (n > STRING_MAX)
-                        return refuse(why, -E2BIG, "%s %lu is too long: %lu bytes, Linux allows %d", what, s->count, n, STRING_MAX);
+                        return refuse(why, -E2BIG, "%s %lu is too long: %lu bytes, Linux allows %d",
+                                      what, s->count, n, STRING_MAX);
                 s->bytes += n;
         }
         return 0;
 }
 
 /* Linux's limit: strings and pointers together may take a quarter of the stack. */
-static int check_size(const struct strings *a, const struct strings *e, uint64_t execfn, uint64_t rlimit, struct why *why)
+static int check_size(const struct strings *a, const struct strings *e, uint64_t execfn,
+                      uint64_t rlimit, struct why *why)
 {
         uint64_t limit = rlimit / 4 < ARGS_MOST ? rlimit / 4 : ARGS_MOST;
         if (limit < ARGS_LEAST)
                 limit = ARGS_LEAST;
         uint64_t need = a->bytes + e->bytes + execfn + (a->count + e->count) * sizeof(uint64_t);
         if (need > limit || need + PAGE_SIZE > rlimit)
-                return refuse(why, -E2BIG, "arguments and environment are too long: %lu bytes, %lu allowed with this stack limit "
-                              "(raise it with `ulimit -s`; at most %d bytes)", need, limit < rlimit ? limit : rlimit, ARGS_MOST);
+                return refuse(why, -E2BIG,
+                              "arguments and environment are too long: %lu bytes, %lu allowed with "
+                              "this stack limit "
+                              "(raise it with `ulimit -s`; at most %d bytes)",
+                              need, limit < rlimit ? limit : rlimit, ARGS_MOST);
         return 0;
 }
 
@@ -72,7 +77,8 @@ static void store_strings(struct stack_image *s, char *const *v, uint64_t *at, u
         *slot += sizeof(zero);
 }
 
-static void fill_aux(struct stack_image *s, const struct stack_input *in, uint64_t execfn, uint64_t platform_at, uint64_t random_at)
+static void fill_aux(struct stack_image *s, const struct stack_input *in, uint64_t execfn,
+                     uint64_t platform_at, uint64_t random_at)
 {
         for (unsigned i = 0; i < in->naux; i++) {
                 s->aux[i] = in->aux[i];
@@ -103,14 +109,16 @@ int stack_build(struct stack_image *s, const struct stack_input *in, struct why 
         s->env_end = execfn;
         s->arg_end = s->env_start = s->env_end - envs.bytes;
         s->arg_start = s->arg_end - args.bytes;
-        uint64_t platform_at = (s->arg_start & ~(uint64_t)15) - sizeof(platform), random_at = platform_at - sizeof(in->random);
+        uint64_t platform_at = (s->arg_start & ~(uint64_t)15) - sizeof(platform),
+                 random_at = platform_at - sizeof(in->random);
         fill_aux(s, in, execfn, platform_at, random_at);
         uint64_t words = 1 + args.count + 1 + envs.count + 1 + 2 * s->naux;
         s->sp = (random_at - words * sizeof(uint64_t)) & ~(uint64_t)15;
 
         s->bytes = calloc(1, in->top - s->sp);
         if (!s->bytes)
-                return refuse(why, -ENOMEM, "no memory for %lu bytes of arguments and environment", in->top - s->sp);
+                return refuse(why, -ENOMEM, "no memory for %lu bytes of arguments and environment",
+                              in->top - s->sp);
         uint64_t slot = s->sp + sizeof(uint64_t), arg_at = s->arg_start, env_at = s->env_start;
         store(s, s->sp, &args.count, sizeof(args.count));
         store_strings(s, in->argv, &arg_at, &slot);

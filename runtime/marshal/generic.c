@@ -81,17 +81,20 @@ static bool has_room(struct thread *t, uint64_t addr, size_t n, bool variable)
                 return true;
         if (!variable)
                 return !gmem_check(t, addr, n, true);
-        return !gmem_check(t, addr, 1, true) && (!((addr ^ last) & ~(uint64_t)(PAGE_SIZE - 1)) || !gmem_check(t, last, 1, true));
+        return !gmem_check(t, addr, 1, true) &&
+               (!((addr ^ last) & ~(uint64_t)(PAGE_SIZE - 1)) || !gmem_check(t, last, 1, true));
 }
 
-static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6], uint64_t h[6], int i, size_t *reach)
+static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uint64_t a[6],
+                            uint64_t h[6], int i, size_t *reach)
 {
         size_t n = arg_size(d, a, h);
         bool variable = d->kind == K_VOUT || (d->flags & AF_RET);
         void *p;
 
         if (n > SYS_ARG_MAX) {
-                if (!variable || (d->size == EPOLL_EVENT && n / EPOLL_EVENT > INT32_MAX / EPOLL_EVENT))
+                if (!variable ||
+                    (d->size == EPOLL_EVENT && n / EPOLL_EVENT > INT32_MAX / EPOLL_EVENT))
                         return P(sys_bad());
                 /* No result is that long: a smaller room is as good, and the kernel must not be
                  * told of more. */
@@ -135,7 +138,8 @@ static const char *resolved(const struct sys_row *row, const uint64_t a[6], int 
 }
 
 /* Preconditions: h[] holds a copy of a[], and nothing of b is used but reach.  0, or -errno. */
-static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6], struct before *b)
+static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6],
+                    struct before *b)
 {
         for (int i = 0; i < 6; i++) {
                 const struct sys_arg *d = &row->arg[i];
@@ -170,7 +174,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                 const struct sys_arg *d = &row->arg[i];
 
                 b->reach[i] = SIZE_MAX;
-                if ((d->kind == K_OUT || d->kind == K_PRE || d->kind == K_VOUT) && (a[i] || !(d->flags & AF_NULL)))
+                if ((d->kind == K_OUT || d->kind == K_PRE || d->kind == K_VOUT) &&
+                    (a[i] || !(d->flags & AF_NULL)))
                         h[i] = collect_out(t, d, a, h, i, &b->reach[i]);
         }
         return 0;
@@ -179,7 +184,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
 /* The kernel may look for addresses that cannot be before it looks for anything else. */
 static uint64_t for_kernel(uint64_t h, uint64_t a) { return h == P(sys_bad()) ? sys_bad_at(a) : h; }
 
-static void remember(const struct sys_row *row, const uint64_t a[6], const uint64_t h[6], struct before *b)
+static void remember(const struct sys_row *row, const uint64_t a[6], const uint64_t h[6],
+                     struct before *b)
 {
         for (int i = 0; i < 6; i++) {
                 const struct sys_arg *d = &row->arg[i];
@@ -213,8 +219,8 @@ static size_t result_size(const struct sys_arg *d, const uint64_t a[6], const ui
         return arg_size(d, a, h);
 }
 
-static long deliver(struct thread *t, const struct sys_row *row, const uint64_t a[6], const uint64_t h[6],
-                    const struct before *b, long ret)
+static long deliver(struct thread *t, const struct sys_row *row, const uint64_t a[6],
+                    const uint64_t h[6], const struct before *b, long ret)
 {
         for (int i = 0; i < 6; i++) {
                 const struct sys_arg *d = &row->arg[i];
@@ -242,7 +248,8 @@ static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret
                 int fd[2];
 
                 memcpy(fd, (void *)(uintptr_t)h[row->arg[0].kind == K_OUT ? 0 : 3], sizeof(fd));
-                if ((uint64_t)fd[0] >= privfd_nofile_soft() || (uint64_t)fd[1] >= privfd_nofile_soft()) {
+                if ((uint64_t)fd[0] >= privfd_nofile_soft() ||
+                    (uint64_t)fd[1] >= privfd_nofile_soft()) {
                         sys_own(__NR_close, (uint64_t)fd[0], 0, 0, 0, 0, 0);
                         sys_own(__NR_close, (uint64_t)fd[1], 0, 0, 0, 0, 0);
                         return -EMFILE;
@@ -263,10 +270,12 @@ long sys_generic(struct thread *t, const struct sys_row *row, const uint64_t a[6
                 return ret;
         remember(row, a, h, &b);
         /* EFAULT comes first, for a path. */
-        if ((row->flags & RF_RESERVE) && h[0] != P(sys_bad()) && h[1] != P(sys_bad()) && sys_no_fd_left())
+        if ((row->flags & RF_RESERVE) && h[0] != P(sys_bad()) && h[1] != P(sys_bad()) &&
+            sys_no_fd_left())
                 return -EMFILE;
-        ret = sys_raw(row->nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]), for_kernel(h[2], a[2]), for_kernel(h[3], a[3]),
-                      for_kernel(h[4], a[4]), for_kernel(h[5], a[5]));
+        ret = sys_raw(row->nr, for_kernel(h[0], a[0]), for_kernel(h[1], a[1]),
+                      for_kernel(h[2], a[2]), for_kernel(h[3], a[3]), for_kernel(h[4], a[4]),
+                      for_kernel(h[5], a[5]));
         ret = check_newfd(row, h, ret);
         long said = deliver(t, row, a, h, &b, ret);
         if (said < 0 && ret >= 0 && (row->flags & RF_NEWFD))

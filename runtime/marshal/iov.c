@@ -144,7 +144,8 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n)
 static bool is_stream(unsigned device)
 {
         return device == MEM_MAJOR || device == TTY_MAJOR || device == TTYAUX_MAJOR ||
-               (device >= UNIX98_PTY_MASTER_MAJOR && device < UNIX98_PTY_SLAVE_MAJOR + UNIX98_PTY_MAJOR_COUNT);
+               (device >= UNIX98_PTY_MASTER_MAJOR &&
+                device < UNIX98_PTY_SLAVE_MAJOR + UNIX98_PTY_MAJOR_COUNT);
 }
 
 enum sys_file sys_file_kind(int fd)

@@ -88,8 +88,10 @@ static void tidy(char *s)
  * directory. */
 static bool name_matters(const char *path)
 {
-        static const char *const names[] = { "exe", "maps", "mem", "meminfo", "cmdline", "environ", "smaps", "smaps_rollup", "pagemap", "numa_maps",
-                                             "stat", "statm", "status", "auxv" };
+        static const char *const names[] = { "exe",     "maps",      "mem",   "meminfo",
+                                             "cmdline", "environ",   "smaps", "smaps_rollup",
+                                             "pagemap", "numa_maps", "stat",  "statm",
+                                             "status",  "auxv" };
         const char *last = strrchr(path, '/');
 
         last = last ? last + 1 : path;
@@ -149,7 +151,8 @@ bool procfs_own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *ta
         ssize_t n;
 
         if (path[0] == '/') {
-                if (strncmp(path, "/proc", 5) && strncmp(path, "/dev/fd/", 8) && !(path[1] == '/' || path[1] == '.'))
+                if (strncmp(path, "/proc", 5) && strncmp(path, "/dev/fd/", 8) &&
+                    !(path[1] == '/' || path[1] == '.'))
                         return false;
                 snprintf(full, sizeof(full), "%s", path);
         } else {
@@ -281,5 +284,6 @@ bool procfs_hides(enum procfs_dir dir, const char *name)
 {
         if (name[0] < '0' || name[0] > '9')
                 return false;
-        return dir == PROCFS_FDS ? privfd_is(atoi(name)) : dir == PROCFS_TASKS && procfs_is_helper(atoi(name));
+        return dir == PROCFS_FDS ? privfd_is(atoi(name))
+                                 : dir == PROCFS_TASKS && procfs_is_helper(atoi(name));
 }

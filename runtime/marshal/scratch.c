@@ -42,7 +42,8 @@ static _Thread_local struct chunk *chunks;
 
 static struct chunk *map_chunk(size_t size)
 {
-        struct chunk *c = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct chunk *c =
+                mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         if (c == MAP_FAILED)
                 return NULL;
@@ -154,7 +155,8 @@ void *sys_bad(void)
         void *p = bad;
 
         if (!p) {
-                p = mmap(NULL, SYS_CHUNK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                p = mmap(NULL, SYS_CHUNK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                         -1, 0);
                 if (p == MAP_FAILED)
                         p = (void *)~0xfffull;          /* beyond user space: bad as well */
                 bad = p;

@@ -95,7 +95,8 @@ long sys_own(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64
  * effect.  That goes through to the caller of syscall_forward() like an error: the program makes
  * the call again after its handler ran.  (call.c)
  */
-long sys_enter(const _Atomic uint32_t *word, long nr, const uint64_t a[6]) __attribute__((visibility("hidden")));
+long sys_enter(const _Atomic uint32_t *word, long nr, const uint64_t a[6])
+        __attribute__((visibility("hidden")));
 /* Where a signal handler's frame that was interrupted at rip has to go on. */
 uint64_t sys_interrupted(uint64_t rip);
 
@@ -109,7 +110,8 @@ static inline long sys_raw_unless(const _Atomic uint32_t *word, long nr, const u
         return ret;
 }
 
-static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
+                           uint64_t a5)
 {
         const uint64_t a[6] = { a0, a1, a2, a3, a4, a5 };
 
@@ -121,7 +123,8 @@ static inline long sys_raw(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint6
  * it is made although a signal was taken. That blocks all others, so no more than one can put it
  * off.
  */
-static inline long sys_raw_further(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+static inline long sys_raw_further(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
+                                   uint64_t a4, uint64_t a5)
 {
         static const _Atomic uint32_t never;
         const uint64_t a[6] = { a0, a1, a2, a3, a4, a5 };
@@ -154,7 +157,10 @@ void *sys_bad(void);
 
 /* What of such an address must go to the kernel itself: those that no process could have, where it
  * may look for them first. */
-static inline uint64_t sys_bad_at(uint64_t addr) { return !addr || addr >= TASK_SIZE ? addr : P(sys_bad()); }
+static inline uint64_t sys_bad_at(uint64_t addr)
+{
+        return !addr || addr >= TASK_SIZE ? addr : P(sys_bad());
+}
 
 /* How many of n bytes from addr on can be accessed, up to the first that cannot. */
 size_t sys_reach(struct thread *t, uint64_t addr, size_t n, bool write);

@@ -94,12 +94,15 @@ static int claim(uint64_t len, uint32_t owner, uint64_t *start)
 static int reserve(void)
 {
         void *want = (void *)ARENA;
-        void *p = mmap(want, arena_size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        void *p = mmap(want, arena_size(), PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
         if (p != want) {
                 if (p != MAP_FAILED)
                         munmap(p, arena_size());
-                warnx_("shared mappings: host addresses from %#llx on are taken (%s): the program gets ENOMEM",
-                       (unsigned long long)ARENA, p == MAP_FAILED ? "by mmap's word" : "kernel older than 4.17");
+                warnx_("shared mappings: host addresses from %#llx on are taken (%s): the program "
+                       "gets ENOMEM",
+                       (unsigned long long)ARENA,
+                       p == MAP_FAILED ? "by mmap's word" : "kernel older than 4.17");
                 return -ENOMEM;
         }
         reserved = true;
@@ -113,7 +116,8 @@ static int grow(struct vm *vm, uint64_t len)
         while (last && last->next)
                 last = last->next;
         uint64_t tail = last && last->owner == FREE ? last->end - last->start : 0;
-        uint64_t need = len - tail, add = backed > SLOT_MIN ? backed : SLOT_MIN, room = arena_size() - backed;
+        uint64_t need = len - tail, add = backed > SLOT_MIN ? backed : SLOT_MIN,
+                 room = arena_size() - backed;
 
         if (need > room)
                 return -ENOMEM;
@@ -129,7 +133,8 @@ static int grow(struct vm *vm, uint64_t len)
                 err = vm_add_memory(vm, arena_gpa_base() + backed, (char *)ARENA + backed, add);
         }
         if (err) {
-                info_("shared mappings: no memory slot for another %llu MiB (error %d): the program gets ENOMEM",
+                info_("shared mappings: no memory slot for another %llu MiB (error %d): the "
+                      "program gets ENOMEM",
                       (unsigned long long)(add >> 20), -err);
                 free(e);
                 return -ENOMEM;
@@ -189,7 +194,9 @@ static int give_back(uint64_t start, uint64_t len, arena_gone_fn *gone)
 
         pthread_mutex_lock(&arena_lock);
         struct extent *e = cut_out(start, start + len, &err);
-        if (!e || mmap((char *)ARENA + start, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        if (!e ||
+            mmap((char *)ARENA + start, len, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
                 pthread_mutex_unlock(&arena_lock);
                 return e ? -errno : err;
         }
@@ -208,7 +215,8 @@ static int give_back(uint64_t start, uint64_t len, arena_gone_fn *gone)
 static int checked_range(uint64_t gpa, uint64_t len, uint64_t *start)
 {
         *start = gpa - arena_gpa_base();
-        bool bad = gpa < arena_gpa_base() || gpa % PAGE_SIZE || len % PAGE_SIZE || len == 0 || *start > backed || len > backed - *start;
+        bool bad = gpa < arena_gpa_base() || gpa % PAGE_SIZE || len % PAGE_SIZE || len == 0 ||
+                   *start > backed || len > backed - *start;
         return bad ? -EINVAL : 0;
 }
 
@@ -243,7 +251,8 @@ static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
  * must not need the host: what the program asked for is in its PTEs.  What the file does not allow
  * (opened for reading, sealed, a noexec mount) is refused for ever.
  */
-int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off, uint64_t len, uint64_t *gpa, int *refused)
+int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off,
+                 uint64_t len, uint64_t *gpa, int *refused)
 {
         static const int wishes[] = { PROT_WRITE | PROT_EXEC, PROT_WRITE, PROT_EXEC, 0 };
         const int placement = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_LOCKED;
@@ -254,10 +263,12 @@ int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uin
                 return err;
         prot &= PROT_WRITE | PROT_EXEC;
         err = -EACCES;
-        for (size_t i = 0; (err == -EACCES || err == -EPERM) && i < sizeof(wishes) / sizeof(wishes[0]); i++) {
+        for (size_t i = 0;
+             (err == -EACCES || err == -EPERM) && i < sizeof(wishes) / sizeof(wishes[0]); i++) {
                 if (prot & ~wishes[i])
                         continue;
-                void *p = mmap((char *)ARENA + start, len, PROT_READ | wishes[i], (flags & ~placement) | MAP_FIXED, fd, (off_t)off);
+                void *p = mmap((char *)ARENA + start, len, PROT_READ | wishes[i],
+                               (flags & ~placement) | MAP_FIXED, fd, (off_t)off);
                 err = p == MAP_FAILED ? -errno : 0;
                 *refused = (PROT_WRITE | PROT_EXEC) & ~wishes[i];
         }

@@ -22,7 +22,8 @@ void *arena_host(uint64_t gpa);
  * prot, flags: the program's. refused: the PROT_* that the program may never turn on there.  0, or
  * what mmap says (-ENOMEM also when the arena or the memory slots are used up); the owner's pages
  * are then the caller's to give back. */
-int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off, uint64_t len, uint64_t *gpa, int *refused);
+int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off,
+                 uint64_t len, uint64_t *gpa, int *refused);
 /* Same for memory that no file names (MAP_SHARED|MAP_ANONYMOUS). */
 int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa);
 /* Maps once more, at a free range, the object that lies at `from`, from there on: len bytes of it,

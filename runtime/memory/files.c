@@ -43,11 +43,15 @@ static bool program_runs;               /* set once, with one thread */
 
 void files_program_starts(void) { program_runs = true; }
 
-static uint32_t hash_of(dev_t dev, ino_t ino) { return (uint32_t)((ino * 0x9e3779b97f4a7c15ull + dev) >> 32) % HASH; }
+static uint32_t hash_of(dev_t dev, ino_t ino)
+{
+        return (uint32_t)((ino * 0x9e3779b97f4a7c15ull + dev) >> 32) % HASH;
+}
 
 static struct file *entry(uint32_t id)
 {
-        return id != FILE_NONE && id < table_size && table[id].kind != FILE_FREE ? &table[id] : NULL;
+        return id != FILE_NONE && id < table_size && table[id].kind != FILE_FREE ? &table[id]
+                                                                                 : NULL;
 }
 
 static bool grow_table(void)
@@ -114,8 +118,8 @@ static uint32_t find(const struct file *like, int fd)
 {
         for (uint32_t id = chain[hash_of(like->dev, like->ino)]; id; id = table[id].next) {
                 struct file *f = &table[id];
-                if (f->kind == like->kind && f->dev == like->dev && f->ino == like->ino && f->mode == like->mode &&
-                    (!f->copied_up || same_description(f->fd, fd)))
+                if (f->kind == like->kind && f->dev == like->dev && f->ino == like->ino &&
+                    f->mode == like->mode && (!f->copied_up || same_description(f->fd, fd)))
                         return id;
         }
         return FILE_NONE;
@@ -139,13 +143,19 @@ static int identify(int fd, enum file_kind kind, struct file *f)
         int mode = fcntl(fd, F_GETFL);
         if (mode < 0 || (mode & O_PATH) || fstat(fd, &st) != 0)
                 return -EBADF;
-        *f = (struct file){ .kind = kind, .fd = -1, .dev = st.st_dev, .ino = st.st_ino, .mode = mode & (O_ACCMODE | O_DIRECT) };
+        *f = (struct file){ .kind = kind,
+                            .fd = -1,
+                            .dev = st.st_dev,
+                            .ino = st.st_ino,
+                            .mode = mode & (O_ACCMODE | O_DIRECT) };
         f->endless = S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode);
-        f->copied_up = S_ISREG(st.st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+        f->copied_up =
+                S_ISREG(st.st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
         /* A private mapping of /dev/zero reads as the file does.  Other devices map memory that
          * read() does not show. */
         if (kind == FILE_PRIVATE && f->endless && !is_dev_zero(&st)) {
-                info_("private mapping of device %u:%u: not supported, the program gets ENODEV", major(st.st_rdev), minor(st.st_rdev));
+                info_("private mapping of device %u:%u: not supported, the program gets ENODEV",
+                      major(st.st_rdev), minor(st.st_rdev));
                 return -ENODEV;
         }
         return 0;
@@ -158,10 +168,12 @@ static int probe(int fd, int prot, int flags, uint64_t off, uint64_t len, bool *
         uint64_t end;
         if (off % PAGE_SIZE || len == 0)
                 return -EINVAL;
-        if (__builtin_add_overflow(off, (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1), &end) || end > 1ull << 63 || end <= off)
+        if (__builtin_add_overflow(off, (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1), &end) ||
+            end > 1ull << 63 || end <= off)
                 return -EOVERFLOW;
         for (int exec = PROT_EXEC; ; exec = 0) {
-                void *p = mmap(NULL, PAGE_SIZE, PROT_READ | exec, MAP_PRIVATE | (flags & MAP_GROWSDOWN), fd, (off_t)(end - PAGE_SIZE));
+                void *p = mmap(NULL, PAGE_SIZE, PROT_READ | exec,
+                               MAP_PRIVATE | (flags & MAP_GROWSDOWN), fd, (off_t)(end - PAGE_SIZE));
                 if (p != MAP_FAILED) {
                         munmap(p, PAGE_SIZE);
                         *no_exec = !exec;
@@ -172,7 +184,8 @@ static int probe(int fd, int prot, int flags, uint64_t off, uint64_t len, bool *
         }
 }
 
-int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id, int *refused)
+int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
+                      int *refused)
 {
         struct file want;
         int err = identify(fd, FILE_PRIVATE, &want);
@@ -183,7 +196,8 @@ int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, u
         pthread_mutex_lock(&files_lock);
         uint32_t have = find(&want, fd);
         struct file *f = have ? &table[have] : NULL;
-        if (f && off % PAGE_SIZE == 0 && len && len <= f->probed_end && off <= f->probed_end - len && !(flags & MAP_GROWSDOWN) &&
+        if (f && off % PAGE_SIZE == 0 && len && len <= f->probed_end &&
+            off <= f->probed_end - len && !(flags & MAP_GROWSDOWN) &&
             !(f->no_exec && (prot & PROT_EXEC))) {
                 f->refs++;
                 *id = have;
@@ -233,7 +247,8 @@ static int path_handle(int fd)
 
 static uint64_t pages_of(uint64_t len) { return len / PAGE_SIZE + (len % PAGE_SIZE != 0); }
 
-int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id, uint64_t *gpa, int *refused)
+int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len,
+                     uint32_t *id, uint64_t *gpa, int *refused)
 {
         struct file want;
         int err = identify(fd, FILE_SHARED, &want);
@@ -281,7 +296,11 @@ static uint32_t add_memory(struct file *f)
 
 uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages)
 {
-        return add_memory(&(struct file){ .kind = FILE_SEGMENT, .refs = pages, .ino = (ino_t)shmid, .size = size, .key = key });
+        return add_memory(&(struct file){ .kind = FILE_SEGMENT,
+                                          .refs = pages,
+                                          .ino = (ino_t)shmid,
+                                          .size = size,
+                                          .key = key });
 }
 
 /* Adds to or takes from the references of an entry that is, or is not, private. */
@@ -309,8 +328,9 @@ int files_ref(uint32_t id, int change)
 void files_unmapped(uint32_t id, uint64_t pages)
 {
         if (change_refs(id, false, 0, pages))
-                warnx_("shared mappings: file %u has fewer than the %llu pages that were unmapped: this is a bug of vmrun", id,
-                       (unsigned long long)pages);
+                warnx_("shared mappings: file %u has fewer than the %llu pages that were unmapped: "
+                       "this is a bug of vmrun",
+                       id, (unsigned long long)pages);
 }
 
 uint32_t files_next_shared(uint32_t id)
@@ -327,7 +347,8 @@ uint32_t files_next_shared(uint32_t id)
 uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino)
 {
         pthread_mutex_lock(&files_lock);
-        while (++id < table_size && !(table[id].kind == FILE_PRIVATE && table[id].dev == dev && table[id].ino == ino))
+        while (++id < table_size &&
+               !(table[id].kind == FILE_PRIVATE && table[id].dev == dev && table[id].ino == ino))
                 ;
         if (id >= table_size)
                 id = FILE_NONE;
@@ -378,7 +399,8 @@ int64_t files_exit_map(struct thread *t, struct exit_req *rq)
                 break;
         case MAP_SHARED:
         case MAP_SHARED_VALIDATE:
-                err = files_map_shared(t->vm, fd, prot, flags, rq->a[3], rq->a[4], &id, &gpa, &refused);
+                err = files_map_shared(t->vm, fd, prot, flags, rq->a[3], rq->a[4], &id, &gpa,
+                                       &refused);
                 break;
         default:
                 return -EINVAL;
@@ -393,7 +415,8 @@ int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq)
         uint64_t gpa, pages = pages_of(rq->a[0]);
         if (!pages)
                 return -EINVAL;
-        uint32_t id = add_memory(&(struct file){ .kind = FILE_ANONYMOUS, .refs = pages, .size = pages * PAGE_SIZE });
+        uint32_t id = add_memory(
+                &(struct file){ .kind = FILE_ANONYMOUS, .refs = pages, .size = pages * PAGE_SIZE });
         if (!id)
                 return -ENOMEM;
         int err = arena_map_anonymous(t->vm, id, rq->a[0], &gpa);

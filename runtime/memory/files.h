@@ -20,8 +20,10 @@ void files_program_starts(void);
 
 /* The registry alone, for the loader and the tests.  0, or what Linux's mmap says; refused: the
  * PROT_* that a later mprotect must refuse, because the file does not allow them. */
-int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id, int *refused);
-int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id, uint64_t *gpa, int *refused);
+int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
+                      int *refused);
+int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len,
+                     uint32_t *id, uint64_t *gpa, int *refused);
 /* An attachment of a System V segment of size bytes, for so many pages of the arena.  An id, or
  * FILE_NONE: no memory. */
 uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages);

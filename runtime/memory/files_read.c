@@ -18,7 +18,10 @@
 #define READ_MAX 1024                   /* pages at a time: more than kern asks for, and not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
 
-static char *frame_at(uint32_t frame) { return (char *)WINDOW + CONTROL->frames_off + (uint64_t)frame * PAGE_SIZE; }
+static char *frame_at(uint32_t frame)
+{
+        return (char *)WINDOW + CONTROL->frames_off + (uint64_t)frame * PAGE_SIZE;
+}
 
 /* One iovec for each run of neighbouring frames. */
 static int frames_iov(const uint32_t *frame, uint32_t n, struct iovec *iov)
@@ -26,7 +29,8 @@ static int frames_iov(const uint32_t *frame, uint32_t n, struct iovec *iov)
         int k = 0;
         for (uint32_t i = 0; i < n; i++) {
                 if (frame[i] >= CONTROL->nframes) {
-                        warnx_("kern asked for a file page in frame %u of %llu: refused", frame[i], (unsigned long long)CONTROL->nframes);
+                        warnx_("kern asked for a file page in frame %u of %llu: refused", frame[i],
+                               (unsigned long long)CONTROL->nframes);
                         return -EINVAL;
                 }
                 if (i && frame[i] == frame[i - 1] + 1)
@@ -128,7 +132,8 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
 
 int64_t files_exit_read(struct thread *t, struct exit_req *rq)
 {
-        const uint32_t *frames = rq->a[2] <= READ_MAX ? kern_pointer(t, rq->a[3], rq->a[2] * sizeof(*frames)) : NULL;
+        const uint32_t *frames =
+                rq->a[2] <= READ_MAX ? kern_pointer(t, rq->a[3], rq->a[2] * sizeof(*frames)) : NULL;
         if (rq->a[0] > UINT32_MAX || !frames)
                 return -EINVAL;
         return files_read((uint32_t)rq->a[0], rq->a[1], frames, (uint32_t)rq->a[2]);
@@ -149,7 +154,8 @@ static int64_t mincore_private(uint32_t id, uint64_t off, uint64_t len, unsigned
 
         if (err)
                 return err;
-        void *p = f.kind == FILE_PRIVATE ? mmap(NULL, len, PROT_NONE, MAP_PRIVATE, f.fd, (off_t)off) : MAP_FAILED;
+        void *p = f.kind == FILE_PRIVATE ? mmap(NULL, len, PROT_NONE, MAP_PRIVATE, f.fd, (off_t)off)
+                                         : MAP_FAILED;
         err = p == MAP_FAILED ? -EBADF : mincore(p, len, vec) == 0 ? 0 : -errno;
         if (p != MAP_FAILED)
                 munmap(p, len);

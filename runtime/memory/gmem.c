@@ -10,7 +10,10 @@
 #include "memory/gmem.h"
 #include "pager/frame.h"
 
-static bool is_program_address(uint64_t a) { return a < TASK_SIZE && (a < RESERVED_START || a >= RESERVED_END); }
+static bool is_program_address(uint64_t a)
+{
+        return a < TASK_SIZE && (a < RESERVED_START || a >= RESERVED_END);
+}
 
 static pte_slot_t *next_table(pte_slot_t *entry)
 {
@@ -44,7 +47,8 @@ static bool try_hold_published(struct thread *t, uint64_t page, bool write, stru
                 h->host = arena_host(pte_num(p) << PAGE_SHIFT);
                 return h->host != NULL;
         }
-        h->frame = frame_pin(frame_table(), (RAM_GPA + CONTROL->frames_off) >> PAGE_SHIFT, pte, write);
+        h->frame =
+                frame_pin(frame_table(), (RAM_GPA + CONTROL->frames_off) >> PAGE_SHIFT, pte, write);
         if (h->frame == FRAME_NONE)
                 return false;
         t->pins++;
@@ -82,7 +86,9 @@ static int hold(struct thread *t, uint64_t addr, size_t len, bool write, struct 
         if (!is_program_address(addr))
                 return -EFAULT;
         while (!try_hold(t, page, write, h)) {
-                uint64_t range = len < most ? (addr + len + PAGE_SIZE - 1 - page) & ~(uint64_t)(PAGE_SIZE - 1) : most;
+                uint64_t range = len < most ? (addr + len + PAGE_SIZE - 1 - page) &
+                                                      ~(uint64_t)(PAGE_SIZE - 1)
+                                            : most;
                 if (range > PAGE_SIZE && is_program_address(page + range - 1) &&
                     thread_upcall(t, UPCALL_POPULATE, page, range, write) == 0)
                         continue;
@@ -259,7 +265,8 @@ bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w)
 
         if (!is_program_address(addr) || !try_hold(t, addr & ~(uint64_t)(PAGE_SIZE - 1), false, &h))
                 return false;
-        *w = (struct gmem_word){ .host = (uint32_t *)(h.host + (addr & (PAGE_SIZE - 1))), .frame = h.frame };
+        *w = (struct gmem_word){ .host = (uint32_t *)(h.host + (addr & (PAGE_SIZE - 1))),
+                                 .frame = h.frame };
         return true;
 }
 
@@ -270,7 +277,8 @@ int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
 
         if (err)
                 return err;
-        *w = (struct gmem_word){ .host = (uint32_t *)(h.host + (addr & (PAGE_SIZE - 1))), .frame = h.frame };
+        *w = (struct gmem_word){ .host = (uint32_t *)(h.host + (addr & (PAGE_SIZE - 1))),
+                                 .frame = h.frame };
         return 0;
 }
 

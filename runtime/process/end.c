@@ -36,7 +36,8 @@ static int64_t leaks_and_statistics(struct thread *t)
 static void judge(int64_t leaks)
 {
         if (leaks > 0)
-                die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
+                die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies",
+                     (long long)leaks);
 }
 
 #define STILL_MS 1000                   /* for the cleaner's last writes */
@@ -69,8 +70,8 @@ static _Noreturn void program_killed(struct thread *t, const struct thread_end *
 
         if (!opt.stats)                 /* those have a time limit, and are to come first */
                 signals_open_deadly(t);
-        info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), end->code,
-              (unsigned long long)t->v->regs.rip, (unsigned long long)end->addr);
+        info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo),
+              end->code, (unsigned long long)t->v->regs.rip, (unsigned long long)end->addr);
         if (!t->vforked) {              /* the program is its parent's */
                 leaks_and_statistics(t);
                 program_goodbye();

@@ -32,7 +32,8 @@
 struct exec_room *exec_room(struct thread *t)
 {
         exec_room_free(t);
-        void *p = mmap(NULL, sizeof(struct exec_room), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *p = mmap(NULL, sizeof(struct exec_room), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED)
                 return NULL;
         madvise(p, sizeof(struct exec_room), MADV_NOHUGEPAGE);
@@ -53,19 +54,22 @@ void exec_room_free(struct thread *t)
 static bool gives_rights(const struct program *p)
 {
         bool set_uid = (p->st.st_mode & S_ISUID) && p->st.st_uid != geteuid();
-        bool set_gid = (p->st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && p->st.st_gid != getegid();
+        bool set_gid = (p->st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) &&
+                       p->st.st_gid != getegid();
         bool capable = geteuid() != 0 && fgetxattr(p->fd, "security.capability", NULL, 0) > 0;
         struct statvfs fs;
 
         if (!set_uid && !set_gid && !capable)
                 return false;
-        return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 && !(fstatvfs(p->fd, &fs) == 0 && (fs.f_flag & ST_NOSUID));
+        return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 &&
+               !(fstatvfs(p->fd, &fs) == 0 && (fs.f_flag & ST_NOSUID));
 }
 
 /* Execution is allowed, reading is not. */
 static bool only_unreadable(const struct program_place *at)
 {
-        return faccessat(at->dirfd, at->path, X_OK, AT_EACCESS | at->flags) == 0 && faccessat(at->dirfd, at->path, R_OK, AT_EACCESS | at->flags) != 0;
+        return faccessat(at->dirfd, at->path, X_OK, AT_EACCESS | at->flags) == 0 &&
+               faccessat(at->dirfd, at->path, R_OK, AT_EACCESS | at->flags) != 0;
 }
 
 /* ---- the way out ---- */
@@ -123,7 +127,8 @@ static void give_back_stack(uint64_t soft)
  * looks again.  "LD_" alone could end vmrun before it began (LD_TRACE_LOADED_OBJECTS). */
 static bool is_for_libc(const char *s)
 {
-        return strncmp(s, "LD_", 3) == 0 || strncmp(s, "MALLOC_", 7) == 0 || strncmp(s, "GLIBC_TUNABLES=", 15) == 0;
+        return strncmp(s, "LD_", 3) == 0 || strncmp(s, "MALLOC_", 7) == 0 ||
+               strncmp(s, "GLIBC_TUNABLES=", 15) == 0;
 }
 
 #define HIDDEN_BYTE 1
@@ -165,19 +170,22 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
 
 /* The host's execve, which ends all other threads.  A child that borrows their memory keeps it, and
  * goes on, for nobody would tell it to later; if the execve fails, threads_go() tells all. */
-static long host_exec(struct thread *t, int dirfd, const char *path, char *const *argv, char *const *envp, int flags)
+static long host_exec(struct thread *t, int dirfd, const char *path, char *const *argv,
+                      char *const *envp, int flags)
 {
         if (!t->vforked)
                 threads_stop_for_good();
         signals_end_kicks(t);           /* nobody sends one: this vCPU is not in the program */
-        long err = sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp), (uint64_t)flags, 0);
+        long err = sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp),
+                           (uint64_t)flags, 0);
         signals_expect_kicks(t);
         return err;
 }
 
 /* The last look at everything is over: only the kernel can refuse now, for want of memory at
  * most. */
-static long replace(struct thread *t, struct exec_room *r, const struct handover_fds *fds, bool goodbye)
+static long replace(struct thread *t, struct exec_room *r, const struct handover_fds *fds,
+                    bool goodbye)
 {
         struct handover *h = &r->handover;
 
@@ -187,8 +195,10 @@ static long replace(struct thread *t, struct exec_room *r, const struct handover
         set_hidden(r->envp, r->hidden, h->nhidden, true);
         long err = host_exec(t, fds->vmrun, "", r->words, r->envp, AT_EMPTY_PATH);
         if (goodbye)
-                die_(EXIT_VMRUN_FAILED, "%s: cannot be executed: %s; the memory nodes were told goodbye already, so the program ends", r->path,
-                     strerror((int)-err));
+                die_(EXIT_VMRUN_FAILED,
+                     "%s: cannot be executed: %s; the memory nodes were told goodbye already, so "
+                     "the program ends",
+                     r->path, strerror((int)-err));
         handover_private_fds(h, keep_back);
         return err;
 }
@@ -199,7 +209,8 @@ static long follow(struct thread *t, struct exec_room *r, uint64_t mask, int pro
         struct handover_fds fds;
         bool goodbye = fill(t, r, mask, program);
 
-        long err = make_room_for_strings(strings_size(r->words) + strings_size(r->envp) + 32, &h->host_stack);
+        long err = make_room_for_strings(strings_size(r->words) + strings_size(r->envp) + 32,
+                                         &h->host_stack);
         if (err)
                 return err;
         err = handover_make(h, r->hidden, &fds);
@@ -227,7 +238,8 @@ static void handlers(struct ksigaction old[SIGNALS_MAX + 1], bool away)
 
 /* certain: the file passed all checks, so this is the end of this program, and is reported as
  * such. */
-static long run_natively(struct thread *t, struct exec_room *r, const struct program_place *at, uint64_t mask, bool certain)
+static long run_natively(struct thread *t, struct exec_room *r, const struct program_place *at,
+                         uint64_t mask, bool certain)
 {
         struct limits_kept limits, old, undone;
         struct ksigaction action[SIGNALS_MAX + 1];
@@ -245,8 +257,10 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
         handlers(action, false);
         limits_to_host(&old, false, &undone);
         if (goodbye)
-                die_(EXIT_VMRUN_FAILED, "%s: cannot be executed: %s; the memory nodes were told goodbye already, so the program ends", r->path,
-                     strerror((int)-err));
+                die_(EXIT_VMRUN_FAILED,
+                     "%s: cannot be executed: %s; the memory nodes were told goodbye already, so "
+                     "the program ends",
+                     r->path, strerror((int)-err));
         return err;
 }
 
@@ -259,7 +273,8 @@ static const char *name_of(const struct exec_room *r, char name[PATH_MAX + 32])
         if (r->dirfd == AT_FDCWD || *r->path == '/')
                 snprintf(name, PATH_MAX + 32, "%s", r->path);
         else
-                snprintf(name, PATH_MAX + 32, "/dev/fd/%d%s%s", r->dirfd, *r->path ? "/" : "", r->path);
+                snprintf(name, PATH_MAX + 32, "/dev/fd/%d%s%s", r->dirfd, *r->path ? "/" : "",
+                         r->path);
         return name;
 }
 
@@ -275,8 +290,11 @@ enum way { UNDER_VMRUN, NATIVE, NATIVE_IF_KNOWN };
 
 static const char *why_natively(const struct exec_room *r, bool rights)
 {
-        return !opt.follow ? "--no-follow was given" : rights ? "it is set-uid or set-gid, or has capabilities, which vmrun cannot give it" :
-               r->image.foreign ? "it is no x86-64 program" : "it may be executed, but not read";
+        return !opt.follow ? "--no-follow was given"
+               : rights
+                       ? "it is set-uid or set-gid, or has capabilities, which vmrun cannot give it"
+               : r->image.foreign ? "it is no x86-64 program"
+                                  : "it may be executed, but not read";
 }
 
 /* All checks.  *program: the open file, for UNDER_VMRUN. */
@@ -306,17 +324,19 @@ static long check(struct exec_room *r, const struct program_place *at, enum way 
                 }
         }
         if (*way != UNDER_VMRUN)
-                info_once(0x60000 + !opt.follow + 2 * rights + 4 * r->image.foreign, "%s is left to the host: %s", name, why_natively(r, rights));
+                info_once(0x60000 + !opt.follow + 2 * rights + 4 * r->image.foreign,
+                          "%s is left to the host: %s", name, why_natively(r, rights));
         return *way == NATIVE_IF_KNOWN ? 0 : err;
 }
 
 long exec_run(struct thread *t, struct exec_room *r)
 {
         /* A link that is not to be followed stays one. */
-        const struct program_place at = {
-                privfd_is(r->dirfd) ? INT_MAX : r->dirfd,
-                *r->path && !(r->flags & AT_SYMLINK_NOFOLLOW) ? procfs_follow(r->dirfd, r->path) : r->path, r->flags
-        };
+        const struct program_place at = { privfd_is(r->dirfd) ? INT_MAX : r->dirfd,
+                                          *r->path && !(r->flags & AT_SYMLINK_NOFOLLOW)
+                                                  ? procfs_follow(r->dirfd, r->path)
+                                                  : r->path,
+                                          r->flags };
         enum way way;
         int program;
 
@@ -334,7 +354,8 @@ long exec_run(struct thread *t, struct exec_room *r)
         if (!err) {
                 if (!t->vforked)
                         threads_stop(t);
-                err = way == UNDER_VMRUN ? follow(t, r, mask, program) : run_natively(t, r, &at, mask, way == NATIVE);
+                err = way == UNDER_VMRUN ? follow(t, r, mask, program)
+                                         : run_natively(t, r, &at, mask, way == NATIVE);
                 if (!t->vforked)
                         threads_go();
         }
@@ -349,7 +370,8 @@ long exec_run(struct thread *t, struct exec_room *r)
 static void adopt(int fd)
 {
         if (privfd_adopt(fd) != 0)
-                die_(EXIT_VMRUN_FAILED, "descriptor %d of the program before is gone: a bug in vmrun", fd);
+                die_(EXIT_VMRUN_FAILED,
+                     "descriptor %d of the program before is gone: a bug in vmrun", fd);
 }
 
 const struct handover *exec_resume(char **argv)

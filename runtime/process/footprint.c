@@ -37,7 +37,10 @@ static uint64_t metadata_bytes(void)
 void footprint_stats(FILE *f)
 {
         static const char *const fields[][2] = {
-                { "VmHWM:", "peak" }, { "RssAnon:", "anon" }, { "RssFile:", "file" }, { "RssShmem:", "shmem" },
+                { "VmHWM:", "peak" },
+                { "RssAnon:", "anon" },
+                { "RssFile:", "file" },
+                { "RssShmem:", "shmem" },
         };
         char text[256];
         unsigned long long kib;
@@ -47,7 +50,8 @@ void footprint_stats(FILE *f)
         while (st && fgets(text, sizeof(text), st))
                 for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
                         size_t n = strlen(fields[i][0]);
-                        if (strncmp(text, fields[i][0], n) == 0 && sscanf(text + n, "%llu kB", &kib) == 1)
+                        if (strncmp(text, fields[i][0], n) == 0 &&
+                            sscanf(text + n, "%llu kB", &kib) == 1)
                                 stats_line(f, "rss_bytes", fields[i][1], kib << 10);
                 }
         if (st)

@@ -49,7 +49,8 @@ static long clone_process(uint64_t flags, int *pidfd)
         void *tid_at = NULL, *robust = NULL;
         size_t size = 0;
 
-        if (prctl(40 /* PR_GET_TID_ADDRESS */, &tid_at) != 0 || syscall(SYS_get_robust_list, 0, &robust, &size) != 0)
+        if (prctl(40 /* PR_GET_TID_ADDRESS */, &tid_at) != 0 ||
+            syscall(SYS_get_robust_list, 0, &robust, &size) != 0)
                 return -errno;
         flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
         long pid = syscall(SYS_clone, flags, NULL, pidfd, tid_at, NULL);
@@ -92,7 +93,8 @@ static int make_vm(struct thread *t, const struct fork_image *im, char *why, siz
 {
         struct vm *vm = t->vm;
         const struct thread was = *t;
-        const struct vm_config c = { .nframes = im->control->nframes, .far_pages = im->control->far_pages };
+        const struct vm_config c = { .nframes = im->control->nframes,
+                                     .far_pages = im->control->far_pages };
 
         int err = vm_renew(vm, why, n);
         if (!err)
@@ -102,7 +104,8 @@ static int make_vm(struct thread *t, const struct fork_image *im, char *why, siz
         restore_control(im->control);
         err = arena_forked(vm);
         if (err) {
-                snprintf(why, n, "KVM does not take the shared mappings of the parent: %s", strerror(-err));
+                snprintf(why, n, "KVM does not take the shared mappings of the parent: %s",
+                         strerror(-err));
                 return err;
         }
         *t = (struct thread){ .signal = was.signal, .sighand = was.sighand, .alive = true };
@@ -140,14 +143,16 @@ static void take_back_sigpipe(void)
         sys_own(__NR_rt_sigtimedwait, P(&set), 0, P(&now), 8, 0, 0);
 }
 
-static void be_child(struct thread *t, const struct clone_request *rq, struct fork_image *im, const struct tree_child *c, int up)
+static void be_child(struct thread *t, const struct clone_request *rq, struct fork_image *im,
+                     const struct tree_child *c, int up)
 {
         char why[512] = "";
 
         privfd_forked();                /* before the first new descriptor */
         int err = far_forked(c);
         if (err)                        /* the parent is no more, and with it what it shared */
-                die_(EXIT_VMRUN_FAILED, "a child was left without memory: its parent died before it was up");
+                die_(EXIT_VMRUN_FAILED,
+                     "a child was left without memory: its parent died before it was up");
         if (write(up, "", 1) < 0) {     /* the parent was killed just now: it is not missed */
                 take_back_sigpipe();
                 info_("a child outlives its parent");
@@ -225,7 +230,8 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
                 if (pid == 0)
                         pid = host_fork(rq, pidfd);
                 else if (pid == -ENOMEM)
-                        info_("fork: pages that could neither be written to far memory nor copied: ENOMEM");
+                        info_("fork: pages that could neither be written to far memory nor copied: "
+                              "ENOMEM");
                 if (pid == 0) {
                         privfd_close(up[0]);
                         be_child(t, rq, &im, &child, up[1]);
@@ -245,8 +251,10 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
 static long refuse(uint64_t flags)
 {
         if (flags & NOT_OURS) {
-                info_once(0x70004, "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK) is not supported: ENOSYS",
-                             (unsigned long long)(flags & NOT_OURS));
+                info_once(0x70004,
+                          "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK) is not "
+                          "supported: ENOSYS",
+                          (unsigned long long)(flags & NOT_OURS));
                 return -ENOSYS;
         }
         const struct far_node *n = far_cannot_fork();

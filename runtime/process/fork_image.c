@@ -66,7 +66,8 @@ static int take_vmas(struct fork_image *im, struct thread *t)
         return (int)n < 0 ? (int)n : 0;
 }
 
-static int share(struct tree *tree, const struct tree_child *child, const struct fork_page *p, size_t n)
+static int share(struct tree *tree, const struct tree_child *child, const struct fork_page *p,
+                 size_t n)
 {
         uint64_t slot[FORK_PAGES_MAX];
         size_t k = 0;
@@ -81,7 +82,8 @@ static void take_content(struct fork_image *im, const struct fork_page *p, size_
 {
         for (size_t i = 0; i < n; i++)
                 if (by_content(&p[i]))
-                        memcpy(im->content + PAGE_SIZE * im->ncontent++, frame_of(p[i].pte), PAGE_SIZE);
+                        memcpy(im->content + PAGE_SIZE * im->ncontent++, frame_of(p[i].pte),
+                               PAGE_SIZE);
 }
 
 static bool make_room(struct fork_image *im)
@@ -97,14 +99,16 @@ static bool make_room(struct fork_image *im)
         return true;
 }
 
-static int take_pages(struct fork_image *im, struct thread *t, struct tree *tree, const struct tree_child *child)
+static int take_pages(struct fork_image *im, struct thread *t, struct tree *tree,
+                      const struct tree_child *child)
 {
         uint64_t few = lower(COPIES, CONTROL->nframes / 4), from = 0;
         int64_t n;
 
         /* The child needs a frame for each of them before it can write any out. */
         im->content_max = CONTROL->nframes / 2;
-        im->content = mmap(NULL, im->content_max * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        im->content = mmap(NULL, im->content_max * PAGE_SIZE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (im->content == MAP_FAILED)
                 return im->content = NULL, -ENOMEM;
         /* few of them, as a rule: a huge page takes longer to clear */
@@ -112,7 +116,9 @@ static int take_pages(struct fork_image *im, struct thread *t, struct tree *tree
         do {
                 if (!make_room(im))
                         return -ENOMEM;
-                n = thread_upcall(t, UPCALL_FORK_PAGES, from, few > im->ncontent ? few - im->ncontent : 0, im->content_max - im->ncontent);
+                n = thread_upcall(t, UPCALL_FORK_PAGES, from,
+                                  few > im->ncontent ? few - im->ncontent : 0,
+                                  im->content_max - im->ncontent);
                 if (n < 0 || n > (int64_t)FORK_PAGES_MAX)
                         return n < 0 ? (int)n : -EIO;
                 struct fork_page *p = im->page + im->npages;
@@ -127,7 +133,8 @@ static int take_pages(struct fork_image *im, struct thread *t, struct tree *tree
         return 0;
 }
 
-int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree, const struct tree_child *child)
+int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree,
+                    const struct tree_child *child)
 {
         *im = (struct fork_image){ 0 };
         int err = take_state(im, t);

@@ -29,7 +29,8 @@ struct fork_image {
 /* In the parent: all of it, with all slots shared with the child.  t's other threads, the cleaner
  * and the guest stand still.  0, or -ENOMEM: too many pages can neither be written to a slot nor be
  * copied. */
-int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree, const struct tree_child *child);
+int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree,
+                    const struct tree_child *child);
 /* In the child, whose kern waits in EXIT_READY: VMAs, pages, registers.  0 or -errno. */
 int fork_image_put(struct fork_image *im, struct thread *t);
 void fork_image_free(struct fork_image *im);

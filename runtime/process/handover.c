@@ -29,7 +29,8 @@ void handover_init(int fd)
 
 void handover_private_fds(const struct handover *h, void (*fn)(int fd))
 {
-        const int single[] = { h->kvm, h->message > STDERR_FILENO ? h->message : -1, h->far.tree, h->stats.dir_fd, h->stats.direct_fd };
+        const int single[] = { h->kvm, h->message > STDERR_FILENO ? h->message : -1, h->far.tree,
+                               h->stats.dir_fd, h->stats.direct_fd };
 
         for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
                 if (single[i] >= 0)
@@ -44,7 +45,8 @@ void handover_private_fds(const struct handover *h, void (*fn)(int fd))
 /* One text after the other, each with a byte before it that says whether there is one. */
 struct cursor { char *at; size_t left; bool bad; };
 
-static void each_text(struct options *o, void (*fn)(const char **text, struct cursor *c), struct cursor *c)
+static void each_text(struct options *o, void (*fn)(const char **text, struct cursor *c),
+                      struct cursor *c)
 {
         fn(&o->stats_file, c);
         fn(&o->config, c);
@@ -58,7 +60,10 @@ static void each_text(struct options *o, void (*fn)(const char **text, struct cu
         }
 }
 
-static void measure(const char **text, struct cursor *c) { c->left += 1 + (*text ? strlen(*text) + 1 : 0); }
+static void measure(const char **text, struct cursor *c)
+{
+        c->left += 1 + (*text ? strlen(*text) + 1 : 0);
+}
 
 static void store(const char **text, struct cursor *c)
 {
@@ -137,7 +142,8 @@ static int take_numbers(int fd, struct handover_fds *fds)
 int handover_make(struct handover *h, const uint32_t *hidden, struct handover_fds *fds)
 {
         if (self_fd < 0) {
-                warnx_("no program can be executed: vmrun's own file was not found when it started (is /proc mounted?)");
+                warnx_("no program can be executed: vmrun's own file was not found when it started "
+                       "(is /proc mounted?)");
                 return -ENOSYS;
         }
         int fd = write_file(h, hidden);
@@ -163,7 +169,8 @@ static int executed_fd(void)
         const char *name = (const char *)getauxval(AT_EXECFN);
         char *end;
 
-        if (!name || strncmp(name, head, strlen(head)) != 0 || name[strlen(head)] < '0' || name[strlen(head)] > '9')
+        if (!name || strncmp(name, head, strlen(head)) != 0 || name[strlen(head)] < '0' ||
+            name[strlen(head)] > '9')
                 return -1;
         long n = strtol(name + strlen(head), &end, 10);
         return *end || n < 1 || n > INT_MAX ? -1 : (int)n;
@@ -174,14 +181,18 @@ static struct handover *read_file(int fd)
         struct handover head, *h;
         struct stat st;
 
-        if (fcntl(fd, F_GET_SEALS) != SEALS || fstat(fd, &st) != 0 || pread(fd, &head, sizeof(head), 0) != sizeof(head) || head.magic != MAGIC)
+        if (fcntl(fd, F_GET_SEALS) != SEALS || fstat(fd, &st) != 0 ||
+            pread(fd, &head, sizeof(head), 0) != sizeof(head) || head.magic != MAGIC)
                 return NULL;
-        if (head.version != ABI_VERSION || head.size != sizeof(head) || head.bytes != (uint64_t)st.st_size || head.opt.nnodes > NODES_MAX ||
+        if (head.version != ABI_VERSION || head.size != sizeof(head) ||
+            head.bytes != (uint64_t)st.st_size || head.opt.nnodes > NODES_MAX ||
             head.nhidden > (head.bytes - sizeof(head)) / sizeof(uint32_t))
-                die_(EXIT_VMRUN_FAILED, "the program was executed by another version of vmrun: start it anew");
+                die_(EXIT_VMRUN_FAILED,
+                     "the program was executed by another version of vmrun: start it anew");
         h = malloc(head.bytes);
         if (!h || pread(fd, h, head.bytes, 0) != (ssize_t)head.bytes)
-                die_(EXIT_VMRUN_FAILED, "what the program before left cannot be read: %s", h ? strerror(errno) : "out of memory");
+                die_(EXIT_VMRUN_FAILED, "what the program before left cannot be read: %s",
+                     h ? strerror(errno) : "out of memory");
         return h;
 }
 
@@ -198,7 +209,8 @@ const struct handover *handover_find(const uint32_t **hidden, int *vmrun)
         struct cursor c = { .at = (char *)h + head, .left = h->bytes - head };
         each_text(&h->opt, load, &c);
         if (c.bad)
-                die_(EXIT_VMRUN_FAILED, "what the program before left makes no sense: a bug in vmrun");
+                die_(EXIT_VMRUN_FAILED,
+                     "what the program before left makes no sense: a bug in vmrun");
         close(n - 1);
         return h;
 }

@@ -16,7 +16,8 @@ static struct { bool known, set; uint64_t max; } hard[RLIM_NLIMITS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const int kept_limits[LIMITS_KEPT] = { RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK, RLIMIT_MEMLOCK };
+static const int kept_limits[LIMITS_KEPT] = { RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK,
+                                              RLIMIT_MEMLOCK };
 
 uint64_t *limits_kept_here(int res)
 {
@@ -37,9 +38,12 @@ long limits_host(int pid, int res, const uint64_t *new, uint64_t *old)
 static bool may_raise(void)
 {
         struct { uint32_t version; int pid; } head = { 0x20080522, 0 };
-        struct { uint32_t effective, permitted, inheritable; } data[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+        struct {
+                uint32_t effective, permitted, inheritable;
+        } data[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
 
-        return !sys_own(__NR_capget, P(&head), P(data), 0, 0, 0, 0) && (data[0].effective & 1u << 24 /* CAP_SYS_RESOURCE */);
+        return !sys_own(__NR_capget, P(&head), P(data), 0, 0, 0, 0) &&
+               (data[0].effective & 1u << 24 /* CAP_SYS_RESOURCE */);
 }
 
 static uint64_t hard_of(int res, uint64_t soft)
@@ -63,7 +67,9 @@ void limits_keep(struct limits_kept *k)
          * be killed while it holds it. */
         for (int i = 0; i < LIMITS_KEPT; i++) {
                 int res = kept_limits[i];
-                k->memory[i] = (struct limit_kept){ *limits_kept_here(res), hard_of(res, *limits_kept_here(res)), hard[res].set };
+                k->memory[i] =
+                        (struct limit_kept){ *limits_kept_here(res),
+                                             hard_of(res, *limits_kept_here(res)), hard[res].set };
         }
 }
 
@@ -97,7 +103,8 @@ void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_ke
         struct limit_kept nofile;
 
         for (int i = 0; i < LIMITS_KEPT; i++)
-                if (!k->memory[i].set || !set_host(kept_limits[i], k->memory[i].soft, k->memory[i].hard, hard_too, &old->memory[i]))
+                if (!k->memory[i].set || !set_host(kept_limits[i], k->memory[i].soft,
+                                                   k->memory[i].hard, hard_too, &old->memory[i]))
                         old->memory[i].set = false;
         if (!set_host(RLIMIT_NOFILE, k->nofile[0], k->nofile[1], hard_too, &nofile))
                 nofile = (struct limit_kept){ k->nofile[0], k->nofile[1], false };

@@ -48,12 +48,16 @@ long futex_wake_as(struct thread *t, uint64_t addr, uint64_t op, uint64_t n, uin
 
         if (ret || !gmem_word_here(t, addr, &w))
                 return ret;
-        ret = sys_own(__NR_futex, P(w.host), (op & FUTEX_CMD_MASK) | futex_flags(&w, 0), n, 0, 0, bits);
+        ret = sys_own(__NR_futex, P(w.host), (op & FUTEX_CMD_MASK) | futex_flags(&w, 0), n, 0, 0,
+                      bits);
         gmem_word_drop(t, &w, false);
         return ret;
 }
 
-long futex_wake(struct thread *t, uint64_t addr, uint32_t n) { return futex_wake_as(t, addr, FUTEX_WAKE, n, 0); }
+long futex_wake(struct thread *t, uint64_t addr, uint32_t n)
+{
+        return futex_wake_as(t, addr, FUTEX_WAKE, n, 0);
+}
 
 #define ROBUST_MOST 2048                /* the kernel's bound for a list that is a ring or garbage */
 
@@ -70,7 +74,8 @@ static void owner_died(struct thread *t, uint64_t addr, uint32_t tid, bool pi, b
         bool mine = false, wakes = pending && !pi && old == 0;
 
         while (!wakes && (old & FUTEX_TID_MASK) == tid && !mine)
-                mine = atomic_compare_exchange_strong(word, &old, (old & FUTEX_WAITERS) | FUTEX_OWNER_DIED);
+                mine = atomic_compare_exchange_strong(word, &old,
+                                                      (old & FUTEX_WAITERS) | FUTEX_OWNER_DIED);
         gmem_word_drop(t, &w, mine);
         if (wakes || (mine && !pi && (old & FUTEX_WAITERS)))
                 futex_wake(t, addr, 1);

@@ -23,7 +23,8 @@ long futex_bad_key(struct thread *t, uint64_t addr, uint64_t op);
 uint64_t futex_flags(const struct gmem_word *w, uint64_t op);
 /* A word that is to be shared, but lies in memory of this process alone: Linux then names it by its
  * page, which must be writable. */
-bool futex_cannot_be_shared(struct thread *t, uint64_t addr, uint64_t op, const struct gmem_word *w);
+bool futex_cannot_be_shared(struct thread *t, uint64_t addr, uint64_t op,
+                            const struct gmem_word *w);
 
 /* The thread with that tid ends: what the kernel does for the robust list at head, in t's
  * memory. */

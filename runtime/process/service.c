@@ -78,7 +78,8 @@ static void wake(void)
 /* Nobody rings its bell meanwhile, so `exists` stays what it is. */
 bool service_hold(unsigned limit_ms)
 {
-        const struct timespec tenth = { .tv_nsec = limit_ms * 100000l % 1000000000, .tv_sec = limit_ms / 10000 };
+        const struct timespec tenth = { .tv_nsec = limit_ms * 100000l % 1000000000,
+                                        .tv_sec = limit_ms / 10000 };
 
         if (!exists)
                 return true;

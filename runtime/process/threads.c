@@ -73,8 +73,10 @@ void threads_forked(struct thread *t)
 void threads_end_robust_lists(struct thread *t)
 {
         for (uint32_t i = 0; i < next_vcpu; i++)
-                if (vm->thread[i] && vm->thread[i]->alive && vcpu_fixed(vm->thread[i]->v)->robust_list)
-                        robust_list_end(t, vcpu_fixed(vm->thread[i]->v)->robust_list, (uint32_t)vm->thread[i]->tid);
+                if (vm->thread[i] && vm->thread[i]->alive &&
+                    vcpu_fixed(vm->thread[i]->v)->robust_list)
+                        robust_list_end(t, vcpu_fixed(vm->thread[i]->v)->robust_list,
+                                        (uint32_t)vm->thread[i]->tid);
 }
 
 /* ---- vCPUs ---- */
@@ -102,7 +104,8 @@ static void wait_for_idle(void)
 {
         const struct timespec end = deadline_in_ms(1000);
 
-        while (!idle && leaving && pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
+        while (!idle && leaving &&
+               pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
                 ;
 }
 
@@ -126,16 +129,20 @@ struct thread *threads_take_vcpu(void)
         char why[256];
 
         pthread_mutex_lock(&lock);
-        bool room = next_vcpu < vm->vcpus_max && (uint64_t)FRAMES_EACH * (next_vcpu + 1) <= CONTROL->nframes;
+        bool room = next_vcpu < vm->vcpus_max &&
+                    (uint64_t)FRAMES_EACH * (next_vcpu + 1) <= CONTROL->nframes;
         if (!room)
                 wait_for_idle();
         t = room && next_vcpu < VCPUS_FRESH ? NULL : idle;
         if (t) {
                 idle = t->next_idle;
         } else if (next_vcpu >= vm->vcpus_max) {
-                say_no_vcpu("all %u vCPUs of this VM are in use (EAGAIN): use fewer threads at a time", vm->vcpus_max);
+                say_no_vcpu(
+                        "all %u vCPUs of this VM are in use (EAGAIN): use fewer threads at a time",
+                        vm->vcpus_max);
         } else if (!room) {
-                say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a larger --cache",
+                say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a "
+                            "larger --cache",
                             (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof(*t))) != NULL) {
                 int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof(why));

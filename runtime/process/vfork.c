@@ -37,8 +37,10 @@
 #define STACK_SIZE  (256ul << 10)
 
 /* Flags that the host's clone gets; the rest is about memory and registers, which are ours. */
-#define HOST_FLAGS (CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_PARENT | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED | \
-                    CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+#define HOST_FLAGS                                                                                 \
+        (CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_PARENT |          \
+         CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWCGROUP |  \
+         CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
 /* The thread's state at the system call. */
 struct kept {
@@ -77,8 +79,16 @@ static int keep(struct thread *t, struct kept *k)
         if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
                 return -errno;
         *k = (struct kept){
-                .regs = t->v->regs, .fs_base = s.fs.base, .gs_base = s.gs.base, .xstate = xstate_keep(t), .signal = t->signal,
-                .sighand = t->sighand, .tid = t->tid, .pid = t->pid, .clear_tid = t->clear_tid, .robust_list = vcpu_fixed(t->v)->robust_list,
+                .regs = t->v->regs,
+                .fs_base = s.fs.base,
+                .gs_base = s.gs.base,
+                .xstate = xstate_keep(t),
+                .signal = t->signal,
+                .sighand = t->sighand,
+                .tid = t->tid,
+                .pid = t->pid,
+                .clear_tid = t->clear_tid,
+                .robust_list = vcpu_fixed(t->v)->robust_list,
                 .vforked = t->vforked,
         };
         return k->xstate ? 0 : -ENOMEM;
@@ -168,7 +178,8 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->v->regs = k->regs;
         t->signal = k->signal;
         if (set_bases(t, &k->fs_base, &k->gs_base) != 0)
-                die_(EXIT_VMRUN_FAILED, "KVM does not take back the registers of a thread whose child has ended");
+                die_(EXIT_VMRUN_FAILED,
+                     "KVM does not take back the registers of a thread whose child has ended");
         xstate_bring_back(t, k->xstate);
         /* All registers are the parent's again; and whatever came meanwhile has still to be looked
          * at. */
@@ -178,7 +189,8 @@ static void bring_back(struct thread *t, const struct kept *k)
 long vfork_make(struct thread *t, const struct clone_request *rq)
 {
         struct child *c = calloc(1, sizeof(*c));
-        char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
         struct kept k = { .xstate = NULL };
         int pidfd = -1;
         long ret = -ENOMEM;

@@ -22,7 +22,8 @@
 
 /* Where the parts of the program are: what stat's fields of these names say. */
 static struct {
-        uint64_t start_code, end_code, start_stack, start_data, end_data, start_brk, arg_start, arg_end, env_start, env_end;
+        uint64_t start_code, end_code, start_stack, start_data, end_data, start_brk, arg_start,
+                arg_end, env_start, env_end;
 } place;
 
 void procfs_numbers_set(const struct image *im)
@@ -72,15 +73,18 @@ static void measure(struct thread *t, struct sizes *s)
         if (thread_upcall(t, UPCALL_USAGE, 0, 0, 0) == 0)
                 memcpy(&s->use, vcpu_xfer(t->v), sizeof(s->use));
         procfs_each_map(t, add_map, s);
-        s->text = (((place.end_code + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1)) - (place.start_code & ~(uint64_t)(PAGE_SIZE - 1))) >> PAGE_SHIFT;
+        s->text = (((place.end_code + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1)) -
+                   (place.start_code & ~(uint64_t)(PAGE_SIZE - 1))) >>
+                  PAGE_SHIFT;
         if (s->exec < s->text)
                 s->exec = s->text;
 }
 
 static void statm(const struct sizes *s, struct text *x)
 {
-        text_add(x, "%llu %llu 0 %llu 0 %llu 0\n", (unsigned long long)s->use.mapped, (unsigned long long)s->use.resident,
-                 (unsigned long long)s->text, (unsigned long long)(s->use.data + s->stack));
+        text_add(x, "%llu %llu 0 %llu 0 %llu 0\n", (unsigned long long)s->use.mapped,
+                 (unsigned long long)s->use.resident, (unsigned long long)s->text,
+                 (unsigned long long)(s->use.data + s->stack));
 }
 
 /* The set of caught or of ignored ones, as the program made them: vmrun has handlers of its own. */
@@ -160,18 +164,32 @@ static unsigned fd_table(void)
 
 static void status_line(const char *line, const struct sizes *s, struct text *x)
 {
-        const struct { const char *name; uint64_t pages; } sizes[] = {
-                { "VmPeak:", s->use.mapped_peak }, { "VmSize:", s->use.mapped }, { "VmLck:", s->use.locked }, { "VmPin:", 0 },
-                { "VmHWM:", s->use.resident_peak }, { "VmRSS:", s->use.resident }, { "RssAnon:", s->use.resident }, { "RssFile:", 0 },
-                { "RssShmem:", 0 }, { "VmData:", s->use.data }, { "VmStk:", s->stack }, { "VmExe:", s->text },
-                { "VmLib:", s->exec - s->text }, { "VmPTE:", (s->use.resident + s->use.far) / 512 + 4 }, { "VmSwap:", s->use.far },
+        const struct { const char *name; uint64_t pages;
+        } sizes[] = {
+                { "VmPeak:", s->use.mapped_peak },
+                { "VmSize:", s->use.mapped },
+                { "VmLck:", s->use.locked },
+                { "VmPin:", 0 },
+                { "VmHWM:", s->use.resident_peak },
+                { "VmRSS:", s->use.resident },
+                { "RssAnon:", s->use.resident },
+                { "RssFile:", 0 },
+                { "RssShmem:", 0 },
+                { "VmData:", s->use.data },
+                { "VmStk:", s->stack },
+                { "VmExe:", s->text },
+                { "VmLib:", s->exec - s->text },
+                { "VmPTE:", (s->use.resident + s->use.far) / 512 + 4 },
+                { "VmSwap:", s->use.far },
         };
-        static const char *const masks[] = { "SigIgn:", "SigCgt:", "SigPnd:", "ShdPnd:", "SigBlk:" };
+        static const char *const masks[] = { "SigIgn:", "SigCgt:", "SigPnd:", "ShdPnd:",
+                                             "SigBlk:" };
         size_t n = strcspn(line, ":") + 1;
 
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
                 if (!strncmp(line, sizes[i].name, n)) {
-                        text_add(x, "%s\t%8llu kB\n", sizes[i].name, (unsigned long long)sizes[i].pages * (PAGE_SIZE / 1024));
+                        text_add(x, "%s\t%8llu kB\n", sizes[i].name,
+                                 (unsigned long long)sizes[i].pages * (PAGE_SIZE / 1024));
                         return;
                 }
         for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++)

@@ -46,9 +46,11 @@ void procfs_map_line(const struct map_entry *e, struct text *x)
                 snprintf(path, sizeof(path), "[stack]");
         else if (e->file == FILE_NONE && (e->flags & MAP_ENTRY_HEAP))
                 snprintf(path, sizeof(path), "[heap]");
-        text_add(x, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", (unsigned long)e->start, (unsigned long)e->end,
-            e->prot & PROT_READ ? 'r' : '-', e->prot & PROT_WRITE ? 'w' : '-', e->prot & PROT_EXEC ? 'x' : '-',
-            e->flags & MAP_SHARED ? 's' : 'p', (unsigned long)e->off, major(dev), minor(dev), (unsigned long)ino);
+        text_add(x, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", (unsigned long)e->start,
+                 (unsigned long)e->end, e->prot & PROT_READ ? 'r' : '-',
+                 e->prot & PROT_WRITE ? 'w' : '-', e->prot & PROT_EXEC ? 'x' : '-',
+                 e->flags & MAP_SHARED ? 's' : 'p', (unsigned long)e->off, major(dev), minor(dev),
+                 (unsigned long)ino);
         if (path[0]) {
                 int pad = 73 - (int)(x->n - start);
                 text_add(x, "%*s", pad > 0 ? pad : 0, "");

@@ -28,7 +28,8 @@ static const char *directory(void)
 /* For the query of a URL. */
 static void percent_encode(const char *path, char out[3 * PATH_MAX])
 {
-        static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+        static const char plain[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
 
         for (; *path; path++)
                 if (strchr(plain, *path))
@@ -49,7 +50,10 @@ static void insert(const char **text, size_t at, const char *between)
         *text = copy;
 }
 
-static bool is_relative(const char *path) { return *path && *path != '/' && strncasecmp(path, "%2F", 3) != 0; }
+static bool is_relative(const char *path)
+{
+        return *path && *path != '/' && strncasecmp(path, "%2F", 3) != 0;
+}
 
 void options_make_absolute(struct options *o)
 {
@@ -62,7 +66,8 @@ void options_make_absolute(struct options *o)
                         insert(&n->token_file, 0, directory());
                 if (strncmp(n->url, dax, strlen(dax)) == 0 && is_relative(n->url + strlen(dax)))
                         insert(&n->url, strlen(dax), directory());
-                const char *socket = strncmp(n->url, nbd, strlen(nbd)) == 0 ? strstr(n->url, key) : NULL;
+                const char *socket =
+                        strncmp(n->url, nbd, strlen(nbd)) == 0 ? strstr(n->url, key) : NULL;
                 if (socket && is_relative(socket + strlen(key))) {
                         percent_encode(directory(), encoded);
                         insert(&n->url, (size_t)(socket - n->url) + strlen(key), encoded);

@@ -62,15 +62,22 @@ static void report_cpu(void)
         fact("cpu", "%s, %s, %ld online", vendor, model, sysconf(_SC_NPROCESSORS_ONLN));
         if (uname(&u) == 0)
                 fact("kernel", "%s %s", u.sysname, u.release);
-        fact("virtualization", "%s", host_has_vmx() ? "VMX" : host_has_svm() ? "SVM" : "none shown by this CPU");
+        fact("virtualization", "%s",
+             host_has_vmx()   ? "VMX"
+             : host_has_svm() ? "SVM"
+                              : "none shown by this CPU");
         if (!host_has_vmx() && !host_has_svm())
-                meaning("no hardware help for KVM: only a KVM that brings page tables of its own (kvm_pvm) can work");
+                meaning("no hardware help for KVM: only a KVM that brings page tables of its own "
+                        "(kvm_pvm) can work");
 }
 
 static void report_module(void)
 {
-        static const struct { const char *module, *parameter, *name; } flavours[] = {
-                { "kvm_intel", "ept", "EPT" }, { "kvm_amd", "npt", "NPT" }, { "kvm_pvm", NULL, NULL },
+        static const struct { const char *module, *parameter, *name;
+        } flavours[] = {
+                { "kvm_intel", "ept", "EPT" },
+                { "kvm_amd", "npt", "NPT" },
+                { "kvm_pvm", NULL, NULL },
         };
         char path[128], value[16];
 
@@ -81,17 +88,22 @@ static void report_module(void)
                 fact("kvm module", "%s", flavours[i].module);
                 if (!flavours[i].parameter) {
                         fact("nested paging", "none: this KVM keeps page tables of its own");
-                        meaning("first touch of a page, TLB flushes and exits are slow; memory that is mapped runs at full speed");
+                        meaning("first touch of a page, TLB flushes and exits are slow; memory "
+                                "that is mapped runs at full speed");
                         return;
                 }
-                snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", flavours[i].module, flavours[i].parameter);
-                bool on = host_line(path, value, sizeof(value)) && (value[0] == 'Y' || value[0] == '1');
+                snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", flavours[i].module,
+                         flavours[i].parameter);
+                bool on = host_line(path, value, sizeof(value)) &&
+                          (value[0] == 'Y' || value[0] == '1');
                 fact("nested paging", "%s %s", flavours[i].name, on ? "on" : "off");
                 if (!on)
-                        meaning("KVM shadows page tables: every change of one is slow; load the module with ept=1 or npt=1");
+                        meaning("KVM shadows page tables: every change of one is slow; load the "
+                                "module with ept=1 or npt=1");
                 return;
         }
-        fact("kvm module", "%s", access("/sys/module/kvm", F_OK) == 0 ? "kvm, but none for this CPU" : "none");
+        fact("kvm module", "%s",
+             access("/sys/module/kvm", F_OK) == 0 ? "kvm, but none for this CPU" : "none");
         meaning("load kvm_intel or kvm_amd");
 }
 
@@ -106,11 +118,13 @@ static int report_kvm_limits(int fd, int err)
         if (bits_err)
                 meaning(why);
         fact("vcpus", "at most %d", ioctl(fd, KVM_CHECK_EXTENSION, KVM_CAP_MAX_VCPUS));
-        meaning("one for each thread of the program, one for the cleaner: past that, clone fails with EAGAIN");
+        meaning("one for each thread of the program, one for the cleaner: past that, clone fails "
+                "with EAGAIN");
         int slots = ioctl(fd, KVM_CHECK_EXTENSION, KVM_CAP_NR_MEMSLOTS);
         fact("memory slots", "%d", slots);
         if (slots < 500)
-                meaning("few: far tiers in memory (up to 1 GiB a slot) and shared mappings may run out of them");
+                meaning("few: far tiers in memory (up to 1 GiB a slot) and shared mappings may run "
+                        "out of them");
         return err ? err : bits_err;
 }
 
@@ -134,8 +148,10 @@ static int report_kvm(void)
         if (level == 0) {
                 fact("privilege", "0: program and kern run in guest ring 0");
         } else if (level == 3) {
-                fact("privilege", "3: program and kern run in guest ring 3, ring 0 only holds exception stubs");
-                meaning("this KVM emulates ring 0: faults, system calls and flushes cost tens of microseconds, computing costs nothing");
+                fact("privilege",
+                     "3: program and kern run in guest ring 3, ring 0 only holds exception stubs");
+                meaning("this KVM emulates ring 0: faults, system calls and flushes cost tens of "
+                        "microseconds, computing costs nothing");
         } else {
                 fact("privilege", "none works");
                 meaning(text);
@@ -155,7 +171,8 @@ static void report_huge_pages(void)
                 meaning("the cache is backed by 4 KiB pages, so TLB misses cost more: "
                         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
         for (size_t i = 0; i < 2; i++) {
-                snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%skB/nr_hugepages", sizes[i]);
+                snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%skB/nr_hugepages",
+                         sizes[i]);
                 if (host_number(path, &n) && n) {
                         fact("", "reserved: %llu of %s KiB", (unsigned long long)n, sizes[i]);
                         total += n;
@@ -170,12 +187,15 @@ static void report_limits(void)
         struct rlimit r;
         char a[32];
         if (getrlimit(RLIMIT_MEMLOCK, &r) == 0) {
-                fact("memlock", "%s", r.rlim_cur == RLIM_INFINITY ? "unlimited" : size_text(r.rlim_cur, a));
+                fact("memlock", "%s",
+                     r.rlim_cur == RLIM_INFINITY ? "unlimited" : size_text(r.rlim_cur, a));
                 if (r.rlim_cur != RLIM_INFINITY)
-                        meaning("an RDMA node must lock the cache: raise it (ulimit -l) when you use one; mem: does not need it");
+                        meaning("an RDMA node must lock the cache: raise it (ulimit -l) when you "
+                                "use one; mem: does not need it");
         }
         if (getrlimit(RLIMIT_NOFILE, &r) == 0)
-                fact("open files", "soft %llu, hard %llu", (unsigned long long)r.rlim_cur, (unsigned long long)r.rlim_max);
+                fact("open files", "soft %llu, hard %llu", (unsigned long long)r.rlim_cur,
+                     (unsigned long long)r.rlim_max);
 }
 
 static void report_rdma(void)
@@ -189,15 +209,18 @@ static void report_rdma(void)
                 closedir(d);
         fact("rdma devices", "%s", *names ? names : "none");
         if (!*names)
-                meaning("rdma:// nodes need one (soft-RoCE also does: rdma link add rxe0 type rxe netdev IF)");
+                meaning("rdma:// nodes need one (soft-RoCE also does: rdma link add rxe0 type rxe "
+                        "netdev IF)");
 }
 
 static void report_memory(void)
 {
         char a[32], b[32];
         uint64_t available = host_memory_available();
-        fact("memory", "%s, %s available", size_text(host_memory_total(), a), size_text(available, b));
-        fact("defaults", "--cache %s --node mem:%s", size_text(cache_default(), a), size_text(available, b));
+        fact("memory", "%s, %s available", size_text(host_memory_total(), a),
+             size_text(available, b));
+        fact("defaults", "--cache %s --node mem:%s", size_text(cache_default(), a),
+             size_text(available, b));
 }
 
 /* What the user set up: the file, whose mistakes ended vmrun already, and whether each node can be
@@ -219,8 +242,10 @@ int check_report(void)
         report_limits();
         report_rdma();
         int nodes = report_nodes();
-        fact("verdict", "%s%s", err ? "programs cannot run here" : "programs can run here", !nodes ? "" : err ? "; not all nodes work" :
-             ", but not all nodes work");
+        fact("verdict", "%s%s", err ? "programs cannot run here" : "programs can run here",
+             !nodes ? ""
+             : err  ? "; not all nodes work"
+                    : ", but not all nodes work");
         if (fflush(stdout) != 0)
                 die_(EXIT_VMRUN_FAILED, "cannot write to standard output: %s", strerror(errno));
         return err || nodes ? EXIT_VMRUN_FAILED : 0;

@@ -32,7 +32,8 @@ struct config {
 };
 
 /* Only the first mistake counts: those after it may follow from it. */
-static void __attribute__((format(printf, 3, 4))) mistake(struct config *c, unsigned line, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4)))
+mistake(struct config *c, unsigned line, const char *fmt, ...)
 {
         va_list ap;
 
@@ -72,7 +73,10 @@ static void begin_node(struct config *c, const char *name)
         }
         for (unsigned i = 0; i < c->o->nnodes; i++)
                 if (strcmp(c->o->nodes[i].name, name) == 0) {
-                        mistake(c, c->line, "[node %s]: this node was given before: leave one out or name it otherwise", name);
+                        mistake(c, c->line,
+                                "[node %s]: this node was given before: leave one out or name it "
+                                "otherwise",
+                                name);
                         return;
                 }
         if (c->o->nnodes == NODES_MAX) {
@@ -110,7 +114,9 @@ static void begin_section(struct config *c, char *text)
         *end = '\0';
         if (strcmp(name, "vmrun") == 0) {
                 if (c->seen_vmrun)
-                        mistake(c, c->line, "[vmrun]: this section was given before: put all settings into one");
+                        mistake(c, c->line,
+                                "[vmrun]: this section was given before: put all settings into "
+                                "one");
                 c->seen_vmrun = true;
                 c->section = IN_VMRUN;
         } else if (strncmp(name, "node", 4) == 0 && (!name[4] || strchr(" \t", name[4]))) {
@@ -200,7 +206,9 @@ static int take_key(void *arg, const char *section, const char *key, const char 
                 return 0;
         switch (c->section) {
         case IN_NONE:
-                mistake(c, c->line, "%s = %s: stands in no section: put it under [vmrun] or [node NAME]", key, value);
+                mistake(c, c->line,
+                        "%s = %s: stands in no section: put it under [vmrun] or [node NAME]", key,
+                        value);
                 break;
         case IN_VMRUN:
                 i = setting_find(key);

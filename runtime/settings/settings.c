@@ -20,7 +20,8 @@
 /* --- kinds of values --- */
 
 /* A decimal number from least to most, without sign or blanks. */
-static int number_parse(const char *text, unsigned least, unsigned most, unsigned *number, char why[SETTING_WHY])
+static int number_parse(const char *text, unsigned least, unsigned most, unsigned *number,
+                        char why[SETTING_WHY])
 {
         size_t digits = strspn(text, "0123456789");
         unsigned long n = digits && digits < 10 ? strtoul(text, NULL, 10) : ~0ul;
@@ -40,7 +41,8 @@ static int seconds_parse(const char *text, unsigned *ms, char why[SETTING_WHY])
         const char *fraction = text[whole] == '.' ? text + whole + 1 : text + whole;
         size_t places = strspn(fraction, "0123456789");
 
-        if (!whole || whole > 6 || places > 3 || fraction[places] || (text[whole] == '.' && !places))
+        if (!whole || whole > 6 || places > 3 || fraction[places] ||
+            (text[whole] == '.' && !places))
                 goto bad;
         unsigned long n = strtoul(text, NULL, 10) * 1000, unit = 100;
         for (size_t i = 0; i < places; i++, unit /= 10)
@@ -55,7 +57,8 @@ bad:
 }
 
 /* One of `words`, which end with NULL: its number. */
-static int word_parse(const char *text, const char *const words[], int *number, char why[SETTING_WHY])
+static int word_parse(const char *text, const char *const words[], int *number,
+                      char why[SETTING_WHY])
 {
         for (int i = 0; words[i]; i++)
                 if (strcmp(words[i], text) == 0) {
@@ -64,7 +67,11 @@ static int word_parse(const char *text, const char *const words[], int *number, 
                 }
         size_t at = (size_t)snprintf(why, SETTING_WHY, "give ");
         for (int i = 0; words[i]; i++)
-                at += (size_t)snprintf(why + at, SETTING_WHY - at, "%s%s", !i ? "" : words[i + 1] ? ", " : " or ", words[i]);
+                at += (size_t)snprintf(why + at, SETTING_WHY - at, "%s%s",
+                                       !i             ? ""
+                                       : words[i + 1] ? ", "
+                                                      : " or ",
+                                       words[i]);
         return -EINVAL;
 }
 
@@ -80,7 +87,8 @@ static int flag_parse(const char *text, bool *flag, char why[SETTING_WHY])
 static int text_parse(const char *text, const char **copy, char why[SETTING_WHY])
 {
         if (!*text) {
-                snprintf(why, SETTING_WHY, "the value is missing: give one, or leave the whole setting out");
+                snprintf(why, SETTING_WHY,
+                         "the value is missing: give one, or leave the whole setting out");
                 return -EINVAL;
         }
         *copy = strdup(text);
@@ -177,12 +185,17 @@ static int set_cache(struct options *o, const char *text, char why[SETTING_WHY])
 
         int err = size_parse(text, &bytes);
         if (err == -EINVAL)
-                snprintf(why, SETTING_WHY, "this is no size: give a whole number with K, M, G or T, as in 4G");
+                snprintf(why, SETTING_WHY,
+                         "this is no size: give a whole number with K, M, G or T, as in 4G");
         else if (!err && bytes < CACHE_MIN)
-                snprintf(why, SETTING_WHY, "too small, a program needs at least 64 pages here: give 256K or more");
+                snprintf(why, SETTING_WHY,
+                         "too small, a program needs at least 64 pages here: give 256K or more");
         else if (err || (memory && bytes > memory))
-                snprintf(why, SETTING_WHY, "larger than this host's memory of %s: give less, %s is available now; what does not fit goes "
-                         "to the far tier (--node)", size_text(memory, a), size_text(host_memory_available(), b));
+                snprintf(why, SETTING_WHY,
+                         "larger than this host's memory of %s: give less, %s is available now; "
+                         "what does not fit goes "
+                         "to the far tier (--node)",
+                         size_text(memory, a), size_text(host_memory_available(), b));
         else if (bytes / PAGE_SIZE > UINT32_MAX)
                 snprintf(why, SETTING_WHY, "more pages than vmrun can number: give less than 16T");
         else {
@@ -239,7 +252,10 @@ static int set_prefetch(struct options *o, const char *text, char why[SETTING_WH
 
 static int set_placement(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        static const char *const words[] = { [PLACE_WEIGHTED] = "weighted", [PLACE_LINEAR] = "linear", [PLACE_FREE] = "free", NULL };
+        static const char *const words[] = { [PLACE_WEIGHTED] = "weighted",
+                                             [PLACE_LINEAR] = "linear",
+                                             [PLACE_FREE] = "free",
+                                             NULL };
         int n, err = word_parse(text, words, &n, why);
         if (!err)
                 o->placement = (enum placement)n;
@@ -269,9 +285,16 @@ static const struct {
         const char *name;
         int (*set)(struct options *o, const char *text, char why[SETTING_WHY]);
 } settings[] = {
-        { "cache", set_cache }, { "stats", set_stats }, { "verbose", set_verbose }, { "overcommit", set_overcommit },
-        { "follow", set_follow }, { "prefetch", set_prefetch }, { "placement", set_placement }, { "timeout", set_timeout },
-        { "connect-timeout", set_connect_timeout }, { "io", set_io },
+        { "cache", set_cache },
+        { "stats", set_stats },
+        { "verbose", set_verbose },
+        { "overcommit", set_overcommit },
+        { "follow", set_follow },
+        { "prefetch", set_prefetch },
+        { "placement", set_placement },
+        { "timeout", set_timeout },
+        { "connect-timeout", set_connect_timeout },
+        { "io", set_io },
 };
 _Static_assert(sizeof(settings) / sizeof(settings[0]) <= SETTINGS_MAX, "raise SETTINGS_MAX");
 
@@ -314,7 +337,14 @@ void settings_default(struct options *o)
 /* --- nodes --- */
 
 enum node_key {
-        KEY_URL, KEY_SIZE, KEY_WEIGHT, KEY_TOKEN_FILE, KEY_DEVICE, KEY_GID_INDEX, KEY_OVERWRITE, KEYS
+        KEY_URL,
+        KEY_SIZE,
+        KEY_WEIGHT,
+        KEY_TOKEN_FILE,
+        KEY_DEVICE,
+        KEY_GID_INDEX,
+        KEY_OVERWRITE,
+        KEYS
 };
 static const char *const node_keys[KEYS] = {
         "url", "size", "weight", "token-file", "device", "gid-index", "overwrite",
@@ -372,7 +402,10 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         }
         *value++ = '\0';
         if (percent_decode(value) != 0) {
-                snprintf(why, SETTING_WHY, "%.64s=%.64s: a %% must be followed by two hexadecimal digits: give %%25 for itself", pair, value);
+                snprintf(why, SETTING_WHY,
+                         "%.64s=%.64s: a %% must be followed by two hexadecimal digits: give %%25 "
+                         "for itself",
+                         pair, value);
                 return -EINVAL;
         }
         err = strcmp(pair, "url") == 0 ? -ENOENT : node_draft_set(d, pair, value, reason);
@@ -433,9 +466,12 @@ static int set_size(struct node_draft *d, const char *text, char why[SETTING_WHY
                 return 0;
         }
         if (err == -EINVAL)
-                snprintf(why, SETTING_WHY, "this is no size: give a whole number with K, M, G or T, as in 4G");
+                snprintf(why, SETTING_WHY,
+                         "this is no size: give a whole number with K, M, G or T, as in 4G");
         else
-                snprintf(why, SETTING_WHY, "too %s", err ? "large: give less than 8388608T" : "small: give at least one page of 4K");
+                snprintf(why, SETTING_WHY, "too %s",
+                         err ? "large: give less than 8388608T"
+                             : "small: give at least one page of 4K");
         return -EINVAL;
 }
 
@@ -487,7 +523,8 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
         else if (n->token_file && (has_scheme(n->url, "mem") || has_scheme(n->url, "dax")))
                 snprintf(why, SETTING_WHY, "memory of this host takes no token-file: leave it out");
         else if ((n->device || n->gid_index >= 0) && !has_scheme(n->url, "rdma"))
-                snprintf(why, SETTING_WHY, "device and gid-index are for rdma:// only: leave them out");
+                snprintf(why, SETTING_WHY,
+                         "device and gid-index are for rdma:// only: leave them out");
         else if ((d->given & 1u << KEY_OVERWRITE) && !has_scheme(n->url, "dax"))
                 snprintf(why, SETTING_WHY, "overwrite is for dax: only: leave it out");
         else

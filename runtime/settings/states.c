@@ -15,18 +15,22 @@
 
 #define GIVE "give the number of a process that vmrun runs (ls -l /proc/*/exe 2>&- | grep vmrun shows them)"
 
-static const char *const modes[] = { [MODE_OUT] = "out", [MODE_KERN] = "kern", [MODE_PROGRAM] = "program" };
+static const char *const modes[] = {
+        [MODE_OUT] = "out", [MODE_KERN] = "kern", [MODE_PROGRAM] = "program"
+};
 
 static void print_vcpu(unsigned n, const struct vcpu *v, const struct vcpu_fixed *f)
 {
         typedef unsigned long long ull;
 
-        printf("vcpu %u: %s p=%u mode=%s", n, f->role == ROLE_SERVICE ? "cleaner" : "program", f->level,
-               v->mode <= MODE_PROGRAM ? modes[v->mode] : "?");
-        printf(" exit=%s(%#llx, %#llx) upcall=%u event=%#x flushed=%llu faulting=%#llx\n", counters_exit_name(v->exit.op), (ull)v->exit.a[0],
-               (ull)v->exit.a[1], v->upcall.op, v->event, (ull)v->flushed, v->faulting ? (ull)v->faulting - 1 : 0);
-        printf("        last entry to kern: rip=%#llx rsp=%#llx rax=%#llx cr2=%#llx; free frames in stock: %u\n", (ull)v->regs.rip, (ull)v->regs.rsp,
-               (ull)v->regs.rax, (ull)v->cr2, v->frames.n);
+        printf("vcpu %u: %s p=%u mode=%s", n, f->role == ROLE_SERVICE ? "cleaner" : "program",
+               f->level, v->mode <= MODE_PROGRAM ? modes[v->mode] : "?");
+        printf(" exit=%s(%#llx, %#llx) upcall=%u event=%#x flushed=%llu faulting=%#llx\n",
+               counters_exit_name(v->exit.op), (ull)v->exit.a[0], (ull)v->exit.a[1], v->upcall.op,
+               v->event, (ull)v->flushed, v->faulting ? (ull)v->faulting - 1 : 0);
+        printf("        last entry to kern: rip=%#llx rsp=%#llx rax=%#llx cr2=%#llx; free frames "
+               "in stock: %u\n",
+               (ull)v->regs.rip, (ull)v->regs.rsp, (ull)v->regs.rax, (ull)v->cr2, v->frames.n);
 }
 
 static void print_file(const char *dir, const char *name)
@@ -72,23 +76,29 @@ int states_print(const char *pid)
         snprintf(path, sizeof(path), "/proc/%s/mem", pid);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0 && (errno == EACCES || errno == EPERM))
-                die_(EXIT_VMRUN_FAILED, "--states %s: the memory of this process may not be read: if vmrun "
-                     "runs it, ask as its user, or as root", pid);
+                die_(EXIT_VMRUN_FAILED,
+                     "--states %s: the memory of this process may not be read: if vmrun "
+                     "runs it, ask as its user, or as root",
+                     pid);
         if (fd < 0 && errno == ENOENT)
                 die_(EXIT_VMRUN_FAILED, "--states %s: there is no such process: " GIVE, pid);
         if (fd < 0 && errno != ESRCH)   /* one of the kernel's own, or a zombie */
                 die_(EXIT_VMRUN_FAILED, "--states %s: %s: %s", pid, path, strerror(errno));
-        if (pread(fd, &c, sizeof(c), (off_t)(WINDOW + CONTROL_OFF)) != sizeof(c) || c.abi_version != ABI_VERSION)
-                die_(EXIT_VMRUN_FAILED, "--states %s: no vmrun of this version runs this process: " GIVE, pid);
+        if (pread(fd, &c, sizeof(c), (off_t)(WINDOW + CONTROL_OFF)) != sizeof(c) ||
+            c.abi_version != ABI_VERSION)
+                die_(EXIT_VMRUN_FAILED,
+                     "--states %s: no vmrun of this version runs this process: " GIVE, pid);
         for (unsigned i = 0; i < c.nvcpus && i < VCPUS_MAX; i++) {
                 struct vcpu v;
                 struct vcpu_fixed f;
                 if (pread(fd, &v, sizeof(v), (off_t)(uint64_t)vcpu_block(i)) == sizeof(v) &&
-                    pread(fd, &f, sizeof(f), (off_t)(uint64_t)vcpu_fixed(vcpu_block(i))) == sizeof(f))
+                    pread(fd, &f, sizeof(f), (off_t)(uint64_t)vcpu_fixed(vcpu_block(i))) ==
+                            sizeof(f))
                         print_vcpu(i, &v, &f);
         }
-        printf("flush epoch %llu, cleaner %s, waiting for frames: %u, starved: %u\n", (unsigned long long)c.flush_epoch,
-               c.service_asleep ? "asleep" : "awake", c.frames_waiters, c.starved);
+        printf("flush epoch %llu, cleaner %s, waiting for frames: %u, starved: %u\n",
+               (unsigned long long)c.flush_epoch, c.service_asleep ? "asleep" : "awake",
+               c.frames_waiters, c.starved);
         print_threads(pid);
         close(fd);
         return 0;

@@ -46,8 +46,8 @@ static int xstate_read(struct thread *t, uint64_t at, struct xstate *x, uint64_t
         memset(x, 0, t->vm->xsave_size);
         if (gmem_read(t, x, at, FXSAVE_SIZE))
                 return -EFAULT;
-        bool whole = t->vm->xcr0 && x->sw.magic1 == MAGIC1 && x->sw.size >= XHEADER_END && x->sw.size <= size &&
-                     x->sw.size <= x->sw.extended_size;
+        bool whole = t->vm->xcr0 && x->sw.magic1 == MAGIC1 && x->sw.size >= XHEADER_END &&
+                     x->sw.size <= size && x->sw.size <= x->sw.extended_size;
         if (whole && gmem_read(t, &magic2, at + x->sw.size, sizeof(magic2)))
                 return -EFAULT;
         if (magic2 != MAGIC2) {
@@ -93,10 +93,16 @@ static int xstate_restore(struct thread *t, uint64_t at)
 #define AUTODISARM   INT32_MIN         /* SS_AUTODISARM, 1 << 31 */
 #define MINSIGSTKSZ_ 2048
 
-static bool inside(const struct altstack *alt, uint64_t sp) { return sp > alt->sp && sp - alt->sp <= alt->size; }
+static bool inside(const struct altstack *alt, uint64_t sp)
+{
+        return sp > alt->sp && sp - alt->sp <= alt->size;
+}
 
 /* A stack that disarms itself is never the one in use. */
-static bool on_altstack(const struct altstack *alt, uint64_t sp) { return !(alt->flags & AUTODISARM) && inside(alt, sp); }
+static bool on_altstack(const struct altstack *alt, uint64_t sp)
+{
+        return !(alt->flags & AUTODISARM) && inside(alt, sp);
+}
 
 static int32_t altstack_state(const struct altstack *alt, uint64_t sp)
 {
@@ -109,7 +115,10 @@ int sigframe_altstack(struct thread *t, const struct altstack *new, struct altst
         uint64_t sp = t->v->regs.rsp;
 
         if (old)
-                *old = (struct altstack){ .sp = alt->sp, .size = alt->size, .flags = altstack_state(alt, sp) | (alt->flags & AUTODISARM) };
+                *old = (struct altstack){ .sp = alt->sp,
+                                          .size = alt->size,
+                                          .flags = altstack_state(alt, sp) |
+                                                   (alt->flags & AUTODISARM) };
         if (!new)
                 return 0;
         if (on_altstack(alt, sp))
@@ -139,21 +148,25 @@ struct frame {
         uint64_t restorer;
         uint64_t flags, link;
         struct altstack stack;
-        uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags;
+        uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
+                rflags;
         uint16_t cs, gs, fs, ss;
         uint64_t err, trapno, oldmask, cr2, fpstate, reserved[8];
         uint64_t mask;
         uint8_t info[128];              /* siginfo_t */
 };
 #define FRAME_UC offsetof(struct frame, flags)
-_Static_assert(sizeof(struct frame) == 440 && offsetof(struct frame, mask) == 304 && sizeof(siginfo_t) == 128, "struct frame is Linux's");
+_Static_assert(sizeof(struct frame) == 440 && offsetof(struct frame, mask) == 304 &&
+                       sizeof(siginfo_t) == 128,
+               "struct frame is Linux's");
 
 #define EACH_REGISTER(DO) DO(r8) DO(r9) DO(r10) DO(r11) DO(r12) DO(r13) DO(r14) DO(r15) DO(rdi) DO(rsi) DO(rbp) DO(rbx) \
         DO(rdx) DO(rax) DO(rcx) DO(rsp) DO(rip)
 
 /* Program and kern share selectors, which differ with the privilege level; the program sees
  * Linux's. */
-static void fill_frame(struct thread *t, struct frame *f, const struct ksigaction *k, const siginfo_t *info, uint64_t mask)
+static void fill_frame(struct thread *t, struct frame *f, const struct ksigaction *k,
+                       const siginfo_t *info, uint64_t mask)
 {
         const struct regs *r = &t->v->regs;
         const struct thread_signals *s = &t->signal;
@@ -171,7 +184,8 @@ static void fill_frame(struct thread *t, struct frame *f, const struct ksigactio
 
 /* Room for frame and extended state below the program's stack pointer, or on the alternate stack.
  * 0: none. */
-static uint64_t find_room(struct thread *t, const struct ksigaction *k, uint32_t xsize, uint64_t *xstate)
+static uint64_t find_room(struct thread *t, const struct ksigaction *k, uint32_t xsize,
+                          uint64_t *xstate)
 {
         const struct altstack *alt = &t->signal.alt;
         uint64_t sp = t->v->regs.rsp;
@@ -187,7 +201,8 @@ static uint64_t find_room(struct thread *t, const struct ksigaction *k, uint32_t
         return on_alt && !inside(alt, sp) ? 0 : sp;
 }
 
-int sigframe_push(struct thread *t, const struct ksigaction *k, const siginfo_t *info, uint64_t mask)
+int sigframe_push(struct thread *t, const struct ksigaction *k, const siginfo_t *info,
+                  uint64_t mask)
 {
         struct regs *r = &t->v->regs;
         uint32_t xsize = xstate_size(t->vm);
@@ -225,7 +240,8 @@ int sigframe_pop(struct thread *t, uint64_t *mask)
 #define RESTORE(reg) r->reg = f.reg;
         EACH_REGISTER(RESTORE)
         /* In ring 0 a popfq may have cleared IF, which on Linux no program can. */
-        r->rflags = (r->rflags & ~(uint64_t)EFLAGS_OF_PROGRAM) | (f.rflags & EFLAGS_OF_PROGRAM) | EFLAGS_IF;
+        r->rflags = (r->rflags & ~(uint64_t)EFLAGS_OF_PROGRAM) | (f.rflags & EFLAGS_OF_PROGRAM) |
+                    EFLAGS_IF;
         if (xstate_restore(t, f.fpstate))
                 return -EFAULT;
         sigframe_altstack(t, &f.stack, NULL);   /* as on Linux, a bad one is no error */

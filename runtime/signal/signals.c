@@ -30,7 +30,10 @@ void signals_thread_start(struct thread *t)
         t->sigmask_dirty = true;        /* from now on KVM_RUN may be kicked */
 }
 
-static bool ignored(const struct ksigaction *k) { return k->handler == (uint64_t)(uintptr_t)SIG_IGN; }
+static bool ignored(const struct ksigaction *k)
+{
+        return k->handler == (uint64_t)(uintptr_t)SIG_IGN;
+}
 
 /* Runs on the thread that is to get the signal, whose vCPU does not run now; the kernel holds back
  * all other signals (sa_mask). All it stores is for this very thread, so no barrier is needed.  A
@@ -143,7 +146,10 @@ __asm__(".pushsection .text\n"
         "       syscall\n"
         ".popsection\n");
 
-static bool has_handler(const struct ksigaction *k) { return k->handler > (uint64_t)(uintptr_t)SIG_IGN; }
+static bool has_handler(const struct ksigaction *k)
+{
+        return k->handler > (uint64_t)(uintptr_t)SIG_IGN;
+}
 
 /* The child of a vfork gets a copy, as it does of the host's dispositions; t->sighand is back in
  * place when its parent goes on. */
@@ -315,7 +321,8 @@ void signals_open_deadly(struct thread *t)
         for (size_t i = 0; i < PEOPLE_END_BY; i++) {
                 int sig = people_end_by[i];
                 struct ksigaction k;
-                if (signals_action(t, sig, NULL, &k) == 0 && k.handler != (uint64_t)(uintptr_t)SIG_IGN) {
+                if (signals_action(t, sig, NULL, &k) == 0 &&
+                    k.handler != (uint64_t)(uintptr_t)SIG_IGN) {
                         sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&dfl), 0, 8, 0, 0);
                         open |= bit(sig);
                 }
@@ -341,12 +348,15 @@ void signals_release(struct thread *t, uint64_t mask)
 /* The program ends by that signal once thread_loop() has returned. Signals stay held. */
 static void killed(struct thread *t, int signo, int code, uint64_t addr)
 {
-        t->end = (struct thread_end){ .how = END_KILLED, .signo = signo, .code = code, .addr = addr };
+        t->end = (struct thread_end){
+                .how = END_KILLED, .signo = signo, .code = code, .addr = addr
+        };
 }
 
 /* Points the program at its handler.  Its mask is `mask`, rt_sigreturn will set `saved`.  Signals
  * are held, and released here. */
-static void run_handler(struct thread *t, const struct ksigaction *k, const siginfo_t *info, uint64_t mask, uint64_t saved)
+static void run_handler(struct thread *t, const struct ksigaction *k, const siginfo_t *info,
+                        uint64_t mask, uint64_t saved)
 {
         int sig = info->si_signo;
 
@@ -356,7 +366,8 @@ static void run_handler(struct thread *t, const struct ksigaction *k, const sigi
         }
         /* No room for the frame is a SIGSEGV, on Linux too; a second time it is the end. */
         const siginfo_t segv = { .si_signo = SIGSEGV, .si_code = SI_KERNEL };
-        const struct ksigaction s = sig == SIGSEGV ? (struct ksigaction){ 0 } : action_for_delivery(t, SIGSEGV);
+        const struct ksigaction s =
+                sig == SIGSEGV ? (struct ksigaction){ 0 } : action_for_delivery(t, SIGSEGV);
         if (!has_handler(&s) || (mask & bit(SIGSEGV)))
                 killed(t, SIGSEGV, SI_KERNEL, 0);
         else
@@ -366,7 +377,8 @@ static void run_handler(struct thread *t, const struct ksigaction *k, const sigi
 /* Gives a signal back to the kernel: to be delivered later, or to have its default effect. */
 static void send_again(struct thread *t, siginfo_t *info)
 {
-        sys_own(__NR_rt_tgsigqueueinfo, (uint64_t)t->pid, (uint64_t)t->tid, (uint64_t)info->si_signo, P(info), 0, 0);
+        sys_own(__NR_rt_tgsigqueueinfo, (uint64_t)t->pid, (uint64_t)t->tid,
+                (uint64_t)info->si_signo, P(info), 0, 0);
 }
 
 void signals_deliver(struct thread *t)
@@ -440,7 +452,9 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
         note_exception(t, x.vector);
         if (x.vector == 16 || x.vector == 19)
                 x.code = xstate_fpe_code(t, (unsigned)x.vector);
-        const siginfo_t info = { .si_signo = x.signo, .si_code = x.code, .si_addr = (void *)(uintptr_t)x.addr };
+        const siginfo_t info = { .si_signo = x.signo,
+                                 .si_code = x.code,
+                                 .si_addr = (void *)(uintptr_t)x.addr };
         const struct ksigaction k = action_for_delivery(t, x.signo);
         if (!has_handler(&k) || (mask & bit(x.signo)))
                 killed(t, x.signo, x.code, x.addr);

@@ -34,7 +34,8 @@ void signals_process_start(struct thread *t);
 void signals_copy(struct thread *t, struct sighand *copy);
 
 /* rt_sigaction once its arguments are read; new or old may be NULL.  0, -errno or -SYS_PUT_OFF. */
-long signals_action(struct thread *t, int sig, const struct ksigaction *new, struct ksigaction *old);
+long signals_action(struct thread *t, int sig, const struct ksigaction *new,
+                    struct ksigaction *old);
 
 /* The host's disposition of the kick signal (vm.h) becomes a handler, whatever the program's is;
  * and what the program's is, before an execve. */

@@ -138,13 +138,16 @@ void stats_report(void)
                 return;
         }
         /* Whoever waits for the file sees all of it or none. */
-        snprintf(temporary, sizeof(temporary), ".%.*s.%d", NAME_MAX - 16, place.name, getpid() % 10000000);
+        snprintf(temporary, sizeof(temporary), ".%.*s.%d", NAME_MAX - 16, place.name,
+                 getpid() % 10000000);
         if (getpid() == place.pid && !place.execs)
                 snprintf(name, sizeof(name), "%s", place.name);
         else
-                snprintf(name, sizeof(name), "%.*s.%d.%u", NAME_MAX - STATS_SUFFIX, place.name, getpid(), place.execs);
+                snprintf(name, sizeof(name), "%.*s.%d.%u", NAME_MAX - STATS_SUFFIX, place.name,
+                         getpid(), place.execs);
         int fd = openat(place.dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        bool good = fd >= 0 && print_to(fd) && fchmod(fd, place.mode) == 0 && renameat(place.dir_fd, temporary, place.dir_fd, name) == 0;
+        bool good = fd >= 0 && print_to(fd) && fchmod(fd, place.mode) == 0 &&
+                    renameat(place.dir_fd, temporary, place.dir_fd, name) == 0;
         if (!good) {
                 warnx_("--stats=%s: could not be written: %s", opt.stats_file, strerror(errno));
                 unlinkat(place.dir_fd, temporary, 0);

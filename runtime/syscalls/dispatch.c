@@ -25,9 +25,12 @@ long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
         }
         row = &sys_rows[nr];
         if (row->refuse) {
-                info_once((unsigned long)nr, "system call %ld (%s) is refused: %s%s%s", nr, row->name ? row->name : "unknown",
-                             row->refuse == EPERM ? "EPERM" : row->refuse == EINTR ? "EINTR" : "ENOSYS", row->why ? ": " : "",
-                             row->why ? row->why : "");
+                info_once((unsigned long)nr, "system call %ld (%s) is refused: %s%s%s", nr,
+                          row->name ? row->name : "unknown",
+                          row->refuse == EPERM   ? "EPERM"
+                          : row->refuse == EINTR ? "EINTR"
+                                                 : "ENOSYS",
+                          row->why ? ": " : "", row->why ? row->why : "");
                 return -row->refuse;
         }
         t->signal.waits = false;
@@ -47,5 +50,9 @@ void syscall_stats(FILE *f)
         stats_line(f, "syscalls", "total", total);
         for (unsigned i = 0; i < COUNTS; i++)
                 if (counts[i])
-                        stats_numbered(f, "syscalls", i == COUNTS - 1 ? "other" : i < SYS_ROWS ? sys_rows[i].name : NULL, i, counts[i]);
+                        stats_numbered(f, "syscalls",
+                                       i == COUNTS - 1 ? "other"
+                                       : i < SYS_ROWS  ? sys_rows[i].name
+                                                       : NULL,
+                                       i, counts[i]);
 }

@@ -38,7 +38,8 @@ static long take_array(struct thread *t, struct exec_room *r, uint64_t addr, cha
         return 0;
 }
 
-static long execute(struct thread *t, int dirfd, uint64_t path, uint64_t argv, uint64_t envp, int flags)
+static long execute(struct thread *t, int dirfd, uint64_t path, uint64_t argv, uint64_t envp,
+                    int flags)
 {
         struct exec_room *r = exec_room(t);
         if (!r)

@@ -87,9 +87,15 @@ static long enter(long nr, uint64_t a0, uint64_t a1, uint64_t a2)
         return sys_enter(&sys_put_off, nr, (const uint64_t[6]){ a0, a1, a2 });
 }
 
-static long close_number(long nr, const uint64_t a[6]) { return privfd_is((int)a[0]) ? -EBADF : enter(nr, a[0], 0, 0); }
+static long close_number(long nr, const uint64_t a[6])
+{
+        return privfd_is((int)a[0]) ? -EBADF : enter(nr, a[0], 0, 0);
+}
 
-long sys_close(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return on_numbers(t, close_number, row->nr, a); }
+long sys_close(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return on_numbers(t, close_number, row->nr, a);
+}
 
 static long dup_to(long nr, const uint64_t a[6])
 {
@@ -97,13 +103,17 @@ static long dup_to(long nr, const uint64_t a[6])
                 return -EBADF;
         if (nr == __NR_dup3 && ((a[2] & ~(uint64_t)O_CLOEXEC) || (uint32_t)a[0] == (uint32_t)a[1]))
                 return -EINVAL;
-        if (privfd_is((int)a[1]) || ((uint32_t)a[1] >= privfd_nofile_soft() && (uint32_t)a[0] != (uint32_t)a[1]))
+        if (privfd_is((int)a[1]) ||
+            ((uint32_t)a[1] >= privfd_nofile_soft() && (uint32_t)a[0] != (uint32_t)a[1]))
                 return -EBADF;
         return enter(nr, a[0], a[1], a[2]);
 }
 
 /* dup2 and dup3. */
-long sys_dup2(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return on_numbers(t, dup_to, row->nr, a); }
+long sys_dup2(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return on_numbers(t, dup_to, row->nr, a);
+}
 
 /*
  * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel
@@ -132,7 +142,10 @@ static long close_all(long nr, const uint64_t a[6])
         return 0;
 }
 
-long sys_close_range(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return on_numbers(t, close_all, row->nr, a); }
+long sys_close_range(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return on_numbers(t, close_all, row->nr, a);
+}
 
 /* One name of a listing, as getdents and getdents64 lay it out. */
 static const char *entry_name(long nr, const char *entry)

@@ -29,7 +29,8 @@ static long read_timeout(struct thread *t, uint64_t addr, struct timespec *ts, s
         return addr && (ts->tv_sec < 0 || (uint64_t)ts->tv_nsec >= 1000000000) ? -EINVAL : 0;
 }
 
-static long on_word(struct thread *t, const uint64_t a[6], int op, bool write, const struct timespec *ts)
+static long on_word(struct thread *t, const uint64_t a[6], int op, bool write,
+                    const struct timespec *ts)
 {
         struct gmem_word w;
         long ret = futex_bad_word(a[0]);
@@ -39,7 +40,8 @@ static long on_word(struct thread *t, const uint64_t a[6], int op, bool write, c
         if (futex_cannot_be_shared(t, a[0], a[1], &w))
                 ret = -EFAULT;
         else
-                ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | futex_flags(&w, a[1]), a[2], P(ts), 0, a[5]);
+                ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | futex_flags(&w, a[1]), a[2],
+                              P(ts), 0, a[5]);
         gmem_word_drop(t, &w, write);
         return ret;
 }
@@ -117,7 +119,8 @@ static long requeue(struct thread *t, const uint64_t a[6], bool compare)
         if (compare && word != (uint32_t)a[5])
                 return -EAGAIN;
         uint64_t n = (uint64_t)(uint32_t)a[2] + (uint32_t)a[3];
-        return futex_wake_as(t, a[0], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE, n > INT_MAX ? INT_MAX : n, 0);
+        return futex_wake_as(t, a[0], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE,
+                             n > INT_MAX ? INT_MAX : n, 0);
 }
 
 static long lock_pi(struct thread *t, const uint64_t a[6], int op)
@@ -142,7 +145,8 @@ static long on_two_words(struct thread *t, const uint64_t a[6], int op, uint64_t
                 if (gmem_word_shared(&w) != gmem_word_shared(&v))
                         ret = -EINVAL;
                 else
-                        ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | futex_flags(&w, a[1]), a[2], arg3, P(v.host), a[5]);
+                        ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | futex_flags(&w, a[1]),
+                                      a[2], arg3, P(v.host), a[5]);
                 gmem_word_drop(t, &v, true);
         }
         gmem_word_drop(t, &w, false);
@@ -156,7 +160,8 @@ long sys_futex(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         long ret;
 
         (void)row;
-        if ((a[1] & FUTEX_CLOCK_REALTIME) && op != FUTEX_WAIT_BITSET && op != FUTEX_WAIT_REQUEUE_PI && op != LOCK_PI2)
+        if ((a[1] & FUTEX_CLOCK_REALTIME) && op != FUTEX_WAIT_BITSET &&
+            op != FUTEX_WAIT_REQUEUE_PI && op != LOCK_PI2)
                 return -ENOSYS;
         switch (op) {
         case FUTEX_WAIT: case FUTEX_WAIT_BITSET:
@@ -164,7 +169,8 @@ long sys_futex(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         case FUTEX_WAKE:
                 return futex_wake_as(t, a[0], a[1], a[2], 0);
         case FUTEX_WAKE_BITSET:
-                return (uint32_t)a[5] ? futex_wake_as(t, a[0], a[1], a[2], (uint32_t)a[5]) : -EINVAL;
+                return (uint32_t)a[5] ? futex_wake_as(t, a[0], a[1], a[2], (uint32_t)a[5])
+                                      : -EINVAL;
         case FUTEX_WAKE_OP:
                 return wake_op(t, a);
         case FUTEX_REQUEUE: case FUTEX_CMP_REQUEUE:

@@ -137,7 +137,8 @@ static bool family_known(unsigned type, unsigned nr)
         return false;
 }
 
-static long with_struct(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dir, size_t size)
+static long with_struct(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dir,
+                        size_t size)
 {
         /* Out is filled from the program first: drivers need not write all of it.  What is read
          * first has its effect before the kernel finds that it cannot be written. */
@@ -168,7 +169,8 @@ static long ifconf(struct thread *t, const struct sys_row *row, const uint64_t a
         ret = sys_raw(row->nr, a[0], a[1], P(&h), 0, 0, 0);
         if (ret < 0)
                 return ret;
-        if (c.buf && c.len > 0 && h.len > 0 && gmem_write(t, c.buf, (void *)(uintptr_t)h.buf, (size_t)h.len))
+        if (c.buf && c.len > 0 && h.len > 0 &&
+            gmem_write(t, c.buf, (void *)(uintptr_t)h.buf, (size_t)h.len))
                 return -EFAULT;
         return sys_deliver(t, a[2], &h.len, 4, ret);
 }
@@ -208,7 +210,8 @@ long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         if (cmd == FS_IOC_FIEMAP || cmd == FIDEDUPERANGE) {
                 size_t n = flexible(t, cmd, a[2]);
                 /* FIEMAP writes its head whatever the result, so it must be there in any case. */
-                return n ? with_struct(t, row, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n) : -EINVAL;
+                return n ? with_struct(t, row, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n)
+                         : -EINVAL;
         }
         if (cmd == SIOCETHTOOL) {       /* a pointer; what a driver without any of it says */
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
@@ -239,5 +242,9 @@ long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : unknown(cmd);
         }
-        return with_struct(t, row, a, dir == _IOC_WRITE ? I_IN : dir == _IOC_READ ? I_OUT : I_INOUT, _IOC_SIZE(cmd));
+        return with_struct(t, row, a,
+                           dir == _IOC_WRITE  ? I_IN
+                           : dir == _IOC_READ ? I_OUT
+                                              : I_INOUT,
+                           _IOC_SIZE(cmd));
 }

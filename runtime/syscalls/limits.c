@@ -65,7 +65,8 @@ long sys_prlimit64(struct thread *t, const struct sys_row *row, const uint64_t a
                 return -EINVAL;
         if (a[2] && gmem_read(t, new, a[2], 16))
                 return -EFAULT;
-        if (pid == 0 || pid == sys_own(__NR_getpid, 0, 0, 0, 0, 0, 0) || pid == sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0))
+        if (pid == 0 || pid == sys_own(__NR_getpid, 0, 0, 0, 0, 0, 0) ||
+            pid == sys_own(__NR_gettid, 0, 0, 0, 0, 0, 0))
                 ret = limits_own(res, a[2] ? new : NULL, old);
         else if (a[2] && (limits_kept_here(res) || res == RLIMIT_NOFILE) && sys_under_vmrun(pid))
                 ret = -EPERM;

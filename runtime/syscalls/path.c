@@ -11,14 +11,16 @@
 #include "procfs/procfs.h"
 #include "syscalls/handlers.h"
 
-static long open_at(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dirfd, uint64_t path, int flags)
+static long open_at(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dirfd,
+                    uint64_t path, int flags)
 {
         char *s = sys_string(t, path);
         long ret;
 
         if (s != sys_bad() && !privfd_is(dirfd) && procfs_open(t, dirfd, s, flags, &ret))
                 return sys_newfd(ret);
-        if (s != sys_bad() && !privfd_is(dirfd) && sys_text_busy(dirfd, procfs_follow(dirfd, s), flags))
+        if (s != sys_bad() && !privfd_is(dirfd) &&
+            sys_text_busy(dirfd, procfs_follow(dirfd, s), flags))
                 return -ETXTBSY;
         ret = sys_generic(t, row, a);
         if (ret >= 0 && (flags & O_TRUNC))
@@ -70,14 +72,16 @@ long sys_openat2(struct thread *t, const struct sys_row *row, const uint64_t a[6
         return ret;
 }
 
-static long link_at(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dirfd, uint64_t path, uint64_t buf, uint64_t room)
+static long link_at(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dirfd,
+                    uint64_t path, uint64_t buf, uint64_t room)
 {
         char *s = sys_string(t, path);
         char target[PAGE_SIZE];
         long n = -1;
 
         if ((int)room > 0 && s != sys_bad() && !privfd_is(dirfd))
-                n = procfs_readlink(dirfd, s, target, room < sizeof(target) ? room : sizeof(target));
+                n = procfs_readlink(dirfd, s, target,
+                                    room < sizeof(target) ? room : sizeof(target));
         if (n >= 0)
                 return gmem_write(t, buf, target, (size_t)n) ? -EFAULT : n;
         if (n == -ENOENT)

@@ -16,7 +16,8 @@ static void time_left(struct thread *t, uint64_t addr, const void *now, const ui
                 (void)gmem_write(t, addr, now, 16);
 }
 
-static long do_poll(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t timeout, uint64_t mask)
+static long do_poll(struct thread *t, const struct sys_row *row, const uint64_t a[6],
+                    uint64_t timeout, uint64_t mask)
 {
         uint64_t n = (uint32_t)a[1];
         struct pollfd *host;
@@ -73,7 +74,8 @@ long sys_ppoll(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         return ret;
 }
 
-static long do_select(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t timeout, uint64_t sig)
+static long do_select(struct thread *t, const struct sys_row *row, const uint64_t a[6],
+                      uint64_t timeout, uint64_t sig)
 {
         int32_t n = (int32_t)a[0];
         uint64_t limit = privfd_nofile_soft();

@@ -16,7 +16,8 @@ long sys_exit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 
         if (!t->vforked && row->nr != __NR_exit_group)
                 return threads_end(t, status);
-        t->end = (struct thread_end){ .how = t->vforked ? END_CHILD : END_PROGRAM, .status = status };
+        t->end = (struct thread_end){ .how = t->vforked ? END_CHILD : END_PROGRAM,
+                                      .status = status };
         return 0;
 }
 
@@ -52,9 +53,11 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
         uint32_t version, n;
         struct vcpu_fixed v;
 
-        if (!peek(tid, &version, &CONTROL->abi_version, 4) || version != ABI_VERSION || !peek(tid, &n, &CONTROL->nvcpus, 4))
+        if (!peek(tid, &version, &CONTROL->abi_version, 4) || version != ABI_VERSION ||
+            !peek(tid, &n, &CONTROL->nvcpus, 4))
                 return false;
-        for (uint32_t i = 0; i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof(v)); i++)
+        for (uint32_t i = 0;
+             i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof(v)); i++)
                 if (v.role == ROLE_PROGRAM && v.tid == (uint32_t)tid) {
                         *head = v.robust_list;
                         return true;
@@ -182,11 +185,28 @@ static const struct prctl_row {
 static bool prctl_plain(int op)
 {
         switch (op) {
-        case PR_SET_PDEATHSIG: case PR_GET_DUMPABLE: case PR_SET_DUMPABLE: case PR_GET_KEEPCAPS: case PR_SET_KEEPCAPS:
-        case PR_GET_TIMING: case PR_SET_TIMING: case PR_GET_SECCOMP: case PR_CAPBSET_READ: case PR_CAPBSET_DROP:
-        case PR_GET_SECUREBITS: case PR_SET_SECUREBITS: case PR_SET_TIMERSLACK: case PR_GET_TIMERSLACK:
-        case PR_TASK_PERF_EVENTS_DISABLE: case PR_TASK_PERF_EVENTS_ENABLE: case PR_MCE_KILL: case PR_MCE_KILL_GET:
-        case PR_SET_PTRACER: case PR_SET_CHILD_SUBREAPER: case PR_SET_NO_NEW_PRIVS: case PR_GET_NO_NEW_PRIVS:
+        case PR_SET_PDEATHSIG:
+        case PR_GET_DUMPABLE:
+        case PR_SET_DUMPABLE:
+        case PR_GET_KEEPCAPS:
+        case PR_SET_KEEPCAPS:
+        case PR_GET_TIMING:
+        case PR_SET_TIMING:
+        case PR_GET_SECCOMP:
+        case PR_CAPBSET_READ:
+        case PR_CAPBSET_DROP:
+        case PR_GET_SECUREBITS:
+        case PR_SET_SECUREBITS:
+        case PR_SET_TIMERSLACK:
+        case PR_GET_TIMERSLACK:
+        case PR_TASK_PERF_EVENTS_DISABLE:
+        case PR_TASK_PERF_EVENTS_ENABLE:
+        case PR_MCE_KILL:
+        case PR_MCE_KILL_GET:
+        case PR_SET_PTRACER:
+        case PR_SET_CHILD_SUBREAPER:
+        case PR_SET_NO_NEW_PRIVS:
+        case PR_GET_NO_NEW_PRIVS:
         case PR_CAP_AMBIENT: case PR_GET_SPECULATION_CTRL:
         case PR_SET_SPECULATION_CTRL: case 57: case 58: /* PR_SET_IO_FLUSHER, PR_GET_IO_FLUSHER */
                 return true;
@@ -249,7 +269,9 @@ long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t 
                 return -EFAULT;
         version = head[0];
         n = version == 0x19980330 ? 12 : version == 0x20071026 || version == 0x20080522 ? 24 : 0;
-        data = !a[1] || !n ? NULL : row->nr == __NR_capget ? sys_out(t, a[1], n) : sys_in(t, a[1], n, n);
+        data = !a[1] || !n              ? NULL
+               : row->nr == __NR_capget ? sys_out(t, a[1], n)
+                                        : sys_in(t, a[1], n, n);
         if (a[1] && !n)
                 data = sys_bad();
         ret = sys_raw(row->nr, P(head), P(data), 0, 0, 0, 0);

@@ -31,16 +31,22 @@ struct io {
 static long whole(const struct io *io, const struct sys_iov *v)
 {
         if (io->vector)
-                return sys_raw(io->nr, (uint64_t)io->fd, P(v->host), (uint64_t)v->n, io->a[3], io->a[4], io->a[5]);
-        return sys_raw(io->nr, (uint64_t)io->fd, P(v->host[0].iov_base), v->host[0].iov_len, io->a[3], io->a[4], io->a[5]);
+                return sys_raw(io->nr, (uint64_t)io->fd, P(v->host), (uint64_t)v->n, io->a[3],
+                               io->a[4], io->a[5]);
+        return sys_raw(io->nr, (uint64_t)io->fd, P(v->host[0].iov_base), v->host[0].iov_len,
+                       io->a[3], io->a[4], io->a[5]);
 }
 
 /* A chunk at done bytes into the transfer. */
-static uint64_t position(const struct io *io, size_t done) { return io->at && io->pos != -1 ? (uint64_t)io->pos + done : UINT64_MAX; }
+static uint64_t position(const struct io *io, size_t done)
+{
+        return io->at && io->pos != -1 ? (uint64_t)io->pos + done : UINT64_MAX;
+}
 
 static long piece(const struct io *io, const struct iovec *iov, int n, size_t done)
 {
-        return sys_raw(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, position(io, done), 0, io->flags);
+        return sys_raw(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov),
+                       (uint64_t)n, position(io, done), 0, io->flags);
 }
 
 /* The same of a file, where Linux lets no signal come between the parts of a transfer. */
@@ -48,7 +54,8 @@ static long file_piece(const struct io *io, const struct iovec *iov, int n, size
 {
         if (!done)
                 return piece(io, iov, n, done);
-        return sys_raw_further(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, position(io, done), 0, io->flags);
+        return sys_raw_further(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov),
+                               (uint64_t)n, position(io, done), 0, io->flags);
 }
 
 static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
@@ -96,7 +103,8 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
                 len -= at;
                 if (len > max - out->total)
                         len = max - out->total;
-                out->prog[out->n++] = (struct iovec){ (void *)(uintptr_t)(P(v->prog[i].iov_base) + at), len };
+                out->prog[out->n++] =
+                        (struct iovec){ (void *)(uintptr_t)(P(v->prog[i].iov_base) + at), len };
                 out->total += len;
                 at = 0;
         }
@@ -185,8 +193,11 @@ static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
 
 static long single(struct thread *t, const struct sys_row *row, const uint64_t a[6], bool write)
 {
-        struct io io = { .nr = row->nr, .fd = (int)a[0], .write = write,
-                         .at = row->nr == __NR_pread64 || row->nr == __NR_pwrite64, .pos = (int64_t)a[3] };
+        struct io io = { .nr = row->nr,
+                         .fd = (int)a[0],
+                         .write = write,
+                         .at = row->nr == __NR_pread64 || row->nr == __NR_pwrite64,
+                         .pos = (int64_t)a[3] };
         struct iovec store[2];
         struct sys_iov v;
 
@@ -197,21 +208,32 @@ static long single(struct thread *t, const struct sys_row *row, const uint64_t a
                 return -EINVAL;
         /* What cannot be a length or an address is refused by the kernel before anything else. */
         if ((int64_t)a[2] < 0 || a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(row->nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3], a[4], a[5]);
+                return sys_raw(row->nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3],
+                               a[4], a[5]);
         sys_iov_one(&v, store, a[1], a[2]);
         if (procfs_mem_is(io.fd))
                 return procfs_mem_rw(t, io.fd, &v, io.at ? &io.pos : NULL, write);
         return transfer(t, &io, &v);
 }
 
-long sys_read(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return single(t, row, a, false); }
-long sys_write(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return single(t, row, a, true); }
+long sys_read(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return single(t, row, a, false);
+}
+long sys_write(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return single(t, row, a, true);
+}
 
 static long vector(struct thread *t, const struct sys_row *row, const uint64_t a[6], bool write)
 {
         bool v2 = row->nr == __NR_preadv2 || row->nr == __NR_pwritev2;
-        struct io io = { .nr = row->nr, .fd = (int)a[0], .write = write, .vector = true,
-                         .at = row->nr != __NR_readv && row->nr != __NR_writev, .pos = (int64_t)a[3],
+        struct io io = { .nr = row->nr,
+                         .fd = (int)a[0],
+                         .write = write,
+                         .vector = true,
+                         .at = row->nr != __NR_readv && row->nr != __NR_writev,
+                         .pos = (int64_t)a[3],
                          .flags = v2 ? a[5] : 0 };
         struct sys_iov v;
         void *kernel;
@@ -230,8 +252,14 @@ static long vector(struct thread *t, const struct sys_row *row, const uint64_t a
         return transfer(t, &io, &v);
 }
 
-long sys_readv(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return vector(t, row, a, false); }
-long sys_writev(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { return vector(t, row, a, true); }
+long sys_readv(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return vector(t, row, a, false);
+}
+long sys_writev(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return vector(t, row, a, true);
+}
 
 long sys_getrandom(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
@@ -266,7 +294,8 @@ long sys_getrandom(struct thread *t, const struct sys_row *row, const uint64_t a
  * behind it. */
 static size_t splice_pages(const struct iovec *v)
 {
-        return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
+        return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) &
+               ~(size_t)(PAGE_SIZE - 1);
 }
 
 /* Into the pipe.  Copies that nobody else has, and that lie in their pages as the program's bytes
@@ -278,7 +307,8 @@ static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct 
 
         for (int i = 0; i < v->n; i++)
                 size += splice_pages(&v->prog[i]);
-        char *copies = mmap(NULL, size + PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *copies = mmap(NULL, size + PAGE_SIZE, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (copies == MAP_FAILED)
                 return -ENOMEM;
         for (int i = 0; i < v->n; at += splice_pages(&v->prog[i++])) {
@@ -308,7 +338,8 @@ static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct 
 long sys_vmsplice(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t fd = privfd_is((int)a[0]) ? INT32_MAX : a[0];
-        long flags = sys_own(__NR_fcntl, fd, F_GETFL, 0, 0, 0, 0), room = sys_own(__NR_fcntl, fd, F_GETPIPE_SZ, 0, 0, 0, 0), ret;
+        long flags = sys_own(__NR_fcntl, fd, F_GETFL, 0, 0, 0, 0),
+             room = sys_own(__NR_fcntl, fd, F_GETPIPE_SZ, 0, 0, 0, 0), ret;
         struct sys_iov v;
         void *kernel;
 

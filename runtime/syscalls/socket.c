@@ -143,8 +143,9 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
         }
         m->host.control = 0;
         if (m->host.controllen) {
-                m->host.control = P(send ? sys_in(t, m->prog.control, m->host.controllen, CONTROL_MAX)
-                                         : sys_scratch(m->host.controllen));
+                m->host.control =
+                        P(send ? sys_in(t, m->prog.control, m->host.controllen, CONTROL_MAX)
+                               : sys_scratch(m->host.controllen));
                 if (m->host.control == P(sys_bad()))
                         return -EFAULT;
                 if (send)
@@ -167,8 +168,9 @@ static long deliver(struct thread *t, struct message *m, uint64_t addr, long ret
                 return -EFAULT;
         if (m->prog.name) {
                 int32_t room = m->prog.namelen < NAME_MAX_ ? m->prog.namelen : NAME_MAX_;
-                if (name > 0 && room > 0 && gmem_write(t, m->prog.name, (void *)(uintptr_t)m->host.name,
-                                                      (size_t)(name < room ? name : room)))
+                if (name > 0 && room > 0 &&
+                    gmem_write(t, m->prog.name, (void *)(uintptr_t)m->host.name,
+                               (size_t)(name < room ? name : room)))
                         return -EFAULT;
                 if (gmem_write(t, addr + offsetof(struct kmsg, namelen), &name, 4))
                         return -EFAULT;
@@ -301,7 +303,8 @@ long sys_sendto(struct thread *t, const struct sys_row *row, const uint64_t a[6]
                 return which_error(a[0], err);
         if (a[4])
                 name = sys_in(t, a[4], (int32_t)a[5] > 0 ? (uint32_t)a[5] : 0, NAME_MAX_);
-        return sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], P(name), a[5]);
+        return sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], P(name),
+                       a[5]);
 }
 
 long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[6])
@@ -331,7 +334,8 @@ long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[
         err = sys_iov_room(t, &v);
         if (err)
                 return err;
-        ret = sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], a[4] ? P(name) : 0, a[4] ? P(&came) : 0);
+        ret = sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3],
+                      a[4] ? P(name) : 0, a[4] ? P(&came) : 0);
         if (ret < 0)
                 return ret;
         data = (size_t)ret < v.total ? (size_t)ret : v.total;
@@ -350,14 +354,18 @@ long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[
 
 /* Tables of iptables, ip6tables, arptables and ebtables: structs with pointers.  80, between them,
  * is SO_ORIGINAL_DST. */
-static bool is_table(int opt) { return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144); }
+static bool is_table(int opt)
+{
+        return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144);
+}
 
 /* Options with a pointer in them, or that make the kernel keep or map the program's pages. */
 long sys_setsockopt(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int level = (int)a[1], opt = (int)a[2];
 
-        if (level == SOL_SOCKET && (opt == SO_ATTACH_FILTER || opt == 51 /* SO_ATTACH_REUSEPORT_CBPF */)) {
+        if (level == SOL_SOCKET &&
+            (opt == SO_ATTACH_FILTER || opt == 51 /* SO_ATTACH_REUSEPORT_CBPF */)) {
                 struct { uint16_t len, pad[3]; uint64_t filter; } *prog;
 
                 if (privfd_is((int)a[0]))
@@ -370,10 +378,11 @@ long sys_setsockopt(struct thread *t, const struct sys_row *row, const uint64_t 
                 prog->filter = P(sys_in(t, prog->filter, (size_t)prog->len * 8, SYS_ARG_MAX));
                 return sys_raw(row->nr, a[0], a[1], a[2], P(prog), sizeof(*prog), 0);
         }
-        if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ || level == 276 /* SOL_RDS */ ||
+        if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ ||
+            level == 276 /* SOL_RDS */ ||
             ((level == SOL_IP || level == IPPROTO_IPV6) && is_table(opt))) {
-                info_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
-                             opt, level);
+                info_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt,
+                          "socket option %d of level %d is refused: ENOPROTOOPT", opt, level);
                 return -ENOPROTOOPT;
         }
         return sys_generic(t, row, a);
@@ -383,10 +392,11 @@ long sys_getsockopt(struct thread *t, const struct sys_row *row, const uint64_t 
 {
         int level = (int)a[1], opt = (int)a[2];
 
-        if ((level == SOL_SOCKET && opt == SO_GET_FILTER) || (level == IPPROTO_TCP && opt == 35 /* ZEROCOPY_RECEIVE */) ||
+        if ((level == SOL_SOCKET && opt == SO_GET_FILTER) ||
+            (level == IPPROTO_TCP && opt == 35 /* ZEROCOPY_RECEIVE */) ||
             (level == SOL_IP && is_table(opt))) {
-                info_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
-                             opt, level);
+                info_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt,
+                          "socket option %d of level %d is refused: ENOPROTOOPT", opt, level);
                 return -ENOPROTOOPT;
         }
         return sys_generic(t, row, a);

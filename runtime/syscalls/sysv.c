@@ -9,7 +9,8 @@
 #include "syscalls/handlers.h"
 
 /* Commands with a struct of n bytes out, or in for IPC_SET; the rest takes no pointer. */
-static long control(struct thread *t, const struct sys_row *row, const uint64_t a[6], int cmd, int at, size_t n, bool out)
+static long control(struct thread *t, const struct sys_row *row, const uint64_t a[6], int cmd,
+                    int at, size_t n, bool out)
 {
         uint64_t h[4] = { a[0], a[1], a[2], a[3] };
         void *p = NULL;

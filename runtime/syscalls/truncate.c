@@ -26,7 +26,8 @@ static bool may_be_running(ino_t ino)
         int fd = PRIVFD_NEW(open("/proc/locks", O_RDONLY | O_CLOEXEC));
         if (fd < 0)
                 return true;
-        snprintf(wanted, sizeof(wanted), ":%lu %lld ", (unsigned long)ino, (long long)program_lock(F_RDLCK).l_start);
+        snprintf(wanted, sizeof(wanted), ":%lu %lld ", (unsigned long)ino,
+                 (long long)program_lock(F_RDLCK).l_start);
         while (!found && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
                 have += (size_t)n;
                 text[have] = 0;
@@ -42,12 +43,14 @@ static bool may_be_running(ino_t ino)
 
 bool sys_text_busy(int dirfd, const char *path, int flags)
 {
-        bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC), new = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+        bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC),
+             new = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
         struct stat st;
 
         if (!writes || new || (flags & (O_PATH | O_DIRECTORY)))
                 return false;
-        if (fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
+        if (fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) ||
+            !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
                 return false;
         if (faccessat(dirfd, path, W_OK, AT_EACCESS))
                 return false;           /* which is what Linux says then */
@@ -63,7 +66,8 @@ bool sys_text_busy(int dirfd, const char *path, int flags)
 /* The file may have become shorter. */
 static void cut(struct thread *t, const struct stat *st)
 {
-        for (uint32_t id = FILE_NONE; (id = files_next_private(id, st->st_dev, st->st_ino)) != FILE_NONE; ) {
+        for (uint32_t id = FILE_NONE;
+             (id = files_next_private(id, st->st_dev, st->st_ino)) != FILE_NONE;) {
                 int64_t left = files_pages_left(id, 0);
                 if (left >= 0)          /* else it is not mapped any more */
                         thread_upcall(t, UPCALL_OBJECT_CUT, id, (uint64_t)left, 0);

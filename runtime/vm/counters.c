@@ -9,25 +9,57 @@
 
 /* What abi.h adds later and nobody names here is printed by its number. */
 static const char *const fault_names[FAULT_KINDS] = {
-        [FAULT_ZERO] = "zero", [FAULT_FILE] = "file", [FAULT_FETCH] = "fetch", [FAULT_SHARED] = "shared", [FAULT_WAIT] = "wait",
-        [FAULT_SPURIOUS] = "spurious",
+        [FAULT_ZERO] = "zero",     [FAULT_FILE] = "file", [FAULT_FETCH] = "fetch",
+        [FAULT_SHARED] = "shared", [FAULT_WAIT] = "wait", [FAULT_SPURIOUS] = "spurious",
 };
 static const char *const counter_names[CNT_COUNT] = {
         [CNT_FETCHED] = "fetched",
-        [CNT_EVICTED_CLEAN] = "evicted_clean", [CNT_EVICTED_DIRTY] = "evicted_dirty", [CNT_WRITEBACK] = "writeback",
-        [CNT_REFILLS] = "refills", [CNT_DOORBELLS] = "doorbells", [CNT_IO_DOORBELLS] = "io_doorbells", [CNT_FRAME_WAITS] = "frame_waits",
-        [CNT_DIRECT_RECLAIM] = "direct_reclaim", [CNT_FLUSHES] = "flushes", [CNT_KICKS] = "kicks",
-        [CNT_SYSCALLS_LOCAL] = "syscalls_local", [CNT_SYSCALLS_FORWARDED] = "syscalls_forwarded", [CNT_SCANNED] = "scanned",
+        [CNT_EVICTED_CLEAN] = "evicted_clean",
+        [CNT_EVICTED_DIRTY] = "evicted_dirty",
+        [CNT_WRITEBACK] = "writeback",
+        [CNT_REFILLS] = "refills",
+        [CNT_DOORBELLS] = "doorbells",
+        [CNT_IO_DOORBELLS] = "io_doorbells",
+        [CNT_FRAME_WAITS] = "frame_waits",
+        [CNT_DIRECT_RECLAIM] = "direct_reclaim",
+        [CNT_FLUSHES] = "flushes",
+        [CNT_KICKS] = "kicks",
+        [CNT_SYSCALLS_LOCAL] = "syscalls_local",
+        [CNT_SYSCALLS_FORWARDED] = "syscalls_forwarded",
+        [CNT_SCANNED] = "scanned",
         [CNT_EXITS] = "exits",
 };
 static const char *const exit_names[EXIT_OPS] = {
-        [EXIT_READY] = "ready", [EXIT_SYSCALL] = "syscall", [EXIT_UPCALL_DONE] = "upcall_done", [EXIT_SIGNAL] = "signal",
-        [EXIT_BUG] = "bug", [EXIT_LOG] = "log", [EXIT_FILE_READ] = "file_read", [EXIT_FILE_MAP] = "file_map",
-        [EXIT_ANON_SHARED] = "anon_shared", [EXIT_SHM_ATTACH] = "shm_attach", [EXIT_SHARED_AGAIN] = "shared_again", [EXIT_FILE_REF] = "file_ref", [EXIT_SHARED_UNMAP] = "shared_unmap",
-        [EXIT_SHARED_CHECK] = "shared_check", [EXIT_ARENA_COPY] = "arena_copy", [EXIT_MSYNC] = "msync", [EXIT_MINCORE] = "mincore", [EXIT_GROW_POOL] = "grow_pool",
-        [EXIT_LEASE] = "lease", [EXIT_SLOTS_RELEASE] = "slots_release", [EXIT_WAIT_FRAMES] = "wait_frames", [EXIT_WAKE_FRAMES] = "wake_frames",
-        [EXIT_SERVICE_SLEEP] = "service_sleep", [EXIT_SERVICE_WAKE] = "service_wake", [EXIT_WAIT_PTE] = "wait_pte",
-        [EXIT_WAKE_PTE] = "wake_pte", [EXIT_KICK] = "kick", [EXIT_YIELD] = "yield", [EXIT_TIME] = "time", [EXIT_EVENT] = "event",
+        [EXIT_READY] = "ready",
+        [EXIT_SYSCALL] = "syscall",
+        [EXIT_UPCALL_DONE] = "upcall_done",
+        [EXIT_SIGNAL] = "signal",
+        [EXIT_BUG] = "bug",
+        [EXIT_LOG] = "log",
+        [EXIT_FILE_READ] = "file_read",
+        [EXIT_FILE_MAP] = "file_map",
+        [EXIT_ANON_SHARED] = "anon_shared",
+        [EXIT_SHM_ATTACH] = "shm_attach",
+        [EXIT_SHARED_AGAIN] = "shared_again",
+        [EXIT_FILE_REF] = "file_ref",
+        [EXIT_SHARED_UNMAP] = "shared_unmap",
+        [EXIT_SHARED_CHECK] = "shared_check",
+        [EXIT_ARENA_COPY] = "arena_copy",
+        [EXIT_MSYNC] = "msync",
+        [EXIT_MINCORE] = "mincore",
+        [EXIT_GROW_POOL] = "grow_pool",
+        [EXIT_LEASE] = "lease",
+        [EXIT_SLOTS_RELEASE] = "slots_release",
+        [EXIT_WAIT_FRAMES] = "wait_frames",
+        [EXIT_WAKE_FRAMES] = "wake_frames",
+        [EXIT_SERVICE_SLEEP] = "service_sleep",
+        [EXIT_SERVICE_WAKE] = "service_wake",
+        [EXIT_WAIT_PTE] = "wait_pte",
+        [EXIT_WAKE_PTE] = "wake_pte",
+        [EXIT_KICK] = "kick",
+        [EXIT_YIELD] = "yield",
+        [EXIT_TIME] = "time",
+        [EXIT_EVENT] = "event",
 };
 
 const char *counters_exit_name(unsigned op)
@@ -61,8 +93,10 @@ static void add_up(struct totals *t)
 
 static void print_latencies(FILE *f, const struct totals *t)
 {
-        static const struct { const char *name; uint64_t per_million; } points[] = {
-                { "p50", 500000 }, { "p90", 900000 }, { "p99", 990000 }, { "p99.9", 999000 }, { "max", 1000000 },
+        static const struct { const char *name; uint64_t per_million;
+        } points[] = {
+                { "p50", 500000 },   { "p90", 900000 },  { "p99", 990000 },
+                { "p99.9", 999000 }, { "max", 1000000 },
         };
         const uint64_t tsc_khz = CONTROL->tsc_khz;      /* 0: unknown */
         char group[64];
@@ -73,7 +107,8 @@ static void print_latencies(FILE *f, const struct totals *t)
                 snprintf(group, sizeof(group), "latency_ns.%s", fault_names[i]);
                 for (size_t p = 0; p < sizeof(points) / sizeof(points[0]); p++) {
                         uint64_t ticks = histogram_percentile(t->hist[i], points[p].per_million);
-                        stats_line(f, group, points[p].name, (uint64_t)((__uint128_t)ticks * 1000000 / tsc_khz));
+                        stats_line(f, group, points[p].name,
+                                   (uint64_t)((__uint128_t)ticks * 1000000 / tsc_khz));
                 }
         }
 }
@@ -103,7 +138,8 @@ void counters_stats(FILE *f)
                 stats_numbered(f, "count", counter_names[i], i, t.s.counter[i]);
         evicted = t.s.counter[CNT_EVICTED_CLEAN] + t.s.counter[CNT_EVICTED_DIRTY];
         stats_line(f, "", "evicted", evicted);
-        fprintf(f, "doorbells_per_64_evictions %.2f\n", evicted ? 64.0 * (double)t.s.counter[CNT_DOORBELLS] / (double)evicted : 0.0);
+        fprintf(f, "doorbells_per_64_evictions %.2f\n",
+                evicted ? 64.0 * (double)t.s.counter[CNT_DOORBELLS] / (double)evicted : 0.0);
 
         total = 0;
         for (unsigned i = 0; i < EXIT_OPS; i++)

@@ -116,7 +116,9 @@ void vm_refuse_msrs(struct vm *vm)
         uint8_t none[1] = { 0 };
         struct kvm_msr_filter f = {
                 .flags = KVM_MSR_FILTER_DEFAULT_DENY,
-                .ranges[0] = { .flags = KVM_MSR_FILTER_READ | KVM_MSR_FILTER_WRITE, .nmsrs = 1, .bitmap = none },
+                .ranges[0] = { .flags = KVM_MSR_FILTER_READ | KVM_MSR_FILTER_WRITE,
+                               .nmsrs = 1,
+                               .bitmap = none },
         };
 
         ioctl(vm->fd, KVM_X86_SET_MSR_FILTER, &f);
@@ -217,7 +219,10 @@ static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)
 
 /* May kern write there?  It has no reason to where vCPU blocks are, which each vCPU writes at
  * VCPU_SELF, nor where these tables are. */
-static bool is_writable(uint64_t off) { return off >= POOL_OFF || (off >= RINGS_OFF && off < RAM_PD_OFF); }
+static bool is_writable(uint64_t off)
+{
+        return off >= POOL_OFF || (off >= RINGS_OFF && off < RAM_PD_OFF);
+}
 
 /* Fills in the directories of the window for [from, to), multiples of 2 MiB.  Entries that are not
  * present are kept by nobody, so that is done while the guest runs, too (docs/architecture.md,
@@ -227,7 +232,8 @@ static void map_ram(int level, uint64_t from, uint64_t to)
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF);
 
         for (uint64_t off = from; off < to; off += LARGE)
-                pd[off / LARGE] = window_pde(RAM_GPA + off, level, 0) & ~(is_writable(off) ? 0 : 2ull);
+                pd[off / LARGE] =
+                        window_pde(RAM_GPA + off, level, 0) & ~(is_writable(off) ? 0 : 2ull);
 }
 
 int64_t vm_grow_pool(struct vm *vm, uint64_t size)
@@ -257,7 +263,9 @@ void vm_map_window(struct vm *vm)
         for (uint64_t off = 0; off < ram_end; off += GiB)
                 pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | 0x23 | user;
         for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE)
-                pt[off / PAGE_SIZE] = (RAM_GPA + off) | (off < constant || off == RAM_PT_OFF ? 0x161 : 0x163) | user | (off < text ? 0 : 1ull << 63);
+                pt[off / PAGE_SIZE] = (RAM_GPA + off) |
+                                      (off < constant || off == RAM_PT_OFF ? 0x161 : 0x163) | user |
+                                      (off < text ? 0 : 1ull << 63);
         pd[0] = (RAM_GPA + RAM_PT_OFF) | 0x23 | user;
         map_ram(vm->level, LARGE, CONTROL->pool_end);
         map_ram(vm->level, CONTROL->frames_off, ram_end);
@@ -282,22 +290,28 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         int err;
 
         if (kern()->magic != KERN_MAGIC || kern()->abi_version != ABI_VERSION) {
-                snprintf(why, n, "the kern image in this vmrun has another ABI version: build it anew");
+                snprintf(why, n,
+                         "the kern image in this vmrun has another ABI version: build it anew");
                 return -EINVAL;
         }
         if (pool_max < pool_end)
                 pool_max = ROUND_UP(pool_end, GiB);
-        if (WINDOW + pool_max + frames_size > WINDOW_END || RAM_GPA + pool_max + frames_size > (1ull << vm->phys_bits) / 8 * 7) {
-                snprintf(why, n, "a cache of %llu MiB does not fit the guest's %u physical address bits: use a smaller --cache",
+        if (WINDOW + pool_max + frames_size > WINDOW_END ||
+            RAM_GPA + pool_max + frames_size > (1ull << vm->phys_bits) / 8 * 7) {
+                snprintf(why, n,
+                         "a cache of %llu MiB does not fit the guest's %u physical address bits: "
+                         "use a smaller --cache",
                          (unsigned long long)(c->nframes * PAGE_SIZE / MiB), vm->phys_bits);
                 return -E2BIG;
         }
         /* A program's start touches some seventy pages here and there in what comes first: clearing
          * huge pages for them took two thirds of the instructions of `vmrun /bin/true`
          * (bench/startup.sh). */
-        if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 || (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0) {
-                snprintf(why, n, "guest memory cannot be had at its place (%s): %s%s", err == -EEXIST ? "address in use" : "KVM or mmap",
-                         strerror(-err), address_space_cure(err));
+        if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 ||
+            (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0) {
+                snprintf(why, n, "guest memory cannot be had at its place (%s): %s%s",
+                         err == -EEXIST ? "address in use" : "KVM or mmap", strerror(-err),
+                         address_space_cure(err));
                 return err;
         }
         memcpy((void *)WINDOW, kern_image, (size_t)(kern_image_end - kern_image));

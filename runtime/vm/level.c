@@ -54,7 +54,8 @@ int vcpu_start_known(struct vm *vm, struct thread *t, char *why, size_t n)
                 return err;
         err = try_level(vm, t);
         if (err)
-                snprintf(why, n, "kern does not start in ring %d any more (exit reason %u)", vm->level, t->run->exit_reason);
+                snprintf(why, n, "kern does not start in ring %d any more (exit reason %u)",
+                         vm->level, t->run->exit_reason);
         return err;
 }
 
@@ -71,8 +72,11 @@ int vcpu_start_first(struct vm *vm, struct thread *t, char *why, size_t n)
                 err = try_level(vm, t);
         }
         if (err)
-                snprintf(why, n, "KVM on this host runs programs neither in ring 0 nor in ring 3 (exit reason %u): vmrun needs VMX, SVM or "
-                         "a pagetable-based KVM with native ring 3", t->run->exit_reason);
+                snprintf(why, n,
+                         "KVM on this host runs programs neither in ring 0 nor in ring 3 (exit "
+                         "reason %u): vmrun needs VMX, SVM or "
+                         "a pagetable-based KVM with native ring 3",
+                         t->run->exit_reason);
         return err;
 }
 

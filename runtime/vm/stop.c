@@ -52,7 +52,8 @@ void threads_wait_to_go(struct thread *t)
 {
         uint32_t by;
 
-        while ((by = atomic_load(&threads_stopping)) != 0 && by != vcpu_fixed(t->v)->number + 1 && !(by == ENDED && t->vforked)) {
+        while ((by = atomic_load(&threads_stopping)) != 0 && by != vcpu_fixed(t->v)->number + 1 &&
+               !(by == ENDED && t->vforked)) {
                 atomic_exchange(&t->safe, 1);
                 threads_tell_stopper();
                 word_sleep(&threads_stopping, by, NULL); /* as long as the other one takes */
@@ -102,11 +103,16 @@ static void complain(const struct thread *t)
 {
         for (uint32_t i = 0, n = vcpus(); i < n; i++) {
                 struct thread *u = t->vm->thread[i];
-                if (!u || !u->alive || u == t || atomic_load(&u->safe) || atomic_load(&u->v->mode) == MODE_OUT)
+                if (!u || !u->alive || u == t || atomic_load(&u->safe) ||
+                    atomic_load(&u->v->mode) == MODE_OUT)
                         continue;
-                warnx_("vCPU %u (thread %d) does not stop: mode %u, last entry to kern at RIP %#llx, exit %u", i, (int)u->tid, u->v->mode,
-                       (unsigned long long)u->v->regs.rip, u->v->exit.op);
-                die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: a thread has not come out of kern for %llu s; " VM_BLAME,
+                warnx_("vCPU %u (thread %d) does not stop: mode %u, last entry to kern at RIP "
+                       "%#llx, exit %u",
+                       i, (int)u->tid, u->v->mode, (unsigned long long)u->v->regs.rip,
+                       u->v->exit.op);
+                die_(EXIT_VMRUN_FAILED,
+                     "the virtual machine was stopped: a thread has not come out of kern for %llu "
+                     "s; " VM_BLAME,
                      (unsigned long long)watch_limit_ms() / 1000);
         }
 }
@@ -120,7 +126,8 @@ void threads_stop(struct thread *t)
 
         if (atomic_load(&threads_stopping) == vcpu_fixed(t->v)->number + 1)
                 return;                 /* all are stopped already */
-        while (!atomic_compare_exchange_strong(&threads_stopping, &none, vcpu_fixed(t->v)->number + 1)) {
+        while (!atomic_compare_exchange_strong(&threads_stopping, &none,
+                                               vcpu_fixed(t->v)->number + 1)) {
                 threads_wait_to_go(t);
                 none = 0;
         }

@@ -63,7 +63,9 @@ static uint64_t read_clocks(struct clocks *c)
 
         do {
                 before = __rdtsc();
-                *c = (struct clocks){ now(CLOCK_MONOTONIC), now(CLOCK_REALTIME), now(CLOCK_BOOTTIME), now(CLOCK_TAI), now(CLOCK_MONOTONIC_RAW) };
+                *c = (struct clocks){ now(CLOCK_MONOTONIC), now(CLOCK_REALTIME),
+                                      now(CLOCK_BOOTTIME), now(CLOCK_TAI),
+                                      now(CLOCK_MONOTONIC_RAW) };
                 after = __rdtsc();
         } while (after - before > tsc_hz / 10000 && ++turns < 20);
         return after + (uint64_t)tsc_offset;
@@ -135,9 +137,13 @@ void time_join(struct thread *t, const struct thread *first)
 {
         uint64_t offset;
         struct kvm_device_attr a = offset_attr(&offset);
-        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)]; } u = { .m.nmsrs = 1 };
+        union {
+                struct kvm_msrs m;
+                char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)];
+        } u = { .m.nmsrs = 1 };
 
-        if (ioctl(first->vcpu_fd, KVM_GET_DEVICE_ATTR, &a) == 0 && ioctl(t->vcpu_fd, KVM_SET_DEVICE_ATTR, &a) == 0)
+        if (ioctl(first->vcpu_fd, KVM_GET_DEVICE_ATTR, &a) == 0 &&
+            ioctl(t->vcpu_fd, KVM_SET_DEVICE_ATTR, &a) == 0)
                 return;
         /* An older KVM: near enough that it takes the two for synchronous. */
         u.m.entries[0].index = MSR_TSC;
@@ -151,13 +157,17 @@ void time_check(const struct thread *t)
 
         if (!CONTROL->time.valid || close_to(guest, host + tsc_offset))
                 return;
-        info_("clocks: the vCPUs' TSCs differ (by %lld): reading the time exits", (long long)(guest - host - tsc_offset));
+        info_("clocks: the vCPUs' TSCs differ (by %lld): reading the time exits",
+              (long long)(guest - host - tsc_offset));
         CONTROL->time.valid = 0;
 }
 
 void time_init(struct thread *t)
 {
-        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)]; } u = { .m.nmsrs = 1 };
+        union {
+                struct kvm_msrs m;
+                char room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)];
+        } u = { .m.nmsrs = 1 };
         u.m.entries[0].index = MSR_TSC;
         int khz = ioctl(t->vcpu_fd, KVM_GET_TSC_KHZ, 0);
         /* EXIT_READY carries kern's TSC */
@@ -168,14 +178,17 @@ void time_init(struct thread *t)
         tsc_hz = (uint64_t)khz * 1000;
         CONTROL->tsc_khz = (uint64_t)khz;
         int64_t before = (int64_t)__rdtsc();
-        int64_t by_kvm = ioctl(t->vcpu_fd, KVM_GET_MSRS, &u.m) == 1 ? (int64_t)u.m.entries[0].data - before : 0;
+        int64_t by_kvm = ioctl(t->vcpu_fd, KVM_GET_MSRS, &u.m) == 1
+                                 ? (int64_t)u.m.entries[0].data - before
+                                 : 0;
         /* Where KVM does not virtualise RDTSC (p = 3) its MSR says nothing. */
         if (close_to(guest, host + by_kvm))
                 tsc_offset = by_kvm;
         else if (close_to(guest, host))
                 tsc_offset = 0;
         else {
-                info_("clocks: the guest's TSC is not the host's nor what KVM says (%lld, %lld, %lld): reading the time exits",
+                info_("clocks: the guest's TSC is not the host's nor what KVM says (%lld, %lld, "
+                      "%lld): reading the time exits",
                       (long long)guest, (long long)host, (long long)by_kvm);
                 return;
         }

@@ -25,7 +25,10 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 {
         if (va >= VCPU_SELF && va < WINDOW)
                 return len <= WINDOW - va ? (char *)t->v + (va - VCPU_SELF) : NULL;
-        return va >= WINDOW && va < WINDOW + CONTROL->pool_end && len <= WINDOW + CONTROL->pool_end - va ? (void *)va : NULL;
+        return va >= WINDOW && va < WINDOW + CONTROL->pool_end &&
+                               len <= WINDOW + CONTROL->pool_end - va
+                       ? (void *)va
+                       : NULL;
 }
 
 /*
@@ -165,7 +168,10 @@ static void let_end(struct thread *t)
 static void set_run_mask(struct thread *t)
 {
         uint64_t set;
-        union { struct kvm_signal_mask m; char room[sizeof(struct kvm_signal_mask) + sizeof(set)]; } u = { .m.len = sizeof(set) };
+        union {
+                struct kvm_signal_mask m;
+                char room[sizeof(struct kvm_signal_mask) + sizeof(set)];
+        } u = { .m.len = sizeof(set) };
 
         /* first: a signal taken from here on sets it again (signals.c) */
         t->sigmask_dirty = false;
@@ -191,7 +197,8 @@ static bool soft_exception_queued(struct thread *t, unsigned nr)
         if (t->vm->level != 3 || (nr != 3 && nr != 4) || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
                 return false;
         int last = t->vm->calls->peek(t, r.rip - 1);
-        bool there = (nr == 3 && last == 0xcc) || (last == (int)nr && t->vm->calls->peek(t, r.rip - 2) == 0xcd);
+        bool there = (nr == 3 && last == 0xcc) ||
+                     (last == (int)nr && t->vm->calls->peek(t, r.rip - 2) == 0xcd);
         there = there && t->soft_rip != r.rip;
         t->soft_rip = there ? r.rip : 0;
         return there;
@@ -202,8 +209,8 @@ static bool soft_exception_queued(struct thread *t, unsigned nr)
 static bool exception_queued(struct thread *t)
 {
         struct kvm_vcpu_events e;
-        return ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) < 0 || e.exception.injected || e.exception.pending ||
-               soft_exception_queued(t, e.exception.nr);
+        return ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) < 0 || e.exception.injected ||
+               e.exception.pending || soft_exception_queued(t, e.exception.nr);
 }
 
 static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
@@ -247,7 +254,8 @@ static bool program_misbehaved(struct thread *t)
 {
         struct kvm_regs r;
 
-        if (atomic_load(&t->v->mode) != MODE_PROGRAM || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0 || in_kern(r.rip))
+        if (atomic_load(&t->v->mode) != MODE_PROGRAM || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0 ||
+            in_kern(r.rip))
                 return false;
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
@@ -288,22 +296,32 @@ static void look_at_canaries(struct thread *t)
 {
         const struct vcpu *v = t->v;
         const struct control *k = CONTROL;
-        const char *where = v->canary0 != CANARY || v->canary1 != CANARY || v->canary2 != CANARY || v->canary3 != CANARY ||
-                                    v->canary4 != CANARY || v->frames.n > FRAME_BATCH * 2 - 1 ? "its vCPU's state" :
-                            k->canary0 != CANARY || k->canary1 != CANARY || k->canary2 != CANARY || k->canary3 != CANARY ||
-                                    k->canary4 != CANARY || k->canary5 != CANARY ? "the control page" : NULL;
+        const char *where = v->canary0 != CANARY || v->canary1 != CANARY || v->canary2 != CANARY ||
+                                            v->canary3 != CANARY || v->canary4 != CANARY ||
+                                            v->frames.n > FRAME_BATCH * 2 - 1
+                                    ? "its vCPU's state"
+                            : k->canary0 != CANARY || k->canary1 != CANARY ||
+                                            k->canary2 != CANARY || k->canary3 != CANARY ||
+                                            k->canary4 != CANARY || k->canary5 != CANARY
+                                    ? "the control page"
+                                    : NULL;
         if (!where)
                 return;
         vcpu_dump(t);
-        die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: the program may have written into kern's memory, over %s: look for a "
-             "stray pointer into %#llx-%#llx, which is vmrun's", where, (unsigned long long)VCPU_SELF, (unsigned long long)WINDOW_END);
+        die_(EXIT_VMRUN_FAILED,
+             "the virtual machine was stopped: the program may have written into kern's memory, "
+             "over %s: look for a "
+             "stray pointer into %#llx-%#llx, which is vmrun's",
+             where, (unsigned long long)VCPU_SELF, (unsigned long long)WINDOW_END);
 }
 
 static const char *exit_reason_text(const struct kvm_run *run)
 {
         switch (run->exit_reason) {
         case KVM_EXIT_SHUTDOWN: return "triple fault";
-        case KVM_EXIT_INTERNAL_ERROR: return run->internal.suberror == 1 ? "KVM could not emulate an instruction" : "KVM internal error";
+        case KVM_EXIT_INTERNAL_ERROR:
+                return run->internal.suberror == 1 ? "KVM could not emulate an instruction"
+                                                   : "KVM internal error";
         case KVM_EXIT_FAIL_ENTRY: return "the CPU refused the guest's state";
         case KVM_EXIT_MMIO: return "access to guest-physical memory that does not exist";
         default: return "unexpected exit";
@@ -313,8 +331,8 @@ static const char *exit_reason_text(const struct kvm_run *run)
 static _Noreturn void state_makes_no_sense(struct thread *t)
 {
         vcpu_dump(t);
-        die_(EXIT_VMRUN_FAILED, "the virtual machine stopped: %s (KVM exit reason %u); " VM_BLAME, exit_reason_text(t->run),
-             t->run->exit_reason);
+        die_(EXIT_VMRUN_FAILED, "the virtual machine stopped: %s (KVM exit reason %u); " VM_BLAME,
+             exit_reason_text(t->run), t->run->exit_reason);
 }
 
 void vcpu_forget_exception(struct thread *t)
@@ -342,7 +360,9 @@ static void watch(struct thread *t)
                 t->privileged = KVM_EXIT_INTERNAL_ERROR;
         } else if (watch_is_over(t)) {
                 vcpu_dump(t);
-                die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped: for %llu s kern has not let the program have a signal; " VM_BLAME,
+                die_(EXIT_VMRUN_FAILED,
+                     "the virtual machine was stopped: for %llu s kern has not let the program "
+                     "have a signal; " VM_BLAME,
                      (unsigned long long)watch_limit_ms() / 1000);
         }
 }
@@ -396,7 +416,8 @@ static void run_to_exit(struct thread *t)
                 }
                 /* kern says OUT before each exit of its own; a program's OUT to the same port comes
                  * from PROGRAM. */
-                if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT && atomic_load(&t->v->mode) == MODE_OUT) {
+                if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT &&
+                    atomic_load(&t->v->mode) == MODE_OUT) {
                         look_at_canaries(t);
                         watch_exits(t);
                         return;

@@ -27,10 +27,16 @@ static const struct kern_header *kern(void) { return (const struct kern_header *
 
 #define KERN_STACK ((uint64_t)VCPU_SELF + VCPU_STACK_TOP)
 
-static uint64_t block_gpa(uint32_t number) { return RAM_GPA + VCPUS_OFF + (uint64_t)number * VCPU_BLOCK; }
+static uint64_t block_gpa(uint32_t number)
+{
+        return RAM_GPA + VCPUS_OFF + (uint64_t)number * VCPU_BLOCK;
+}
 
 /* Pages of a block that the guest never writes: a wild store of the program's faults there. */
-static bool is_constant(unsigned off) { return off == VCPU_TSS_OFF || off == VCPU_GDT_OFF || off >= VCPU_TABLES_OFF; }
+static bool is_constant(unsigned off)
+{
+        return off == VCPU_TSS_OFF || off == VCPU_GDT_OFF || off >= VCPU_TABLES_OFF;
+}
 
 /* This vCPU's PML4: the lower half shared, but for the slot that maps its own block at
  * VCPU_SELF. */
@@ -38,16 +44,21 @@ static void make_tables(struct vm *vm, uint32_t number)
 {
         char *block = (char *)vcpu_block(number);
         uint64_t gpa = block_gpa(number), user = vm->level == 3 ? PTE_USER : 0;
-        uint64_t *pml4 = (uint64_t *)(block + VCPU_PML4_OFF), *pt = (uint64_t *)(block + VCPU_PT_OFF);
+        uint64_t *pml4 = (uint64_t *)(block + VCPU_PML4_OFF),
+                 *pt = (uint64_t *)(block + VCPU_PT_OFF);
 
         for (unsigned i = 0; i < 256; i++)      /* U: the entries below decide */
                 pml4[i] = (RAM_GPA + PDPT_OFF(i)) | PTE_PRESENT_RW | PTE_USER;
         pml4[VCPU_SELF >> 39] = (gpa + VCPU_PDPT_OFF) | PTE_PRESENT_RW | user;
-        *(uint64_t *)(block + VCPU_PDPT_OFF + 511 * 8) = (gpa + VCPU_PD_OFF) | PTE_PRESENT_RW | user;
+        *(uint64_t *)(block + VCPU_PDPT_OFF + 511 * 8) =
+                (gpa + VCPU_PD_OFF) | PTE_PRESENT_RW | user;
         *(uint64_t *)(block + VCPU_PD_OFF + 511 * 8) = (gpa + VCPU_PT_OFF) | PTE_PRESENT_RW | user;
         for (unsigned off = 0; off < VCPU_BLOCK; off += PAGE_SIZE)
                 pt[512 - VCPU_BLOCK / PAGE_SIZE + off / PAGE_SIZE] =
-                        off == VCPU_GUARD_OFF ? 0 : (gpa + off) | (is_constant(off) ? PTE_PRESENT : PTE_PRESENT_RW) | user | PTE_NO_EXEC;
+                        off == VCPU_GUARD_OFF
+                                ? 0
+                                : (gpa + off) | (is_constant(off) ? PTE_PRESENT : PTE_PRESENT_RW) |
+                                          user | PTE_NO_EXEC;
 }
 
 /*
@@ -66,7 +77,8 @@ static void make_gdt(char *block, bool user)
         gdt[SEL_USER_CS32 >> 3] = 0x00cffb000000ffff & ~absent;
         gdt[SEL_USER_SS >> 3] = 0x00cff3000000ffff;
         gdt[SEL_USER_CS >> 3] = 0x00affb000000ffff & ~absent;
-        gdt[SEL_TSS >> 3] = (limit - 1) | (tss & 0xffffff) << 16 | 0x8bull << 40 | (tss >> 24 & 0xff) << 56;
+        gdt[SEL_TSS >> 3] =
+                (limit - 1) | (tss & 0xffffff) << 16 | 0x8bull << 40 | (tss >> 24 & 0xff) << 56;
         gdt[(SEL_TSS >> 3) + 1] = tss >> 32;
 }
 
@@ -99,8 +111,8 @@ static void make_idt(const struct vm *vm, char *block)
                 uint64_t at = stubs + v * kern()->stub_size;
                 /* int3, into: the program's to raise */
                 uint64_t ist = v == 14 ? 1 : 2, dpl = v == 3 || v == 4 ? 3 : 0;
-                idt[2 * v] = (at & 0xffff) | (uint64_t)SEL_KERN_CS << 16 | ist << 32 | 0x8eull << 40 | dpl << 45 |
-                             (at >> 16 & 0xffff) << 48;
+                idt[2 * v] = (at & 0xffff) | (uint64_t)SEL_KERN_CS << 16 | ist << 32 |
+                             0x8eull << 40 | dpl << 45 | (at >> 16 & 0xffff) << 48;
                 idt[2 * v + 1] = at >> 32;
         }
 }
@@ -133,14 +145,26 @@ static void make_block(struct vm *vm, uint32_t number, enum vcpu_role role)
 
 static struct kvm_segment code_segment(int level)
 {
-        return (struct kvm_segment){ .selector = level == 3 ? SEL_USER_CS : SEL_KERN_CS, .limit = 0xffffffff, .type = 11,
-                                     .present = 1, .dpl = (uint8_t)level, .s = 1, .l = 1, .g = 1 };
+        return (struct kvm_segment){ .selector = level == 3 ? SEL_USER_CS : SEL_KERN_CS,
+                                     .limit = 0xffffffff,
+                                     .type = 11,
+                                     .present = 1,
+                                     .dpl = (uint8_t)level,
+                                     .s = 1,
+                                     .l = 1,
+                                     .g = 1 };
 }
 
 static struct kvm_segment data_segment(int level)
 {
-        return (struct kvm_segment){ .selector = level == 3 ? SEL_USER_SS : SEL_KERN_SS, .limit = 0xffffffff, .type = 3,
-                                     .present = 1, .dpl = (uint8_t)level, .s = 1, .db = 1, .g = 1 };
+        return (struct kvm_segment){ .selector = level == 3 ? SEL_USER_SS : SEL_KERN_SS,
+                                     .limit = 0xffffffff,
+                                     .type = 3,
+                                     .present = 1,
+                                     .dpl = (uint8_t)level,
+                                     .s = 1,
+                                     .db = 1,
+                                     .g = 1 };
 }
 
 /* What is vmrun's in the special registers; segments that a program may load are left as they
@@ -150,9 +174,14 @@ static void set_ours(const struct vm *vm, uint32_t number, struct kvm_sregs *s)
         s->cs = code_segment(vm->level);
         s->ss = data_segment(vm->level);
         s->ldt = (struct kvm_segment){ .unusable = 1 };
-        s->tr = (struct kvm_segment){ .selector = SEL_TSS, .base = VCPU_SELF + VCPU_TSS_OFF, .limit = 0xfff, .type = 11, .present = 1 };
+        s->tr = (struct kvm_segment){ .selector = SEL_TSS,
+                                      .base = VCPU_SELF + VCPU_TSS_OFF,
+                                      .limit = 0xfff,
+                                      .type = 11,
+                                      .present = 1 };
         s->gdt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_GDT_OFF, .limit = SEL_TSS + 15 };
-        s->idt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_IDT_OFF, .limit = (uint16_t)(kern()->vectors * 16 - 1) };
+        s->idt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_IDT_OFF,
+                                      .limit = (uint16_t)(kern()->vectors * 16 - 1) };
         s->cr0 = 0x80010033;             /* PG WP NE ET MP PE */
         s->cr3 = block_gpa(number) + VCPU_PML4_OFF;
         /* PAE PGE OSFXSR OSXMMEXCPT; OSXSAVE FSGSBASE */
@@ -173,31 +202,42 @@ static int set_sregs(struct thread *t)
 
 #define RESET_CS 0xf000         /* after a triple fault on SVM: KVM has reset the vCPU, and the program's registers are gone */
 
-static bool same_table(const struct kvm_dtable *a, const struct kvm_dtable *b) { return a->base == b->base && a->limit == b->limit; }
+static bool same_table(const struct kvm_dtable *a, const struct kvm_dtable *b)
+{
+        return a->base == b->base && a->limit == b->limit;
+}
 
 bool vcpu_mend(struct thread *t)
 {
         struct kvm_sregs now, ours;
 
-        if (t->vm->level != 0 || ioctl(t->vcpu_fd, KVM_GET_SREGS, &now) < 0 || now.cs.selector == RESET_CS)
+        if (t->vm->level != 0 || ioctl(t->vcpu_fd, KVM_GET_SREGS, &now) < 0 ||
+            now.cs.selector == RESET_CS)
                 return false;
         ours = now;
         set_ours(t->vm, vcpu_fixed(t->v)->number, &ours);
-        if (now.cr0 == ours.cr0 && now.cr3 == ours.cr3 && now.cr4 == ours.cr4 && now.efer == ours.efer && same_table(&now.gdt, &ours.gdt) &&
-            same_table(&now.idt, &ours.idt) && now.tr.base == ours.tr.base && now.cs.selector == ours.cs.selector)
+        if (now.cr0 == ours.cr0 && now.cr3 == ours.cr3 && now.cr4 == ours.cr4 &&
+            now.efer == ours.efer && same_table(&now.gdt, &ours.gdt) &&
+            same_table(&now.idt, &ours.idt) && now.tr.base == ours.tr.base &&
+            now.cs.selector == ours.cs.selector)
                 return false;
-        info_("the program has changed control registers or descriptor tables, which Linux would refuse: they are set right");
+        info_("the program has changed control registers or descriptor tables, which Linux would "
+              "refuse: they are set right");
         return ioctl(t->vcpu_fd, KVM_SET_SREGS, &ours) == 0;
 }
 
 static int set_msrs(struct thread *t)
 {
         const struct kvm_msr_entry e[3] = {
-                { .index = MSR_STAR, .data = (uint64_t)SEL_KERN_CS << 32 | (uint64_t)SEL_USER_CS32 << 48 },
+                { .index = MSR_STAR,
+                  .data = (uint64_t)SEL_KERN_CS << 32 | (uint64_t)SEL_USER_CS32 << 48 },
                 { .index = MSR_LSTAR, .data = kern()->syscall },
-                { .index = MSR_SFMASK, .data = 0x54700 },       /* AC NT RF DF IF TF */
+                { .index = MSR_SFMASK, .data = 0x54700 }, /* AC NT RF DF IF TF */
         };
-        union { struct kvm_msrs m; char room[sizeof(struct kvm_msrs) + sizeof(e)]; } u = { .m.nmsrs = 3 };
+        union {
+                struct kvm_msrs m;
+                char room[sizeof(struct kvm_msrs) + sizeof(e)];
+        } u = { .m.nmsrs = 3 };
 
         memcpy(u.m.entries, e, sizeof(e));
         return ioctl(t->vcpu_fd, KVM_SET_MSRS, &u.m) == 3 ? 0 : -EINVAL;
@@ -232,10 +272,12 @@ static int make_vcpu(struct vm *vm, struct thread *t, uint32_t number, char *why
                          t->vcpu_fd == -EMFILE ? ": raise `ulimit -n`" : "");
                 return t->vcpu_fd;
         }
-        t->run = mmap(NULL, (size_t)vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->vcpu_fd, 0);
+        t->run =
+                mmap(NULL, (size_t)vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->vcpu_fd, 0);
         if (t->run == MAP_FAILED || ioctl(t->vcpu_fd, KVM_SET_CPUID2, vm->cpuid) < 0) {
                 int err = -errno;
-                snprintf(why, n, "KVM does not take the CPU features it supports: %s", strerror(-err));
+                snprintf(why, n, "KVM does not take the CPU features it supports: %s",
+                         strerror(-err));
                 return err;
         }
         if (number == 0)

@@ -88,7 +88,8 @@ int64_t vm_grow_pool(struct vm *vm, uint64_t size);
 
 /* Makes vCPU `number` with its block, at vm->level, ready to start in kern.  t, zeroed, is filled
  * in. */
-int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why, size_t n);
+int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role role, char *why,
+                size_t n);
 /* Makes a vCPU that has run before ready to start in kern again.  0 or -errno. */
 int vcpu_reset(struct thread *t, enum vcpu_role role);
 /* Starts vCPU 0 and finds the privilege level by asking: p = 0, else p = 3.  Afterwards kern waits

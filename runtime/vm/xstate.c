@@ -17,7 +17,8 @@ uint32_t xstate_size(const struct vm *vm)
 
         for (uint32_t i = 0; i < vm->cpuid->nent; i++) {
                 const struct kvm_cpuid_entry2 *e = &vm->cpuid->entries[i];
-                if (e->function == 0xd && e->index >= 2 && e->index < 63 && (vm->xcr0 >> e->index & 1) && e->ebx + e->eax > size)
+                if (e->function == 0xd && e->index >= 2 && e->index < 63 &&
+                    (vm->xcr0 >> e->index & 1) && e->ebx + e->eax > size)
                         size = e->ebx + e->eax;
         }
         return size;
@@ -38,7 +39,9 @@ uint32_t xstate_mxcsr_mask(void)
 void xstate_get(struct thread *t, struct xstate *x)
 {
         if (t->vm->xsave_size > sizeof(*x))
-                die_(EXIT_VMRUN_FAILED, "this CPU's extended state has %u bytes, more than vmrun knows", t->vm->xsave_size);
+                die_(EXIT_VMRUN_FAILED,
+                     "this CPU's extended state has %u bytes, more than vmrun knows",
+                     t->vm->xsave_size);
         if (ioctl(t->vcpu_fd, t->vm->xsave2 ? KVM_GET_XSAVE2 : KVM_GET_XSAVE, x) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_GET_XSAVE: %s", strerror(errno));
 }
@@ -101,6 +104,10 @@ int xstate_fpe_code(struct thread *t, unsigned vector)
         xstate_get(t, &x);
         /* Exceptions that happened and are not masked. */
         uint32_t e = vector == 16 ? x.fsw & ~x.fcw & 0x3f : x.mxcsr & ~(x.mxcsr >> 7) & 0x3f;
-        return e & 0x01 ? FPE_FLTINV : e & 0x04 ? FPE_FLTDIV : e & 0x08 ? FPE_FLTOVF : e & 0x12 ? FPE_FLTUND :
-               e & 0x20 ? FPE_FLTRES : FPE_FLTINV;
+        return e & 0x01   ? FPE_FLTINV
+               : e & 0x04 ? FPE_FLTDIV
+               : e & 0x08 ? FPE_FLTOVF
+               : e & 0x12 ? FPE_FLTUND
+               : e & 0x20 ? FPE_FLTRES
+                          : FPE_FLTINV;
 }

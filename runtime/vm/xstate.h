@@ -30,7 +30,8 @@ struct xstate {
         uint64_t bv, comp_bv, header[6];
         uint8_t extended[XSTATE_MAX - XHEADER_END];
 } __attribute__((aligned(64)));
-_Static_assert(offsetof(struct xstate, sw) == 464 && offsetof(struct xstate, bv) == FXSAVE_SIZE, "struct xstate is XSAVE's");
+_Static_assert(offsetof(struct xstate, sw) == 464 && offsetof(struct xstate, bv) == FXSAVE_SIZE,
+               "struct xstate is XSAVE's");
 
 /* Bytes of the area, for the features the program has; XSAVE's standard form, which CPUID
  * describes. */
