@@ -23,8 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 #include "far/rdma/rdma.h"
-#include "vmrun.h"
 
 #define DEPTH_MAX 256u
 #define PAGES     16384u                /* of the slab */

@@ -13,29 +13,25 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "arena.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "base/word.h"
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
-#include "files.h"
-#include "procfs.h"
-#include "service.h"
-#include "shm.h"
-#include "signals.h"
-#include "stats.h"
-#include "syscall.h"
-#include "threads.h"
-#include "trapped.h"
-#include "vm.h"
-#include "vmrun.h"
-#include "word.h"
-
-void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
-{
-        if (va >= VCPU_SELF && va < WINDOW)
-                return len <= WINDOW - va ? (char *)t->v + (va - VCPU_SELF) : NULL;
-        return va >= WINDOW && va < WINDOW + CONTROL->pool_end && len <= WINDOW + CONTROL->pool_end - va ? (void *)va : NULL;
-}
+#include "marshal/sys.h"
+#include "memory/arena.h"
+#include "memory/files.h"
+#include "memory/shm.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "procfs/procfs.h"
+#include "signal/signals.h"
+#include "signal/trapped.h"
+#include "stats/stats.h"
+#include "syscalls/dispatch.h"
+#include "vm/vm.h"
 
 static const char *kern_text(struct thread *t, uint64_t va)
 {
@@ -47,7 +43,8 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_v
 {
         const struct timespec limit = { .tv_nsec = 100000000 };
         const void *word = kern_pointer(t, at, 8);
-        /* Never io_wait() for a vCPU: that one may itself wait for far memory, whose work is done by one thread at a time. */
+        /* Never io_wait() for a vCPU: that one may itself wait for far memory, whose work is done
+         * by one thread at a time. */
         if (word && opt.io == IO_INLINE && !for_vcpu)
                 io_wait(word, seen);
         else if (word)
@@ -65,23 +62,27 @@ static int64_t forward(struct thread *t)
 
         if (ret != -SYS_PUT_OFF)
                 return ret;
-        r->rip -= SYSCALL_LEN;          /* after the signal's handler the program makes the call (again) */
+        /* after the signal's handler the program makes the call (again) */
+        r->rip -= SYSCALL_LEN;
         return nr;
 }
 
 /*
- * KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then drops the entries past its end, so that the
- * program's next touch faults and kern can tell it the address.  If there is none, another thread's check may have dropped it, or the file
- * may be long again: the program goes on, unless it gets nowhere.
+ * KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then
+ * drops the entries past its end, so that the program's next touch faults and kern can tell it the
+ * address.  If there is none, another thread's check may have dropped it, or the file may be long
+ * again: the program goes on, unless it gets nowhere.
  */
 #define ARENA_CHECKS 16
 static void arena_check(struct thread *t)
 {
         int64_t dropped = 0;
 
-        for (uint32_t id = files_next_shared(FILE_NONE); id != FILE_NONE; id = files_next_shared(id)) {
+        for (uint32_t id = files_next_shared(FILE_NONE); id != FILE_NONE;
+             id = files_next_shared(id)) {
                 int64_t left = files_pages_left(id, 0);
-                int64_t n = thread_upcall(t, UPCALL_OBJECT_CUT, id, left > 0 ? (uint64_t)left : 0, 0);
+                int64_t n =
+                        thread_upcall(t, UPCALL_OBJECT_CUT, id, left > 0 ? (uint64_t)left : 0, 0);
                 dropped += n > 0 ? n : 0;
         }
         if (dropped > 0 || t->stuck_at != t->v->regs.rip) {
@@ -89,7 +90,9 @@ static void arena_check(struct thread *t)
                 t->stuck_times = 0;
         } else if (++t->stuck_times == ARENA_CHECKS) {
                 vcpu_dump(t);
-                die_(EXIT_VMRUN_FAILED, "KVM cannot reach some guest memory (EFAULT), and no shared file was cut short: is the host out of memory, or the file system of a mapped file full?");
+                die_(EXIT_VMRUN_FAILED,
+                     "KVM cannot reach some guest memory (EFAULT), and no shared file was cut "
+                     "short: is the host out of memory, or the file system of a mapped file full?");
         }
 }
 
@@ -110,13 +113,14 @@ static void event(struct thread *t)
                 t->v->regs.err = 0;
                 signals_fault(t, SIGSEGV, SI_KERNEL, 0, VECTOR_GP);
         }
-        signals_deliver(t);
+        if (!t->end.how)
+                signals_deliver(t);
 }
 
 static _Noreturn void bug(struct thread *t, const struct exit_req *rq)
 {
-        warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]), (unsigned long long)rq->a[1],
-               (unsigned long long)rq->a[2]);
+        warnx_("kern: %s (0x%llx, 0x%llx); " VM_BLAME, kern_text(t, rq->a[0]),
+               (unsigned long long)rq->a[1], (unsigned long long)rq->a[2]);
         vcpu_dump(t);
         die_(EXIT_VMRUN_FAILED, "the virtual machine was stopped");
 }
@@ -129,7 +133,9 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SYSCALL:
                 t->stuck_times = 0;
                 return forward(t);
-        case EXIT_SIGNAL:         signals_fault(t, (int)rq->a[0], (int)rq->a[1], rq->a[2], (int)rq->a[3]); return 0;
+        case EXIT_SIGNAL:
+                signals_fault(t, (int)rq->a[0], (int)rq->a[1], rq->a[2], (int)rq->a[3]);
+                return 0;
         case EXIT_BUG:            bug(t, rq);
         case EXIT_LOG:
                 if (rq->a[1] == 0)
@@ -146,7 +152,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_SHM_ATTACH:     return shm_exit_attach(t, rq);
         case EXIT_SHARED_AGAIN:   return files_exit_again(t, rq);
         case EXIT_FILE_REF:       return files_exit_ref(t, rq);
-        case EXIT_SHARED_UNMAP:   return arena_exit_unmap(t, rq);
+        case EXIT_SHARED_UNMAP:   return files_exit_unmap(t, rq);
         case EXIT_SHARED_CHECK:
                 t->stuck_times = 0;
                 return files_exit_shared_check(t, rq);
@@ -156,7 +162,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
         case EXIT_LEASE:          return far_exit_lease(t, rq);
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
-        case EXIT_WAIT_FRAMES:    word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
+        case EXIT_WAIT_FRAMES: word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
         case EXIT_WAKE_FRAMES:    word_wake(&CONTROL->frames_seq, INT_MAX); return 0;
         case EXIT_SERVICE_SLEEP:  service_sleep((uint32_t)rq->a[0]); return 0;
         case EXIT_SERVICE_WAKE:
@@ -164,7 +170,9 @@ int64_t exit_serve(struct thread *t)
                 word_wake(&CONTROL->service_seq, 1);
                 return 0;
         case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1], rq->a[2]);
-        case EXIT_WAKE_PTE:       word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX); return 0;
+        case EXIT_WAKE_PTE:
+                word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX);
+                return 0;
         case EXIT_KICK:
                 if (rq->a[0] < CONTROL->nvcpus)
                         vcpu_kick(t->vm->thread[rq->a[0]]);
@@ -178,70 +186,3 @@ int64_t exit_serve(struct thread *t)
                 die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); " VM_BLAME, rq->op);
         }
 }
-
-/* ---- the end ---- */
-
-static int64_t leaks_and_statistics(struct thread *t)
-{
-        int64_t leaks = 0;
-
-        threads_stop(t);
-        threads_end_robust_lists(t);
-        if (opt.debug) {
-                service_hold(0);        /* nothing moves while it counts */
-                leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(), 0, 0);
-                service_release();
-        }
-        if (opt.stats)
-                stats_report(CONTROL->tsc_khz);
-        return leaks;
-}
-
-static void judge(int64_t leaks)
-{
-        if (leaks > 0)
-                die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies", (long long)leaks);
-}
-
-#define STILL_MS 1000                   /* for the cleaner's last writes */
-
-void program_goodbye(void)
-{
-        if (service_hold(STILL_MS))
-                far_still();
-        far_end();
-}
-
-void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
-
-_Noreturn void program_exit(struct thread *t, int status)
-{
-        int64_t leaks = leaks_and_statistics(t);
-        program_goodbye();
-        judge(leaks);
-        threads_stop_for_good();
-        _exit(status);
-}
-
-_Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr)
-{
-        struct sigaction dfl = { .sa_handler = SIG_DFL };
-        sigset_t set;
-
-        if (!opt.stats)                 /* those have a time limit, and are to come first */
-                signals_open_deadly(t);
-        info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo), code,
-              (unsigned long long)t->v->regs.rip, (unsigned long long)addr);
-        if (!t->vforked) {              /* the program is its parent's */
-                leaks_and_statistics(t);
-                program_goodbye();
-                threads_stop_for_good();
-        }
-        sigaction(signo, &dfl, NULL);
-        sigemptyset(&set);
-        sigaddset(&set, signo);
-        syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), signo);
-        sigprocmask(SIG_UNBLOCK, &set, NULL);
-        _exit(128 + signo);             /* not reached: the default action of these signals ends the process */
-}
-

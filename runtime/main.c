@@ -11,20 +11,30 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "check.h"
-#include "exec.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "common/line.h"
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
-#include "files.h"
-#include "image.h"
-#include "procfs.h"
-#include "settings.h"
-#include "states.h"
-#include "stats.h"
-#include "threads.h"
-#include "vm.h"
-#include "vmrun.h"
+#include "load/image.h"
+#include "memory/files.h"
+#include "memory/gmem.h"
+#include "process/end.h"
+#include "process/exec.h"
+#include "process/footprint.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "procfs/procfs.h"
+#include "settings/check.h"
+#include "settings/settings.h"
+#include "settings/states.h"
+#include "signal/signals.h"
+#include "stats/stats.h"
+#include "syscalls/dispatch.h"
+#include "vm/counters.h"
+#include "vm/vm.h"
 
 static struct vm vm;
 static struct thread first;
@@ -36,7 +46,8 @@ static uint64_t soft_limit(int resource)
         return getrlimit(resource, &r) == 0 ? r.rlim_cur : RLIM_INFINITY;
 }
 
-/* Linux's mmap_base without address randomisation: a gap for the stack, of at least 128 MiB and at most 5/6 of all. */
+/* Linux's mmap_base without address randomisation: a gap for the stack, of at least 128 MiB and at
+ * most 5/6 of all. */
 static uint64_t mmap_top(uint64_t stack_limit)
 {
         const uint64_t min = 128ull << 20, max = (uint64_t)TASK_SIZE / 6 * 5;
@@ -70,7 +81,8 @@ static void fill_control(uint64_t far_pages)
         c->rlimit_as = soft_limit(RLIMIT_AS);
         c->rlimit_data = soft_limit(RLIMIT_DATA);
         c->rlimit_stack = soft_limit(RLIMIT_STACK);
-        c->rlimit_memlock = has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
+        c->rlimit_memlock =
+                has_capability(CAP_IPC_LOCK) ? RLIM_INFINITY : soft_limit(RLIMIT_MEMLOCK);
         if (before)
                 limits_adopt(&before->limits);
         c->mmap_top = mmap_top(c->rlimit_stack);
@@ -99,7 +111,8 @@ static int take_program(const struct image_config *c)
         return image_take(&image, before->path, &p, environ, c);
 }
 
-/* The program's file, its arguments and environment: everything that can be refused before a VM exists. */
+/* The program's file, its arguments and environment: everything that can be refused before a VM
+ * exists. */
 static void open_program(void)
 {
         struct image_config c;
@@ -115,18 +128,45 @@ static void open_program(void)
         prctl(PR_SET_NAME, image.comm);
 }
 
+/* What the VM asks of the folders above it. */
+static const struct vm_calls calls = { .serve = exit_serve,
+                                       .deadly = signals_deadly,
+                                       .peek = gmem_peek,
+                                       .kick = service_kick };
+
 static void make_vm(void)
 {
         char why[512];
         struct vm_config c = { .nframes = opt.cache / PAGE_SIZE };
 
-        if (vm_open(&vm, why, sizeof why) != 0)
+        if (vm_open(&vm, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
+        vm.calls = &calls;
         far_init(vm_gpa_room(&vm, c.nframes));
         c.far_pages = far_total_pages();
-        if (vm_make_ram(&vm, &c, why, sizeof why) != 0)
+        if (vm_make_ram(&vm, &c, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         fill_control(c.far_pages);
+}
+
+/* A private copy of standard error, for messages; -1: there is none, as it was closed when vmrun
+ * started. */
+static int own_stderr(void)
+{
+        int fd = line_open(STDERR_FILENO);
+
+        fd = fd < 0 ? privfd_dup(STDERR_FILENO) : privfd_move(fd);
+        if (fd == -EMFILE || fd == -EINVAL)
+                return STDERR_FILENO;   /* no room up there: better a shared stderr than silence */
+        return fd < 0 ? -1 : fd;
+}
+
+/* The order of lines in --stats. */
+static void register_statistics(void)
+{
+        stats_register(counters_stats);
+        stats_register(syscall_stats);
+        stats_register(footprint_stats);
 }
 
 int main(int argc, char **argv)
@@ -137,7 +177,7 @@ int main(int argc, char **argv)
         before = exec_resume(argv);
         if (!before) {
                 privfd_init();
-                message_init();
+                message_to(own_stderr());
                 options_parse(argc, argv);
                 if (opt.command == CMD_CHECK)
                         return check_report();
@@ -147,9 +187,10 @@ int main(int argc, char **argv)
                 exec_init();
                 stats_init();
         }
+        register_statistics();
         make_vm();
         open_program();
-        if (vcpu_start_first(&vm, &first, why, sizeof why) != 0)
+        if (vcpu_start_first(&vm, &first, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         time_init(&first);
         io_first_wait();
@@ -161,6 +202,7 @@ int main(int argc, char **argv)
         threads_init(&first);
         first.v->exit.ret = 0;
         thread_loop(&first);
-        threads_gone(&first);
-        abort();                        /* not reached: the first thread ends there, the program with the last one */
+        thread_finish(&first);
+        /* not reached: the first thread ends there, the program with the last one */
+        abort();
 }

@@ -18,6 +18,7 @@
  * or to wake a vCPU that waits for its page: neither exit makes an upcall.
  */
 #include <asm-generic/errno.h>
+#include "base/exit.h"
 #include "base/cpu.h"
 #include "base/print.h"
 #include "base/signal.h"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/message.h"
 #include "far/far.h"
 #include "far/io.h"
 

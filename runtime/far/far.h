@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "thread.h"
-#include "vmrun.h"
+#include "base/options.h"
+#include "vm/thread.h"
 
 #define FAR_WHY 256
 

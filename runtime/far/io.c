@@ -33,13 +33,15 @@
 #include <unistd.h>
 #include <window.h>
 #include <x86intrin.h>
-#include "pager/frame.h"
-#include "vm.h"
-#include "vmrun.h"
-#include "word.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "base/word.h"
 #include "common/clock.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "pager/frame.h"
+#include "vm/vm.h"
 
 #define BATCH      64                   /* requests given to a driver at a time */
 #define FDS_MAX    256                  /* of all drivers together */

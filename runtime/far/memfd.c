@@ -8,7 +8,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "vmrun.h"
+#include "base/privfd.h"
+#include "common/size.h"
 #include "far/memfd.h"
 
 /* The limit of file sizes is for the program's files, not for memory. */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/message.h"
+#include "common/size.h"
 #include "far/far.h"
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };

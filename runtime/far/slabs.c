@@ -10,12 +10,14 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/message.h"
 #include "common/clock.h"
-#include "vm.h"
+#include "common/size.h"
 #include "far/io.h"
 #include "far/placement.h"
 #include "far/tree.h"
 #include "far/window.h"
+#include "vm/vm.h"
 
 static struct far_node *const *nodes;
 static unsigned nnodes;

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/message.h"
+#include "base/privfd.h"
 #include "common/clock.h"
 #include "far/memfd.h"
 #include "far/tree.h"

@@ -11,8 +11,8 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include "base/options.h"
 #include "include/tree.h"
-#include "vmrun.h"
 
 /* A slab as every process of the tree knows it. */
 struct tree_slab {

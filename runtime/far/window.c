@@ -3,8 +3,8 @@
  */
 #include <errno.h>
 #include <sys/mman.h>
-#include "vm.h"
 #include "far/window.h"
+#include "vm/vm.h"
 
 #define SLAB_ALIGN (2ull << 20)         /* nested page tables can then use 2 MiB entries */
 

@@ -1,13 +1,15 @@
 /*
- * clone, clone3, fork, vfork: what is asked for, and who does it: a thread (../threads.c), a child that borrows the memory (../vfork.c), or one
- * with a memory of its own (../fork.c).
+ * clone, clone3, fork, vfork: what is asked for, and who does it: a thread (../threads.c), a child
+ * that borrows the memory (../vfork.c), or one with a memory of its own (../fork.c).
  */
 #include <sched.h>
 #include <signal.h>
-#include "sys.h"
-#include "../fork.h"
-#include "../threads.h"
-#include "../vfork.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "process/fork.h"
+#include "process/threads.h"
+#include "process/vfork.h"
+#include "syscalls/handlers.h"
 
 #define CLONE3_FLAGS ((CLONE_CLEAR_SIGHAND | 0x200000000ull /* CLONE_INTO_CGROUP */) | (0xffffffffull & ~(uint64_t)(CSIGNAL | CLONE_DETACHED)))
 
@@ -19,7 +21,8 @@
 /* The kernel's own checks, in its order. */
 static long check_flags(uint64_t f)
 {
-        if ((f & (CLONE_NEWNS | CLONE_FS)) == (CLONE_NEWNS | CLONE_FS) || (f & (CLONE_NEWUSER | CLONE_FS)) == (CLONE_NEWUSER | CLONE_FS))
+        if ((f & (CLONE_NEWNS | CLONE_FS)) == (CLONE_NEWNS | CLONE_FS) ||
+            (f & (CLONE_NEWUSER | CLONE_FS)) == (CLONE_NEWUSER | CLONE_FS))
                 return -EINVAL;
         if ((f & CLONE_THREAD) && !(f & CLONE_SIGHAND))
                 return -EINVAL;
@@ -41,57 +44,69 @@ static long make(struct thread *t, const struct clone_request *rq)
         if ((rq->flags & CLONE_PIDFD) && gmem_check(t, rq->pidfd, sizeof(int), true))
                 return -EFAULT;         /* before there is a child that nobody could tell of */
         if (rq->flags & CLONE_THREAD) {
-                if ((rq->flags & THREAD_NEEDS) == THREAD_NEEDS && !(rq->flags & ~(uint64_t)THREAD_KNOWS))
+                if ((rq->flags & THREAD_NEEDS) == THREAD_NEEDS &&
+                    !(rq->flags & ~(uint64_t)THREAD_KNOWS))
                         return threads_make(t, rq);
-                sys_say_once(0x70000, "a thread with clone flags 0x%llx is not supported: EINVAL", (unsigned long long)rq->flags);
+                info_once(0x70000, "a thread with clone flags 0x%llx is not supported: EINVAL",
+                          (unsigned long long)rq->flags);
                 return -EINVAL;
         }
         if ((rq->flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK))
                 return vfork_make(t, rq);
         if (rq->flags & CLONE_VM) {
-                sys_say_once(0x70001, "a process that goes on in its parent's memory (clone flags 0x%llx) is not supported: ENOSYS",
-                             (unsigned long long)rq->flags);
+                info_once(0x70001,
+                          "a process that goes on in its parent's memory (clone flags 0x%llx) is "
+                          "not supported: ENOSYS",
+                          (unsigned long long)rq->flags);
                 return -ENOSYS;
         }
         return fork_process(t, rq);
 }
 
-long sys_clone(struct thread *t, long nr, const uint64_t a[6])
+long sys_clone(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         const struct clone_request rq = {
-                .flags = a[0] & 0xffffffff & ~(uint64_t)(CSIGNAL | CLONE_DETACHED), .exit_signal = (int)(a[0] & CSIGNAL), .stack = a[1],
-                .parent_tid = a[2], .pidfd = a[2], .child_tid = a[3], .tls = a[4],
+                .flags = a[0] & 0xffffffff & ~(uint64_t)(CSIGNAL | CLONE_DETACHED),
+                .exit_signal = (int)(a[0] & CSIGNAL),
+                .stack = a[1],
+                .parent_tid = a[2],
+                .pidfd = a[2],
+                .child_tid = a[3],
+                .tls = a[4],
         };
 
-        (void)nr;
+        (void)row;
         if ((a[0] & CLONE_PIDFD) && (a[0] & (CLONE_PARENT_SETTID | CLONE_DETACHED)))
                 return -EINVAL;
         return make(t, &rq);
 }
 
-long sys_fork(struct thread *t, long nr, const uint64_t a[6])
+long sys_fork(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         (void)a;
         return fork_process(t, &(struct clone_request){ .exit_signal = SIGCHLD });
 }
 
-long sys_vfork(struct thread *t, long nr, const uint64_t a[6])
+long sys_vfork(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         const struct clone_request rq = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
 
-        (void)nr;
+        (void)row;
         (void)a;
         return make(t, &rq);
 }
 
-long sys_clone3(struct thread *t, long nr, const uint64_t a[6])
+long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        struct { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup; } c = { 0 };
+        struct {
+                uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls,
+                        set_tid, set_tid_size, cgroup;
+        } c = { 0 };
         const uint64_t first_version = 64;
         uint64_t size = a[1];
 
-        (void)nr;
+        (void)row;
         if (size > PAGE_SIZE)
                 return -E2BIG;
         if (size < first_version)
@@ -99,19 +114,27 @@ long sys_clone3(struct thread *t, long nr, const uint64_t a[6])
         char *all = sys_in(t, a[0], size, PAGE_SIZE);
         if ((void *)all == sys_bad())
                 return -EFAULT;
-        for (uint64_t i = sizeof c; i < size; i++)
+        for (uint64_t i = sizeof(c); i < size; i++)
                 if (all[i])
                         return -E2BIG;  /* an extension that nobody knows */
-        memcpy(&c, all, size < sizeof c ? size : sizeof c);
-        if ((c.flags & ~CLONE3_FLAGS) || c.exit_signal & ~(uint64_t)CSIGNAL || !c.stack != !c.stack_size)
+        memcpy(&c, all, size < sizeof(c) ? size : sizeof(c));
+        if ((c.flags & ~CLONE3_FLAGS) || c.exit_signal & ~(uint64_t)CSIGNAL ||
+            !c.stack != !c.stack_size)
                 return -EINVAL;
         if ((c.flags & (CLONE_THREAD | CLONE_PARENT)) && c.exit_signal)
                 return -EINVAL;
         if (c.set_tid_size || (c.flags & 0x200000000ull))
-                return -EPERM;          /* choosing a pid, or another control group, is for checkpointers and service managers */
+                /* choosing a pid, or another control group, is for checkpointers and service
+                 * managers */
+                return -EPERM;
         const struct clone_request rq = {
-                .flags = c.flags, .exit_signal = (int)c.exit_signal, .stack = c.stack ? c.stack + c.stack_size : 0,
-                .parent_tid = c.parent_tid, .pidfd = c.pidfd, .child_tid = c.child_tid, .tls = c.tls,
+                .flags = c.flags,
+                .exit_signal = (int)c.exit_signal,
+                .stack = c.stack ? c.stack + c.stack_size : 0,
+                .parent_tid = c.parent_tid,
+                .pidfd = c.pidfd,
+                .child_tid = c.child_tid,
+                .tls = c.tls,
         };
         return make(t, &rq);
 }

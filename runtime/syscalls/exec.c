@@ -2,8 +2,9 @@
  * execve and execveat: the program's arguments.  What becomes of them is ../exec.c.
  */
 #include <fcntl.h>
-#include "../exec.h"
-#include "sys.h"
+#include "marshal/sys.h"
+#include "process/exec.h"
+#include "syscalls/handlers.h"
 
 /* Copies the string to the room's text. */
 static long take_string(struct thread *t, struct exec_room *r, uint64_t addr)
@@ -24,8 +25,8 @@ static long take_array(struct thread *t, struct exec_room *r, uint64_t addr, cha
         uint64_t string;
 
         *array = r->pointer + r->npointers;
-        for (; addr; addr += sizeof string) {
-                if (gmem_read(t, &string, addr, sizeof string))
+        for (; addr; addr += sizeof(string)) {
+                if (gmem_read(t, &string, addr, sizeof(string)))
                         return -EFAULT;
                 if (!string)
                         break;
@@ -37,7 +38,8 @@ static long take_array(struct thread *t, struct exec_room *r, uint64_t addr, cha
         return 0;
 }
 
-static long execute(struct thread *t, int dirfd, uint64_t path, uint64_t argv, uint64_t envp, int flags)
+static long execute(struct thread *t, int dirfd, uint64_t path, uint64_t argv, uint64_t envp,
+                    int flags)
 {
         struct exec_room *r = exec_room(t);
         if (!r)
@@ -57,17 +59,17 @@ static long execute(struct thread *t, int dirfd, uint64_t path, uint64_t argv, u
         return err;
 }
 
-long sys_execve(struct thread *t, long nr, const uint64_t a[6])
+long sys_execve(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         return execute(t, AT_FDCWD, a[0], a[1], a[2], 0);
 }
 
-long sys_execveat(struct thread *t, long nr, const uint64_t a[6])
+long sys_execveat(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int flags = (int)a[4];
 
-        (void)nr;
+        (void)row;
         if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
                 return -EINVAL;
         return execute(t, (int)a[0], a[1], a[2], a[3], flags);

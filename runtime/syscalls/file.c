@@ -1,9 +1,12 @@
 /*
- * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file handles, fsconfig.
+ * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file
+ * handles, fsconfig.
  */
 #include <fcntl.h>
-#include "sys.h"
-#include "../procfs.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "procfs/procfs.h"
+#include "syscalls/handlers.h"
 
 #ifndef F_GET_RW_HINT
 #define F_GET_RW_HINT 1035
@@ -38,7 +41,7 @@ static size_t fcntl_struct(int cmd, bool *in, bool *out)
         return 0;
 }
 
-long sys_fcntl(struct thread *t, long nr, const uint64_t a[6])
+long sys_fcntl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int cmd = (int)a[1];
         bool in, out;
@@ -49,25 +52,25 @@ long sys_fcntl(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) {
-                ret = sys_raw(nr, a[0], F_GETFD, 0, 0, 0, 0);
+                ret = sys_raw(row->nr, a[0], F_GETFD, 0, 0, 0, 0);
                 if (ret < 0)
                         return ret;
                 if ((uint32_t)a[2] >= privfd_nofile_soft())
                         return -EINVAL;
-                return sys_newfd(sys_raw(nr, a[0], a[1], a[2], 0, 0, 0));
+                return sys_newfd(sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0));
         }
         n = fcntl_struct(cmd, &in, &out);
         if (!n)
-                return sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+                return sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
         p = in ? sys_in(t, a[2], n, n) : sys_out(t, a[2], n);
-        ret = sys_raw(nr, a[0], a[1], P(p), 0, 0, 0);
+        ret = sys_raw(row->nr, a[0], a[1], P(p), 0, 0, 0);
         return ret >= 0 && out ? sys_deliver(t, a[2], p, n, ret) : ret;
 }
 
 typedef long numbers_fn(long nr, const uint64_t a[6]);
 
-/* A call that closes or replaces numbers of the program's choice.  The lock is held from the look whether one is vmrun's, and not while this thread
- * is stopped: a fork makes descriptors then. */
+/* A call that closes or replaces numbers of the program's choice.  The lock is held from the look
+ * whether one is vmrun's, and not while this thread is stopped: a fork makes descriptors then. */
 static long on_numbers(struct thread *t, numbers_fn *f, long nr, const uint64_t a[6])
 {
         threads_leave(t);
@@ -84,9 +87,15 @@ static long enter(long nr, uint64_t a0, uint64_t a1, uint64_t a2)
         return sys_enter(&sys_put_off, nr, (const uint64_t[6]){ a0, a1, a2 });
 }
 
-static long close_number(long nr, const uint64_t a[6]) { return privfd_is((int)a[0]) ? -EBADF : enter(nr, a[0], 0, 0); }
+static long close_number(long nr, const uint64_t a[6])
+{
+        return privfd_is((int)a[0]) ? -EBADF : enter(nr, a[0], 0, 0);
+}
 
-long sys_close(struct thread *t, long nr, const uint64_t a[6]) { return on_numbers(t, close_number, nr, a); }
+long sys_close(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return on_numbers(t, close_number, row->nr, a);
+}
 
 static long dup_to(long nr, const uint64_t a[6])
 {
@@ -94,17 +103,22 @@ static long dup_to(long nr, const uint64_t a[6])
                 return -EBADF;
         if (nr == __NR_dup3 && ((a[2] & ~(uint64_t)O_CLOEXEC) || (uint32_t)a[0] == (uint32_t)a[1]))
                 return -EINVAL;
-        if (privfd_is((int)a[1]) || ((uint32_t)a[1] >= privfd_nofile_soft() && (uint32_t)a[0] != (uint32_t)a[1]))
+        if (privfd_is((int)a[1]) ||
+            ((uint32_t)a[1] >= privfd_nofile_soft() && (uint32_t)a[0] != (uint32_t)a[1]))
                 return -EBADF;
         return enter(nr, a[0], a[1], a[2]);
 }
 
 /* dup2 and dup3. */
-long sys_dup2(struct thread *t, long nr, const uint64_t a[6]) { return on_numbers(t, dup_to, nr, a); }
+long sys_dup2(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return on_numbers(t, dup_to, row->nr, a);
+}
 
 /*
- * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel would give this thread
- * a table of its own, which vmrun's other threads would not share.  A program of one thread cannot tell.
+ * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel
+ * would give this thread a table of its own, which vmrun's other threads would not share.  A
+ * program of one thread cannot tell.
  */
 static long close_all(long nr, const uint64_t a[6])
 {
@@ -128,7 +142,10 @@ static long close_all(long nr, const uint64_t a[6])
         return 0;
 }
 
-long sys_close_range(struct thread *t, long nr, const uint64_t a[6]) { return on_numbers(t, close_all, nr, a); }
+long sys_close_range(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return on_numbers(t, close_all, row->nr, a);
+}
 
 /* One name of a listing, as getdents and getdents64 lay it out. */
 static const char *entry_name(long nr, const char *entry)
@@ -143,7 +160,7 @@ static size_t hide_own(enum procfs_dir dir, long nr, char *buf, size_t n)
 
         for (size_t at = 0; at < n;) {
                 uint16_t len;
-                memcpy(&len, buf + at + 16, sizeof len);
+                memcpy(&len, buf + at + 16, sizeof(len));
                 if (!procfs_hides(dir, entry_name(nr, buf + at))) {
                         memmove(buf + to, buf + at, len);
                         to += len;
@@ -153,7 +170,7 @@ static size_t hide_own(enum procfs_dir dir, long nr, char *buf, size_t n)
         return to;
 }
 
-long sys_getdents(struct thread *t, long nr, const uint64_t a[6])
+long sys_getdents(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         size_t room = (uint32_t)a[2];
         enum procfs_dir dir;
@@ -161,7 +178,7 @@ long sys_getdents(struct thread *t, long nr, const uint64_t a[6])
         long ret;
 
         if (privfd_is((int)a[0]) || (dir = procfs_dir((int)a[0])) == PROCFS_OTHER)
-                return sys_generic(t, nr, a);
+                return sys_generic(t, row, a);
         if (room > SYS_BOUNCE)
                 room = SYS_BOUNCE;
         buf = sys_scratch(room + 1);
@@ -170,38 +187,38 @@ long sys_getdents(struct thread *t, long nr, const uint64_t a[6])
         if (room && gmem_check(t, a[1], 1, true))
                 return -EFAULT;
         if (dir == PROCFS_MAPS) {
-                ret = procfs_list_maps(t, (int)a[0], nr == __NR_getdents64, buf, room);
+                ret = procfs_list_maps(t, (int)a[0], row->nr == __NR_getdents64, buf, room);
                 return ret > 0 ? sys_deliver(t, a[1], buf, (size_t)ret, ret) : ret;
         }
         /* Nothing left after the filter is not the end: that is what 0 would say. */
         do {
-                ret = sys_raw(nr, a[0], P(buf), room, 0, 0, 0);
+                ret = sys_raw(row->nr, a[0], P(buf), room, 0, 0, 0);
                 if (ret <= 0)
                         return ret;
-                ret = (long)hide_own(dir, nr, buf, (size_t)ret);
+                ret = (long)hide_own(dir, row->nr, buf, (size_t)ret);
         } while (!ret);
         return sys_deliver(t, a[1], buf, (size_t)ret, ret);
 }
 
 /* A string value is a string; a blob has its length in aux and is not offered. */
-long sys_fsconfig(struct thread *t, long nr, const uint64_t a[6])
+long sys_fsconfig(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         if (a[1] == 2 /* FSCONFIG_SET_BINARY */)
                 return -EOPNOTSUPP;
-        return sys_generic(t, nr, a);
+        return sys_generic(t, row, a);
 }
 
 /* The last argument is a number, but for one kind of comparison: then the address of a struct. */
-long sys_kcmp(struct thread *t, long nr, const uint64_t a[6])
+long sys_kcmp(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t last = (int)a[2] == 7 /* KCMP_EPOLL_TFD */ ? P(sys_in(t, a[4], 12, 12)) : a[4];
 
-        return sys_raw(nr, a[0], a[1], a[2], a[3], last, 0);
+        return sys_raw(row->nr, a[0], a[1], a[2], a[3], last, 0);
 }
 
 #define HANDLE_MAX 128
 
-long sys_name_to_handle(struct thread *t, long nr, const uint64_t a[6])
+long sys_name_to_handle(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         char *path = sys_string(t, a[1]);
         uint32_t *h = sys_scratch(8 + HANDLE_MAX);
@@ -218,7 +235,7 @@ long sys_name_to_handle(struct thread *t, long nr, const uint64_t a[6])
         else if (h[0] > HANDLE_MAX)
                 return -EINVAL;
         room = (void *)h == sys_bad() ? 0 : h[0];
-        ret = sys_raw(nr, a[0], P(path), P(h), P(mount), a[4], 0);
+        ret = sys_raw(row->nr, a[0], P(path), P(h), P(mount), a[4], 0);
         if (ret == 0 || ret == -EOVERFLOW) {
                 size_t n = 8 + (ret == 0 && h[0] < room ? h[0] : ret == 0 ? room : 0);
                 if (gmem_write(t, a[2], h, n))
@@ -228,7 +245,7 @@ long sys_name_to_handle(struct thread *t, long nr, const uint64_t a[6])
         return ret;
 }
 
-long sys_open_by_handle(struct thread *t, long nr, const uint64_t a[6])
+long sys_open_by_handle(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t *h = sys_scratch(8 + HANDLE_MAX);
 
@@ -242,5 +259,5 @@ long sys_open_by_handle(struct thread *t, long nr, const uint64_t a[6])
                 return -EINVAL;
         else if (gmem_read(t, h + 2, a[1] + 8, h[0]))
                 return -EFAULT;
-        return sys_newfd(sys_raw(nr, a[0], P(h), a[2], 0, 0, 0));
+        return sys_newfd(sys_raw(row->nr, a[0], P(h), a[2], 0, 0, 0));
 }

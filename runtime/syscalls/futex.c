@@ -1,68 +1,47 @@
 /*
- * futex: on the host's futex of the word's own memory, which stays where it is while somebody waits there (gmem_word).
+ * futex: on the host's futex of the word's own memory, which stays where it is while somebody waits
+ * there (gmem_word).
  *
- * Two that use the same word meet at the same host address: a page has one frame, and the frame of a page that is waited on is
- * pinned.  So who wakes need not make the page resident: where it is not, nobody waits.  In the arena of MAP_SHARED mappings the host address is
- * the shared page itself, so that other processes take part.
+ * Two that use the same word meet at the same host address: a page has one frame, and the frame of
+ * a page that is waited on is pinned.  So who wakes need not make the page resident: where it is
+ * not, nobody waits.  In the arena of MAP_SHARED mappings the host address is the shared page
+ * itself, so that other processes take part.
  *
- * Requeueing is done by waking: a sleeper that the kernel moved to another word would have its frame unpinned under it.
+ * Requeueing is done by waking: a sleeper that the kernel moved to another word would have its
+ * frame unpinned under it.
  */
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
-#include "sys.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "process/robust.h"
+#include "syscalls/handlers.h"
 
 #define LOCK_PI2 13                     /* FUTEX_LOCK_PI2, Linux 5.14 */
-
-/* The word must be one's own, aligned. */
-static long bad_word(uint64_t addr) { return addr & 3 ? -EINVAL : addr >= TASK_SIZE ? -EFAULT : 0; }
-
-/* What the host kernel is told beside the command. */
-static uint64_t host_flags(const struct gmem_word *w, uint64_t op)
-{
-        return (op & FUTEX_CLOCK_REALTIME) | (gmem_word_shared(w) ? 0 : FUTEX_PRIVATE_FLAG);
-}
 
 /* The timeout at addr: copied to *ts.  0, or -errno; *p NULL: none. */
 static long read_timeout(struct thread *t, uint64_t addr, struct timespec *ts, struct timespec **p)
 {
         *p = addr ? ts : NULL;
-        if (addr && gmem_read(t, ts, addr, sizeof *ts))
+        if (addr && gmem_read(t, ts, addr, sizeof(*ts)))
                 return -EFAULT;
         return addr && (ts->tv_sec < 0 || (uint64_t)ts->tv_nsec >= 1000000000) ? -EINVAL : 0;
 }
 
-/* A word that is to be shared, but lies in memory of this process alone: Linux then names it by its page, which must be one to write to. */
-static bool cannot_be_shared(struct thread *t, uint64_t addr, uint64_t op, const struct gmem_word *w)
-{
-        return !(op & FUTEX_PRIVATE_FLAG) && !gmem_word_shared(w) && gmem_check(t, addr, 4, true);
-}
-
-/* What the kernel finds wrong with a word before it looks at anything else: that a private one is not there is no error. */
-static long bad_key(struct thread *t, uint64_t addr, uint64_t op)
+static long on_word(struct thread *t, const uint64_t a[6], int op, bool write,
+                    const struct timespec *ts)
 {
         struct gmem_word w;
-        long ret = bad_word(addr);
-
-        if (ret || (op & FUTEX_PRIVATE_FLAG) || (ret = gmem_word(t, addr, false, &w)) != 0)
-                return ret;
-        if (cannot_be_shared(t, addr, op, &w))
-                ret = -EFAULT;
-        gmem_word_drop(t, &w, false);
-        return ret;
-}
-
-static long on_word(struct thread *t, const uint64_t a[6], int op, bool write, const struct timespec *ts)
-{
-        struct gmem_word w;
-        long ret = bad_word(a[0]);
+        long ret = futex_bad_word(a[0]);
 
         if (ret || (ret = gmem_word(t, a[0], write, &w)) != 0)
                 return ret;
-        if (cannot_be_shared(t, a[0], a[1], &w))
+        if (futex_cannot_be_shared(t, a[0], a[1], &w))
                 ret = -EFAULT;
         else
-                ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | host_flags(&w, a[1]), a[2], P(ts), 0, a[5]);
+                ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | futex_flags(&w, a[1]), a[2],
+                              P(ts), 0, a[5]);
         gmem_word_drop(t, &w, write);
         return ret;
 }
@@ -78,21 +57,8 @@ static long futex_wait(struct thread *t, const uint64_t a[6], int op)
         return ret ? ret : on_word(t, a, op, false, p);
 }
 
-static long wake(struct thread *t, uint64_t addr, uint64_t op, uint64_t n, uint64_t bits)
-{
-        struct gmem_word w;
-        long ret = bad_key(t, addr, op);        /* which makes a shared one resident: another process may wait on a page that this one has not touched */
-
-        if (ret || !gmem_word_here(t, addr, &w))
-                return ret;
-        ret = sys_own(__NR_futex, P(w.host), (op & FUTEX_CMD_MASK) | host_flags(&w, 0), n, 0, 0, bits);
-        gmem_word_drop(t, &w, false);
-        return ret;
-}
-
-long futex_wake(struct thread *t, uint64_t addr, uint32_t n) { return wake(t, addr, FUTEX_WAKE, n, 0); }
-
-/* Changes the word as FUTEX_WAKE_OP's code says, and compares what it was.  1 or 0: the comparison; -ENOSYS: an unknown one. */
+/* Changes the word as FUTEX_WAKE_OP's code says, and compares what it was.  1 or 0: the comparison;
+ * -ENOSYS: an unknown one. */
 static long operate(_Atomic uint32_t *word, uint32_t code)
 {
         int32_t arg = (int32_t)(code << 8) >> 20, compared = (int32_t)(code << 20) >> 20;
@@ -124,18 +90,18 @@ static long operate(_Atomic uint32_t *word, uint32_t code)
 static long wake_op(struct thread *t, const uint64_t a[6])
 {
         struct gmem_word w;
-        long woken, more, ret = bad_word(a[0]);
+        long woken, more, ret = futex_bad_word(a[0]);
 
-        if (ret || (ret = bad_word(a[4])) != 0 || (ret = gmem_word(t, a[4], true, &w)) != 0)
+        if (ret || (ret = futex_bad_word(a[4])) != 0 || (ret = gmem_word(t, a[4], true, &w)) != 0)
                 return ret;
         ret = operate((_Atomic uint32_t *)w.host, (uint32_t)a[5]);
         gmem_word_drop(t, &w, ret >= 0);
         if (ret < 0)
                 return ret;
-        woken = wake(t, a[0], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE, a[2], 0);
+        woken = futex_wake_as(t, a[0], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE, a[2], 0);
         if (woken < 0 || !ret)
                 return woken;
-        more = wake(t, a[4], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE, a[3], 0);
+        more = futex_wake_as(t, a[4], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE, a[3], 0);
         return more < 0 ? more : woken + more;
 }
 
@@ -146,14 +112,15 @@ static long requeue(struct thread *t, const uint64_t a[6], bool compare)
 
         if ((int32_t)a[2] < 0 || (int32_t)a[3] < 0)
                 return -EINVAL;
-        if ((ret = bad_key(t, a[0], a[1])) != 0 || (ret = bad_key(t, a[4], a[1])) != 0)
+        if ((ret = futex_bad_key(t, a[0], a[1])) != 0 || (ret = futex_bad_key(t, a[4], a[1])) != 0)
                 return ret;
         if (compare && gmem_read(t, &word, a[0], 4))
                 return -EFAULT;
         if (compare && word != (uint32_t)a[5])
                 return -EAGAIN;
         uint64_t n = (uint64_t)(uint32_t)a[2] + (uint32_t)a[3];
-        return wake(t, a[0], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE, n > INT_MAX ? INT_MAX : n, 0);
+        return futex_wake_as(t, a[0], (a[1] & FUTEX_PRIVATE_FLAG) | FUTEX_WAKE,
+                             n > INT_MAX ? INT_MAX : n, 0);
 }
 
 static long lock_pi(struct thread *t, const uint64_t a[6], int op)
@@ -164,42 +131,46 @@ static long lock_pi(struct thread *t, const uint64_t a[6], int op)
         return ret ? ret : on_word(t, a, op, true, p);
 }
 
-/* Both words are held until the call is over, so a requeued sleeper keeps its frame: the kernel moves only who waits by WAIT_REQUEUE_PI. */
+/* Both words are held until the call is over, so a requeued sleeper keeps its frame: the kernel
+ * moves only who waits by WAIT_REQUEUE_PI. */
 static long on_two_words(struct thread *t, const uint64_t a[6], int op, uint64_t arg3)
 {
         struct gmem_word w, v;
-        long ret = bad_word(a[0]);
+        long ret = futex_bad_word(a[0]);
 
-        if (ret || (ret = bad_word(a[4])) != 0 || (ret = gmem_word(t, a[0], false, &w)) != 0)
+        if (ret || (ret = futex_bad_word(a[4])) != 0 || (ret = gmem_word(t, a[0], false, &w)) != 0)
                 return ret;
         ret = gmem_word(t, a[4], true, &v);
         if (ret == 0) {
                 if (gmem_word_shared(&w) != gmem_word_shared(&v))
                         ret = -EINVAL;
                 else
-                        ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | host_flags(&w, a[1]), a[2], arg3, P(v.host), a[5]);
+                        ret = sys_raw(__NR_futex, P(w.host), (uint64_t)op | futex_flags(&w, a[1]),
+                                      a[2], arg3, P(v.host), a[5]);
                 gmem_word_drop(t, &v, true);
         }
         gmem_word_drop(t, &w, false);
         return ret;
 }
 
-long sys_futex(struct thread *t, long nr, const uint64_t a[6])
+long sys_futex(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int op = (int)a[1] & FUTEX_CMD_MASK;
         struct timespec ts, *p;
         long ret;
 
-        (void)nr;
-        if ((a[1] & FUTEX_CLOCK_REALTIME) && op != FUTEX_WAIT_BITSET && op != FUTEX_WAIT_REQUEUE_PI && op != LOCK_PI2)
+        (void)row;
+        if ((a[1] & FUTEX_CLOCK_REALTIME) && op != FUTEX_WAIT_BITSET &&
+            op != FUTEX_WAIT_REQUEUE_PI && op != LOCK_PI2)
                 return -ENOSYS;
         switch (op) {
         case FUTEX_WAIT: case FUTEX_WAIT_BITSET:
                 return futex_wait(t, a, op);
         case FUTEX_WAKE:
-                return wake(t, a[0], a[1], a[2], 0);
+                return futex_wake_as(t, a[0], a[1], a[2], 0);
         case FUTEX_WAKE_BITSET:
-                return (uint32_t)a[5] ? wake(t, a[0], a[1], a[2], (uint32_t)a[5]) : -EINVAL;
+                return (uint32_t)a[5] ? futex_wake_as(t, a[0], a[1], a[2], (uint32_t)a[5])
+                                      : -EINVAL;
         case FUTEX_WAKE_OP:
                 return wake_op(t, a);
         case FUTEX_REQUEUE: case FUTEX_CMP_REQUEUE:
@@ -214,49 +185,9 @@ long sys_futex(struct thread *t, long nr, const uint64_t a[6])
         case FUTEX_CMP_REQUEUE_PI:
                 return on_two_words(t, a, op, a[3]);
         }
-        sys_say_once(0x50000 + (unsigned)op, "futex operation %d is not supported: ENOSYS", op);
+        info_once(0x50000 + (unsigned)op, "futex operation %d is not supported: ENOSYS", op);
         return -ENOSYS;
 }
 
-/* ---- robust lists: what the kernel does for a thread that ends and holds locks (Documentation/locking/robust-futexes.rst) ---- */
-
-#define ROBUST_MOST 2048                /* the kernel's bound for a list that is a ring or garbage */
-
-/* The owner of the lock at addr has ended. */
-static void owner_died(struct thread *t, uint64_t addr, uint32_t tid, bool pi, bool pending)
-{
-        struct gmem_word w;
-
-        if ((addr & 3) || gmem_word(t, addr, true, &w) != 0)
-                return;
-        _Atomic uint32_t *word = (_Atomic uint32_t *)w.host;
-        uint32_t old = atomic_load(word);
-        bool mine = false, wakes = pending && !pi && old == 0;  /* it died between its unlock and its wake-up */
-
-        while (!wakes && (old & FUTEX_TID_MASK) == tid && !mine)
-                mine = atomic_compare_exchange_strong(word, &old, (old & FUTEX_WAITERS) | FUTEX_OWNER_DIED);
-        gmem_word_drop(t, &w, mine);
-        if (wakes || (mine && !pi && (old & FUTEX_WAITERS)))
-                futex_wake(t, addr, 1);
-}
-
-void robust_list_end(struct thread *t, uint64_t head, uint32_t tid)
-{
-        struct { uint64_t next; int64_t offset; uint64_t pending; } h;
-        uint64_t entry, next;
-
-        if (!head || gmem_read(t, &h, head, sizeof h))
-                return;
-        /* Bit 0 of a pointer says that the lock inherits priority. */
-        entry = h.next;
-        for (int n = 0; (entry & ~1ull) != head && n < ROBUST_MOST; n++) {
-                bool readable = gmem_read(t, &next, entry & ~1ull, sizeof next) == 0;
-                if ((entry & ~1ull) != (h.pending & ~1ull))
-                        owner_died(t, (entry & ~1ull) + (uint64_t)h.offset, tid, entry & 1, false);
-                if (!readable)
-                        return;
-                entry = next;
-        }
-        if (h.pending & ~1ull)
-                owner_died(t, (h.pending & ~1ull) + (uint64_t)h.offset, tid, h.pending & 1, true);
-}
+/* ---- robust lists: what the kernel does for a thread that ends and holds locks
+ * (Documentation/locking/robust-futexes.rst) ---- */

@@ -1,8 +1,10 @@
 /*
- * ioctl: by a table of the old commands whose numbers say nothing, then by the size and direction in the number.
+ * ioctl: by a table of the old commands whose numbers say nothing, then by the size and direction
+ * in the number.
  *
- * A struct with a pointer in it cannot be passed on: the kernel would follow it in vmrun's own memory.  So a number is only
- * believed for families known to have none; the others are ENOTTY, said under -v.
+ * A struct with a pointer in it cannot be passed on: the kernel would follow it in vmrun's own
+ * memory.  So a number is only believed for families known to have none; the others are ENOTTY,
+ * said under -v.
  */
 #include <linux/fs.h>
 #include <linux/fiemap.h>
@@ -10,7 +12,10 @@
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
-#include "sys.h"
+#include "base/message.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 enum { I_VALUE, I_IN, I_OUT, I_INOUT, I_REFUSE };
 static const struct ioctl_row {
@@ -44,7 +49,8 @@ static const struct ioctl_row {
         { 0x5402, 0x5404, I_IN, 36 },           /* TCSETS, TCSETSW, TCSETSF */
         { 0x5405, 0x5405, I_OUT, 18 },          /* TCGETA */
         { 0x5406, 0x5408, I_IN, 18 },           /* TCSETA, TCSETAW, TCSETAF */
-        { 0x5409, 0x540e, I_VALUE, 0 },         /* TCSBRK, TCXONC, TCFLSH, TIOCEXCL, TIOCNXCL, TIOCSCTTY */
+        /* TCSBRK, TCXONC, TCFLSH, TIOCEXCL, TIOCNXCL, TIOCSCTTY */
+        { 0x5409, 0x540e, I_VALUE, 0 },
         { 0x540f, 0x540f, I_OUT, 4 },           /* TIOCGPGRP */
         { 0x5410, 0x5410, I_IN, 4 },            /* TIOCSPGRP */
         { 0x5411, 0x5411, I_OUT, 4 },           /* TIOCOUTQ */
@@ -86,7 +92,8 @@ static const struct ioctl_row {
         { 0x8990, 0x8999, I_REFUSE, 0 },        /* bonding: pointers in some */
         { 0x894b, 0x894b, I_OUT, 4 },           /* SIOCOUTQNSD */
         { 0x8910, 0x8989, I_INOUT, 40 },        /* the rest takes a struct ifreq */
-        { 0x80086601, 0x80086601, I_OUT, 4 },           /* FS_IOC_GETFLAGS: says long, is int; so are the next three */
+        /* FS_IOC_GETFLAGS: says long, is int; so are the next three */
+        { 0x80086601, 0x80086601, I_OUT, 4 },
         { 0x40086602, 0x40086602, I_IN, 4 },            /* FS_IOC_SETFLAGS */
         { 0x80087601, 0x80087601, I_OUT, 4 },           /* FS_IOC_GETVERSION */
         { 0x40087602, 0x40087602, I_IN, 4 },            /* FS_IOC_SETVERSION */
@@ -97,7 +104,8 @@ static const struct ioctl_row {
         { 0x400454d4, 0x400454d4, I_IN, 4 },            /* TUNSETSNDBUF */
         { 0x400454d8, 0x400454d8, I_IN, 4 },            /* TUNSETVNETHDRSZ */
         { 0x800454d2, 0x800454d2, I_OUT, 40 },          /* TUNGETIFF */
-        { 0xb704, 0xb704, I_OUT, 4 },                   /* NS_GET_OWNER_UID: says it takes nothing */
+        /* NS_GET_OWNER_UID: says it takes nothing */
+        { 0xb704, 0xb704, I_OUT, 4 },
 };
 
 /* Families of encoded numbers (their type byte) without pointers in their structs. */
@@ -118,7 +126,8 @@ static bool family_known(unsigned type, unsigned nr)
                 return nr <= 0x14;
         case 'W':       /* watchdog */
                 return nr < 12;
-        case 'X':       /* XFS_IOC_DIOINFO, FS_IOC_FSGETXATTR, FSSETXATTR; FIFREEZE, FITHAW, FITRIM */
+        /* XFS_IOC_DIOINFO, FS_IOC_FSGETXATTR, FSSETXATTR; FIFREEZE, FITHAW, FITRIM */
+        case 'X':
                 return (nr >= 30 && nr <= 32) || (nr >= 119 && nr <= 121);
         case 0x12:      /* block devices: the old size_t ones and BLKREPORTZONE */
                 return nr >= 112 && nr <= 126;
@@ -128,24 +137,25 @@ static bool family_known(unsigned type, unsigned nr)
         return false;
 }
 
-static long with_struct(struct thread *t, long nr, const uint64_t a[6], int dir, size_t size)
+static long with_struct(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dir,
+                        size_t size)
 {
-        /* Out is filled from the program first: drivers need not write all of it.  What is read first has its effect before the kernel
-         * finds that it cannot be written. */
+        /* Out is filled from the program first: drivers need not write all of it.  What is read
+         * first has its effect before the kernel finds that it cannot be written. */
         void *p = dir == I_OUT ? sys_out(t, a[2], size) : sys_in(t, a[2], size, SYS_ARG_MAX);
-        long ret = sys_raw(nr, a[0], a[1], p == sys_bad() ? sys_bad_at(a[2]) : P(p), 0, 0, 0);
+        long ret = sys_raw(row->nr, a[0], a[1], p == sys_bad() ? sys_bad_at(a[2]) : P(p), 0, 0, 0);
 
         return ret >= 0 && dir != I_IN ? sys_deliver(t, a[2], p, size, ret) : ret;
 }
 
 /* A list of interfaces in a buffer of its own behind a pointer. */
-static long ifconf(struct thread *t, long nr, const uint64_t a[6])
+static long ifconf(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct { int32_t len, pad; uint64_t buf; } c, h;
         long ret;
 
-        if (gmem_read(t, &c, a[2], sizeof c))
-                return sys_raw(nr, a[0], a[1], sys_bad_at(a[2]), 0, 0, 0);
+        if (gmem_read(t, &c, a[2], sizeof(c)))
+                return sys_raw(row->nr, a[0], a[1], sys_bad_at(a[2]), 0, 0, 0);
         h = c;
         if (c.buf)
                 h.buf = P(sys_bad());
@@ -156,10 +166,11 @@ static long ifconf(struct thread *t, long nr, const uint64_t a[6])
                 if (!h.buf)
                         return -ENOMEM;
         }
-        ret = sys_raw(nr, a[0], a[1], P(&h), 0, 0, 0);
+        ret = sys_raw(row->nr, a[0], a[1], P(&h), 0, 0, 0);
         if (ret < 0)
                 return ret;
-        if (c.buf && c.len > 0 && h.len > 0 && gmem_write(t, c.buf, (void *)(uintptr_t)h.buf, (size_t)h.len))
+        if (c.buf && c.len > 0 && h.len > 0 &&
+            gmem_write(t, c.buf, (void *)(uintptr_t)h.buf, (size_t)h.len))
                 return -EFAULT;
         return sys_deliver(t, a[2], &h.len, 4, ret);
 }
@@ -182,11 +193,11 @@ static size_t flexible(struct thread *t, uint32_t cmd, uint64_t addr)
 
 static long unknown(uint32_t cmd)
 {
-        sys_say_once(0x600000000 + (unsigned long)cmd, "ioctl 0x%x is not known: ENOTTY", cmd);
+        info_once(0x600000000 + (unsigned long)cmd, "ioctl 0x%x is not known: ENOTTY", cmd);
         return -ENOTTY;
 }
 
-long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
+long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t cmd = (uint32_t)a[1];
         unsigned dir = _IOC_DIR(cmd);
@@ -195,32 +206,33 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (cmd == SIOCGIFCONF)
-                return ifconf(t, nr, a);
+                return ifconf(t, row, a);
         if (cmd == FS_IOC_FIEMAP || cmd == FIDEDUPERANGE) {
                 size_t n = flexible(t, cmd, a[2]);
                 /* FIEMAP writes its head whatever the result, so it must be there in any case. */
-                return n ? with_struct(t, nr, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n) : -EINVAL;
+                return n ? with_struct(t, row, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n)
+                         : -EINVAL;
         }
         if (cmd == SIOCETHTOOL) {       /* a pointer; what a driver without any of it says */
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : -EOPNOTSUPP;
         }
         if (cmd == FICLONE)             /* says it writes an int, but takes an fd by value */
-                return privfd_is((int)a[2]) ? -EBADF : sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
-        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+                return privfd_is((int)a[2]) ? -EBADF : sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 if (cmd < rows[i].first || cmd > rows[i].last)
                         continue;
                 if (rows[i].dir == I_REFUSE)
                         return unknown(cmd);
                 if (rows[i].dir != I_VALUE)
-                        return with_struct(t, nr, a, rows[i].dir, rows[i].size);
-                ret = sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+                        return with_struct(t, row, a, rows[i].dir, rows[i].size);
+                ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
                 return cmd == 0x5441 ? sys_newfd(ret) : ret;
         }
         if (dir == _IOC_NONE) {
                 /* By value, if it cannot be an address: below what may be mapped. */
                 if (a[2] < 0x10000) {
-                        ret = sys_raw(nr, a[0], a[1], a[2], 0, 0, 0);
+                        ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
                         return cmd == NS_GET_USERNS || cmd == NS_GET_PARENT ? sys_newfd(ret) : ret;
                 }
                 return unknown(cmd);
@@ -230,5 +242,9 @@ long sys_ioctl(struct thread *t, long nr, const uint64_t a[6])
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : unknown(cmd);
         }
-        return with_struct(t, nr, a, dir == _IOC_WRITE ? I_IN : dir == _IOC_READ ? I_OUT : I_INOUT, _IOC_SIZE(cmd));
+        return with_struct(t, row, a,
+                           dir == _IOC_WRITE  ? I_IN
+                           : dir == _IOC_READ ? I_OUT
+                                              : I_INOUT,
+                           _IOC_SIZE(cmd));
 }

@@ -1,18 +1,23 @@
 /*
- * poll, ppoll, select, pselect6: sets of descriptors, where vmrun's own must look closed, and time left written back.
+ * poll, ppoll, select, pselect6: sets of descriptors, where vmrun's own must look closed, and time
+ * left written back.
  */
 #include <poll.h>
 #include <sys/time.h>
-#include "sys.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
-/* Copies back the time left, which the kernel tries after any result and whose failure it ignores. */
+/* Copies back the time left, which the kernel tries after any result and whose failure it
+ * ignores. */
 static void time_left(struct thread *t, uint64_t addr, const void *now, const uint64_t old[2])
 {
         if (addr && now && now != sys_bad() && memcmp(now, old, 16))
                 (void)gmem_write(t, addr, now, 16);
 }
 
-static long do_poll(struct thread *t, long nr, const uint64_t a[6], uint64_t timeout, uint64_t mask)
+static long do_poll(struct thread *t, const struct sys_row *row, const uint64_t a[6],
+                    uint64_t timeout, uint64_t mask)
 {
         uint64_t n = (uint32_t)a[1];
         struct pollfd *host;
@@ -21,8 +26,8 @@ static long do_poll(struct thread *t, long nr, const uint64_t a[6], uint64_t tim
 
         if (n > privfd_nofile_soft())
                 return -EINVAL;
-        host = sys_in(t, a[0], n * sizeof *host, n * sizeof *host);
-        fds = sys_scratch(n * sizeof *fds + 1);
+        host = sys_in(t, a[0], n * sizeof(*host), n * sizeof(*host));
+        fds = sys_scratch(n * sizeof(*fds) + 1);
         if (!fds)
                 return -ENOMEM;
         if (host == sys_bad())
@@ -32,18 +37,18 @@ static long do_poll(struct thread *t, long nr, const uint64_t a[6], uint64_t tim
                 if (fds[i] >= 0 && privfd_is(fds[i]))
                         host[i].fd = INT32_MAX;
         }
-        ret = sys_raw(nr, P(host), n, timeout, mask, a[4], 0);
+        ret = sys_raw(row->nr, P(host), n, timeout, mask, a[4], 0);
         if (ret < 0 || !n)
                 return ret;
         for (uint64_t i = 0; i < n; i++)
                 host[i].fd = fds[i];
         /* Also when nothing is ready: revents are cleared. */
-        return gmem_write(t, a[0], host, n * sizeof *host) ? -EFAULT : ret;
+        return gmem_write(t, a[0], host, n * sizeof(*host)) ? -EFAULT : ret;
 }
 
-long sys_poll(struct thread *t, long nr, const uint64_t a[6])
+long sys_poll(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        return do_poll(t, nr, a, a[2], 0);
+        return do_poll(t, row, a, a[2], 0);
 }
 
 static void *blocked_mask(struct thread *t, uint64_t addr)
@@ -55,7 +60,7 @@ static void *blocked_mask(struct thread *t, uint64_t addr)
         return m;
 }
 
-long sys_ppoll(struct thread *t, long nr, const uint64_t a[6])
+long sys_ppoll(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         void *ts = sys_in_null(t, a[2], 16);
         void *mask = blocked_mask(t, a[3]);
@@ -64,12 +69,13 @@ long sys_ppoll(struct thread *t, long nr, const uint64_t a[6])
 
         if (ts && ts != sys_bad())
                 memcpy(old, ts, 16);
-        ret = do_poll(t, nr, a, P(ts), P(mask));
+        ret = do_poll(t, row, a, P(ts), P(mask));
         time_left(t, a[2], ts, old);
         return ret;
 }
 
-static long do_select(struct thread *t, long nr, const uint64_t a[6], uint64_t timeout, uint64_t sig)
+static long do_select(struct thread *t, const struct sys_row *row, const uint64_t a[6],
+                      uint64_t timeout, uint64_t sig)
 {
         int32_t n = (int32_t)a[0];
         uint64_t limit = privfd_nofile_soft();
@@ -77,7 +83,8 @@ static long do_select(struct thread *t, long nr, const uint64_t a[6], uint64_t t
         size_t bytes;
         long ret;
 
-        /* The kernel cuts n at its own table, which has vmrun's descriptors in it: cut before those. */
+        /* The kernel cuts n at its own table, which has vmrun's descriptors in it: cut before
+         * those. */
         if (n > 0 && (uint64_t)n > limit)
                 n = (int32_t)limit;
         bytes = n > 0 ? ((size_t)n + 63) / 64 * 8 : 0;
@@ -90,13 +97,13 @@ static long do_select(struct thread *t, long nr, const uint64_t a[6], uint64_t t
                 for (int i = 0; i < 3; i++)
                         if (set[i] && (((uint64_t *)set[i])[fd / 64] >> (fd % 64) & 1))
                                 return -EBADF;
-        ret = sys_raw(nr, (uint64_t)(int64_t)n, P(set[0]), P(set[1]), P(set[2]), timeout, sig);
+        ret = sys_raw(row->nr, (uint64_t)(int64_t)n, P(set[0]), P(set[1]), P(set[2]), timeout, sig);
         for (int i = 0; i < 3 && ret >= 0; i++)
                 ret = sys_deliver(t, a[1 + i], set[i], bytes, ret);
         return ret;
 }
 
-long sys_select(struct thread *t, long nr, const uint64_t a[6])
+long sys_select(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         void *tv = sys_in_null(t, a[4], sizeof(struct timeval));
         uint64_t old[2] = { 0 };
@@ -104,12 +111,12 @@ long sys_select(struct thread *t, long nr, const uint64_t a[6])
 
         if (tv && tv != sys_bad())
                 memcpy(old, tv, 16);
-        ret = do_select(t, nr, a, P(tv), 0);
+        ret = do_select(t, row, a, P(tv), 0);
         time_left(t, a[4], tv, old);
         return ret;
 }
 
-long sys_pselect6(struct thread *t, long nr, const uint64_t a[6])
+long sys_pselect6(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         void *ts = sys_in_null(t, a[4], 16);
         uint64_t *sig = sys_in_null(t, a[5], 16);       /* { mask, size } */
@@ -120,7 +127,7 @@ long sys_pselect6(struct thread *t, long nr, const uint64_t a[6])
                 memcpy(old, ts, 16);
         if (sig && (void *)sig != sys_bad())
                 sig[0] = P(blocked_mask(t, sig[0]));
-        ret = do_select(t, nr, a, P(ts), P(sig));
+        ret = do_select(t, row, a, P(ts), P(sig));
         time_left(t, a[4], ts, old);
         return ret;
 }

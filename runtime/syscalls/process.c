@@ -3,36 +3,36 @@
  */
 #include <sched.h>
 #include <sys/prctl.h>
-#include "sys.h"
-#include "../alone.h"
-#include "../exits.h"
-#include "../service.h"
-#include "../threads.h"
-#include "../vfork.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "process/alone.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "syscalls/handlers.h"
 
-long sys_exit(struct thread *t, long nr, const uint64_t a[6])
+long sys_exit(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int status = (int)(a[0] & 0xff);
 
-        if (t->vforked)
-                vfork_end(t, status);
-        if (nr == __NR_exit_group)
-                program_exit(t, status);
-        return threads_end(t, status);
+        if (!t->vforked && row->nr != __NR_exit_group)
+                return threads_end(t, status);
+        t->end = (struct thread_end){ .how = t->vforked ? END_CHILD : END_PROGRAM,
+                                      .status = status };
+        return 0;
 }
 
 static _Atomic bool no_huge_pages;
 
-long sys_set_tid_address(struct thread *t, long nr, const uint64_t a[6])
+long sys_set_tid_address(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         t->clear_tid = a[0];
         return t->tid;
 }
 
-long sys_set_robust_list(struct thread *t, long nr, const uint64_t a[6])
+long sys_set_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        (void)nr;
+        (void)row;
         if (a[1] != 24)
                 return -EINVAL;
         vcpu_fixed(t->v)->robust_list = a[0];
@@ -46,16 +46,18 @@ static bool peek(pid_t tid, void *to, const volatile void *from, size_t n)
         return sys_own(__NR_process_vm_readv, (uint64_t)tid, P(&l), 1, P(&r), 1, 0) == (long)n;
 }
 
-/* The list of a thread of any process that vmrun runs, ours or another's: it is in the thread's vCPU block, which is at the same address in
- * each of them. */
+/* The list of a thread of any process that vmrun runs, ours or another's: it is in the thread's
+ * vCPU block, which is at the same address in each of them. */
 static bool find_robust_list(pid_t tid, uint64_t *head)
 {
         uint32_t version, n;
         struct vcpu_fixed v;
 
-        if (!peek(tid, &version, &CONTROL->abi_version, 4) || version != ABI_VERSION || !peek(tid, &n, &CONTROL->nvcpus, 4))
+        if (!peek(tid, &version, &CONTROL->abi_version, 4) || version != ABI_VERSION ||
+            !peek(tid, &n, &CONTROL->nvcpus, 4))
                 return false;
-        for (uint32_t i = 0; i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof v); i++)
+        for (uint32_t i = 0;
+             i < n && i < VCPUS_MAX && peek(tid, &v, vcpu_fixed(vcpu_block(i)), sizeof(v)); i++)
                 if (v.role == ROLE_PROGRAM && v.tid == (uint32_t)tid) {
                         *head = v.robust_list;
                         return true;
@@ -63,11 +65,12 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
         return false;
 }
 
-/* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread under vmrun is there vmrun's libc's. */
-long sys_get_robust_list(struct thread *t, long nr, const uint64_t a[6])
+/* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread
+ * under vmrun is there vmrun's libc's. */
+long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t head = 0, len = 0;
-        long ret = sys_raw(nr, a[0], P(&head), P(&len), 0, 0, 0);
+        long ret = sys_raw(row->nr, a[0], P(&head), P(&len), 0, 0, 0);
 
         if (ret)
                 return ret;
@@ -105,12 +108,12 @@ static long unshare_some(struct thread *t, uint64_t flags)
 /* A descriptor table of its own would part this thread from vmrun's others; so that is passed over.
  * What makes new threads impossible comes last where new ones are due, and when those are there
  * that vmrun may need. */
-long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
+long sys_unshare(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t flags = a[0] & ~(uint64_t)CLONE_FILES, last = flags & NO_THREADS_AFTER;
 
         if (t->vforked)                 /* alone already, and vmrun's threads are its parent's */
-                return sys_raw(nr, flags, 0, 0, 0, 0, 0);
+                return sys_raw(row->nr, flags, 0, 0, 0, 0, 0);
         if (!last)
                 return unshare_some(t, flags);
         if (flags & CLONE_NEWUSER) {
@@ -120,7 +123,7 @@ long sys_unshare(struct thread *t, long nr, const uint64_t a[6])
         }
         service_ensure(t->vm);
         /* One half of the call being made, no signal puts off the other. */
-        return sys_own(nr, flags & CLONE_NEWUSER ? last : flags, 0, 0, 0, 0, 0);
+        return sys_own(row->nr, flags & CLONE_NEWUSER ? last : flags, 0, 0, 0, 0, 0);
 }
 
 /* What namespaces a[0] stands for: of one, the kernel tells; with a pidfd, the caller does. */
@@ -133,26 +136,26 @@ static uint64_t kinds_of(const uint64_t a[6])
         return kind > 0 ? (uint64_t)kind : 0;
 }
 
-long sys_setns(struct thread *t, long nr, const uint64_t a[6])
+long sys_setns(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t kinds = t->vforked ? 0 : kinds_of(a);
 
         if (kinds & NO_THREADS_AFTER)
                 service_ensure(t->vm);
-        long ret = sys_generic(t, nr, a);
+        long ret = sys_generic(t, row, a);
         if (ret != -EINVAL && ret != -EUSERS)
                 return ret;
         /* Who changes his mount namespace may share root and working directory with nobody, which
          * vmrun's threads do. */
         if ((kinds & CLONE_NEWNS) && threads_single() &&
             sys_own(__NR_unshare, CLONE_FS, 0, 0, 0, 0, 0) == 0)
-                ret = sys_generic(t, nr, a);
+                ret = sys_generic(t, row, a);
         if ((ret != -EINVAL && ret != -EUSERS) || !(kinds & (CLONE_NEWUSER | 0x80)))
                 return ret;
         /* As above: what makes new threads impossible comes last. */
-        ret = call_alone(t, nr, a[0], a[1] & ~(uint64_t)CLONE_NEWPID, ret);
+        ret = call_alone(t, row->nr, a[0], a[1] & ~(uint64_t)CLONE_NEWPID, ret);
         if (ret == 0 && (kinds & CLONE_NEWPID))
-                ret = sys_own(nr, a[0], CLONE_NEWPID, 0, 0, 0, 0);
+                ret = sys_own(row->nr, a[0], CLONE_NEWPID, 0, 0, 0, 0);
         return ret;
 }
 
@@ -174,7 +177,8 @@ static const struct prctl_row {
         { PR_GET_TSC, PC_OUT, 0, 4 },
         { PR_SET_TSC, PC_REFUSE, EINVAL, 0 },           /* vmrun's clock reads it */
         { PR_SET_MM, PC_REFUSE, EPERM, 0 },
-        { PR_SET_SECCOMP, PC_REFUSE, EINVAL, 0 },       /* would filter vmrun's calls, not the program's */
+        /* would filter vmrun's calls, not the program's */
+        { PR_SET_SECCOMP, PC_REFUSE, EINVAL, 0 },
         { 59 /* PR_SET_SYSCALL_USER_DISPATCH */, PC_REFUSE, EINVAL, 0 },
         { 40 /* PR_GET_TID_ADDRESS */, PC_OUT, 0, 8 },
         { 62 /* PR_SCHED_CORE */, PC_REFUSE, EINVAL, 0 },
@@ -185,11 +189,28 @@ static const struct prctl_row {
 static bool prctl_plain(int op)
 {
         switch (op) {
-        case PR_SET_PDEATHSIG: case PR_GET_DUMPABLE: case PR_SET_DUMPABLE: case PR_GET_KEEPCAPS: case PR_SET_KEEPCAPS:
-        case PR_GET_TIMING: case PR_SET_TIMING: case PR_GET_SECCOMP: case PR_CAPBSET_READ: case PR_CAPBSET_DROP:
-        case PR_GET_SECUREBITS: case PR_SET_SECUREBITS: case PR_SET_TIMERSLACK: case PR_GET_TIMERSLACK:
-        case PR_TASK_PERF_EVENTS_DISABLE: case PR_TASK_PERF_EVENTS_ENABLE: case PR_MCE_KILL: case PR_MCE_KILL_GET:
-        case PR_SET_PTRACER: case PR_SET_CHILD_SUBREAPER: case PR_SET_NO_NEW_PRIVS: case PR_GET_NO_NEW_PRIVS:
+        case PR_SET_PDEATHSIG:
+        case PR_GET_DUMPABLE:
+        case PR_SET_DUMPABLE:
+        case PR_GET_KEEPCAPS:
+        case PR_SET_KEEPCAPS:
+        case PR_GET_TIMING:
+        case PR_SET_TIMING:
+        case PR_GET_SECCOMP:
+        case PR_CAPBSET_READ:
+        case PR_CAPBSET_DROP:
+        case PR_GET_SECUREBITS:
+        case PR_SET_SECUREBITS:
+        case PR_SET_TIMERSLACK:
+        case PR_GET_TIMERSLACK:
+        case PR_TASK_PERF_EVENTS_DISABLE:
+        case PR_TASK_PERF_EVENTS_ENABLE:
+        case PR_MCE_KILL:
+        case PR_MCE_KILL_GET:
+        case PR_SET_PTRACER:
+        case PR_SET_CHILD_SUBREAPER:
+        case PR_SET_NO_NEW_PRIVS:
+        case PR_GET_NO_NEW_PRIVS:
         case PR_CAP_AMBIENT: case PR_GET_SPECULATION_CTRL:
         case PR_SET_SPECULATION_CTRL: case 57: case 58: /* PR_SET_IO_FLUSHER, PR_GET_IO_FLUSHER */
                 return true;
@@ -197,7 +218,7 @@ static bool prctl_plain(int op)
         return false;
 }
 
-long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
+long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int op = (int)a[0];
 
@@ -206,7 +227,7 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
                 long n = name ? gmem_string(t, name, a[1], 16) : -ENOMEM;
                 if (n == -ENAMETOOLONG)
                         n = gmem_read(t, name, a[1], 15) ? -EFAULT : (name[15] = 0);
-                return n < 0 ? n : sys_raw(nr, a[0], P(name), 0, 0, 0, 0);
+                return n < 0 ? n : sys_raw(row->nr, a[0], P(name), 0, 0, 0, 0);
         }
         if (op == 0x53564d41 /* PR_SET_VMA: names for /proc/self/maps, which need not be kept */)
                 return a[1] == 0 ? 0 : -EINVAL;
@@ -221,7 +242,7 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
         }
         if (op == 40)
                 return sys_deliver(t, a[1], &t->clear_tid, 8, 0);
-        for (size_t i = 0; i < sizeof prctl_rows / sizeof prctl_rows[0]; i++) {
+        for (size_t i = 0; i < sizeof(prctl_rows) / sizeof(prctl_rows[0]); i++) {
                 const struct prctl_row *r = &prctl_rows[i];
 
                 if (r->op != op)
@@ -229,17 +250,18 @@ long sys_prctl(struct thread *t, long nr, const uint64_t a[6])
                 if (r->kind == PC_REFUSE)
                         return -r->err;
                 void *p = sys_out(t, a[1], r->size);
-                long ret = sys_raw(nr, a[0], P(p), a[2], a[3], a[4], 0);
+                long ret = sys_raw(row->nr, a[0], P(p), a[2], a[3], a[4], 0);
                 return ret >= 0 ? sys_deliver(t, a[1], p, r->size, ret) : ret;
         }
         if (prctl_plain(op))
-                return sys_raw(nr, a[0], a[1], a[2], a[3], a[4], 0);
-        sys_say_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);
+                return sys_raw(row->nr, a[0], a[1], a[2], a[3], a[4], 0);
+        info_once(0x400000000 + (unsigned)op, "prctl option %d is unknown: EINVAL", op);
         return -EINVAL;
 }
 
-/* capget and capset: the header says how much data follows, and gets the right version written if it was wrong. */
-long sys_capability(struct thread *t, long nr, const uint64_t a[6])
+/* capget and capset: the header says how much data follows, and gets the right version written if
+ * it was wrong. */
+long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t *head = sys_in(t, a[0], 8, 8);
         size_t n = 0;
@@ -251,17 +273,20 @@ long sys_capability(struct thread *t, long nr, const uint64_t a[6])
                 return -EFAULT;
         version = head[0];
         n = version == 0x19980330 ? 12 : version == 0x20071026 || version == 0x20080522 ? 24 : 0;
-        data = !a[1] || !n ? NULL : nr == __NR_capget ? sys_out(t, a[1], n) : sys_in(t, a[1], n, n);
+        data = !a[1] || !n              ? NULL
+               : row->nr == __NR_capget ? sys_out(t, a[1], n)
+                                        : sys_in(t, a[1], n, n);
         if (a[1] && !n)
                 data = sys_bad();
-        ret = sys_raw(nr, P(head), P(data), 0, 0, 0, 0);
+        ret = sys_raw(row->nr, P(head), P(data), 0, 0, 0, 0);
         if (head[0] != version && gmem_write(t, a[0], head, 4))
                 return -EFAULT;
-        return ret == 0 && nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
+        return ret == 0 && row->nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
 }
 
-/* sched_setattr: the first word of the struct is its size; a size the kernel does not know comes back corrected. */
-long sys_sched_attr(struct thread *t, long nr, const uint64_t a[6])
+/* sched_setattr: the first word of the struct is its size; a size the kernel does not know comes
+ * back corrected. */
+long sys_sched_attr(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t size = 0, *attr;
         long ret;
@@ -275,7 +300,7 @@ long sys_sched_attr(struct thread *t, long nr, const uint64_t a[6])
         attr = sys_in(t, a[1], size < 48 ? 48 : size, PAGE_SIZE);
         if ((void *)attr == sys_bad())
                 return -EFAULT;
-        ret = sys_raw(nr, a[0], P(attr), 0, 0, 0, 0);
+        ret = sys_raw(row->nr, a[0], P(attr), 0, 0, 0, 0);
         if (ret == -E2BIG && gmem_write(t, a[1], attr, 4))
                 return -EFAULT;
         return ret;

@@ -6,7 +6,9 @@
  * and page tables are no more than a moment's view for anybody else: EPERM, as for a process that
  * may not be traced.
  */
-#include "sys.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 /* In a list: pieces that are not used up, and bytes used of the first. */
 struct place { const struct iovec *iov; uint64_t left, at; };
@@ -83,7 +85,7 @@ static long read_remote(struct thread *t, uint64_t addr, uint64_t n, struct iove
         return 0;
 }
 
-long sys_process_vm(struct thread *t, long nr, const uint64_t a[6])
+long sys_process_vm(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int pid = (int)a[0];
         struct iovec *remote;
@@ -104,10 +106,10 @@ long sys_process_vm(struct thread *t, long nr, const uint64_t a[6])
         } else if (pid <= 0) {
                 return -ESRCH;
         } else if (sys_under_vmrun(pid)) {
-                sys_say_once(0x70007, "the memory of another program under vmrun cannot be read or "
+                info_once(0x70007, "the memory of another program under vmrun cannot be read or "
                                       "written: EPERM");
                 return -EPERM;
         }
         struct place l = { v.prog, (uint64_t)v.n, 0 }, r = { remote, a[4], 0 };
-        return transfer(t, pid, &l, &r, nr == __NR_process_vm_writev);
+        return transfer(t, pid, &l, &r, row->nr == __NR_process_vm_writev);
 }

@@ -1,8 +1,9 @@
 /*
  * read, write and their vector and positioned forms, getrandom, vmsplice.
  *
- * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned while it may sleep, and a
- * datagram, a pipe write up to PIPE_BUF or a terminal line stays one piece.  More than that:
+ * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned
+ * while it may sleep, and a datagram, a pipe write up to PIPE_BUF or a terminal line stays one
+ * piece.  More than that:
  *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short, whatever signal comes;
  *   message sockets, and what may be messages: one call with the whole length;
  *   the rest: host buffers in chunks; a write goes on until one is short (Linux's write would not return earlier), a read
@@ -11,8 +12,10 @@
  */
 #include <fcntl.h>
 #include <sys/mman.h>
-#include "sys.h"
-#include "../procfs.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "procfs/procfs.h"
+#include "syscalls/handlers.h"
 
 /* One transfer, whatever the call was. */
 struct io {
@@ -28,16 +31,22 @@ struct io {
 static long whole(const struct io *io, const struct sys_iov *v)
 {
         if (io->vector)
-                return sys_raw(io->nr, (uint64_t)io->fd, P(v->host), (uint64_t)v->n, io->a[3], io->a[4], io->a[5]);
-        return sys_raw(io->nr, (uint64_t)io->fd, P(v->host[0].iov_base), v->host[0].iov_len, io->a[3], io->a[4], io->a[5]);
+                return sys_raw(io->nr, (uint64_t)io->fd, P(v->host), (uint64_t)v->n, io->a[3],
+                               io->a[4], io->a[5]);
+        return sys_raw(io->nr, (uint64_t)io->fd, P(v->host[0].iov_base), v->host[0].iov_len,
+                       io->a[3], io->a[4], io->a[5]);
 }
 
 /* A chunk at done bytes into the transfer. */
-static uint64_t position(const struct io *io, size_t done) { return io->at && io->pos != -1 ? (uint64_t)io->pos + done : UINT64_MAX; }
+static uint64_t position(const struct io *io, size_t done)
+{
+        return io->at && io->pos != -1 ? (uint64_t)io->pos + done : UINT64_MAX;
+}
 
 static long piece(const struct io *io, const struct iovec *iov, int n, size_t done)
 {
-        return sys_raw(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, position(io, done), 0, io->flags);
+        return sys_raw(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov),
+                       (uint64_t)n, position(io, done), 0, io->flags);
 }
 
 /* The same of a file, where Linux lets no signal come between the parts of a transfer. */
@@ -45,12 +54,13 @@ static long file_piece(const struct io *io, const struct iovec *iov, int n, size
 {
         if (!done)
                 return piece(io, iov, n, done);
-        return sys_raw_further(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov), (uint64_t)n, position(io, done), 0, io->flags);
+        return sys_raw_further(io->write ? __NR_pwritev2 : __NR_preadv2, (uint64_t)io->fd, P(iov),
+                               (uint64_t)n, position(io, done), 0, io->flags);
 }
 
 static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
 {
-        struct gmem_pins *p = sys_scratch(sizeof *p);
+        struct gmem_pins *p = sys_scratch(sizeof(*p));
         size_t done = 0;
 
         if (!p)
@@ -78,7 +88,7 @@ static long pinned(struct thread *t, const struct io *io, struct sys_iov *v)
 /* The part of v from byte at on, at most max bytes of it, as a list of its own in scratch. */
 static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *out)
 {
-        memset(out, 0, sizeof *out);
+        memset(out, 0, sizeof(*out));
         out->prog = sys_scratch((size_t)v->n * sizeof(struct iovec) + 1);
         out->host = sys_scratch((size_t)v->n * sizeof(struct iovec) + 1);
         if (!out->prog || !out->host)
@@ -93,7 +103,8 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
                 len -= at;
                 if (len > max - out->total)
                         len = max - out->total;
-                out->prog[out->n++] = (struct iovec){ (void *)(uintptr_t)(P(v->prog[i].iov_base) + at), len };
+                out->prog[out->n++] =
+                        (struct iovec){ (void *)(uintptr_t)(P(v->prog[i].iov_base) + at), len };
                 out->total += len;
                 at = 0;
         }
@@ -101,8 +112,8 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
 }
 
 /*
- * Bytes came that could not be stored: the program gets what could, as Linux would have stopped there, and a file's
- * position goes back.  From a pipe or socket the rest is lost.
+ * Bytes came that could not be stored: the program gets what could, as Linux would have stopped
+ * there, and a file's position goes back.  From a pipe or socket the rest is lost.
  */
 static long store(struct thread *t, const struct io *io, const struct sys_iov *v, long ret)
 {
@@ -167,76 +178,97 @@ static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
                 if (v->total > SYS_MESSAGE_MAX) {
                         if (io->write && kind == FILE_MESSAGE)
                                 return -EMSGSIZE;
-                        sys_iov_clip(v, SYS_MESSAGE_MAX);       /* no message is that long; a stream's transfer is short */
+                        /* no message is that long; a stream's transfer is short */
+                        sys_iov_clip(v, SYS_MESSAGE_MAX);
                 }
                 return bounced(t, io, v);
         }
         /* The list itself lives in scratch, which every chunk starts anew. */
         struct iovec list[SYS_IOV_MAX];
         struct sys_iov kept = *v;
-        memcpy(list, v->prog, (size_t)kept.n * sizeof list[0]);
+        memcpy(list, v->prog, (size_t)kept.n * sizeof(list[0]));
         kept.prog = list;
         return chunked(t, io, &kept, kind);
 }
 
-static long single(struct thread *t, long nr, const uint64_t a[6], bool write)
+static long single(struct thread *t, const struct sys_row *row, const uint64_t a[6], bool write)
 {
-        struct io io = { .nr = nr, .fd = (int)a[0], .write = write,
-                         .at = nr == __NR_pread64 || nr == __NR_pwrite64, .pos = (int64_t)a[3] };
+        struct io io = { .nr = row->nr,
+                         .fd = (int)a[0],
+                         .write = write,
+                         .at = row->nr == __NR_pread64 || row->nr == __NR_pwrite64,
+                         .pos = (int64_t)a[3] };
         struct iovec store[2];
         struct sys_iov v;
 
-        memcpy(io.a, a, sizeof io.a);
+        memcpy(io.a, a, sizeof(io.a));
         if (privfd_is(io.fd))
                 return -EBADF;
         if (io.at && io.pos < 0)
                 return -EINVAL;
         /* What cannot be a length or an address is refused by the kernel before anything else. */
         if ((int64_t)a[2] < 0 || a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3], a[4], a[5]);
+                return sys_raw(row->nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3],
+                               a[4], a[5]);
         sys_iov_one(&v, store, a[1], a[2]);
         if (procfs_mem_is(io.fd))
                 return procfs_mem_rw(t, io.fd, &v, io.at ? &io.pos : NULL, write);
         return transfer(t, &io, &v);
 }
 
-long sys_read(struct thread *t, long nr, const uint64_t a[6]) { return single(t, nr, a, false); }
-long sys_write(struct thread *t, long nr, const uint64_t a[6]) { return single(t, nr, a, true); }
-
-static long vector(struct thread *t, long nr, const uint64_t a[6], bool write)
+long sys_read(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        bool v2 = nr == __NR_preadv2 || nr == __NR_pwritev2;
-        struct io io = { .nr = nr, .fd = (int)a[0], .write = write, .vector = true,
-                         .at = nr != __NR_readv && nr != __NR_writev, .pos = (int64_t)a[3],
+        return single(t, row, a, false);
+}
+long sys_write(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return single(t, row, a, true);
+}
+
+static long vector(struct thread *t, const struct sys_row *row, const uint64_t a[6], bool write)
+{
+        bool v2 = row->nr == __NR_preadv2 || row->nr == __NR_pwritev2;
+        struct io io = { .nr = row->nr,
+                         .fd = (int)a[0],
+                         .write = write,
+                         .vector = true,
+                         .at = row->nr != __NR_readv && row->nr != __NR_writev,
+                         .pos = (int64_t)a[3],
                          .flags = v2 ? a[5] : 0 };
         struct sys_iov v;
         void *kernel;
         int err;
 
-        memcpy(io.a, a, sizeof io.a);
+        memcpy(io.a, a, sizeof(io.a));
         if (privfd_is(io.fd))
                 return -EBADF;
         if (io.at && io.pos < 0 && !(v2 && io.pos == -1))
                 return -EINVAL;
         err = sys_iov_read(t, &v, a[1], a[2], &kernel);
         if (err)
-                return sys_raw(nr, a[0], P(kernel), a[2], a[3], a[4], a[5]);
+                return sys_raw(row->nr, a[0], P(kernel), a[2], a[3], a[4], a[5]);
         if (procfs_mem_is(io.fd))
                 return procfs_mem_rw(t, io.fd, &v, io.at && io.pos != -1 ? &io.pos : NULL, write);
         return transfer(t, &io, &v);
 }
 
-long sys_readv(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, false); }
-long sys_writev(struct thread *t, long nr, const uint64_t a[6]) { return vector(t, nr, a, true); }
+long sys_readv(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return vector(t, row, a, false);
+}
+long sys_writev(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        return vector(t, row, a, true);
+}
 
-long sys_lseek(struct thread *t, long nr, const uint64_t a[6])
+long sys_lseek(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         if (!privfd_is((int)a[0]) && procfs_mem_is((int)a[0]))
                 return procfs_mem_seek((int)a[0], (int64_t)a[1], (unsigned)a[2]);
-        return sys_generic(t, nr, a);
+        return sys_generic(t, row, a);
 }
 
-long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
+long sys_getrandom(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         size_t len = a[1] < INT32_MAX ? a[1] : INT32_MAX, done = 0;
         size_t chunk = len < SYS_BOUNCE ? len : SYS_BOUNCE;
@@ -247,7 +279,7 @@ long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
         do {
                 size_t n = len - done < chunk ? len - done : chunk;
                 bool good = !n || !gmem_check(t, a[0] + done, 1, true);
-                long ret = sys_raw(nr, P(good ? p : sys_bad()), n, a[2], 0, 0, 0);
+                long ret = sys_raw(row->nr, P(good ? p : sys_bad()), n, a[2], 0, 0, 0);
 
                 if (ret < 0)
                         return done ? (long)done : ret;
@@ -265,21 +297,25 @@ long sys_getrandom(struct thread *t, long nr, const uint64_t a[6])
         return (long)done;
 }
 
-/* What it takes to have a copy of these bytes lie in its pages as they do in theirs, with a page behind it. */
+/* What it takes to have a copy of these bytes lie in its pages as they do in theirs, with a page
+ * behind it. */
 static size_t splice_pages(const struct iovec *v)
 {
-        return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) & ~(size_t)(PAGE_SIZE - 1);
+        return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) &
+               ~(size_t)(PAGE_SIZE - 1);
 }
 
-/* Into the pipe.  Copies that nobody else has, and that lie in their pages as the program's bytes do: so the kernel finds the same room for them in
- * the pipe, which keeps their pages when they are unmapped here. */
+/* Into the pipe.  Copies that nobody else has, and that lie in their pages as the program's bytes
+ * do: so the kernel finds the same room for them in the pipe, which keeps their pages when they are
+ * unmapped here. */
 static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct sys_iov *v)
 {
         size_t size = 0, at = 0;
 
         for (int i = 0; i < v->n; i++)
                 size += splice_pages(&v->prog[i]);
-        char *copies = mmap(NULL, size + PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *copies = mmap(NULL, size + PAGE_SIZE, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (copies == MAP_FAILED)
                 return -ENOMEM;
         for (int i = 0; i < v->n; at += splice_pages(&v->prog[i++])) {
@@ -302,24 +338,27 @@ static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct 
 }
 
 /*
- * The kernel would keep the program's pages in the pipe after the call; a frame may be evicted before they are read.
- * So the bytes are copied, which differs only for a program that changes them in between.
+ * The kernel would keep the program's pages in the pipe after the call; a frame may be evicted
+ * before they are read. So the bytes are copied, which differs only for a program that changes them
+ * in between.
  */
-long sys_vmsplice(struct thread *t, long nr, const uint64_t a[6])
+long sys_vmsplice(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t fd = privfd_is((int)a[0]) ? INT32_MAX : a[0];
-        long flags = sys_own(__NR_fcntl, fd, F_GETFL, 0, 0, 0, 0), room = sys_own(__NR_fcntl, fd, F_GETPIPE_SZ, 0, 0, 0, 0), ret;
+        long flags = sys_own(__NR_fcntl, fd, F_GETFL, 0, 0, 0, 0),
+             room = sys_own(__NR_fcntl, fd, F_GETPIPE_SZ, 0, 0, 0, 0), ret;
         struct sys_iov v;
         void *kernel;
 
         if (sys_iov_read(t, &v, a[1], a[2], &kernel))
-                return sys_raw(nr, fd, P(kernel), a[2], a[3], 0, 0);
-        sys_iov_clip(&v, room > 0 ? (size_t)room : PAGE_SIZE);  /* no pipe: the kernel says so before it looks at any bytes */
+                return sys_raw(row->nr, fd, P(kernel), a[2], a[3], 0, 0);
+        /* no pipe: the kernel says so before it looks at any bytes */
+        sys_iov_clip(&v, room > 0 ? (size_t)room : PAGE_SIZE);
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return splice_copies(t, fd, a[3], &v);
         if (sys_iov_room(t, &v))
                 return -ENOMEM;
-        ret = sys_raw(nr, fd, P(v.host), (uint64_t)v.n, a[3], 0, 0);
+        ret = sys_raw(row->nr, fd, P(v.host), (uint64_t)v.n, a[3], 0, 0);
         size_t put = ret > 0 ? sys_iov_store(t, &v, (size_t)ret) : 0;
         return ret <= 0 ? ret : put ? (long)put : -EFAULT;
 }

@@ -1,35 +1,39 @@
 /*
- * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return from a handler.
+ * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return
+ * from a handler.
  *
- * Masks are the host thread's own, so the kernel does what Linux does.  What becomes of a signal is ../signals.c.
+ * Masks are the host thread's own, so the kernel does what Linux does.  What becomes of a signal is
+ * ../signals.c.
  */
 #include <signal.h>
-#include "sys.h"
-#include "../signals.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "signal/signals.h"
+#include "syscalls/handlers.h"
 
-long sys_rt_sigaction(struct thread *t, long nr, const uint64_t a[6])
+long sys_rt_sigaction(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int sig = (int)a[0];
         struct ksigaction new, old;
         long ret;
 
-        (void)nr;
+        (void)row;
         if (a[3] != 8)
                 return -EINVAL;
-        if (a[1] && gmem_read(t, &new, a[1], sizeof new))
+        if (a[1] && gmem_read(t, &new, a[1], sizeof(new)))
                 return -EFAULT;
         if (sig < 1 || sig > SIGNALS_MAX || (a[1] && (sig == SIGKILL || sig == SIGSTOP)))
                 return -EINVAL;
         ret = signals_action(t, sig, a[1] ? &new : NULL, &old);
-        return a[2] && !ret ? sys_deliver(t, a[2], &old, sizeof old, 0) : ret;
+        return a[2] && !ret ? sys_deliver(t, a[2], &old, sizeof(old), 0) : ret;
 }
 
-long sys_rt_sigreturn(struct thread *t, long nr, const uint64_t a[6])
+long sys_rt_sigreturn(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t mask = signals_hold(t);
         int err = sigframe_pop(t, &mask);
 
-        (void)nr;
+        (void)row;
         (void)a;
         signals_release(t, mask);
         /* All registers are the frame's now, rcx and r11 too. */
@@ -39,7 +43,7 @@ long sys_rt_sigreturn(struct thread *t, long nr, const uint64_t a[6])
         return (long)t->v->regs.rax;
 }
 
-long sys_rt_sigprocmask(struct thread *t, long nr, const uint64_t a[6])
+long sys_rt_sigprocmask(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t set = 0, old = 0;
         long ret;
@@ -48,7 +52,7 @@ long sys_rt_sigprocmask(struct thread *t, long nr, const uint64_t a[6])
                 return -EINVAL;
         if (a[1] && gmem_read(t, &set, a[1], 8))
                 return -EFAULT;
-        ret = sys_raw(nr, a[0], a[1] ? P(&set) : 0, P(&old), 8, 0, 0);
+        ret = sys_raw(row->nr, a[0], a[1] ? P(&set) : 0, P(&old), 8, 0, 0);
         if (ret)
                 return ret;
         if (a[1])
@@ -56,37 +60,37 @@ long sys_rt_sigprocmask(struct thread *t, long nr, const uint64_t a[6])
         return a[2] ? sys_deliver(t, a[2], &old, 8, 0) : 0;
 }
 
-long sys_rt_sigpending(struct thread *t, long nr, const uint64_t a[6])
+long sys_rt_sigpending(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t set = 0;
         long ret;
 
         if (a[1] > 8)
                 return -EINVAL;
-        ret = sys_raw(nr, P(&set), 8, 0, 0, 0, 0);
+        ret = sys_raw(row->nr, P(&set), 8, 0, 0, 0, 0);
         return ret ? ret : gmem_write(t, a[0], &set, a[1]) ? -EFAULT : 0;
 }
 
-long sys_sigaltstack(struct thread *t, long nr, const uint64_t a[6])
+long sys_sigaltstack(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct altstack new, old;
         int err;
 
-        (void)nr;
-        if (a[0] && gmem_read(t, &new, a[0], sizeof new))
+        (void)row;
+        if (a[0] && gmem_read(t, &new, a[0], sizeof(new)))
                 return -EFAULT;
         err = sigframe_altstack(t, a[0] ? &new : NULL, &old);
-        return err ? err : sys_deliver(t, a[1], &old, sizeof old, 0);
+        return err ? err : sys_deliver(t, a[1], &old, sizeof(old), 0);
 }
 
 /* SIGEV_THREAD carries a pointer to a 32-byte cookie that the kernel copies at once. */
-long sys_mq_notify(struct thread *t, long nr, const uint64_t a[6])
+long sys_mq_notify(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        struct sigevent *ev = sys_in_null(t, a[1], sizeof *ev);
+        struct sigevent *ev = sys_in_null(t, a[1], sizeof(*ev));
 
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (ev && (void *)ev != sys_bad() && ev->sigev_notify == SIGEV_THREAD)
                 ev->sigev_value.sival_ptr = sys_in(t, P(ev->sigev_value.sival_ptr), 32, 32);
-        return sys_raw(nr, a[0], P(ev), 0, 0, 0, 0);
+        return sys_raw(row->nr, a[0], P(ev), 0, 0, 0, 0);
 }

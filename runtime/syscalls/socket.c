@@ -1,11 +1,16 @@
 /*
- * Socket messages: buffers, names and control data in one header.  Descriptors in SCM_RIGHTS pass as they are, since they
- * are the host's; vmrun's own do not go out, and those that come in beyond what the program may have are closed.
+ * Socket messages: buffers, names and control data in one header.  Descriptors in SCM_RIGHTS pass
+ * as they are, since they are the host's; vmrun's own do not go out, and those that come in beyond
+ * what the program may have are closed.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include "sys.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 #define STREAM_MAX  (16ul << 20)        /* a longer stream transfer is short: its caller goes on */
 #define CONTROL_MAX (1ul << 20)
@@ -40,11 +45,11 @@ static void guard_rights(char *p, size_t n)
         for (size_t at = 0; at + sizeof(struct cmsghdr) <= n;) {
                 struct cmsghdr c;
 
-                memcpy(&c, p + at, sizeof c);
-                if (c.cmsg_len < sizeof c || c.cmsg_len > n - at)
+                memcpy(&c, p + at, sizeof(c));
+                if (c.cmsg_len < sizeof(c) || c.cmsg_len > n - at)
                         return;
                 if (c.cmsg_level == SOL_SOCKET && c.cmsg_type == SCM_RIGHTS)
-                        for (size_t i = sizeof c; i + 4 <= c.cmsg_len; i += 4) {
+                        for (size_t i = sizeof(c); i + 4 <= c.cmsg_len; i += 4) {
                                 int fd, bad = INT32_MAX;
                                 memcpy(&fd, p + at + i, 4);
                                 if (privfd_is(fd))
@@ -54,7 +59,8 @@ static void guard_rights(char *p, size_t n)
         }
 }
 
-/* Received descriptors beyond the limit are closed and cut off, as the kernel does at its own limit. */
+/* Received descriptors beyond the limit are closed and cut off, as the kernel does at its own
+ * limit. */
 static void check_rights(struct kmsg *m)
 {
         char *p = (char *)(uintptr_t)m->control;
@@ -64,12 +70,12 @@ static void check_rights(struct kmsg *m)
                 struct cmsghdr c;
                 size_t keep;
 
-                memcpy(&c, p + at, sizeof c);
-                if (c.cmsg_len < sizeof c || c.cmsg_len > n - at)
+                memcpy(&c, p + at, sizeof(c));
+                if (c.cmsg_len < sizeof(c) || c.cmsg_len > n - at)
                         return;
-                keep = sizeof c;
+                keep = sizeof(c);
                 if (c.cmsg_level == SOL_SOCKET && c.cmsg_type == SCM_RIGHTS) {
-                        for (size_t i = sizeof c; i + 4 <= c.cmsg_len; i += 4) {
+                        for (size_t i = sizeof(c); i + 4 <= c.cmsg_len; i += 4) {
                                 int fd;
                                 memcpy(&fd, p + at + i, 4);
                                 if (sys_newfd(fd) < 0)
@@ -79,7 +85,7 @@ static void check_rights(struct kmsg *m)
                         }
                         if (keep < c.cmsg_len) {
                                 c.cmsg_len = keep;
-                                memcpy(p + at, &c, sizeof c);
+                                memcpy(p + at, &c, sizeof(c));
                         }
                 }
                 at += CMSG_ALIGN(c.cmsg_len);
@@ -93,10 +99,10 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
         size_t max;
         int err;
 
-        memset(m, 0, sizeof *m);
+        memset(m, 0, sizeof(*m));
         if (privfd_is(fd))
                 return -EBADF;
-        if (gmem_read(t, &m->prog, addr, sizeof m->prog))
+        if (gmem_read(t, &m->prog, addr, sizeof(m->prog)))
                 return -EFAULT;
         m->host = m->prog;
         if (m->prog.namelen < 0)
@@ -137,8 +143,9 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
         }
         m->host.control = 0;
         if (m->host.controllen) {
-                m->host.control = P(send ? sys_in(t, m->prog.control, m->host.controllen, CONTROL_MAX)
-                                         : sys_scratch(m->host.controllen));
+                m->host.control =
+                        P(send ? sys_in(t, m->prog.control, m->host.controllen, CONTROL_MAX)
+                               : sys_scratch(m->host.controllen));
                 if (m->host.control == P(sys_bad()))
                         return -EFAULT;
                 if (send)
@@ -152,7 +159,8 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
 /* Delivers what a receive of ret bytes brought; addr is the program's header. */
 static long deliver(struct thread *t, struct message *m, uint64_t addr, long ret)
 {
-        size_t data = (size_t)ret < m->v.total ? (size_t)ret : m->v.total;      /* MSG_TRUNC may say more than came */
+        /* MSG_TRUNC may say more than came */
+        size_t data = (size_t)ret < m->v.total ? (size_t)ret : m->v.total;
         int32_t name = m->host.namelen;
 
         check_rights(&m->host);
@@ -160,8 +168,9 @@ static long deliver(struct thread *t, struct message *m, uint64_t addr, long ret
                 return -EFAULT;
         if (m->prog.name) {
                 int32_t room = m->prog.namelen < NAME_MAX_ ? m->prog.namelen : NAME_MAX_;
-                if (name > 0 && room > 0 && gmem_write(t, m->prog.name, (void *)(uintptr_t)m->host.name,
-                                                      (size_t)(name < room ? name : room)))
+                if (name > 0 && room > 0 &&
+                    gmem_write(t, m->prog.name, (void *)(uintptr_t)m->host.name,
+                               (size_t)(name < room ? name : room)))
                         return -EFAULT;
                 if (gmem_write(t, addr + offsetof(struct kmsg, namelen), &name, 4))
                         return -EFAULT;
@@ -178,14 +187,15 @@ static long deliver(struct thread *t, struct message *m, uint64_t addr, long ret
 static long not_socket(uint64_t fd)
 {
         int type;
-        socklen_t n = sizeof type;
+        socklen_t n = sizeof(type);
 
         if (privfd_is((int)fd))
                 return -EBADF;
         return sys_raw(__NR_getsockopt, fd, SOL_SOCKET, SO_TYPE, P(&type), P(&n), 0);
 }
 
-/* A message could not be collected; but Linux looks first whether the descriptor is a socket at all. */
+/* A message could not be collected; but Linux looks first whether the descriptor is a socket at
+ * all. */
 static long which_error(uint64_t fd, long err)
 {
         long ret = not_socket(fd);
@@ -193,32 +203,32 @@ static long which_error(uint64_t fd, long err)
         return ret ? ret : err;
 }
 
-long sys_sendmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_sendmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct message m;
         long ret = collect(t, (int)a[0], &m, a[1], true);
 
-        return ret ? which_error(a[0], ret) : sys_raw(nr, a[0], P(&m.host), a[2], 0, 0, 0);
+        return ret ? which_error(a[0], ret) : sys_raw(row->nr, a[0], P(&m.host), a[2], 0, 0, 0);
 }
 
-long sys_recvmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_recvmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct message m;
         long ret = collect(t, (int)a[0], &m, a[1], false);
 
         if (ret)
                 return which_error(a[0], ret);
-        ret = sys_raw(nr, a[0], P(&m.host), a[2], 0, 0, 0);
+        ret = sys_raw(row->nr, a[0], P(&m.host), a[2], 0, 0, 0);
         return ret < 0 ? ret : deliver(t, &m, a[1], ret);
 }
 
 /* Messages one by one, as the kernel's own loop does; an error after the first only ends it. */
-long sys_sendmmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_sendmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t n = (uint32_t)a[2] < SYS_IOV_MAX ? (uint32_t)a[2] : SYS_IOV_MAX, i;
         long ret = not_socket(a[0]);
 
-        (void)nr;
+        (void)row;
         for (i = 0; i < n && !ret; i++) {
                 uint64_t addr = a[1] + i * sizeof(struct kmmsg);
                 struct message m;
@@ -239,30 +249,30 @@ long sys_sendmmsg(struct thread *t, long nr, const uint64_t a[6])
 
 #define RECV_BATCH 64           /* messages of one recvmmsg: a smaller number than asked for is no error */
 
-long sys_recvmmsg(struct thread *t, long nr, const uint64_t a[6])
+long sys_recvmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t n = (uint32_t)a[2] < RECV_BATCH ? (uint32_t)a[2] : RECV_BATCH;
-        struct message *m = sys_scratch(n * sizeof *m + 1);
-        struct kmmsg *host = sys_scratch(n * sizeof *host + 1);
+        struct message *m = sys_scratch(n * sizeof(*m) + 1);
+        struct kmmsg *host = sys_scratch(n * sizeof(*host) + 1);
         void *ts = sys_in_null(t, a[4], 16);
         long ret = not_socket(a[0]);
 
         if (ret || !m || !host)
                 return ret ? ret : -ENOMEM;
         for (uint32_t i = 0; i < n; i++) {
-                ret = collect(t, (int)a[0], &m[i], a[1] + i * sizeof *host, false);
+                ret = collect(t, (int)a[0], &m[i], a[1] + i * sizeof(*host), false);
                 if (ret) {
                         if (!i)
                                 return ret;
                         n = i;
                         break;
                 }
-                memset(&host[i], 0, sizeof host[i]);
+                memset(&host[i], 0, sizeof(host[i]));
                 host[i].hdr = m[i].host;
         }
-        ret = sys_raw(nr, a[0], P(host), n, a[3], P(ts), 0);
+        ret = sys_raw(row->nr, a[0], P(host), n, a[3], P(ts), 0);
         for (long i = 0; i < ret; i++) {
-                uint64_t addr = a[1] + (uint64_t)i * sizeof *host;
+                uint64_t addr = a[1] + (uint64_t)i * sizeof(*host);
                 m[i].host = host[i].hdr;
                 if (deliver(t, &m[i], addr, host[i].len) < 0 ||
                     gmem_write(t, addr + offsetof(struct kmmsg, len), &host[i].len, 4))
@@ -271,7 +281,7 @@ long sys_recvmmsg(struct thread *t, long nr, const uint64_t a[6])
         return ret >= 0 && ts && ts != sys_bad() ? sys_deliver(t, a[4], ts, 16, ret) : ret;
 }
 
-long sys_sendto(struct thread *t, long nr, const uint64_t a[6])
+long sys_sendto(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct iovec store[2];
         struct sys_iov v;
@@ -282,7 +292,7 @@ long sys_sendto(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
+                return sys_raw(row->nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
         sys_iov_one(&v, store, a[1], a[2]);
         max = data_max((int)a[0], v.total);
         if (v.total > max && max == SYS_MESSAGE_MAX)
@@ -293,10 +303,11 @@ long sys_sendto(struct thread *t, long nr, const uint64_t a[6])
                 return which_error(a[0], err);
         if (a[4])
                 name = sys_in(t, a[4], (int32_t)a[5] > 0 ? (uint32_t)a[5] : 0, NAME_MAX_);
-        return sys_raw(nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], P(name), a[5]);
+        return sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], P(name),
+                       a[5]);
 }
 
-long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
+long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct iovec store[2];
         struct sys_iov v;
@@ -309,7 +320,7 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         if (privfd_is((int)a[0]))
                 return -EBADF;
         if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
-                return sys_raw(nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
+                return sys_raw(row->nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
         /* A length that is not there, or negative, is found once something came. */
         if (a[4] && gmem_read(t, &room, a[5], 4))
                 length_error = -EFAULT;
@@ -323,7 +334,8 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         err = sys_iov_room(t, &v);
         if (err)
                 return err;
-        ret = sys_raw(nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3], a[4] ? P(name) : 0, a[4] ? P(&came) : 0);
+        ret = sys_raw(row->nr, a[0], P(v.host[0].iov_base), v.host[0].iov_len, a[3],
+                      a[4] ? P(name) : 0, a[4] ? P(&came) : 0);
         if (ret < 0)
                 return ret;
         data = (size_t)ret < v.total ? (size_t)ret : v.total;
@@ -340,45 +352,52 @@ long sys_recvfrom(struct thread *t, long nr, const uint64_t a[6])
         return ret;
 }
 
-/* Tables of iptables, ip6tables, arptables and ebtables: structs with pointers.  80, between them, is SO_ORIGINAL_DST. */
-static bool is_table(int opt) { return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144); }
+/* Tables of iptables, ip6tables, arptables and ebtables: structs with pointers.  80, between them,
+ * is SO_ORIGINAL_DST. */
+static bool is_table(int opt)
+{
+        return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144);
+}
 
 /* Options with a pointer in them, or that make the kernel keep or map the program's pages. */
-long sys_setsockopt(struct thread *t, long nr, const uint64_t a[6])
+long sys_setsockopt(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int level = (int)a[1], opt = (int)a[2];
 
-        if (level == SOL_SOCKET && (opt == SO_ATTACH_FILTER || opt == 51 /* SO_ATTACH_REUSEPORT_CBPF */)) {
+        if (level == SOL_SOCKET &&
+            (opt == SO_ATTACH_FILTER || opt == 51 /* SO_ATTACH_REUSEPORT_CBPF */)) {
                 struct { uint16_t len, pad[3]; uint64_t filter; } *prog;
 
                 if (privfd_is((int)a[0]))
                         return -EBADF;
-                if ((uint32_t)a[4] != sizeof *prog)
+                if ((uint32_t)a[4] != sizeof(*prog))
                         return -EINVAL;
-                prog = sys_in(t, a[3], sizeof *prog, sizeof *prog);
+                prog = sys_in(t, a[3], sizeof(*prog), sizeof(*prog));
                 if ((void *)prog == sys_bad())
                         return -EFAULT;
                 prog->filter = P(sys_in(t, prog->filter, (size_t)prog->len * 8, SYS_ARG_MAX));
-                return sys_raw(nr, a[0], a[1], a[2], P(prog), sizeof *prog, 0);
+                return sys_raw(row->nr, a[0], a[1], a[2], P(prog), sizeof(*prog), 0);
         }
-        if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ || level == 276 /* SOL_RDS */ ||
+        if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ ||
+            level == 276 /* SOL_RDS */ ||
             ((level == SOL_IP || level == IPPROTO_IPV6) && is_table(opt))) {
-                sys_say_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
-                             opt, level);
+                info_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt,
+                          "socket option %d of level %d is refused: ENOPROTOOPT", opt, level);
                 return -ENOPROTOOPT;
         }
-        return sys_generic(t, nr, a);
+        return sys_generic(t, row, a);
 }
 
-long sys_getsockopt(struct thread *t, long nr, const uint64_t a[6])
+long sys_getsockopt(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int level = (int)a[1], opt = (int)a[2];
 
-        if ((level == SOL_SOCKET && opt == SO_GET_FILTER) || (level == IPPROTO_TCP && opt == 35 /* ZEROCOPY_RECEIVE */) ||
+        if ((level == SOL_SOCKET && opt == SO_GET_FILTER) ||
+            (level == IPPROTO_TCP && opt == 35 /* ZEROCOPY_RECEIVE */) ||
             (level == SOL_IP && is_table(opt))) {
-                sys_say_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt, "socket option %d of level %d is refused: ENOPROTOOPT",
-                             opt, level);
+                info_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt,
+                          "socket option %d of level %d is refused: ENOPROTOOPT", opt, level);
                 return -ENOPROTOOPT;
         }
-        return sys_generic(t, nr, a);
+        return sys_generic(t, row, a);
 }

@@ -5,10 +5,12 @@
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
-#include "sys.h"
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
 
 /* Commands with a struct of n bytes out, or in for IPC_SET; the rest takes no pointer. */
-static long control(struct thread *t, long nr, const uint64_t a[6], int cmd, int at, size_t n, bool out)
+static long control(struct thread *t, const struct sys_row *row, const uint64_t a[6], int cmd,
+                    int at, size_t n, bool out)
 {
         uint64_t h[4] = { a[0], a[1], a[2], a[3] };
         void *p = NULL;
@@ -19,11 +21,11 @@ static long control(struct thread *t, long nr, const uint64_t a[6], int cmd, int
                 h[at] = P(p);
         }
         (void)cmd;
-        ret = sys_raw(nr, h[0], h[1], h[2], h[3], 0, 0);
+        ret = sys_raw(row->nr, h[0], h[1], h[2], h[3], 0, 0);
         return n && out && ret >= 0 ? sys_deliver(t, a[at], p, n, ret) : ret;
 }
 
-long sys_semctl(struct thread *t, long nr, const uint64_t a[6])
+long sys_semctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int cmd = (int)a[2] & ~0x100;
         struct semid_ds ds;
@@ -32,17 +34,17 @@ long sys_semctl(struct thread *t, long nr, const uint64_t a[6])
 
         switch (cmd) {
         case IPC_STAT: case SEM_STAT: case SEM_STAT_ANY:
-                n = sizeof ds;
+                n = sizeof(ds);
                 break;
         case IPC_SET:
-                n = sizeof ds;
+                n = sizeof(ds);
                 out = false;
                 break;
         case IPC_INFO: case SEM_INFO:
                 n = sizeof(struct seminfo);
                 break;
         case GETALL: case SETALL: {
-                long ret = sys_raw(nr, a[0], 0, IPC_STAT, P(&ds), 0, 0);
+                long ret = sys_raw(row->nr, a[0], 0, IPC_STAT, P(&ds), 0, 0);
                 if (ret < 0)
                         return ret == -EACCES && cmd == SETALL ? -EACCES : ret;
                 n = ds.sem_nsems * 2;
@@ -50,10 +52,10 @@ long sys_semctl(struct thread *t, long nr, const uint64_t a[6])
                 break;
         }
         }
-        return control(t, nr, a, cmd, 3, n, out);
+        return control(t, row, a, cmd, 3, n, out);
 }
 
-long sys_msgctl(struct thread *t, long nr, const uint64_t a[6])
+long sys_msgctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int cmd = (int)a[1] & ~0x100;
         size_t n = 0;
@@ -62,26 +64,26 @@ long sys_msgctl(struct thread *t, long nr, const uint64_t a[6])
                 n = sizeof(struct msqid_ds);
         else if (cmd == IPC_INFO || cmd == MSG_INFO)
                 n = sizeof(struct msginfo);
-        return control(t, nr, a, cmd, 2, n, cmd != IPC_SET);
+        return control(t, row, a, cmd, 2, n, cmd != IPC_SET);
 }
 
 /* There are no huge pages, so a segment of such can be found but not made. */
-long sys_shmget(struct thread *t, long nr, const uint64_t a[6])
+long sys_shmget(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t find[6] = { a[0], a[1], a[2] & ~(uint64_t)(IPC_CREAT | SHM_HUGETLB) };
         long id;
 
         if (!(a[2] & SHM_HUGETLB))
-                return sys_generic(t, nr, a);
+                return sys_generic(t, row, a);
         if ((key_t)a[0] == IPC_PRIVATE)
                 return -ENOMEM;
-        id = sys_generic(t, nr, find);
+        id = sys_generic(t, row, find);
         if (!(a[2] & IPC_CREAT))
                 return id;
         return id == -ENOENT ? -ENOMEM : id >= 0 && (a[2] & IPC_EXCL) ? -EEXIST : id;
 }
 
-long sys_shmctl(struct thread *t, long nr, const uint64_t a[6])
+long sys_shmctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         int cmd = (int)a[1] & ~0x100;
         size_t n = 0;
@@ -92,11 +94,11 @@ long sys_shmctl(struct thread *t, long nr, const uint64_t a[6])
                 n = sizeof(struct shminfo);
         else if (cmd == SHM_INFO)
                 n = sizeof(struct shm_info);
-        return control(t, nr, a, cmd, 2, n, cmd != IPC_SET);
+        return control(t, row, a, cmd, 2, n, cmd != IPC_SET);
 }
 
 /* A length too big for the marshaller is shortened there, but a negative one must be refused. */
-long sys_msgrcv(struct thread *t, long nr, const uint64_t a[6])
+long sys_msgrcv(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
-        return (int64_t)a[2] < 0 ? -EINVAL : sys_generic(t, nr, a);
+        return (int64_t)a[2] < 0 ? -EINVAL : sys_generic(t, row, a);
 }

@@ -1,47 +1,18 @@
 /*
- * One row a system call number, x86-64, Linux 6.1.  Data only: what a row cannot say has a handler, and what is not
- * offered is refused by a row of its own, with the errno a kernel without that feature gives.
+ * One row a system call number, x86-64, Linux 6.1.  Data only: what a row cannot say has a handler,
+ * and what is not offered is refused by a row of its own, with the errno a kernel without that
+ * feature gives.
  */
-#include <linux/keyctl.h>
-#include "sys.h"
-
-/* Arguments. */
-#define V               { K_VAL, 0, -1, 0, 0 }
-#define FD              { K_FD, 0, -1, 0, 0 }
-#define PATH            { K_PATH, 0, -1, 0, 0 }
-#define PATHN           { K_PATH, AF_NULL, -1, 0, 0 }
-#define PATHF(k)        { K_PATH, AF_NULL, -1, k + 1, 0 }       /* argument k has AT_SYMLINK_NOFOLLOW */
-#define LINK            { K_PATHL, 0, -1, 0, 0 }
-#define STR             { K_PATHL, 0, -1, 0, 0 }
-#define STRN            { K_PATHL, AF_NULL, -1, 0, 0 }
-#define IN(n)           { K_IN, 0, -1, 0, n }
-#define INN(n)          { K_IN, AF_NULL, -1, 0, n }
-#define INA(k)          { K_IN, AF_NULL, k, 0, 1 }              /* argument k bytes */
-#define INI(k)          { K_IN, AF_NULL | AF_INT, k, 0, 1 }     /* the same, k an int */
-#define INX(k, n, x)    { K_IN, 0, k, x, n }                    /* argument k elements of n bytes, and x more */
-#define OUT(n)          { K_OUT, 0, -1, 0, n }
-#define OUTN(n)         { K_OUT, AF_NULL, -1, 0, n }
-#define OUTR(k)         { K_OUT, AF_NULL | AF_RET, k, 0, 1 }    /* room for argument k bytes, result says how many came */
-#define OUTRI(k)        { K_OUT, AF_NULL | AF_RET | AF_INT, k, 0, 1 }
-#define OUTRU(k)        { K_OUT, AF_NULL | AF_RET | AF_UINT, k, 0, 1 }
-#define OUTRX(k, n, x)  { K_OUT, AF_RET | AF_INT, k, x, n }
-#define PRE(n)          { K_PRE, 0, -1, 0, n }
-#define PREN(n)         { K_PRE, AF_NULL, -1, 0, n }
-#define PREA(k)         { K_PRE, AF_UINT, k, 0, 1 }
-#define PREAN(k)        { K_PRE, AF_NULL, k, 0, 1 }
-#define PRER(k)         { K_PRE, AF_NULL | AF_RET, k, 0, 1 }    /* the result may say more than came, and is then no length of what did */
-#define CHGN(n)         { K_PRE, AF_NULL | AF_CHG, -1, 0, n }
-#define IO(n)           { K_INOUT, 0, -1, 0, n }
-#define ION(n)          { K_INOUT, AF_NULL, -1, 0, n }
-#define VOUT(k)         { K_VOUT, AF_NULL, k, 0, 1 }
-#define BLOCKED         { K_BLOCKED, AF_NULL, -1, 0, 8 }
+#include "marshal/sys.h"
+#include "syscalls/handlers.h"
+#include "syscalls/rows.h"
 
 /* Rows. */
-#define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ }, NULL }
-#define ROWF(n, f, ...) [__NR_##n] = { #n, NULL, 0, f, { __VA_ARGS__ }, NULL }
-#define HAND(n, f, h)   [__NR_##n] = { #n, h, 0, f, { { 0 } }, NULL }
-#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ }, NULL }        /* handler that ends in the marshaller */
-#define NOT(n, e, why)  [__NR_##n] = { #n, NULL, e, 0, { { 0 } }, why }
+#define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ }, NULL, __NR_##n }
+#define ROWF(n, f, ...) [__NR_##n] = { #n, NULL, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }
+#define HAND(n, f, h)   [__NR_##n] = { #n, h, 0, f, { { 0 } }, NULL, __NR_##n }
+#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }        /* handler that ends in the marshaller */
+#define NOT(n, e, why)  [__NR_##n] = { #n, NULL, e, 0, { { 0 } }, why, __NR_##n }
 #define KERN(n)         NOT(n, ENOSYS, NULL)    /* kern serves it; here only by mistake */
 #define B       RF_BLOCKS
 #define NEW     RF_NEWFD
@@ -62,20 +33,6 @@
 
 #define TIMESPEC 16
 #define STAT    144
-
-/* keyctl, by command (argument 0). */
-#define KEY(c, ...)     [KEYCTL_##c] = { "KEYCTL_" #c, NULL, 0, 0, { V, __VA_ARGS__ }, NULL }
-#define HKEY(c, h, ...) [KEYCTL_##c] = { "KEYCTL_" #c, h, 0, 0, { V, __VA_ARGS__ }, NULL }
-const struct sys_row sys_keyctl_rows[SYS_KEYCTL_ROWS] = {
-        KEY(GET_KEYRING_ID, V, V), KEY(JOIN_SESSION_KEYRING, STRN), KEY(UPDATE, V, INA(3), V), KEY(REVOKE, V), KEY(CHOWN, V, V, V),
-        KEY(SETPERM, V, V), KEY(DESCRIBE, V, PRER(3), V), KEY(CLEAR, V), KEY(LINK, V, V), KEY(UNLINK, V, V), KEY(SEARCH, V, STR, STR, V),
-        KEY(READ, V, PRER(3), V), KEY(INSTANTIATE, V, INA(3), V, V), KEY(NEGATE, V, V, V), KEY(SET_REQKEY_KEYRING, V), KEY(SET_TIMEOUT, V, V),
-        KEY(ASSUME_AUTHORITY, V), KEY(GET_SECURITY, V, PRER(3), V), KEY(SESSION_TO_PARENT, V), KEY(REJECT, V, V, V, V),
-        HKEY(INSTANTIATE_IOV, sys_key_iov, V), KEY(INVALIDATE, V), KEY(GET_PERSISTENT, V, V), HKEY(DH_COMPUTE, sys_key_dh, IN(12), PRER(3), V, V),
-        KEY(PKEY_QUERY, V, V, STRN, OUT(56)), HKEY(PKEY_ENCRYPT, sys_key_pkey, V), HKEY(PKEY_DECRYPT, sys_key_pkey, V),
-        HKEY(PKEY_SIGN, sys_key_pkey, V), HKEY(PKEY_VERIFY, sys_key_pkey, V), KEY(RESTRICT_KEYRING, V, STRN, STRN), KEY(MOVE, V, V, V, V),
-        KEY(CAPABILITIES, PREAN(2), V), KEY(WATCH_KEY, V, FD, V),
-};
 
 const struct sys_row sys_rows[SYS_ROWS] = {
         HAND(read, B, sys_read),
@@ -346,5 +303,5 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         NOT(set_mempolicy_home_node, ENOSYS, NUMA),
 
         /* 335..423: numbers x86-64 does not use. */
-        [335 ... 423] = { NULL, NULL, ENOSYS, 0, { { 0 } }, NULL },
+        [335 ... 423] = { NULL, NULL, ENOSYS, 0, { { 0 } }, NULL, 0 },
 };

@@ -19,11 +19,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../../runtime/elf.h"
-#include "../../runtime/image.h"
-#include "../../runtime/thread.h"
-#include "../../runtime/gmem.h"
-#include "../../runtime/vmrun.h"
+#include "../../runtime/load/elf.h"
+#include "../../runtime/load/image.h"
+#include "../../runtime/vm/thread.h"
+#include "../../runtime/memory/gmem.h"
+#include "../../runtime/base/message.h"
+#include "../../runtime/base/options.h"
+#include "../../runtime/base/privfd.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 

@@ -36,12 +36,17 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../../runtime/base/message.h"
+#include "../../runtime/base/options.h"
+#include "../../runtime/base/privfd.h"
 #include "../../runtime/exits.h"
-#include "../../runtime/procfs.h"
-#include "../../runtime/signals.h"
-#include "../../runtime/syscalls/sys.h"
-#include "../../runtime/threads.h"
-#include "../../runtime/vfork.h"
+#include "../../runtime/procfs/procfs.h"
+#include "../../runtime/signal/signals.h"
+#include "../../runtime/syscalls/dispatch.h"
+#include "../../runtime/syscalls/handlers.h"
+#include "../../runtime/marshal/sys.h"
+#include "../../runtime/process/threads.h"
+#include "../../runtime/process/vfork.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: call %ld: %s\n", current, what); abort(); } while (0)
 static long current;
@@ -209,7 +214,6 @@ void signals_release(struct thread *t, uint64_t mask) { (void)t, (void)mask; }
 void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector) { (void)t, (void)signo, (void)code, (void)addr, (void)vector; }
 int sigframe_pop(struct thread *t, uint64_t *mask) { (void)t; *mask = 0; return -EFAULT; }
 int sigframe_altstack(struct thread *t, const struct altstack *new, struct altstack *old) { (void)t, (void)new; memset(old, 0, sizeof *old); return 0; }
-_Noreturn void program_exit(struct thread *t, int status) { (void)t, (void)status; FAIL("it exits"); }
 /* One thread, which nobody stops; what makes and ends threads and processes is not reached. */
 _Thread_local struct thread *thread_self;
 _Atomic uint32_t threads_stopping;
@@ -221,8 +225,13 @@ int alone_begin(struct thread *t) { (void)t; return -EINVAL; }
 void alone_end(struct thread *t) { (void)t; }
 void service_ensure(struct vm *vm) { (void)vm; }
 bool threads_single(void) { return false; }
-void vfork_end(struct thread *t, int status) { (void)t, (void)status; FAIL("it ends"); }
-#define NOT_HERE(fn) long fn(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; return -ENOSYS; }
+void info_once(unsigned long key, const char *fmt, ...) { (void)key, (void)fmt; }
+void stats_line(FILE *f, const char *group, const char *key, uint64_t v) { (void)f, (void)group, (void)key, (void)v; }
+void stats_numbered(FILE *f, const char *group, const char *name, unsigned i, uint64_t v)
+{
+        (void)f, (void)group, (void)name, (void)i, (void)v;
+}
+#define NOT_HERE(fn) long fn(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; return -ENOSYS; }
 NOT_HERE(sys_clone) NOT_HERE(sys_clone3) NOT_HERE(sys_fork) NOT_HERE(sys_vfork) NOT_HERE(sys_execve) NOT_HERE(sys_execveat) NOT_HERE(sys_futex)
 
 uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino) { (void)id, (void)dev, (void)ino; return FILE_NONE; }

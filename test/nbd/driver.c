@@ -19,9 +19,11 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "check.h"
+#include "base/host.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 #include "far/nbd/nbd.h"
-#include "vmrun.h"
 
 #define SLAB_PAGES 1024u
 #define SLABS      256u

@@ -32,7 +32,9 @@
 #include <unistd.h>
 #include "far/rdma/rdma.h"
 #include "node.h"
-#include "vmrun.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 
 #define SLOTS   4096u
 #define FRAMES  512u

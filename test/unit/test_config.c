@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "check.h"
-#include "settings.h"
+#include "settings/check.h"
+#include "settings/settings.h"
 
 /* A host that is always the same. */
 uint64_t host_memory_total(void) { return 64ull << 30; }

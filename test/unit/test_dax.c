@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "check.h"
+#include "base/host.h"
 #include "far/window.h"
 
 /* --- what the runtime's files need from elsewhere --- */

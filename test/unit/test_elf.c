@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "elf.h"
+#include "load/elf.h"
 #include "layout.h"
 #include "mkelf.h"
 

@@ -19,19 +19,21 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "arena.h"
-#include "check.h"
+#include "memory/arena.h"
+#include "settings/check.h"
 #include "far/io.h"
-#include "files.h"
-#include "shm.h"
-#include "vm.h"
-#include "vmrun.h"
+#include "memory/files.h"
+#include "memory/shm.h"
+#include "vm/vm.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 
 #define NFRAMES 64
 #define FRAMES_OFF 0x8000000ull
 #define PHYS_BITS 36                    /* an arena of 8 GiB */
 
-int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
+int vm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
 /* No node here is remote. */
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}
@@ -39,6 +41,7 @@ void io_forked(void) {}
 void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size) { (void)vm; (void)size; return 0; }
+uint64_t arena_gpa_base(void) { return (1ull << CONTROL->phys_bits) / 8 * 7; }
 void *kern_pointer(struct thread *t, uint64_t va, uint64_t len) { (void)t; (void)len; return (void *)va; }
 
 /* The slots KVM would have: adjacent, never the same place twice. */
@@ -265,7 +268,7 @@ static void errors(void **state)
                                                 fail_msg("fd %zu prot %d off %#llx %s: %d, host %d", f, prots[i], (unsigned long long)offs[o],
                                                          shared ? "shared" : "private", err, expect);
                                         if (!err && shared)
-                                                assert_int_equal(arena_unmap(gpa, 4096), 0);
+                                                assert_int_equal(arena_unmap(gpa, 4096, files_unmapped), 0);
                                         if (!err && !shared)
                                                 assert_int_equal(files_ref(id, -1), 0);
                                         assert_int_equal(files_live(), 0);
@@ -294,7 +297,7 @@ static void dev_zero(void **state)
         assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 0, 8192, &id, &gpa, &refused), 0);
         assert_true(files_pages_left(id, 0) >= 2);
         *(char *)arena_host(gpa + 4096) = 1;
-        assert_int_equal(arena_unmap(gpa, 8192), 0);
+        assert_int_equal(arena_unmap(gpa, 8192, files_unmapped), 0);
         close(fd);
 }
 
@@ -342,14 +345,14 @@ static void shared_files(void **state)
 
         /* The id lives as long as a page of it is mapped. */
         assert_int_equal(files_ref(id, -1), -EBADF);
-        assert_int_equal(arena_unmap(gpa + 4096, 4096), 0);
+        assert_int_equal(arena_unmap(gpa + 4096, 4096, files_unmapped), 0);
         assert_int_equal(files_pages_left(id, 0), 1);
-        assert_int_equal(arena_unmap(gpa + 4096, 4096), -EINVAL);
-        assert_int_equal(arena_unmap(gpa, 4 * 4096), -EINVAL);
-        assert_int_equal(arena_unmap(gpa, 4096), 0);
-        assert_int_equal(arena_unmap(gpa + 8192, 8192), 0);
+        assert_int_equal(arena_unmap(gpa + 4096, 4096, files_unmapped), -EINVAL);
+        assert_int_equal(arena_unmap(gpa, 4 * 4096, files_unmapped), -EINVAL);
+        assert_int_equal(arena_unmap(gpa, 4096, files_unmapped), 0);
+        assert_int_equal(arena_unmap(gpa + 8192, 8192, files_unmapped), 0);
         assert_int_equal(files_pages_left(id, 0), -EBADF);
-        assert_int_equal(arena_unmap(gpa2, 4096), 0);
+        assert_int_equal(arena_unmap(gpa2, 4096, files_unmapped), 0);
         assert_int_equal(files_live(), 0);
         close(fd), close(ro);
 }
@@ -364,7 +367,7 @@ static void locks_survive(void **state)
         struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10 };
         assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
         assert_int_equal(files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4096, &id, &gpa, &refused), 0);
-        assert_int_equal(arena_unmap(gpa, 4096), 0);
+        assert_int_equal(arena_unmap(gpa, 4096, files_unmapped), 0);
         int ofd = reopen(fd, O_RDWR);           /* locks of open file descriptions see the process' own as foreign */
         struct flock probe = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10 };
         assert_int_equal(fcntl(ofd, F_OFD_GETLK, &probe), 0);
@@ -388,7 +391,7 @@ static void anonymous(void **state)
         assert_string_equal(path, "/dev/zero (deleted)");
         strcpy(arena_host(rq.out[1] + 4096), "there");
         struct exit_req un = { .a = { rq.out[1], 8192 } };
-        assert_int_equal(arena_exit_unmap(&thread, &un), 0);
+        assert_int_equal(files_exit_unmap(&thread, &un), 0);
         assert_int_equal(files_live(), 0);
         rq.a[0] = 0;
         assert_int_equal(files_exit_anon_shared(&thread, &rq), -EINVAL);
@@ -438,7 +441,7 @@ static void mapped_again(void **state)
         assert_int_equal(pread(fd, c, 7, 3 * 4096), 7);
         assert_string_equal(c, "fourth");
         assert_int_equal(arena_copy(again + 3 * 4096, "x", 1), -EFAULT);
-        assert_int_equal(arena_unmap(gpa, 2 * 4096), 0);
+        assert_int_equal(arena_unmap(gpa, 2 * 4096, files_unmapped), 0);
         assert_string_equal((char *)arena_host(again) + 4096, "fourth");
         assert_int_equal(files_live(), 1);
 
@@ -451,7 +454,7 @@ static void mapped_again(void **state)
         assert_int_equal(files_exit_again(&thread, &rq), -EBADF);
         arena_usage(&used, &backed);
         assert_int_equal(used, 4 * 4096);
-        assert_int_equal(arena_unmap(again, 4 * 4096), 0);
+        assert_int_equal(arena_unmap(again, 4 * 4096, files_unmapped), 0);
         assert_int_equal(files_live(), 0);
         close(fd);
 }
@@ -493,11 +496,11 @@ static void segments(void **state)
         assert_int_equal(file_describe(id, path, sizeof(path), &dev, &ino), 0);
         assert_string_equal(path, "/SYSV00000000 (deleted)");
         assert_int_equal(ino, shmid);
-        assert_int_equal(arena_unmap(rw.out[1] + 4096, 2 * 4096), 0);
+        assert_int_equal(arena_unmap(rw.out[1] + 4096, 2 * 4096, files_unmapped), 0);
         assert_int_equal(attachments(shmid), 2);
-        assert_int_equal(arena_unmap(rw.out[1], 4096), 0);
+        assert_int_equal(arena_unmap(rw.out[1], 4096, files_unmapped), 0);
         assert_int_equal(attachments(shmid), 1);
-        assert_int_equal(arena_unmap(ro.out[1], 3 * 4096), 0);
+        assert_int_equal(arena_unmap(ro.out[1], 3 * 4096, files_unmapped), 0);
         assert_int_equal(attachments(shmid), 0);
         assert_int_equal(shmctl(shmid, IPC_RMID, NULL), 0);
         assert_int_equal(shm_exit_attach(&thread, &rw), -EINVAL);
@@ -561,8 +564,8 @@ static void allocator(void **state)
                                 live[k].n -= n;
                         }
                         if (at + n < MODEL_PAGES && !model[at + n])
-                                assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, (n + 1) * PAGE_SIZE), -EINVAL);
-                        assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, n * PAGE_SIZE), 0);
+                                assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, (n + 1) * PAGE_SIZE, files_unmapped), -EINVAL);
+                        assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, n * PAGE_SIZE, files_unmapped), 0);
                         for (uint64_t i = at; i < at + n; i++)
                                 model[i] = 0;
                         used_pages -= n;
@@ -575,7 +578,7 @@ static void allocator(void **state)
                 assert_int_equal(files_live(), count);
         }
         while (count--)
-                assert_int_equal(arena_unmap(arena_gpa_base() + live[count].at * PAGE_SIZE, live[count].n * PAGE_SIZE), 0);
+                assert_int_equal(arena_unmap(arena_gpa_base() + live[count].at * PAGE_SIZE, live[count].n * PAGE_SIZE, files_unmapped), 0);
         arena_usage(&used, &backed);
         assert_int_equal(used, 0);
         assert_int_equal(files_live(), 0);
@@ -585,7 +588,7 @@ static void allocator(void **state)
         struct exit_req a = { .a = { 4096 } }, b = a;
         assert_int_equal(files_exit_anon_shared(&thread, &a) | files_exit_anon_shared(&thread, &b), 0);
         assert_int_equal(b.out[1], a.out[1] + 4096);
-        assert_int_equal(arena_unmap(a.out[1], 8192), 0);
+        assert_int_equal(arena_unmap(a.out[1], 8192, files_unmapped), 0);
         assert_int_equal(files_live(), 0);
 }
 

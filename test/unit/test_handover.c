@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "handover.h"
-#include "settings.h"
+#include "process/handover.h"
+#include "settings/settings.h"
 
 struct options opt;
 

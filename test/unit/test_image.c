@@ -16,11 +16,13 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "image.h"
-#include "gmem.h"
+#include "load/image.h"
+#include "memory/gmem.h"
 #include "mkelf.h"
-#include "thread.h"
-#include "vmrun.h"
+#include "vm/thread.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 
 /* image.c is linked whole; nothing here loads. */
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)

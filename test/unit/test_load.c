@@ -25,11 +25,13 @@
 #include <unistd.h>
 #undef PAGE_SHIFT                       /* <sys/user.h> has its own */
 #undef PAGE_SIZE
-#include "gmem.h"
-#include "image.h"
+#include "memory/gmem.h"
+#include "load/image.h"
 #include "mkelf.h"
-#include "thread.h"
-#include "vmrun.h"
+#include "vm/thread.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
 
 /* ---- The fake kern ---- */
 

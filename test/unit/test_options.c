@@ -18,16 +18,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "check.h"
+#include "base/host.h"
 #include "far/far.h"
 #include "far/io.h"
 #include "far/tree.h"
-#include "settings.h"
-#include "vmrun.h"
+#include "settings/settings.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "common/size.h"
+#include "base/privfd.h"
 
 /* --- what the runtime's files need from elsewhere --- */
 
-int kvm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
+int vm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
 /* No node here is remote. */
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}

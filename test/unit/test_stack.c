@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "image.h"
+#include "load/image.h"
 
 static struct why why;
 static char *const no_env[] = { NULL };

@@ -22,14 +22,19 @@
 #include <ucontext.h>
 #include <unistd.h>
 #include "exits.h"
-#include "files.h"
-#include "procfs.h"
-#include "signals.h"
-#include "alone.h"
-#include "service.h"
-#include "syscalls/sys.h"
-#include "vfork.h"
-#include "vm.h"
+#include "base/message.h"
+#include "base/options.h"
+#include "base/privfd.h"
+#include "memory/files.h"
+#include "procfs/procfs.h"
+#include "signal/signals.h"
+#include "process/alone.h"
+#include "process/service.h"
+#include "syscalls/dispatch.h"
+#include "syscalls/handlers.h"
+#include "marshal/sys.h"
+#include "process/vfork.h"
+#include "vm/vm.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -122,6 +127,8 @@ void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (
 
 /* --- threads: they are the kernel's own here --- */
 
+_Thread_local struct thread *thread_self;
+_Thread_local _Atomic uint32_t sys_put_off;
 _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { }
 bool vcpu_is_kick(struct thread *t, const siginfo_t *info) { (void)t, (void)info; return false; }
@@ -137,9 +144,15 @@ void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
         (void)t, (void)start, (void)end, (void)anonymous, (void)c;
 }
 long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
-long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
+static _Noreturn void program_exit(struct thread *t, int status)
+{
+        (void)t;
+        for (;;)
+                sys_raw(__NR_exit_group, (uint64_t)status, 0, 0, 0, 0, 0);
+}
+
 long threads_end(struct thread *t, int status) { program_exit(t, status); }
-_Noreturn void vfork_end(struct thread *t, int status) { program_exit(t, status); }
+long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
 
 /* --- the rest of vmrun --- */
 
@@ -193,23 +206,9 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
         return n;
 }
 
-_Noreturn void program_exit(struct thread *t, int status)
-{
-        (void)t;
-        for (;;)
-                sys_raw(__NR_exit_group, (uint64_t)status, 0, 0, 0, 0, 0);
-}
-
 /* execve is the kernel's. */
-long sys_execve(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
-long sys_execveat(struct thread *t, long nr, const uint64_t a[6]) { (void)t, (void)nr, (void)a; abort(); }
-
-/* Handlers are set but never run here: rt_sigreturn is the kernel's. */
-_Noreturn void program_killed(struct thread *t, int signo, int code, uint64_t addr)
-{
-        (void)signo, (void)code, (void)addr;
-        program_exit(t, 125);
-}
+long sys_execve(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; abort(); }
+long sys_execveat(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; abort(); }
 
 static bool of_kern(long nr)
 {
@@ -249,6 +248,8 @@ static void on_syscall(int sig, siginfo_t *si, void *ctx)
                 g[REG_RAX] = sys_raw(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
         else
                 g[REG_RAX] = syscall_forward(&self, nr, a);
+        if (self.end.how)
+                program_exit(&self, self.end.how == END_PROGRAM ? self.end.status : EXIT_VMRUN_FAILED);
         if (nr == __NR_rt_sigprocmask) {
                 uint64_t mask;
                 sys_raw(__NR_rt_sigprocmask, 0, 0, P(&mask), 8, 0, 0);
@@ -282,7 +283,7 @@ __attribute__((constructor)) static void start(void)
         sys_raw(__NR_prlimit64, 0, 8, 0, P(lim), 0, 0), c->rlimit_memlock = lim[0];
         privfd_init();
         opt.verbose = getenv("SUD_VERBOSE") != NULL;
-        message_init();
+        message_use(privfd_dup(STDERR_FILENO));
         privfd_move(border);            /* one more descriptor to be hidden */
         exe[n > 0 ? n : 0] = 0;
         procfs_set_exe(exe);

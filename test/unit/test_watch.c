@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "thread.h"
-#include "vmrun.h"
-#include "watch.h"
+#include "base/options.h"
+#include "vm/thread.h"
+#include "vm/watch.h"
 
 struct options opt;
 

@@ -23,7 +23,9 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include "check.h"
+#include "base/host.h"
+#include "base/privfd.h"
+#include "common/size.h"
 #include "far/local/holder.h"
 #include "far/window.h"
 

@@ -12,7 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include "check.h"
+#include "base/host.h"
+#include "base/message.h"
+#include "base/privfd.h"
+#include "common/size.h"
 #include "far/memfd.h"
 #include "far/window.h"
 

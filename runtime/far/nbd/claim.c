@@ -12,8 +12,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/privfd.h"
 #include "common/token.h"
-#include "vmrun.h"
 #include "far/nbd/nbd.h"
 
 int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY])

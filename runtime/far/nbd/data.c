@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "vmrun.h"
+#include "base/message.h"
 #include "far/nbd/nbd.h"
 
 #define POLL_BATCH 16                   /* answers taken from a link before the next has its turn */

@@ -23,8 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "check.h"
-#include "vmrun.h"
+#include "base/host.h"
+#include "base/message.h"
+#include "base/privfd.h"
+#include "common/size.h"
 #include "far/nbd/nbd.h"
 
 #define UNASKED 16                      /* polls without an arm() between looks at the sockets */

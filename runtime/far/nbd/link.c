@@ -18,7 +18,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "vmrun.h"
+#include "base/privfd.h"
+#include "common/size.h"
 #include "far/nbd/nbd.h"
 
 uint64_t nbd_clock(struct nbd_node *d)

@@ -2,7 +2,7 @@
  * What vmrun's options say about an nbd:// node: the only place of the driver that knows them, so
  * that a test can have others.
  */
-#include "vmrun.h"
+#include "base/options.h"
 #include "far/nbd/nbd.h"
 
 struct nbd_settings nbd_settings(const struct far_node *n)

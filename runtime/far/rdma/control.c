@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "vmrun.h"
 #include "far/rdma/rdma.h"
 
 #define RETRY_MS      200               /* between the beginnings of two attempts */

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <x86intrin.h>
-#include "vmrun.h"
 #include "far/rdma/rdma.h"
 
 #define LOOK_EVERY  64                  /* polls between looks at the clock */

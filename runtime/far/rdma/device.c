@@ -20,7 +20,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "vmrun.h"
+#include "base/privfd.h"
+#include "common/size.h"
 #include "far/rdma/rdma.h"
 
 /* Moves the descriptor behind a public field, and makes reads of it return at once. */

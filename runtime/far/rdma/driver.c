@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "vmrun.h"
+#include "base/message.h"
+#include "common/size.h"
 #include "far/rdma/rdma.h"
 
 static void rdma_close(struct far_node *n)

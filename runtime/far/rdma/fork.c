@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "vmrun.h"
+#include "base/message.h"
+#include "base/privfd.h"
 #include "far/rdma/rdma.h"
 
 /* The number stays taken, as the library will close it; it is no private one from then on, since it

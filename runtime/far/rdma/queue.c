@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <x86intrin.h>
-#include "vmrun.h"
 #include "far/rdma/rdma.h"
 
 static void count(uint64_t *counter, uint64_t n)

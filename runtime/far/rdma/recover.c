@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "vmrun.h"
+#include "base/message.h"
 #include "far/rdma/rdma.h"
 
 #define ATTEMPT_MS   1500               /* for the three data connections together */

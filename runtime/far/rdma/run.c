@@ -1,7 +1,6 @@
 /*
  * Runs of neighbours: which requests go in one work request.
  */
-#include "vmrun.h"
 #include "far/rdma/rdma.h"
 
 unsigned rdma_run(const struct far_request *r, unsigned max_pages, unsigned max_sge,

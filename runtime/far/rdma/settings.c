@@ -3,8 +3,8 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "base/options.h"
 #include "common/token.h"
-#include "vmrun.h"
 #include "far/rdma/rdma.h"
 
 int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FAR_WHY])

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include "vmrun.h"
+#include "common/size.h"
 #include "far/rdma/rdma.h"
 
 /* Reasons of rejection as the InfiniBand specification numbers them; for those that speak of us. */

@@ -1,0 +1,257 @@
+/*
+ * What this host offers: memory, address bits, and whether KVM can be used. (vmrun --check reports
+ * it: check.c)
+ */
+#include <cpuid.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/kvm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/host.h"
+
+#define LAB "or try it in the lab, which needs none: lab/lab -- build/vmrun PROGRAM"
+
+/* --- memory, and other numbers in small files --- */
+
+/* First line of a file, without its newline; false if it cannot be read. */
+bool host_line(const char *path, char *line, size_t n)
+{
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return false;
+        ssize_t r = read(fd, line, n - 1);
+        close(fd);
+        if (r < 0)
+                return false;
+        line[r] = 0;
+        line[strcspn(line, "\n")] = 0;
+        return true;
+}
+
+bool host_number(const char *path, uint64_t *v)
+{
+        char line[64];
+        unsigned long long n;
+        if (!host_line(path, line, sizeof(line)) || sscanf(line, "%llu", &n) != 1)
+                return false;
+        *v = n;
+        return true;
+}
+
+/* The tightest memory.max (and what is left below it) of this process' control groups, version
+ * 2. */
+static void cgroup_memory(uint64_t *limit, uint64_t *left)
+{
+        char text[1024], path[1200];
+        uint64_t max, used;
+
+        *limit = *left = UINT64_MAX;
+        if (!host_line("/proc/self/cgroup", text, sizeof(text)) || strncmp(text, "0::/", 4) != 0)
+                return;
+        for (char *group = text + 3; group; ) {
+                snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
+                if (host_number(path, &max)) {          /* "max" is no number */
+                        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.current", group);
+                        if (!host_number(path, &used) || used > max)
+                                used = 0;
+                        *limit = max < *limit ? max : *limit;
+                        *left = max - used < *left ? max - used : *left;
+                }
+                char *slash = strrchr(group, '/');
+                if (!slash)
+                        break;
+                *slash = 0;                             /* "/a/b", "/a", "": the last is the root */
+        }
+}
+
+static uint64_t meminfo(const char *field)
+{
+        char text[512];
+        unsigned long long kib;
+        int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+        ssize_t r = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        if (fd >= 0)
+                close(fd);
+        if (r <= 0)
+                return 0;
+        text[r] = 0;
+        const char *at = strstr(text, field);
+        return at && sscanf(at + strlen(field), ": %llu", &kib) == 1 ? kib << 10 : 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+uint64_t host_memory_total(void)
+{
+        uint64_t limit, left;
+        cgroup_memory(&limit, &left);
+        return least(meminfo("MemTotal"), limit);
+}
+
+uint64_t host_memory_available(void)
+{
+        uint64_t limit, left;
+        cgroup_memory(&limit, &left);
+        return least(meminfo("MemAvailable"), left);
+}
+
+/* --- can KVM be used? --- */
+
+bool host_has_vmx(void)
+{
+        unsigned a, b, c, d;
+        return __get_cpuid(1, &a, &b, &c, &d) && (c >> 5 & 1);
+}
+
+bool host_has_svm(void)
+{
+        unsigned a, b, c, d;
+        return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c >> 2 & 1);
+}
+
+unsigned host_phys_bits(void)
+{
+        unsigned a, b, c, d;
+        return __get_cpuid(0x80000008, &a, &b, &c, &d) ? a & 0xff : 0;
+}
+
+unsigned host_cpuid_phys_bits(const struct kvm_cpuid2 *c)
+{
+        for (unsigned i = 0; i < c->nent; i++)
+                if (c->entries[i].function == 0x80000008)
+                        return c->entries[i].eax & 0xff;
+        return 0;
+}
+
+unsigned host_guest_phys_bits(int kvm_fd)
+{
+        enum { ENTRIES = 256 };
+        unsigned bits = 0;
+        struct kvm_cpuid2 *q = calloc(1, sizeof(*q) + ENTRIES * sizeof(q->entries[0]));
+        if (!q)
+                return 0;
+        q->nent = ENTRIES;
+        if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, q) == 0)
+                bits = host_cpuid_phys_bits(q);
+        free(q);
+        return bits;
+}
+
+int host_check_phys_bits(unsigned host, unsigned guest, const char **why)
+{
+        static char text[512];
+        if (!host || !guest || guest >= host)
+                return 0;
+        snprintf(text, sizeof(text),
+                 "KVM gives its guests %u physical address bits where the host has %u, and would "
+                 "intercept every page "
+                 "fault: load kvm_intel without allow_smaller_maxphyaddr, or give this virtual "
+                 "machine the host's bits; " LAB,
+                 guest, host);
+        *why = text;
+        return -EOPNOTSUPP;
+}
+
+/* Who may open /dev/kvm differs: distributions have a group for it, containers often a number
+ * only. */
+static const char *why_not_allowed(void)
+{
+        static char text[512];
+        const char *start = "no permission to open /dev/kvm";
+        struct group *g;
+        struct stat st;
+
+        if (stat("/dev/kvm", &st) != 0 ||
+            faccessat(AT_FDCWD, "/dev/kvm", R_OK | W_OK, AT_EACCESS) == 0)
+                snprintf(text, sizeof(text),
+                         "%s, though its mode allows it: a container without this device, or "
+                         "a security module: start the container with --device /dev/kvm; " LAB,
+                         start);
+        else if (st.st_gid == 0 || (st.st_mode & 060) != 060)
+                snprintf(text, sizeof(text),
+                         "%s, which has no group that may (mode %o, owner %u:%u): run vmrun "
+                         "as root, or as root let others (chmod 666 /dev/kvm); " LAB,
+                         start, st.st_mode & 0777, st.st_uid, st.st_gid);
+        else if ((g = getgrgid(st.st_gid)) != NULL)
+                snprintf(text, sizeof(text),
+                         "%s: add yourself to the group %s (usermod -aG %s NAME) and log in "
+                         "again; " LAB,
+                         start, g->gr_name, g->gr_name);
+        else
+                snprintf(text, sizeof(text),
+                         "%s: its group has the number %u and no name here: be in it (in a "
+                         "container --group-add %u, else groupadd -g %u kvm && usermod -aG kvm "
+                         "NAME, and log in "
+                         "again); " LAB,
+                         start, st.st_gid, st.st_gid, st.st_gid);
+        return text;
+}
+
+static const char *why_not_open(int err)
+{
+        static char text[320];
+        switch (err) {
+        case ENOENT:
+                if (!host_has_vmx() && !host_has_svm())
+                        return "there is no /dev/kvm, because this CPU shows neither VMX nor SVM: "
+                               "enable virtualization in the firmware, or "
+                               "nested virtualization if this is a virtual machine; " LAB;
+                return "there is no /dev/kvm, because its module is not loaded: modprobe kvm_intel "
+                       "or kvm_amd; " LAB;
+        case EACCES:
+        case EPERM:
+                return why_not_allowed();
+        case ENODEV:
+        case ENXIO:
+                return "/dev/kvm is there but nothing serves it: load kvm_intel or kvm_amd, enable "
+                       "virtualization in the firmware, or nested "
+                       "virtualization if this is a virtual machine; " LAB;
+        default:
+                snprintf(text, sizeof(text), "cannot open /dev/kvm: %s; " LAB, strerror(err));
+                return text;
+        }
+}
+
+/* What vmrun cannot do without. */
+static const struct { int cap; const char *name; } needed[] = {
+        { KVM_CAP_USER_MEMORY, "KVM_CAP_USER_MEMORY" },
+        { KVM_CAP_SYNC_MMU, "KVM_CAP_SYNC_MMU" },
+        { KVM_CAP_IMMEDIATE_EXIT, "KVM_CAP_IMMEDIATE_EXIT" },
+        { KVM_CAP_EXT_CPUID, "KVM_CAP_EXT_CPUID" },
+        { KVM_CAP_XCRS, "KVM_CAP_XCRS" },
+};
+
+int host_check_kvm(const char **why)
+{
+        static char text[320];
+        int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC), err = 0;
+        if (fd < 0) {
+                err = -errno;
+                *why = why_not_open(-err);
+                return err;
+        }
+        int version = ioctl(fd, KVM_GET_API_VERSION, 0);
+        if (version != KVM_API_VERSION) {
+                snprintf(text, sizeof(text),
+                         "/dev/kvm speaks version %d of its interface, vmrun needs %d: update the "
+                         "kernel; " LAB,
+                         version, KVM_API_VERSION);
+                err = -EPROTO;
+        }
+        for (size_t i = 0; !err && i < sizeof(needed) / sizeof(needed[0]); i++)
+                if (ioctl(fd, KVM_CHECK_EXTENSION, needed[i].cap) <= 0) {
+                        snprintf(text, sizeof(text),
+                                 "this KVM lacks %s: use Linux 4.11 or newer; " LAB,
+                                 needed[i].name);
+                        err = -EOPNOTSUPP;
+                }
+        *why = text;
+        close(fd);
+        return err;
+}

@@ -1,0 +1,38 @@
+/*
+ * What this host offers: its memory, its address bits, and whether KVM can be used.
+ */
+#ifndef VMRUN_HOST_H
+#define VMRUN_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct kvm_cpuid2;
+
+/* Bytes; the smaller of the machine's and the control group's.  0 if neither can be read. */
+uint64_t host_memory_total(void);
+uint64_t host_memory_available(void);
+/* The number that a small file holds, as those of sysfs do; false if it cannot be read or is
+ * none. */
+bool host_number(const char *path, uint64_t *v);
+/* Its first line, without the newline; false if it cannot be read. */
+bool host_line(const char *path, char *line, size_t n);
+
+/* What this CPU shows. */
+bool host_has_vmx(void), host_has_svm(void);
+
+/* Can /dev/kvm be used?  0, or -errno with *why a sentence that names cause and cure (static
+ * storage).  Cheap: what it leaves out is host_check_phys_bits, since asking KVM for the CPUID of a
+ * guest takes longer than all the rest, and vm_open asks anyway. */
+int host_check_kvm(const char **why);
+/* MAXPHYADDR of the host, and of guests: by what KVM_GET_SUPPORTED_CPUID said, or through an open
+ * /dev/kvm (which asks it again); 0 if unknown. */
+unsigned host_phys_bits(void);
+unsigned host_cpuid_phys_bits(const struct kvm_cpuid2 *c);
+unsigned host_guest_phys_bits(int kvm_fd);
+/* 0, or -errno with *why as above: with a guest's below the host's, KVM would intercept every page
+ * fault. */
+int host_check_phys_bits(unsigned host, unsigned guest, const char **why);
+
+#endif

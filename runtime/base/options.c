@@ -1,0 +1,6 @@
+/*
+ * The settings of this run.
+ */
+#include "base/options.h"
+
+struct options opt;

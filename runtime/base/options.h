@@ -1,0 +1,52 @@
+/*
+ * The settings of this run.
+ */
+#ifndef VMRUN_OPTIONS_H
+#define VMRUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NODES_MAX 64
+
+/* A far-memory node as the user named it.  (settings.c) */
+struct node_option {
+        const char *url;                /* without the options that followed it */
+        const char *name;               /* of its section in the configuration file, else the url */
+        /* where it was named, for messages: "--node mem:4G", "/etc/vmrun.conf:7: node m1" */
+        const char *origin;
+        const char *token_file;         /* NULL: none */
+        /* rdma: name of the local RDMA device; NULL: by the route to the node */
+        const char *device;
+        uint64_t size;                  /* bytes to use of it, whole pages; 0: all it has */
+        unsigned weight;                /* share of the slabs, 1 to 1000 */
+        /* rdma: in the local device's table; -1: by the route to the node */
+        int gid_index;
+        bool overwrite;                 /* dax: also a file with data that is not vmrun's */
+};
+
+enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
+
+/* Settings, from the command line (options.c) and the configuration file (config.c). */
+struct options {
+        uint64_t cache;                 /* bytes; 0: choose */
+        struct node_option nodes[NODES_MAX];    /* in the order given */
+        unsigned nnodes;
+        enum placement placement;
+        unsigned timeout_ms;            /* how long a node may be silent before it counts as lost */
+        unsigned connect_timeout_ms;    /* how long it may take to answer at start */
+        /* who moves pages of remote nodes: a thread of its own, or the vCPUs' in an exit */
+        enum { IO_THREAD, IO_INLINE } io;
+        bool verbose, overcommit, debug;
+        /* programs that the program executes run under vmrun, too */
+        bool follow;
+        bool stats;
+        const char *stats_file;         /* NULL: stderr */
+        const char *config;             /* the configuration file that was read; NULL: none */
+        enum { CMD_RUN, CMD_CHECK, CMD_STATES } command;
+        const char *states_pid;
+        char **argv;                    /* PROGRAM [ARG...] */
+};
+extern struct options opt;
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * The process image: from a program's path, arguments and environment to memory and registers at
+ * its first instruction.
+ *
+ * image_open does everything that can fail for reasons of the program's (permissions, #! lines, bad
+ * files, too many arguments) and touches nothing but files; image_load applies the result through
+ * kern.  So the former alone is the check of an execve before its point of no return.
+ *
+ * Layout as Linux without address randomisation: ET_EXEC where linked, PIE and static PIE at
+ * IMAGE_PIE_BASE, the interpreter (dynamic loader) below CONTROL->mmap_top, the heap right after
+ * the program's bss, the stack below TASK_SIZE.
+ */
+#ifndef VMRUN_IMAGE_H
+#define VMRUN_IMAGE_H
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include "abi.h"
+
+struct thread;
+
+#define IMAGE_PIE_BASE 0x555555554000   /* two thirds of TASK_SIZE, as Linux's ELF_ET_DYN_BASE */
+#define IMAGE_AUX_MAX  24
+#define SCRIPTS_MAX    5                /* "#!" files in a row, as Linux; one more is ELOOP */
+#define SCRIPT_LINE    256              /* Linux looks at no more of a file */
+
+/* One sentence, with the file's name, for the user. */
+struct why { char text[PATH_MAX + 512]; };
+/* Writes the sentence and returns err. (script.c) */
+int refuse(struct why *why, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- Which file runs (script.c) ---- */
+
+/* What a shell does with a command's name: name itself if it has a slash, else the first executable
+ * file of that name in the directories of path (NULL: the system's default path).  0; -ENOENT (exit
+ * status 127); -EACCES (126) if the only ones found are not executable. */
+int program_find(char out[PATH_MAX], const char *name, const char *path, struct why *why);
+
+/* An executable file, opened after the checks execve makes, at the end of its chain of "#!"
+ * lines. */
+struct program {
+        int fd;                         /* close-on-exec, not one of vmrun's private fds */
+        struct stat st;
+        /* the path fd was opened by: path itself, or a name in line[] */
+        const char *file;
+        /* what the program gets: argv with the words of "#!" lines put in front; at least one */
+        char **argv;
+        char **argv_room;               /* the allocation argv points into */
+        char line[SCRIPTS_MAX][SCRIPT_LINE];
+};
+/* Which file: as execveat names it.  flags: AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW. */
+struct program_place { int dirfd; const char *path; int flags; };
+/* path: how the program hears of the file, and messages call it: at->path as a rule.  path, argv
+ * and its strings must stay while p is used. 0, or -errno and nothing to close. */
+int program_open(struct program *p, const struct program_place *at, const char *path,
+                 char *const argv[], struct why *why);
+void program_close(struct program *p);
+/* The checks and the open alone, of a file that `user` needs.  role: what for, as messages say it
+ * ("loader"). */
+int program_open_file(const char *path, const char *role, const char *user, struct stat *st,
+                      struct why *why);
+
+/* ---- The first stack (stack.c) ---- */
+
+struct stack_input {
+        uint64_t top;                   /* page-aligned end of the stack */
+        uint64_t rlimit;                /* soft RLIMIT_STACK in bytes */
+        char *const *argv, *const *envp;
+        const char *execfn;
+        uint8_t random[16];
+        unsigned naux;                  /* without AT_NULL, which stack_build adds */
+        /* AT_RANDOM, AT_EXECFN, AT_PLATFORM: value filled in */
+        struct aux { uint64_t key, value; } aux[IMAGE_AUX_MAX];
+};
+struct stack_image {
+        uint8_t *bytes;                 /* what belongs at [sp, top) */
+        uint64_t sp, top;               /* sp: where argc is, 16-byte aligned */
+        uint64_t arg_start, arg_end, env_start, env_end;
+        unsigned naux;
+        /* as stored, AT_NULL included: the content of /proc/self/auxv */
+        struct aux aux[IMAGE_AUX_MAX + 1];
+};
+/* 0 (free bytes), -E2BIG as execve, -ENOMEM.  A pure function. */
+int stack_build(struct stack_image *s, const struct stack_input *in, struct why *why);
+
+/* ---- The image (image.c) ---- */
+
+struct image_config {
+        uint64_t mmap_top, mmap_min;    /* as in struct control */
+        uint64_t rlimit_stack;
+        uint64_t hwcap;                 /* AT_HWCAP: CPUID.1:EDX as the guest sees it */
+        uint64_t hwcap2;                /* AT_HWCAP2: bit 1: rdfsbase and the like may be used */
+        uint64_t minsigstksz;           /* AT_MINSIGSTKSZ; 0: leave it out */
+};
+/* From struct control, and what Linux told vmrun itself about this CPU.  The caller may change the
+ * fields afterwards. */
+void image_config_init(struct image_config *c, const struct control *control);
+
+struct image {
+        /* Kept after the load, for /proc/self and the like. */
+        char execfn[PATH_MAX];          /* the path as it was given (AT_EXECFN) */
+        /* absolute path of the ELF file that runs: for a script that of its interpreter */
+        char exe[PATH_MAX];
+        char interp[PATH_MAX];          /* its PT_INTERP, "" if static */
+        char comm[16];                  /* thread name: of a script, the script's */
+        /* has a set-uid or set-gid bit, which vmrun does not honour */
+        bool set_id;
+        uint64_t start, end;            /* the main program's span, page-aligned */
+        /* what Linux takes for its code and its data: executable segments, and from the last one
+         * on; */
+        uint64_t code_start, code_end;
+        uint64_t data_start, data_end;  /* the ends without bss */
+        uint64_t base;                  /* the interpreter's base (AT_BASE), 0 if static */
+        uint64_t entry;                 /* the program's entry point */
+        uint64_t first_rip;             /* the interpreter's, or entry */
+        uint64_t brk;                   /* where the heap starts */
+        /* lowest address of the first stack mapping; its end is TASK_SIZE */
+        uint64_t stack_low;
+        struct stack_image stack;       /* bytes: NULL after the load */
+
+        /* The plan. */
+        int fd, interp_fd;              /* -1 after the load */
+        struct mm_op *ops;
+        unsigned nops;
+        /* tails of file pages that are the beginning of a bss */
+        struct zero { uint64_t addr, len; } *zero;
+        unsigned nzero;
+        unsigned wx;                    /* segments that are writable and executable */
+        bool exec_stack, entry_mapped;
+
+        /* ENOEXEC, but another kind of host, or binfmt_misc, may know this file: of another
+         * machine, or no ELF at all */
+        bool foreign;
+
+        struct why why;                 /* set whenever image_open or image_load fail */
+};
+
+/* path: as to execve, no PATH search.  envp NULL: empty.  0; or -errno, im->why set, and nothing to
+ * close. The errno values are execve's: ENOENT EACCES ENOEXEC ELIBBAD E2BIG ELOOP ENAMETOOLONG ...,
+ * ENOMEM where addresses cannot be had. */
+int image_open(struct image *im, const char *path, char *const argv[], char *const envp[],
+               const struct image_config *c);
+/* The same from a program that is open, which becomes im's also where this fails.  path: as to
+ * program_open. */
+int image_take(struct image *im, const char *path, struct program *p, char *const envp[],
+               const struct image_config *c);
+/* Maps everything, writes the first stack, sets t's registers (not cs, ss) and closes the files.
+ * Only from within EXIT_READY; once. 0, or -errno and im->why. */
+int image_load(struct thread *t, struct image *im);
+/* Frees what is still held; the fields "kept after the load" stay readable.  Harmless when
+ * repeated. */
+void image_close(struct image *im);
+
+/* vmrun's exit status for an error of program_find or image_open, as shells have it: 126, 127, or
+ * 125. */
+int image_exit_status(int err);
+
+/* A program's file is not to be written to while the program runs.  The host kernel sees to that
+ * for what it executes itself; vmruns tell each other by a lock on a byte that no file has, which
+ * lasts as long as a process has the file open as the program's.  Where the file system has no
+ * locks, nobody knows. */
+static inline struct flock program_lock(short type)
+{
+        return (struct flock){
+                .l_type = type, .l_whence = SEEK_SET, .l_start = INT64_MAX - 1, .l_len = 1
+        };
+}
+
+static inline void program_mark_running(int fd)
+{
+        struct flock l = program_lock(F_RDLCK);
+        fcntl(fd, F_OFD_SETLK, &l);
+}
+
+static inline bool program_is_running(int fd)
+{
+        struct flock l = program_lock(F_WRLCK);
+        return fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+}
+
+#endif

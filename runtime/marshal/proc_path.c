@@ -1,0 +1,289 @@
+/*
+ * Which file of /proc a path means, and the links there that must lead to the program
+ * (proc_path.h).
+ *
+ * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that
+ * is in /proc.  Symbolic links elsewhere that lead into /proc, and "..", are not followed here.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "base/privfd.h"
+#include "marshal/proc_path.h"
+#include "memory/files.h"
+
+static char exe[PATH_MAX];
+
+void procfs_set_exe(const char *path) { snprintf(exe, sizeof(exe), "%s", path); }
+
+void procfs_each_map(struct thread *t, void (*fn)(const struct map_entry *, void *), void *arg)
+{
+        struct map_entry e[PAGE_SIZE / sizeof(struct map_entry)];
+        uint64_t from = 0;
+
+        for (;;) {
+                int64_t n = thread_upcall(t, UPCALL_MAPS, from, 0, 0);
+                if (n <= 0 || n > (int64_t)(sizeof(e) / sizeof(e[0])))
+                        return;
+                memcpy(e, vcpu_xfer(t->v), (size_t)n * sizeof(e[0]));
+                for (int64_t i = 0; i < n; i++)
+                        fn(&e[i], arg);
+                if (e[n - 1].end <= from)
+                        return;
+                from = e[n - 1].end;
+        }
+}
+
+struct wanted { uint64_t start, end; uint32_t file; };
+
+static void match(const struct map_entry *e, void *arg)
+{
+        struct wanted *w = arg;
+
+        if (e->start == w->start && e->end == w->end)
+                w->file = e->file;
+}
+
+static int find_map_file(struct thread *t, const char *name, char path[PATH_MAX])
+{
+        struct wanted w = { .file = FILE_NONE };
+        char again[40], *p;
+        dev_t dev;
+        ino_t ino;
+
+        w.start = strtoull(name, &p, 16);
+        w.end = *p == '-' ? strtoull(p + 1, NULL, 16) : 0;
+        snprintf(again, sizeof(again), "%llx-%llx", (unsigned long long)w.start,
+                 (unsigned long long)w.end);
+        if (strcmp(name, again) == 0)
+                procfs_each_map(t, match, &w);
+        if (w.file == FILE_NONE || file_describe(w.file, path, PATH_MAX, &dev, &ino) != 0)
+                return -ENOENT;
+        return path[0] == '/' ? 0 : -ENOENT;
+}
+
+/* Removes "//" and "/./". */
+static void tidy(char *s)
+{
+        char *to = s;
+
+        for (char *p = s; *p;) {
+                if (p[0] == '/' && p[1] == '/')
+                        p++;
+                else if (p[0] == '/' && p[1] == '.' && (p[2] == '/' || (!p[2] && p > s)))
+                        p += 2;
+                else
+                        *to++ = *p++;
+        }
+        *to = 0;
+}
+
+/* Could the last component be of interest at all?  Spares relative paths the look at their
+ * directory. */
+static bool name_matters(const char *path)
+{
+        static const char *const names[] = { "exe",     "maps",      "mem",   "meminfo",
+                                             "cmdline", "environ",   "smaps", "smaps_rollup",
+                                             "pagemap", "numa_maps", "stat",  "statm",
+                                             "status",  "auxv" };
+        const char *last = strrchr(path, '/');
+
+        last = last ? last + 1 : path;
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+                if (!strcmp(last, names[i]))
+                        return true;
+        return (last[0] >= '0' && last[0] <= '9') || strstr(path, "map_files");
+}
+
+/* Skips a number that is this process's, or this thread's; NULL: it is not. */
+static const char *skip_own(const char *p)
+{
+        char *end;
+        long n = strtol(p, &end, 10);
+
+        if (end == p || (*end && *end != '/') || (n != getpid() && n != syscall(SYS_gettid)))
+                return NULL;
+        return end;
+}
+
+/* A thread that vmrun has for itself.  Each of the program's is known by its vCPU. */
+bool procfs_is_helper(pid_t tid)
+{
+        /* their blocks are filled in */
+        uint32_t n = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);
+
+        for (uint32_t i = 0; i < n; i++) {
+                const struct vcpu_fixed *v = vcpu_fixed(vcpu_block(i));
+                if (v->role == ROLE_PROGRAM && v->tid == (uint32_t)tid)
+                        return false;
+        }
+        return n > 0;
+}
+
+/* Skips the number of a thread of this process: *task; NULL if it is none. */
+static const char *skip_task(const char *p, pid_t *task)
+{
+        char *end, path[64];
+        long n = strtol(p, &end, 10);
+
+        if (end == p || n <= 0 || n > INT32_MAX || (*end && *end != '/'))
+                return NULL;
+        snprintf(path, sizeof(path), "/proc/self/task/%ld", n);
+        *task = (pid_t)n;
+        return access(path, F_OK) ? NULL : end;
+}
+
+/*
+ * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global
+ * files with a leading slash ("/meminfo").  A path by way of a thread is the same, with *task its
+ * number; else that is 0.  false: not a path into /proc, or another process's.
+ */
+bool procfs_own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *task)
+{
+        char full[2 * PATH_MAX], dir[PATH_MAX], link[64];
+        const char *p;
+        ssize_t n;
+
+        if (path[0] == '/') {
+                if (strncmp(path, "/proc", 5) && strncmp(path, "/dev/fd/", 8) &&
+                    !(path[1] == '/' || path[1] == '.'))
+                        return false;
+                snprintf(full, sizeof(full), "%s", path);
+        } else {
+                if (!path[0] || !name_matters(path))
+                        return false;
+                if (dirfd == AT_FDCWD)
+                        snprintf(link, sizeof(link), "/proc/thread-self/cwd");
+                else
+                        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", dirfd);
+                n = readlink(link, dir, sizeof(dir) - 1);
+                if (n < 5)
+                        return false;
+                dir[n] = 0;
+                if (strncmp(dir, "/proc", 5) || (dir[5] && dir[5] != '/'))
+                        return false;
+                snprintf(full, sizeof(full), "%s/%s", dir, path);
+        }
+        tidy(full);
+        *task = 0;
+        if (!strncmp(full, "/dev/fd/", 8)) {
+                snprintf(rest, PATH_MAX, "fd/%.200s", full + 8);
+                return true;
+        }
+        if (strncmp(full, "/proc/", 6))
+                return false;
+        p = full + 6;
+        if (!strncmp(p, "self/", 5))
+                p += 5;
+        else if (!strncmp(p, "thread-self/", 12)) {
+                p += 12;
+                *task = (pid_t)syscall(SYS_gettid);
+        }
+        else if (*p >= '0' && *p <= '9') {
+                p = skip_own(p);
+                if (!p || *p++ != '/')
+                        return false;
+        } else {
+                snprintf(rest, PATH_MAX, "/%.4000s", p);
+                return true;
+        }
+        if (!strncmp(p, "task/", 5)) {
+                const char *q = skip_task(p + 5, task);
+                if (q && *q)
+                        p = q + 1;
+        }
+        snprintf(rest, PATH_MAX, "%.4000s", p);
+        return true;
+}
+
+#define MAP_FILES "map_files/"
+
+static bool is_map_file(const char *rest) { return !strncmp(rest, MAP_FILES, strlen(MAP_FILES)); }
+
+static int map_file(const char *rest, char path[PATH_MAX])
+{
+        return find_map_file(thread_self, rest + strlen(MAP_FILES), path);
+}
+
+/* The host's folder has entries of vmrun's own mappings: no name leads there. */
+#define NO_MAP_FILE "/proc/thread-self/" MAP_FILES "none"
+
+const char *procfs_follow(int dirfd, const char *path)
+{
+        static _Thread_local char file[PATH_MAX];
+        char rest[PATH_MAX];
+        pid_t task;
+
+        if (!exe[0] || !procfs_own_path(dirfd, path, rest, &task))
+                return path;
+        if (is_map_file(rest))
+                return map_file(rest, file) ? NO_MAP_FILE : file;
+        return !strcmp(rest, "exe") ? exe : path;
+}
+
+const char *procfs_itself(int dirfd, const char *path)
+{
+        char rest[PATH_MAX], file[PATH_MAX];
+        pid_t task;
+
+        if (!exe[0] || !procfs_own_path(dirfd, path, rest, &task) || !is_map_file(rest))
+                return path;
+        return map_file(rest, file) ? NO_MAP_FILE : "/proc/thread-self/exe";
+}
+
+long procfs_readlink(int dirfd, const char *path, char *buf, size_t n)
+{
+        char rest[PATH_MAX], file[PATH_MAX];
+        const char *target = exe;
+        pid_t task;
+
+        if (!exe[0] || !procfs_own_path(dirfd, path, rest, &task))
+                return -1;
+        if (is_map_file(rest)) {
+                if (map_file(rest, file))
+                        return -ENOENT;
+                target = file;
+        } else if (strcmp(rest, "exe")) {
+                return -1;
+        }
+        size_t len = strnlen(target, n);
+        memcpy(buf, target, len);
+        return (long)len;
+}
+
+#define PROC_MAGIC 0x9fa0
+
+enum procfs_dir procfs_dir(int fd)
+{
+        char link[64], dir[PATH_MAX], rest[PATH_MAX];
+        struct statfs fs;
+        ssize_t n;
+        pid_t task;
+
+        if (syscall(SYS_fstatfs, fd, &fs) || fs.f_type != PROC_MAGIC)
+                return PROCFS_OTHER;
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+        n = readlink(link, dir, sizeof(dir) - 1);
+        if (n <= 0)
+                return PROCFS_OTHER;
+        dir[n] = 0;
+        if (!procfs_own_path(AT_FDCWD, dir, rest, &task))
+                return PROCFS_OTHER;
+        return !strcmp(rest, "fd") || !strcmp(rest, "fdinfo") ? PROCFS_FDS :
+               !strcmp(rest, "task") ? PROCFS_TASKS :
+               !strcmp(rest, "map_files") ? PROCFS_MAPS : PROCFS_OTHER;
+}
+
+bool procfs_hides(enum procfs_dir dir, const char *name)
+{
+        if (name[0] < '0' || name[0] > '9')
+                return false;
+        return dir == PROCFS_FDS ? privfd_is(atoi(name))
+                                 : dir == PROCFS_TASKS && procfs_is_helper(atoi(name));
+}

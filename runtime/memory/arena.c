@@ -1,0 +1,367 @@
+/*
+ * See arena.h.  Host addresses [ARENA, ARENA + size) correspond to guest-physical [7/8 of the
+ * space, its top), so one constant converts between them.  The host range is reserved as a whole at
+ * first use, which costs one VMA and no memory; KVM learns of it in adjacent memory slots that
+ * double in size, since a slot cannot grow and deleting one drops every nested entry of the VM.
+ * [I] None is ever deleted; a range that is given back becomes PROT_NONE again and is used anew.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "memory/arena.h"
+#include "vm/vm.h"
+
+#define SLOT_MIN (64ull << 20)
+#define FREE     FILE_NONE
+
+/* A run of bytes from ARENA on, of one owner.  The list is sorted and covers [0, backed) without a
+ * gap; no two free ones are adjacent. */
+struct extent {
+        uint64_t start, end;
+        uint32_t owner;                 /* file id, or FREE */
+        struct extent *next;
+};
+
+static pthread_mutex_t arena_lock = PTHREAD_MUTEX_INITIALIZER;
+/* guarded by arena_lock */
+static bool reserved;
+/* [0, backed) has memory slots; only grows, so it may be read without the lock */
+static _Atomic uint64_t backed;
+static uint64_t in_use;
+static struct extent *extents;
+
+static uint64_t phys_top(void) { return 1ull << CONTROL->phys_bits; }
+
+static uint64_t arena_size(void)
+{
+        uint64_t phys = phys_top() / 8;
+        return phys < ARENA_END - ARENA ? phys : ARENA_END - ARENA;
+}
+
+static uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) & ~(unit - 1); }
+
+/* The extent that ends at or covers at becomes two; nothing to do if at is a border already. */
+static bool split(uint64_t at)
+{
+        for (struct extent *e = extents; e && e->start < at; e = e->next) {
+                if (e->end <= at)
+                        continue;
+                struct extent *rest = malloc(sizeof(*rest));
+                if (!rest)
+                        return false;
+                *rest = (struct extent){ at, e->end, e->owner, e->next };
+                e->end = at;
+                e->next = rest;
+        }
+        return true;
+}
+
+static void merge_free(void)
+{
+        for (struct extent *e = extents; e && e->next; ) {
+                struct extent *n = e->next;
+                if (e->owner == FREE && n->owner == FREE) {
+                        e->end = n->end;
+                        e->next = n->next;
+                        free(n);
+                } else {
+                        e = n;
+                }
+        }
+}
+
+/* First fit: low addresses first, so that the arena stays short and needs few slots.  -ENOSPC: no
+ * free extent is long enough. */
+static int claim(uint64_t len, uint32_t owner, uint64_t *start)
+{
+        for (struct extent *e = extents; e; e = e->next) {
+                if (e->owner != FREE || e->end - e->start < len)
+                        continue;
+                if (!split(e->start + len))
+                        return -ENOMEM;
+                e->owner = owner;
+                *start = e->start;
+                return 0;
+        }
+        return -ENOSPC;
+}
+
+static int reserve(void)
+{
+        void *want = (void *)ARENA;
+        void *p = mmap(want, arena_size(), PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (p != want) {
+                if (p != MAP_FAILED)
+                        munmap(p, arena_size());
+                warnx_("shared mappings: host addresses from %#llx on are taken (%s): the program "
+                       "gets ENOMEM",
+                       (unsigned long long)ARENA,
+                       p == MAP_FAILED ? "by mmap's word" : "kernel older than 4.17");
+                return -ENOMEM;
+        }
+        reserved = true;
+        return 0;
+}
+
+/* Adds a memory slot after the last, so that a request of len bytes fits at the end. */
+static int grow(struct vm *vm, uint64_t len)
+{
+        struct extent *last = extents;
+        while (last && last->next)
+                last = last->next;
+        uint64_t tail = last && last->owner == FREE ? last->end - last->start : 0;
+        uint64_t need = len - tail, add = backed > SLOT_MIN ? backed : SLOT_MIN,
+                 room = arena_size() - backed;
+
+        if (need > room)
+                return -ENOMEM;
+        struct extent *e = malloc(sizeof(*e));
+        if (!e)
+                return -ENOMEM;
+        add = round_up(add > need ? add : need, SLOT_MIN);
+        if (add > room)
+                add = room;
+        int err = vm_add_memory(vm, arena_gpa_base() + backed, (char *)ARENA + backed, add);
+        if (err && add > need) {        /* perhaps only doubling was too much */
+                add = need;
+                err = vm_add_memory(vm, arena_gpa_base() + backed, (char *)ARENA + backed, add);
+        }
+        if (err) {
+                info_("shared mappings: no memory slot for another %llu MiB (error %d): the "
+                      "program gets ENOMEM",
+                      (unsigned long long)(add >> 20), -err);
+                free(e);
+                return -ENOMEM;
+        }
+        *e = (struct extent){ backed, backed + add, FREE, NULL };
+        if (last)
+                last->next = e;
+        else
+                extents = e;
+        backed += add;
+        merge_free();
+        return 0;
+}
+
+static int take(struct vm *vm, uint64_t len, uint32_t owner, uint64_t *start)
+{
+        int err = 0;
+        pthread_mutex_lock(&arena_lock);
+        if (len == 0 || len > arena_size())
+                err = -ENOMEM;
+        if (!err && !reserved)
+                err = reserve();
+        if (!err)
+                err = claim(len, owner, start);
+        if (err == -ENOSPC) {
+                err = grow(vm, len);
+                if (!err)
+                        err = claim(len, owner, start);
+        }
+        if (!err)
+                in_use += len;
+        pthread_mutex_unlock(&arena_lock);
+        return err;
+}
+
+/* The extent that begins at start, where [start, end) is in use throughout, cut at both ends; else
+ * NULL with *err. */
+static struct extent *cut_out(uint64_t start, uint64_t end, int *err)
+{
+        *err = -EINVAL;
+        for (struct extent *e = extents; e && e->start < end; e = e->next)
+                if (e->end > start && e->owner == FREE)
+                        return NULL;
+        *err = -ENOMEM;
+        if (!split(start) || !split(end))
+                return NULL;
+        struct extent *e = extents;
+        while (e->start != start)
+                e = e->next;
+        return e;
+}
+
+/* The host mapping goes first: once the range is free, another thread may map there. */
+static int give_back(uint64_t start, uint64_t len, arena_gone_fn *gone)
+{
+        int err;
+
+        pthread_mutex_lock(&arena_lock);
+        struct extent *e = cut_out(start, start + len, &err);
+        if (!e ||
+            mmap((char *)ARENA + start, len, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+                pthread_mutex_unlock(&arena_lock);
+                return e ? -errno : err;
+        }
+        for (; e && e->start < start + len; e = e->next) {
+                if (gone)
+                        gone(e->owner, (e->end - e->start) / PAGE_SIZE);
+                e->owner = FREE;
+        }
+        in_use -= len;
+        merge_free();
+        pthread_mutex_unlock(&arena_lock);
+        return 0;
+}
+
+/* [gpa, gpa+len) as bytes from ARENA on, within what is backed. */
+static int checked_range(uint64_t gpa, uint64_t len, uint64_t *start)
+{
+        *start = gpa - arena_gpa_base();
+        bool bad = gpa < arena_gpa_base() || gpa % PAGE_SIZE || len % PAGE_SIZE || len == 0 ||
+                   *start > backed || len > backed - *start;
+        return bad ? -EINVAL : 0;
+}
+
+void *arena_host(uint64_t gpa)
+{
+        uint64_t s = gpa - arena_gpa_base();
+        return gpa >= arena_gpa_base() && s < backed ? (char *)ARENA + s : NULL;
+}
+
+/* Room for len bytes in the name of owner. */
+static int begin_mapping(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *start)
+{
+        uint64_t size = round_up(len, PAGE_SIZE);
+        return size < len ? -ENOMEM : take(vm, size, owner, start);
+}
+
+/* err: why nothing is mapped there.  Of a core that the program leaves this is no part, or it would
+ * be as long as all that it shares. */
+static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
+{
+        uint64_t size = round_up(len, PAGE_SIZE);
+        if (err)
+                give_back(start, size, NULL); /* a mapping that failed may have left a hole there */
+        else
+                madvise((char *)ARENA + start, size, MADV_DONTDUMP);
+        *gpa = arena_gpa_base() + start;
+        return err;
+}
+
+/*
+ * The host mapping is as permissive as the file allows, because a later mprotect stays in kern and
+ * must not need the host: what the program asked for is in its PTEs.  What the file does not allow
+ * (opened for reading, sealed, a noexec mount) is refused for ever.
+ */
+int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off,
+                 uint64_t len, uint64_t *gpa, int *refused)
+{
+        static const int wishes[] = { PROT_WRITE | PROT_EXEC, PROT_WRITE, PROT_EXEC, 0 };
+        const int placement = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_LOCKED;
+        uint64_t start;
+
+        int err = begin_mapping(vm, owner, len, &start);
+        if (err)
+                return err;
+        prot &= PROT_WRITE | PROT_EXEC;
+        err = -EACCES;
+        for (size_t i = 0;
+             (err == -EACCES || err == -EPERM) && i < sizeof(wishes) / sizeof(wishes[0]); i++) {
+                if (prot & ~wishes[i])
+                        continue;
+                void *p = mmap((char *)ARENA + start, len, PROT_READ | wishes[i],
+                               (flags & ~placement) | MAP_FIXED, fd, (off_t)off);
+                err = p == MAP_FAILED ? -errno : 0;
+                *refused = (PROT_WRITE | PROT_EXEC) & ~wishes[i];
+        }
+        return end_mapping(start, len, err, gpa);
+}
+
+int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *gpa)
+{
+        int refused;
+        return arena_map_fd(vm, owner, -1, 0, MAP_SHARED | MAP_ANONYMOUS, 0, len, gpa, &refused);
+}
+
+/* mremap of an old length of 0 maps the same object once more: no descriptor is needed. */
+int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, uint64_t *gpa)
+{
+        uint64_t start;
+        void *old = arena_host(from);
+
+        int err = begin_mapping(vm, owner, len, &start);
+        if (err)
+                return err;
+        void *p = mremap(old, 0, len, MREMAP_MAYMOVE | MREMAP_FIXED, (char *)ARENA + start);
+        return end_mapping(start, len, p == MAP_FAILED ? -errno : 0, gpa);
+}
+
+#define HUGE (2ull << 20)
+
+/* [I] Not where a huge page may begin: a segment of huge pages, which only another program can have
+ * made, is refused there (EINVAL). */
+int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t len, uint64_t *gpa)
+{
+        uint64_t start;
+
+        int err = begin_mapping(vm, owner, len + PAGE_SIZE, &start);
+        if (err)
+                return err;
+        uint64_t at = start % HUGE ? start : start + PAGE_SIZE;
+        give_back(at == start ? start + round_up(len, PAGE_SIZE) : start, PAGE_SIZE, NULL);
+        if (shmat(shmid, (char *)ARENA + at, flags | SHM_REMAP) == (void *)-1)
+                err = -errno;
+        return end_mapping(at, len, err, gpa);
+}
+
+int arena_unmap(uint64_t gpa, uint64_t len, arena_gone_fn *gone)
+{
+        uint64_t start;
+        int err = checked_range(gpa, len, &start);
+        return err ? err : give_back(start, len, gone);
+}
+
+int arena_forked(struct vm *vm)
+{
+        return backed ? vm_add_memory(vm, arena_gpa_base(), (void *)ARENA, backed) : 0;
+}
+
+void arena_usage(uint64_t *used, uint64_t *backed_bytes)
+{
+        pthread_mutex_lock(&arena_lock);
+        *used = in_use;
+        *backed_bytes = backed;
+        pthread_mutex_unlock(&arena_lock);
+}
+
+/* By the kernel's hand: where a plain store would raise SIGBUS, it says EFAULT. */
+int arena_copy(uint64_t gpa, const void *from, uint64_t len)
+{
+        char *to = arena_host(gpa);
+        if (!to || len > backed - (gpa - arena_gpa_base()))
+                return -EINVAL;
+        while (len > 0) {
+                struct iovec local = { (void *)from, len }, remote = { to, len };
+                ssize_t n = process_vm_writev(gettid(), &local, 1, &remote, 1, 0);
+                if (n <= 0)
+                        return n < 0 ? -errno : -EFAULT;
+                from = (const char *)from + n;
+                to += n;
+                len -= (uint64_t)n;
+        }
+        return 0;
+}
+
+int64_t arena_exit_copy(struct thread *t, struct exit_req *rq)
+{
+        const void *from = kern_pointer(t, rq->a[1], rq->a[2]);
+        return from ? arena_copy(rq->a[0], from, rq->a[2]) : -EINVAL;
+}
+
+int64_t arena_exit_msync(struct thread *t, struct exit_req *rq)
+{
+        (void)t;
+        uint64_t start, len = round_up(rq->a[1], PAGE_SIZE);
+        int err = checked_range(rq->a[0], len, &start);
+        if (err)
+                return err;
+        return msync((char *)ARENA + start, len, (int)rq->a[2]) == 0 ? 0 : -errno;
+}

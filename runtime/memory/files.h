@@ -1,0 +1,63 @@
+/*
+ * The registry of mapped file objects: what kern's VMAs mean by a file id.
+ *
+ * An id stands for one object (device, inode, open mode).  Private mappings read their pages
+ * through it on demand; each of kern's VMAs holds a reference.  Shared ones are mapped by the host
+ * (arena.h), and the id, which lives as long as a page of it is mapped there, serves to name the
+ * object and to know where it ends.  All functions may be called by any thread.
+ */
+#ifndef VMRUN_FILES_H
+#define VMRUN_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "vm/thread.h"
+
+/* Until this is called the loader may map private fds; afterwards they are EBADF, as the program
+ * knows nothing of them. */
+void files_program_starts(void);
+
+/* The registry alone, for the loader and the tests.  0, or what Linux's mmap says; refused: the
+ * PROT_* that a later mprotect must refuse, because the file does not allow them. */
+int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
+                      int *refused);
+int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len,
+                     uint32_t *id, uint64_t *gpa, int *refused);
+/* An attachment of a System V segment of size bytes, for so many pages of the arena.  An id, or
+ * FILE_NONE: no memory. */
+uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages);
+/* A reference of a private mapping more or less.  0, or -EBADF for an id that does not exist or is
+ * shared. */
+int files_ref(uint32_t id, int change);
+/* That many pages of a shared object left the arena (arena.h). */
+void files_unmapped(uint32_t id, uint64_t pages);
+/* The next id after `id` that is mapped shared, FILE_NONE after the last: to find a truncated
+ * file. */
+uint32_t files_next_shared(uint32_t id);
+/* The next id after `id` that is mapped private, of that file; FILE_NONE after the last. */
+uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino);
+/* Fills n frames from offset off on: see EXIT_FILE_READ.  frame numbers index the cache. */
+int64_t files_read(uint32_t id, uint64_t off, const uint32_t *frame, uint32_t n);
+/* Pages from off up to the end of the object. */
+int64_t files_pages_left(uint32_t id, uint64_t off);
+
+/* What /proc/PID/maps shows: path as the kernel writes it (" (deleted)" included), device and
+ * inode.  0 or -EBADF. */
+int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino);
+
+/* How many ids are alive: 0 at the end, when nothing is mapped. */
+unsigned files_live(void);
+
+/* EXIT_FILE_MAP, EXIT_ANON_SHARED, EXIT_SHARED_AGAIN, EXIT_SHARED_UNMAP, EXIT_FILE_READ,
+ * EXIT_FILE_REF, EXIT_SHARED_CHECK, EXIT_MINCORE */
+int64_t files_exit_map(struct thread *t, struct exit_req *rq);
+int64_t files_exit_anon_shared(struct thread *t, struct exit_req *rq);
+int64_t files_exit_again(struct thread *t, struct exit_req *rq);
+int64_t files_exit_unmap(struct thread *t, struct exit_req *rq);
+int64_t files_exit_read(struct thread *t, struct exit_req *rq);
+int64_t files_exit_ref(struct thread *t, struct exit_req *rq);
+int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq);
+int64_t files_exit_mincore(struct thread *t, struct exit_req *rq);
+
+#endif

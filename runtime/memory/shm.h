@@ -1,0 +1,14 @@
+/*
+ * System V shared memory: what shmat of the program does on the host.  shmget and shmctl are
+ * forwarded (syscalls/sysv.c).
+ */
+#ifndef VMRUN_SHM_H
+#define VMRUN_SHM_H
+
+#include <stdint.h>
+#include "vm/thread.h"
+
+/* EXIT_SHM_ATTACH */
+int64_t shm_exit_attach(struct thread *t, struct exit_req *rq);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * See alone.h.
+ *
+ * Guest memory stays where it is, in this process; what goes and comes again is what KVM and the
+ * host kernel have: memory slots (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back),
+ * threads.  No transfer is under way meanwhile, and nodes stay connected.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "far/io.h"
+#include "marshal/sys.h"
+#include "process/alone.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "signal/signals.h"
+#include "vm/vm.h"
+
+static uint64_t mask;                   /* the program's, and */
+static struct vcpu_kept **kept;         /* by number; there is one alone_begin() at a time */
+
+/* After unshare or setns of PID namespaces Linux makes children there, but no threads. */
+static bool threads_can_be_made(void)
+{
+        char own[64] = "", next[64] = "";
+        ssize_t a = readlink("/proc/thread-self/ns/pid", own, sizeof(own) - 1);
+        ssize_t b = readlink("/proc/thread-self/ns/pid_for_children", next, sizeof(next) - 1);
+
+        if (a < 0 || b < 0 || strcmp(own, next) == 0)
+                return true;            /* (as far as is known: without /proc nobody tells) */
+        info_once(0x70006, "a user or time namespace cannot be entered after unshare or setns "
+                              "of a PID namespace, as vmrun could make no "
+                              "threads there: EINVAL; enter all at once, or this one first");
+        return false;
+}
+
+/* A thread that has ended is one of this process until the kernel has buried it, which takes
+ * moments.  CLONE_THREAD asks for just that and changes nothing. */
+static void wait_for_burial(void)
+{
+        const struct timespec pause = { .tv_nsec = 200000 };
+
+        for (int tries = 0; tries < 5000 && unshare(CLONE_THREAD) != 0; tries++) /* a second */
+                nanosleep(&pause, NULL);
+}
+
+static void take_apart(struct vm *vm)
+{
+        uint32_t n = atomic_load(&CONTROL->nvcpus);
+
+        kept = calloc(n, sizeof(*kept));
+        if (!kept)
+                die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
+        for (uint32_t i = 0; i < n; i++)
+                if (vm->thread[i])
+                        kept[i] = vcpu_keep(vm->thread[i]);
+        vm_away(vm);
+}
+
+static void put_together(struct vm *vm)
+{
+        char why[256];
+
+        int err = vm_back(vm, why, sizeof(why));
+        for (uint32_t i = 0; !err && i < atomic_load(&CONTROL->nvcpus); i++)
+                if (vm->thread[i])
+                        err = vcpu_bring_back(vm->thread[i], kept[i], why, sizeof(why));
+        if (err)
+                die_(EXIT_VMRUN_FAILED, "%s", why);
+        free(kept);
+        kept = NULL;
+}
+
+int alone_begin(struct thread *t)
+{
+        if (t->vforked || !threads_single() || !threads_can_be_made())
+                return -EINVAL;
+        uint64_t was = signals_hold(t);
+        if (sys_put_off) {
+                signals_release(t, was);
+                return -SYS_PUT_OFF;
+        }
+        mask = was;
+        service_hold(0);
+        io_hold();
+        service_end();
+        io_end();
+        take_apart(t->vm);
+        wait_for_burial();
+        return 0;
+}
+
+void alone_end(struct thread *t)
+{
+        put_together(t->vm);
+        /* Its first run: now the VM has its thread, even if none can be made a moment later. */
+        vcpu_retire(t);
+        io_again();
+        service_again();
+        io_release();
+        service_release();
+        signals_release(t, mask);
+}

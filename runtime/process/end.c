@@ -1,0 +1,101 @@
+/*
+ * The end of a thread, of a child of vfork, and of the program: by itself or by a signal.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "base/options.h"
+#include "far/far.h"
+#include "marshal/sys.h"
+#include "process/end.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "signal/signals.h"
+#include "stats/stats.h"
+#include "vm/vm.h"
+
+static int64_t leaks_and_statistics(struct thread *t)
+{
+        int64_t leaks = 0;
+
+        threads_stop(t);
+        threads_end_robust_lists(t);
+        if (opt.debug) {
+                service_hold(0);        /* nothing moves while it counts */
+                leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(t), 0, 0);
+                service_release();
+        }
+        if (opt.stats)
+                stats_report();
+        return leaks;
+}
+
+static void judge(int64_t leaks)
+{
+        if (leaks > 0)
+                die_(EXIT_VMRUN_FAILED, "the leak check found %lld inconsistencies",
+                     (long long)leaks);
+}
+
+#define STILL_MS 1000                   /* for the cleaner's last writes */
+
+void program_goodbye(void)
+{
+        if (service_hold(STILL_MS))
+                far_still();
+        far_end();
+}
+
+void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
+
+/* The program ends as it chose to: statistics, leak check, exit status. */
+static _Noreturn void program_exit(struct thread *t, int status)
+{
+        int64_t leaks = leaks_and_statistics(t);
+        program_goodbye();
+        judge(leaks);
+        threads_stop_for_good();
+        _exit(status);
+}
+
+/* Ends vmrun by the signal that ends the program. */
+static _Noreturn void program_killed(struct thread *t, const struct thread_end *end)
+{
+        int signo = end->signo;
+        struct sigaction dfl = { .sa_handler = SIG_DFL };
+        sigset_t set;
+
+        if (!opt.stats)                 /* those have a time limit, and are to come first */
+                signals_open_deadly(t);
+        info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo),
+              end->code, (unsigned long long)t->v->regs.rip, (unsigned long long)end->addr);
+        if (!t->vforked) {              /* the program is its parent's */
+                leaks_and_statistics(t);
+                program_goodbye();
+                threads_stop_for_good();
+        }
+        sigaction(signo, &dfl, NULL);
+        sigemptyset(&set);
+        sigaddset(&set, signo);
+        syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), signo);
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        /* not reached: the default action of these signals ends the process */
+        _exit(128 + signo);
+}
+
+void thread_finish(struct thread *t)
+{
+        switch (t->end.how) {
+        case END_PROGRAM: program_exit(t, t->end.status);
+        case END_KILLED:  program_killed(t, &t->end);
+        case END_CHILD:
+                threads_let_go(t);
+                _exit(t->end.status);
+        default:
+                sys_scratch_end();
+                threads_gone(t);
+        }
+}

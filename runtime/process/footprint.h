@@ -1,0 +1,12 @@
+/*
+ * What vmrun and its program have of the host's memory.
+ */
+#ifndef VMRUN_FOOTPRINT_H
+#define VMRUN_FOOTPRINT_H
+
+#include <stdio.h>
+
+/* The lines of --stats. */
+void footprint_stats(FILE *f);
+
+#endif

@@ -1,0 +1,291 @@
+/*
+ * See fork.h.  In order:
+ *
+ *   parent   signals held, other threads stopped, the cleaner keeps still; the image is taken; the host forks
+ *   child    is a process of the tree, tells the parent; a VM of its own; the image is put into it; goes on where the parent made the call
+ *   parent   waits for that word; everybody goes on
+ *
+ * Nothing of the program runs in the parent meanwhile, and of vmrun's threads only this one, so no
+ * lock is held when the host forks, and no memory of malloc's is half done.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "base/privfd.h"
+#include "far/far.h"
+#include "far/io.h"
+#include "far/tree.h"
+#include "marshal/sys.h"
+#include "memory/arena.h"
+#include "memory/gmem.h"
+#include "process/fork.h"
+#include "process/fork_image.h"
+#include "process/service.h"
+#include "process/threads.h"
+#include "procfs/procfs.h"
+#include "signal/signals.h"
+#include "vm/vm.h"
+
+/* ---- the host's fork ---- */
+
+/* What vmrun does by itself, in the program's terms. */
+#define OURS (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_CLEAR_SIGHAND)
+/* What would part vmrun from itself, or stop it: a table of descriptors that both processes have; a
+ * parent that sleeps with all its threads stopped. */
+#define NOT_OURS (CLONE_FILES | CLONE_VFORK)
+
+/* fork() with flags of the program's.  libc is told what its fork() would tell it: the child's
+ * thread number and its robust mutexes. */
+static long clone_process(uint64_t flags, int *pidfd)
+{
+        void *tid_at = NULL, *robust = NULL;
+        size_t size = 0;
+
+        if (prctl(40 /* PR_GET_TID_ADDRESS */, &tid_at) != 0 ||
+            syscall(SYS_get_robust_list, 0, &robust, &size) != 0)
+                return -errno;
+        flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+        long pid = syscall(SYS_clone, flags, NULL, pidfd, tid_at, NULL);
+        if (pid == 0)
+                syscall(SYS_set_robust_list, robust, size);
+        return pid < 0 ? -errno : pid;
+}
+
+static long host_fork(const struct clone_request *rq, int *pidfd)
+{
+        uint64_t flags = (rq->flags & ~(uint64_t)OURS) | (uint64_t)rq->exit_signal;
+
+        if (flags != SIGCHLD)
+                return clone_process(flags, pidfd);
+        pid_t pid = fork();
+        return pid < 0 ? -errno : pid;
+}
+
+/* ---- the child ---- */
+
+/* What the program changed since the start, and what vmrun found out then. */
+static void restore_control(const struct control *from)
+{
+        struct control *c = CONTROL;
+
+        c->stats_on = from->stats_on;
+        c->debug = from->debug;
+        c->overcommit = from->overcommit;
+        c->far_pages = from->far_pages;
+        c->rlimit_as = from->rlimit_as;
+        c->rlimit_data = from->rlimit_data;
+        c->rlimit_stack = from->rlimit_stack;
+        c->rlimit_memlock = from->rlimit_memlock;
+        c->mmap_top = from->mmap_top;
+        c->mmap_min = from->mmap_min;
+        c->service_asleep = 1;          /* its thread is made when the bell first rings */
+}
+
+static int make_vm(struct thread *t, const struct fork_image *im, char *why, size_t n)
+{
+        struct vm *vm = t->vm;
+        const struct thread was = *t;
+        const struct vm_config c = { .nframes = im->control->nframes,
+                                     .far_pages = im->control->far_pages };
+
+        int err = vm_renew(vm, why, n);
+        if (!err)
+                err = vm_make_ram(vm, &c, why, n);
+        if (err)
+                return err;
+        restore_control(im->control);
+        err = arena_forked(vm);
+        if (err) {
+                snprintf(why, n, "KVM does not take the shared mappings of the parent: %s",
+                         strerror(-err));
+                return err;
+        }
+        *t = (struct thread){ .signal = was.signal, .sighand = was.sighand, .alive = true };
+        return vcpu_start_known(vm, t, why, n);
+}
+
+/* Its own thread's record in the program's terms: what the host kernel's own fork leaves to a
+ * child. */
+static void settle(struct thread *t, const struct clone_request *rq)
+{
+        const int32_t tid = t->tid;
+
+        t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
+        vcpu_fixed(t->v)->robust_list = 0;
+        if (rq->flags & CLONE_CLEAR_SIGHAND)
+                signals_clear(t);
+        if (t->pid == 1)                /* of a namespace: signals are another matter there */
+                signals_process_start(t);
+        if (rq->flags & CLONE_CHILD_SETTID)
+                /* a bad address is nobody's error, on Linux too */
+                gmem_write(t, rq->child_tid, &tid, sizeof(tid));
+        /* kern, which has just started, does not wait for the end of a system call */
+        t->v->regs.rax = 0;
+        if (rq->stack)
+                t->v->regs.rsp = rq->stack;
+}
+
+/* Signals are held, so the one that a write to a pipe without readers raises still waits; it is not
+ * the program's. */
+static void take_back_sigpipe(void)
+{
+        const uint64_t set = 1ull << (SIGPIPE - 1);
+        const struct timespec now = { 0 };
+
+        sys_own(__NR_rt_sigtimedwait, P(&set), 0, P(&now), 8, 0, 0);
+}
+
+static void be_child(struct thread *t, const struct clone_request *rq, struct fork_image *im,
+                     const struct tree_child *c, int up)
+{
+        char why[512] = "";
+
+        privfd_forked();                /* before the first new descriptor */
+        int err = far_forked(c);
+        if (err)                        /* the parent is no more, and with it what it shared */
+                die_(EXIT_VMRUN_FAILED,
+                     "a child was left without memory: its parent died before it was up");
+        if (write(up, "", 1) < 0) {     /* the parent was killed just now: it is not missed */
+                take_back_sigpipe();
+                info_("a child outlives its parent");
+        }
+        privfd_close(up);
+        service_forked();
+        procfs_mem_forked();
+        if (make_vm(t, im, why, sizeof(why)) != 0)
+                die_(EXIT_VMRUN_FAILED, "%s", why);
+        threads_forked(t);
+        time_init(t);
+        io_first_wait();
+        if (rq->flags & CLONE_SETTLS)
+                im->state.fs = rq->tls;
+        err = fork_image_put(im, t);
+        if (err)
+                die_(EXIT_VMRUN_FAILED, "a child cannot be given its memory: %s", strerror(-err));
+        fork_image_free(im);
+        settle(t, rq);
+}
+
+/* ---- the parent ---- */
+
+/* The child is a process of the tree, or never will be. */
+static void wait_until_up(int up)
+{
+        char c;
+        while (read(up, &c, 1) < 0 && errno == EINTR)
+                ;
+}
+
+/* The words of clone() to the parent.  Like Linux, it tells nobody if they cannot be stored. */
+static void tell_parent(struct thread *t, const struct clone_request *rq, int32_t pid, int pidfd)
+{
+        if (rq->flags & CLONE_PARENT_SETTID)
+                gmem_write(t, rq->parent_tid, &pid, sizeof(pid));
+        if (rq->flags & CLONE_PIDFD)
+                gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
+}
+
+static int open_pipe(int up[2])
+{
+        bool held = privfd_making();
+        int err = pipe2(up, O_CLOEXEC) == 0 ? 0 : -errno;
+        if (!err) {
+                up[0] = privfd_move(up[0]);
+                up[1] = privfd_move(up[1]);
+        }
+        privfd_made(held);
+        if (err)
+                return err;
+        if (up[0] >= 0 && up[1] >= 0)
+                return 0;
+        for (int i = 0; i < 2; i++)
+                if (up[i] >= 0)
+                        privfd_close(up[i]);
+        return -EAGAIN;
+}
+
+/* With everything but this thread standing still. */
+static long fork_still(struct thread *t, const struct clone_request *rq, int *pidfd)
+{
+        struct fork_image im = { 0 };
+        struct tree_child child;
+        int up[2];
+
+        struct tree *tree = slabs_tree();
+        int err = tree ? tree_child(tree, &child) : -ENOMEM;
+        if (err)
+                return err;
+        long pid = open_pipe(up);
+        if (pid == 0) {
+                pid = fork_image_take(&im, t, tree, &child);
+                io_hold();
+                if (pid == 0)
+                        pid = host_fork(rq, pidfd);
+                else if (pid == -ENOMEM)
+                        info_("fork: pages that could neither be written to far memory nor copied: "
+                              "ENOMEM");
+                if (pid == 0) {
+                        privfd_close(up[0]);
+                        be_child(t, rq, &im, &child, up[1]);
+                        return 0;
+                }
+                privfd_close(up[1]);
+                io_release();
+                if (pid > 0)
+                        wait_until_up(up[0]);
+                privfd_close(up[0]);
+        }
+        fork_image_free(&im);
+        tree_child_left(tree, &child);
+        return pid;
+}
+
+static long refuse(uint64_t flags)
+{
+        if (flags & NOT_OURS) {
+                info_once(0x70004,
+                          "clone of a process with flags %#llx (CLONE_FILES, CLONE_VFORK) is not "
+                          "supported: ENOSYS",
+                          (unsigned long long)(flags & NOT_OURS));
+                return -ENOSYS;
+        }
+        const struct far_node *n = far_cannot_fork();
+        if (n) {
+                info_once(0x70005, "fork is not supported with the node %s yet: ENOSYS", n->url);
+                return -ENOSYS;
+        }
+        return 0;
+}
+
+long fork_process(struct thread *t, const struct clone_request *rq)
+{
+        int pidfd = -1;
+
+        long pid = refuse(rq->flags);
+        if (pid)
+                return pid;
+
+        /* In the child, too: no signal finds it half made. */
+        uint64_t mask = signals_hold(t);
+        pid = sys_put_off ? -SYS_PUT_OFF : 0;
+        if (pid == 0) {
+                threads_stop(t);
+                service_hold(0);
+                pid = fork_still(t, rq, &pidfd);
+                service_release();
+                if (pid != 0)
+                        threads_go();
+        }
+        if (pid > 0)
+                tell_parent(t, rq, (int32_t)pid, pidfd);
+        signals_release(t, mask);
+        return pid;
+}

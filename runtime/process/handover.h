@@ -1,0 +1,59 @@
+/*
+ * What a program that executes another hands over to the vmrun that runs the next one.
+ *
+ * The next vmrun has the argv and the environment of its program, so that /proc/PID/cmdline and
+ * environ are what they would be natively; all else is in a sealed memory file.  It knows by
+ * AT_EXECFN that there is one: who is executed by descriptor finds "/dev/fd/N" there, N being the
+ * descriptor of vmrun's own file, and the memory file is number N - 1.  No shell starts a program
+ * like that; a program which does has another N - 1, and is taken for what it is by the file's
+ * seals and first bytes.
+ */
+#ifndef VMRUN_HANDOVER_H
+#define VMRUN_HANDOVER_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/options.h"
+#include "far/far.h"
+#include "process/rlimits.h"
+#include "stats/stats.h"
+
+struct handover {
+        uint64_t magic;                 /* these three: handover.c's */
+        uint32_t version, size;
+        uint64_t bytes;
+        struct options opt;             /* but argv */
+        char path[PATH_MAX + 32];       /* as the program was named, for AT_EXECFN and comm */
+        uint64_t mask;                  /* signals that the program blocks */
+        struct limits_kept limits;
+        /* the host's soft RLIMIT_STACK from before it was raised for this execve */
+        uint64_t host_stack;
+        /* strings of the environment whose first byte was replaced */
+        uint32_t nhidden;
+        /* Inherited descriptors; -1: none. */
+        int program;                    /* the ELF file, which passed all checks */
+        int kvm, message;
+        struct far_kept far;
+        struct stats_place stats;
+};
+
+/* Calls fn for each inherited descriptor that is private on both sides. */
+void handover_private_fds(const struct handover *h, void (*fn)(int fd));
+
+/* At vmrun's start: remembers its own file.  fd: an open descriptor of it, -1: none. */
+void handover_init(int fd);
+
+/* What execve needs. */
+struct handover_fds { int settings, vmrun; };
+/* Writes it and hidden[h->nhidden], in numbers that the next vmrun will look at; open over execve.
+ * Neither is private: the process may be one that shares the list of those with its parent.  0, or
+ * -errno. */
+int handover_make(struct handover *h, const uint32_t *hidden, struct handover_fds *fds);
+void handover_drop(const struct handover_fds *fds);
+
+/* What this vmrun was started with; NULL: nothing, it was started by a command line.  *hidden: the
+ * numbers in environ; *vmrun: a descriptor of its own file, open over execve.  Never freed. */
+const struct handover *handover_find(const uint32_t **hidden, int *vmrun);
+
+#endif

@@ -1,0 +1,152 @@
+/*
+ * Resource limits of the program.
+ *
+ * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose
+ * mappings are the cache. Descriptors are privfd's.  Everything else is the host process's own.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "process/rlimits.h"
+
+/* Hard limits of those kern keeps; it knows the soft ones only.  Under lock. */
+static struct { bool known, set; uint64_t max; } hard[RLIM_NLIMITS];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const int kept_limits[LIMITS_KEPT] = { RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK,
+                                              RLIMIT_MEMLOCK };
+
+uint64_t *limits_kept_here(int res)
+{
+        switch (res) {
+        case RLIMIT_AS:      return &CONTROL->rlimit_as;
+        case RLIMIT_DATA:    return &CONTROL->rlimit_data;
+        case RLIMIT_STACK:   return &CONTROL->rlimit_stack;
+        case RLIMIT_MEMLOCK: return &CONTROL->rlimit_memlock;
+        }
+        return NULL;
+}
+
+long limits_host(int pid, int res, const uint64_t *new, uint64_t *old)
+{
+        return sys_own(__NR_prlimit64, (uint64_t)pid, (uint64_t)res, P(new), P(old), 0, 0);
+}
+
+static bool may_raise(void)
+{
+        struct { uint32_t version; int pid; } head = { 0x20080522, 0 };
+        struct {
+                uint32_t effective, permitted, inheritable;
+        } data[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+
+        return !sys_own(__NR_capget, P(&head), P(data), 0, 0, 0, 0) &&
+               (data[0].effective & 1u << 24 /* CAP_SYS_RESOURCE */);
+}
+
+static uint64_t hard_of(int res, uint64_t soft)
+{
+        uint64_t host[2];
+
+        if (!hard[res].known) {
+                hard[res].known = true;
+                hard[res].max = limits_host(0, res, NULL, host) ? UINT64_MAX : host[1];
+                if (hard[res].max < soft)
+                        hard[res].max = soft;
+        }
+        return hard[res].max;
+}
+
+void limits_keep(struct limits_kept *k)
+{
+        k->nofile[0] = privfd_nofile_soft();
+        k->nofile[1] = privfd_nofile_hard();
+        /* Without the lock: as a rule nobody else runs, and a process that borrows our memory may
+         * be killed while it holds it. */
+        for (int i = 0; i < LIMITS_KEPT; i++) {
+                int res = kept_limits[i];
+                k->memory[i] =
+                        (struct limit_kept){ *limits_kept_here(res),
+                                             hard_of(res, *limits_kept_here(res)), hard[res].set };
+        }
+}
+
+void limits_adopt(const struct limits_kept *k)
+{
+        for (int i = 0; i < LIMITS_KEPT; i++) {
+                int res = kept_limits[i];
+                *limits_kept_here(res) = k->memory[i].soft;
+                hard[res].known = true;
+                hard[res].set = k->memory[i].set;
+                hard[res].max = k->memory[i].hard;
+        }
+}
+
+static bool set_host(int res, uint64_t soft, uint64_t max, bool hard_too, struct limit_kept *old)
+{
+        uint64_t was[2], new[2] = { soft, max };
+
+        if (limits_host(0, res, NULL, was))
+                return false;
+        if (!hard_too) {
+                new[0] = soft < was[1] ? soft : was[1];
+                new[1] = was[1];
+        }
+        *old = (struct limit_kept){ was[0], was[1], true };
+        return limits_host(0, res, new, NULL) == 0;
+}
+
+void limits_to_host(const struct limits_kept *k, bool hard_too, struct limits_kept *old)
+{
+        struct limit_kept nofile;
+
+        for (int i = 0; i < LIMITS_KEPT; i++)
+                if (!k->memory[i].set || !set_host(kept_limits[i], k->memory[i].soft,
+                                                   k->memory[i].hard, hard_too, &old->memory[i]))
+                        old->memory[i].set = false;
+        if (!set_host(RLIMIT_NOFILE, k->nofile[0], k->nofile[1], hard_too, &nofile))
+                nofile = (struct limit_kept){ k->nofile[0], k->nofile[1], false };
+        old->nofile[0] = nofile.soft;
+        old->nofile[1] = nofile.hard;
+}
+
+/* Own limits, { soft, hard } each; new or old may be NULL. */
+long limits_own(int res, const uint64_t new[2], uint64_t old[2])
+{
+        uint64_t *soft = limits_kept_here(res), max;
+        long ret = 0;
+
+        if (!soft && res != RLIMIT_NOFILE)
+                return limits_host(0, res, new, old);
+        if (new && new[0] > new[1])
+                return -EINVAL;
+        pthread_mutex_lock(&lock);
+        if (res == RLIMIT_NOFILE) {
+                if (old) {
+                        old[0] = privfd_nofile_soft();
+                        old[1] = privfd_nofile_hard();
+                }
+                if (new)
+                        ret = privfd_set_nofile(new[0], new[1]);
+                goto out;
+        }
+        max = hard_of(res, *soft);
+        if (old) {
+                old[0] = *soft;
+                old[1] = max;
+        }
+        if (new) {
+                if (new[1] > max && !may_raise()) {
+                        ret = -EPERM;
+                        goto out;
+                }
+                hard[res].max = new[1];
+                hard[res].set = true;
+                *soft = new[0];
+        }
+out:
+        pthread_mutex_unlock(&lock);
+        return ret;
+}

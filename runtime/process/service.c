@@ -1,0 +1,162 @@
+/*
+ * See service.h.  What the thread does is kern/paging/cleaner.c.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "base/word.h"
+#include "process/service.h"
+#include "vm/vm.h"
+
+static struct vm *service_vm;
+static struct thread service;
+static pthread_t id;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool exists;                     /* the thread was made; guarded by lock */
+static _Atomic uint32_t up;             /* futex: its vCPU is there */
+static _Atomic bool kicks_asked;
+
+static void make_vcpu(void)
+{
+        char why[512];
+
+        service = (struct thread){ .pid = getpid() };
+        if (vcpu_create(service_vm, &service, 1, ROLE_SERVICE, why, sizeof(why)) != 0)
+                die_(EXIT_VMRUN_FAILED, "%s", why);
+}
+
+/* Of what the child of a vfork asked for (service_kick). */
+static void send_kicks(void)
+{
+        if (!atomic_load(&kicks_asked))
+                return;
+        atomic_store(&kicks_asked, false);
+        for (unsigned i = 0; i < CONTROL->nvcpus; i++) {
+                struct thread *u = service_vm->thread[i];
+                if (u && atomic_exchange(&u->kick_asked, false))
+                        vcpu_kick(u);
+        }
+}
+
+static void *service_main(void *again)
+{
+        prctl(PR_SET_NAME, "vmrun-cleaner");
+        if (!again)
+                make_vcpu();
+        service.tid = (pid_t)syscall(SYS_gettid);
+        atomic_store(&up, 1);
+        word_wake(&up, 1);
+        while (!service.end.how) {
+                vcpu_run(&service);
+                send_kicks();
+                service.v->exit.ret = service_vm->calls->serve(&service);
+        }
+        return NULL;
+}
+
+static void start(void *again)
+{
+        uint64_t all = ~0ull, old;
+
+        /* Signals are the program's: this thread takes none, not even the two that libc would leave
+         * open. */
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
+        int err = pthread_create(&id, NULL, service_main, again);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+        if (err)
+                die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
+        /* The program thread that rang must not run meanwhile: the vCPU's descriptor has a low
+         * number for a moment. */
+        while (!atomic_load(&up))
+                word_sleep(&up, 0, NULL);
+}
+
+void service_ensure(struct vm *vm)
+{
+        pthread_mutex_lock(&lock);
+        if (!exists) {
+                service_vm = vm;
+                start(NULL);
+        }
+        exists = true;
+        pthread_mutex_unlock(&lock);
+}
+
+static void wake(void)
+{
+        atomic_fetch_add(&CONTROL->service_seq, 1);
+        word_wake(&CONTROL->service_seq, 1);
+}
+
+void service_kick(struct thread *u)
+{
+        atomic_store(&u->kick_asked, true);
+        atomic_store(&kicks_asked, true);       /* before the sequence moves: it comes by and sees it */
+        wake();
+}
+
+/* Nobody rings its bell meanwhile, so `exists` stays what it is. */
+bool service_hold(unsigned limit_ms)
+{
+        const struct timespec tenth = { .tv_nsec = limit_ms * 100000l % 1000000000,
+                                        .tv_sec = limit_ms / 10000 };
+
+        if (!exists)
+                return true;
+        /* Before the sequence moves: the one that wakes by that sees it
+         * (kern/paging/cleaner.c). */
+        atomic_store(&CONTROL->service_hold, 1);
+        wake();
+        /* acquire: what it did before it kept still */
+        for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {
+                if (limit_ms && i == 10)
+                        return false;
+                word_sleep(&CONTROL->service_held, 0, limit_ms ? &tenth : NULL);
+        }
+        return true;
+}
+
+void service_release(void)
+{
+        if (!exists)
+                return;
+        atomic_store(&CONTROL->service_hold, 0);
+        wake();
+}
+
+void service_end(void)
+{
+        if (!exists)
+                return;
+        /* before the sequence moves, by which it is woken */
+        service.end.how = END_THREAD;
+        wake();
+        pthread_join(id, NULL);
+        atomic_store(&up, 0);
+}
+
+void service_again(void)
+{
+        if (!exists)
+                return;
+        service.end.how = END_NOT;
+        start(&service);
+}
+
+void service_sleep(uint32_t seen)
+{
+        if (atomic_load(&CONTROL->service_held))
+                word_wake(&CONTROL->service_held, 1);
+        word_sleep(&CONTROL->service_seq, seen, NULL);
+}
+
+void service_forked(void)
+{
+        exists = false;
+        atomic_store(&up, 0);
+}

@@ -1,0 +1,238 @@
+/*
+ * Threads of the program (threads.h): vCPUs for them, their start and end, and the stop of all
+ * others.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/kvm.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "common/clock.h"
+#include "base/message.h"
+#include "base/word.h"
+#include "marshal/sys.h"
+#include "memory/gmem.h"
+#include "process/robust.h"
+#include "process/threads.h"
+#include "signal/signals.h"
+#include "vm/vm.h"
+#include "vm/watch.h"
+
+#define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
+#define FRAMES_EACH  64                 /* of the cache, for a vCPU to make progress with */
+/* A vCPU that another host thread takes over costs milliseconds: KVM_RUN notes the new one and
+ * waits until no CPU of the host can still see the old (synchronize_rcu in kvm_vcpu_ioctl, Linux
+ * 6.1).  A new vCPU costs some of KVM's memory instead, so: new ones up to here. */
+#define VCPUS_FRESH  256
+
+/* guards the next six, and thread.next_idle */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vm *vm;
+static struct thread *idle;             /* vCPUs without a thread */
+/* threads whose end the program may know of, and whose vCPUs are not idle yet */
+static unsigned leaving;
+static uint32_t next_vcpu = FIRST_VCPU;
+static unsigned live = 1;
+static pid_t leader;
+static pthread_cond_t one_idle = PTHREAD_COND_INITIALIZER;      /* idle has grown */
+
+void threads_init(struct thread *first)
+{
+        vm = first->vm;
+        threads_enter(first);
+        leader = first->tid;
+        signals_thread_start(first);
+        signals_process_start(first);
+        signals_expect_kicks(first);
+}
+
+/* What the others' records took stays lost: a few hundred bytes each. */
+void threads_forked(struct thread *t)
+{
+        pthread_mutex_init(&lock, NULL);
+        pthread_cond_init(&one_idle, NULL);
+        idle = NULL;
+        leaving = 0;
+        next_vcpu = FIRST_VCPU;
+        live = 1;
+        leader = t->tid;
+        threads_list_forked();
+}
+
+/* Locks that threads hold when the program ends; those in shared memory are other processes' affair
+ * too. */
+void threads_end_robust_lists(struct thread *t)
+{
+        for (uint32_t i = 0; i < next_vcpu; i++)
+                if (vm->thread[i] && vm->thread[i]->alive &&
+                    vcpu_fixed(vm->thread[i]->v)->robust_list)
+                        robust_list_end(t, vcpu_fixed(vm->thread[i]->v)->robust_list,
+                                        (uint32_t)vm->thread[i]->tid);
+}
+
+/* ---- vCPUs ---- */
+
+/* Says once why clone gives EAGAIN: the program seldom can.  Under lock. */
+static void __attribute__((format(printf, 1, 2))) say_no_vcpu(const char *fmt, ...)
+{
+        static bool said;
+        char text[256];
+        va_list ap;
+
+        if (said)
+                return;
+        said = true;
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        warnx_("no more threads: %s", text);
+}
+
+/* Who has joined a thread expects its place to be free, so waits for vCPUs that will be idle at
+ * once.  Under lock.  The bound is for a thread that is held up on its way out because all threads
+ * are being stopped, which has to wait for us then. */
+static void wait_for_idle(void)
+{
+        const struct timespec end = deadline_in_ms(1000);
+
+        while (!idle && leaving &&
+               pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
+                ;
+}
+
+bool threads_single(void)
+{
+        const struct timespec end = deadline_in_ms(1000);
+
+        pthread_mutex_lock(&lock);
+        while (live == 1 && leaving &&
+               pthread_cond_clockwait(&one_idle, &lock, CLOCK_MONOTONIC, &end) == 0)
+                ;
+        bool single = live == 1 && !leaving;
+        pthread_mutex_unlock(&lock);
+        return single;
+}
+
+/* One that is idle, or a new one; NULL: there can be no more. */
+struct thread *threads_take_vcpu(void)
+{
+        struct thread *t;
+        char why[256];
+
+        pthread_mutex_lock(&lock);
+        bool room = next_vcpu < vm->vcpus_max &&
+                    (uint64_t)FRAMES_EACH * (next_vcpu + 1) <= CONTROL->nframes;
+        if (!room)
+                wait_for_idle();
+        t = room && next_vcpu < VCPUS_FRESH ? NULL : idle;
+        if (t) {
+                idle = t->next_idle;
+        } else if (next_vcpu >= vm->vcpus_max) {
+                say_no_vcpu(
+                        "all %u vCPUs of this VM are in use (EAGAIN): use fewer threads at a time",
+                        vm->vcpus_max);
+        } else if (!room) {
+                say_no_vcpu("a cache of %llu pages is too small for %u threads (EAGAIN): use a "
+                            "larger --cache",
+                            (unsigned long long)CONTROL->nframes, next_vcpu);
+        } else if ((t = calloc(1, sizeof(*t))) != NULL) {
+                int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof(why));
+                /* KVM keeps the number of one that failed half-way; vm->thread[] has a hole
+                 * there. */
+                while (err == -EEXIST && next_vcpu + 1 < vm->vcpus_max)
+                        err = vcpu_create(vm, t, ++next_vcpu, ROLE_PROGRAM, why, sizeof(why));
+                if (err == 0) {
+                        time_join(t, vm->thread[0]);
+                        next_vcpu++;
+                } else {
+                        vcpu_destroy(t);
+                        free(t);
+                        t = idle;
+                        if (t)
+                                idle = t->next_idle;
+                        else
+                                say_no_vcpu("%s", why);
+                }
+        }
+        if (t) {
+                live++;
+                threads_enter(t);
+        }
+        pthread_mutex_unlock(&lock);
+        return t;
+}
+
+/* The thread did not come to be. */
+void threads_return_vcpu(struct thread *t)
+{
+        pthread_mutex_lock(&lock);
+        live--;
+        threads_left(t);
+        t->next_idle = idle;
+        idle = t;
+        pthread_mutex_unlock(&lock);
+}
+
+/* ---- the end of a thread ---- */
+
+void threads_let_go(struct thread *t)
+{
+        const uint32_t zero = 0;
+
+        robust_list_end(t, vcpu_fixed(t->v)->robust_list, (uint32_t)t->tid);
+        if (t->clear_tid && gmem_write(t, t->clear_tid, &zero, sizeof(zero)) == 0)
+                futex_wake(t, t->clear_tid, 1);
+}
+
+long threads_end(struct thread *t, int status)
+{
+        uint64_t mask = signals_hold(t);
+        /* it may be another thread's as well: it is not lost with this one */
+        if (sys_put_off) {
+                signals_release(t, mask);
+                return -SYS_PUT_OFF;
+        }
+        pthread_mutex_lock(&lock);
+        leaving++;
+        pthread_mutex_unlock(&lock);
+        threads_let_go(t);
+        thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
+        pthread_mutex_lock(&lock);
+        bool last = live == 1;
+        if (!last)
+                /* at once with the look: of two that end, one is the last */
+                live--;
+        pthread_mutex_unlock(&lock);
+        /* The last one's status is the program's, since Linux 6.0. */
+        t->end = (struct thread_end){ .how = last ? END_PROGRAM : END_THREAD, .status = status };
+        return 0;
+}
+
+void threads_gone(struct thread *t)
+{
+        bool is_leader = t->tid == leader;
+
+        vcpu_retire(t);
+        pthread_mutex_lock(&lock);
+        threads_left(t);
+        t->next_idle = idle;
+        idle = t;                       /* from here on it may be another thread's */
+        leaving--;
+        pthread_cond_signal(&one_idle);
+        pthread_mutex_unlock(&lock);
+        if (atomic_load(&threads_stopping))
+                threads_tell_stopper();
+        /* The leader stays as a zombie until the last one ends, as on Linux; returning from main()
+         * would end the process. */
+        if (is_leader)
+                syscall(SYS_exit, 0);
+}

@@ -1,0 +1,303 @@
+/*
+ * vfork (vfork.h), and with it posix_spawn.
+ *
+ * The child is a process of the host that shares this one's memory (CLONE_VM), so pid, wait, groups
+ * and descriptors are the kernel's own work.  Its parent's thread is suspended until it is done
+ * (CLONE_VFORK), and with it the thread's vCPU is free: the child runs on that one, in the same VM.
+ * KVM allows it, for a VM belongs to an mm, not to a process.  So nothing is made but the process.
+ * It also runs with its parent's host thread-local storage, and with a copy of the dispositions,
+ * which are not shared.
+ *
+ * The parent then finds its vCPU where the child left it: in the system call that executed or
+ * ended, as a rule; anywhere, if it was killed. It lets kern come to a place where nothing is held,
+ * and puts the thread's state of before there.
+ */
+#include <errno.h>
+#include <linux/kvm.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "base/privfd.h"
+#include "marshal/sys.h"
+#include "memory/gmem.h"
+#include "process/end.h"
+#include "process/exec.h"
+#include "process/service.h"
+#include "process/vfork.h"
+#include "procfs/procfs.h"
+#include "signal/sigframe.h"
+#include "signal/signals.h"
+#include "vm/vm.h"
+#include "vm/xstate.h"
+
+#define STACK_SIZE  (256ul << 10)
+
+/* Flags that the host's clone gets; the rest is about memory and registers, which are ours. */
+#define HOST_FLAGS                                                                                 \
+        (CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_PARENT |          \
+         CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWCGROUP |  \
+         CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+
+/* The thread's state at the system call. */
+struct kept {
+        struct regs regs;
+        uint64_t fs_base, gs_base;
+        void *xstate;
+        struct thread_signals signal;
+        struct sighand *sighand;
+        pid_t tid, pid, kick_tid, kick_pid;
+        uint64_t clear_tid, robust_list;
+        bool vforked;                   /* by a process that is itself the child of a vfork */
+};
+
+struct child {
+        struct thread *t;
+        const struct clone_request *rq;
+        uint64_t mask;
+        struct sighand sighand;
+};
+
+static int set_bases(struct thread *t, const uint64_t *fs, const uint64_t *gs)
+{
+        struct kvm_sregs s;
+
+        if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
+                return -errno;
+        s.fs.base = fs ? *fs : s.fs.base;
+        s.gs.base = gs ? *gs : s.gs.base;
+        return ioctl(t->vcpu_fd, KVM_SET_SREGS, &s) < 0 ? -errno : 0;
+}
+
+static int keep(struct thread *t, struct kept *k)
+{
+        struct kvm_sregs s;
+
+        if (ioctl(t->vcpu_fd, KVM_GET_SREGS, &s) < 0)
+                return -errno;
+        *k = (struct kept){
+                .regs = t->v->regs,
+                .fs_base = s.fs.base,
+                .gs_base = s.gs.base,
+                .xstate = xstate_keep(t),
+                .signal = t->signal,
+                .sighand = t->sighand,
+                .tid = t->tid,
+                .pid = t->pid,
+                .kick_tid = t->kick_tid,
+                .kick_pid = t->kick_pid,
+                .clear_tid = t->clear_tid,
+                .robust_list = vcpu_fixed(t->v)->robust_list,
+                .vforked = t->vforked,
+        };
+        return k->xstate ? 0 : -ENOMEM;
+}
+
+static void set_ids(struct thread *t, pid_t tid, pid_t pid)
+{
+        t->tid = tid;
+        t->pid = pid;
+        vcpu_fixed(t->v)->tid = (uint32_t)tid;
+        vcpu_fixed(t->v)->pid = (uint32_t)pid;
+}
+
+static int child_main(void *arg)
+{
+        struct child *c = arg;
+        struct thread *t = c->t;
+        const struct clone_request *rq = c->rq;
+        pid_t pid = (pid_t)syscall(SYS_getpid);
+
+        if (!(rq->flags & CLONE_FILES))
+                privfd_parted();
+        set_ids(t, pid, pid);
+        signals_copy(t, &c->sighand);
+        t->vforked = true;
+        if (!t->kick_tid)               /* nobody has told; so it is the same, but for a new namespace */
+                t->kick_tid = pid;
+        t->kick_pid = t->kick_tid;
+        t->apart = getppid() == 0;      /* no number for the parent here */
+        t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
+        vcpu_fixed(t->v)->robust_list = 0;
+        if (rq->flags & CLONE_CLEAR_SIGHAND)
+                signals_clear(t);
+        if (rq->flags & CLONE_PARENT_SETTID)
+                gmem_write(t, rq->parent_tid, &pid, sizeof(pid));
+        if (rq->flags & CLONE_CHILD_SETTID)
+                gmem_write(t, rq->child_tid, &pid, sizeof(pid));
+        if (rq->stack)
+                t->v->regs.rsp = rq->stack;
+        signals_release(t, c->mask);
+        t->v->exit.ret = 0;
+        /* ends in execve, or as a child; what it forked comes by when its first thread ends */
+        thread_loop(t);
+        thread_finish(t);
+        _exit(EXIT_VMRUN_FAILED);       /* not reached */
+}
+
+/* Brings the vCPU, which the child left, to where kern waits for an answer and holds nothing. */
+static void settle(struct thread *t)
+{
+        struct vcpu *v = t->v;
+
+        /* it comes by on its way to the program, at the latest */
+        atomic_fetch_or(&v->event, EVENT_HOST);
+        /* killed inside KVM_RUN, or before the next */
+        if (t->running || atomic_load(&v->mode) != MODE_OUT) {
+                /* if an exit was just being made, that is its answer */
+                v->exit.ret = -EINTR;
+                vcpu_redirect(t);
+                vcpu_run(t);
+        }
+        for (;;) {
+                switch (v->exit.op) {
+                case EXIT_SYSCALL: case EXIT_EVENT: case EXIT_SIGNAL:
+                        return;
+                case EXIT_UPCALL_DONE:
+                        v->exit.ret = -EINTR;
+                        break;
+                default:
+                        v->exit.ret = t->vm->calls->serve(t);
+                }
+                vcpu_run(t);
+        }
+}
+
+static void bring_back(struct thread *t, const struct kept *k)
+{
+        t->run->immediate_exit = 0;
+        t->v->upcall.op = UPCALL_NONE;
+        atomic_store(&t->kick, 0);      /* the child may have been killed with the door open, */
+        t->parked.si_signo = 0;         /* and with these in hand, which were its own */
+        t->arena_fault = false;
+        t->privileged = 0;
+        t->soft.rip = 0;
+        t->apart = false;
+        atomic_store(&t->v->faulting, 0);
+        t->vforked = k->vforked;
+        t->end = (struct thread_end){ .how = END_NOT };         /* that was the child's */
+        exec_room_free(t);
+        t->sighand = k->sighand;
+        t->clear_tid = k->clear_tid;
+        vcpu_fixed(t->v)->robust_list = k->robust_list;
+        set_ids(t, k->tid, k->pid);
+        t->kick_tid = k->kick_tid;
+        t->kick_pid = k->kick_pid;
+        sys_put_off = 0;
+        t->watch.seen_ms = 0;           /* a timer that there was has gone with the child */
+        /* KVM has the child's mask.  What that lets in is held here, and would end each KVM_RUN. */
+        t->sigmask_dirty = true;
+        settle(t);
+        /* the exit is answered by kern's next run; now registers may be set */
+        vcpu_retire(t);
+        t->v->regs = k->regs;
+        t->signal = k->signal;
+        if (set_bases(t, &k->fs_base, &k->gs_base) != 0)
+                die_(EXIT_VMRUN_FAILED,
+                     "KVM does not take back the registers of a thread whose child has ended");
+        xstate_bring_back(t, k->xstate);
+        /* All registers are the parent's again; and whatever came meanwhile has still to be looked
+         * at. */
+        atomic_fetch_or(&t->v->event, EVENT_IRET | EVENT_HOST);
+}
+
+/*
+ * With CLONE_PARENT_SETTID the kernel stores the child's number in this PID namespace before it runs.
+ * For that and a pidfd clone() has only one place.
+ */
+static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd)
+{
+        struct thread *t = c->t;
+        uint64_t args[8] = { flags | CLONE_PARENT_SETTID, P(pidfd), 0, P(&t->kick_tid),
+                             (uint64_t)c->rq->exit_signal, P(stack), STACK_SIZE, 0 };
+        register void *fn __asm__("r8") = child_main;
+        register void *arg __asm__("r9") = c;
+        long ret;
+
+        if (!(flags & CLONE_PIDFD))
+                return clone(child_main, stack + STACK_SIZE,
+                             (int)(args[0] | (uint64_t)c->rq->exit_signal), c, &t->kick_tid);
+        __asm__ volatile("syscall\n\t"
+                         "test %%rax, %%rax\n\t"
+                         "jnz 1f\n\t"
+                         "xor %%ebp, %%ebp\n\t"
+                         "mov %%r9, %%rdi\n\t"
+                         "call *%%r8\n\t"
+                         "hlt\n"
+                         "1:"
+                         : "=a"(ret)
+                         : "a"(SYS_clone3), "D"(args), "S"(sizeof(args)), "r"(fn), "r"(arg)
+                         : "rcx", "r11", "memory");
+        if (ret == -ENOSYS) {           /* some containers */
+                t->kick_tid = 0;
+                return clone(child_main, stack + STACK_SIZE,
+                             (int)(flags | (uint64_t)c->rq->exit_signal), c, pidfd);
+        }
+        errno = ret < 0 ? (int)-ret : 0;
+        return ret < 0 ? -1 : (pid_t)ret;
+}
+
+long vfork_make(struct thread *t, const struct clone_request *rq)
+{
+        struct child *c = calloc(1, sizeof(*c));
+        char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        struct kept k = { .xstate = NULL };
+        struct privfd_lent lent = { .made = NULL };
+        int pidfd = -1;
+        long ret = -ENOMEM;
+
+        /* parent and child both block all: what comes now waits for its addressee */
+        uint64_t mask = signals_hold(t);
+        if (sys_put_off) {
+                ret = -SYS_PUT_OFF;
+                goto out;
+        }
+        if (t->apart) {
+                info_once(0x70007, "a vfork by the child of a vfork that is in a PID namespace of "
+                                      "its own is not supported: EAGAIN");
+                ret = -EAGAIN;
+                goto out;
+        }
+        far_expect_program();
+        /* made by the child, it would be a thread of the child's, and end with it */
+        service_ensure(t->vm);
+        if (!t->vforked)
+                procfs_mem_make();      /* where that fails, the child's open does */
+        if (!c || stack == MAP_FAILED || !privfd_vfork(&lent) || (ret = keep(t, &k)) != 0)
+                goto out;
+        if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)
+                goto out;
+        c->t = t;
+        c->rq = rq;
+        c->mask = mask;
+        pid_t pid = make_child(c, stack, rq->flags & HOST_FLAGS, &pidfd);
+        ret = pid < 0 ? -errno : pid;
+        privfd_vforked(&lent);
+        lent.made = NULL;
+        threads_return(t);              /* if the child died where it was safe */
+        if (pid < 0) {
+                t->kick_tid = k.kick_tid;
+                set_bases(t, &k.fs_base, NULL);
+                goto out;
+        }
+        bring_back(t, &k);
+        t->v->regs.rax = (uint64_t)pid; /* where kern does not take our answer for it */
+        k.xstate = NULL;
+        if (rq->flags & CLONE_PIDFD)
+                gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
+out:
+        if (lent.made)
+                privfd_vforked(&lent);
+        signals_release(t, mask);
+        free(k.xstate);
+        free(c);
+        if (stack != MAP_FAILED)
+                munmap(stack, STACK_SIZE);
+        return ret;
+}

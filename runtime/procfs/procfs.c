@@ -1,0 +1,179 @@
+/*
+ * Paths into /proc that must lead to the program.
+ *
+ * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
+ * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo,
+ * cmdline, environ, auxv, and with the program's numbers in the host's text stat, statm, status
+ * (procfs_numbers.c); smaps (procfs_smaps.c), map_files (procfs_maps.c), mem (procfs_mem.c).  Not
+ * there: what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel
+ * built without it. vmrun's own descriptors and threads are in no listing.  What is written here is
+ * as of the open, not of each read.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "base/privfd.h"
+#include "load/image.h"
+#include "memory/files.h"
+#include "memory/gmem.h"
+#include "procfs/procfs.h"
+#include "procfs/text.h"
+#include "vm/stop.h"
+
+static struct range { uint64_t start, end; } args, environment;
+static struct aux auxv[IMAGE_AUX_MAX + 1];
+static size_t auxv_size;
+
+void procfs_set_image(const struct image *im)
+{
+        args = (struct range){ im->stack.arg_start, im->stack.arg_end };
+        environment = (struct range){ im->stack.env_start, im->stack.env_end };
+        auxv_size = im->stack.naux * sizeof(auxv[0]);
+        memcpy(auxv, im->stack.aux, auxv_size);
+        procfs_numbers_set(im);
+}
+
+uint64_t procfs_mem_total(void) { return (CONTROL->nframes + CONTROL->far_pages) * PAGE_SIZE; }
+
+static void map_line(const struct map_entry *e, void *arg) { procfs_map_line(e, arg); }
+
+static void map_size(const struct map_entry *e, void *arg)
+{
+        if (e->prot & PROT_WRITE)
+                *(uint64_t *)arg += e->end - e->start;
+}
+
+/* Memory less what the program could have written to, but at least a sixteenth of it: it may have
+ * reserved more than it uses. */
+uint64_t procfs_mem_free(struct thread *t)
+{
+        uint64_t total = procfs_mem_total(), used = 0;
+
+        procfs_each_map(t, map_size, &used);
+        return used < total - total / 16 ? total - used : total / 16;
+}
+
+/* The host's file with the three numbers replaced that programs size their caches by. */
+static void meminfo(struct thread *t, struct text *x)
+{
+        unsigned long total = procfs_mem_total() >> 10, avail = procfs_mem_free(t) >> 10;
+        FILE *f = fopen("/proc/meminfo", "re");
+        char line[256];
+
+        while (f && fgets(line, sizeof(line), f)) {
+                if (!strncmp(line, "MemTotal:", 9))
+                        text_add(x, "MemTotal:       %8lu kB\n", total);
+                else if (!strncmp(line, "MemFree:", 8))
+                        text_add(x, "MemFree:        %8lu kB\n", avail);
+                else if (!strncmp(line, "MemAvailable:", 13))
+                        text_add(x, "MemAvailable:   %8lu kB\n", avail);
+                else
+                        text_add(x, "%s", line);
+        }
+        if (f)
+                fclose(f);
+}
+
+/* Strings of the program's, from its own memory, as it may have changed them. */
+static void strings(struct thread *t, const struct range *r, struct text *x)
+{
+        x->p = malloc(r->end - r->start);
+        x->n = x->p && gmem_read(t, x->p, r->start, r->end - r->start) == 0 ? r->end - r->start : 0;
+}
+
+static void bytes(const void *p, size_t n, struct text *x)
+{
+        x->p = malloc(n);
+        x->n = x->p ? n : 0;
+        if (x->p)
+                memcpy(x->p, p, n);
+}
+
+/* An fd, read-only, whose content is x: the lowest free one, as open would give. */
+static long serve(struct text *x, const char *name, int flags)
+{
+        char link[64];
+        int fd = PRIVFD_NEW(memfd_create(name, MFD_CLOEXEC));
+        long ret;
+
+        if (fd < 0)
+                return fd;
+        for (size_t n = 0; n < x->n;) {
+                ssize_t w = write(fd, x->p + n, x->n - n);
+                if (w <= 0)
+                        break;
+                n += (size_t)w;
+        }
+        fchmod(fd, 0444);
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+        ret = open(link, O_RDONLY | (flags & (O_CLOEXEC | O_NONBLOCK)));
+        if (ret < 0)
+                ret = -errno;
+        privfd_close(fd);
+        return ret;
+}
+
+bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret)
+{
+        static const char *const absent[] = { "pagemap", "numa_maps" };
+        char rest[PATH_MAX];
+        struct text x = { 0 };
+        bool maps, smaps, info, cmdline, environ, aux, numbers;
+        pid_t task;
+
+        if (!procfs_own_path(dirfd, path, rest, &task))
+                return false;
+        if (task && procfs_is_helper(task))
+                return *ret = -ENOENT, true;
+        for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)
+                if (!strncmp(rest, absent[i], strlen(absent[i])) &&
+                    (!rest[strlen(absent[i])] || rest[strlen(absent[i])] == '/'))
+                        return *ret = -ENOENT, true;
+        if (!strcmp(rest, "mem"))
+                return *ret = procfs_mem_open(t, flags),
+                       true;
+        if ((!strncmp(rest, "fd/", 3) && privfd_is(atoi(rest + 3))) ||
+            (!strncmp(rest, "fdinfo/", 7) && privfd_is(atoi(rest + 7))))
+                return *ret = -ENOENT, true;
+        maps = !strcmp(rest, "maps");
+        smaps = !strcmp(rest, "smaps") || !strcmp(rest, "smaps_rollup");
+        info = !strcmp(rest, "/meminfo");
+        cmdline = !strcmp(rest, "cmdline") && args.end > args.start;
+        environ = !strcmp(rest, "environ") && environment.end > environment.start;
+        aux = !strcmp(rest, "auxv") && auxv_size;
+        numbers = !strcmp(rest, "stat") || !strcmp(rest, "statm") || !strcmp(rest, "status");
+        if ((!maps && !smaps && !info && !cmdline && !environ && !aux && !numbers) ||
+            (flags & O_PATH))
+                return false;
+        if ((flags & O_ACCMODE) != O_RDONLY)
+                return *ret = -EACCES, true;
+        if (flags & O_DIRECTORY)
+                return *ret = -ENOTDIR, true;
+        if (maps)
+                procfs_each_map(t, map_line, &x);
+        else if (smaps)
+                procfs_smaps(t, rest[5], &x);
+        else if (info)
+                meminfo(t, &x);
+        else if (aux)
+                bytes(auxv, auxv_size, &x);
+        else if (numbers)
+                procfs_numbers(t, rest, task, &x);
+        else
+                strings(t, cmdline ? &args : &environment, &x);
+        *ret = serve(&x, info ? "meminfo" : rest, flags);
+        free(x.p);
+        return true;
+}

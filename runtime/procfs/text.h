@@ -1,0 +1,26 @@
+/*
+ * Between the files that write the content of /proc/self (procfs.c, procfs_numbers.c).
+ */
+#ifndef VMRUN_TEXT_H
+#define VMRUN_TEXT_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include "vm/thread.h"
+
+struct image;
+
+/* Content in the making; p is the caller's to free.  Cut off where memory ran out. */
+struct text { char *p; size_t n, room; };
+void text_add(struct text *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The line of maps for one. */
+void procfs_map_line(const struct map_entry *e, struct text *x);
+/* smaps, or smaps_rollup. (procfs_smaps.c) */
+void procfs_smaps(struct thread *t, bool rollup, struct text *x);
+/* "stat", "statm" or "status" of the process (task 0) or of a thread. (procfs_numbers.c) */
+void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text *x);
+void procfs_numbers_set(const struct image *im);
+
+#endif

@@ -1,0 +1,345 @@
+/*
+ * The command line of vmrun: what it accepts, and how it goes together with the configuration file.
+ */
+#ifdef HAVE_CONFIG_H
+#include "base/message.h"
+#include "base/options.h"
+#include "common/size.h"
+#include "config.h"
+#include "settings/settings.h"
+#endif
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION "unknown"
+#endif
+
+enum {
+        OPT_SETTING = 256,
+        OPT_YES,
+        OPT_NO,
+        OPT_STATS,
+        OPT_NODE,
+        OPT_CONFIG,
+        OPT_NO_CONFIG,
+        OPT_CHECK,
+        OPT_STATES,
+        OPT_DEBUG,
+        OPT_VERSION,
+        OPT_HELP
+};
+
+static const struct option long_options[] = {
+        /* Those with OPT_SETTING, OPT_YES and OPT_NO are settings of that name (settings.c), with
+         * the value given, "yes" or "no". */
+        { "cache",           required_argument, NULL, OPT_SETTING },
+        { "placement",       required_argument, NULL, OPT_SETTING },
+        { "prefetch",        required_argument, NULL, OPT_SETTING },
+        { "timeout",         required_argument, NULL, OPT_SETTING },
+        { "connect-timeout", required_argument, NULL, OPT_SETTING },
+        { "io",              required_argument, NULL, OPT_SETTING },
+        { "overcommit",      no_argument,       NULL, OPT_YES },
+        { "no-overcommit",   no_argument,       NULL, OPT_NO },
+        { "follow",          no_argument,       NULL, OPT_YES },
+        { "no-follow",       no_argument,       NULL, OPT_NO },
+        { "verbose",         no_argument,       NULL, OPT_YES },
+        { "no-verbose",      no_argument,       NULL, OPT_NO },
+        { "stats",           optional_argument, NULL, OPT_STATS },
+        { "no-stats",        no_argument,       NULL, OPT_NO },
+        { "node",            required_argument, NULL, OPT_NODE },
+        { "config",          required_argument, NULL, OPT_CONFIG },
+        { "no-config",       no_argument,       NULL, OPT_NO_CONFIG },
+        { "check",           no_argument,       NULL, OPT_CHECK },
+        { "states",          required_argument, NULL, OPT_STATES },
+        { "debug",           no_argument,       NULL, OPT_DEBUG },
+        { "version",         no_argument,       NULL, OPT_VERSION },
+        { "help",            no_argument,       NULL, OPT_HELP },
+        { NULL, 0, NULL, 0 }
+};
+
+/* What the command line says, until the configuration file was read, over which it goes. */
+struct given {
+        const char *value[SETTINGS_MAX];        /* by number of the setting; NULL: not given */
+        const char *nodes[NODES_MAX];
+        unsigned nnodes;
+        const char *config;
+        bool no_config;
+};
+
+static const char help_text[] =
+        "Usage: vmrun [OPTION...] [--] PROGRAM [ARG...]\n"
+        "       vmrun --check [OPTION...]\n"
+        "       vmrun --states PID\n"
+        "Run an unmodified Linux x86-64 program in a virtual machine of its own, with more memory "
+        "than its local cache.\n"
+        "\n"
+        "      --cache SIZE    keep at most SIZE of the program's memory here (K, M, G, T; "
+        "default: a quarter of\n"
+        "                      the memory that is available)\n"
+        "      --node URL      add a far-memory node; may be given several times (default: mem:, "
+        "as large as\n"
+        "                      the memory that is available)\n"
+        "                        mem:SIZE                      memory of this host, outside the "
+        "cache\n"
+        "                        dax:PATH                      a DAX device, or a file that is "
+        "mapped\n"
+        "                        rdma://HOST[:PORT]            memnode over RDMA\n"
+        "                        nbd://HOST[:PORT][/EXPORT]    memnode or another NBD server\n"
+        "                        nbd+unix:///EXPORT?socket=PATH\n"
+        "                      options of the node may follow, as in rdma://m1?size=4G&weight=2\n"
+        "      --placement HOW spread memory over nodes by weight (weighted, the default), fill "
+        "one after\n"
+        "                      another (linear), or take the one with most free memory (free)\n"
+        "      --timeout S     end the program when a node was silent for S seconds (default: 10)\n"
+        "      --connect-timeout S\n"
+        "                      give up on a node that has not answered at start after S seconds "
+        "(default: 5)\n"
+        "      --io WHO        move pages of remote nodes in a thread (default), or inline in the "
+        "program's own\n"
+        "      --prefetch HOW  fetch pages before they are touched: none, the only one in this "
+        "version\n"
+        "      --overcommit    let the program map more than cache and nodes can hold\n"
+        "      --no-follow     let programs that PROGRAM executes run natively, not under vmrun\n"
+        "      --stats[=FILE]  print statistics at the end of each program, to standard error or "
+        "FILE\n"
+        "      --config FILE   read settings from FILE (default: $XDG_CONFIG_HOME/vmrun.conf, "
+        "which usually is\n"
+        "                      ~/.config/vmrun.conf, else /etc/vmrun.conf, if there is one)\n"
+        "      --no-config     read none\n"
+        "      --follow, --no-overcommit, --no-stats, --no-verbose\n"
+        "                      whatever the configuration file says\n"
+        "      --debug         check at the end that no frame, slot or pin was leaked (also: "
+        "VMRUN_DEBUG=1)\n"
+        "  -v, --verbose       say what is going on\n"
+        "      --check         tell what this host offers, and whether programs can run; try each "
+        "node\n"
+        "      --states PID    tell what the vCPUs of a running vmrun are doing\n"
+        "      --version       print the version\n"
+        "      --help          print this text\n"
+        "\n"
+        "Exit status: the program's own; 125 if vmrun itself fails, 126 if PROGRAM cannot be "
+        "executed, 127 if it is\n"
+        "not found.  See vmrun(1), vmrun.conf(5).\n";
+
+static void print_and_exit(const char *text)
+{
+        if (fputs(text, stdout) == EOF || fflush(stdout) == EOF)
+                die_(EXIT_VMRUN_FAILED, "cannot write to standard output: %s", strerror(errno));
+        exit(0);
+}
+
+static void default_cache(void)
+{
+        char a[32];
+        opt.cache = cache_default();
+        info_("cache: %s, a quarter of the available memory (--cache SIZE sets it)",
+              size_text(opt.cache, a));
+}
+
+/* The option of which `given`, with its dashes and maybe a value, is a misspelling; NULL: none. */
+static const char *near_option(const char *given)
+{
+        const char *words[sizeof(long_options) / sizeof(long_options[0]) - 1];
+        const size_t n = sizeof(words) / sizeof(words[0]);
+        char *name = strndup(given + strspn(given, "-"), strcspn(given + strspn(given, "-"), "="));
+
+        for (size_t i = 0; i < n; i++)
+                words[i] = long_options[i].name;
+        const char *near = name ? near_word(name, words, n) : NULL;
+        free(name);
+        return near;
+}
+
+/* getopt has no words for it that name the cure. */
+static _Noreturn void bad_option(char **argv, bool missing_value)
+{
+        const char *given = argv[optind - 1];
+
+        if (missing_value)
+                die_(EXIT_VMRUN_FAILED, "%s: a value is missing: see vmrun --help", given);
+        if (optopt && strncmp(given, "--", 2) == 0 && strchr(given, '='))
+                die_(EXIT_VMRUN_FAILED,
+                     "%s: this option takes no value: leave out what follows the =", given);
+        if (optopt)
+                die_(EXIT_VMRUN_FAILED,
+                     "-%c: no such option: see vmrun --help (the program's own options come after "
+                     "its name)",
+                     optopt);
+        const char *near = near_option(given);
+        if (near)
+                die_(EXIT_VMRUN_FAILED, "%s: no such option: did you mean --%s?", given, near);
+        die_(EXIT_VMRUN_FAILED,
+             "%s: no such option, or an abbreviation of several: see vmrun --help "
+             "(the program's own options come after its name)",
+             given);
+}
+
+/* The value of --stats.  The plain name of a file is one in this folder, but a word that may be
+ * meant for yes or no is looked at like one of the configuration file. */
+static const char *stats_value(const char *given)
+{
+        static const char *const words[] = { "yes", "no", "true", "false", "on", "off", "1", "0" };
+        char *path;
+
+        if (!given)
+                return "yes";
+        if (!*given)
+                die_(EXIT_VMRUN_FAILED, "--stats=: no file is named: give --stats=FILE, or --stats "
+                                        "for standard error");
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+                if (strcasecmp(given, words[i]) == 0)
+                        return given;
+        if (strchr(given, '/'))
+                return given;
+        if (asprintf(&path, "./%s", given) < 0)
+                die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
+        return path;
+}
+
+/* `--stats FILE PROGRAM`: getopt takes FILE for the program. */
+static const char *after_stats;
+
+const char *options_hint(void)
+{
+        static char text[PATH_MAX + 64];
+
+        if (after_stats)
+                snprintf(text, sizeof(text), " (for statistics in that file say --stats=%s)",
+                         after_stats);
+        return text;
+}
+
+/* The command line as it stands.  --help, --version and options that do not exist end here. */
+static void take_line(int argc, char **argv, struct given *g)
+{
+        int c, at;
+
+        opterr = 0;
+        while ((c = getopt_long(argc, argv, "+:v", long_options, &at)) != -1) {
+                switch (c) {
+                case OPT_SETTING:
+                        g->value[setting_find(long_options[at].name)] = optarg;
+                        break;
+                case OPT_YES:
+                        g->value[setting_find(long_options[at].name)] = "yes";
+                        break;
+                case OPT_NO:
+                        g->value[setting_find(long_options[at].name + strlen("no-"))] = "no";
+                        break;
+                case 'v':
+                        g->value[setting_find("verbose")] = "yes";
+                        break;
+                case OPT_STATS:
+                        g->value[setting_find("stats")] = stats_value(optarg);
+                        break;
+                case OPT_NODE:
+                        if (g->nnodes == NODES_MAX)
+                                die_(EXIT_VMRUN_FAILED, "--node %s: more than %u nodes: give fewer",
+                                     optarg, NODES_MAX);
+                        g->nodes[g->nnodes++] = optarg;
+                        break;
+                case OPT_CONFIG:
+                        g->config = optarg;
+                        g->no_config = false;
+                        break;
+                case OPT_NO_CONFIG:
+                        g->config = NULL;
+                        g->no_config = true;
+                        break;
+                case OPT_CHECK:
+                        opt.command = CMD_CHECK;
+                        break;
+                case OPT_STATES:
+                        opt.command = CMD_STATES;
+                        opt.states_pid = optarg;
+                        break;
+                case OPT_DEBUG:
+                        opt.debug = true;
+                        break;
+                case OPT_VERSION:
+                        print_and_exit("vmrun " PACKAGE_VERSION "\n");
+                        break;
+                case OPT_HELP:
+                        print_and_exit(help_text);
+                        break;
+                default:
+                        bad_option(argv, c == ':');
+                }
+        }
+        opt.argv = argv + optind;
+        if (optind > 1 && strcmp(argv[optind - 1], "--stats") == 0)
+                after_stats = argv[optind];
+}
+
+static void take_settings(const struct given *g)
+{
+        char why[SETTING_WHY];
+
+        for (size_t i = 0; i < sizeof(long_options) / sizeof(long_options[0]) - 1; i++) {
+                int n = setting_find(long_options[i].name);
+                if (n >= 0 && g->value[n] && setting_set(&opt, n, g->value[n], why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "--%s %s: %s", long_options[i].name, g->value[n],
+                             why);
+        }
+}
+
+/* Those of the file, if there are any, do not count then. */
+static void take_nodes(const struct given *g)
+{
+        char why[SETTING_WHY], *origin;
+
+        if (g->nnodes)
+                opt.nnodes = 0;
+        for (unsigned i = 0; i < g->nnodes; i++) {
+                struct node_draft d;
+                node_draft_init(&d);
+                if (node_draft_set(&d, "url", g->nodes[i], why) != 0 ||
+                    node_draft_check(&d, why) != 0)
+                        die_(EXIT_VMRUN_FAILED, "--node %s: %s", g->nodes[i], why);
+                if (asprintf(&origin, "--node %s", g->nodes[i]) < 0)
+                        die_(EXIT_VMRUN_FAILED, "out of memory: free some on this host");
+                d.node.origin = origin;
+                d.node.name = d.node.url;
+                opt.nodes[opt.nnodes++] = d.node;
+        }
+}
+
+void options_parse(int argc, char **argv)
+{
+        struct given g = { .nnodes = 0 };
+        const char *debug = getenv("VMRUN_DEBUG");
+        char why[PATH_MAX + 2 * SETTING_WHY];
+
+        opt.debug = debug && strcmp(debug, "1") == 0;
+        opt.command = CMD_RUN;
+        settings_default(&opt);
+        take_line(argc, argv, &g);
+        if (opt.command != CMD_RUN && *opt.argv)
+                die_(EXIT_VMRUN_FAILED, "%s: --check and --states run no program: leave it out",
+                     *opt.argv);
+        if (opt.command == CMD_STATES)
+                return;
+        opt.config = g.no_config ? NULL : g.config ? g.config : config_default();
+        int err = opt.config ? config_read(&opt, opt.config, why, sizeof(why)) : 0;
+        if (err)                        /* -EINVAL: what is in it, which has its cure */
+                die_(EXIT_VMRUN_FAILED, "%s%s", why, err == -EINVAL ? "" : err == -ENOENT ?
+                     ": check the name after --config" : ": make it readable, or give --no-config");
+        take_settings(&g);
+        take_nodes(&g);
+        message_verbose(opt.verbose);
+        if (opt.command == CMD_CHECK)
+                return;
+        if (!*opt.argv || !**opt.argv)
+                die_(EXIT_VMRUN_FAILED, "no program is named: vmrun [OPTION...] [--] PROGRAM "
+                                        "[ARG...], see vmrun --help");
+        if (opt.config)
+                info_("settings: %s", opt.config);
+        if (!opt.cache)
+                default_cache();
+}

@@ -1,0 +1,57 @@
+/*
+ * The table of system calls and its handlers.
+ */
+#ifndef VMRUN_HANDLERS_H
+#define VMRUN_HANDLERS_H
+
+#include "marshal/sys.h"
+
+#define SYS_ROWS 451
+extern const struct sys_row sys_rows[SYS_ROWS];
+
+/* Is process pid another program under vmrun?  (limits.c) */
+bool sys_under_vmrun(int pid);
+
+/* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
+bool sys_text_busy(int dirfd, const char *path, int flags);
+
+/* The file behind a descriptor may have been cut short.  (truncate.c) */
+void sys_cut(struct thread *t, int fd);
+
+/* Handlers, by file. */
+/* rw.c */
+sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice,
+       sys_lseek;
+sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg, sys_setsockopt,
+       /* socket.c */
+       sys_getsockopt;
+/* poll.c */
+sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;
+/* ioctl.c */
+sys_fn sys_ioctl;
+sys_fn sys_fcntl, sys_close, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
+       /* file.c */
+       sys_open_by_handle, sys_kcmp;
+/* path.c */
+sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;
+/* truncate.c */
+sys_fn sys_truncate, sys_ftruncate;
+/* signal.c */
+sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify;
+sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
+       sys_unshare, sys_setns, sys_capability, sys_sched_attr;          /* process.c */
+/* futex.c */
+sys_fn sys_futex;
+/* exec.c */
+sys_fn sys_execve, sys_execveat;
+/* clone.c */
+sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;
+/* limits.c */
+sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;
+/* keys.c */
+sys_fn sys_keyctl, sys_key_iov, sys_key_dh, sys_key_pkey;
+sys_fn sys_process_vm;                                                  /* process_vm.c */
+/* sysv.c */
+sys_fn sys_semctl, sys_msgctl, sys_shmget, sys_shmctl, sys_msgrcv;
+
+#endif

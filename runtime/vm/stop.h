@@ -1,0 +1,55 @@
+/*
+ * Stopping all threads of the program but one.
+ */
+#ifndef VMRUN_STOP_H
+#define VMRUN_STOP_H
+
+#include "vm/thread.h"
+
+/* t is one of the program's threads from now on, and no longer. */
+void threads_enter(struct thread *t);
+void threads_left(struct thread *t);
+/* In a child that was just forked: nobody is stopped any more. */
+void threads_list_forked(void);
+
+/* Stops all other threads of the program where they hold no lock of kern, have no fault under way
+ * and touch nothing of the guest: before they go back to the program, or in a call of the host
+ * kernel, which goes on meanwhile.  If another thread does the same, this one is stopped first, and
+ * may never return. */
+void threads_stop(struct thread *t);
+void threads_go(void);
+/* After threads_stop(), as the last thing before the process or its program ends: only children
+ * that borrow its memory go on.  Should it not end, threads_go(). */
+void threads_stop_for_good(void);
+/* Frames that the stopped threads hold. */
+uint64_t threads_pins(const struct thread *t);
+
+/* The program thread with that tid, or NULL.  t: the one that asks. */
+struct thread *threads_find(struct thread *t, pid_t tid);
+
+/* In EXIT_EVENT and EXIT_PAUSE: stays here while all are to stop. */
+void threads_pause(struct thread *t);
+
+/* Around what may take long on the host and touches nothing of the guest: meanwhile t counts as
+ * stopped.  [I] t->safe is stored, full barrier, then threads_stopping is looked at; threads_stop()
+ * stores that, full barrier, then looks at t->safe: so either t sees that it must wait, or the
+ * other sees that t is not safe. */
+extern _Atomic uint32_t threads_stopping;       /* vCPU number + 1 of who stops all; a futex */
+void threads_tell_stopper(void);
+void threads_wait_to_go(struct thread *t);
+
+static inline void threads_leave(struct thread *t)
+{
+        atomic_exchange(&t->safe, 1);
+        if (atomic_load(&threads_stopping))
+                threads_tell_stopper();
+}
+
+static inline void threads_return(struct thread *t)
+{
+        atomic_exchange(&t->safe, 0);
+        if (atomic_load(&threads_stopping))
+                threads_wait_to_go(t);
+}
+
+#endif

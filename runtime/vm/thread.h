@@ -1,0 +1,123 @@
+/*
+ * A host thread and its vCPU.  Program threads run one each; the service thread runs the cleaner's.
+ */
+#ifndef VMRUN_THREAD_H
+#define VMRUN_THREAD_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "abi.h"
+
+struct kvm_run;
+struct vm;
+
+/* An alternate signal stack, as sigaltstack() has it. */
+struct altstack { uint64_t sp; int32_t flags, pad; uint64_t size; };
+
+/* What a thread knows of its signals (signals.c, sigframe.c). */
+struct thread_signals {
+        /* the signal that the host handler took, while sys_put_off is set, */
+        siginfo_t info;
+        /* and the program's mask then; the host thread itself blocks all */
+        uint64_t mask;
+        bool held;                      /* between signals_hold and signals_release; */
+        uint64_t held_mask;             /* the program's mask then */
+        bool waits;                     /* the call under way waits with a mask of its own: */
+        uint64_t wait_mask;
+        bool ends;                      /* that signal had the default action, the program's end: */
+        int timer;                      /* of the host, which sees to it that it does end */
+        struct altstack alt;
+        /* of the last exception that became a signal: signal frames show them */
+        uint64_t trapno, err, cr2;
+};
+
+/* How a thread ends. Set within an exit of kern's; thread_loop() then returns, with that exit still
+ * pending. */
+struct thread_end {
+        enum {
+                END_NOT,
+                END_THREAD,             /* others continue */
+                END_PROGRAM,            /* with a status */
+                END_KILLED,             /* the program ends by a signal */
+                END_CHILD,              /* of a vfork, with a status: its parent continues */
+        } how;
+        int status;
+        int signo, code;                /* END_KILLED: the signal, its si_code and si_addr */
+        uint64_t addr;
+};
+
+struct sighand;                         /* dispositions of a process (signals.c) */
+
+struct thread {
+        struct vm *vm;
+        struct vcpu *v;                 /* this vCPU's block, in the window */
+        struct kvm_run *run;
+        int vcpu_fd;                    /* private fd */
+        /* as the program sees them: the child of a vfork runs on its parent's vCPU, under its own
+         * ids */
+        pid_t tid, pid;
+        /* a kick goes there: in the PID namespace of the process that made the VM */
+        _Atomic pid_t kick_tid, kick_pid;
+        bool apart;                     /* the child of a vfork, in another one */
+        _Atomic bool kick_asked;        /* by one that is apart (service.c) */
+        /* the thread's mask changed: tell KVM before the next run */
+        _Atomic bool sigmask_dirty;
+        bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
+        /* the program executed an instruction that only a kernel may: the KVM_EXIT_* it caused;
+         * else 0 */
+        uint32_t privileged;
+        struct {                        /* an int3 that seems to be on its way (p = 3; vcpu.c) */
+                uint64_t rip;           /* behind it; 0: none */
+                int64_t cpu_ns;         /* of this thread's processor time at the first kick */
+        } soft;
+        uint64_t stuck_at;              /* RIP at the last arena_fault */
+        /* arena faults there, since anything else happened, that no cut file explained */
+        unsigned stuck_times;
+        bool running;                   /* inside KVM_RUN */
+        struct {                        /* watch.c */
+                uint64_t seen_ms;       /* the last look, by CLOCK_MONOTONIC; 0: there is no watch */
+                uint64_t waited_ms;     /* so far, since */
+                uint64_t work;          /* was seen to grow */
+                int timer;
+                bool has_timer;
+                unsigned exits;
+        } watch;
+        /* may one be sent, is one being sent, was one sent (vcpu.c) */
+        _Atomic uint32_t kick;
+        /* si_signo not 0: the program's own SIGSTKFLT, which it blocks, taken from the queue while
+         * the guest runs */
+        siginfo_t parked;
+        bool bounced;                   /* it was put back once, for other threads */
+        struct thread_signals signal;
+        struct sighand *sighand;
+
+        /* For threads.c. */
+        /* 1: touches nothing of the guest until it has looked whether all are to stop */
+        _Atomic uint32_t safe;
+        /* a program thread runs here; under the lock of threads.c */
+        bool alive;
+        struct thread_end end;
+        bool vforked;                   /* the child of a vfork runs here meanwhile */
+        struct thread *next_idle;
+        uint32_t pins;                  /* frames it holds (gmem.c) */
+        /* what set_tid_address says; kept here, as the vCPU block keeps set_robust_list's, for the
+         * host's are vmrun's own */
+        uint64_t clear_tid;
+        /* what an execve of a process that borrowed our memory has left behind (exec.c) */
+        void *exec_room;
+};
+
+/* The program thread that this host thread is; NULL in vmrun's own threads. */
+extern _Thread_local struct thread *thread_self;
+/* A signal was taken: system calls of the program's are put off until its handler ran
+ * (marshal/call.c). Set by the host's signal handler. */
+extern _Thread_local _Atomic uint32_t sys_put_off;
+
+/* Runs kern for one upcall inside the pending exit; returns upcall.ret.  Only from within an exit
+ * of kern. (vcpu.c) */
+int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2);
+
+#endif

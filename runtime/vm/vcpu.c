@@ -1,0 +1,486 @@
+/*
+ * Running a vCPU: KVM_RUN until kern asks for something, kicks, and what ends a program from
+ * outside kern.
+ */
+#include <errno.h>
+#include <linux/kvm.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/message.h"
+#include "vm/vm.h"
+#include "vm/watch.h"
+
+_Thread_local struct thread *thread_self;
+_Thread_local _Atomic uint32_t sys_put_off;
+
+static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
+
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
+{
+        if (va >= VCPU_SELF && va < WINDOW)
+                return len <= WINDOW - va ? (char *)t->v + (va - VCPU_SELF) : NULL;
+        return va >= WINDOW && va < WINDOW + CONTROL->pool_end &&
+                               len <= WINDOW + CONTROL->pool_end - va
+                       ? (void *)va
+                       : NULL;
+}
+
+/*
+ * ---- kicks: what makes KVM_RUN return ----
+ *
+ * The signal is one that the program may use as well, so it is open or blocked as the program has
+ * it; only inside KVM_RUN it is always open. A kick must not come later than that, for it would end
+ * a system call of the program's.  [I] It is sent only by who has seen OPEN, and counts itself as a
+ * sender before that look; who takes OPEN away (full barriers both) then waits for the senders and
+ * takes what they have sent.
+ */
+#define KICK_OPEN   1u
+#define KICK_SENT   2u                  /* a sender was here, whether it saw OPEN or not */
+#define KICK_SENDER 4u                  /* one more of them */
+
+static uint64_t kick_mask(void) { return 1ull << (KICK_SIGNAL - 1); }
+
+bool vcpu_is_kick(struct thread *t, const siginfo_t *info)
+{
+        /* Where the host has no memory for the rest, a signal has its number alone. */
+        bool bare = info->si_code == SI_USER && info->si_pid == 0;
+        if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &t->watch)
+                return true;            /* watch.c */
+        return info->si_code == KICK_CODE || (bare && (atomic_load(&t->kick) & ~KICK_OPEN));
+}
+
+void vcpu_kick(struct thread *t)
+{
+        siginfo_t info = { .si_signo = KICK_SIGNAL, .si_code = KICK_CODE };
+
+        if (thread_self && thread_self->apart) {
+                t->vm->calls->kick(t);
+                return;
+        }
+        if (atomic_fetch_add(&t->kick, KICK_SENDER) & KICK_OPEN)
+                syscall(SYS_rt_tgsigqueueinfo, t->kick_pid, t->kick_tid, KICK_SIGNAL, &info);
+        uint32_t k = atomic_fetch_or(&t->kick, KICK_SENT) | KICK_SENT;
+        while (k >= KICK_SENDER && !atomic_compare_exchange_weak(&t->kick, &k, k - KICK_SENDER))
+                ;
+}
+
+/* They are between two instructions each, unless one was the child of a vfork and was killed or
+ * stopped there: hence the bound. */
+static void wait_for_senders(struct thread *t)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+
+        for (int i = 0; atomic_load(&t->kick) >= KICK_SENDER; i++) {
+                if (i < 100)
+                        sched_yield();
+                else if (i < 200)
+                        nanosleep(&ms, NULL);
+                else
+                        atomic_fetch_and(&t->kick, KICK_SENDER - 1);
+        }
+}
+
+/* Back to where it came from: to this thread, or to whichever of the program's has it open. */
+static void give_back(struct thread *t, siginfo_t *info, bool here)
+{
+        if (here || info->si_code == SI_TKILL)
+                syscall(SYS_rt_tgsigqueueinfo, t->pid, t->tid, KICK_SIGNAL, info);
+        else if (syscall(SYS_rt_sigqueueinfo, t->pid, KICK_SIGNAL, info) != 0)
+                /* only the leader may say who the sender was */
+                syscall(SYS_kill, t->pid, KICK_SIGNAL);
+}
+
+/*
+ * The program's own signal came with the kicks.  One that it blocks would end each KVM_RUN at once:
+ * it is parked until the next exit.  But if another thread is to take it, that one goes first.
+ */
+static void put_off(struct thread *t, siginfo_t *info, bool blocked)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+
+        if (!blocked || (!t->bounced && !sys_put_off)) {
+                t->bounced = blocked;
+                give_back(t, info, !blocked);
+                if (blocked)
+                        nanosleep(&ms, NULL);
+        } else {
+                t->parked = *info;
+        }
+}
+
+/* Takes what was sent off the queue.  Nothing is delivered meanwhile, so a mask that `take`
+ * (signals.c) sets stays. */
+static void kicked(struct thread *t)
+{
+        const uint64_t kick = kick_mask(), all = ~0ull;
+        const struct timespec now = { 0 };
+        siginfo_t info, own = { .si_signo = 0 };
+        uint64_t mask;
+
+        wait_for_senders(t);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
+        while (syscall(SYS_rt_sigtimedwait, &kick, &info, &now, sizeof(kick)) == KICK_SIGNAL)
+                if (!vcpu_is_kick(t, &info))
+                        own = info;
+        if (own.si_signo)
+                put_off(t, &own, mask & kick);
+        atomic_fetch_and(&t->kick, ~KICK_SENT);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+}
+
+/* KVM_RUN, during which kicks may come, or which one that came before has made needless. */
+static int run_guest(struct thread *t)
+{
+        int ret = -1, err = EINTR;
+
+        t->running = true;
+        if (atomic_fetch_or(&t->kick, KICK_OPEN) == 0) {
+                ret = ioctl(t->vcpu_fd, KVM_RUN, 0);
+                err = errno;
+        }
+        t->running = false;
+        /* Interrupted by no signal that was taken (that sets immediate_exit): one that the program
+         * blocks is in the queue. */
+        bool unexplained = ret < 0 && err == EINTR && !t->run->immediate_exit;
+        if (atomic_fetch_and(&t->kick, ~KICK_OPEN) != KICK_OPEN || unexplained)
+                kicked(t);
+        errno = err;
+        return ret;
+}
+
+static uint64_t deadly(struct thread *t) { return t->vm->calls ? t->vm->calls->deadly(t) : 0; }
+
+/* KVM_RUN was interrupted, perhaps by a signal that may end the program: then this is the end. */
+static void let_end(struct thread *t)
+{
+        uint64_t open = deadly(t), mask;
+
+        if (!open)
+                return;
+        syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &open, &mask, sizeof(mask));
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+}
+
+/* Inside KVM_RUN this thread's mask is the program's, with the kick signal open.  (vmrun's own
+ * threads are not kicked.) */
+static void set_run_mask(struct thread *t)
+{
+        uint64_t set;
+        union {
+                struct kvm_signal_mask m;
+                char room[sizeof(struct kvm_signal_mask) + sizeof(set)];
+        } u = { .m.len = sizeof(set) };
+
+        /* first: a signal taken from here on sets it again (signals.c) */
+        t->sigmask_dirty = false;
+        t->bounced = false;
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof(set));
+        set &= ~deadly(t);
+        if (thread_self)
+                set &= ~kick_mask();
+        memcpy(u.m.sigset, &set, sizeof(set));
+        if (ioctl(t->vcpu_fd, KVM_SET_SIGNAL_MASK, &u.m) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
+}
+
+/* Processor time in which a guest that is entered has long taken an exception that was waiting. */
+#define SOFT_NS 5000000
+
+static int64_t thread_cpu_ns(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+/*
+ * At p = 3 KVM itself injects the exception of an int3 or into, with RIP behind it. All that it
+ * tells of it is the number, which stays there for long: so the code decides. The exception is lost
+ * if the kick goes to kern instead, and kicks may come several times before the guest is entered.
+ * But code may look like this and nothing wait; whoever kicks does so again, until SOFT_NS are over.
+ */
+static bool soft_exception_queued(struct thread *t, unsigned nr)
+{
+        struct kvm_regs r;
+
+        if (t->vm->level != 3 || (nr != 3 && nr != 4) || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
+                return false;
+        int last = t->vm->calls->peek(t, r.rip - 1);
+        if (!(nr == 3 && last == 0xcc) &&
+            !(last == (int)nr && t->vm->calls->peek(t, r.rip - 2) == 0xcd)) {
+                t->soft.rip = 0;
+                return false;
+        }
+        if (t->soft.rip != r.rip) {
+                t->soft.rip = r.rip;
+                t->soft.cpu_ns = thread_cpu_ns();
+        }
+        return thread_cpu_ns() - t->soft.cpu_ns < SOFT_NS;
+}
+
+/* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which
+ * looks at the kick by itself. */
+static bool exception_queued(struct thread *t)
+{
+        struct kvm_vcpu_events e;
+        return ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) < 0 || e.exception.injected ||
+               e.exception.pending || soft_exception_queued(t, e.exception.nr);
+}
+
+static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
+
+/* A kicked vCPU that was running the program continues at kern's event entry; one on its way back
+ * to the program looks again. */
+static void redirect_to_kern(struct thread *t)
+{
+        const struct kern_header *h = kern();
+        struct vcpu *v = t->v;
+        struct kvm_regs r;
+
+        if (atomic_load(&v->mode) != MODE_PROGRAM || exception_queued(t))
+                return;
+        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_GET_REGS: %s", strerror(errno));
+        if (in_kern(r.rip)) {
+                int i = r.rip >= h->look[0] && r.rip < h->look_end[0] ? 0 :
+                        r.rip >= h->look[1] && r.rip < h->look_end[1] ? 1 : -1;
+                if (i < 0)
+                        return;         /* on its way in: it will look by itself */
+                r.rip = h->look[i];
+        } else {
+                v->regs.rip = r.rip;
+                v->regs.rsp = r.rsp;
+                v->regs.rflags = r.rflags;
+                r.rip = h->event;
+                r.rsp = VCPU_SELF + VCPU_STACK_TOP;
+        }
+        /* Kern's C code must not run with the program's flags: a return's popfq may have set DF or
+         * NT already. */
+        r.rflags = RFLAGS_KERN;
+        if (ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_SET_REGS: %s", strerror(errno));
+}
+
+/* A KVM exit that program code caused: an instruction that only a kernel may execute.  Not so with
+ * RIP in kern's image: there the page tables are wrong, or the program has jumped there, and the
+ * same would happen for ever. */
+static bool program_misbehaved(struct thread *t)
+{
+        struct kvm_regs r;
+
+        if (atomic_load(&t->v->mode) != MODE_PROGRAM || ioctl(t->vcpu_fd, KVM_GET_REGS, &r) < 0 ||
+            in_kern(r.rip))
+                return false;
+        switch (t->run->exit_reason) {
+        case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
+                return true;
+        /* after lidt, say; on VMX, where the registers outlive it */
+        case KVM_EXIT_SHUTDOWN: case KVM_EXIT_FAIL_ENTRY:
+                return vcpu_mend(t);
+        default:
+                return false;
+        }
+}
+
+/* On Linux it is a fault, RIP being at the instruction.  Here it takes the way of a kick, so that
+ * its signal finds the registers in v->regs.  Where KVM emulates I/O, RIP is behind it: see
+ * trapped_io(). */
+static void privileged_instruction(struct thread *t)
+{
+        struct kvm_regs at;
+        const uint32_t reason = t->run->exit_reason;
+        bool halted = reason == KVM_EXIT_HLT;      /* KVM has stepped over it */
+
+        if (ioctl(t->vcpu_fd, KVM_GET_REGS, &at) < 0)
+                die_(EXIT_VMRUN_FAILED, "KVM_GET_REGS: %s", strerror(errno));
+        /* KVM finishes an I/O instruction before it lets registers be changed */
+        t->run->immediate_exit = 1;
+        ioctl(t->vcpu_fd, KVM_RUN, 0);
+        t->run->immediate_exit = 0;
+        at.rip -= halted;
+        ioctl(t->vcpu_fd, KVM_SET_REGS, &at);   /* all: an IN has changed RAX */
+        vcpu_mend(t);                   /* memory that does not exist: after a `mov` to CR3 */
+        t->privileged = reason;         /* KVM_RUN has changed the one in t->run */
+        atomic_fetch_or(&t->v->event, EVENT_HOST);
+        redirect_to_kern(t);
+}
+
+/* Has the program written over words that only kern and vmrun write? */
+static void look_at_canaries(struct thread *t)
+{
+        const struct vcpu *v = t->v;
+        const struct control *k = CONTROL;
+        const char *where = v->canary0 != CANARY || v->canary1 != CANARY || v->canary2 != CANARY ||
+                                            v->canary3 != CANARY || v->canary4 != CANARY ||
+                                            v->frames.n > FRAME_BATCH * 2 - 1
+                                    ? "its vCPU's state"
+                            : k->canary0 != CANARY || k->canary1 != CANARY ||
+                                            k->canary2 != CANARY || k->canary3 != CANARY ||
+                                            k->canary4 != CANARY || k->canary5 != CANARY
+                                    ? "the control page"
+                                    : NULL;
+        if (!where)
+                return;
+        vcpu_dump(t);
+        die_(EXIT_VMRUN_FAILED,
+             "the virtual machine was stopped: the program may have written into kern's memory, "
+             "over %s: look for a "
+             "stray pointer into %#llx-%#llx, which is vmrun's",
+             where, (unsigned long long)VCPU_SELF, (unsigned long long)WINDOW_END);
+}
+
+static const char *exit_reason_text(const struct kvm_run *run)
+{
+        switch (run->exit_reason) {
+        case KVM_EXIT_SHUTDOWN: return "triple fault";
+        case KVM_EXIT_INTERNAL_ERROR:
+                return run->internal.suberror == 1 ? "KVM could not emulate an instruction"
+                                                   : "KVM internal error";
+        case KVM_EXIT_FAIL_ENTRY: return "the CPU refused the guest's state";
+        case KVM_EXIT_MMIO: return "access to guest-physical memory that does not exist";
+        default: return "unexpected exit";
+        }
+}
+
+static _Noreturn void state_makes_no_sense(struct thread *t)
+{
+        vcpu_dump(t);
+        die_(EXIT_VMRUN_FAILED, "the virtual machine stopped: %s (KVM exit reason %u); " VM_BLAME,
+             exit_reason_text(t->run), t->run->exit_reason);
+}
+
+void vcpu_forget_exception(struct thread *t)
+{
+        struct kvm_vcpu_events e;
+
+        if (ioctl(t->vcpu_fd, KVM_GET_VCPU_EVENTS, &e) == 0) {
+                e.exception.injected = e.exception.pending = e.exception.nr = 0;
+                ioctl(t->vcpu_fd, KVM_SET_VCPU_EVENTS, &e);
+        }
+}
+
+/* A signal for the program waits for kern to come by.  If it does not: is that the program's
+ * doing? */
+static void watch(struct thread *t)
+{
+        if (!sys_put_off)
+                return;
+        if (!t->watch.seen_ms) {
+                /* else kern goes on from an exit: see watch_exits() */
+                if (atomic_load(&t->v->mode) != MODE_OUT)
+                        watch_begin(t);
+        } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
+                vcpu_forget_exception(t);       /* it was for tables that are gone */
+                t->privileged = KVM_EXIT_INTERNAL_ERROR;
+        } else if (watch_is_over(t)) {
+                vcpu_dump(t);
+                die_(EXIT_VMRUN_FAILED,
+                     "the virtual machine was stopped: for %llu s kern has not let the program "
+                     "have a signal; " VM_BLAME,
+                     (unsigned long long)watch_limit_ms() / 1000);
+        }
+}
+
+#define EXITS_UNWATCHED 64              /* more than a system call or a fault makes as a rule */
+
+/* The same for a kern that exits again and again. */
+static void watch_exits(struct thread *t)
+{
+        if (sys_put_off && t->watch.exits++ == EXITS_UNWATCHED)
+                watch_begin(t);
+}
+
+int vcpu_try_run(struct thread *t)
+{
+        for (;;) {
+                if (t->sigmask_dirty)
+                        set_run_mask(t);
+                if (ioctl(t->vcpu_fd, KVM_RUN, 0) == 0)
+                        break;
+                if (errno == EINTR)
+                        let_end(t);
+                else if (errno != EAGAIN)
+                        return -errno;
+        }
+        return t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT ? 0 : -EIO;
+}
+
+static void run_to_exit(struct thread *t)
+{
+        for (;;) {
+                if (t->sigmask_dirty)
+                        set_run_mask(t);
+                int ret = run_guest(t);
+                if (ret < 0) {
+                        if (errno == EINTR) {
+                                /* before we look at the mode: a signal taken later sets it again */
+                                t->run->immediate_exit = 0;
+                                let_end(t);
+                                watch(t);
+                                redirect_to_kern(t);
+                        } else if (errno == EFAULT && atomic_load(&t->v->mode) == MODE_PROGRAM) {
+                                t->arena_fault = true;
+                                atomic_fetch_or(&t->v->event, EVENT_HOST);
+                                redirect_to_kern(t);
+                        } else if (errno != EAGAIN) {
+                                vcpu_dump(t);
+                                die_(EXIT_VMRUN_FAILED, "KVM_RUN: %s", strerror(errno));
+                        }
+                        continue;
+                }
+                t->soft.rip = 0;
+                /* kern says OUT before each exit of its own; a program's OUT to the same port comes
+                 * from PROGRAM. */
+                if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT &&
+                    atomic_load(&t->v->mode) == MODE_OUT) {
+                        look_at_canaries(t);
+                        watch_exits(t);
+                        return;
+                }
+                if (!program_misbehaved(t))
+                        state_makes_no_sense(t);
+                privileged_instruction(t);
+        }
+}
+
+void vcpu_run(struct thread *t)
+{
+        run_to_exit(t);
+        if (t->parked.si_signo) {
+                give_back(t, &t->parked, false);
+                t->parked.si_signo = 0;
+        }
+}
+
+int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+        t->v->upcall = (struct upcall){ .op = op, .a = { a0, a1, a2 } };
+        for (;;) {
+                vcpu_run(t);
+                if (t->v->exit.op == EXIT_UPCALL_DONE)
+                        return t->v->upcall.ret;
+                /* kern needs something for it: a page of a file, a frame */
+                t->v->exit.ret = t->vm->calls->serve(t);
+        }
+}
+
+void thread_loop(struct thread *t)
+{
+        while (!t->end.how) {
+                vcpu_run(t);
+                t->v->exit.ret = t->vm->calls->serve(t);
+        }
+}
+
+void vcpu_redirect(struct thread *t)
+{
+        vcpu_retire(t);
+        redirect_to_kern(t);
+}
