@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "base/privfd.h"
 #include "base/host.h"
 #include "far/window.h"
 

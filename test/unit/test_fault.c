@@ -17,6 +17,7 @@
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
+#include "common/histogram.h"
 #include "paging/cleaner.h"
 #include "paging/fault.h"
 #include "space/account.h"

@@ -13,7 +13,10 @@
 #include <string.h>
 #include <time.h>
 #include <cmocka.h>
-#include "syscalls/sys.h"
+#include "base/message.h"
+#include "marshal/sys.h"
+#include "process/robust.h"
+#include "syscalls/handlers.h"
 
 #define BASE   0x10000000ull            /* of the program's memory */
 #define WORDS  8192
@@ -42,7 +45,7 @@ _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) {}
 void threads_wait_to_go(struct thread *t) { (void)t; }
 
-void sys_say_once(unsigned long key, const char *fmt, ...) { (void)key; (void)fmt; }
+void info_once(unsigned long key, const char *fmt, ...) { (void)key; (void)fmt; }
 
 static bool is_there(uint64_t a, size_t n) { return a >= BASE && a + n <= AT(WORDS); }
 
@@ -140,7 +143,8 @@ static int teardown(void **state)
 static long futex(uint64_t addr, uint64_t op, uint64_t n, uint64_t ts, uint64_t second,
                   uint64_t last)
 {
-        return sys_futex(NULL, __NR_futex, (const uint64_t[6]){ addr, op, n, ts, second, last });
+        static const struct sys_row row = { .nr = __NR_futex };
+        return sys_futex(NULL, &row, (const uint64_t[6]){ addr, op, n, ts, second, last });
 }
 #define OWN(op) ((op) | FUTEX_PRIVATE_FLAG)
 

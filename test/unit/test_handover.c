@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "base/privfd.h"
+#include "base/message.h"
 #include "process/handover.h"
 #include "settings/settings.h"
 

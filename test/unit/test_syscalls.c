@@ -283,7 +283,7 @@ __attribute__((constructor)) static void start(void)
         sys_raw(__NR_prlimit64, 0, 8, 0, P(lim), 0, 0), c->rlimit_memlock = lim[0];
         privfd_init();
         opt.verbose = getenv("SUD_VERBOSE") != NULL;
-        message_use(privfd_dup(STDERR_FILENO));
+        message_to(privfd_dup(STDERR_FILENO));
         privfd_move(border);            /* one more descriptor to be hidden */
         exe[n > 0 ? n : 0] = 0;
         procfs_set_exe(exe);
