@@ -20,26 +20,27 @@ void sys_cut(struct thread *t, int fd);
 
 /* Handlers, by file. */
 /* rw.c */
-sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice,
-       sys_lseek;
-sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg, sys_setsockopt,
-       /* socket.c */
-       sys_getsockopt;
+sys_fn sys_read, sys_write, sys_readv, sys_writev, sys_getrandom, sys_vmsplice, sys_lseek;
+/* socket.c */
+sys_fn sys_sendto, sys_recvfrom, sys_sendmsg, sys_recvmsg, sys_sendmmsg, sys_recvmmsg,
+       sys_setsockopt, sys_getsockopt;
 /* poll.c */
 sys_fn sys_poll, sys_ppoll, sys_select, sys_pselect6;
 /* ioctl.c */
 sys_fn sys_ioctl;
-sys_fn sys_fcntl, sys_close, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig, sys_name_to_handle,
-       /* file.c */
-       sys_open_by_handle, sys_kcmp;
+/* file.c */
+sys_fn sys_fcntl, sys_close, sys_dup2, sys_close_range, sys_getdents, sys_fsconfig,
+       sys_name_to_handle, sys_open_by_handle, sys_kcmp;
 /* path.c */
 sys_fn sys_open, sys_openat, sys_openat2, sys_creat, sys_readlink, sys_readlinkat;
 /* truncate.c */
 sys_fn sys_truncate, sys_ftruncate;
 /* signal.c */
-sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify;
+sys_fn sys_rt_sigaction, sys_rt_sigprocmask, sys_rt_sigpending, sys_rt_sigtimedwait,
+       sys_rt_sigreturn, sys_sigaltstack, sys_mq_notify;
+/* process.c */
 sys_fn sys_exit, sys_prctl, sys_set_tid_address, sys_set_robust_list, sys_get_robust_list,
-       sys_unshare, sys_setns, sys_capability, sys_sched_attr;          /* process.c */
+       sys_unshare, sys_setns, sys_capability, sys_sched_attr;
 /* futex.c */
 sys_fn sys_futex;
 /* exec.c */
@@ -50,7 +51,8 @@ sys_fn sys_clone, sys_clone3, sys_fork, sys_vfork;
 sys_fn sys_getrlimit, sys_setrlimit, sys_prlimit64, sys_sysinfo;
 /* keys.c */
 sys_fn sys_keyctl, sys_key_iov, sys_key_dh, sys_key_pkey;
-sys_fn sys_process_vm;                                                  /* process_vm.c */
+/* process_vm.c */
+sys_fn sys_process_vm;
 /* sysv.c */
 sys_fn sys_semctl, sys_msgctl, sys_shmget, sys_shmctl, sys_msgrcv;
 

@@ -6,10 +6,13 @@
  * ../signals.c.
  */
 #include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
 #include "base/privfd.h"
 #include "marshal/sys.h"
 #include "signal/signals.h"
 #include "syscalls/handlers.h"
+#include "vm/vm.h"
 
 long sys_rt_sigaction(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
@@ -26,6 +29,39 @@ long sys_rt_sigaction(struct thread *t, const struct sys_row *row, const uint64_
                 return -EINVAL;
         ret = signals_action(t, sig, a[1] ? &new : NULL, &old);
         return a[2] && !ret ? sys_deliver(t, a[2], &old, sizeof(old), 0) : ret;
+}
+
+static int64_t now_ns(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+/*
+ * A signal that others may take off the queue first, and give back: vmrun's kick, which is the
+ * program's as well (vm/vcpu.c, put_off()). This thread was then woken for nothing, which the kernel
+ * calls EINTR although no handler has run: it waits for the rest of its time.
+ */
+long sys_rt_sigtimedwait(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        struct timespec left = { 0 };
+        siginfo_t info;
+        uint64_t set;
+        long ret;
+
+        if (a[3] != 8 || gmem_read(t, &set, a[0], 8) || !(set >> (KICK_SIGNAL - 1) & 1) ||
+            (a[2] && gmem_read(t, &left, a[2], sizeof(left))) ||
+            left.tv_sec < 0 || left.tv_sec > INT32_MAX || (uint64_t)left.tv_nsec >= 1000000000)
+                return sys_generic(t, row, a);
+        const int64_t end = now_ns() + left.tv_sec * 1000000000ll + left.tv_nsec;
+        do {
+                ret = sys_raw(row->nr, P(&set), P(&info), a[2] ? P(&left) : 0, 8, 0, 0);
+                const int64_t ns = end > now_ns() ? end - now_ns() : 0;
+                left = (struct timespec){ ns / 1000000000, ns % 1000000000 };
+        } while (ret == -EINTR && !sys_put_off);
+        return ret > 0 && a[1] ? sys_deliver(t, a[1], &info, sizeof(info), ret) : ret;
 }
 
 long sys_rt_sigreturn(struct thread *t, const struct sys_row *row, const uint64_t a[6])

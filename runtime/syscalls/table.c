@@ -132,7 +132,7 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(getpgid, V), ROW(setfsuid, V), ROW(setfsgid, V), ROW(getsid, V),
         HAND(capget, 0, sys_capability), HAND(capset, 0, sys_capability),
         HAND(rt_sigpending, 0, sys_rt_sigpending),
-        ROWF(rt_sigtimedwait, B, INN(8), OUTN(128), INN(TIMESPEC), V),
+        HROW(rt_sigtimedwait, B, sys_rt_sigtimedwait, INN(8), OUTN(128), INN(TIMESPEC), V),
         ROW(rt_sigqueueinfo, V, V, IN(128)),
         ROWF(rt_sigsuspend, B, BLOCKED, V),
         HAND(sigaltstack, 0, sys_sigaltstack),

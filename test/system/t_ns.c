@@ -229,7 +229,7 @@ static void join_by_pidfd(void)
 /* --- a child of vfork in another PID namespace: its number there may be anybody's here --- */
 
 static _Atomic int stop_computing;
-static pid_t victim;
+static pid_t victim[10];                /* with numbers one after the other */
 
 static void *compute(void *arg)
 {
@@ -257,7 +257,7 @@ static pid_t sleeper(void)
         return pid;
 }
 
-/* The child has the number that the victim has for its parent. */
+/* The child has a number that a victim has for its parent. (One may be skipped: threads have some.) */
 static int beside_the_victim(void)
 {
         pthread_t id;
@@ -275,7 +275,7 @@ static int beside_the_victim(void)
                         break;
         }
         if (pid == 0) {
-                if (getpid() < victim)
+                if (getpid() < victim[0])
                         _exit(42);
                 clock_gettime(CLOCK_MONOTONIC, &from);
                 do {
@@ -283,7 +283,7 @@ static int beside_the_victim(void)
                                 ;
                         clock_gettime(CLOCK_MONOTONIC, &now);
                 } while (now.tv_sec - from.tv_sec < 2);
-                _exit(getpid() != victim);
+                _exit(getpid() > victim[9]);
         }
         CHECK(pid > 0 && status == 0);
         stop_computing = 1;
@@ -326,7 +326,7 @@ static void other_numbers(void)
         if (first == 0) {
                 pid_t pid;
                 for (int i = 0; i < 10; i++)
-                        victim = sleeper();
+                        victim[i] = sleeper();
                 for (int i = 0; i < 2; i++) {
                         fflush(stdout);
                         if ((pid = fork()) == 0) {
@@ -337,7 +337,8 @@ static void other_numbers(void)
                         }
                         CHECK(waitpid(pid, &status, 0) == pid && status == 0);
                 }
-                CHECK(waitpid(victim, &status, WNOHANG) == 0);
+                for (int i = 0; i < 10; i++)
+                        CHECK(waitpid(victim[i], &status, WNOHANG) == 0);
                 fflush(stdout);
                 _exit(failures);
         }
