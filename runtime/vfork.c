@@ -129,7 +129,8 @@ static void settle(struct thread *t)
         struct vcpu *v = t->v;
 
         atomic_fetch_or(&v->event, EVENT_HOST);         /* it comes by on its way to the program, at the latest */
-        if (t->running || atomic_load(&v->mode) != MODE_OUT) {  /* killed inside KVM_RUN, or before the next */
+        /* Killed inside KVM_RUN, or before the next. */
+        if (t->running || atomic_load(&v->mode) != MODE_OUT) {
                 v->exit.ret = -EINTR;                   /* if an exit was just being made, that is its answer */
                 vcpu_redirect(t);
                 vcpu_run(t);
@@ -169,6 +170,8 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->kick_pid = k->kick_pid;
         sys_put_off = 0;
         t->watch.seen_ms = 0;             /* a timer that there was has gone with the child */
+        /* KVM has the child's mask.  What that lets in is held here, and would end each KVM_RUN. */
+        t->sigmask_dirty = true;
         settle(t);
         vcpu_retire(t);                 /* the exit is answered by kern's next run; now registers may be set */
         t->v->regs = k->regs;
