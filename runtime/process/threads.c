@@ -203,15 +203,14 @@ long threads_end(struct thread *t, int status)
         }
         pthread_mutex_lock(&lock);
         leaving++;
-        pthread_mutex_unlock(&lock);
-        threads_let_go(t);
-        thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
-        pthread_mutex_lock(&lock);
         bool last = live == 1;
         if (!last)
                 /* at once with the look: of two that end, one is the last */
                 live--;
         pthread_mutex_unlock(&lock);
+        /* Only now, as in Linux's do_exit(): who was told of this end is then the last. */
+        threads_let_go(t);
+        thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
         /* The last one's status is the program's, since Linux 6.0. */
         t->end = (struct thread_end){ .how = last ? END_PROGRAM : END_THREAD, .status = status };
         return 0;
