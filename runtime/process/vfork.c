@@ -174,6 +174,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->v->upcall.op = UPCALL_NONE;
         atomic_store(&t->kick, 0);      /* the child may have been killed with the door open, */
         t->parked.si_signo = 0;         /* and with these in hand, which were its own */
+        t->has_parked_timer = false;
         t->arena_fault = false;
         t->privileged = 0;
         t->soft.rip = 0;

@@ -90,6 +90,8 @@ struct thread {
         /* si_signo not 0: the program's own SIGSTKFLT, which it blocks, taken from the queue while
          * the guest runs */
         siginfo_t parked;
+        int parked_timer;               /* of the host, if there is one: asks the others again */
+        bool has_parked_timer;
         bool bounced;                   /* it was put back once, for other threads */
         struct thread_signals signal;
         struct sighand *sighand;

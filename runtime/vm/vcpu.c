@@ -46,12 +46,20 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 
 static uint64_t kick_mask(void) { return 1ull << (KICK_SIGNAL - 1); }
 
+/* The timer of a parked signal: see park(). */
+static bool is_parked_long(struct thread *t, const siginfo_t *info)
+{
+        return info->si_code == SI_TIMER && info->si_value.sival_ptr == &t->parked;
+}
+
 bool vcpu_is_kick(struct thread *t, const siginfo_t *info)
 {
         /* Where the host has no memory for the rest, a signal has its number alone. */
         bool bare = info->si_code == SI_USER && info->si_pid == 0;
         if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &t->watch)
                 return true;            /* watch.c */
+        if (is_parked_long(t, info))
+                return true;
         return info->si_code == KICK_CODE || (bare && (atomic_load(&t->kick) & ~KICK_OPEN));
 }
 
@@ -96,22 +104,78 @@ static void give_back(struct thread *t, siginfo_t *info, bool here)
                 syscall(SYS_kill, t->pid, KICK_SIGNAL);
 }
 
+/* The other threads have this long to take a signal that was given back. */
+static void let_others(void)
+{
+        const struct timespec ms = { .tv_nsec = 1000000 };
+        nanosleep(&ms, NULL);
+}
+
+/* A thread that waits for a parked signal may come later, and this one compute for ever: so the
+ * others are asked again this often. */
+#define PARKED_MS 50
+
+static void park(struct thread *t, const siginfo_t *info)
+{
+        const struct timespec interval = { .tv_nsec = PARKED_MS * 1000000l };
+        const struct itimerspec every = { interval, interval };
+        struct sigevent e = { .sigev_notify = SIGEV_THREAD_ID,
+                              .sigev_signo = KICK_SIGNAL,
+                              .sigev_value.sival_ptr = &t->parked };
+
+        t->parked = *info;
+        if (t->has_parked_timer)
+                return;
+        e._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+        /* Without one (RLIMIT_SIGPENDING) it waits for the next exit. */
+        t->has_parked_timer =
+                syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &t->parked_timer) == 0;
+        if (t->has_parked_timer)
+                syscall(SYS_timer_settime, t->parked_timer, 0, &every, NULL);
+}
+
+/* Takes the kick signals off the queue; one of the program's own goes to `own`. True if the timer
+ * of a parked signal was among them. */
+static bool take_all(struct thread *t, siginfo_t *own)
+{
+        const uint64_t kick = kick_mask();
+        const struct timespec now = { 0 };
+        bool parked_long = false;
+        siginfo_t info;
+
+        while (syscall(SYS_rt_sigtimedwait, &kick, &info, &now, sizeof(kick)) == KICK_SIGNAL) {
+                if (!vcpu_is_kick(t, &info))
+                        *own = info;
+                parked_long = parked_long || is_parked_long(t, &info);
+        }
+        return parked_long;
+}
+
+static void unpark(struct thread *t)
+{
+        if (t->has_parked_timer) {
+                syscall(SYS_timer_delete, t->parked_timer);
+                take_all(t, &t->parked);        /* its signal, if it came just now */
+        }
+        t->has_parked_timer = false;
+        give_back(t, &t->parked, false);
+        t->parked.si_signo = 0;
+}
+
 /*
  * The program's own signal came with the kicks.  One that it blocks would end each KVM_RUN at once:
  * it is parked until the next exit.  But if another thread is to take it, that one goes first.
  */
 static void put_off(struct thread *t, siginfo_t *info, bool blocked)
 {
-        const struct timespec ms = { .tv_nsec = 1000000 };
-
-        if (!blocked || (!t->bounced && !sys_put_off)) {
-                t->bounced = blocked;
-                give_back(t, info, !blocked);
-                if (blocked)
-                        nanosleep(&ms, NULL);
-        } else {
-                t->parked = *info;
+        if (blocked && (t->bounced || sys_put_off)) {
+                park(t, info);
+                return;
         }
+        t->bounced = blocked;
+        give_back(t, info, !blocked);
+        if (blocked)
+                let_others();
 }
 
 /* Takes what was sent off the queue.  Nothing is delivered meanwhile, so a mask that `take`
@@ -119,17 +183,18 @@ static void put_off(struct thread *t, siginfo_t *info, bool blocked)
 static void kicked(struct thread *t)
 {
         const uint64_t kick = kick_mask(), all = ~0ull;
-        const struct timespec now = { 0 };
-        siginfo_t info, own = { .si_signo = 0 };
+        siginfo_t own = { .si_signo = 0 };
         uint64_t mask;
 
         wait_for_senders(t);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
-        while (syscall(SYS_rt_sigtimedwait, &kick, &info, &now, sizeof(kick)) == KICK_SIGNAL)
-                if (!vcpu_is_kick(t, &info))
-                        own = info;
-        if (own.si_signo)
+        bool parked_long = take_all(t, &own);
+        if (own.si_signo) {
                 put_off(t, &own, mask & kick);
+        } else if (parked_long && t->parked.si_signo && !sys_put_off) {
+                unpark(t);
+                let_others();
+        }
         atomic_fetch_and(&t->kick, ~KICK_SENT);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
@@ -453,10 +518,8 @@ static void run_to_exit(struct thread *t)
 void vcpu_run(struct thread *t)
 {
         run_to_exit(t);
-        if (t->parked.si_signo) {
-                give_back(t, &t->parked, false);
-                t->parked.si_signo = 0;
-        }
+        if (t->parked.si_signo)
+                unpark(t);
 }
 
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
