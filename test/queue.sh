@@ -192,8 +192,9 @@ queue_slowest() {
         times=$(queue_log "$name")
         times=${times%.log}.times
         [ ! -e "$times" ] || sed "s|\$|\t$name|" "$times"
-    done <"$queue_results" | sort -k1,1nr | head -n 10 |
-        awk -F '\t' '{
+    done <"$queue_results" | sort -k1,1nr |
+        # Not `head`: sort would end by SIGPIPE, and with it the run.
+        awk -F '\t' 'NR <= 10 {
             i = index($1, " ")
             printf "%8.1f s  %s: %s\n", substr($1, 1, i) / 1000, $2, substr($1, i + 1)
         }'

@@ -186,6 +186,11 @@ enum procfs_dir procfs_dir(int fd) { return fd & 1 ? PROCFS_FDS : PROCFS_OTHER; 
 bool procfs_hides(enum procfs_dir dir, const char *name) { (void)dir; return name[0] & 1; }
 _Atomic bool procfs_mem_exists;
 bool procfs_mem_is_(int fd) { (void)fd; return false; }
+long procfs_mem_seek(int fd, int64_t off, unsigned whence)
+{
+        (void)fd, (void)off, (void)whence;
+        return -ENOSYS;
+}
 long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int64_t *pos,
                    bool write)
 {
