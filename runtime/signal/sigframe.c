@@ -12,6 +12,7 @@
 #include "signal/sigframe.h"
 #include "vm/vm.h"
 #include "vm/xstate.h"
+#include "x86.h"
 
 /* ---- the extended state in a frame ---- */
 
@@ -139,8 +140,6 @@ int sigframe_altstack(struct thread *t, const struct altstack *new, struct altst
 /* ---- the frame ---- */
 
 enum { UC_FP_XSTATE = 1, UC_SIGCONTEXT_SS = 2, UC_STRICT_RESTORE_SS = 4 };
-enum { EFLAGS_TF = 0x100, EFLAGS_IF = 0x200, EFLAGS_DF = 0x400, EFLAGS_RF = 0x10000 };
-#define EFLAGS_OF_PROGRAM 0x50dd5       /* AC RF OF DF TF SF ZF AF PF CF: what a handler may change */
 #define SA_RESTORER_      0x04000000ull
 #define RED_ZONE          128
 
@@ -174,7 +173,7 @@ static void fill_frame(struct thread *t, struct frame *f, const struct ksigactio
         *f = (struct frame){
                 .restorer = k->restorer, .stack = s->alt,
                 .flags = UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS | (t->vm->xcr0 ? UC_FP_XSTATE : 0),
-                .rflags = r->rflags | EFLAGS_IF, .cs = SEL_USER_CS, .ss = SEL_USER_SS,
+                .rflags = r->rflags | X86_IF, .cs = SEL_USER_CS, .ss = SEL_USER_SS,
                 .err = s->err, .trapno = s->trapno, .cr2 = s->cr2, .oldmask = mask, .mask = mask,
         };
 #define SAVE(reg) f->reg = r->reg;
@@ -221,7 +220,7 @@ int sigframe_push(struct thread *t, const struct ksigaction *k, const siginfo_t 
         r->rax = 0;
         r->rip = k->handler;
         r->rsp = sp;
-        r->rflags = (r->rflags & ~(uint64_t)(EFLAGS_DF | EFLAGS_RF | EFLAGS_TF)) | EFLAGS_IF;
+        r->rflags = (r->rflags & ~(X86_DF | X86_RF | X86_TF)) | X86_IF;
         xstate_reset(t);
         if (t->signal.alt.flags & AUTODISARM)
                 t->signal.alt = (struct altstack){ .flags = SS_DISABLE };
@@ -240,8 +239,8 @@ int sigframe_pop(struct thread *t, uint64_t *mask)
 #define RESTORE(reg) r->reg = f.reg;
         EACH_REGISTER(RESTORE)
         /* In ring 0 a popfq may have cleared IF, which on Linux no program can. */
-        r->rflags = (r->rflags & ~(uint64_t)EFLAGS_OF_PROGRAM) | (f.rflags & EFLAGS_OF_PROGRAM) |
-                    EFLAGS_IF;
+        r->rflags = (r->rflags & ~X86_FLAGS_OF_USER) | (f.rflags & X86_FLAGS_OF_USER) |
+                    X86_IF;
         if (xstate_restore(t, f.fpstate))
                 return -EFAULT;
         sigframe_altstack(t, &f.stack, NULL);   /* as on Linux, a bad one is no error */

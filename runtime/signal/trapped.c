@@ -12,15 +12,12 @@
 #include "memory/gmem.h"
 #include "signal/trapped.h"
 #include "vm/vm.h"
-
-enum { VEC_DE = 0, VEC_DB = 1, VEC_BP = 3, VEC_OF = 4, VEC_UD = 6, VEC_NM = 7, VEC_NP = 11,
-       VEC_SS = 12, VEC_GP = 13, VEC_PF = 14, VEC_AC = 17 };
+#include "x86.h"
 
 #define INT_LEN   2  /* bytes of `int n`: 0xcd n */
 #define CODE_MAX  15 /* bytes of the longest instruction */
-#define RFLAGS_TF 0x100u
-/* ID AC RF NT OF DF TF SF ZF AF PF CF: what IRET in ring 3 changes */
-#define RFLAGS_OF_USER 0x254dd5ull
+/* What IRET in ring 3 changes */
+#define RFLAGS_OF_IRET (X86_FLAGS_OF_USER | X86_NT | X86_ID)
 
 /* ---- looking at the program's code ---- */
 
@@ -78,7 +75,7 @@ static bool is_cpus_own(struct thread *t, int vector)
         switch (vector) {
         case VEC_DE:
                 return (op[0] == 0xf6 || op[0] == 0xf7) && (op[1] & 0x30) == 0x30; /* div, idiv */
-        case VEC_DB: return t->v->regs.rflags & RFLAGS_TF;
+        case VEC_DB: return t->v->regs.rflags & X86_TF;
         case VEC_UD:
                 return op[0] == 0x0f &&
                        (op[1] == 0x0b || op[1] == 0xb9 || op[1] == 0xff); /* ud2, ud1, ud0 */
@@ -213,7 +210,7 @@ static bool interrupt_return(struct thread *t, const struct instruction *i)
             (w[4] & 0xffff) != SEL_USER_SS || w[0] >= TASK_SIZE)
                 return false;
         r->rip = w[0];
-        r->rflags = (r->rflags & ~RFLAGS_OF_USER) | (w[2] & RFLAGS_OF_USER);
+        r->rflags = (r->rflags & ~RFLAGS_OF_IRET) | (w[2] & RFLAGS_OF_IRET);
         r->rsp = w[3];
         return true;
 }
@@ -250,7 +247,7 @@ static bool carried_out(struct thread *t)
 static bool is_icebp(struct thread *t)
 {
         uint8_t code[2];
-        return !(t->v->regs.rflags & RFLAGS_TF) && gmem_read(t, code, t->v->regs.rip - 1, 2) == 0 &&
+        return !(t->v->regs.rflags & X86_TF) && gmem_read(t, code, t->v->regs.rip - 1, 2) == 0 &&
                (code[0] == 0xf1 || code[1] == 0xf1);
 }
 

@@ -13,15 +13,10 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/privfd.h"
+#include "pager/pte.h"
 #include "vm/vm.h"
 #include "vm/xstate.h"
-
-
-enum { PTE_PRESENT = 0x61, PTE_PRESENT_RW = 0x63, PTE_USER = 4 };       /* P A D; W */
-#define PTE_NO_EXEC (1ull << 63)
-#define MSR_STAR    0xc0000081u
-#define MSR_LSTAR   0xc0000082u
-#define MSR_SFMASK  0xc0000084u
+#include "x86.h"
 
 static const struct kern_header *kern(void) { return (const struct kern_header *)WINDOW; }
 
@@ -43,22 +38,22 @@ static bool is_constant(unsigned off)
 static void make_tables(struct vm *vm, uint32_t number)
 {
         char *block = (char *)vcpu_block(number);
-        uint64_t gpa = block_gpa(number), user = vm->level == 3 ? PTE_USER : 0;
+        uint64_t gpa = block_gpa(number), user = vm->level == 3 ? PTE_ACCESS : 0;
         uint64_t *pml4 = (uint64_t *)(block + VCPU_PML4_OFF),
                  *pt = (uint64_t *)(block + VCPU_PT_OFF);
 
-        for (unsigned i = 0; i < 256; i++)      /* U: the entries below decide */
-                pml4[i] = (RAM_GPA + PDPT_OFF(i)) | PTE_PRESENT_RW | PTE_USER;
-        pml4[VCPU_SELF >> 39] = (gpa + VCPU_PDPT_OFF) | PTE_PRESENT_RW | user;
-        *(uint64_t *)(block + VCPU_PDPT_OFF + 511 * 8) =
-                (gpa + VCPU_PD_OFF) | PTE_PRESENT_RW | user;
-        *(uint64_t *)(block + VCPU_PD_OFF + 511 * 8) = (gpa + VCPU_PT_OFF) | PTE_PRESENT_RW | user;
-        for (unsigned off = 0; off < VCPU_BLOCK; off += PAGE_SIZE)
-                pt[512 - VCPU_BLOCK / PAGE_SIZE + off / PAGE_SIZE] =
-                        off == VCPU_GUARD_OFF
-                                ? 0
-                                : (gpa + off) | (is_constant(off) ? PTE_PRESENT : PTE_PRESENT_RW) |
-                                          user | PTE_NO_EXEC;
+        for (unsigned i = 0; i < 256; i++)      /* the entries below decide */
+                pml4[i] = (RAM_GPA + PDPT_OFF(i)) | PTE_TABLE | PTE_ACCESS;
+        pml4[VCPU_SELF >> 39] = (gpa + VCPU_PDPT_OFF) | PTE_TABLE | user;
+        *(uint64_t *)(block + VCPU_PDPT_OFF + 511 * 8) = (gpa + VCPU_PD_OFF) | PTE_TABLE | user;
+        *(uint64_t *)(block + VCPU_PD_OFF + 511 * 8) = (gpa + VCPU_PT_OFF) | PTE_TABLE | user;
+        pt += 512 - VCPU_BLOCK / PAGE_SIZE;
+        for (unsigned off = 0; off < VCPU_BLOCK; off += PAGE_SIZE) {
+                uint64_t writable = is_constant(off) ? 0 : PTE_W;
+                if (off != VCPU_GUARD_OFF)
+                        pt[off / PAGE_SIZE] = (gpa + off) | PTE_P | PTE_A | PTE_D | writable |
+                                              user | PTE_NX;
+        }
 }
 
 /*
@@ -68,17 +63,20 @@ static void make_tables(struct vm *vm, uint32_t number)
  */
 static void make_gdt(char *block, bool user)
 {
-        const uint64_t absent = user ? 0 : 1ull << 47;
+        const uint64_t data = DESC_FLAT | DESC_PAGES | DESC_SEGMENT | DESC_PRESENT |
+                              DESC_WRITABLE | DESC_ACCESSED;
+        const uint64_t code = data | DESC_CODE;
+        const uint64_t user_code = (code | DESC_DPL(3)) & ~(user ? 0 : DESC_PRESENT);
         uint64_t *gdt = (uint64_t *)(block + VCPU_GDT_OFF), tss = VCPU_SELF + VCPU_TSS_OFF;
-        const uint64_t limit = 0x1000;          /* I/O bitmap included */
+        const uint64_t limit = PAGE_SIZE;       /* I/O bitmap included */
 
-        gdt[SEL_KERN_CS >> 3] = 0x00af9b000000ffff;
-        gdt[SEL_KERN_SS >> 3] = 0x00cf93000000ffff;
-        gdt[SEL_USER_CS32 >> 3] = 0x00cffb000000ffff & ~absent;
-        gdt[SEL_USER_SS >> 3] = 0x00cff3000000ffff;
-        gdt[SEL_USER_CS >> 3] = 0x00affb000000ffff & ~absent;
-        gdt[SEL_TSS >> 3] =
-                (limit - 1) | (tss & 0xffffff) << 16 | 0x8bull << 40 | (tss >> 24 & 0xff) << 56;
+        gdt[SEL_KERN_CS >> 3] = code | DESC_LONG;
+        gdt[SEL_KERN_SS >> 3] = data | DESC_32;
+        gdt[SEL_USER_CS32 >> 3] = user_code | DESC_32;
+        gdt[SEL_USER_SS >> 3] = data | DESC_DPL(3) | DESC_32;
+        gdt[SEL_USER_CS >> 3] = user_code | DESC_LONG;
+        gdt[SEL_TSS >> 3] = (limit - 1) | (tss & 0xffffff) << 16 | DESC_TSS_BUSY | DESC_PRESENT |
+                            (tss >> 24 & 0xff) << 56;
         gdt[(SEL_TSS >> 3) + 1] = tss >> 32;
 }
 
@@ -90,12 +88,12 @@ static void make_tss(char *block)
         uint64_t ist1 = VCPU_SELF + offsetof(struct vcpu, regs) + sizeof(struct regs);
         uint64_t ist2 = VCPU_SELF + VCPU_IST_OFF + PAGE_SIZE;
         uint64_t rsp0 = ist2;
-        uint16_t iomap = 104;
+        uint16_t iomap = TSS_SIZE;
 
-        memcpy(tss + 4, &rsp0, 8);
-        memcpy(tss + 36, &ist1, 8);
-        memcpy(tss + 44, &ist2, 8);
-        memcpy(tss + 102, &iomap, 2);
+        memcpy(tss + TSS_RSP0, &rsp0, 8);
+        memcpy(tss + TSS_IST1, &ist1, 8);
+        memcpy(tss + TSS_IST2, &ist2, 8);
+        memcpy(tss + TSS_IOMAP, &iomap, 2);
         memset(tss + iomap, 0xff, PAGE_SIZE - iomap);
         for (unsigned port = EXIT_PORT; port < EXIT_PORT + 4; port++)   /* OUTL touches four */
                 tss[iomap + port / 8] &= (char)~(1u << port % 8);
@@ -109,10 +107,11 @@ static void make_idt(const struct vm *vm, char *block)
 
         for (unsigned v = 0; v < kern()->vectors; v++) {
                 uint64_t at = stubs + v * kern()->stub_size;
-                /* int3, into: the program's to raise */
-                uint64_t ist = v == 14 ? 1 : 2, dpl = v == 3 || v == 4 ? 3 : 0;
+                bool by_program = v == VEC_BP || v == VEC_OF;   /* int3, into */
+                uint64_t ist = v == VEC_PF ? 1 : 2;
                 idt[2 * v] = (at & 0xffff) | (uint64_t)SEL_KERN_CS << 16 | ist << 32 |
-                             0x8eull << 40 | dpl << 45 | (at >> 16 & 0xffff) << 48;
+                             DESC_INTERRUPT | DESC_PRESENT | DESC_DPL(by_program ? 3 : 0) |
+                             (at >> 16 & 0xffff) << 48;
                 idt[2 * v + 1] = at >> 32;
         }
 }
@@ -182,11 +181,11 @@ static void set_ours(const struct vm *vm, uint32_t number, struct kvm_sregs *s)
         s->gdt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_GDT_OFF, .limit = SEL_TSS + 15 };
         s->idt = (struct kvm_dtable){ .base = VCPU_SELF + VCPU_IDT_OFF,
                                       .limit = (uint16_t)(kern()->vectors * 16 - 1) };
-        s->cr0 = 0x80010033;             /* PG WP NE ET MP PE */
+        s->cr0 = CR0_PG | CR0_WP | CR0_NE | CR0_ET | CR0_MP | CR0_PE;
         s->cr3 = block_gpa(number) + VCPU_PML4_OFF;
-        /* PAE PGE OSFXSR OSXMMEXCPT; OSXSAVE FSGSBASE */
-        s->cr4 = 0x6a0 | (vm->xcr0 ? 0x40000 : 0) | (vm->fsgsbase ? 0x10000 : 0);
-        s->efer = 0xd01;                /* NXE LMA LME SCE */
+        s->cr4 = CR4_PAE | CR4_PGE | CR4_OSFXSR | CR4_OSXMMEXCPT | (vm->xcr0 ? CR4_OSXSAVE : 0) |
+                 (vm->fsgsbase ? CR4_FSGSBASE : 0);
+        s->efer = EFER_NXE | EFER_LMA | EFER_LME | EFER_SCE;
 }
 
 static int set_sregs(struct thread *t)
@@ -200,7 +199,8 @@ static int set_sregs(struct thread *t)
         return ioctl(t->vcpu_fd, KVM_SET_SREGS, &s) < 0 ? -errno : 0;
 }
 
-#define RESET_CS 0xf000         /* after a triple fault on SVM: KVM has reset the vCPU, and the program's registers are gone */
+/* CS after a triple fault on SVM: KVM has reset the vCPU, and the program's registers are gone. */
+#define RESET_CS 0xf000
 
 static bool same_table(const struct kvm_dtable *a, const struct kvm_dtable *b)
 {
@@ -232,7 +232,8 @@ static int set_msrs(struct thread *t)
                 { .index = MSR_STAR,
                   .data = (uint64_t)SEL_KERN_CS << 32 | (uint64_t)SEL_USER_CS32 << 48 },
                 { .index = MSR_LSTAR, .data = kern()->syscall },
-                { .index = MSR_SFMASK, .data = 0x54700 }, /* AC NT RF DF IF TF */
+                { .index = MSR_SFMASK,
+                  .data = X86_AC | X86_NT | X86_RF | X86_DF | X86_IF | X86_TF },
         };
         union {
                 struct kvm_msrs m;
@@ -300,7 +301,8 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
                 return err;
         }
         vm->thread[number] = t;
-        /* Release: whoever counts this vCPU (kern/base/flush.c, kern/space/pt.c) finds its block filled in. */
+        /* Release: a vCPU that counts this one (kern/base/flush.c, kern/space/pt.c) finds its block
+         * filled in. */
         if (number >= atomic_load(&CONTROL->nvcpus))
                 atomic_store_explicit(&CONTROL->nvcpus, number + 1, memory_order_release);
         return 0;
