@@ -163,17 +163,19 @@ suites() {
 }
 
 natively() {
-    suite 'system tests on this machine' 500 "in_system ${long[*]}" \
-        test/system/run "${long[@]}" "${one[@]}" --limit $command build/vmrun
+    suite 'system tests on this machine' 300 "in_system --working ${long[*]}" \
+        test/system/run --working "${long[@]}" "${one[@]}" --limit $command build/vmrun
+    suite 'system tests that wait, on this machine' 250w 'in_system --waiting' \
+        test/system/run --waiting "${long[@]}" "${one[@]}" --limit $command build/vmrun
     suite "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
     suite 'system tests on this machine, NBD nodes' 200 "in_system ${quick[*]}" \
         test/system/nodes unix "${quick[@]}" "${one[@]}" --limit $command build/vmrun
     large 'on this machine' 60 $command
     if is_full; then
-        suite 'system tests on this machine, NBD nodes over TCP' 1100 in_system \
-            test/system/nodes nbd "${one[@]}" --limit $command build/vmrun
-        suite 'system tests on this machine, dax' 600 in_system \
-            test/system/nodes dax "${one[@]}" --limit $command build/vmrun
+        suite 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \
+            test/system/nodes nbd --working "${one[@]}" --limit $command build/vmrun
+        suite 'system tests on this machine, dax' 400 'in_system --working' \
+            test/system/nodes dax --working "${one[@]}" --limit $command build/vmrun
         suite 'threads, signals and fork on this machine, 50 times' 6000 \
             'in_system --only t_threads|t_fork|t_signals' \
             test/system/run --repeat 50 --only "${one[1]-t_threads|t_fork|t_signals}" \
@@ -189,8 +191,11 @@ in_the_lab() {
     local sizes=(--small)
     ! is_full || sizes=()
     suite 'the lab itself' 400 in_selftest patient tap lab/selftest ${case:+"$case"}
-    suite 'system tests in the lab, nested paging' 1500 in_system \
-        lab_suite -- test/system/run "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
+    suite 'system tests in the lab, nested paging' 1500 'in_system --working' \
+        lab_suite -- test/system/run --working "${sizes[@]}" "${one[@]}" --limit $lab_command \
+        build/vmrun
+    suite 'system tests that wait, in the lab' 300w 'in_system --waiting' \
+        lab_suite -- test/system/run --waiting "${one[@]}" --limit $lab_command build/vmrun
     large 'in the lab, nested paging' 300 $lab_command lab_suite --
     suite "kern's ways in, fuzzed in the lab" 60 - \
         lab_suite -- test/system/entry-fuzz $fuzz build/vmrun
@@ -212,6 +217,7 @@ in_the_lab() {
         lab_suite --rdma -- \
         test/system/nodes mixed "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun
-    ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 in_system \
-        lab_suite --rdma -- test/system/nodes rdma "${one[@]}" --limit $lab_command build/vmrun
+    ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 'in_system --working' \
+        lab_suite --rdma -- test/system/nodes rdma --working "${one[@]}" --limit $lab_command \
+        build/vmrun
 }

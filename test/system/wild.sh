@@ -6,8 +6,7 @@
 wild_guarded=(header text gdt idt idt.all tss guard pml4 pdpt ram.pd self self.first block0 block0.all control control.first)
 
 wild() {
-    local size place value spinning=''
-    kern_spins
+    local size place value
     wild_write '' 1 0x4141414141414141
     for place in "${wild_guarded[@]}"; do
         wild_write "$place" guarded 0x4141414141414141
@@ -22,13 +21,12 @@ wild() {
             done
         done < <("$build/test/system/t_wild" list)
     fi
-    kern_has_spun
 }
 
-spin_name='kern spins: SIGTERM ends a program that has a handler for it'
+spinning='' spin_name='kern spins: SIGTERM ends a program that has a handler for it'
 
 # Kern lets no signal through, so none can be handled; vmrun ends the program after --timeout and a
-# minute (runtime/watch.c). That is waited for beside the wild writes; in the lab it is a minute of
+# minute (runtime/vm/watch.c). That is waited for beside other tests; in the lab it is a minute of
 # emulation, for which there is --long.
 kern_spins() {
     if [ "$list" = no ] && [ "$long" = no ] && ! at_level3; then
