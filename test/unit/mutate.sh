@@ -224,7 +224,7 @@ mutant fault.c "latencies are of another kind of fault" \
     '/^static void record/,/^}/s/hist\[f->kind\]/hist[0]/'
 mutant fault.c "faults are not counted" '/^static void record/,/^}/s/s->faults\[f->kind\]\+\+;//'
 mutant attempt.h "a page is not charged" \
-    '/^static inline enum outcome install/,/^}/s/keep \| \(charge \? PTE_CHARGED : 0\)/keep/'
+    '/^static inline enum outcome install/,/^}/s/ \| \(charge \? PTE_CHARGED : 0\);/;/'
 mutant attempt.h "what cannot be charged is installed" \
     '/^static inline enum outcome install/,/^}/s/mm_charge_page\(\) != 0/mm_charge_page() > 0/'
 mutant fault.c "a mapping may be written that may be read" \
