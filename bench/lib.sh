@@ -19,7 +19,7 @@ die() {
     exit 1
 }
 
-# By the line at the script's head.
+# Prints the usage line at the script's head.
 usage() { die "usage: $(sed -n "s|^# *\(bench/${0##*/}.*\)|\1|p" "bench/${0##*/}" | head -n 1)"; }
 
 # options NAMES ARGUMENT...: of the script, whose options are NAMES: `--NAME VALUE` sets the

@@ -59,7 +59,7 @@ second_client() {
     filled second third && verified second third && running first
 }
 
-# Nobody answers: the host is there but its frames get lost, has no such address, or no such name.
+# No answer comes: the frames to the host get lost, or there is no such address, or no such name.
 unreachable() {
     local url
     fault mute:m2
@@ -306,21 +306,21 @@ grace() {
     before=$(held m)
     [ "$before" -eq 60 ] || { echo "$before MiB are held after 3 s, not 60"; return 1; }
     sleep 9
-    # What is left is that of those who stand still.
+    # What is left belongs to the two stopped programs.
     after=$(held m)
     [ "$after" -eq 28 ] || { echo "$after MiB are held, not 28"; return 1; }
     kill -CONT "${program[still_rdma]}" "${program[still_nbd]}"
     verified still_rdma still_nbd && await 3 all_free m && end_node m
 }
 
-# Who ends by itself gives back at once what it had.
+# A program that ends by itself gives back at once what it had.
 gives_back() {
     serve m --size 62M --grace 60 || return
     run_vm rdma 2M --node "$RDMA?size=16M"
     run_vm inline 2M --io inline --node "$RDMA?size=16M"
     run_vm nbd 2M --node "$NBD?size=16M"
     filled rdma inline nbd && verified rdma inline nbd && await 2 all_free m || return
-    # Also one that ends because it lost another node.
+    # So does a program that ends because it lost another node.
     serve other --size 62M --listen "rdma://$here_address:7472" || return
     run_vm both 22M --timeout 30 --node "$RDMA" --node "$RDMA:7472"
     await 150 stat_has m 'leases 1,' && await 150 stat_has other 'leases 1,' &&

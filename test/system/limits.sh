@@ -89,8 +89,8 @@ full_memory() {
     show "$ERR"
 }
 
-# A cache that holds no more threads: EAGAIN for the program, a word from vmrun, and the program
-# goes on.
+# A cache that holds no more threads: EAGAIN for the program, a message of vmrun, and the program
+# continues.
 thread_limit() {
     local name='a cache too small for many threads' LIMIT=$limit
     selected "$name" || return 0
@@ -265,9 +265,9 @@ metadata() {
     fi
 }
 
-# Each process reports but the child of a vfork and the one that SIGKILL ends: one for each line of
-# t_ends that says `sent`, less that one; the first; the child that a child has; and two of which
-# the second is executed by the first.
+# Each process reports, except the child of a vfork and the process that SIGKILL ends. Reports come
+# from one process for each line of t_ends that says `sent`, less the one of SIGKILL; from the first
+# process; from the child of a child; and from two programs of which the first executes the second.
 reports_of_the_killed() {
     local name='--stats reports when a signal ends the program, and changes nothing else'
     local LIMIT=$limit wanted reports whole
@@ -328,8 +328,8 @@ unread() {
     fi
 }
 
-# A program whose node is silent cannot be brought to a stop: the signal ends it all the same, after
-# 4 s.
+# The vCPUs of a program cannot be stopped while its node is silent. The signal ends the program all
+# the same, after 4 s.
 end_without_statistics() {
     local name='--stats, a signal while a node is silent' node pid status before
     local socket=$WORK/node.sock
