@@ -25,11 +25,15 @@ inside() {
         ran "$BENCH_BIN/calls" 200 >/run/bench/native
         ran "$VMRUN" --cache 64M "$BENCH_BIN/calls" 200 >/run/bench/vmrun
         # The first round brings files into the page cache.
-        [ $i -eq 0 ] || (cd /run/bench && for who in bare native vmrun; do sed "s/^/$1 $who /" $who; done)
+        [ $i -eq 0 ] ||
+            (cd /run/bench && for who in bare native vmrun; do sed "s/^/$1 $who /" $who; done)
     done
 }
 
-med() { awk -v p="$1" -v w="$2" -v k="$3" '$1 == p && $2 == w && $3 == k { print $4 }' "$scratch/results" | median; }
+med() {
+    awk -v p="$1" -v w="$2" -v k="$3" '$1 == p && $2 == w && $3 == k { print $4 }' \
+        "$scratch/results" | median
+}
 
 report() {
     local place=$1 key native vmrun
@@ -50,11 +54,13 @@ if [ -n "$inside" ]; then
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-in_lab --icount --timeout 900 -- bench/calls.sh --runs "$runs" --inside instructions >"$scratch/results"
+in_lab --icount --timeout 900 -- bench/calls.sh --runs "$runs" --inside instructions \
+    >"$scratch/results"
 in_lab --timeout 900 -- bench/calls.sh --runs "$runs" --inside clock >>"$scratch/results"
 report instructions "instructions, lab --icount"
 report clock "ns by the clock, lab, two CPUs"
 for place in instructions clock; do
-    verdict "getppid under vmrun / bare exit, $place" "$(calc "$(med $place vmrun getppid_p50) / $(med $place bare exit_p50)")" '<=' 2
+    verdict "getppid under vmrun / bare exit, $place" \
+        "$(calc "$(med $place vmrun getppid_p50) / $(med $place bare exit_p50)")" '<=' 2
 done
 finish

@@ -33,7 +33,8 @@ shares() { echo "25% $((mib * 64)) 12.5% $((mib * 32))"; }
 touch_under_vmrun() {
     local share=$1 pages=$2 access=$3
     shift 3
-    ran "$VMRUN" --stats=$work/stats --cache $((pages * 4))K --node mem:256M "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
+    ran "$VMRUN" --stats=$work/stats --cache $((pages * 4))K --node mem:256M \
+        "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
     results vmrun "$share" "$access" $work/out $work/stats
 }
 
@@ -44,7 +45,8 @@ touch_under_swap() {
     mkdir $group
     echo $((pages * 4096)) >$group/memory.max
     # shellcheck disable=SC2016 # for the inner shell
-    ran sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
+    ran sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh \
+        "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
     rmdir $group
     results "$system" "$share" "$access" $work/out
 }
@@ -108,14 +110,18 @@ inside_doorbells() {
 # What exits of the whole run could be the others: `op count` for each kind that no fault should
 # need.
 suspects() {
-    awk -v h="$2" -v a="$3" '$1 == "result" && $2 == "vmrun" && $3 == h && $4 == a && $6 > 0 &&
-        $5 ~ /^exits\.(yield|kick|wait_pte|wake_pte|time|shared_check)$/ { printf " %s %d", $5, $6 }' "$1"
+    awk -v h="$2" -v a="$3" '
+        $1 == "result" && $2 == "vmrun" && $3 == h && $4 == a && $6 > 0 &&
+        $5 ~ /^exits\.(yield|kick|wait_pte|wake_pte|time|shared_check)$/ {
+            printf " %s %d", $5, $6
+        }' "$1"
 }
 
 # get FILE SYSTEM SHARE ACCESS KEY
 get() {
-    awk -v s="$2" -v h="$3" -v a="$4" -v k="$5" \
-        '$1 == "result" && $2 == s && $3 == h && $4 == a && $5 == k { v = $6 } END { print v + 0 }' "$1"
+    awk -v s="$2" -v h="$3" -v a="$4" -v k="$5" '
+        $1 == "result" && $2 == s && $3 == h && $4 == a && $5 == k { v = $6 }
+        END { print v + 0 }' "$1"
 }
 
 # Exits that faults made beside what they are allowed: pages of files are read by the host, page
@@ -134,9 +140,12 @@ report() {
     copy=$(get "$costs" copy - - copy_p50)
 
     echo
-    echo "Instructions, one CPU (lab --icount), $mib MiB, $passes random passes over all pages after one that does not count."
-    echo "an access: all that happened, divided by accesses; on this single CPU that holds eviction, whoever does it (cleaner, kswapd)."
-    echo "a fault: one load (or add) that faults, from the instruction before it to the one after it, less one that does not fault."
+    echo "Instructions, one CPU (lab --icount), $mib MiB, $passes random passes over all pages" \
+        "after one that does not count."
+    echo "an access: all that happened, divided by accesses; on this single CPU that holds" \
+        "eviction, whoever does it (cleaner, kswapd)."
+    echo "a fault: one load (or add) that faults, from the instruction before it to the one after" \
+        "it, less one that does not fault."
     echo
     row='%-12s %6s %-6s %12s %8s %10s %10s %10s %12s\n'
     # shellcheck disable=SC2059 # a format
@@ -148,22 +157,29 @@ report() {
                 local p50 each
                 p50=$(g fault_p50) each=$(g ns_per_access)
                 # shellcheck disable=SC2059
-                printf "$row" $system $share $access "$each" "$(g faults)" "$(g fault_min)" "$p50" "$(g fault_p99)" $((p50 - copy))
-                record bench=fault system=$system local=$share access=$access per_access="$each" faults="$(g faults)" \
-                    fault_min="$(g fault_min)" fault_p50="$p50" fault_p90="$(g fault_p90)" fault_p99="$(g fault_p99)"
+                printf "$row" $system $share $access "$each" "$(g faults)" "$(g fault_min)" \
+                    "$p50" "$(g fault_p99)" $((p50 - copy))
+                record bench=fault system=$system local=$share access=$access \
+                    per_access="$each" faults="$(g faults)" fault_min="$(g fault_min)" \
+                    fault_p50="$p50" fault_p90="$(g fault_p90)" fault_p99="$(g fault_p99)"
             done
         done
     done
     echo
-    echo "The bare copy of a page (rep movsq, 512 words) counts $copy instructions here; vmrun's fault holds one, and so do the others'."
+    echo "The bare copy of a page (rep movsq, 512 words) counts $copy instructions here; vmrun's" \
+        "fault holds one, and so do the others'."
     echo
-    echo "vmrun beside the fault: exits and the cleaner.  With one CPU the cleaner competes with the program: it runs only when the"
-    echo "program sleeps or its time slice ends, so a doorbell is answered late and frame waits follow.  With two it has its own; what"
-    echo "waits are left come from an emulated wake-up, which takes longer than the program needs for the few hundred frames in stock."
+    echo "vmrun beside the fault: exits and the cleaner.  With one CPU the cleaner competes with" \
+        "the program: it runs only when the"
+    echo "program sleeps or its time slice ends, so a doorbell is answered late and frame waits" \
+        "follow.  With two it has its own; what"
+    echo "waits are left come from an emulated wake-up, which takes longer than the program needs" \
+        "for the few hundred frames in stock."
     echo
     row='%-8s %6s %-6s %9s %11s %10s %10s %11s %13s %14s\n'
     # shellcheck disable=SC2059
-    printf "$row" CPUs local access fetches 'fetch.p50' evicted doorbells 'per 64 ev.' 'frame waits' 'other exits'
+    printf "$row" CPUs local access fetches 'fetch.p50' evicted doorbells 'per 64 ev.' \
+        'frame waits' 'other exits'
     local file cpus
     for cpus in 1 2; do
         file=$costs
@@ -172,20 +188,26 @@ report() {
             for access in read write; do
                 g() { get "$file" vmrun $share $access "$1"; }
                 local per64 other p50=-
-                per64=$(g doorbells_per_64_evictions) other=$(other_exits "$file" $share $access)
+                per64=$(g doorbells_per_64_evictions)
+                other=$(other_exits "$file" $share $access)
                 [ $cpus = 2 ] || p50=$(g latency_ns.fetch.p50)
                 # shellcheck disable=SC2059
-                printf "$row" $cpus $share $access "$(g faults.fetch)" "$p50" "$(g evicted)" "$(g count.doorbells)" "$per64" \
-                    "$(g count.frame_waits)" "$other"
-                [ "$other" = 0 ] || echo "         other exits: candidates in this run, all vCPUs:$(suspects "$file" $share $access)"
-                record bench=fault-exits cpus=$cpus local=$share access=$access fetches="$(g faults.fetch)" evicted="$(g evicted)" \
-                    doorbells="$(g count.doorbells)" doorbells_per_64="$per64" frame_waits="$(g count.frame_waits)" other_exits="$other"
+                printf "$row" $cpus $share $access "$(g faults.fetch)" "$p50" "$(g evicted)" \
+                    "$(g count.doorbells)" "$per64" "$(g count.frame_waits)" "$other"
+                [ "$other" = 0 ] ||
+                    echo "         other exits: candidates in this run, all vCPUs:$(
+                        suspects "$file" $share $access)"
+                record bench=fault-exits cpus=$cpus local=$share access=$access \
+                    fetches="$(g faults.fetch)" evicted="$(g evicted)" \
+                    doorbells="$(g count.doorbells)" doorbells_per_64="$per64" \
+                    frame_waits="$(g count.frame_waits)" other_exits="$other"
             done
         done
     done
-    echo "fetch.p50: kern's own histogram of --stats (upper end of its bucket, with the copy, from the entry of the C code to its end)."
+    echo "fetch.p50: kern's own histogram of --stats (upper end of its bucket, with the copy," \
+        "from the entry of the C code to its end)."
     echo
-
+    local what
     for share in 25% 12.5%; do
         for access in read write; do
             verdict "$share local, $access: instructions from #PF to iret beside the copy (p50)" \
@@ -193,9 +215,10 @@ report() {
             for file in "$costs" "$bells"; do
                 cpus=1
                 [ "$file" = "$costs" ] || cpus=2
-                verdict "$share local, $access, $cpus CPU: exits in faults, but for doorbells, frame waits and file pages" \
+                what="$share local, $access, $cpus CPU"
+                verdict "$what: exits in faults, but for doorbells, frame waits and file pages" \
                     "$(other_exits "$file" $share $access)" == 0
-                verdict "$share local, $access, $cpus CPU: doorbells per 64 evictions" \
+                verdict "$what: doorbells per 64 evictions" \
                     "$(get "$file" vmrun $share $access doorbells_per_64_evictions)" '<=' 1
             done
         done

@@ -26,12 +26,14 @@ one() {
 # pairs PLACE RUNS COUNT
 pairs() {
     local place=$1 n=$2 count=$3 i mb written
-    printf '+ %d times: [%s --cache 256M --] %s MB %d [MB]\n' "$n" "$VMRUN" "$BENCH_BIN/forks" "$count" >&2
+    printf '+ %d times: [%s --cache 256M --] %s MB %d [MB]\n' \
+        "$n" "$VMRUN" "$BENCH_BIN/forks" "$count" >&2
     for ((i = 0; i < n; i++)); do
         for mb in "${sizes[@]}"; do
             for written in 0 "$mb"; do
                 one "$place" "$mb" "$written" native "$BENCH_BIN/forks" "$mb" "$count" "$written"
-                one "$place" "$mb" "$written" vmrun "$VMRUN" --cache 256M -- "$BENCH_BIN/forks" "$mb" "$count" "$written"
+                one "$place" "$mb" "$written" vmrun \
+                    "$VMRUN" --cache 256M -- "$BENCH_BIN/forks" "$mb" "$count" "$written"
             done
         done
     done
@@ -54,11 +56,14 @@ fi
 
 # figure PLACE MB WRITTEN HOW KEY: the median in thousands.
 figure() {
-    awk -v p="$1" -v m="$2" -v w="$3" -v h="$4" -v k="$5" '$1 == p && $2 == m && $3 == w && $4 == h && $5 == k { print $6 / 1000 }' "$scratch/out" | median
+    awk -v p="$1" -v m="$2" -v w="$3" -v h="$4" -v k="$5" \
+        '$1 == p && $2 == m && $3 == w && $4 == h && $5 == k { print $6 / 1000 }' \
+        "$scratch/out" | median
 }
 
 echo
-echo "Medians for one fork + exit + wait, in microseconds; cpu in the lab: thousands of instructions.  Load: $(cut -d' ' -f1-3 /proc/loadavg)"
+echo "Medians for one fork + exit + wait, in microseconds; cpu in the lab: thousands of" \
+    "instructions.  Load: $(cut -d' ' -f1-3 /proc/loadavg)"
 echo
 row='%-11s %10s %10s %6s %12s %12s %8s\n'
 # shellcheck disable=SC2059 # a format
@@ -67,11 +72,14 @@ for place in $(cut -d' ' -f1 "$scratch/out" | sort -u); do
     for mb in "${sizes[@]}"; do
         for written in 0 "$mb"; do
             for key in fork_p50 cpu_ns; do
-                native=$(figure "$place" "$mb" "$written" native $key) vm=$(figure "$place" "$mb" "$written" vmrun $key)
+                native=$(figure "$place" "$mb" "$written" native $key)
+                vm=$(figure "$place" "$mb" "$written" vmrun $key)
                 [ $key = cpu_ns ] && what="cpu" || what="time"
                 # shellcheck disable=SC2059
-                printf "$row" "$place" "$mb MiB" "$written MiB" "$what" "$native" "$vm" "$(calc "$vm / $native")"
-                record bench=fork place="$place" resident_mib="$mb" written_mib="$written" what="$what" native_us="$native" vmrun_us="$vm"
+                printf "$row" "$place" "$mb MiB" "$written MiB" "$what" "$native" "$vm" \
+                    "$(calc "$vm / $native")"
+                record bench=fork place="$place" resident_mib="$mb" written_mib="$written" \
+                    what="$what" native_us="$native" vmrun_us="$vm"
             done
         done
     done

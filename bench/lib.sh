@@ -19,12 +19,12 @@ die() {
     exit 1
 }
 
-# By the line at the script's head.
+# Prints the usage line at the script's head.
 usage() { die "usage: $(sed -n "s|^# *\(bench/${0##*/}.*\)|\1|p" "bench/${0##*/}" | head -n 1)"; }
 
 # options NAMES ARGUMENT...: of the script, whose options are NAMES: `--NAME VALUE` sets the
 # variable NAME (with _ for -); a NAME that ends in ! takes no value, and its variable becomes
-# --NAME. --json FILE (as seen from where the script was called) and --inside WHAT are everybody's.
+# --NAME. All scripts have --json FILE (as seen from where the script was called) and --inside WHAT.
 options() {
     local known=" $1 json inside " name json=
     shift
@@ -65,7 +65,11 @@ in_lab() { ran "$LAB" --env VMRUN="$VMRUN" --env LAB="$LAB" --env BENCH_BIN="$BE
 value() { awk -v key="$1" '$1 == key { v = $2 } END { print v + 0 }' "$2"; }
 
 # median: of the numbers on standard input.
-median() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+median() {
+    sort -g | awk '
+        { v[NR] = $1 }
+        END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
 
 # calc EXPRESSION
 calc() { awk "BEGIN { printf \"%.6g\", $1 }"; }

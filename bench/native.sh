@@ -27,9 +27,11 @@ one() {
 # pairs PLACE RUNS SCALE: each program natively and under vmrun, in turn.
 pairs() {
     local place=$1 n=$2 scale=$3 i
-    local compute=("$BENCH_BIN/compute" $((20 * scale))) stream=("$BENCH_BIN/stream" $((scale < 4 ? 1 : scale / 4)))
+    local compute=("$BENCH_BIN/compute" $((20 * scale)))
+    local stream=("$BENCH_BIN/stream" $((scale < 4 ? 1 : scale / 4)))
     local under=("$VMRUN" --cache 128M)
-    printf '+ %d times: %s\n' "$n" "${compute[*]}; ${under[*]} ${compute[*]}; ${stream[*]}; ${under[*]} ${stream[*]}" >&2
+    printf '+ %d times: %s\n' "$n" \
+        "${compute[*]}; ${under[*]} ${compute[*]}; ${stream[*]}; ${under[*]} ${stream[*]}" >&2
     # Once for nothing: files come into the page cache.
     one "$place" warm compute "${under[@]}" "${compute[@]}" >/dev/null
     for ((i = 0; i < n; i++)); do
@@ -59,21 +61,28 @@ else
 fi
 
 # figures PLACE HOW NAME KEY: one a run.
-figures() { awk -v p="$1" -v h="$2" -v n="$3" -v k="$4" '$1 == p && $2 == h && $3 == n && $4 == k { print $5 }' "$scratch/out" | sort -g; }
+figures() {
+    awk -v p="$1" -v h="$2" -v n="$3" -v k="$4" \
+        '$1 == p && $2 == h && $3 == n && $4 == k { print $5 }' "$scratch/out" | sort -g
+}
 
 limits=()
 sums=$(awk '$4 == "sum" { print $1 != "here", $3, $5 }' "$scratch/out" | sort -u | wc -l)
 echo
-echo "Medians.  lab-wall: milliseconds of an emulated machine, $runs interleaved runs; lab-icount: millions of instructions, one run (whole: processor time);"
-echo "here: milliseconds of this machine, $((runs * 2)) interleaved runs.  ratio: vmrun / native.  best: the same of the fastest run of each,"
-echo "and spread: slowest / fastest native run.  A large spread says that others were using the machine: no verdict by the clock then holds."
+echo "Medians.  lab-wall: milliseconds of an emulated machine, $runs interleaved runs;" \
+    "lab-icount: millions of instructions, one run (whole: processor time);"
+echo "here: milliseconds of this machine, $((runs * 2)) interleaved runs.  ratio: vmrun / native." \
+    " best: the same of the fastest run of each,"
+echo "and spread: slowest / fastest native run.  A large spread says that others were using the" \
+    "machine: no verdict by the clock then holds."
 echo "load average: $(cut -d' ' -f1-3 /proc/loadavg)"
 echo
 row='%-11s %-8s %-9s %12s %12s %9s %9s %8s\n'
 # shellcheck disable=SC2059 # a format
 printf "$row" place program what native vmrun ratio best spread
 for place in "${places[@]}"; do
-    for what in compute/compute_ns stream/chase_ns stream/stream_ns compute/wall_ns stream/wall_ns; do
+    for what in compute/compute_ns stream/chase_ns stream/stream_ns \
+        compute/wall_ns stream/wall_ns; do
         # The clock of --icount jumps while a file is read from the host; processor time does not.
         if [ "$place/$what" = "lab-icount/${what%/*}/wall_ns" ]; then
             what=${what%/*}/cpu_us
@@ -91,12 +100,16 @@ for place in "${places[@]}"; do
         cpu_us) label=whole unit=1e3 ;;
         esac
         # shellcheck disable=SC2059
-        printf "$row" "$place" "${what%/*}" "${label%_ns}" "$(calc "$native / $unit")" "$(calc "$vm / $unit")" "$ratio" "$best" "$spread"
-        record bench=native place="$place" program="${what%/*}" what="${label%_ns}" unit="$unit" native="$native" vmrun="$vm" ratio="$ratio" best="$best" spread="$spread"
+        printf "$row" "$place" "${what%/*}" "${label%_ns}" "$(calc "$native / $unit")" \
+            "$(calc "$vm / $unit")" "$ratio" "$best" "$spread"
+        record bench=native place="$place" program="${what%/*}" what="${label%_ns}" unit="$unit" \
+            native="$native" vmrun="$vm" ratio="$ratio" best="$best" spread="$spread"
         case $place/$label in
         lab-wall/compute_ns) limits+=("compute-bound in the lab, wall clock: $ratio 1.05") ;;
         lab-icount/compute_ns) limits+=("compute-bound in the lab, instructions: $ratio 1.05") ;;
-        lab-icount/chase_ns | lab-icount/stream_ns) limits+=("memory-bound (${label%_ns}) in the lab, instructions: $ratio 1.02") ;;
+        lab-icount/chase_ns | lab-icount/stream_ns)
+            limits+=("memory-bound (${label%_ns}) in the lab, instructions: $ratio 1.02")
+            ;;
         here/*_ns) limits+=("${label%_ns} on this machine: $ratio 1.05") ;;
         esac
     done
@@ -106,5 +119,6 @@ for limit in "${limits[@]}"; do
     read -r ratio most <<<"${limit##*: }"
     verdict "${limit%: *}: vmrun / native" "$ratio" '<=' "$most"
 done
-verdict "different results of the programs (one each in the lab and here)" $((sums - 2 * (${#places[@]} > 2 ? 2 : 1))) == 0
+verdict "different results of the programs (one each in the lab and here)" \
+    $((sums - 2 * (${#places[@]} > 2 ? 2 : 1))) == 0
 finish

@@ -19,7 +19,8 @@ MEMNODE=$(realpath "${MEMNODE:-build/memnode/memnode}")
 runs=5 seconds=2 size=256 tcp=
 options "runs seconds size tcp!" "$@"
 for program in nbdkit nbdcopy nbdinfo fio; do
-    command -v $program >/dev/null || die "there is no $program: install it (Debian: nbdkit libnbd-bin fio)"
+    command -v $program >/dev/null ||
+        die "there is no $program: install it (Debian: nbdkit libnbd-bin fio)"
 done
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-nbd.XXXXXX")
@@ -43,7 +44,8 @@ serve() {
 }
 
 declare -A uri
-serve memnode "$MEMNODE" --size $((size + 2))M --hugepages none --export disk="$size"M --listen nbd+unix://"$work"/memnode --listen nbd://127.0.0.1:10871
+serve memnode "$MEMNODE" --size $((size + 2))M --hugepages none --export disk="$size"M \
+    --listen nbd+unix://"$work"/memnode --listen nbd://127.0.0.1:10871
 if [ -n "$tcp" ]; then
     uri=([memnode]=nbd://127.0.0.1:10871 [nbdkit]=nbd://127.0.0.1:10872)
     serve nbdkit nbdkit --foreground --ipaddr 127.0.0.1 --port 10872 memory "$size"M
@@ -57,7 +59,8 @@ for server in memnode nbdkit; do
         nbdinfo --size "${uri[$server]}" >/dev/null 2>&1 && break
         sleep 0.1
     done
-    [ "$(nbdinfo --size "${uri[$server]}")" = $((size << 20)) ] || die "$server does not serve: $(cat "$work/$server.log")"
+    [ "$(nbdinfo --size "${uri[$server]}")" = $((size << 20)) ] ||
+        die "$server does not serve: $(cat "$work/$server.log")"
 done
 
 # --- the measurements; each prints one number, of which more is better ---
@@ -74,8 +77,9 @@ copy_out() { rate nbdcopy "$1" null:; }
 
 # fio_ URI KIND DEPTH BLOCK: operations a second.
 fio_() {
-    fio --name=nbd --ioengine=nbd --uri="$1" --rw="$2" --iodepth="$3" --bs="$4" --size="$size"M --time_based --runtime="$seconds" \
-        --randrepeat=1 --output-format=terse --terse-version=3 | awk -F';' '/^3;/ { print $8 + $49 }'
+    fio --name=nbd --ioengine=nbd --uri="$1" --rw="$2" --iodepth="$3" --bs="$4" \
+        --size="$size"M --time_based --runtime="$seconds" --randrepeat=1 \
+        --output-format=terse --terse-version=3 | awk -F';' '/^3;/ { print $8 + $49 }'
 }
 read_1() { fio_ "$1" randread 1 4k; }
 read_64() { fio_ "$1" randread 64 4k; }
@@ -99,7 +103,8 @@ while IFS=: read -r what unit name; do
     ours=$(median <"$work/memnode.v")
     theirs=$(median <"$work/nbdkit.v")
     ratio=$(calc "$ours / $theirs")
-    spread=$(sort -g "$work/memnode.v" | awk '{ v[NR] = $1 } END { printf "%.2f", v[NR] / v[1] }')
+    spread=$(sort -g "$work/memnode.v" |
+        awk '{ v[NR] = $1 } END { printf "%.2f", v[NR] / v[1] }')
     printf '%-44s %12.0f %12.0f %8.2f %8s\n' "$name, $unit" "$ours" "$theirs" "$ratio" "$spread"
     record "what=$name" "unit=$unit" "memnode=$ours" "nbdkit=$theirs" "ratio=$ratio"
     ratios+=("$ratio $name")

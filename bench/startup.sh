@@ -19,7 +19,8 @@ profile=
 
 # The kinds of run: name, then the command.
 python=(/usr/bin/python3 -c pass)
-kinds=(true-native true-vmrun true-1G true-1T true-cache4M env-native env-vmrun python-native python-vmrun python-1G python-1T)
+kinds=(true-native true-vmrun true-1G true-1T true-cache4M env-native env-vmrun
+    python-native python-vmrun python-1G python-1T)
 command_of() {
     case $1 in
     true-native) cmd=(/bin/true) ;;
@@ -58,7 +59,8 @@ exits_by_kind() {
     for name in true-1G python-1G; do
         command_of $name
         ran "$VMRUN" --stats=/run/stats "${cmd[@]:1}"
-        sed -n "s/^\(exits\.\|faults\.\|syscalls\.total\|count.syscalls\)/exits $name &/p" /run/stats
+        sed -n "s/^\(exits\.\|faults\.\|syscalls\.total\|count.syscalls\)/exits $name &/p" \
+            /run/stats
     done
 }
 
@@ -78,9 +80,12 @@ profiled() {
     local cmd
     command_of true-1G
     echo 0 >/proc/sys/kernel/kptr_restrict
-    ran perf record -q -o /dev/shm/perf -e cpu-clock -c 5000 -a -g -- sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$@"; done' sh "${cmd[@]}"
-    echo "profile of ten runs of: ${cmd[*]} (a sample is 5,000 instructions; with all that was called)"
-    perf report -i /dev/shm/perf --children --comm vmrun,true --sort symbol -g none --percent-limit 1 --stdio 2>/dev/null |
+    ran perf record -q -o /dev/shm/perf -e cpu-clock -c 5000 -a -g -- \
+        sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$@"; done' sh "${cmd[@]}"
+    echo "profile of ten runs of: ${cmd[*]} (a sample is 5,000 instructions; with all that was" \
+        "called)"
+    perf report -i /dev/shm/perf --children --comm vmrun,true --sort symbol -g none \
+        --percent-limit 1 --stdio 2>/dev/null |
         sed -n 's/ - *- *$//; /^ *[0-9]/p'
 }
 
@@ -102,7 +107,8 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # shellcheck disable=SC2086 # nothing, or one word
-in_lab --timeout 300 --icount -- bench/startup.sh --runs "$runs" $profile --inside icount >"$scratch/out"
+in_lab --timeout 300 --icount -- bench/startup.sh --runs "$runs" $profile --inside icount \
+    >"$scratch/out"
 in_lab --timeout 300 -- bench/startup.sh --runs "$runs" --inside wall >>"$scratch/out"
 places=(lab-icount:cpu_us lab-wall:wall_ns)
 if "$VMRUN" --check >"$scratch/check" 2>&1; then
@@ -115,7 +121,8 @@ fi
 # figure PLACE KIND KEY: the median, in thousands of instructions or in microseconds.
 figure() {
     local m
-    m=$(awk -v p="$1" -v h="$2" -v k="$3" '$1 == p && $2 == h && $3 == k { print $4 }' "$scratch/out" | median)
+    m=$(awk -v p="$1" -v h="$2" -v k="$3" '$1 == p && $2 == h && $3 == k { print $4 }' \
+        "$scratch/out" | median)
     case $3 in
     wall_ns) calc "int($m / 1000 + 0.5)" ;;
     *) echo "$m" ;;
@@ -128,7 +135,9 @@ echo
 row='%-14s'
 for place in "${places[@]}"; do row+=' %14s %8s'; done
 heads=()
-for place in "${places[@]}"; do heads+=("${place%:*}/$([[ $place == *cpu* ]] && echo cpu || echo wall)" beside); done
+for place in "${places[@]}"; do
+    heads+=("${place%:*}/$([[ $place == *cpu* ]] && echo cpu || echo wall)" beside)
+done
 # shellcheck disable=SC2059 # a format
 printf "$row\n" run "${heads[@]}"
 for kind in "${kinds[@]}"; do
@@ -148,19 +157,26 @@ for place in "${places[@]}"; do
     # env is a program as small as true.
     v=$(calc "$(figure "$at" env-vmrun "$unit") - $(figure "$at" true-vmrun "$unit")")
     native=$(calc "$(figure "$at" env-native "$unit") - $(figure "$at" true-native "$unit")")
-    echo "execve, with the start and end of the small program that makes it, $at/${unit%_*}: $v, natively $native"
+    echo "execve, with the start and end of the small program that makes it," \
+        "$at/${unit%_*}: $v, natively $native"
     record bench=startup place="$at" unit="$unit" run=execve value="$v"
 done
 echo
 echo "Exits by kind, system calls and faults (--node mem:1G)"
-awk '$1 == "exits" && $4 > 0 { v[$2, $3] = $4; keys[$3] } END {
-    for (k in keys) printf "%-28s %10d %10d\n", k, v["true-1G", k], v["python-1G", k] }' "$scratch/out" | sort |
+awk '
+    $1 == "exits" && $4 > 0 { v[$2, $3] = $4; keys[$3] }
+    END {
+        for (k in keys)
+            printf "%-28s %10d %10d\n", k, v["true-1G", k], v["python-1G", k]
+    }' "$scratch/out" | sort |
     { printf '%-28s %10s %10s\n' '' true python && cat; }
 echo
 sed -n 's/^text //p' "$scratch/out"
 echo
 for program in true python; do
-    ratio=$(calc "$(figure lab-icount $program-1T cpu_us) / $(figure lab-icount $program-1G cpu_us)")
+    large=$(figure lab-icount $program-1T cpu_us)
+    small=$(figure lab-icount $program-1G cpu_us)
+    ratio=$(calc "$large / $small")
     # A huge page more or less to clear is 2 million instructions here, and a matter of luck; what
     # grew with the tier would be a thousand times as much.
     verdict "$program: instructions with a far tier of 1 TiB / with 1 GiB" "$ratio" '<=' 1.2

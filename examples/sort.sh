@@ -1,11 +1,12 @@
 #!/bin/bash
-# The main job: the distribution's own sort over a text, natively and under vmrun with a cache of a quarter of what it needs; the two
-# results must be the same.
+# The main job: the distribution's own sort over a text, natively and under vmrun with a cache of a
+# quarter of what it needs. The two results must be the same.
 #
 # usage: sort.sh VMRUN TEXT [OPTION-OF-VMRUN...]
 #
-# What it needs is measured: the peak resident set of the native run. --parallel=1 keeps sort from making threads, and the buffer
-# (-S) is large enough for all of the text, so that it sorts in memory instead of merging files.
+# What it needs is measured: the peak resident set of the native run. --parallel=1 keeps sort from
+# making threads, and the buffer (-S) is large enough for all of the text, so that it sorts in
+# memory instead of merging files.
 set -euo pipefail
 
 vmrun=$1
@@ -24,7 +25,8 @@ timed() {
     /usr/bin/time -q -o "$file" -f '%e %M' "$@"
 }
 
-printf 'sorting %s: %d KiB, %d lines\n' "${text##*/}" $(($(stat -Lc %s "$text") / 1024)) "$(wc -l <"$text")"
+printf 'sorting %s: %d KiB, %d lines\n' "${text##*/}" $(($(stat -Lc %s "$text") / 1024)) \
+    "$(wc -l <"$text")"
 
 timed "$work/native.time" "${sort[@]}" -o "$work/native" "$text"
 read -r seconds footprint <"$work/native.time"
@@ -32,7 +34,8 @@ printf '  natively:    %6.2f s, %d KiB of memory\n' "$seconds" "$footprint"
 
 cache=$((footprint / 4))
 status=0
-timed "$work/vmrun.time" "$vmrun" --cache "${cache}K" --stats="$work/stats" "$@" -- "${sort[@]}" -o "$work/vmrun" "$text" || status=$?
+timed "$work/vmrun.time" "$vmrun" --cache "${cache}K" --stats="$work/stats" "$@" -- \
+    "${sort[@]}" -o "$work/vmrun" "$text" || status=$?
 if [ $status -ne 0 ]; then
     echo "  under vmrun: failed with exit status $status" >&2
     exit 1
@@ -40,8 +43,9 @@ fi
 read -r seconds _ <"$work/vmrun.time"
 printf '  under vmrun: %6.2f s, %d KiB of cache\n' "$seconds" "$cache"
 # The full statistics are many lines: --stats gives them.
-grep -E '^(privilege|faults\.(total|zero|file|fetch)|fault_exits\.fetch|latency_ns\.fetch\..*|evicted|exits\.total|syscalls\.total|rss_bytes\..*) ' \
-    "$work/stats" | sed 's/^/    /'
+shown='privilege|faults\.(total|zero|file|fetch)|fault_exits\.fetch|latency_ns\.fetch\..*'
+shown+='|evicted|exits\.total|syscalls\.total|rss_bytes\..*'
+grep -E "^($shown) " "$work/stats" | sed 's/^/    /'
 
 if cmp "$work/native" "$work/vmrun"; then
     echo "  the results are the same ($(sha256sum <"$work/vmrun" | cut -c 1-16))"

@@ -5,9 +5,9 @@ import math
 
 # verb: what it does to (machine, switch)
 VERBS = {
-    # The machine vanishes; nobody is told.
+    # The machine vanishes; no other machine is told.
     "kill": lambda machine, switch: machine.kill(),
-    # All of the machine stands still, and goes on.
+    # All of the machine stands still, and continues.
     "stop": lambda machine, switch: machine.freeze(True),
     "cont": lambda machine, switch: machine.freeze(False),
     # The machine's cable is pulled: it sees its port go down, the others see silence.
@@ -34,7 +34,10 @@ class Fault:
 
 
 def parse(text, nodes):
-    """The fault in `text`, SECONDS:VERB:NODE, of one of `nodes`; ValueError says what is wrong with it."""
+    """The fault in `text`, SECONDS:VERB:NODE, of one of `nodes`.
+
+    ValueError says what is wrong with it.
+    """
     words = text.split(":")
     if len(words) != 3:
         raise ValueError(f"{text}: must be SECONDS:VERB:NODE, as in 5:kill:m1")
@@ -48,5 +51,7 @@ def parse(text, nodes):
     if verb not in VERBS:
         raise ValueError(f"{text}: {verb} is none of {', '.join(VERBS)}")
     if node not in nodes:
-        raise ValueError(f"{text}: there is no memory node {node}, only {', '.join(nodes) or 'with --memnodes'}")
+        raise ValueError(
+            f"{text}: there is no memory node {node}, only {', '.join(nodes) or 'with --memnodes'}"
+        )
     return Fault(after, verb, node)

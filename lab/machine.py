@@ -1,6 +1,7 @@
 """One virtual machine: QEMU's command line, the job for init, the streams to both.
 
-All that QEMU is given is an inherited descriptor, so there is nothing to name and nothing to remember.
+All that QEMU is given is an inherited descriptor, so there is nothing to name and nothing to
+remember.
 """
 
 import dataclasses
@@ -94,12 +95,14 @@ def qemu_arguments(plan, kernel, initramfs, fds):
         " tsc=reliable no_timer_check random.trust_cpu=on i8042.noaux i8042.nokbd i8042.nopnp"
     )
     if plan.icount:
-        # Alone, an idle machine's clock need not wait for anything. With others it must, or every time-out would be over
-        # before their answer is there.
+        # Alone, an idle machine's clock need not wait for anything. With others it must, or every
+        # time-out would be over before their answer is there.
         sleep = "on" if "net" in fds else "off"
-        machine = ["-accel", "tcg,thread=single", "-icount", f"shift=0,sleep={sleep}", "-cpu", "max,+svm,+npt"]
-        # Calibrating the local APIC's timer takes 2 s of wall time here, for every look at the clock leaves the
-        # translated code; the HPET's needs no calibration, and the TSC's rate is known.
+        machine = ["-accel", "tcg,thread=single", "-icount", f"shift=0,sleep={sleep}"]
+        machine += ["-cpu", "max,+svm,+npt"]
+        # Calibrating the local APIC's timer takes 2 s of wall time here, for every look at the
+        # clock leaves the translated code; the HPET's needs no calibration, and the TSC's rate is
+        # known.
         kernel_arguments += " noapictimer tsc_early_khz=1000000 lpj=4000000"
     elif plan.accel == "tcg":
         thread = "single" if plan.one_thread else "multi"
@@ -110,11 +113,15 @@ def qemu_arguments(plan, kernel, initramfs, fds):
     def path(name):  # a comma ends a value, two are one
         return name.replace(",", ",,")
 
-    arguments = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35"]
-    # qboot and an uncompressed kernel: SeaBIOS and a bzImage boot to the same point 3 s later under emulation.
+    arguments = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]
+    arguments += ["-machine", "q35"]
+    # qboot and an uncompressed kernel: SeaBIOS and a bzImage boot to the same point 3 s later under
+    # emulation.
     arguments += [*machine, "-smp", str(plan.cpus), "-m", str(plan.mem), "-bios", "qboot.rom"]
-    arguments += ["-kernel", f"{kernel}/vmlinux", "-initrd", initramfs, "-append", kernel_arguments]
-    arguments += ["-chardev", f"socket,id=console,fd={fds['console']}", "-serial", "chardev:console"]
+    arguments += ["-kernel", f"{kernel}/vmlinux", "-initrd", initramfs]
+    arguments += ["-append", kernel_arguments]
+    arguments += ["-chardev", f"socket,id=console,fd={fds['console']}"]
+    arguments += ["-serial", "chardev:console"]
     arguments += ["-chardev", f"socket,id=qmp,fd={fds['qmp']}", "-mon", "chardev=qmp,mode=control"]
     arguments += ["-device", "virtio-serial-pci"]
     for number, name in enumerate(("control", "out", "err", "in", "fault"), 1):
@@ -126,7 +133,8 @@ def qemu_arguments(plan, kernel, initramfs, fds):
         arguments += ["-device", f"virtio-net-pci,id=card,netdev=net,mac={card},romfile="]
     root = "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"
     arguments += ["-virtfs", root]
-    model = "passthrough" if os.geteuid() == 0 else "none"  # who is not root cannot give files away
+    # Only root can give files away.
+    model = "passthrough" if os.geteuid() == 0 else "none"
     for i, share in enumerate(plan.rw):
         share = f"local,path={path(share)},mount_tag=rw{i},security_model={model},multidevs=remap"
         arguments += ["-virtfs", share]
@@ -160,7 +168,10 @@ class Output:
 
 
 class Machine:
-    """A machine that runs one command. The caller waits for the sockets of ports() and hands what comes to receive()."""
+    """A machine that runs one command.
+
+    The caller waits for the sockets of ports() and hands what comes to receive().
+    """
 
     emulator = "QEMU"
 
@@ -174,7 +185,7 @@ class Machine:
         self.ready = False  # a service's word
         self.status = None
         self.gone = False  # QEMU has ended
-        self.expected_end = False  # nobody need be told if it ends
+        self.expected_end = False  # if true, its end is not reported
         self.wishes = []  # for faults, lines VERB:NODE; the caller takes them
         self.lines = {"control": b"", "fault": b"", "qmp": b""}
         self.end = b"\0" + secrets.token_hex(16).encode()
@@ -192,9 +203,11 @@ class Machine:
             self.sockets[name], theirs[name] = socket.socketpair()
         fds = {name: end.fileno() for name, end in theirs.items()}
         try:
-            # It dies with us, even of SIGKILL. In a session of its own, so that Ctrl-C is ours to handle.
+            # It dies with us, even of SIGKILL. In a session of its own, so that Ctrl-C is ours to
+            # handle.
+            arguments = qemu_arguments(self.plan, kernel, initramfs, fds)
             self.process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", *qemu_arguments(self.plan, kernel, initramfs, fds)],
+                ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=self.complaints,
                 stderr=self.complaints,
@@ -202,15 +215,21 @@ class Machine:
                 start_new_session=True,
             )
         except OSError as error:
-            raise LabError(f"setpriv cannot be run ({error.strerror}): install the package util-linux") from None
+            raise LabError(
+                f"setpriv cannot be run ({error.strerror}): install the package util-linux"
+            ) from None
         for end in theirs.values():
             end.close()
         self.ask({"execute": "qmp_capabilities"})
-        # A thread, for the guest reads it only once it is up, and it may be longer than a socket holds.
+        # A thread, for the guest reads it only once it is up, and it may be longer than a socket
+        # holds.
         threading.Thread(target=send, args=(self.sockets["control"], text), daemon=True).start()
 
     def feed(self):
-        """Our standard input to the guest, to its end. Not before the command is there: what is read is gone if we boot anew."""
+        """Our standard input to the guest, to its end.
+
+        Not before the command is there: what is read is lost if we boot again.
+        """
         end = self.sockets["in"]
         try:
             while data := os.read(0, 65536):
@@ -224,7 +243,10 @@ class Machine:
         return [(name, end) for name, end in self.sockets.items() if name != "in"]
 
     def receive(self, port, data):
-        """Take what came from a port; no data says that QEMU has ended. LabError: what the guest or QEMU failed at."""
+        """Take what came from a port; no data says that QEMU has ended.
+
+        LabError: what the guest or QEMU failed at.
+        """
         if not data:
             self.gone = True
         elif port == "console":
@@ -234,7 +256,8 @@ class Machine:
         else:
             *lines, self.lines[port] = (self.lines[port] + data).split(b"\n")
             for line in lines:
-                {"control": self.obey, "fault": self.wishes.append, "qmp": self.check}[port](os.fsdecode(line))
+                take = {"control": self.obey, "fault": self.wishes.append, "qmp": self.check}[port]
+                take(os.fsdecode(line))
 
     def obey(self, line):
         verb, _, rest = line.partition(" ")
@@ -279,7 +302,10 @@ class Machine:
             self.process.send_signal(signal.SIGSTOP if yes else signal.SIGCONT)
 
     def kill(self):
-        """End QEMU. Nothing of it is worth keeping: what a command wrote below --rw is on the host already."""
+        """End QEMU.
+
+        Nothing of it is worth keeping: what a command wrote below --rw is on the host already.
+        """
         if self.process:
             self.process.kill()
             self.process.wait()
@@ -295,4 +321,4 @@ def send(end, data):
     try:
         end.sendall(data)
     except OSError:
-        pass  # QEMU is gone: whoever reads its streams notices
+        pass  # QEMU is gone: receive() notices

@@ -12,16 +12,21 @@ BESIDES = 400  # MiB of a node's machine for all but the memory it serves
 
 def memnode_plan(options, number, hosts):
     size, mebibytes = options.memnode_size[number - 1]
-    command = [options.memnode, "--size", size, "--listen", "rdma://0.0.0.0:7471", "--listen", "nbd://0.0.0.0:10809"]
+    command = [options.memnode, "--size", size]
+    command += ["--listen", "rdma://0.0.0.0:7471", "--listen", "nbd://0.0.0.0:10809"]
     return Plan(
-        name=f"m{number}", number=number, command=command + options.memnode_args, accel=options.accel, mem=mebibytes + BESIDES,
+        name=f"m{number}", number=number, command=command + options.memnode_args,
+        accel=options.accel, mem=mebibytes + BESIDES,
         address=address(number), hosts=hosts, service=True,
         environment={"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
     )  # fmt: skip
 
 
 class Log:
-    """What a node's memnode writes: kept in part, and written to a file or to standard error if asked."""
+    """What a node's memnode writes.
+
+    Kept in part, and written to a file or to standard error if asked.
+    """
 
     def __init__(self, name, prefix, verbose):
         self.name = name

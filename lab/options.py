@@ -44,39 +44,55 @@ def parse_arguments():
 
 
 def add_machine_options(parser):
-    parser.add_argument("--icount", action="store_true", help="one vCPU whose clock advances 1 ns an instruction")
+    parser.add_argument("--icount", action="store_true",
+                        help="one vCPU whose clock advances 1 ns an instruction")
     parser.add_argument("--mem", type=int, metavar="MB",
                         help="memory of the guest (default 4096; 1024 with --vmx)")
-    parser.add_argument("--cpus", type=int, metavar="N", help="vCPUs of the guest (default 2; 1 with --icount)")
-    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for all of it (default 600)")
+    parser.add_argument("--cpus", type=int, metavar="N",
+                        help="vCPUs of the guest (default 2; 1 with --icount)")
+    parser.add_argument("--timeout", type=float, default=600, metavar="S",
+                        help="seconds for all of it (default 600)")
     parser.add_argument("--boot-limit", type=float, metavar="S",
-                        help="boot anew if the guest is not up by then, with twice the time (default 40)")
-    parser.add_argument("--accel", choices=["tcg", "kvm"], help="default: kvm where the host's can nest, else tcg")
+                        help="boot anew if the guest is not up by then, with twice the time "
+                             "(default 40)")
+    parser.add_argument("--accel", choices=["tcg", "kvm"],
+                        help="default: kvm where the host's can nest, else tcg")
     parser.add_argument("--vmx", action="store_true",
                         help="VMX and EPT, emulated by Bochs; arguments that are files come along")
     parser.add_argument("--file", action="append", default=[], metavar="PATH",
                         help="with --vmx: a file or folder that comes along too")
-    parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="COMMAND may write to DIR for good")
+    parser.add_argument("--rw", action="append", default=[], metavar="DIR",
+                        help="COMMAND may write to DIR for good")
     parser.add_argument("--one-thread", action="store_true",
                         help="emulate the vCPUs in turns, so that races inside QEMU cannot happen")
-    parser.add_argument("--npt", choices=["0", "1"], default="1", help="nested paging in the guest's KVM (default 1)")
-    parser.add_argument("--rdma", action="store_true", help="with an RDMA device, rxe0, at 10.77.0.1")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for COMMAND")
-    parser.add_argument("--stdin", action="store_true", help="COMMAND reads our standard input, not /dev/null")
+    parser.add_argument("--npt", choices=["0", "1"], default="1",
+                        help="nested paging in the guest's KVM (default 1)")
+    parser.add_argument("--rdma", action="store_true",
+                        help="with an RDMA device, rxe0, at 10.77.0.1")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
+                        help="for COMMAND")
+    parser.add_argument("--stdin", action="store_true",
+                        help="COMMAND reads our standard input, not /dev/null")
     parser.add_argument("--console", metavar="FILE", help="write the guest's kernel log to FILE")
-    parser.add_argument("--qemu", action="append", default=[], metavar="ARG", help="one more argument for QEMU, as --qemu=ARG")
-    parser.add_argument("--verbose", action="store_true", help="tell on standard error what took how long, and what memory nodes say")
+    parser.add_argument("--qemu", action="append", default=[], metavar="ARG",
+                        help="one more argument for QEMU, as --qemu=ARG")
+    parser.add_argument("--verbose", action="store_true",
+                        help="tell on standard error what took how long, and what memory nodes say")
     parser.add_argument("--prepare", action="store_true", help="only make the cache")
 
 
 def add_memnode_options(parser):
     parser.add_argument("--memnodes", type=int, default=0, metavar="N",
-                        help="boot N memory nodes too, m1 to mN, reachable as rdma://m1 and nbd://m1; implies --rdma")
+                        help="boot N memory nodes too, m1 to mN, reachable as rdma://m1 and "
+                             "nbd://m1; implies --rdma")
     parser.add_argument("--memnode-size", default="1G", metavar="SIZE[,SIZE...]",
                         help="what each serves, the last for all further ones (default 1G)")
-    parser.add_argument("--memnode-args", default="", metavar="WORDS", help="more arguments for memnode, as --memnode-args=WORDS")
-    parser.add_argument("--memnode", metavar="PATH", help="the server to run (default $MEMNODE, else build/memnode/memnode)")
-    parser.add_argument("--memnode-log", metavar="PREFIX", help="write what the nodes say to the files PREFIXm1, PREFIXm2, ...")
+    parser.add_argument("--memnode-args", default="", metavar="WORDS",
+                        help="more arguments for memnode, as --memnode-args=WORDS")
+    parser.add_argument("--memnode", metavar="PATH",
+                        help="the server to run (default $MEMNODE, else build/memnode/memnode)")
+    parser.add_argument("--memnode-log", metavar="PREFIX",
+                        help="write what the nodes say to the files PREFIXm1, PREFIXm2, ...")
     parser.add_argument("--at", action="append", default=[], metavar="SECONDS:VERB:NODE",
                         help="a fault so long after COMMAND's start: " + ", ".join(faults.VERBS))
 
@@ -134,7 +150,11 @@ def check_machine(parser, options):
 
 
 def check_memnodes(parser, options):
-    """Replace --memnode-size by a list of (text, MiB), one a node, --memnode-args by words, --at by faults."""
+    """Parse the options of memory nodes.
+
+    Replace --memnode-size by a list of (text, MiB), one a node, --memnode-args by words, --at by
+    faults.
+    """
     if not 0 <= options.memnodes <= MEMNODES_MOST:
         parser.error(f"--memnodes {options.memnodes}: must be from 0 to {MEMNODES_MOST}")
     sizes = []
@@ -160,11 +180,17 @@ def check_memnodes(parser, options):
     path = options.memnode or os.environ.get("MEMNODE") or f"{HERE}/../build/memnode/memnode"
     options.memnode = os.path.realpath(path)
     if not os.access(options.memnode, os.X_OK) or os.path.isdir(options.memnode):
-        parser.error(f"{path} is no program to run on the memory nodes: build it, or name another with --memnode")
+        parser.error(
+            f"{path} is no program to run on the memory nodes: build it, or name another with "
+            "--memnode"
+        )
 
 
 def why_no_host_kvm():
-    """Why the host's KVM cannot give a guest VMX or SVM, or None if it can. (That of some clouds has neither.)"""
+    """Why the host's KVM cannot give a guest VMX or SVM, or None if it can.
+
+    (The KVM of some clouds has neither.)
+    """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "/dev/kvm is missing or not ours to open"
     with open("/proc/cpuinfo") as cpuinfo:

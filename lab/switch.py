@@ -1,6 +1,7 @@
 """The network of the lab's machines: an Ethernet switch, in a thread of its own.
 
-Each machine has one port, a socket on which QEMU sends and takes frames, each behind its length. Nothing has a name on the host.
+Each machine has one port, a socket on which QEMU sends and takes frames, each behind its length.
+Nothing has a name on the host.
 """
 
 import selectors
@@ -8,20 +9,22 @@ import socket
 import struct
 import threading
 
-# Bytes waiting for a machine that does not take them, such as a stopped one; beyond that frames are dropped, as by any switch.
-# Enough for what RDMA has in flight, so that no frame is lost only because a machine is slow.
+# Bytes waiting for a machine that does not take them, such as a stopped one. Beyond that frames are
+# dropped, as by any switch. Enough for what RDMA has in flight, so that no frame is lost only
+# because a machine is slow.
 QUEUE_MOST = 8 << 20
 
 
 def mac(number):
-    """The address of the machine with this number. The switch knows them beforehand, and need not learn."""
+    """The address of the machine with this number. The switch knows all of them beforehand."""
     return bytes([0x52, 0x54, 0x00, 0x4C, 0x41, number])
 
 
 class Port:
     def __init__(self, end):
         self.end = end
-        self.muted = False  # set by the main thread, read by the switch's; no other state hangs on it
+        # Set by the main thread, read by the switch's; no other state depends on it.
+        self.muted = False
         self.received = b""  # may end within a frame
         self.waiting = bytearray()
 
@@ -32,7 +35,10 @@ class Switch:
         self.by_mac = {}
 
     def add(self, name, number):
-        """A port for machine `name`: the socket to give to QEMU, the caller's to close. Only before start()."""
+        """A port for machine `name`: the socket to give to QEMU. Only before start().
+
+        The caller closes the socket.
+        """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self.ports[name] = self.by_mac[mac(number)] = Port(ours)
@@ -60,10 +66,16 @@ class Switch:
                             touched |= self.forward(port)
                         else:
                             selector.unregister(port.end)
-                            self.by_mac = {mac: other for mac, other in self.by_mac.items() if other is not port}
+                            self.by_mac = {
+                                mac: other
+                                for mac, other in self.by_mac.items()
+                                if other is not port
+                            }
                 for port in touched & set(self.by_mac.values()):
-                    left = self.give(port)
-                    selector.modify(port.end, selectors.EVENT_READ | (selectors.EVENT_WRITE if left else 0), port)
+                    events = selectors.EVENT_READ
+                    if self.give(port):
+                        events |= selectors.EVENT_WRITE
+                    selector.modify(port.end, events, port)
 
     @staticmethod
     def take(port):

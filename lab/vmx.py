@@ -57,7 +57,7 @@ class Pipe:
     def recv(self, size):
         try:
             return os.read(self.fd, size)
-        except OSError:  # a terminal that nobody has open any more
+        except OSError:  # a terminal that no process has open any more
             return b""
 
 
@@ -82,7 +82,7 @@ class VmxMachine(Machine):
         self.sockets["screen"] = Pipe(ours)
         files = {name: f"/proc/self/fd/{fd}" for name, fd in theirs.items()}
         write(theirs["settings"], settings(self.plan, files, os.fstat(disk).st_size))
-        # Debian's Bochs starts in its debugger: go on, and end with the machine.
+        # Debian's Bochs starts in its debugger: continue, and end with the machine.
         write(theirs["debugger"], "continue\nquit\n")
         command = ["bochs-bin", "-q", "-f", files["settings"], "-rc", files["debugger"]]
         try:
@@ -97,7 +97,9 @@ class VmxMachine(Machine):
                 start_new_session=True,
             )
         except OSError as error:
-            raise LabError(f"setpriv cannot be run ({error.strerror}): install util-linux") from None
+            raise LabError(
+                f"setpriv cannot be run ({error.strerror}): install util-linux"
+            ) from None
         for name, fd in theirs.items():
             if name != "log":
                 os.close(fd)
@@ -116,7 +118,9 @@ class VmxMachine(Machine):
             raise LabError("the kernel is larger than expected: INITRAMFS in vmx.py is too low")
         if INITRAMFS + len(data) > self.plan.mem << 19:
             size = len(data) >> 20
-            raise LabError(f"{size} MB of files do not fit the machine's memory: --mem sets its size")
+            raise LabError(
+                f"{size} MB of files do not fit the machine's memory: --mem sets its size"
+            )
         loads = [(START_INFO, start_info(len(data))), *loads, (INITRAMFS, data)]
         with open(initramfs.removesuffix(".cpio") + ".boot", "rb") as file:
             boot = bytearray(file.read())
@@ -140,7 +144,10 @@ class VmxMachine(Machine):
 
 
 def kernel_loads(image):
-    """The address of an ELF kernel's PVH entry, and (address, bytes) of its parts: physical ones."""
+    """The address of an ELF kernel's PVH entry, and (address, bytes) of its parts.
+
+    The addresses are physical.
+    """
     table, = struct.unpack_from("<Q", image, 32)
     size, number = struct.unpack_from("<HH", image, 54)
     entry = None
@@ -152,7 +159,9 @@ def kernel_loads(image):
         elif kind == PT_NOTE:
             entry = find_entry(image[offset : offset + length]) or entry
     if entry is None:
-        raise LabError("the kernel cannot be started uncompressed: it has no PVH entry (CONFIG_PVH)")
+        raise LabError(
+            "the kernel cannot be started uncompressed: it has no PVH entry (CONFIG_PVH)"
+        )
     return entry, loads
 
 

@@ -1,9 +1,9 @@
 # The boot sector of a machine with VMX: loads what vmx.py has laid out behind it and enters the
 # kernel as PVH has it (include/xen/interface/hvm/start_info.h of Linux): without decompression.
 #
-# Everything goes straight to its place by the disk controller's programmed I/O, for which hardly any
-# instructions are emulated. vmx.py fills in the table at the end. Memory is all zeroes at power-on,
-# so nothing here clears a bss.
+# Everything goes straight to its place by the disk controller's programmed I/O, for which hardly
+# any instructions are emulated. vmx.py fills in the table at the end. Memory is all zeroes at
+# power-on, so nothing here clears a bss.
 
         .set    info, 0x8000            # struct hvm_start_info; vmx.py puts it there
         .set    info_memmap_entries, 48

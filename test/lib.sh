@@ -56,11 +56,13 @@ totals() {
 # What process PID is doing, for a command that hangs: its vCPUs, if it is a vmrun, and its threads.
 dump_states() {
     local task file
-    [[ $(readlink "/proc/$1/exe") != */vmrun ]] || "${vmrun:-false}" --states "$1" 2>/dev/null || true
+    [[ $(readlink "/proc/$1/exe") != */vmrun ]] ||
+        "${vmrun:-false}" --states "$1" 2>/dev/null || true
     printf 'state of process %d (%s):\n' "$1" "$(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-200)"
     for task in "/proc/$1"/task/*; do
         for file in stat wchan syscall stack; do
-            [ -r "$task/$file" ] && printf '%s/%s: %s\n' "${task##*/}" "$file" "$(tr '\n' ' ' 2>/dev/null <"$task/$file")"
+            [ -r "$task/$file" ] && printf '%s/%s: %s\n' "${task##*/}" "$file" \
+                "$(tr '\n' ' ' 2>/dev/null <"$task/$file")"
         done
     done
 }

@@ -26,9 +26,12 @@ false_nodes() {
     while read -r fault seconds pattern; do
         short=(--connect-timeout 2)
         [ "$seconds" != fast ] || short=()
-        false_node "$fault" && refused "$pattern" "$seconds" "${short[@]}" --node "$RDMA:7473" && end_false_node || return
-    done <<'END'
-version   fast speaks version 3 of the protocol, this vmrun version 2: install the same version on both
+        false_node "$fault" &&
+            refused "$pattern" "$seconds" "${short[@]}" --node "$RDMA:7473" &&
+            end_false_node || return
+    done <<END
+version   fast speaks version 3 of the protocol, this vmrun version 2: \
+install the same version on both
 stranger  fast no memnode: correct the address or the port
 garbage   fast not memnode's protocol: correct the address or the port
 token     fast refused: the token is wrong
@@ -49,13 +52,14 @@ second_client() {
     serve m --size 64M || return
     run_vm first 20M --node "$RDMA"
     await 150 stat_has m 'holds 4[0-9]' || return
-    refused 'it has 1[0-9][.0-9]*M, not the size=40M' fast --node "$RDMA?size=40M" && refused 'refuses a lease' fast --node "$NBD?size=40M" || return
+    refused 'it has 1[0-9][.0-9]*M, not the size=40M' fast --node "$RDMA?size=40M" &&
+        refused 'refuses a lease' fast --node "$NBD?size=40M" || return
     run_vm second 2M --node "$RDMA?size=12M"
     run_vm third 2M --node "$NBD?size=4M"
     filled second third && verified second third && running first
 }
 
-# Nobody answers: the host is there but its frames get lost, has no such address, or no such name.
+# No answer comes: the frames to the host get lost, or there is no such address, or no such name.
 unreachable() {
     local url
     fault mute:m2
@@ -63,34 +67,50 @@ unreachable() {
     # All at once: each takes the default of 5 s.
     for url in rdma://m2 'nbd://m2?size=16M'; do
         (
-            refused "--node ${url%\?*}.*(does not answer|No route to host)" 10 --node "$url" >"$WORK/unreachable.${url%%:*}" 2>&1
+            refused "--node ${url%\?*}.*(does not answer|No route to host)" 10 --node "$url" \
+                >"$WORK/unreachable.${url%%:*}" 2>&1
             echo $? >"$WORK/unreachable.${url%%:*}.status"
         ) &
     done
     wait %% %-
     fault unmute:m2
     cat "$WORK"/unreachable.{rdma,nbd}
-    [ "$(cat "$WORK"/unreachable.{rdma,nbd}.status | sort -u)" = 0 ] || { echo 'see above'; return 1; }
-    refused 'rdma://10.77.0.99.*10.77.0.99:7471 does not answer' 10 --connect-timeout 2 --node rdma://10.77.0.99 &&
-        refused 'nbd://10.77.0.99.*(No route to host|does not answer)' 10 --connect-timeout 2 --node 'nbd://10.77.0.99?size=1M' &&
+    [ "$(cat "$WORK"/unreachable.{rdma,nbd}.status | sort -u)" = 0 ] || {
+        echo 'see above'
+        return 1
+    }
+    local gone='(No route to host|does not answer)'
+    refused 'rdma://10.77.0.99.*10.77.0.99:7471 does not answer' 10 \
+        --connect-timeout 2 --node rdma://10.77.0.99 &&
+        refused "nbd://10.77.0.99.*$gone" 10 \
+            --connect-timeout 2 --node 'nbd://10.77.0.99?size=1M' &&
         refused 'rdma://203.0.113.7.*no route' fast --node rdma://203.0.113.7 &&
-        refused 'nbd://203.0.113.7.*Network is unreachable' fast --node 'nbd://203.0.113.7?size=1M' &&
-        refused 'rdma://nosuchhost.invalid.*nosuchhost.invalid' fast --node rdma://nosuchhost.invalid &&
-        refused 'nbd://nosuchhost.invalid.*nosuchhost.invalid' fast --node 'nbd://nosuchhost.invalid?size=1M'
+        refused 'nbd://203.0.113.7.*Network is unreachable' fast \
+            --node 'nbd://203.0.113.7?size=1M' &&
+        refused 'rdma://nosuchhost.invalid.*nosuchhost.invalid' fast \
+            --node rdma://nosuchhost.invalid &&
+        refused 'nbd://nosuchhost.invalid.*nosuchhost.invalid' fast \
+            --node 'nbd://nosuchhost.invalid?size=1M'
 }
 
 nobody_listens() {
-    refused 'nothing listens at 10.77.0.11:7999: start memnode there' fast --node rdma://m1:7999 &&
-        refused 'm1 port 7999 refuses connections: is an NBD server running there' fast --node 'nbd://m1:7999?size=1M' &&
+    refused 'nothing listens at 10.77.0.11:7999: start memnode there' fast \
+        --node rdma://m1:7999 &&
+        refused 'm1 port 7999 refuses connections: is an NBD server running there' fast \
+            --node 'nbd://m1:7999?size=1M' &&
         refused "nothing listens at $here_address:7471" fast --node "$RDMA" &&
-        refused 'no /run/nonesuch|socket /run/nonesuch' fast --node 'nbd+unix:///?socket=/run/nonesuch&size=1M' &&
+        refused 'no /run/nonesuch|socket /run/nonesuch' fast \
+            --node 'nbd+unix:///?socket=/run/nonesuch&size=1M' &&
         # The one protocol at the other's port.
         refused 'rdma://m1:10809.*nothing listens' fast --node rdma://m1:10809
 }
 
 no_link() {
-    ip link add cut0 type veth peer name cut1 && ip address add 10.98.7.1/24 dev cut0 && rdma link add rxe7 type rxe netdev cut0 || return
-    refused 'no link' fast --node 'rdma://m1?device=rxe7' && refused 'no link' fast --node rdma://10.98.7.2 && refused 'rxe9' fast --node 'rdma://m1?device=rxe9'
+    ip link add cut0 type veth peer name cut1 && ip address add 10.98.7.1/24 dev cut0 &&
+        rdma link add rxe7 type rxe netdev cut0 || return
+    refused 'no link' fast --node 'rdma://m1?device=rxe7' &&
+        refused 'no link' fast --node rdma://10.98.7.2 &&
+        refused 'rxe9' fast --node 'rdma://m1?device=rxe9'
     local status=$?
     rdma link delete rxe7
     ip link delete cut0
@@ -103,8 +123,11 @@ memlock() {
     serve m --size 64M || return
     chmod 666 /dev/kvm /dev/infiniband/*
     ulimit -S -l 64 && ulimit -H -l 2048 || return
-    refused 'limit of locked memory is 64K: raise it by .ulimit -l' fast --node "$RDMA" || return
-    ulimit -S -l 2048 && run_vm pool 8M --cache 4M --node "$RDMA" && filled pool && verified pool && said pool 'the frames cannot be registered, so pages are copied through 1024 KiB'
+    refused 'limit of locked memory is 64K: raise it by .ulimit -l' fast --node "$RDMA" ||
+        return
+    ulimit -S -l 2048 && run_vm pool 8M --cache 4M --node "$RDMA" && filled pool &&
+        verified pool &&
+        said pool 'the frames cannot be registered, so pages are copied through 1024 KiB'
 }
 
 # --- while a program runs ---
@@ -123,7 +146,8 @@ goodbye() {
     serve m --size 64M && three || return
     at=$(now)
     end_node m || { echo "memnode ended with status $?"; return 1; }
-    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode was stopped" && lost inline "$at" 0 20000 "--node $RDMA.*: its memnode was stopped" &&
+    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode was stopped" &&
+        lost inline "$at" 0 20000 "--node $RDMA.*: its memnode was stopped" &&
         lost nbd "$at" 0 20000 "--node $NBD.*its memnode (was stopped|has ended)"
 }
 
@@ -132,19 +156,23 @@ killed_node() {
     serve m --size 64M && three || return
     at=$(now)
     kill -KILL "${node[m]}"
-    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode has ended" && lost inline "$at" 0 20000 "--node $RDMA.*: its memnode has ended" &&
+    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode has ended" &&
+        lost inline "$at" 0 20000 "--node $RDMA.*: its memnode has ended" &&
         lost nbd "$at" 0 20000 "--node $NBD.*: its memnode has ended"
 }
 
 # A new memnode at the same place is not the old one, even with the same export.
 replaced_node() {
     local at
-    serve m --size 62M --export disk=16M && run_vm rdma 2M --timeout 30 --node "$RDMA?size=16M" &&
-        run_vm nbd 2M --timeout 30 --node "$NBD?size=16M" && run_vm disk 2M --timeout 30 --node "$NBD/disk" && filled rdma nbd disk || return
+    serve m --size 62M --export disk=16M &&
+        run_vm rdma 2M --timeout 30 --node "$RDMA?size=16M" &&
+        run_vm nbd 2M --timeout 30 --node "$NBD?size=16M" &&
+        run_vm disk 2M --timeout 30 --node "$NBD/disk" && filled rdma nbd disk || return
     at=$(now)
     kill -KILL "${node[m]}"
     serve m --size 62M --export disk=16M || return
-    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode (has ended|does not know)" && lost nbd "$at" 0 20000 "--node $NBD.*(has ended|is gone)" &&
+    lost rdma "$at" 0 20000 "--node $RDMA.*: its memnode (has ended|does not know)" &&
+        lost nbd "$at" 0 20000 "--node $NBD.*(has ended|is gone)" &&
         lost disk "$at" 0 20000 "--node $NBD/disk.*is gone"
 }
 
@@ -160,7 +188,8 @@ stopped_node() {
 
 # It stands still while a program asks it for more.
 stopped_while_growing() {
-    serve m --size 128M && run_vm rdma 20M --node "$RDMA" && await 150 stat_has m 'leases [1-9]' || return
+    serve m --size 128M && run_vm rdma 20M --node "$RDMA" &&
+        await 150 stat_has m 'leases [1-9]' || return
     kill -STOP "${node[m]}"
     sleep 5
     running rdma || return
@@ -218,7 +247,10 @@ idle() {
         my $have = join "", map { pack "N", $_ * 2654435761 % 4294967296 } 0 .. 500000;
         print STDERR "randmem: fill\n";
         sleep 45;
-        for (0 .. 500000) { unpack("N", substr $have, 4 * $_, 4) == $_ * 2654435761 % 4294967296 or die "wrong at $_" }
+        for (0 .. 500000) {
+            unpack("N", substr $have, 4 * $_, 4) == $_ * 2654435761 % 4294967296
+                or die "wrong at $_"
+        }
         print "perl: all there, 0 errors\n"' >"$WORK/idle.out" 2>"$WORK/idle.err" &
     program[idle]=$!
     filled idle || return
@@ -226,7 +258,8 @@ idle() {
     fault mute:m1
     sleep 4
     fault unmute:m1
-    wait_vm idle 90 && [ "${status_of[idle]}" -eq 0 ] && grep -q ', 0 errors$' "$WORK/idle.out" && said idle 'connected again'
+    wait_vm idle 90 && [ "${status_of[idle]}" -eq 0 ] &&
+        grep -q ', 0 errors$' "$WORK/idle.out" && said idle 'connected again'
 }
 
 # The machine of a node stands still for a moment.
@@ -250,7 +283,8 @@ silence() {
     filled rdma nbd ten || return
     at=$(now)
     fault "$verb:m2"
-    lost rdma "$at" 2900 20000 '--node rdma://m2.*: nothing came through for 3.0 s' && lost nbd "$at" 2900 20000 '--node nbd://m2.* 3 s' &&
+    lost rdma "$at" 2900 20000 '--node rdma://m2.*: nothing came through for 3.0 s' &&
+        lost nbd "$at" 2900 20000 '--node nbd://m2.* 3 s' &&
         lost ten "$at" 9900 16000 '--node rdma://m2.*: nothing came through for 10.0 s'
 }
 muted() { silence mute; }
@@ -272,37 +306,45 @@ grace() {
     before=$(held m)
     [ "$before" -eq 60 ] || { echo "$before MiB are held after 3 s, not 60"; return 1; }
     sleep 9
-    # What is left is that of those who stand still.
+    # What is left belongs to the two stopped programs.
     after=$(held m)
     [ "$after" -eq 28 ] || { echo "$after MiB are held, not 28"; return 1; }
     kill -CONT "${program[still_rdma]}" "${program[still_nbd]}"
     verified still_rdma still_nbd && await 3 all_free m && end_node m
 }
 
-# Who ends by itself gives back at once what it had.
+# A program that ends by itself gives back at once what it had.
 gives_back() {
     serve m --size 62M --grace 60 || return
     run_vm rdma 2M --node "$RDMA?size=16M"
     run_vm inline 2M --io inline --node "$RDMA?size=16M"
     run_vm nbd 2M --node "$NBD?size=16M"
     filled rdma inline nbd && verified rdma inline nbd && await 2 all_free m || return
-    # Also one that ends because it lost another node.
+    # So does a program that ends because it lost another node.
     serve other --size 62M --listen "rdma://$here_address:7472" || return
     run_vm both 22M --timeout 30 --node "$RDMA" --node "$RDMA:7472"
-    await 150 stat_has m 'leases 1,' && await 150 stat_has other 'leases 1,' && kill -KILL "${node[other]}" && lost both "$(now)" 0 20000 'has ended' &&
+    await 150 stat_has m 'leases 1,' && await 150 stat_has other 'leases 1,' &&
+        kill -KILL "${node[other]}" && lost both "$(now)" 0 20000 'has ended' &&
         await 3 all_free m && end_node m
 }
 
 # --- many nodes ---
 
-pair() { serve a --size 256M && serve b --size "$1" --listen "rdma://$here_address:7472" --listen nbd://127.0.0.1:10810; }
+pair() {
+    serve a --size 256M &&
+        serve b --size "$1" --listen "rdma://$here_address:7472" --listen nbd://127.0.0.1:10810
+}
 
 # shares NAME WORD...: a program that fills 60 MiB over nodes a and b; sets share_a and share_b to
 # the MiB that each gave.
 shares() {
     local name=$1
     shift
-    "$vmrun" "${flags[@]}" --connect-timeout 30 "$@" -- perl -e 'my $size = 60 << 20; my $all = "x" x $size; print STDERR "randmem: fill\n"; sleep 1000' >"$WORK/$name.out" 2>"$WORK/$name.err" &
+    "$vmrun" "${flags[@]}" --connect-timeout 30 "$@" -- perl -e '
+        my $size = 60 << 20;
+        my $all = "x" x $size;
+        print STDERR "randmem: fill\n";
+        sleep 1000' >"$WORK/$name.out" 2>"$WORK/$name.err" &
     program[$name]=$!
     filled "$name" || return
     share_a=$(held a) share_b=$(held b)
@@ -314,23 +356,30 @@ shares() {
 
 # One slab is 16 MiB here: shares are exact but for the next one of each.
 weighted() {
-    pair 256M && shares weighted --placement weighted --node "$RDMA?weight=1" --node "$RDMA:7472?weight=3" &&
-        [ "$share_a" -gt 0 ] && [ "$share_b" -ge $((share_a * 3 - 48)) ] && [ "$share_b" -le $((share_a * 3 + 48)) ]
+    pair 256M &&
+        shares weighted --placement weighted --node "$RDMA?weight=1" --node "$RDMA:7472?weight=3" &&
+        [ "$share_a" -gt 0 ] && [ "$share_b" -ge $((share_a * 3 - 48)) ] &&
+        [ "$share_b" -le $((share_a * 3 + 48)) ]
 }
 
 linear() {
-    pair 256M && shares linear --placement linear --node "$RDMA?size=32M" --node "$RDMA:7472" && [ "$share_a" -eq 32 ] && [ "$share_b" -ge 28 ]
+    pair 256M && shares linear --placement linear --node "$RDMA?size=32M" --node "$RDMA:7472" &&
+        [ "$share_a" -eq 32 ] && [ "$share_b" -ge 28 ]
 }
 
-# The one with more left gives first.
+# The node with more free memory gives first.
 free() {
-    pair 512M && shares free --placement free --node "$RDMA" --node "$RDMA:7472" && [ "$share_a" -eq 0 ] && [ "$share_b" -ge 60 ]
+    pair 512M && shares free --placement free --node "$RDMA" --node "$RDMA:7472" &&
+        [ "$share_a" -eq 0 ] && [ "$share_b" -ge 60 ]
 }
 
 mixed() {
     pair 256M && truncate -s 16M "$WORK/dax" || return
-    run_vm mixed 36M --node "$RDMA?size=16M" --node "$NBD:10810?size=16M" --node mem:16M --node "dax:$WORK/dax"
-    filled mixed && stat_has a 'holds [1-9]' && stat_has b 'NBD lease.*, [1-9][0-9]* writes' && verified mixed && await 3 all_free a && all_free b
+    run_vm mixed 36M --node "$RDMA?size=16M" --node "$NBD:10810?size=16M" --node mem:16M \
+        --node "dax:$WORK/dax"
+    filled mixed && stat_has a 'holds [1-9]' &&
+        stat_has b 'NBD lease.*, [1-9][0-9]* writes' && verified mixed &&
+        await 3 all_free a && all_free b
 }
 
 try 'a wrong token is refused, the right one is taken' tokens

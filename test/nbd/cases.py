@@ -1,8 +1,8 @@
 """
 usage: cases.py SOCKET CASE [ARGUMENT...]
 
-Runs one case against the memnode at SOCKET, a path or HOST:PORT; fails with a traceback.  It has an export `disk` of 64 MiB, and `small` of
-10000 bytes rounded up to pages.
+Runs one case against the memnode at SOCKET, a path or HOST:PORT; fails with a traceback.  It has an
+export `disk` of 64 MiB, and `small` of 10000 bytes rounded up to pages.
 """
 import os
 import random
@@ -26,7 +26,7 @@ def ended(c):
 
 
 def served(at):
-    """Somebody else is still served."""
+    """Another client is still served."""
     with client(at, "disk") as c:
         assert c.call(FLUSH) == 0
 
@@ -35,7 +35,9 @@ def served(at):
 
 def options(at):
     with Client(at).greet() as c:
-        for number, error in ((STARTTLS, POLICY), (LIST_META, UNSUP), (SET_META, UNSUP), (4, UNSUP), (11, UNSUP), (999, UNSUP)):
+        refused = ((STARTTLS, POLICY), (LIST_META, UNSUP), (SET_META, UNSUP), (4, UNSUP),
+                   (11, UNSUP), (999, UNSUP))
+        for number, error in refused:
             c.option(number)
             expect(error, c.answers, number)
         c.option(LIST, b"x")
@@ -76,14 +78,17 @@ def export_name(at):
 # --- commands ---
 
 def pipelined(at, structured):
-    """Many requests in one send, reads and writes of all sizes mixed; every reply must be the right one."""
+    """Many requests in one send, reads and writes of all sizes mixed.
+
+    Every reply must be the right one.
+    """
     rng = random.Random(7)
     with client(at, "disk", structured == "structured") as c:
         image = bytearray(rng.randbytes(4 * MIB))
         c.write(0, bytes(image))
         for _ in range(6):
             batch, wanted = [], {}
-            # Places differ between writes and reads of a batch, since their order is nobody's promise.
+            # Places differ between writes and reads of a batch, since their order is not defined.
             for i in range(150):
                 length = rng.choice((1, 13, 512, 4096, 4096, 8192, 70000, 300000))
                 half = 2 * MIB
@@ -92,11 +97,13 @@ def pipelined(at, structured):
                     offset = rng.randrange(half - length)
                     data = rng.randbytes(length)
                     image[offset:offset + length] = data
-                    batch.append(struct.pack(">IHHQQI", 0x25609513, 0, WRITE, c.cookie, offset, length) + data)
+                    head = struct.pack(">IHHQQI", 0x25609513, 0, WRITE, c.cookie, offset, length)
+                    batch.append(head + data)
                     wanted[c.cookie] = b""
                 else:
                     offset = half + rng.randrange(half - length)
-                    batch.append(struct.pack(">IHHQQI", 0x25609513, 0, READ, c.cookie, offset, length))
+                    batch.append(
+                        struct.pack(">IHHQQI", 0x25609513, 0, READ, c.cookie, offset, length))
                     wanted[c.cookie] = bytes(image[offset:offset + length])
             stream = b"".join(batch)
 
@@ -121,7 +128,9 @@ def wrong_requests(at, structured):
     with client(at, "disk", structured == "structured") as c:
         end = c.size
         c.write(end - 4096, b"\x11" * 4096)
-        for offset, length in ((end, 1), (end - 1, 2), (end - 4096, 8192), (2**64 - 1, 1), (2**64 - 4096, 8192), (2**63, 4096)):
+        beyond = ((end, 1), (end - 1, 2), (end - 4096, 8192), (2**64 - 1, 1), (2**64 - 4096, 8192),
+                  (2**63, 4096))
+        for offset, length in beyond:
             assert c.call(READ, offset, length) == EINVAL, (offset, length)
             assert c.call(WRITE, offset, length, b"x" * length) == ENOSPC, (offset, length)
             assert c.call(ZEROES, offset, length) == ENOSPC
@@ -134,7 +143,7 @@ def wrong_requests(at, structured):
         assert c.call(WRITE, 0, 33 * MIB, b"x" * (33 * MIB)) == EINVAL
         assert c.call(ZEROES, 0, 2**32 - 1) == ENOSPC
         assert c.call(CACHE, 0, end) == 0
-        # Flags and commands nobody knows.
+        # Flags and commands that are not defined.
         for kind in (BLOCK_STATUS, 8, 77, 65535):
             assert c.call(kind) == EINVAL, kind
         assert c.call(WRITE, 0, 5, b"hello", flags=0x8000) == EINVAL
@@ -160,10 +169,17 @@ def wrong_magic(at):
 
 
 def zeroes(at):
-    """WRITE_ZEROES and TRIM of all sizes, also those that are given back to the host: zero inside, untouched outside."""
+    """WRITE_ZEROES and TRIM of all sizes, also those that are given back to the host.
+
+    All is zero inside, and untouched outside.
+    """
     with client(at, "disk") as c:
-        for kind, flags in ((ZEROES, 0), (ZEROES, NO_HOLE), (ZEROES, FAST_ZERO), (ZEROES, NO_HOLE | FAST_ZERO | FUA), (TRIM, 0), (TRIM, FUA)):
-            for offset, length in ((0, 1), (5, 4090), (4096, 4096), (4095, 4098), (1, MIB), (MIB, MIB), (100, 3 * MIB + 17), (0, 8 * MIB)):
+        kinds = ((ZEROES, 0), (ZEROES, NO_HOLE), (ZEROES, FAST_ZERO),
+                 (ZEROES, NO_HOLE | FAST_ZERO | FUA), (TRIM, 0), (TRIM, FUA))
+        places = ((0, 1), (5, 4090), (4096, 4096), (4095, 4098), (1, MIB), (MIB, MIB),
+                  (100, 3 * MIB + 17), (0, 8 * MIB))
+        for kind, flags in kinds:
+            for offset, length in places:
                 c.write(0, b"\xa5" * (8 * MIB))
                 assert c.call(kind, offset, length, flags=flags) == 0, (kind, flags, offset, length)
                 got = c.read(0, 8 * MIB)
@@ -188,14 +204,16 @@ def halves(at):
     whole = struct.pack(">IHHQQI", 0x25609513, 0, WRITE, 1, 0, 100000) + b"y" * 100000
     for n in (0, 1, 4, 5, 12, 20, 24, 30):
         with Client(at) as c:
-            c.send((struct.pack(">IQII", 3, IHAVEOPT, GO, 10) + struct.pack(">I", 4) + b"disk\0\0")[:n])
+            option = struct.pack(">IQII", 3, IHAVEOPT, GO, 10) + struct.pack(">I", 4) + b"disk\0\0"
+            c.send(option[:n])
     with client(at, "disk") as c:
         c.write(0, b"\x33" * 100000)
     for n in (1, 27, 28, 29, 5000, 90000):
         with client(at, "disk") as c:
             c.send(whole[:n])
     time.sleep(0.2)
-    with client(at, "disk") as c:               # a WRITE that broke off may have come in part, and no more than that
+    # A WRITE that broke off may have come in part, and no more than that.
+    with client(at, "disk") as c:
         got = c.read(0, 100000)
         assert got[90000:] == b"\x33" * 10000
         assert set(got[:90000]) <= {0x33, ord("y")}
@@ -231,7 +249,8 @@ def garbage(at, seconds):
                     c.send(struct.pack(">QII", IHAVEOPT, rng.randrange(12), rng.randrange(2**32)))
                 elif where == 3:
                     c.greet().ask_structured().go("disk")
-                    c.request(rng.randrange(9), rng.randrange(2**64), rng.randrange(2**32), flags=rng.randrange(65536))
+                    c.request(rng.randrange(9), rng.randrange(2**64), rng.randrange(2**32),
+                              flags=rng.randrange(65536))
                 c.send(rng.randbytes(rng.choice((1, 4, 16, 100, 5000, 100000))))
         except (Closed, Refused):
             pass
@@ -240,7 +259,10 @@ def garbage(at, seconds):
 
 
 def slow_reader(at, pid):
-    """READs of 3 GiB in all whose replies nobody takes: memnode must not keep them, and others are served."""
+    """READs of 3 GiB in all whose replies no client takes.
+
+    memnode must not keep them, and other clients are served.
+    """
     def resident():
         with open(f"/proc/{pid}/status") as f:
             return next(int(line.split()[1]) for line in f if line.startswith("RssAnon")) << 10
@@ -257,7 +279,10 @@ def slow_reader(at, pid):
 
 
 def handshake_limit(at):
-    """Who asks for nothing is shown out after 10 s, also if he keeps talking; who uses an export may be silent for longer."""
+    """A client that asks for nothing is disconnected after 10 s, also if it keeps talking.
+
+    A client that uses an export may be silent for longer.
+    """
     with client(at, "disk") as user, Client(at) as silent, Client(at) as talker:
         begin = time.monotonic()
         talker.greet()
@@ -296,7 +321,10 @@ def many(at, limit):
 # --- the end ---
 
 def shutdown(at, pid):
-    """SIGTERM while requests are in flight: each is answered, new ones with ESHUTDOWN, and then the connection ends."""
+    """SIGTERM while requests are in flight.
+
+    Each is answered, new ones with ESHUTDOWN, and then the connection ends.
+    """
     with client(at, "disk") as c, client(at, "disk") as idle:
         answers = {0: 0, ESHUTDOWN: 0}
         began = 0

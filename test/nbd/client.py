@@ -1,6 +1,6 @@
 """
-A client of NBD on a bare socket, for what a well-behaved client never does.  Written from the protocol's description, and sharing nothing
-with memnode's own header, so that an error there shows.
+A client of NBD on a bare socket, for what a well-behaved client never does.  Written from the
+protocol's description, and sharing nothing with memnode's own header, so that an error there shows.
 """
 import socket
 import struct
@@ -123,11 +123,16 @@ class Client:
 
     def flood(self, count, length):
         """That many READs from the beginning, in one send."""
-        self.send(b"".join(struct.pack(">IHHQQI", 0x25609513, 0, READ, self.cookie + i + 1, 0, length) for i in range(count)))
+        self.send(b"".join(
+            struct.pack(">IHHQQI", 0x25609513, 0, READ, self.cookie + i + 1, 0, length)
+            for i in range(count)))
         self.cookie += count
 
     def reply(self, lengths=None):
-        """The next reply: (cookie, error, data).  lengths: cookie -> bytes of the READs, for simple replies."""
+        """The next reply: (cookie, error, data).
+
+        lengths: cookie -> bytes of the READs, for simple replies.
+        """
         (magic,) = self.unpack(">I")
         if magic == 0x67446698:
             error, cookie = self.unpack(">IQ")

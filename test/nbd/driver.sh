@@ -1,6 +1,7 @@
 #!/bin/bash
-# vmrun's NBD driver against nbdkit, qemu-nbd and memnode (as far as they are there): data, refusals, and what happens when a server goes.
-# The driver runs in ./driver, without a guest.  Every wait has a limit.
+# vmrun's NBD driver against nbdkit, qemu-nbd and memnode (as far as they are there): data,
+# refusals, and what happens when a server goes.  The driver runs in ./driver, without a guest.
+# Every wait has a limit.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,7 +18,8 @@ if [ ! -x "$driver" ] || [ ! -x "$rude" ]; then
 fi
 make_work
 servers=
-# The end is awaited, so that what it held is free, and for the shell's remark about it to go nowhere.
+# The end is awaited, so that what it held is free, and for the shell's remark about it to go
+# nowhere.
 kill_server() {
     kill -KILL "$1" 2>/dev/null
     { wait "$1"; } 2>/dev/null
@@ -51,7 +53,7 @@ serve() {
     servers="$servers $server"
     wait_for test -S "$socket"
 }
-# The socket is there before somebody listens.
+# The socket is there before the server listens.
 kit() {
     rm -f "$WORK/kit.pid"
     serve "$1" nbdkit --foreground --pidfile "$WORK/kit.pid" --unix "$@"
@@ -62,7 +64,7 @@ be_rude() {
     wait_for grep -q ready "$WORK/server.out"
 }
 
-# A TCP port of the loopback interface that nobody listens on now.
+# A TCP port of the loopback interface that no process listens on now.
 free_port() {
     local port
     for port in $(shuf -i 20000-32000 -n 50); do
@@ -104,8 +106,9 @@ check_refusal() {
     fi
 }
 
-# in_background ARG...: starts the driver, and waits until it is connected.  after_that: waits for its end, and sets $status, $OUT and $ERR
-# as run_limited does.  finish NAME [PATTERN]: the same, and it must be a good end.
+# in_background ARG...: starts the driver, and waits until it is connected.  after_that: waits for
+# its end, and sets $status, $OUT and $ERR as run_limited does.  finish NAME [PATTERN]: the same,
+# and it must be a good end.
 in_background() {
     "$driver" "$@" >"$WORK/job.out" 2>"$WORK/job.err" &
     job=$!
@@ -139,7 +142,8 @@ unix_url="nbd+unix:///x?socket=$S"
 
 # ---- What needs no server ----
 
-refused 'unknown host' "unknown host|name server" --connect-timeout 4000 nbd://no-such-host.invalid/x
+refused 'unknown host' "unknown host|name server" --connect-timeout 4000 \
+    nbd://no-such-host.invalid/x
 refused 'port that nobody listens on' 'refuses connections' "nbd://127.0.0.1:$(free_port)/x"
 refused 'socket that is not there' 'there is no socket' "nbd+unix:///x?socket=$WORK/nothing"
 refused 'no host' 'no host is named' nbd:///x
@@ -149,7 +153,8 @@ refused 'bad escape' 'two hexadecimal digits' nbd://127.0.0.1/%zz
 refused 'option that is none' 'is not understood' 'nbd://127.0.0.1/x?colour=red'
 refused 'socket path that is too long' 'longer than' "nbd+unix:///x?socket=/$(printf '%0120d' 0)"
 refused 'one slash' 'two slashes' nbd:/x
-refused 'token file that is not there' 'token file' --token-file "$WORK/nothing" --size 67108864 nbd://127.0.0.1
+refused 'token file that is not there' 'token file' --token-file "$WORK/nothing" \
+    --size 67108864 nbd://127.0.0.1
 
 # ---- nbdkit ----
 
@@ -167,7 +172,8 @@ else
     else
         ok 'LIBNBD_DEBUG prints nothing'
     fi
-    refused 'a lease of a server that is no memnode' 'no memnode' --size 67108864 "nbd+unix:///?socket=$S"
+    refused 'a lease of a server that is no memnode' 'no memnode' --size 67108864 \
+        "nbd+unix:///?socket=$S"
     refused 'a token for an export' 'token-file=' --token-file /dev/null "$unix_url"
 
     in_background --seconds 8 --gap 50 "$unix_url"
@@ -187,7 +193,8 @@ else
     sleep 0.5
     kill -STOP "$server"
     after_that
-    check_refusal 'a server that stands still for too long' 'has not answered for 2 s while [0-9]+ transfers wait'
+    check_refusal 'a server that stands still for too long' \
+        'has not answered for 2 s while [0-9]+ transfers wait'
     stop_servers
 
     kit "$S" memory 64M
@@ -195,7 +202,8 @@ else
     sleep 0.5
     kill_server "$server"
     after_that
-    check_refusal 'a server that dies for good' 'could not be made again within 2 s: socket .* refuses connections'
+    check_refusal 'a server that dies for good' \
+        'could not be made again within 2 s: socket .* refuses connections'
     stop_servers
 
     kit "$S" memory 64M
@@ -218,7 +226,8 @@ else
     finish 'a server that dies three times and keeps its data' 'connected again'
     stop_servers
 
-    # Between the driver's posts nothing is in flight: the end of a connection is seen all the same, and costs no time.
+    # Between the driver's posts nothing is in flight: the end of a connection is seen all the same,
+    # and costs no time.
     kit "$S" file "$WORK/disk"
     in_background --seconds 3 --gap 200 --timeout 5000 "$unix_url"
     sleep 0.5
@@ -230,7 +239,8 @@ else
     kit "$S" --filter=error memory 64M error-rate=2% error=EIO
     # The handshake's own transfer may be the one that fails: then vmrun says so.
     run_limited "$driver" --timeout 20000 --count 3000 "$unix_url"
-    if [ "$status" = 0 ] || { [ "$status" = 125 ] && grep -q 'fails the first transfer' "$ERR"; }; then
+    if [ "$status" = 0 ] ||
+        { [ "$status" = 125 ] && grep -q 'fails the first transfer' "$ERR"; }; then
         ok 'a server that fails some transfers'
     else
         not_ok 'a server that fails some transfers' "status $status"
@@ -242,7 +252,8 @@ else
     sleep 0.3
     : >"$WORK/fail"
     after_that
-    check_refusal 'a server that fails all transfers' 'has failed a transfer again and again for 2 s \(No space left'
+    check_refusal 'a server that fails all transfers' \
+        'has failed a transfer again and again for 2 s \(No space left'
     stop_servers
 
     kit "$S" --readonly memory 64M
@@ -279,7 +290,8 @@ else
     fi
 
     port=$(free_port)
-    nbdkit --foreground --ipaddr 127.0.0.1 --port "$port" --pidfile "$WORK/pid" memory 64M 2>"$WORK/server.out" &
+    nbdkit --foreground --ipaddr 127.0.0.1 --port "$port" --pidfile "$WORK/pid" memory 64M \
+        2>"$WORK/server.out" &
     servers="$servers $!"
     wait_for test -s "$WORK/pid"
     for depth in 1 64 128; do
@@ -294,7 +306,8 @@ if ! command -v qemu-nbd >/dev/null; then
     skip 'qemu-nbd' 'qemu-nbd is not installed (Debian: qemu-utils)'
 else
     truncate -s 64M "$WORK/raw"
-    serve "$S" qemu-nbd --persistent --socket "$S" --export-name disk --format raw --shared 4 "$WORK/raw"
+    serve "$S" qemu-nbd --persistent --socket "$S" --export-name disk --format raw --shared 4 \
+        "$WORK/raw"
     for depth in 1 64 128; do
         good "qemu-nbd, four clients, depth $depth" --depth "$depth" "nbd+unix:///disk?socket=$S"
     done
@@ -310,7 +323,8 @@ fi
 
 for how in text zeros noise half; do
     be_rude "$how" "$S"
-    refused "a port that is no NBD server: $how" 'does not answer as an NBD server|broke|closed' --connect-timeout 2000 "$unix_url"
+    refused "a port that is no NBD server: $how" \
+        'does not answer as an NBD server|broke|closed' --connect-timeout 2000 "$unix_url"
     stop_servers
 done
 be_rude silent "$S"
@@ -323,7 +337,8 @@ port=$(free_port)
 "$rude" full "$port" >"$WORK/server.out" 2>&1 &
 servers="$servers $!"
 wait_for grep -q ready "$WORK/server.out"
-refused 'a host that does not answer' 'does not answer \(1 s\)' --connect-timeout 1000 "nbd://127.0.0.1:$port/x"
+refused 'a host that does not answer' 'does not answer \(1 s\)' --connect-timeout 1000 \
+    "nbd://127.0.0.1:$port/x"
 stop_servers
 be_rude full "$S"
 refused 'a socket with too many clients' 'too many clients' --connect-timeout 1000 "$unix_url"
@@ -337,23 +352,30 @@ else
     token=$WORK/token
     echo 'sesame' >"$token"
     # Leases that were used stay for the grace time: there is room for all of them.
-    serve "$S" "$memnode" --size 512M --max-per-client 128M --hugepages none --listen "nbd+unix://$S"
+    serve "$S" "$memnode" --size 512M --max-per-client 128M --hugepages none \
+        --listen "nbd+unix://$S"
     for depth in 1 64 128; do
-        good "memnode, a lease, depth $depth" --size $((64 << 20)) --depth "$depth" "nbd+unix:///?socket=$S"
+        good "memnode, a lease, depth $depth" --size $((64 << 20)) --depth "$depth" \
+            "nbd+unix:///?socket=$S"
     done
     in_background --size $((64 << 20)) --seconds 2 "nbd+unix:///?socket=$S"
-    good 'memnode, a second lease at the same time' --size $((64 << 20)) --count 20000 "nbd+unix:///?socket=$S"
+    good 'memnode, a second lease at the same time' --size $((64 << 20)) --count 20000 \
+        "nbd+unix:///?socket=$S"
     finish 'and the first one is as it was'
-    refused 'memnode, more than a client may have' 'size=' --size $((160 << 20)) "nbd+unix:///?socket=$S"
+    refused 'memnode, more than a client may have' 'size=' --size $((160 << 20)) \
+        "nbd+unix:///?socket=$S"
     in_background --size $((64 << 20)) --seconds 20 "nbd+unix:///?socket=$S"
     sleep 0.5
     kill_server "$server"
-    serve "$S" "$memnode" --size 192M --max-per-client 128M --hugepages none --listen "nbd+unix://$S"
+    serve "$S" "$memnode" --size 192M --max-per-client 128M --hugepages none \
+        --listen "nbd+unix://$S"
     after_that
     check_refusal 'memnode that was started anew' 'memnode was started anew'
     stop_servers
-    serve "$S" "$memnode" --size 192M --hugepages none --token-file "$token" --listen "nbd+unix://$S"
-    good 'memnode, with its token' --size $((16 << 20)) --token-file "$token" "nbd+unix:///?socket=$S"
+    serve "$S" "$memnode" --size 192M --hugepages none --token-file "$token" \
+        --listen "nbd+unix://$S"
+    good 'memnode, with its token' --size $((16 << 20)) --token-file "$token" \
+        "nbd+unix:///?socket=$S"
     refused 'memnode, without its token' 'token' --size $((16 << 20)) "nbd+unix:///?socket=$S"
     stop_servers
 fi

@@ -26,12 +26,16 @@ def leases(at):
             expect(INVALID, c.go, lease("a", 4 * MIB))
             expect(INVALID, c.go, lease("a", 4 * MIB), INFO)
             expect(UNKNOWN, c.go, "a" * 32)
-            for bad in ("lease-", "lease-" + "a" * 31 + "-4096", "lease-" + "g" * 32 + "-4096", lease("c", 4095), lease("c", 0), lease("c", "1M")):
+            for bad in ("lease-", "lease-" + "a" * 31 + "-4096", "lease-" + "g" * 32 + "-4096",
+                        lease("c", 4095), lease("c", 0), lease("c", "1M")):
                 expect(INVALID, c.go, bad)
 
 
 def turnover(at, grace):
-    """The pool has room for one such lease only, so the second gets the bytes of the first: all zero."""
+    """The pool has room for one such lease only.
+
+    So the second gets the bytes of the first: all zero.
+    """
     size = 40 * MIB
     with client(at, lease("d", size)) as c:
         for offset in range(0, size, 8 * MIB):
@@ -55,7 +59,10 @@ def turnover(at, grace):
 
 
 def goodbye(at):
-    """The last of its clients says goodbye: the lease is free at once, and before the connection is closed."""
+    """The last of its clients says goodbye.
+
+    The lease is free at once, and before the connection is closed.
+    """
     size = 40 * MIB
     a, b = client(at, lease("f", size)), client(at, lease("f", size))
     a.write(0, b"secret!!" * MIB)
@@ -80,7 +87,10 @@ def copied(at, data, back, uri):
 
 
 def guess(at, secret=""):
-    """A client that knows how leases are called, and the token, finds no other's: not in the list, nor by names that are almost it."""
+    """A client that knows how leases are called, and the token, finds no other's.
+
+    Not in the list, nor by names that are almost it.
+    """
     end = f"-{secret}" if secret else ""
     digits = "0123456789abcdef" * 2
     mine = f"lease-{digits}-{MIB}{end}"
@@ -88,14 +98,17 @@ def guess(at, secret=""):
         owner.write(0, b"mine" * (MIB // 4))
         with Client(at).greet() as c:
             assert c.list() == ["disk"]
-            # INFO tells of a lease what its name says, whether it is there or not; GO makes one, and it is empty.
+            # INFO tells of a lease what its name says, whether it is there or not; GO makes one,
+            # and it is empty.
             for i in (0, 1, 15, 16, 31):
                 other = digits[:i] + ("f" if digits[i] != "f" else "0") + digits[i + 1:]
                 assert c.go(f"lease-{other}-{MIB}{end}", INFO) == MIB
-            for bad in (digits[:31], digits + "0", digits.upper(), digits[:31] + "*", digits[:31] + "?", digits[:31] + "\0", " " * 32, ""):
+            for bad in (digits[:31], digits + "0", digits.upper(), digits[:31] + "*",
+                        digits[:31] + "?", digits[:31] + "\0", " " * 32, ""):
                 expect(INVALID, c.go, f"lease-{bad}-{MIB}{end}")
                 expect(INVALID, c.go, f"lease-{bad}-{MIB}{end}", INFO)
-            for name in (digits, f"{digits}-{MIB}", f"LEASE-{digits}-{MIB}{end}", f"/{mine}", f"disk/{mine}", f"../{mine}", "*", "lease"):
+            for name in (digits, f"{digits}-{MIB}", f"LEASE-{digits}-{MIB}{end}", f"/{mine}",
+                         f"disk/{mine}", f"../{mine}", "*", "lease"):
                 expect(UNKNOWN, c.go, name)
                 expect(UNKNOWN, c.go, name, INFO)
             assert c.list() == ["disk"]

@@ -1,8 +1,8 @@
 """
 usage: notify.py SOCKET COMMAND [ARGUMENT...]
 
-Runs COMMAND as systemd would, with NOTIFY_SOCKET, and goes through its life: start, SIGHUP, SIGTERM, end.  Fails if it does not say what
-a unit of Type=notify must say, in that order.
+Runs COMMAND as systemd would, with NOTIFY_SOCKET, and goes through its life: start, SIGHUP,
+SIGTERM, end.  Fails if it does not say what a unit of Type=notify must say, in that order.
 """
 import os
 import signal

@@ -1,5 +1,5 @@
-# Tests of memnode as a program, for run, which sources this: what it refuses at start, what it tells, signals, its control socket.
-# They need NBD only.
+# Tests of memnode as a program, for run, which sources this: what it refuses at start, what it
+# tells, signals, its control socket. They need NBD only.
 # shellcheck shell=bash disable=SC2016,SC2154
 
 # check_alone NAME COMMAND...: as check, without a memnode beside it.
@@ -33,22 +33,27 @@ refused() {
 
 # While a memnode serves at $tcp and $sock.
 refused_addresses() {
-    refused "port in use" "Address already in use: another program listens there" --listen "nbd://$tcp"
+    refused "port in use" "Address already in use: another program listens there" \
+        --listen "nbd://$tcp"
     refused "socket in use" "another program listens there" --listen "nbd+unix://$sock"
     check "the socket in use is still there" "${case[@]}" "$sock" abort
     refused "no such address" "this host has no such address" --listen nbd://192.0.2.77:10999
     refused "no such host" "cannot find the address" --listen nbd://host.invalid:10999
     refused "no such port" "cannot find the address" --listen nbd://127.0.0.1:nothing
     refused "an address without brackets" "in brackets" --listen nbd://::1:10999
-    refused "an export in a listening address" "exports with --export" --listen nbd://127.0.0.1:10999/disk
+    refused "an export in a listening address" "exports with --export" \
+        --listen nbd://127.0.0.1:10999/disk
     refused "a relative path" "give an absolute one" --listen nbd+unix://relative
-    refused "a path that is too long" "too long for a socket" --listen "nbd+unix:///$(printf 'x%.0s' {1..200})"
-    refused "a path whose folder is missing" "No such file or directory" --listen "nbd+unix://$WORK/none/x"
+    refused "a path that is too long" "too long for a socket" \
+        --listen "nbd+unix:///$(printf 'x%.0s' {1..200})"
+    refused "a path whose folder is missing" "No such file or directory" \
+        --listen "nbd+unix://$WORK/none/x"
     touch "$WORK/file"
     refused "a path that is a file" "it is no socket" --listen "nbd+unix://$WORK/file"
-    refused "an export larger than a client may have" "no memory for the export big" --listen "nbd+unix://$WORK/x" --export big=1M \
-        --max-per-client 512K
-    refused "a control socket in use" "another memnode has it" --listen "nbd+unix://$WORK/x" --control "$WORK/control"
+    refused "an export larger than a client may have" "no memory for the export big" \
+        --listen "nbd+unix://$WORK/x" --export big=1M --max-per-client 512K
+    refused "a control socket in use" "another memnode has it" --listen "nbd+unix://$WORK/x" \
+        --control "$WORK/control"
 }
 
 # A connection's work may take longer than the end waits for: the memory must still be there. Long
@@ -75,22 +80,30 @@ busy_ends() {
 
 refused_settings() {
     local here="nbd+unix://$WORK/x"
-    refused "more memory than the host has" "of memory in all: give a smaller size" --listen "$here" --size 60T
+    refused "more memory than the host has" "of memory in all: give a smaller size" \
+        --listen "$here" --size 60T
     refused "a size that is none" "this is no size" --listen "$here" --size much
-    refused "exports that do not fit" "the exports need 2M in all, and --size is 1M" --listen "$here" --export a=1M --export b=1M
+    refused "exports that do not fit" "the exports need 2M in all, and --size is 1M" \
+        --listen "$here" --export a=1M --export b=1M
     refused "no address" "nothing to listen at is named"
     refused "a configuration file that is not there" "cannot be opened" --config "$WORK/none"
     printf '[memnode]\nsize = 1M\nlimit = 3\n' >"$WORK/bad"
-    refused "a key that is unknown, with file and line" "$WORK/bad:3: limit: there is no such setting" --listen "$here" --config "$WORK/bad"
+    refused "a key that is unknown, with file and line" \
+        "$WORK/bad:3: limit: there is no such setting" --listen "$here" --config "$WORK/bad"
     refused "a mode that is none" "not the mode of a socket" --listen "$here" --socket-mode rw
-    refused "a token file that is empty" "its first line is the token" --listen "$here" --token-file /dev/null
+    refused "a token file that is empty" "its first line is the token" --listen "$here" \
+        --token-file /dev/null
     # More huge pages than there are.
     local free=$(($(cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages) + 1))
-    refused "huge pages of 2M that are not there" "sysctl vm.nr_hugepages=" --listen "$here" --hugepages 2M --size $((free * 2))M
-    if [ -d /sys/kernel/mm/hugepages/hugepages-1048576kB ] && [ "$(awk '/MemTotal/ { print $2 }' /proc/meminfo)" -gt 1100000 ]; then
-        refused "huge pages of 1G that are not there" "hugepagesz=1G hugepages=" --listen "$here" --hugepages 1G --size 1G
+    refused "huge pages of 2M that are not there" "sysctl vm.nr_hugepages=" --listen "$here" \
+        --hugepages 2M --size $((free * 2))M
+    if [ -d /sys/kernel/mm/hugepages/hugepages-1048576kB ] &&
+        [ "$(awk '/MemTotal/ { print $2 }' /proc/meminfo)" -gt 1100000 ]; then
+        refused "huge pages of 1G that are not there" "hugepagesz=1G hugepages=" \
+            --listen "$here" --hugepages 1G --size 1G
     else
-        skip "huge pages of 1G that are not there" "this host has no pages of 1G, or no memory for one"
+        skip "huge pages of 1G that are not there" \
+            "this host has no pages of 1G, or no memory for one"
     fi
     refused_memlock
 }
@@ -99,9 +112,11 @@ refused_settings() {
 refused_memlock() {
     local name="a memlock limit that is too low, for RDMA"
     selected "$name" || return 0
-    run_limited bash -c 'ulimit -l 64 && exec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock --reuid 65534 --clear-groups "$@"' sh \
+    local words='the memlock limit is 64K, and 1M must be locked: raise `ulimit -l`'
+    run_limited bash -c 'ulimit -l 64 && exec setpriv --bounding-set -ipc_lock \
+        --inh-caps -ipc_lock --reuid 65534 --clear-groups "$@"' sh \
         "$memnode" --size 1M --hugepages none --listen rdma://127.0.0.1
-    if [ "$status" = 1 ] && grep -q 'the memlock limit is 64K, and 1M must be locked: raise `ulimit -l`.*limits.d.*LimitMEMLOCK=infinity' "$ERR"; then
+    if [ "$status" = 1 ] && grep -q "$words.*limits.d.*LimitMEMLOCK=infinity" "$ERR"; then
         ok "$name"
     else
         not_ok "$name" "status $status"
@@ -115,7 +130,9 @@ checked() {
     shift 3
     selected "$name" || return 0
     run_limited "$memnode" --check "$@"
-    if [ "$status" = "$wanted" ] && grep '^verdict' "$OUT" | grep -F -- "$words" >/dev/null && grep -q '^memlock ' "$OUT" && grep -q '^device ' "$OUT"; then
+    if [ "$status" = "$wanted" ] &&
+        grep '^verdict' "$OUT" | grep -F -- "$words" >/dev/null &&
+        grep -q '^memlock ' "$OUT" && grep -q '^device ' "$OUT"; then
         ok "$name"
     else
         not_ok "$name" "status $status, not $wanted, or not the words: $words"
@@ -125,10 +142,13 @@ checked() {
 
 checks() {
     checked "--check, a host that can" 0 "memnode can serve 1M" --size 1M --listen nbd://127.0.0.1
-    checked "--check, more memory than there is" 1 "of memory in all" --size 60T --listen nbd://127.0.0.1
-    checked "--check, huge pages that are not there" 1 "sysctl vm.nr_hugepages=" --size 8G --hugepages 2M --listen nbd://127.0.0.1
+    checked "--check, more memory than there is" 1 "of memory in all" \
+        --size 60T --listen nbd://127.0.0.1
+    checked "--check, huge pages that are not there" 1 "sysctl vm.nr_hugepages=" \
+        --size 8G --hugepages 2M --listen nbd://127.0.0.1
     if [ ! -e /dev/infiniband/rdma_cm ]; then
-        checked "--check, RDMA on a host without" 1 "cannot serve over RDMA" --size 1M --listen rdma://0.0.0.0
+        checked "--check, RDMA on a host without" 1 "cannot serve over RDMA" \
+            --size 1M --listen rdma://0.0.0.0
         checked "--check, RDMA on a host without, beside NBD" 1 "cannot serve over RDMA" \
             --listen nbd://127.0.0.1 --listen rdma://0.0.0.0
         checked "--check, a host without RDMA, and no address" 0 \
@@ -151,14 +171,18 @@ sys.stdout.write(b"".join(iter(lambda: s.recv(65536), b"")).decode())'
         python3 -c "$1" "$2" >"$WORK/statistics"
         grep -E "^pool 256M in pages of 4K, [0-9.]+M left$" "$WORK/statistics"
         grep -E "^accounts [0-9]+, limit of each 100M$" "$WORK/statistics"
-        grep -E "^account \"NBD export disk\": holds 64M, [1-9][0-9]* reads of .*, [1-9][0-9]* writes of " "$WORK/statistics"
+        disk="account \"NBD export disk\""
+        grep -E "^$disk: holds 64M, [1-9][0-9]* reads of .*, [1-9][0-9]* writes of " \
+            "$WORK/statistics"
         kill -USR1 "$3"
         for i in {1..50}; do
-            sed -n "s/^memnode: \(pool\|account\)/\1/p" "$4" | diff - <(grep "^\(pool\|account\)" "$WORK/statistics") && exit 0
+            sed -n "s/^memnode: \(pool\|account\)/\1/p" "$4" |
+                diff - <(grep "^\(pool\|account\)" "$WORK/statistics") && exit 0
             sleep 0.1
         done
         exit 1' script "$read_control" "$WORK/control" "$server" "$log"
-    check "the control socket is for its owner only" "${script[@]}" '[ "$(stat -c %a "$1")" = 600 ]' script "$WORK/control"
+    check "the control socket is for its owner only" \
+        "${script[@]}" '[ "$(stat -c %a "$1")" = 600 ]' script "$WORK/control"
 }
 
 # SIGHUP: from a configuration file that changes.
@@ -224,7 +248,8 @@ assert s.recv(8) == b"NBDMAGIC"'
 }
 
 service_tests() {
-    check_alone "systemd is told: ready, reloading, stopping" python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
+    check_alone "systemd is told: ready, reloading, stopping" \
+        python3 "$here/notify.py" "$WORK/notify" "$memnode" --size 1M --hugepages none \
         --listen nbd://127.0.0.1:0
     check_alone "a standard error that nobody reads stops nothing" \
         python3 "$here/deaf.py" "$WORK/deaf.sock" "$memnode"
@@ -236,7 +261,9 @@ service_tests() {
     if have systemd-analyze && [ -e "$unit" ]; then
         # The program is where it was built, not where it will be installed.
         sed "s,^ExecStart=[^ ]*,ExecStart=$memnode," "$unit" >"$WORK/memnode.service"
-        check_alone "$name" "${script[@]}" 'systemd-analyze verify --man=no "$WORK/memnode.service" 2>&1 | tee "$WORK/said"; [ ! -s "$WORK/said" ]'
+        check_alone "$name" "${script[@]}" '
+            systemd-analyze verify --man=no "$WORK/memnode.service" 2>&1 | tee "$WORK/said"
+            [ ! -s "$WORK/said" ]'
     elif selected "$name"; then
         skip "$name" "there is no systemd-analyze, or no memnode.service beside memnode"
     fi

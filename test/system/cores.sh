@@ -4,13 +4,16 @@
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 core_mb=48       # private, and as much shared
-core_most=$((32 << 20))  # vmrun's own: 10 MB, and as much again for drivers of nodes, with their threads' stacks
+# vmrun's own: 10 MB, and as much again for drivers of nodes, with their threads' stacks
+core_most=$((32 << 20))
 
 cores() {
     local pattern
     read -r pattern </proc/sys/kernel/core_pattern
     if [[ $pattern == *[/\|]* ]] || ! (ulimit -S -c unlimited) 2>/dev/null; then
-        ! selected 'cores' || skip 'cores' "no core files here: core_pattern is '$pattern', ulimit -H -c says $(ulimit -H -c)"
+        ! selected 'cores' ||
+            skip 'cores' "no core files here: core_pattern is '$pattern', ulimit -H -c says $(
+                ulimit -H -c)"
         return
     fi
     local how
@@ -19,7 +22,8 @@ cores() {
     done
     core "RLIMIT_CORE 0" 0 "$build/test/system/t_core" abort $core_mb
     # What a child of the program leaves, seen by the program.
-    core 'child' unlimited "$build/test/system/t_core" wait "$build/test/system/t_core" segv $core_mb
+    core 'child' unlimited "$build/test/system/t_core" wait \
+        "$build/test/system/t_core" segv $core_mb
 }
 
 # core NAME LIMIT COMMAND...: the same words, and as many core files, natively and under vmrun.
@@ -35,7 +39,8 @@ core() {
         if [ $where = guest ]; then
             set -- "$vmrun" --cache 16M "${vmrun_flags[@]}" -- "$@"
         fi
-        run_limited bash -c 'ulimit -S -c "$1"; shift; exec "$@"' - "$max" "$build/test/system/t_core" wait "$@"
+        run_limited bash -c 'ulimit -S -c "$1"; shift; exec "$@"' - "$max" \
+            "$build/test/system/t_core" wait "$@"
         count=$(find . -name '*core*' | wc -l)
         words="$(cat "$OUT"), status $status, files: $count"
         if [ $where = natively ]; then

@@ -13,14 +13,20 @@ executions() {
     compare --cache 8M 'nohup' nohup echo 'no hangup'
     compare --cache 8M 'chroot to the same root' chroot / /bin/echo inside
     compare --cache 8M 'stdbuf, which preloads a library' stdbuf -oL sh -c 'echo "$LD_PRELOAD"'
-    compare --cache 8M 'a library that the loader does not find, said once' env LD_PRELOAD=/no/such.so /bin/echo loaded
+    compare --cache 8M 'a library that the loader does not find, said once' \
+        env LD_PRELOAD=/no/such.so /bin/echo loaded
     compare --cache 8M 'taskset' taskset 1 nproc
-    compare --cache 8M 'prlimit' prlimit --nofile=100:200 sh -c 'ulimit -n; exec sh -c "ulimit -n; ulimit -Hn"'
-    compare --cache 8M 'setpriv to another user' setpriv --reuid 65534 --regid 65534 --clear-groups id
+    compare --cache 8M 'prlimit' \
+        prlimit --nofile=100:200 sh -c 'ulimit -n; exec sh -c "ulimit -n; ulimit -Hn"'
+    compare --cache 8M 'setpriv to another user' \
+        setpriv --reuid 65534 --regid 65534 --clear-groups id
     compare --quick --cache 8M 'sh, exec' sh -c 'exec 3<../data/small; exec head -n 2 <&3'
-    compare --cache 8M 'sh, exec with other limits' sh -c 'ulimit -s 16384; ulimit -v 9000000; exec sh -c "ulimit -s; ulimit -v"'
-    compare --cache 8M 'bash, exec -a and -c' bash -c 'exec -a odd bash -c "echo \$0; exec -c printenv"'
-    compare --cache 8M 'bash, an ignored signal' bash -c 'trap "" USR1; exec sh -c "kill -USR1 \$\$; echo alive"'
+    compare --cache 8M 'sh, exec with other limits' \
+        sh -c 'ulimit -s 16384; ulimit -v 9000000; exec sh -c "ulimit -s; ulimit -v"'
+    compare --cache 8M 'bash, exec -a and -c' \
+        bash -c 'exec -a odd bash -c "echo \$0; exec -c printenv"'
+    compare --cache 8M 'bash, an ignored signal' \
+        bash -c 'trap "" USR1; exec sh -c "kill -USR1 \$\$; echo alive"'
     compare --cache 8M 'sh, death by a signal' sh -c 'exec sh -c "kill -TERM \$\$"'
     compare --cache 8M 'busybox, itself' busybox sh -c 'exec /proc/self/exe echo again'
     compare --cache 8M 'perl, exec' perl -e 'exec {"/bin/sh"} "argv0", "-c", "echo \$0"'
@@ -28,7 +34,8 @@ executions() {
 try: os.execv("/no/such", ["x"])
 except FileNotFoundError as e: print(e, flush=True)
 os.execvpe("sh", ["sh", "-c", "echo $A; exec printenv"], {"A": "b", "PATH": "/bin:/usr/bin"})'
-    compare --cache 8M 'a chain of shells' sh -c 'n=${1:-5}; echo $n; [ $n = 0 ] || exec sh -c "$0" "$0" $((n - 1))' \
+    compare --cache 8M 'a chain of shells' \
+        sh -c 'n=${1:-5}; echo $n; [ $n = 0 ] || exec sh -c "$0" "$0" $((n - 1))' \
         'n=${1:-5}; echo $n; [ $n = 0 ] || exec sh -c "$0" "$0" $((n - 1))'
     compare --quick --cache 8M 'env, a script' env $in/script one 'two three'
     compare --cache 8M 'env, a shell script' env $in/shell-script one two
@@ -39,17 +46,22 @@ os.execvpe("sh", ["sh", "-c", "echo $A; exec printenv"], {"A": "b", "PATH": "/bi
     compare --cache 8M 'env, a 32-bit program' env $in/i386
 
     # In the child of a vfork, and with other threads.
-    compare --quick --cache 8M 'sh, commands' sh -c 'ls -a ../data/tree; echo $?; true; ls nowhere; echo $?; ../data/script a b; ../data/lost-script; echo $?'
+    compare --quick --cache 8M 'sh, commands' sh -c '
+        ls -a ../data/tree; echo $?; true; ls nowhere; echo $?
+        ../data/script a b; ../data/lost-script; echo $?'
     compare --quick --cache 16M 'python3, subprocess' /usr/bin/python3 -c 'import subprocess
 print(subprocess.run(["sh", "-c", "echo hi; exit 3"], capture_output=True))
 try: subprocess.run(["/no/such"])
 except FileNotFoundError as e: print(e)
 print(subprocess.run(["sh", "-c", "kill -9 $$"]).returncode)'
-    compare --least 8M --cache 64M 'python3, subprocesses of threads' /usr/bin/python3 -c 'import subprocess, threading
+    compare --least 8M --cache 64M 'python3, subprocesses of threads' \
+        /usr/bin/python3 -c 'import subprocess, threading
 r = []
-ts = [threading.Thread(target=lambda i=i: r.append(subprocess.run(["echo", str(i)], stdout=subprocess.PIPE).stdout)) for i in range(8)]
+def run(i): r.append(subprocess.run(["echo", str(i)], stdout=subprocess.PIPE).stdout)
+ts = [threading.Thread(target=run, args=(i,)) for i in range(8)]
 [t.start() for t in ts]; [t.join() for t in ts]; print(sorted(r))'
-    compare --quick --least 8M --cache 16M 'python3, execve while threads wait and compute' /usr/bin/python3 -c 'import os, threading, time
+    compare --quick --least 8M --cache 16M 'python3, execve while threads wait and compute' \
+        /usr/bin/python3 -c 'import os, threading, time
 threading.Thread(target=lambda: time.sleep(100)).start()
 threading.Thread(target=lambda: os.execv("/bin/echo", ["echo", "from a thread"])).start()
 while True: pass'
@@ -75,20 +87,25 @@ while True: pass'
 
 natively() {
     local vmrun_flags=("${vmrun_flags[@]}" --no-follow) in=../data
-    compare --quick --cache 8M '--no-follow: sh, exec' sh -c 'ulimit -n 77; ulimit -v 9000000; trap "" USR1; exec sh -c "ulimit -n; ulimit -v; kill -USR1 \$\$; echo alive"'
-    compare --cache 8M '--no-follow: a file of /proc that only native programs have' sh -c 'exec grep -c "^VmFlags.* ex " /proc/self/smaps'
+    compare --quick --cache 8M '--no-follow: sh, exec' sh -c '
+        ulimit -n 77; ulimit -v 9000000; trap "" USR1
+        exec sh -c "ulimit -n; ulimit -v; kill -USR1 \$\$; echo alive"'
+    compare --cache 8M '--no-follow: a file of /proc that only native programs have' \
+        sh -c 'exec grep -c "^VmFlags.* ex " /proc/self/smaps'
     compare --cache 8M '--no-follow: env, no program' env $in/text
 }
 
-# Beside the data, whose folder others may not look into: $public.
+# Beside the data, whose folder other users may not look into: $public.
 make_executables() {
     local me=$build/test/system/t_exec
     public=$(mktemp -d "${TMPDIR:-/tmp}/vmrun-public.XXXXXX") && chmod 755 "$public" || return
     printf 'echo "$0 $1, by a shell"\n' >"$data/plain-script"
     printf '#!/no/such/interpreter\n' >"$data/lost-script"
-    printf '#include <stdio.h>\nint two(void);\nint main(void) { printf("%%d\\n", two()); return 0; }\n' >"$data/hello.c"
+    printf '%s\n' '#include <stdio.h>' 'int two(void);' \
+        'int main(void) { printf("%d\n", two()); return 0; }' >"$data/hello.c"
     printf 'int two(void) { return 2; }\n' >"$data/two.c"
-    printf 'run: hello\n\t./hello\nhello: hello.o two.o\n\tgcc -o $@ $^\n%%.o: ../data/%%.c\n\tgcc -c -o $@ $<\n' >"$data/makefile"
+    printf 'run: hello\n\t./hello\nhello: hello.o two.o\n\tgcc -o $@ $^\n' >"$data/makefile"
+    printf '%%.o: ../data/%%.c\n\tgcc -c -o $@ $<\n' >>"$data/makefile"
     chmod 755 "$data/plain-script" "$data/lost-script"
     local kind
     for kind in set-uid set-gid capable unreadable; do
@@ -101,13 +118,15 @@ make_executables() {
     python3 - "$public/capable" "$data/i386" <<'PYTHON'
 import os, struct, sys
 try:
-    os.setxattr(sys.argv[1], "security.capability", struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0))
+    capability = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
+    os.setxattr(sys.argv[1], "security.capability", capability)
 except OSError as e:
     print("# no file capabilities here:", e)
 code = bytes([0xb8, 1, 0, 0, 0, 0xbb, 42, 0, 0, 0, 0xcd, 0x80])
 base, size = 0x8048000, 52 + 32 + len(code)
 with open(sys.argv[2], "wb") as f:
-    f.write(b"\x7fELF\1\1\1" + bytes(9) + struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + 84, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+    f.write(b"\x7fELF\1\1\1" + bytes(9)
+            + struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + 84, 52, 0, 0, 52, 32, 1, 0, 0, 0)
             + struct.pack("<8I", 1, 0, base, base, size, size, 5, 4096) + code)
 os.chmod(sys.argv[2], 0o755)
 PYTHON
@@ -115,11 +134,13 @@ PYTHON
 
 # Each program needs most of the far tier: it must find what the one before it had.
 slots_are_freed() {
-    local name='what a program had in far memory is free after execve' LIMIT=$limit turns=20 files short
+    local name='what a program had in far memory is free after execve' LIMIT=$limit turns=20
+    local files short
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
     rm -rf "$WORK/reports" && mkdir "$WORK/reports"
-    run_limited "$vmrun" --cache 512K --node mem:8M --stats="$WORK/reports/stats" "${vmrun_flags[@]}" -- "$build/test/system/t_exec" again $turns 5120
+    run_limited "$vmrun" --cache 512K --node mem:8M --stats="$WORK/reports/stats" \
+        "${vmrun_flags[@]}" -- "$build/test/system/t_exec" again $turns 5120
     files=$(find "$WORK/reports" -name 'stats*' | wc -l)
     short=$(cat "$WORK"/reports/* | awk '$1 == "count.writeback" && $2 < 800' | wc -l)
     if [ "$status" != 0 ] || [ "$(tail -n 1 "$OUT")" != 0 ]; then
@@ -139,7 +160,8 @@ slots_of_children_are_freed() {
     local name='what children had in far memory is free after their end' LIMIT=$limit
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
-    run_limited "$vmrun" --cache 512K --node mem:10M "${vmrun_flags[@]}" -- "$build/test/system/t_exec" parent 6 3072
+    run_limited "$vmrun" --cache 512K --node mem:10M "${vmrun_flags[@]}" -- \
+        "$build/test/system/t_exec" parent 6 3072
     if [ "$status" = 0 ] && [ "$(grep -c 'status == 0: 1$' "$OUT")" = 6 ]; then
         ok "$name"
     else
@@ -155,7 +177,8 @@ every_program_reports() {
     OUT=$WORK/out ERR=$WORK/err
     run_limited "$vmrun" --cache 4M --stats -- sh -c 'exec 2>&-; exec sh -c "exec true"'
     n=$(grep -c '^vmrun_statistics ' "$ERR")
-    if [ "$status" = 0 ] && [ "$n" = 3 ] && [ "$(grep '^execs ' "$ERR" | tr -cd '0-9')" = 012 ]; then
+    if [ "$status" = 0 ] && [ "$n" = 3 ] &&
+        [ "$(grep '^execs ' "$ERR" | tr -cd '0-9')" = 012 ]; then
         ok "$name"
     else
         not_ok "$name" "exit status $status, $n reports"
@@ -164,18 +187,26 @@ every_program_reports() {
 }
 
 # seen PID: its arguments, environment and name, in a line.
-seen() { echo "$(tr '\0' '|' <"/proc/$1/cmdline")" "$(tr '\0' '|' <"/proc/$1/environ")" "$(cat "/proc/$1/comm")"; }
+seen() {
+    echo "$(tr '\0' '|' <"/proc/$1/cmdline")" "$(tr '\0' '|' <"/proc/$1/environ")" \
+        "$(cat "/proc/$1/comm")"
+}
 
 seen_by_others() {
-    local name='other processes see the arguments, environment and name of a program that was executed' pid turns=0
+    local name='other processes see the arguments, environment and name of a program that was'
+    name+=' executed'
+    local pid turns=0
     local expected="sh|-c|read x <$WORK/hold|arg0||last one| B=2 3|LD_X=y| sh"
     selected "$name" || return 0
     mkfifo "$WORK/hold"
-    env -i A=1 "$vmrun" --cache 4M -- sh -c 'exec env -i "B=2 3" LD_X=y sh -c "read x <$1" arg0 "" "last one"' sh "$WORK/hold" 2>"$WORK/err" &
+    env -i A=1 "$vmrun" --cache 4M -- sh -c \
+        'exec env -i "B=2 3" LD_X=y sh -c "read x <$1" arg0 "" "last one"' sh "$WORK/hold" \
+        2>"$WORK/err" &
     pid=$!
     # It stays, for it waits for a line.
     exec 9<>"$WORK/hold"
-    while [ "$(seen $pid 2>/dev/null)" != "$expected" ] && [ $((turns += 1)) -lt $((10 * limit)) ]; do
+    while [ "$(seen $pid 2>/dev/null)" != "$expected" ] &&
+        [ $((turns += 1)) -lt $((10 * limit)) ]; do
         sleep 0.1
     done
     if [ "$(seen $pid)" = "$expected" ]; then
@@ -191,7 +222,8 @@ seen_by_others() {
 
 # Of another file and inode than the vmrun that asks, as after an upgrade.
 is_known_from_another_file() {
-    local name='a program under another copy of vmrun is not taken for a native one' LIMIT=$limit pid turns=0
+    local name='a program under another copy of vmrun is not taken for a native one'
+    local LIMIT=$limit pid turns=0
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
     cp -L "$vmrun" "$WORK/another" || return
@@ -201,18 +233,21 @@ is_known_from_another_file() {
     until [ -s "$WORK/up" ] || [ $((turns += 1)) -gt $((10 * limit)) ]; do
         sleep 0.1
     done
-    run_limited "$vmrun" --cache 64M "${vmrun_flags[@]}" -- /usr/bin/python3 -c 'import ctypes, os, resource, sys
+    run_limited "$vmrun" --cache 64M "${vmrun_flags[@]}" -- /usr/bin/python3 -c '
+import ctypes, os, resource, sys
 pid, libc = int(sys.argv[1]), ctypes.CDLL(None, use_errno=True)
 class iovec(ctypes.Structure): _fields_ = [("base", ctypes.c_uint64), ("len", ctypes.c_uint64)]
 buf = ctypes.create_string_buffer(8)
 for at in 0x680000000000, 8:
-    n = libc.process_vm_readv(pid, ctypes.byref(iovec(ctypes.addressof(buf), 8)), 1, ctypes.byref(iovec(at, 8)), 1, 0)
+    ours, its = iovec(ctypes.addressof(buf), 8), iovec(at, 8)
+    n = libc.process_vm_readv(pid, ctypes.byref(ours), 1, ctypes.byref(its), 1, 0)
     print(n, os.strerror(ctypes.get_errno()))
 try: print(resource.prlimit(pid, resource.RLIMIT_NOFILE, (100, 100)))
 except PermissionError: print("EPERM")' $pid
     kill $pid
     wait $pid 2>/dev/null
-    if [ "$(tr '\n' ' ' <"$OUT")" = '-1 Operation not permitted -1 Operation not permitted EPERM ' ]; then
+    local denied='-1 Operation not permitted'
+    if [ "$(tr '\n' ' ' <"$OUT")" = "$denied $denied EPERM " ]; then
         ok "$name"
     else
         not_ok "$name" "$(tr '\n' ' ' <"$OUT")"

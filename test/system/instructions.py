@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""What instructions do natively and under vmrun: compares two runs of `t_entry instructions`, or makes docs/instructions.md of several.
+"""What instructions do natively and under vmrun.
 
-usage: instructions.py compare NATIVE GUEST        a line for each difference that instructions.known does not list
+Compares two runs of `t_entry instructions`, or makes docs/instructions.md of several.
+
+usage: instructions.py compare NATIVE GUEST
+           a line for each difference that instructions.known does not list
        instructions.py table NATIVE NAME=GUEST...  the document
 """
 import os
@@ -32,12 +35,17 @@ def level(results):
 
 
 def same(name, native, guest):
-    """Without what depends on the emulator: RF in a frame, and the error code of INT n (QEMU says 16 n + 2 for 8 n + 2)."""
+    """Without what depends on the emulator.
+
+    That is RF in a frame, and the error code of INT n (QEMU says 16 n + 2 for 8 n + 2).
+    """
     def plain(result):
-        result = re.sub(r"flags 0x([0-9a-f]+)", lambda m: f"flags {int(m[1], 16) & ~0x10000:#x}", result)
+        result = re.sub(r"flags 0x([0-9a-f]+)",
+                        lambda m: f"flags {int(m[1], 16) & ~0x10000:#x}", result)
         if name.startswith("int 0x"):
             n = int(name[4:], 16)
-            result = re.sub(rf"trap 13 err ({16 * n + 2:#x}|{8 * n + 2:#x}) ", "trap 13 err of its gate ", result)
+            result = re.sub(rf"trap 13 err ({16 * n + 2:#x}|{8 * n + 2:#x}) ",
+                            "trap 13 err of its gate ", result)
         return result
     return plain(native) == plain(guest)
 
@@ -62,16 +70,19 @@ def compare(native_path, guest_path):
             continue
         wrong += 1
         print(f"{name}: natively {result}; under vmrun {got}")
-    print(f"{len(native)} instructions at {at}: {len(native) - differ - wrong} as natively, {differ} as listed, {wrong} wrong")
+    print(f"{len(native)} instructions at {at}: {len(native) - differ - wrong} as natively, "
+          f"{differ} as listed, {wrong} wrong")
     return 0 if native and not wrong else 1
 
 
 def short(result):
-    m = re.fullmatch(r"SIG(\w+) code (\d+) addr (\S+) rip (\S+) trap (\d+) err (\S+) flags (\S+)", result)
+    m = re.fullmatch(
+        r"SIG(\w+) code (\d+) addr (\S+) rip (\S+) trap (\d+) err (\S+) flags (\S+)", result)
     if not m:
         return result
-    vector = {"0": "#DE", "1": "#DB", "3": "#BP", "4": "#OF", "6": "#UD", "11": "#NP", "12": "#SS", "13": "#GP", "14": "#PF", "16": "#MF",
-              "17": "#AC", "19": "#XM"}.get(m[5], "trap " + m[5])
+    vectors = {"0": "#DE", "1": "#DB", "3": "#BP", "4": "#OF", "6": "#UD", "11": "#NP",
+               "12": "#SS", "13": "#GP", "14": "#PF", "16": "#MF", "17": "#AC", "19": "#XM"}
+    vector = vectors.get(m[5], "trap " + m[5])
     return f"SIG{m[1]} ({vector}{'' if m[6] == '0x0' else ', ' + m[6]}) at {m[4]}"
 
 
@@ -94,7 +105,8 @@ def table(native_path, columns):
         if all(r == "same" for r in row):
             alike.append(name)
         else:
-            print(f"| `{name}` | {short(result)} | " + " | ".join(row) + " | " + "; ".join(whys) + " |")
+            columns = [f"`{name}`", short(result), *row, "; ".join(whys)]
+            print("| " + " | ".join(columns) + " |")
     text = f"The same everywhere, {len(alike)} of {len(native)}: "
     text += ", ".join(f"`{n}`" for n in alike) + "."
     print("\n" + textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False))

@@ -16,7 +16,8 @@ instructions() {
     if [ "$status" != 0 ]; then
         not_ok "$name" "exit status $status"
         show "$ERR"
-    elif "$here/instructions.py" compare "$WORK/native.out" "$WORK/guest.out" >"$WORK/compared" 2>&1; then
+    elif "$here/instructions.py" compare "$WORK/native.out" "$WORK/guest.out" \
+        >"$WORK/compared" 2>&1; then
         ok "$name: $(tail -n 1 "$WORK/compared")"
     else
         not_ok "$name" "$(tail -n 1 "$WORK/compared")"

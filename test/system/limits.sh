@@ -27,7 +27,8 @@ limits() {
 status_kb() { sed -n "s/^$1:[[:space:]]*\([0-9]*\) kB/\1/p" "/proc/$2/status" 2>/dev/null; }
 
 hard_limit() {
-    local name='RssAnon stays within --cache' cache_kb=16384 anon far most_anon=0 most_far=0 pid status
+    local name='RssAnon stays within --cache' cache_kb=16384 anon far most_anon=0 most_far=0
+    local pid status
     local over_kb=$overhead_kb
     selected "$name" || return 0
     # Drivers of nodes have libraries, threads and buffers of their own: what is there for `true`.
@@ -35,7 +36,8 @@ hard_limit() {
         "$vmrun" --cache 1M --stats="$WORK/stats" -- true
         over_kb=$((over_kb + $(sed -n 's/^rss_bytes\.anon //p' "$WORK/stats") / 1024))
     fi
-    "$vmrun" --cache ${cache_kb}K -- "$build/examples/randmem" --size 128M --accesses 5000 >"$WORK/out" 2>"$WORK/err" &
+    "$vmrun" --cache ${cache_kb}K -- "$build/examples/randmem" --size 128M --accesses 5000 \
+        >"$WORK/out" 2>"$WORK/err" &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
         anon=$(status_kb RssAnon $pid)
@@ -72,7 +74,8 @@ full_memory() {
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
     cd "$WORK" || exit 1
-    run_limited "$vmrun" --cache 4M --node "$node" "${vmrun_flags[@]}" -- "$build/test/system/t_memory" "$@"
+    run_limited "$vmrun" --cache 4M --node "$node" "${vmrun_flags[@]}" -- \
+        "$build/test/system/t_memory" "$@"
     if [ "$status" != "$wanted" ]; then
         not_ok "$name" "exit status $status, not $wanted"
     elif [[ $(cat "$OUT") != $pattern ]]; then
@@ -86,14 +89,15 @@ full_memory() {
     show "$ERR"
 }
 
-# A cache that holds no more threads: EAGAIN for the program, a word from vmrun, and the program
-# goes on.
+# A cache that holds no more threads: EAGAIN for the program, a message of vmrun, and the program
+# continues.
 thread_limit() {
     local name='a cache too small for many threads' LIMIT=$limit
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
     run_limited "$vmrun" --cache 1M "${vmrun_flags[@]}" -- "$build/test/system/t_threads" limit
-    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = 'limit: ok, then EAGAIN' ] && grep -q '^vmrun: no more threads: a cache of 256 pages is too small' "$ERR"; then
+    if [ "$status" = 0 ] && [ "$(cat "$OUT")" = 'limit: ok, then EAGAIN' ] &&
+        grep -q '^vmrun: no more threads: a cache of 256 pages is too small' "$ERR"; then
         ok "$name"
     else
         not_ok "$name" "exit status $status, says '$(head -n 1 "$OUT")'"
@@ -135,18 +139,21 @@ used_by_calls() {
 # it arrive: no exit, no sleep. How often they meet is the scheduler's business, so runs are added
 # up.
 collisions() {
-    local name='threads that meet at a page of a memory tier do not sleep' LIMIT=$limit run waits=0 sleeps=0
+    local name='threads that meet at a page of a memory tier do not sleep'
+    local LIMIT=$limit run waits=0 sleeps=0
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
     for ((run = 0; run < 8 && waits < 100; run++)); do
-        run_limited "$vmrun" --no-config --cache 2M --node mem:64M --stats="$WORK/stats" -- "$build/test/system/t_threads" collide
+        run_limited "$vmrun" --no-config --cache 2M --node mem:64M --stats="$WORK/stats" -- \
+            "$build/test/system/t_threads" collide
         if [ "$status" != 0 ]; then
             not_ok "$name" "exit status $status"
             show "$ERR"
             return
         fi
         waits=$((waits + $(sed -n 's/^faults\.wait //p' "$WORK/stats")))
-        sleeps=$((sleeps + $(sed -n '/^exits\.wait_pte /{s/.* //;p}' "$WORK/stats" | grep . || echo 0)))
+        sleeps=$((sleeps + $(sed -n '/^exits\.wait_pte /{s/.* //;p}' "$WORK/stats" |
+            grep . || echo 0)))
     done
     if [ "$waits" -lt 20 ]; then
         skip "$name" "they met $waits times only"
@@ -206,7 +213,8 @@ disagreements() {
                 if (!value["faults." k])
                     print "faults." k " is 0, but took time"
                 for (i = 2; i <= n; i++)
-                    if (value["latency_ns." k "." point[i - 1]] > value["latency_ns." k "." point[i]])
+                    if (value["latency_ns." k "." point[i - 1]] > \
+                        value["latency_ns." k "." point[i]])
                         print "latency_ns." k "." point[i - 1] " is more than " point[i]
             }
             for (k in value)
@@ -221,8 +229,9 @@ values() {
     run_limited "$vmrun" --cache 2M --stats="$WORK/stats" "${vmrun_flags[@]}" -- \
         "$build/examples/randmem" --size 16M --accesses 20000 --write-percent 0
     written=$(sed -n 's/^count\.writeback //p' "$WORK/stats")
-    # By the cleaner, or where that is too slow by who needs a frame.
-    evicted=$(awk '/^(evicted|count\.direct_reclaim) / { n += $2 } END { print n + 0 }' "$WORK/stats")
+    # By the cleaner, or where that is too slow by the thread that needs a frame.
+    evicted=$(awk '/^(evicted|count\.direct_reclaim) / { n += $2 } END { print n + 0 }' \
+        "$WORK/stats")
     if [ "$status" != 0 ]; then
         why="exit status $status"
     elif [ -n "$(disagreements "$WORK/stats")" ]; then
@@ -256,9 +265,9 @@ metadata() {
     fi
 }
 
-# Each process reports but the child of a vfork and the one that SIGKILL ends: one for each line of
-# t_ends that says `sent`, less that one; the first; the child that a child has; and two of which
-# the second is executed by the first.
+# Each process reports, except the child of a vfork and the process that SIGKILL ends. Reports come
+# from one process for each line of t_ends that says `sent`, less the one of SIGKILL; from the first
+# process; from the child of a child; and from two programs of which the first executes the second.
 reports_of_the_killed() {
     local name='--stats reports when a signal ends the program, and changes nothing else'
     local LIMIT=$limit wanted reports whole
@@ -319,13 +328,14 @@ unread() {
     fi
 }
 
-# A program whose node is silent cannot be brought to a stop: the signal ends it all the same, after
-# 4 s.
+# The vCPUs of a program cannot be stopped while its node is silent. The signal ends the program all
+# the same, after 4 s.
 end_without_statistics() {
     local name='--stats, a signal while a node is silent' node pid status before
     local socket=$WORK/node.sock
     selected "$name" || return 0
-    "$build/memnode/memnode" --size 64M --hugepages none --listen "nbd+unix://$socket" 2>"$WORK/err" &
+    "$build/memnode/memnode" --size 64M --hugepages none --listen "nbd+unix://$socket" \
+        2>"$WORK/err" &
     node=$!
     for _ in {1..100}; do
         [ ! -S "$socket" ] || break

@@ -26,7 +26,8 @@ late() {
     OUT=$WORK/out ERR=$WORK/err
     rm -f "$socket" "$WORK/late.pid"
     # The pid file is there once it listens.
-    nbdkit --foreground --threads 128 --pidfile "$WORK/late.pid" --unix "$socket" --filter=delay memory 256M "$delay" 2>"$WORK/late.log" &
+    nbdkit --foreground --threads 128 --pidfile "$WORK/late.pid" --unix "$socket" \
+        --filter=delay memory 256M "$delay" 2>"$WORK/late.log" &
     kit=$!
     for ((i = 0; i < 200; i++)); do
         [ ! -s "$WORK/late.pid" ] || break
@@ -39,7 +40,8 @@ late() {
     { wait $kit; } 2>/dev/null
     # A page that is read late comes late, by the statistics too.
     slowest=$(sed -n 's/^latency_ns\.fetch\.max //p' "$WORK/stats")
-    if [ "$status" = 0 ] && [ "$kind" = reads ] && [ "${slowest:-0}" -lt $((seconds * 1000000000)) ]; then
+    if [ "$status" = 0 ] && [ "$kind" = reads ] &&
+        [ "${slowest:-0}" -lt $((seconds * 1000000000)) ]; then
         not_ok "$name" "the statistics say that the slowest fetch took ${slowest:-no} ns"
     elif [ "$status" = $expected ] && [ "$(cat "$OUT")" = "$kind: ok" ]; then
         ok "$name"

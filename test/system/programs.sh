@@ -17,7 +17,8 @@ default_caches=1M,8M,256M
 #   --thrash       a python3 that has its small cache in an emulated machine, too
 # The program runs in a folder that is otherwise empty; the data is in ../data.
 compare() {
-    local sizes=$default_caches least=0 input='' copy='' check_stderr=yes is_quick=no is_long=no thrash=no
+    local sizes=$default_caches least=0 input='' copy=''
+    local check_stderr=yes is_quick=no is_long=no thrash=no
     while true; do
         case $1 in
         --cache) sizes=$2 && shift 2 ;;
@@ -68,7 +69,8 @@ compare() {
         fi
         for ((round = 1; round <= repeat; round++)); do
             run_in_scratch guest "$limit" "$vmrun" --cache "$size" "${vmrun_flags[@]}" -- "$@"
-            judge "$name, cache $size$([ "$repeat" -eq 1 ] || echo ", round $round")" "$native_status"
+            judge "$name, cache $size$([ "$repeat" -eq 1 ] || echo ", round $round")" \
+                "$native_status"
         done
     done
 }
@@ -137,8 +139,10 @@ threads() {
         compare --least 4M --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
     done
 
-    compare --quick --least 4M --cache 4M,64M 'sort, in parallel' sort --parallel=2 -S 16M ../data/text
-    compare --least 16M --cache 16M,256M 'xz, two threads' xz -T2 -1 --block-size=256KiB -c ../data/text
+    compare --quick --least 4M --cache 4M,64M 'sort, in parallel' \
+        sort --parallel=2 -S 16M ../data/text
+    compare --least 16M --cache 16M,256M 'xz, two threads' \
+        xz -T2 -1 --block-size=256KiB -c ../data/text
     compare --quick --least 8M --cache 8M,64M 'python3, threads' python3 -c "$python_threads"
     if [ -x "$build/test/system/t_openmp" ]; then
         compare --least 2M --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
@@ -154,7 +158,7 @@ namespaces() {
         selected "$what" && skip "$what" 'unshare cannot make a user namespace here'
         return
     fi
-    # Who leaves his network leaves his nodes there.
+    # A program that leaves its network leaves its nodes there.
     if [[ ${nodes[*]-} != *nbd://* && ${nodes[*]-} != *rdma://* ]]; then
         compare --quick 'unshare -Urn' unshare -Urn sh -c 'wc -l </proc/net/dev'
         compare --quick --cache 1M,64M t_ns "$t" net
@@ -162,9 +166,12 @@ namespaces() {
         compare --cache 1M,64M t_ns "$t"
     fi
     compare --quick 'unshare -Ur' unshare -Ur id -u
-    compare 'unshare -Urm' unshare -Urm sh -c 'mount -t tmpfs none /mnt && echo here >/mnt/file && cat /mnt/file'
-    compare --quick 'unshare -Urp' unshare -Urp --fork --mount-proc sh -c 'echo $$; ls -d /proc/1; exec readlink /proc/self/exe'
-    compare --quick --cache 8M bubblewrap bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /mnt --unshare-all --share-net --die-with-parent \
+    compare 'unshare -Urm' \
+        unshare -Urm sh -c 'mount -t tmpfs none /mnt && echo here >/mnt/file && cat /mnt/file'
+    compare --quick 'unshare -Urp' unshare -Urp --fork --mount-proc \
+        sh -c 'echo $$; ls -d /proc/1; exec readlink /proc/self/exe'
+    compare --quick --cache 8M bubblewrap bwrap --ro-bind / / --dev /dev --proc /proc \
+        --tmpfs /mnt --unshare-all --share-net --die-with-parent \
         sh -c 'echo x >/mnt/x && cat /mnt/x; touch /usr/x; ls /dev'
 }
 
@@ -200,7 +207,8 @@ for a in adders: a.start()
 timer = threading.Timer(0.05, event.set)
 timer.start()
 for a in adders: a.join()
-print(total, threading.active_count() <= 2, event.wait(0.01), threading.Condition().acquire(timeout=0.01))
+print(total, threading.active_count() <= 2, event.wait(0.01),
+      threading.Condition().acquire(timeout=0.01))
 slow = threading.Thread(target=time.sleep, args=(60,), daemon=True)
 slow.start()
 slow.join(0.05)
@@ -209,7 +217,8 @@ print(slow.is_alive())'
 # How all of them are run.
 prepare_programs() {
     # The same for both: nothing of the tester's own.
-    environment=(env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$WORK" LC_ALL=C TZ=UTC PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1)
+    environment=(env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$WORK" LC_ALL=C TZ=UTC
+        PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1)
     # A wrong count of frames, slots or pins at the end makes vmrun fail.
     vmrun_flags=(--debug)
 }
@@ -237,15 +246,21 @@ programs() {
     compare --copy binary.gz 'gzip, unpacking' gzip -d binary.gz
     compare --cache 4M,16M,256M xz xz -T1 -1 -c $in/text
     compare --cache 8M,64M 'xz, all it can' xz -T1 -9 -c $in/numbers
-    compare --quick --cache 2M,8M,256M gawk gawk '{ for (i = 1; i <= NF; i++) n[$i]++ } END { for (w in n) if (n[w] > 8) print w, n[w] }' $in/text
-    compare mawk mawk '{ s += $1; t[$3] = t[$3] $2 } END { printf "%.3f\n", s; for (w in t) c += length(t[w]); print c }' $in/numbers
+    compare --quick --cache 2M,8M,256M gawk gawk '
+        { for (i = 1; i <= NF; i++) n[$i]++ }
+        END { for (w in n) if (n[w] > 8) print w, n[w] }' $in/text
+    compare mawk mawk '
+        { s += $1; t[$3] = t[$3] $2 }
+        END { printf "%.3f\n", s; for (w in t) c += length(t[w]); print c }' $in/numbers
     compare sed sed -E -n 's/([a-z]+) ([a-z]+)$/\2 \1/p' $in/text
     compare --copy numbers 'sed in place' sed -i -e '/7/d' -e 's/^-//' numbers
     compare --quick grep grep -rnE 'ba(ne|zo)+$' $in/tree $in/text
     compare 'grep, no match' grep -c QQQ $in/text
     compare find find $in -type f -size +1k -newermt 2019-01-01 -printf '%p %s %m %TY\n'
     compare --stdin pi.bc bc bc -lq
-    compare --quick --cache 4M,16M,256M perl perl -e 'my %h; while (<>) { $h{$_}++ for split } my @k = sort { $h{$b} <=> $h{$a} || $a cmp $b } keys %h;
+    compare --quick --cache 4M,16M,256M perl perl -e '
+        my %h; while (<>) { $h{$_}++ for split }
+        my @k = sort { $h{$b} <=> $h{$a} || $a cmp $b } keys %h;
         print "$_ $h{$_}\n" for @k[0 .. 99]' $in/text
     compare 'perl, dying' perl -e 'die "at last\n"'
     compare --quick --cache 8M,24M,256M python3 python3 -c 'import sys, json, hashlib, zlib, decimal
@@ -254,7 +269,8 @@ index = {}
 for n, w in enumerate(words):
     index.setdefault(w, []).append(n)
 s = json.dumps(index, sort_keys=True)
-print(len(words), len(index), hashlib.sha256(s.encode()).hexdigest(), len(zlib.compress(s.encode())))
+print(len(words), len(index), hashlib.sha256(s.encode()).hexdigest(),
+      len(zlib.compress(s.encode())))
 decimal.getcontext().prec = 500
 print(decimal.Decimal(2).sqrt())
 assert json.loads(s) == index
@@ -272,7 +288,9 @@ for turn in range(3):
     compare 'sqlite3 on a file' sqlite3 -batch base.db ".read $in/table.sql"
     compare --quick 'busybox (static)' busybox sort -u $in/text
     compare 'busybox sha1sum' busybox sha1sum $in/binary
-    compare 'busybox awk' busybox awk '{ n[length($0)]++ } END { for (i = 0; i < 200; i++) if (n[i]) print i, n[i] }' $in/text
+    compare 'busybox awk' busybox awk '
+        { n[length($0)]++ }
+        END { for (i = 0; i < 200; i++) if (n[i]) print i, n[i] }' $in/text
     compare 'busybox ls' busybox ls -la $in/tree
     compare --quick 'a script' $in/script one 'two three'
     compare --quick 'a shell script' $in/shell-script one two
@@ -290,21 +308,29 @@ print(abs((d - b) - (c - a)) < 0.05, 0.2 <= c - a < 60)'
     compare '/proc/self/exe and maps' python3 -c 'import os
 print(os.readlink("/proc/self/exe"))
 maps = [l.split() for l in open("/proc/self/maps")]
-print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps], "[heap]" in [l[-1] for l in maps])'
-    compare 'environment and arguments' python3 -c 'import os, sys; print(sorted(os.environ.items()), sys.argv)' '' $'\n' x
+names = [l[-1] for l in maps]
+print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in names)'
+    compare 'environment and arguments' \
+        python3 -c 'import os, sys; print(sorted(os.environ.items()), sys.argv)' '' $'\n' x
 
     # How programs die.
-    compare --quick --no-stderr SIGSEGV python3 -c 'import ctypes; print("before", flush=True); ctypes.string_at(16)'
-    compare --no-stderr 'SIGSEGV in perl' perl -e '$| = 1; print "before\n"; print unpack "p", pack "Q", 8'
+    compare --quick --no-stderr SIGSEGV \
+        python3 -c 'import ctypes; print("before", flush=True); ctypes.string_at(16)'
+    compare --no-stderr 'SIGSEGV in perl' \
+        perl -e '$| = 1; print "before\n"; print unpack "p", pack "Q", 8'
     compare --no-stderr 'SIGABRT by itself' python3 -c 'import os; os.abort()'
     compare --no-stderr 'SIGTERM by itself' sh -c 'echo before; kill -TERM $$; echo after'
     compare 'standard output full' sh -c 'echo before; echo lost >/dev/full; echo $?'
 
     compare --quick --cache 1M,8M,64M 'quicksort' "$build/examples/quicksort" 8M
-    compare --cache 1M,8M 'quicksort (static), 32 bits' "$build/examples/quicksort-static" --bits 32 --mmap 8M
-    compare --quick --cache 2M 'randmem, 8 times its cache' "$build/examples/randmem" --size 16M --accesses 20000
-    compare --cache 2M,64M 'randmem (static), Zipf' "$build/examples/randmem-static" --size 16M --accesses 50000 --zipf
-    compare --cache 2M 'randmem, reading in turn' "$build/examples/randmem" --size 16M --accesses 50000 --sequential --write-percent 0
+    compare --cache 1M,8M 'quicksort (static), 32 bits' \
+        "$build/examples/quicksort-static" --bits 32 --mmap 8M
+    compare --quick --cache 2M 'randmem, 8 times its cache' \
+        "$build/examples/randmem" --size 16M --accesses 20000
+    compare --cache 2M,64M 'randmem (static), Zipf' \
+        "$build/examples/randmem-static" --size 16M --accesses 50000 --zipf
+    compare --cache 2M 'randmem, reading in turn' \
+        "$build/examples/randmem" --size 16M --accesses 50000 --sequential --write-percent 0
     compare --long --cache 64M 'randmem, 8 times its cache, 10 million accesses' \
         "$build/examples/randmem" --size 512M --accesses 10000000
     compare --long --cache 64M 'quicksort, 8 times its cache' "$build/examples/quicksort" 512M
@@ -324,15 +350,18 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
     namespaces
-    compare --quick --cache 64M 't_entry, flags' "$build/test/system/t_entry" flags $(at_level3 && echo level3)
+    compare --quick --cache 64M 't_entry, flags' \
+        "$build/test/system/t_entry" flags $(at_level3 && echo level3)
     compare --quick --cache 64M 't_entry, kicks' "$build/test/system/t_entry" kicks 2000
     compare --long --cache 64M 't_entry, kicks, long' "$build/test/system/t_entry" kicks 30000
     local way
     for way in {1..11}; do
-        compare --cache 64M --no-stderr "t_signals, death $way" "$build/test/system/t_signals" die "$way"
+        compare --cache 64M --no-stderr "t_signals, death $way" \
+            "$build/test/system/t_signals" die "$way"
     done
     threads
-    compare --quick --cache 512K 't_memory, 8 times its cache' "$build/test/system/t_memory" --size 4
+    compare --quick --cache 512K 't_memory, 8 times its cache' \
+        "$build/test/system/t_memory" --size 4
     compare --cache 256K 't_fork, 16 times its cache' "$build/test/system/t_fork" --size 4 memory
     compare --quick --least 2M --cache 2M,64M 't_fork' "$build/test/system/t_fork" --size 2
     compare --quick --cache 1M,64M 't_shm' "$build/test/system/t_shm"
@@ -340,10 +369,13 @@ print(any("libc.so" in l[-1] for l in maps), "[stack]" in [l[-1] for l in maps],
 
     # Children of shells, which execute nothing.
     compare --quick --cache 1M,64M 'sh, pipes and substitution' sh -c \
-        'echo a | while read -r x; do echo "got $x"; done; (echo sub; exit 3); echo $?; y=$(echo one; echo two); echo "$y"; : & wait; echo $?'
+        'echo a | while read -r x; do echo "got $x"; done; (echo sub; exit 3); echo $?
+         y=$(echo one; echo two); echo "$y"; : & wait; echo $?'
     compare --cache 1M,64M 'bash, jobs and here-documents' bash -c \
-        'for i in {1..10}; do n=$(echo $((i * i))); echo -n "$n "; done; while read -r l; do echo "$l"; done <<<"$n"; trap "echo bye" EXIT
-         (trap "echo term; exit 7" TERM; kill $BASHPID; :) & wait $!; echo $?; { echo x; echo y; } | { read -r a; read -r b; echo "$b$a"; }
+        'for i in {1..10}; do n=$(echo $((i * i))); echo -n "$n "; done
+         while read -r l; do echo "$l"; done <<<"$n"; trap "echo bye" EXIT
+         (trap "echo term; exit 7" TERM; kill $BASHPID; :) & wait $!; echo $?
+         { echo x; echo y; } | { read -r a; read -r b; echo "$b$a"; }
          mapfile -t z < <(echo p; echo q); echo "${z[@]}" "${PIPESTATUS[@]}"; (exit 5) || echo $?'
     compare --least 2M --cache 2M,64M 'python, fork and multiprocessing' python3 -c \
         'import os, multiprocessing as m

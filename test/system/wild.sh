@@ -2,8 +2,9 @@
 # that the program may have done it. It never hangs, and never ends with status 0.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# What nobody but kern has a reason to write: these must not pass.
-wild_guarded=(header text gdt idt idt.all tss guard pml4 pdpt ram.pd self self.first block0 block0.all control control.first)
+# What no code but kern has a reason to write: these must not pass.
+wild_guarded=(header text gdt idt idt.all tss guard pml4 pdpt ram.pd self self.first
+    block0 block0.all control control.first)
 
 wild() {
     local size place value
@@ -16,7 +17,8 @@ wild() {
     # mistake.
     if [ "$long" = yes ]; then
         while read -r size place; do
-            [[ " ${wild_guarded[*]} " = *" $place "* ]] || for value in 0x4141414141414141 0 1 -1; do
+            [[ " ${wild_guarded[*]} " != *" $place "* ]] || continue
+            for value in 0x4141414141414141 0 1 -1; do
                 wild_write "$place" word $value
             done
         done < <("$build/test/system/t_wild" list)
@@ -51,7 +53,8 @@ kern_has_spun() {
     kill -KILL "$spinning" 2>/dev/null
     { wait "$spinning"; } 2>/dev/null
     status=$?
-    if [ $status = 125 ] && grep -q 'kern has not let the program have a signal' "$WORK/spin.err"; then
+    if [ $status = 125 ] &&
+        grep -q 'kern has not let the program have a signal' "$WORK/spin.err"; then
         ok "$spin_name"
     else
         not_ok "$spin_name" "exit status $status, says '$(head -n 1 "$WORK/spin.out")'"
@@ -66,7 +69,8 @@ wild_write() {
     OUT=$WORK/guest.out ERR=$WORK/guest.err
     cd "$WORK" || exit 1
     # What hangs gets a SIGTERM first, which must end it too.
-    run_limited timeout $((limit / 3)) "$vmrun" --cache 16M -- "$build/test/system/t_wild" ${1:+"$1" "$3"}
+    run_limited timeout $((limit / 3)) "$vmrun" --cache 16M -- \
+        "$build/test/system/t_wild" ${1:+"$1" "$3"}
     case $status in
     124) why='hangs; SIGTERM ends it' ;;
     timeout) why='hangs, and SIGTERM does not end it' ;;
@@ -77,7 +81,10 @@ wild_write() {
             why="without a wild write it says: $(head -n 1 "$OUT")"
         fi
         ;;
-    125) grep -aq '^vmrun: .*program may have written' "$ERR" || why='stops, and does not say that the program may have written there' ;;
+    125)
+        grep -aq '^vmrun: .*program may have written' "$ERR" ||
+            why='stops, and does not say that the program may have written there'
+        ;;
     13[0-9]) ;;
     *) why="exit status $status" ;;
     esac

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The system call test programs of ../system, natively and with their calls sent through vmrun's forwarding code, without a VM:
-# one TAP line a program. Runs in the build folder of test/unit.
+# The system call test programs of ../system, natively and with their calls sent through vmrun's
+# forwarding code, without a VM: one TAP line a program. Runs in the build folder of test/unit.
 set -u
 
 set -- ../system/t_sys*[!.o]
@@ -12,7 +12,8 @@ echo "1..$#"
 number=0
 for program; do
     number=$((number + 1))
-    timeout -k 5 "${UNIT_LIMIT:-60}" ./test_syscalls ./forwarded.so "$program" "$work" >"$work/log" 2>&1
+    timeout -k 5 "${UNIT_LIMIT:-60}" ./test_syscalls ./forwarded.so "$program" "$work" \
+        >"$work/log" 2>&1
     status=$?
     sed 's/^/# /' "$work/log"
     case $status in

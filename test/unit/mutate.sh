@@ -9,58 +9,153 @@
 build_test() { compile "$unit/test_pager_model.c" "$unit/pager_sched.c" "$unit/pager_env.c"; }
 
 # Eviction and flushes
-mutant pager/clock.c "evicts without waiting for the flush" 's/^(.*return ).*age < 0.*$/\1true || next || age;/'
-mutant pager/clock.c "stamps before it clears A" '/^static void second_chance/,/^}/{s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f, env_flush_next());/;s/frame_stamp\(f, env_flush_next\(\)\);$/&/;/^                frame_stamp/d;/^        if \(cleared\)/d}'
-mutant pager/clock.c "evicts a page whose A is set" 's/^(static bool is_cold.*return ).*/\1p | 1; }/'
-mutant pager/clock.c "taking off does not look at the epoch" '/^static bool take_off/,/^}/s/ && epoch_done\(w\)//'
-mutant pager/clock.c "taking off does not look at D" '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
-mutant pager/clock.c "direct reclaim ignores the software-dirty bit" '/^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/;/^bool clock_take_clean/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
-mutant pager/clock.c "eviction ignores D" '/^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/;/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
-mutant pager/clock.c "eviction ignores the software-dirty bit" '/^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/;/^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
-mutant pager/clock.c "clears D without looking at A" '/^static int write_back/,/^}/s/\(p & PTE_D\) && !atomic_compare_exchange_strong\(.*\)\) \{/(p \& PTE_D) \&\& !atomic_fetch_and(pte, ~PTE_D)) {/'
-mutant pager/clock.c "clearing USED overwrites the word" '/^static void second_chance/,/^}/s/atomic_fetch_and\(&f->word, .*$/atomic_store(\&f->word, w \& ~FRAME_USED);/'
-mutant pager/clock.c "a failed write leaves the page clean" '/env_slot_write/,/^        }/s/^.*fetch_or.*$//'
-mutant pager/clock.c "a lost race for D leaves the page clean (new slot)" '/^static int write_back/,/^}/{/p & PTE_D\) && !atomic/,/^        }/s/atomic_fetch_or.*$/atomic_fetch_and(pte, ~PTE_D);/}'
-mutant pager/clock.c "eviction does not claim" '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
-mutant pager/clock.c "the hand evicts locked pages" 's/ \&\& !\(w & FRAME_LOCKED\) \&\& epoch_done/ \&\& epoch_done/;s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_DIRTY/;s/ \|\| \(w & FRAME_LOCKED\) \|\|/ ||/'
-mutant pager/clock.c "a slot taken back leaves its page clean" '/^static uint64_t slot_take_back/,/^}/s/atomic_fetch_or.*/;/'
-mutant pager/clock.c "a slot is taken back without a claim" '/^static uint64_t slot_take_back/,/^}/{s/if \(!frame_claim.*/if (!(f->word \& FRAME_RESIDENT))/;s/atomic_fetch_and.*/;/}'
-mutant pager/clock.c "the evicted frame keeps its slot" '/^static bool unmap_clean/,/^}/s/^.*f->slot = SLOT_NONE;.*$//'
-mutant pager/clock.c "an evicted page drops CHARGED" '/^static bool unmap_clean/,/^}/s/p & PTE_KEEP/p \& PTE_PROT/'
-mutant pager/clock.c "orphans are reaped while held" '/^static bool reap_orphan/,/^}/s/frame_word_held\(w\) \|\| //'
+mutant pager/clock.c "evicts without waiting for the flush" \
+    's/^(.*return ).*age < 0.*$/\1true || next || age;/'
+mutant pager/clock.c "stamps before it clears A" '
+    /^static void second_chance/,/^}/{
+        s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f, env_flush_next());/
+        s/frame_stamp\(f, env_flush_next\(\)\);$/&/
+        /^                frame_stamp/d
+        /^        if \(cleared\)/d
+    }'
+mutant pager/clock.c "evicts a page whose A is set" \
+    's/^(static bool is_cold.*return ).*/\1p | 1; }/'
+mutant pager/clock.c "taking off does not look at the epoch" \
+    '/^static bool take_off/,/^}/s/ && epoch_done\(w\)//'
+mutant pager/clock.c "taking off does not look at D" \
+    '/^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
+mutant pager/clock.c "direct reclaim ignores the software-dirty bit" '
+    /^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/
+    /^bool clock_take_clean/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
+mutant pager/clock.c "eviction ignores D" '
+    /^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/
+    /^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
+mutant pager/clock.c "eviction ignores the software-dirty bit" '
+    /^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/
+    /^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
+mutant pager/clock.c "clears D without looking at A" '
+    /^static int write_back/,/^}/{
+        /\(p & PTE_D\) && !atomic/s/compare_exchange_strong\(.*\)\) \{/fetch_and(pte, ~PTE_D)) {/
+    }'
+mutant pager/clock.c "clearing USED overwrites the word" '
+    /^static void second_chance/,/^}/{
+        s/atomic_fetch_and\(&f->word, .*$/atomic_store(\&f->word, w \& ~FRAME_USED);/
+    }'
+mutant pager/clock.c "a failed write leaves the page clean" \
+    '/env_slot_write/,/^        }/s/^.*fetch_or.*$//'
+mutant pager/clock.c "a lost race for D leaves the page clean (new slot)" '
+    /^static int write_back/,/^}/{
+        /p & PTE_D\) && !atomic/,/^        }/s/atomic_fetch_or.*$/atomic_fetch_and(pte, ~PTE_D);/
+    }'
+mutant pager/clock.c "eviction does not claim" \
+    '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
+mutant pager/clock.c "the hand evicts locked pages" '
+    s/ \&\& !\(w & FRAME_LOCKED\) \&\& epoch_done/ \&\& epoch_done/
+    s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_DIRTY/
+    s/ \|\| \(w & FRAME_LOCKED\) \|\|/ ||/'
+mutant pager/clock.c "a slot taken back leaves its page clean" \
+    '/^static uint64_t slot_take_back/,/^}/s/atomic_fetch_or.*/;/'
+mutant pager/clock.c "a slot is taken back without a claim" '
+    /^static uint64_t slot_take_back/,/^}/{
+        s/if \(!frame_claim.*/if (!(f->word \& FRAME_RESIDENT))/
+        s/atomic_fetch_and.*/;/
+    }'
+mutant pager/clock.c "the evicted frame keeps its slot" \
+    '/^static bool unmap_clean/,/^}/s/^.*f->slot = SLOT_NONE;.*$//'
+mutant pager/clock.c "an evicted page drops CHARGED" \
+    '/^static bool unmap_clean/,/^}/s/p & PTE_KEEP/p \& PTE_PROT/'
+mutant pager/clock.c "orphans are reaped while held" \
+    '/^static bool reap_orphan/,/^}/s/frame_word_held\(w\) \|\| //'
 
 # Range operations
-mutant pager/transition.c "PROT_NONE loses D" 's/^.*if \(p & PTE_D\) +\/\* D has no place.*$/                if (0)/'
-mutant pager/transition.c "PROT_NONE is not stamped" '/^static bool protect_resident/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
-mutant pager/transition.c "protection changes lose D" '/^static bool protect_resident/,/^}/s/PTE_A \| \(p & PTE_D\)/PTE_A/'
-mutant pager/transition.c "protection changes do not hold the frame" '/^static bool protect_resident/,/^}/{s/if \(!hold\(f\)\)/if (0)/;s/frame_unpin\(f, false\);/;/}'
-mutant pager/transition.c "lost rights ask for no flush" '/^static bool loses_rights/,/^}/s/return .*/return p \&\& !prot \&\& 0;/'
-mutant pager/transition.c "a moved page has A=0" '/^bool page_move/,/^}/s/p \|= PTE_A;/p \&= ~PTE_A;/'
-mutant pager/transition.c "a moved page asks for no flush" '/^bool page_move/,/^}/s/return p & PTE_P;/return false;/'
-mutant pager/transition.c "a moved frame keeps its old entry" '/^bool page_move/,/^}/s/atomic_store\(&pg->frames.*/;/'
-mutant pager/transition.c "detach takes BUSY entries" '/^frame_t page_detach/,/^}/s/if \(pte_kind\(p\) == PTE_BUSY\)/if (0)/'
-mutant pager/transition.c "detach gives the frame back before the flush" '/^frame_t page_detach/,/^}/s/return frame_of\(pg, p\);/static struct frame_list gone; frame_discard(pg, \&gone, frame_of(pg, p)); frame_list_drain(pg, \&gone); return FRAME_NONE;/'
+mutant pager/transition.c "PROT_NONE loses D" \
+    's/^.*if \(p & PTE_D\) +\/\* D has no place.*$/                if (0)/'
+mutant pager/transition.c "PROT_NONE is not stamped" \
+    '/^static bool protect_resident/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
+mutant pager/transition.c "protection changes lose D" \
+    '/^static bool protect_resident/,/^}/s/PTE_A \| \(p & PTE_D\)/PTE_A/'
+mutant pager/transition.c "protection changes do not hold the frame" '
+    /^static bool protect_resident/,/^}/{
+        s/if \(!hold\(f\)\)/if (0)/
+        s/frame_unpin\(f, false\);/;/
+    }'
+mutant pager/transition.c "lost rights ask for no flush" \
+    '/^static bool loses_rights/,/^}/s/return .*/return p \&\& !prot \&\& 0;/'
+mutant pager/transition.c "a moved page has A=0" \
+    '/^bool page_move/,/^}/s/p \|= PTE_A;/p \&= ~PTE_A;/'
+mutant pager/transition.c "a moved page asks for no flush" \
+    '/^bool page_move/,/^}/s/return p & PTE_P;/return false;/'
+mutant pager/transition.c "a moved frame keeps its old entry" \
+    '/^bool page_move/,/^}/s/atomic_store\(&pg->frames.*/;/'
+mutant pager/transition.c "detach takes BUSY entries" \
+    '/^frame_t page_detach/,/^}/s/if \(pte_kind\(p\) == PTE_BUSY\)/if (0)/'
+mutant pager/transition.c "detach gives the frame back before the flush" '
+    /^frame_t page_detach/,/^}/{
+        s/return frame_of\(pg, p\);/static struct frame_list gone; \
+            frame_discard(pg, \&gone, frame_of(pg, p)); \
+            frame_list_drain(pg, \&gone); \
+            return FRAME_NONE;/
+    }'
 mutant pager/transition.c "detach keeps the slot" '/^frame_t page_detach/,/^}/s/env_slot_free.*/;/'
-mutant pager/transition.c "cooling does not stamp" '/^void page_cool/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
-mutant pager/transition.c "cooling stamps before it clears A" '/^void page_cool/,/^}/{s/^        if \(atomic_compare_exchange_strong.*$/        frame_stamp(f, env_flush_next());\n        atomic_compare_exchange_strong(pte, \&p, p \& ~PTE_A);/;/^                frame_stamp/d}'
+mutant pager/transition.c "cooling does not stamp" \
+    '/^void page_cool/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
+mutant pager/transition.c "cooling stamps before it clears A" '
+    /^void page_cool/,/^}/{
+        s/^        if \(atomic_compare_exchange_strong.*$/ \
+            frame_stamp(f, env_flush_next()); \
+            atomic_compare_exchange_strong(pte, \&p, p \& ~PTE_A);/
+        /^                frame_stamp/d
+    }'
 
 # Faults and frames
-mutant pager/frame.h "waiters are not woken" '/^static inline bool page_fetched/,/^}/s/ & PTE_WAITERS;/ \& 0;/'
-mutant pager/transition.c "the sleeper does not say that it waits" '/^void page_wait/,/^}/{s/if \(!atomic_compare_exchange_strong\(pte, &seen, seen \| PTE_WAITERS\)\)/if (0)/;s/seen \|= PTE_WAITERS;/;/}'
-mutant pager/frame.h "a failed fetch leaves a present entry" '/^static inline bool page_fetched/,/^}/s/err \? pte_make_remote\(f->slot, keep\) : //'
-mutant pager/transition.c "a fetched frame does not own its slot" '/^int page_fetch/,/^}/s/f->slot = pte_num\(p\);.*/;/'
-mutant pager/transition.c "fetch takes any entry" '/^int page_fetch/,/^}/s/if \(!atomic_compare_exchange_strong\((.*)\)\) \{$/atomic_store(pte, pte_make_busy(pg->pfn0 + n, p \& PTE_KEEP)); if (0) {/'
-mutant pager/frames.c "discard frees a held frame" '/^void frame_discard/,/^}/s/if \(frame_claim\(f, w\)\)/if (1)/'
-mutant pager/frames.c "a freed frame keeps its slot" '/^static void frame_reset/,/^}/s/env_slot_free.*/;/'
-mutant pager/frame.h "unpinning forgets the dirty bit" '/^static inline void frame_unpin/,/^}/s/if \(wrote\)/if (0 \&\& wrote)/'
-mutant pager/frame.h "unpinning sets the dirty bit too late" '/^static inline void frame_unpin/,/^}/{s/^        atomic_fetch_sub.*$//;s/^        if \(wrote\)/        atomic_fetch_sub(\&f->word, 1);\n        if (wrote)/}'
-mutant pager/frame.h "a pin does not look at the entry again" '/^static inline frame_t frame_pin/,/^}/s/if \(pte_kind\(p\) == PTE_PRESENT && pte_num.*/if (1)/'
-mutant pager/frame.h "a pin ignores the claim" '/^static inline frame_t frame_pin/,/^}/s/!frame_word_open\(w\) \|\| \(w & FRAME_ORPHAN\)/!(w \& FRAME_RESIDENT) || (w \& FRAME_ORPHAN)/'
-mutant pager/frame.h "a pin sees no difference between claims" '/^static inline bool frame_word_closed/,/^}/s/return .*/return w \& FRAME_CLAIMED;/'
-mutant pager/clock.c "the end of a write does not look at pins" '/^static bool write_over/,/^}/s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/FRAME_WRITING/'
-mutant pager/clock.c "the end of a write leaves WRITING" '/^static bool write_over/,/^}/s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/w \& FRAME_PINS ? FRAME_CLAIMED : 0/'
-mutant pager/frame.h "a claim ignores pins" '/^static inline bool frame_claim/,/^}/s/frame_word_held\(w\)/(w \& FRAME_CLAIMED)/'
-mutant pager/pte.h "a stray A makes an entry unknown" 's/if \(\(p & ~\(PTE_A \| PTE_D\)\) == 0\)/if (p == 0)/'
+mutant pager/frame.h "waiters are not woken" \
+    '/^static inline bool page_fetched/,/^}/s/ & PTE_WAITERS;/ \& 0;/'
+mutant pager/transition.c "the sleeper does not say that it waits" '
+    /^void page_wait/,/^}/{
+        s/if \(!atomic_compare_exchange_strong\(pte, &seen, seen \| PTE_WAITERS\)\)/if (0)/
+        s/seen \|= PTE_WAITERS;/;/
+    }'
+mutant pager/frame.h "a failed fetch leaves a present entry" \
+    '/^static inline bool page_fetched/,/^}/s/err \? pte_make_remote\(f->slot, keep\) : //'
+mutant pager/transition.c "a fetched frame does not own its slot" \
+    '/^int page_fetch/,/^}/s/f->slot = pte_num\(p\);.*/;/'
+mutant pager/transition.c "fetch takes any entry" '
+    /^int page_fetch/,/^}/{
+        s/if \(!atomic_compare_exchange_strong\((.*)\)\) \{$/ \
+            atomic_store(pte, pte_make_busy(pg->pfn0 + n, p \& PTE_KEEP)); \
+            if (0) {/
+    }'
+mutant pager/frames.c "discard frees a held frame" \
+    '/^void frame_discard/,/^}/s/if \(frame_claim\(f, w\)\)/if (1)/'
+mutant pager/frames.c "a freed frame keeps its slot" \
+    '/^static void frame_reset/,/^}/s/env_slot_free.*/;/'
+mutant pager/frame.h "unpinning forgets the dirty bit" \
+    '/^static inline void frame_unpin/,/^}/s/if \(wrote\)/if (0 \&\& wrote)/'
+mutant pager/frame.h "unpinning sets the dirty bit too late" '
+    /^static inline void frame_unpin/,/^}/{
+        s/^        atomic_fetch_sub.*$//
+        s/^        if \(wrote\)/        atomic_fetch_sub(\&f->word, 1);\n        if (wrote)/
+    }'
+mutant pager/frame.h "a pin does not look at the entry again" '
+    /^static inline frame_t frame_pin/,/^}/s/if \(pte_kind\(p\) == PTE_PRESENT && pte_num.*/if (1)/'
+mutant pager/frame.h "a pin ignores the claim" '
+    /^static inline frame_t frame_pin/,/^}/{
+        s/!frame_word_open\(w\) (\|\| \(w & FRAME_ORPHAN\))/!(w \& FRAME_RESIDENT) \1/
+    }'
+mutant pager/frame.h "a pin sees no difference between claims" \
+    '/^static inline bool frame_word_closed/,/^}/s/return .*/return w \& FRAME_CLAIMED;/'
+mutant pager/clock.c "the end of a write does not look at pins" '
+    /^static bool write_over/,/^}/{
+        s/w & FRAME_PINS \? FRAME_WRITING \| FRAME_CLAIMED : FRAME_WRITING/FRAME_WRITING/
+    }'
+mutant pager/clock.c "the end of a write leaves WRITING" '
+    /^static bool write_over/,/^}/{
+        s/(w & FRAME_PINS \?) FRAME_WRITING \| (FRAME_CLAIMED :) FRAME_WRITING/\1 \2 0/
+    }'
+mutant pager/frame.h "a claim ignores pins" \
+    '/^static inline bool frame_claim/,/^}/s/frame_word_held\(w\)/(w \& FRAME_CLAIMED)/'
+mutant pager/pte.h "a stray A makes an entry unknown" \
+    's/if \(\(p & ~\(PTE_A \| PTE_D\)\) == 0\)/if (p == 0)/'
 
 # Memory order
 build_test() {
@@ -69,28 +164,44 @@ build_test() {
         $(part pager/frames.c pager/transition.c pager/clock.c)
 }
 export TSAN_OPTIONS=halt_on_error=1
-mutant pager/frames.c "the pool has no lock" 's/^        while \(atomic_exchange_explicit\(&pg->lock.*$/        while (0)/'
-mutant pager/frames.c "the pool is unlocked without release" '/^static void pool_unlock/,/^}/s/memory_order_release/memory_order_relaxed/'
-mutant pager/clock.c "eviction does not claim" '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
+mutant pager/frames.c "the pool has no lock" \
+    's/^        while \(atomic_exchange_explicit\(&pg->lock.*$/        while (0)/'
+mutant pager/frames.c "the pool is unlocked without release" \
+    '/^static void pool_unlock/,/^}/s/memory_order_release/memory_order_relaxed/'
+mutant pager/clock.c "eviction does not claim" \
+    '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 
 # What is no mistake of order, but of cost, or of what is told.
 build_test() {
     compile "$unit/test_pager.c" "$unit/pager_env.c" \
         $(part pager/frames.c pager/transition.c pager/clock.c)
 }
-mutant pager/clock.c "clean pages are written back too" '/^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
-mutant pager/clock.c "what is written is not counted" '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
+mutant pager/clock.c "clean pages are written back too" \
+    '/^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
+mutant pager/clock.c "what is written is not counted" \
+    '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
 
 # Flushes
 build_test() { compile "$unit/test_flush.c"; }
-mutant flush.c "every vCPU has always flushed" '/^static bool has_flushed/,/^}/s/return .*/return true;/'
-mutant flush.c "no vCPU in kern has flushed" '/^static bool has_flushed/,/^}/s/atomic_load\(&v->mode\) != MODE_PROGRAM \|\| //'
+mutant flush.c "every vCPU has always flushed" \
+    '/^static bool has_flushed/,/^}/s/return .*/return true;/'
+mutant flush.c "no vCPU in kern has flushed" \
+    '/^static bool has_flushed/,/^}/s/atomic_load\(&v->mode\) != MODE_PROGRAM \|\| //'
 mutant flush.c "the next epoch is the one that has begun" '/env_flush_next/,/^}/s/ \+ 1;/;/'
-mutant flush.c "a flush has the number of the one before" '/env_flush_begin/,/^}/s/, 1\) \+ 1;/, 1);/'
-mutant flush.c "an epoch that has not begun is done" '/^bool env_flush_done/,/^}/s/^        if \(epoch > .*/        if (0)/'
+mutant flush.c "a flush has the number of the one before" \
+    '/env_flush_begin/,/^}/s/, 1\) \+ 1;/, 1);/'
+mutant flush.c "an epoch that has not begun is done" \
+    '/^bool env_flush_done/,/^}/s/^        if \(epoch > .*/        if (0)/'
 mutant flush.c "the last vCPU is not looked at" '/^bool env_flush_done/,/^}/s/i < n;/i + 1 < n;/'
-mutant flush.c "one vCPU that has flushed is enough" '/^bool env_flush_done/,/^}/{s/if \(!has_flushed/if (has_flushed/;s/return false;/break;/2}'
-mutant flush.c "a vCPU notes the epoch after its flush" '/flush_self\(void\)/,/^}/s/v?cpu_self\.flushed, e,/vcpu_self.flushed, atomic_load(\&control.flush_epoch),/'
+mutant flush.c "one vCPU that has flushed is enough" '
+    /^bool env_flush_done/,/^}/{
+        s/if \(!has_flushed/if (has_flushed/
+        s/return false;/break;/2
+    }'
+mutant flush.c "a vCPU notes the epoch after its flush" '
+    /flush_self\(void\)/,/^}/{
+        s/v?cpu_self\.flushed, e,/vcpu_self.flushed, atomic_load(\&control.flush_epoch),/
+    }'
 mutant flush.c "all vCPUs are kicked" '/^void flush_wait/,/^}/s/if \(has_flushed.*/if (0)/'
 mutant flush.c "one kick must do" '/^void flush_wait/,/^}/s/spins % 1024 ==/spins ==/'
 mutant flush.c "a flush of all leaves this vCPU out" '/^void flush_all/,/^}/s/flush_self\(\);//'
@@ -101,45 +212,77 @@ build_test() {
     compile "$unit/test_fault.c" "$unit/pager_env.c" \
         $(part paging/fault.c paging/file.c pager/frames.c pager/transition.c pager/clock.c)
 }
-mutant attempt.h "a first touch never locks" '/^static inline enum outcome install/,/^}/s/if \(f->vma\.flags & VMA_LOCKED\)/if (0)/'
-mutant attempt.h "a first touch always locks" '/^static inline enum outcome install/,/^}/s/if \(f->vma\.flags & VMA_LOCKED\)/if (1)/'
-mutant fault.c "latencies are an eighth" '/^static void record/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) \/ 8/'
-mutant fault.c "latencies are eight times as long" '/^static void record/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) * 8/'
-mutant fault.c "latencies are of another kind of fault" '/^static void record/,/^}/s/hist\[f->kind\]/hist[0]/'
+mutant attempt.h "a first touch never locks" \
+    '/^static inline enum outcome install/,/^}/s/if \(f->vma\.flags & VMA_LOCKED\)/if (0)/'
+mutant attempt.h "a first touch always locks" \
+    '/^static inline enum outcome install/,/^}/s/if \(f->vma\.flags & VMA_LOCKED\)/if (1)/'
+mutant fault.c "latencies are an eighth" \
+    '/^static void record/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) \/ 8/'
+mutant fault.c "latencies are eight times as long" \
+    '/^static void record/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) * 8/'
+mutant fault.c "latencies are of another kind of fault" \
+    '/^static void record/,/^}/s/hist\[f->kind\]/hist[0]/'
 mutant fault.c "faults are not counted" '/^static void record/,/^}/s/s->faults\[f->kind\]\+\+;//'
-mutant attempt.h "a page is not charged" '/^static inline enum outcome install/,/^}/s/keep \| \(charge \? PTE_CHARGED : 0\)/keep/'
-mutant attempt.h "what cannot be charged is installed" '/^static inline enum outcome install/,/^}/s/mm_charge_page\(\) != 0/mm_charge_page() > 0/'
-mutant fault.c "a mapping may be written that may be read" '/^static bool vma_allows/,/^}/s/return m->prot & PROT_WRITE;/return m->prot;/'
-mutant paging/file.c "a page of a file is read at the mapping's start" '/^enum outcome file_fill/,/^}/s/r\.start - f->vma\.start \+ f->vma\.off/f->vma.off/'
-mutant paging/file.c "a run of a file's pages is one page" '/^static uint64_t file_run/,/^}/s/bool plenty = .*/bool plenty = false;/'
+mutant attempt.h "a page is not charged" \
+    '/^static inline enum outcome install/,/^}/s/ \| \(charge \? PTE_CHARGED : 0\);/;/'
+mutant attempt.h "what cannot be charged is installed" \
+    '/^static inline enum outcome install/,/^}/s/mm_charge_page\(\) != 0/mm_charge_page() > 0/'
+mutant fault.c "a mapping may be written that may be read" \
+    '/^static bool vma_allows/,/^}/s/return m->prot & PROT_WRITE;/return m->prot;/'
+mutant paging/file.c "a page of a file is read at the mapping's start" \
+    '/^enum outcome file_fill/,/^}/s/r\.start - f->vma\.start \+ f->vma\.off/f->vma.off/'
+mutant paging/file.c "a run of a file's pages is one page" \
+    '/^static uint64_t file_run/,/^}/s/bool plenty = .*/bool plenty = false;/'
 
 # Futexes
 build_test() { compile "$unit/test_futex.c" $(part futex.c robust.c); }
 futex='futex.c robust.c'
 mutant "$futex" "any bits may be waited for" 's/op == FUTEX_WAIT_BITSET && !\(uint32_t\)a\[5\]/0/'
-mutant "$futex" "a time-out is not checked" 's/ts->tv_sec < 0 \|\| \(uint64_t\)ts->tv_nsec >= 1000000000/0/'
+mutant "$futex" "a time-out is not checked" \
+    's/ts->tv_sec < 0 \|\| \(uint64_t\)ts->tv_nsec >= 1000000000/0/'
 mutant "$futex" "words need not be aligned" 's/return addr & 3 \? -EINVAL :/return/'
-mutant "$futex" "a shared word is one of this process" 's/gmem_word_shared\(w\) \? 0 : FUTEX_PRIVATE_FLAG/FUTEX_PRIVATE_FLAG/'
-mutant "$futex" "a word of this process is shared" 's/gmem_word_shared\(w\) \? 0 : FUTEX_PRIVATE_FLAG/0/'
-mutant "$futex" "waiting drops nothing" '/^static long on_word/,/^}/s/gmem_word_drop\(t, &w, write\);//'
-mutant "$futex" "a word may be shared that cannot" 's/(return !\(op & FUTEX_PRIVATE_FLAG\)) && .*/return false;/'
-mutant "$futex" "WAKE_OP compares the new value" 's/\(int32_t\)old ([=!<>]=?) compared/(int32_t)new \1 compared/'
-mutant "$futex" "WAKE_OP: less is less or equal" 's/\(int32_t\)old < compared/(int32_t)old <= compared/'
-mutant "$futex" "WAKE_OP: an operand has no sign" 's/\(int32_t\)\(code << 8\) >> 20/(int32_t)(code << 8 >> 20)/'
+mutant "$futex" "a shared word is one of this process" \
+    's/gmem_word_shared\(w\) \? 0 : FUTEX_PRIVATE_FLAG/FUTEX_PRIVATE_FLAG/'
+mutant "$futex" "a word of this process is shared" \
+    's/gmem_word_shared\(w\) \? 0 : FUTEX_PRIVATE_FLAG/0/'
+mutant "$futex" "waiting drops nothing" \
+    '/^static long on_word/,/^}/s/gmem_word_drop\(t, &w, write\);//'
+mutant "$futex" "a word may be shared that cannot" \
+    's/(return !\(op & FUTEX_PRIVATE_FLAG\)) && .*/return false;/'
+mutant "$futex" "WAKE_OP compares the new value" \
+    's/\(int32_t\)old ([=!<>]=?) compared/(int32_t)new \1 compared/'
+mutant "$futex" "WAKE_OP: less is less or equal" \
+    's/\(int32_t\)old < compared/(int32_t)old <= compared/'
+mutant "$futex" "WAKE_OP: an operand has no sign" \
+    's/\(int32_t\)\(code << 8\) >> 20/(int32_t)(code << 8 >> 20)/'
 mutant "$futex" "WAKE_OP: a number instead of a bit" 's/if \(code >> 31\)/if (0)/'
-mutant "$futex" "WAKE_OP always wakes at the second word" '/^static long wake_op/,/^}/s/woken < 0 \|\| !ret/woken < 0/'
-mutant "$futex" "WAKE_OP forgets those at the first word" '/^static long wake_op/,/^}/s/woken \+ more/more/'
-mutant "$futex" "a requeue wakes only whom it should" 's/\(uint64_t\)\(uint32_t\)a\[2\] \+ \(uint32_t\)a\[3\]/(uint64_t)(uint32_t)a[2]/'
-mutant "$futex" "a requeue compares nothing" 's/if \(compare && word != \(uint32_t\)a\[5\]\)/if (0)/'
+mutant "$futex" "WAKE_OP always wakes at the second word" \
+    '/^static long wake_op/,/^}/s/woken < 0 \|\| !ret/woken < 0/'
+mutant "$futex" "WAKE_OP forgets those at the first word" \
+    '/^static long wake_op/,/^}/s/woken \+ more/more/'
+mutant "$futex" "a requeue wakes only whom it should" \
+    's/\(uint64_t\)\(uint32_t\)a\[2\] \+ \(uint32_t\)a\[3\]/(uint64_t)(uint32_t)a[2]/'
+mutant "$futex" "a requeue compares nothing" \
+    's/if \(compare && word != \(uint32_t\)a\[5\]\)/if (0)/'
 mutant "$futex" "a count of wake-ups overflows" 's/n > INT_MAX \? INT_MAX : n/n/'
-mutant "$futex" "words of two kinds are requeued" 's/gmem_word_shared\(&w\) != gmem_word_shared\(&v\)/0/'
-mutant "$futex" "nobody hears that an owner died" '/^static void owner_died/,/^}/s/futex_wake(_as)?\(t, addr.*\);/(void)0;/'
-mutant "$futex" "any lock of the list has lost its owner" '/^static void owner_died/,/^}/s/\(old & FUTEX_TID_MASK\) == tid && !mine/!mine/'
-mutant "$futex" "a dead owner's lock has no waiters" '/^static void owner_died/,/^}/s/\(old & FUTEX_WAITERS\) \| FUTEX_OWNER_DIED/FUTEX_OWNER_DIED/'
-mutant "$futex" "an unlock without its wake-up stays so" '/^static void owner_died/,/^}/s/wakes = pending && !pi && old == 0;/wakes = false;/'
-mutant "$futex" "a free lock's waiters are woken" '/^static void owner_died/,/^}/s/wakes = pending && /wakes = /'
-mutant "$futex" "the owner's death wakes who inherits priority" '/^static void owner_died/,/^}/s/mine && !pi && /mine \&\& /'
-mutant "$futex" "the pending lock is forgotten" '/^void robust_list_end/,/^}/s/if \(h\.pending & ~1ull\)/if (0)/'
-mutant "$futex" "the list ends at its second lock" '/^void robust_list_end/,/^}/s/n < ROBUST_MOST/n < 2/'
-mutant "$futex" "an entry that cannot be read is no end" '/^void robust_list_end/,/^}/s/if \(!readable\)/if (0)/'
+mutant "$futex" "words of two kinds are requeued" \
+    's/gmem_word_shared\(&w\) != gmem_word_shared\(&v\)/0/'
+mutant "$futex" "nobody hears that an owner died" \
+    '/^static void owner_died/,/^}/s/futex_wake(_as)?\(t, addr.*\);/(void)0;/'
+mutant "$futex" "any lock of the list has lost its owner" \
+    '/^static void owner_died/,/^}/s/\(old & FUTEX_TID_MASK\) == tid && !mine/!mine/'
+mutant "$futex" "a dead owner's lock has no waiters" \
+    '/^static void owner_died/,/^}/s/\(old & FUTEX_WAITERS\) \| FUTEX_OWNER_DIED/FUTEX_OWNER_DIED/'
+mutant "$futex" "an unlock without its wake-up stays so" \
+    '/^static void owner_died/,/^}/s/wakes = pending && !pi && old == 0;/wakes = false;/'
+mutant "$futex" "a free lock's waiters are woken" \
+    '/^static void owner_died/,/^}/s/wakes = pending && /wakes = /'
+mutant "$futex" "the owner's death wakes who inherits priority" \
+    '/^static void owner_died/,/^}/s/mine && !pi && /mine \&\& /'
+mutant "$futex" "the pending lock is forgotten" \
+    '/^void robust_list_end/,/^}/s/if \(h\.pending & ~1ull\)/if (0)/'
+mutant "$futex" "the list ends at its second lock" \
+    '/^void robust_list_end/,/^}/s/n < ROBUST_MOST/n < 2/'
+mutant "$futex" "an entry that cannot be read is no end" \
+    '/^void robust_list_end/,/^}/s/if \(!readable\)/if (0)/'
 totals

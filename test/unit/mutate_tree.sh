@@ -1,5 +1,5 @@
 #!/bin/bash
-# Mutants of what decides whose a slot is: see mutants.sh.
+# Mutants of the code that decides which process a slot belongs to: see mutants.sh.
 : "${STEPS:=60000000}"
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
@@ -8,24 +8,62 @@
 build_test() { compile "$unit/test_tree_model.c" "$unit/pager_sched.c"; }
 
 hold=tree_hold.c map=slotmap.c
-mutant $hold "sharing does not disturb who looks for holders" 's/^                disturb_check\(word\);/                ;/'
-mutant $hold "who lets go does not say AGAIN" '/^static bool check/,/^}/s/\(uint16_t\)\(seen \| SLOT_AGAIN\)/seen/'
-mutant $hold "AGAIN is ignored at the end of the look" '/^static bool finish_check/,/^}/s/if \(atomic_compare_exchange_strong\(word, &mine, (.*)\)\) \{/if (atomic_store(word, \1), 1) {/'
-mutant $hold "who lets go frees without a look" '/^static bool finish_check/,/^}/s/bool held = .*/bool held = false;/'
-mutant $hold "who lets go looks before it clears its bit" '/^int tree_release/,/^}/{s/^                if \(slot_slab/                check(t, s);\n                if (slot_slab/;s/^                check\(t, s\);$/                ;/}'
-mutant $hold "a dead process's own slots stay" '/^static uint64_t bury_word/,/^}/s/if \(seen == \(SLOT_OWNED \| p\)\)/if (0)/'
-mutant $hold "a look that its owner died in stays" '/^static uint64_t bury_word/,/^}/s/while \(\(seen.*/while (0)/'
-mutant $hold "a slot whose last holder died before its look stays" '/^static uint64_t bury_word/,/^}/s/return seen == SLOT_SHARED.*/return 0;/'
-mutant $hold "a dead process's bits stay" '/^static uint64_t bury_chunk/,/^}/s/atomic_fetch_and\(bits_of.*/;/'
+mutant $hold "sharing does not disturb who looks for holders" \
+    's/^                disturb_check\(word\);/                ;/'
+mutant $hold "who lets go does not say AGAIN" \
+    '/^static bool check/,/^}/s/\(uint16_t\)\(seen \| SLOT_AGAIN\)/seen/'
+mutant $hold "AGAIN is ignored at the end of the look" '
+    /^static bool finish_check/,/^}/{
+        s/atomic_compare_exchange_strong\(word, &mine, (.*)\)\) \{/atomic_store(word, \1), 1) {/
+    }'
+mutant $hold "who lets go frees without a look" \
+    '/^static bool finish_check/,/^}/s/bool held = .*/bool held = false;/'
+mutant $hold "who lets go looks before it clears its bit" '
+    /^int tree_release/,/^}/{
+        s/^                if \(slot_slab/                check(t, s); \
+                if (slot_slab/
+        s/^                check\(t, s\);$/                ;/
+    }'
+mutant $hold "a dead process's own slots stay" \
+    '/^static uint64_t bury_word/,/^}/s/if \(seen == \(SLOT_OWNED \| p\)\)/if (0)/'
+mutant $hold "a look that its owner died in stays" \
+    '/^static uint64_t bury_word/,/^}/s/while \(\(seen.*/while (0)/'
+mutant $hold "a slot whose last holder died before its look stays" \
+    '/^static uint64_t bury_word/,/^}/s/return seen == SLOT_SHARED.*/return 0;/'
+mutant $hold "a dead process's bits stay" \
+    '/^static uint64_t bury_chunk/,/^}/s/atomic_fetch_and\(bits_of.*/;/'
 mutant $hold "burying opens no chunk" '/^static uint64_t bury_chunk/,/^}/s/chunk_reopen.*/;/'
-mutant $hold "who buries leaves no trace of where" '/^static uint64_t bury_chunk/,/^}/s/^        chunk_touch.*//;/^static bool check/,/^}/s/^        chunk_touch.*//'
-mutant $hold "the child's chunk is not noted" '/^static int share_one/,/^}/s/^        chunk_touch.*//'
-mutant $hold "the parent gets no bit of its own" '/^static int share_one/,/^}/s/atomic_fetch_or\(bits_of\(t, t->self, slot\).*/;/'
-mutant $hold "the word is shared before the child has its bit" '/^static int share_one/,/^}/s/^        chunk_touch\(map, child.*/&\n        if (owned) { atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot)); atomic_store(word, SLOT_SHARED); }/;/^static bool anybody_holds/,/^}/s/p < n/p < n \&\& p != 3/'
-mutant $map "a slot is taken without compare-and-swap" 's/if \(!atomic_compare_exchange_strong\(&map->word\[at\], &seen, (.*)\)\)$/if (atomic_store(\&map->word[at], \1), 0)/'
-mutant $map "a full chunk is not looked at again" '/^static bool leave_chunk/,/^}/s/if \(!take_in_chunk/if (1 || !take_in_chunk/'
+mutant $hold "who buries leaves no trace of where" '
+    /^static uint64_t bury_chunk/,/^}/s/^        chunk_touch.*//
+    /^static bool check/,/^}/s/^        chunk_touch.*//'
+mutant $hold "the child's chunk is not noted" \
+    '/^static int share_one/,/^}/s/^        chunk_touch.*//'
+mutant $hold "the parent gets no bit of its own" \
+    '/^static int share_one/,/^}/s/atomic_fetch_or\(bits_of\(t, t->self, slot\).*/;/'
+mutant $hold "the word is shared before the child has its bit" '
+    /^static int share_one/,/^}/{
+        s/^        chunk_touch\(map, child.*/& \
+            if (owned) { \
+                    atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot)); \
+                    atomic_store(word, SLOT_SHARED); \
+            }/
+    }
+    /^static bool anybody_holds/,/^}/s/p < n/p < n \&\& p != 3/'
+mutant $map "a slot is taken without compare-and-swap" '
+    s/!atomic_compare_exchange_strong\((&map->word.*), &seen, (.*)\)\)$/atomic_store(\1, \2), 0)/'
+mutant $map "a full chunk is not looked at again" \
+    '/^static bool leave_chunk/,/^}/s/if \(!take_in_chunk/if (1 || !take_in_chunk/'
 mutant $map "a freed slot does not open its chunk" '/^bool slotmap_put/,/^}/s/chunk_reopen.*/;/'
-mutant $map "the chunk is not noted before slots are taken" '/^static bool try_chunk/,/^}/s/^        chunk_touch.*//'
-mutant $map "shared slots are writable" '/^bool slotmap_writable/,/^}/s/== \(SLOT_OWNED.*/!= SLOT_FREE;/'
-mutant $map "shared slots are freed at once" '/^bool slotmap_put/,/^}/s/^(.*)if \(!\(seen & SLOT_SHARED\)\)/\1if (seen \& SLOT_SHARED) { atomic_store(\&map->word[slot_page(slot)], SLOT_FREE); return true; }\n\1if (1)/'
+mutant $map "the chunk is not noted before slots are taken" \
+    '/^static bool try_chunk/,/^}/s/^        chunk_touch.*//'
+mutant $map "shared slots are writable" \
+    '/^bool slotmap_writable/,/^}/s/== \(SLOT_OWNED.*/!= SLOT_FREE;/'
+mutant $map "shared slots are freed at once" '
+    /^bool slotmap_put/,/^}/{
+        s/^(.*)if \(!\(seen & SLOT_SHARED\)\)/\1if (seen \& SLOT_SHARED) { \
+            atomic_store(\&map->word[slot_page(slot)], SLOT_FREE); \
+            return true; \
+        } \
+        if (1)/
+    }'
 totals
