@@ -66,7 +66,7 @@ static void *serve(void *arg)
         struct uffd_msg m;
 
         (void)arg;
-        while (read(uffd, &m, sizeof m) == sizeof m)
+        while (read(uffd, &m, sizeof(m)) == sizeof(m))
                 if (m.event == UFFD_EVENT_PAGEFAULT)
                         bring((m.arg.pagefault.address - (uint64_t)pt.data) / PAGE);
         fail("read of the userfaultfd");
@@ -96,8 +96,8 @@ int main(int argc, char **argv)
         size_t size = (size_t)PAGE << pt.log2_pages;
         pt.data = map_anonymous(size);
         store = map_anonymous(size);
-        fifo = map_anonymous(local * sizeof *fifo);
-        memset(fifo, 0, local * sizeof *fifo);
+        fifo = map_anonymous(local * sizeof(*fifo));
+        memset(fifo, 0, local * sizeof(*fifo));
         fill(&pt, store);
 
         uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);

@@ -144,7 +144,7 @@ static size_t parse_count(const char *s, size_t width)
         if (!suffix || !*suffix)
                 return parse_number("COUNT", s);
         char digits[24];
-        if (n > sizeof digits)
+        if (n > sizeof(digits))
                 n = 1;          /* too long for a number: say so below */
         memcpy(digits, s, n - 1);
         digits[n - 1] = '\0';

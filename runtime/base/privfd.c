@@ -174,7 +174,7 @@ void privfd_forked(void)
 
 bool privfd_vfork(struct privfd_lent *was)
 {
-        *was = (struct privfd_lent){ own, room, malloc(sizeof *room) };
+        *was = (struct privfd_lent){ own, room, malloc(sizeof(*room)) };
         if (!was->made)
                 return false;
         room = was->made;

@@ -55,7 +55,7 @@ int fuzz_openat(int dir, const char *path, int flags, ...)
         int fd = file_named(path);
         if (fd < 0)
                 return -1;
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
         return open(link, O_RDONLY | O_CLOEXEC);
 }
 

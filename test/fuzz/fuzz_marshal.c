@@ -211,14 +211,14 @@ long signals_action(struct thread *t, int sig, const struct ksigaction *new, str
         if (sig < 1 || sig > SIGNALS_MAX)
                 FAIL("no such signal, but its action is asked for");
         if (old)
-                memset(old, 0, sizeof *old);
+                memset(old, 0, sizeof(*old));
         return 0;
 }
 uint64_t signals_hold(struct thread *t) { (void)t; return 0; }
 void signals_release(struct thread *t, uint64_t mask) { (void)t, (void)mask; }
 void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector) { (void)t, (void)signo, (void)code, (void)addr, (void)vector; }
 int sigframe_pop(struct thread *t, uint64_t *mask) { (void)t; *mask = 0; return -EFAULT; }
-int sigframe_altstack(struct thread *t, const struct altstack *new, struct altstack *old) { (void)t, (void)new; memset(old, 0, sizeof *old); return 0; }
+int sigframe_altstack(struct thread *t, const struct altstack *new, struct altstack *old) { (void)t, (void)new; memset(old, 0, sizeof(*old)); return 0; }
 /* One thread, which nobody stops; what makes and ends threads and processes is not reached. */
 _Thread_local struct thread *thread_self;
 _Atomic uint32_t threads_stopping;
@@ -283,8 +283,8 @@ static bool to(uint64_t p, const void *src, size_t n)
 
 /* Of something long only the beginning is moved, but all of it must be there for the sanitizer. */
 static uint8_t noise[1 << 16];
-static bool read_some(uint64_t p, size_t n) { static uint8_t sink[1 << 16]; return !bad(p, n) && from(p, sink, n < sizeof sink ? n : sizeof sink); }
-static bool write_some(uint64_t p, size_t n) { return !bad(p, n) && to(p, noise, n < sizeof noise ? n : sizeof noise); }
+static bool read_some(uint64_t p, size_t n) { static uint8_t sink[1 << 16]; return !bad(p, n) && from(p, sink, n < sizeof(sink) ? n : sizeof(sink)); }
+static bool write_some(uint64_t p, size_t n) { return !bad(p, n) && to(p, noise, n < sizeof(noise) ? n : sizeof(noise)); }
 
 /* A string is never in a buffer that ends too early; the sanitizer looks at each byte up to its NUL. */
 static bool string_at(uint64_t p) { return !bad(p, 1) && strnlen((char *)(uintptr_t)p, 4097) < 4097; }
@@ -306,14 +306,14 @@ static long through(uint64_t iov, uint64_t n, uint64_t max, bool write)
                 return -EINVAL;
         for (uint64_t i = 0; i < n; i++) {
                 struct iovec v;
-                if (!from(iov + i * sizeof v, &v, sizeof v))
+                if (!from(iov + i * sizeof(v), &v, sizeof(v)))
                         return -EFAULT;
                 if ((ssize_t)v.iov_len < 0)
                         return -EINVAL;
         }
         for (uint64_t i = 0; i < n; i++) {
                 struct iovec v;
-                if (!from(iov + i * sizeof v, &v, sizeof v))
+                if (!from(iov + i * sizeof(v), &v, sizeof(v)))
                         return -EFAULT;
                 for (size_t at = 0, part; at < v.iov_len && done < max; at += part, done += part) {
                         part = PAGE_SIZE - ((P(v.iov_base) + at) & (PAGE_SIZE - 1));
@@ -350,7 +350,7 @@ static long message(uint64_t at, bool receive, uint64_t want)
         struct msghdr m;
         long ret;
 
-        if (!from(at, &m, sizeof m))
+        if (!from(at, &m, sizeof(m)))
                 return -EFAULT;
         if ((int)m.msg_namelen < 0)
                 return -EINVAL;
@@ -371,13 +371,13 @@ static long message(uint64_t at, bool receive, uint64_t want)
         size_t room = m.msg_control ? m.msg_controllen : 0, used = 0;
         while (room - used >= CMSG_SPACE(8) && used < CMSG_SPACE(8) * (want % 4)) {
                 struct { size_t len; int level, type, fd[2]; } c = { CMSG_LEN(8), SOL_SOCKET, SCM_RIGHTS, { 60, 1150 } };
-                if (!to(P(m.msg_control) + used, &c, sizeof c))
+                if (!to(P(m.msg_control) + used, &c, sizeof(c)))
                         return -EFAULT;
-                used += sizeof c;
+                used += sizeof(c);
         }
         m.msg_controllen = used;
         m.msg_flags = 0;
-        return to(at, &m, sizeof m) ? ret : -EFAULT;
+        return to(at, &m, sizeof(m)) ? ret : -EFAULT;
 }
 
 static long many_messages(const uint64_t a[6], uint64_t want)
@@ -399,7 +399,7 @@ static long poll_fds(const uint64_t a[6])
 {
         for (uint64_t i = 0; i < (uint32_t)a[1]; i++) {
                 struct pollfd f;
-                if (!from(a[0] + i * sizeof f, &f, sizeof f) || !write_some(a[0] + i * sizeof f + 6, 2))
+                if (!from(a[0] + i * sizeof(f), &f, sizeof(f)) || !write_some(a[0] + i * sizeof(f) + 6, 2))
                         return -EFAULT;
                 no_own((uint64_t)f.fd);
         }
@@ -458,10 +458,10 @@ static long control_device(const uint64_t a[6])
         struct { int32_t len, pad; uint64_t buf; } c;
 
         if (cmd == 0x8912) {
-                if (!from(a[2], &c, sizeof c))
+                if (!from(a[2], &c, sizeof(c)))
                         return -EFAULT;
                 c.len = c.len > 0 ? c.len & ~7 : 0;
-                return (!c.buf || write_some(c.buf, (size_t)c.len)) && to(a[2], &c, sizeof c) ? 0 : -EFAULT;
+                return (!c.buf || write_some(c.buf, (size_t)c.len)) && to(a[2], &c, sizeof(c)) ? 0 : -EFAULT;
         }
         if (_IOC_DIR(cmd) && (_IOC_TYPE(cmd) == 'T' ? _IOC_NR(cmd) < 0x60 : _IOC_TYPE(cmd) == 'X'))
                 return own_struct(a[2], _IOC_SIZE(cmd), _IOC_DIR(cmd) & _IOC_WRITE, _IOC_DIR(cmd) & _IOC_READ);
@@ -485,8 +485,8 @@ static long semaphores(const uint64_t a[6])
         struct semid_ds ds = { .sem_nsems = 1 + a[0] % 300 };       /* for good */
 
         switch ((int)a[2] & ~0x100) {
-        case IPC_STAT: case SEM_STAT: case SEM_STAT_ANY: return to(a[3], &ds, sizeof ds) ? 0 : -EFAULT;
-        case IPC_SET: return own_struct(a[3], sizeof ds, true, false);
+        case IPC_STAT: case SEM_STAT: case SEM_STAT_ANY: return to(a[3], &ds, sizeof(ds)) ? 0 : -EFAULT;
+        case IPC_SET: return own_struct(a[3], sizeof(ds), true, false);
         case IPC_INFO: case SEM_INFO: return own_struct(a[3], sizeof(struct seminfo), false, true);
         case GETALL: return own_struct(a[3], ds.sem_nsems * 2, false, true);
         case SETALL: return own_struct(a[3], ds.sem_nsems * 2, true, false);
@@ -572,11 +572,11 @@ static long capabilities(long nr, const uint64_t a[6])
         const uint32_t newest = 0x20080522;
         struct { uint32_t version; int32_t pid; } head;
 
-        if (!from(a[0], &head, sizeof head))
+        if (!from(a[0], &head, sizeof(head)))
                 return -EFAULT;
         size_t n = head.version == 0x19980330 ? 12 : head.version == 0x20071026 || head.version == newest ? 24 : 0;
         if (!n)
-                return to(a[0], &newest, sizeof newest) ? (a[1] || nr == __NR_capset ? -EINVAL : 0) : -EFAULT;
+                return to(a[0], &newest, sizeof(newest)) ? (a[1] || nr == __NR_capset ? -EINVAL : 0) : -EFAULT;
         if (nr == __NR_capget)
                 return !a[1] || write_some(a[1], n) ? 0 : -EFAULT;
         return read_some(a[1], n) ? 0 : -EFAULT;
@@ -646,7 +646,7 @@ static long kernel(long nr, const uint64_t a[6])
         case __NR_fstat: {
                 static const unsigned types[] = { S_IFREG, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFDIR };
                 struct stat st = { .st_mode = types[want % 5] };
-                return to(a[1], &st, sizeof st) ? 0 : -EFAULT;
+                return to(a[1], &st, sizeof(st)) ? 0 : -EFAULT;
         }
         case __NR_prlimit64: return (!a[2] || read_some(a[2], 16)) && (!a[3] || write_some(a[3], 16)) ? 0 : -EFAULT;
         case __NR_capget: case __NR_capset: return capabilities(nr, a);
@@ -659,7 +659,7 @@ static long kernel(long nr, const uint64_t a[6])
                 no_own(a[0]);
                 if (!a[1])
                         return 0;
-                if (!from(a[1], &ev, sizeof ev))
+                if (!from(a[1], &ev, sizeof(ev)))
                         return -EFAULT;
                 return ev.sigev_notify != SIGEV_THREAD || read_some(P(ev.sigev_value.sival_ptr), 32) ? 0 : -EFAULT;
         }
@@ -668,7 +668,7 @@ static long kernel(long nr, const uint64_t a[6])
                 if ((int)a[1] == SOL_SOCKET && ((int)a[2] == SO_ATTACH_FILTER || (int)a[2] == 51)) {
                         struct { uint16_t len, pad[3]; uint64_t filter; } f;
                         no_own(a[0]);
-                        return from(a[3], &f, sizeof f) && read_some(f.filter, (size_t)f.len * 8) ? 0 : -EFAULT;
+                        return from(a[3], &f, sizeof(f)) && read_some(f.filter, (size_t)f.len * 8) ? 0 : -EFAULT;
                 }
                 break;
         case __NR_getsockopt:
@@ -706,7 +706,7 @@ static uint64_t argument(void)
         uint64_t kind = take(1), v = take(2);
 
         switch (kind % 8) {
-        case 0: case 1: case 2: return BASE + (v & (sizeof memory - 1));
+        case 0: case 1: case 2: return BASE + (v & (sizeof(memory) - 1));
         case 3:         return BASE + ((v % PAGES + 1) << PAGE_SHIFT) - (v >> 8);
         case 4:         return v % 64;
         case 5:         return v;
@@ -727,11 +727,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         static struct thread t;
 
         if (!t.v) {
-                if (mmap(CONTROL, sizeof *CONTROL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != CONTROL)
+                if (mmap(CONTROL, sizeof(*CONTROL), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != CONTROL)
                         FAIL("no room for control");
                 t.v = (struct vcpu *)block;
                 thread_self = &t;
-                for (size_t i = 0; i < sizeof noise; i++)
+                for (size_t i = 0; i < sizeof(noise); i++)
                         noise[i] = (uint8_t)(i * 37 + (i >> 8));
         }
         input = data;
@@ -741,11 +741,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         answers = take(4);
         unsigned calls = 1 + take(1) % 4;
         const uint8_t *content = input + 20 * calls < input_end ? input + 20 * calls : input;
-        size_t n = (size_t)(input_end - content), first = n < sizeof memory ? n : sizeof memory;
-        memset(memory, 0, sizeof memory);
+        size_t n = (size_t)(input_end - content), first = n < sizeof(memory) ? n : sizeof(memory);
+        memset(memory, 0, sizeof(memory));
         memcpy(memory, content, first);
-        for (size_t have = first; have && have < sizeof memory; have *= 2)
-                memcpy(memory + have, memory, have < sizeof memory - have ? have : sizeof memory - have);
+        for (size_t have = first; have && have < sizeof(memory); have *= 2)
+                memcpy(memory + have, memory, have < sizeof(memory) - have ? have : sizeof(memory) - have);
         for (unsigned i = 0; i < calls && input < input_end; i++) {
                 uint64_t a[6];
                 current = (long)(take(2) % SYS_ROWS);

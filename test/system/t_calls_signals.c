@@ -151,10 +151,10 @@ static void with_handler(int sig)
         FAILS(EAGAIN, sigtimedwait(&set, &info, &now));
         int fd = signalfd(-1, &set, SFD_NONBLOCK);
         struct signalfd_siginfo si;
-        FAILS(EAGAIN, read(fd, &si, sizeof si));
+        FAILS(EAGAIN, read(fd, &si, sizeof(si)));
         T(sigqueue(getpid(), sig, (union sigval){ .sival_int = 78 }));
         T(poll(&(struct pollfd){ fd, POLLIN, 0 }, 1, 0));
-        CHECK(read(fd, &si, sizeof si) == sizeof si && si.ssi_signo == (uint32_t)sig &&
+        CHECK(read(fd, &si, sizeof(si)) == sizeof(si) && si.ssi_signo == (uint32_t)sig &&
               si.ssi_int == 78);
         close(fd);
         CHECK(!came);
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
                 if (sig != 32 && sig != 33)     /* the C library's */
                         by_default(sig);
         static const int handled[] = { SIGUSR1, SIGSTKFLT, SIGIO, SIGPWR, 34, 64 };
-        for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++)
+        for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
                 with_handler(handled[i]);
         waiting_thread(SIGSTKFLT);
         waiting_thread(SIGUSR1);

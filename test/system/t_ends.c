@@ -144,7 +144,7 @@ static void in_signalfd(void)
         only(SIG_BLOCK, SIGTERM);
         int fd = signalfd(-1, &set, 0);
         ready();
-        CHECK(read(fd, &info, sizeof info) == sizeof info);
+        CHECK(read(fd, &info, sizeof(info)) == sizeof(info));
         _exit(120 + (int)info.ssi_signo);
 }
 
@@ -326,7 +326,7 @@ static int show(void)
                                k.handler > 1 ? 2 : k.handler, k.flags, k.mask);
         FILE *f = fopen("/proc/self/status", "re");
         CHECK(f != NULL);
-        while (fgets(line, sizeof line, f))
+        while (fgets(line, sizeof(line), f))
                 if (strncmp(line, "SigBlk", 6) == 0 || strncmp(line, "SigIgn", 6) == 0 ||
                     strncmp(line, "SigCgt", 6) == 0)
                         fputs(line, stdout);
@@ -355,7 +355,7 @@ int main(int argc, char **argv)
                 return show();
         for (int sig = 1; sig < 32; sig++)      /* the cases' own, whatever this was started with */
                 signal(sig, SIG_DFL);
-        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 pid_t pid = child_in(cases[i].state);
                 if (cases[i].sig)
                         kill(pid, cases[i].sig);

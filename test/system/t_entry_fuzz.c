@@ -95,7 +95,7 @@ static void note_frame(int sig, const siginfo_t *si, const greg_t *g)
                 note("err", (uint64_t)g[REG_ERR] &
                                     (g[REG_TRAPNO] == 14 ? ~1ul : ~0ul)); /* P: if it is resident */
         for (unsigned i = 0; i < 16; i++) {
-                snprintf(name, sizeof name, "r%u", i);
+                snprintf(name, sizeof(name), "r%u", i);
                 note(name, (uint64_t)g[order[i]]);
         }
 }
@@ -229,7 +229,7 @@ static void block(uint64_t seed, unsigned long n)
         signals_taken = 0;
         ((void (*)(void))CODE)();
         for (unsigned i = 0; i < 16; i++) {
-                snprintf(name, sizeof name, "r%u", i);
+                snprintf(name, sizeof(name), "r%u", i);
                 note(name, i == 4 ? W->rsp : W->regs[i]);
         }
         note("flags", W->flags);
@@ -263,7 +263,7 @@ static void prepare(void)
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         sigaltstack(&(stack_t){ .ss_sp = alt_stack, .ss_size = ALT_PAGES * PAGE }, NULL);
         sigfillset(&sa.sa_mask);
-        for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
+        for (unsigned i = 0; i < sizeof(signals) / sizeof(*signals); i++)
                 sigaction(signals[i], &sa, NULL);
         sa.sa_sigaction = on_kick;
         sigaction(SIGUSR1, &sa, NULL);

@@ -44,7 +44,7 @@ static uint64_t region(struct random *r)
 {
         static const uint64_t all[] = { TOUCHED,  TOUCHED, FRESH,    FRESH, FRESH,
                                         READONLY, NONE,    UNMAPPED, SHARED };
-        return all[below(r, sizeof all / sizeof *all)];
+        return all[below(r, sizeof(all) / sizeof(*all))];
 }
 
 /* Aligned to 16; near a page's end now and then. */
@@ -72,7 +72,7 @@ static uint64_t value(struct random *r)
                                         0xffff800000000000ul };
 
         switch (below(r, 4)) {
-        case 0: return odd[below(r, sizeof odd / sizeof *odd)];
+        case 0: return odd[below(r, sizeof(odd) / sizeof(*odd))];
         case 1: return pointer(r);
         case 2: return below(r, 256);
         default: return random_next(r);
@@ -107,7 +107,7 @@ static void alu(struct random *r)
         }; /* add sub xor and or cmp test adc sbb */
         unsigned a = any_reg(r), b = any_reg(r);
 
-        B(rex(a, b), op[below(r, sizeof op)], 0xc0 | (a & 7) << 3 | (b & 7));
+        B(rex(a, b), op[below(r, sizeof(op))], 0xc0 | (a & 7) << 3 | (b & 7));
 }
 
 static void memory(struct random *r)
@@ -117,7 +117,7 @@ static void memory(struct random *r)
         unsigned p = any_reg(r), v = any_reg(r);
 
         mov_imm(p, pointer(r));
-        B(rex(v, p), op[below(r, sizeof op)],
+        B(rex(v, p), op[below(r, sizeof(op))],
           0x80 | (v & 7) << 3 | (p & 7)); /* with a displacement of 32 bits */
         if ((p & 7) == 4)
                 B(0x24);
@@ -155,7 +155,7 @@ static void string(struct random *r)
         mov_imm(RCX, below(r, 48));
         if (below(r, 2))
                 B(0xf3);
-        B(0x48, op[below(r, sizeof op)]);
+        B(0x48, op[below(r, sizeof(op))]);
 }
 
 static void stack(struct random *r)
@@ -228,8 +228,8 @@ static void segment(struct random *r)
         static const unsigned char seg[] = { 0xd8, 0xc0, 0xe8 };        /* ds es gs */
         static const unsigned sel[] = { 0, 3, 0x2b, 0x28, 0xfff3, 0x63 };
 
-        B(0xb8); word32(sel[below(r, sizeof sel / sizeof *sel)]);
-        B(0x8e, seg[below(r, sizeof seg)]);
+        B(0xb8); word32(sel[below(r, sizeof(sel) / sizeof(*sel))]);
+        B(0x8e, seg[below(r, sizeof(seg))]);
 }
 
 static void stack_pointer(struct random *r)
@@ -296,7 +296,7 @@ static void part(struct random *r)
                 system_call, system_call, system_call,
         };
 
-        kinds[below(r, sizeof kinds / sizeof *kinds)](r);
+        kinds[below(r, sizeof(kinds) / sizeof(*kinds))](r);
 }
 
 /* ---- a block ---- */

@@ -78,16 +78,16 @@ void run_prepare(void)
         struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
         sigfillset(&sa.sa_mask);
-        sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, NULL);
-        for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof(stack) }, NULL);
+        for (unsigned i = 0; i < sizeof(signals) / sizeof(*signals); i++)
                 sigaction(signals[i], &sa, NULL);
         syscall(SYS_arch_prctl, ARCH_GET_FS, &run_fs_base);
 }
 
 void run_code(const void *code, struct outcome *o)
 {
-        memset(data, 0, sizeof data);
-        memset(o, 0, sizeof *o);
+        memset(data, 0, sizeof(data));
+        memset(o, 0, sizeof(*o));
         now = o;
         run_code_asm(code);
         if (!o->signo) {

@@ -450,7 +450,7 @@ int main(int argc, char **argv)
         uint64_t mb = 32;
         const char *mode = argc > 1 ? argv[1] : "--size", *only = NULL;
 
-        setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
+        setvbuf(stdout, buffer, _IOLBF, sizeof(buffer));
         if (!strcmp(mode, "--random") && argc > 3)
                 return random_test(strtoul(argv[2], NULL, 0), strtoul(argv[3], NULL, 0),
                                    argc > 4 ? strtoul(argv[4], NULL, 0) : 4096);
@@ -474,7 +474,7 @@ int main(int argc, char **argv)
         }
         pages = mb * MiB / PG;
         scratch = temp_file(1, 0);
-        for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
                 if (!only || !strcmp(only, tests[i].name)) {
                         tests[i].run();
                         printf("%s: ok\n", tests[i].name);

@@ -67,8 +67,8 @@ static void calls(int fd, uint64_t version)
         for (uint64_t i = 0; i < pages; i++) {
                 if (!resident(p + i * PG))
                         continue; /* it would need a frame, and that is something to wait for */
-                CHECK(pwrite(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
-                CHECK(pread(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
+                CHECK(pwrite(fd, p + i * PG, sizeof(word), (off_t)(i * sizeof(word))) == sizeof(word));
+                CHECK(pread(fd, p + i * PG, sizeof(word), (off_t)(i * sizeof(word))) == sizeof(word));
         }
         verify("after the calls", p, 0, 1, version);
 }

@@ -233,7 +233,7 @@ static void test_fork(const char *self)
 
         child = start_child();
         if (!child) {
-                snprintf(number, sizeof number, "%d", id);
+                snprintf(number, sizeof(number), "%d", id);
                 execl(self, self, "count", number, "1", (char *)NULL);
                 _exit(1);
         }

@@ -51,15 +51,15 @@ void expect_maps(const void *p, uint64_t n, const char *middle, int number, cons
         FILE *f = fopen("/proc/self/maps", "r");
 
         CHECK(f != NULL);
-        int len = snprintf(start, sizeof start, "%lx-%lx ", (unsigned long)p,
+        int len = snprintf(start, sizeof(start), "%lx-%lx ", (unsigned long)p,
                            (unsigned long)p + n * PG);
-        while (fgets(line, sizeof line, f) && strncmp(line, start, (size_t)len) != 0)
+        while (fgets(line, sizeof(line), f) && strncmp(line, start, (size_t)len) != 0)
                 ;
         fclose(f);
         CHECK(strncmp(line, start, (size_t)len) == 0);
-        snprintf(wanted, sizeof wanted, middle, number);
+        snprintf(wanted, sizeof(wanted), middle, number);
         CHECK(strncmp(line + len, wanted, strlen(wanted)) == 0);
-        snprintf(wanted, sizeof wanted, name, key);
+        snprintf(wanted, sizeof(wanted), name, key);
         char *at = strchr(line, '/');
         CHECK(at && strncmp(at, wanted, strlen(wanted)) == 0 && at[strlen(wanted)] == '\n');
 }
@@ -78,7 +78,7 @@ static int in_folder(void)
 static int posix(void)
 {
         char name[40];
-        snprintf(name, sizeof name, "/t_shm.%d", getpid());
+        snprintf(name, sizeof(name), "/t_shm.%d", getpid());
         int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         CHECK(fd >= 0 && shm_unlink(name) == 0);
         return fd;
@@ -365,7 +365,7 @@ static void read_only(void)
         char *p = map_object(0, &fd), *q, name[40];
 
         fill(p, 0, FEW, 1);
-        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
         int ro = open(name, O_RDONLY);
         CHECK(ro >= 0 && (q = mmap(NULL, PG, PROT_READ, MAP_SHARED, ro, PG)) != MAP_FAILED);
         close(ro);

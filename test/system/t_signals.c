@@ -309,12 +309,12 @@ static void test_waits(int flags)
         static char message[64 << 10];
         int s2[2], room = 4096;
         (void)!socketpair(AF_UNIX, SOCK_STREAM, 0, s2);
-        setsockopt(s2[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-        long sent = send(s2[0], message, sizeof message, 0);
-        printf("sent in part %d\n", sent > 0 && sent < (long)sizeof message);
+        setsockopt(s2[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+        long sent = send(s2[0], message, sizeof(message), 0);
+        printf("sent in part %d\n", sent > 0 && sent < (long)sizeof(message));
         static uint32_t word;
         if (!flags) {           /* else they would go on for ever */
-                T(send(s2[0], message, sizeof message, 0));
+                T(send(s2[0], message, sizeof(message), 0));
                 T(syscall(SYS_futex, &word, 0, 0, NULL, NULL, 0));
         }
         every(0);
@@ -366,9 +366,9 @@ static void test_waits_with_mask(void)
         printf("value %d code %d\n", si.si_value.sival_int, si.si_code);
         int fd = signalfd(-1, &both, SFD_NONBLOCK);
         struct signalfd_siginfo fdsi;
-        T(read(fd, &fdsi, sizeof fdsi));
+        T(read(fd, &fdsi, sizeof(fdsi)));
         sigqueue(getpid(), SIGUSR1, (union sigval){ .sival_int = 6 });
-        T(read(fd, &fdsi, sizeof fdsi));
+        T(read(fd, &fdsi, sizeof(fdsi)));
         printf("signalfd: %d value %d\n", fdsi.ssi_signo, fdsi.ssi_int);
         close(fd);
         close(ep);
@@ -463,7 +463,7 @@ static void test_state(void)
 
         puts("extended state");
         has_avx = __builtin_cpu_supports("avx");
-        for (size_t i = 0; i < sizeof in; i++)
+        for (size_t i = 0; i < sizeof(in); i++)
                 in.r[i / 32][i % 32] = (unsigned char)(i * 37 + 11);
         on(SIGUSR1, clobber, 0, 0);
         on(SIGALRM, clobber, 0, 0);
@@ -475,7 +475,7 @@ static void test_state(void)
                vectors_kept(&in, &out), mxcsr_after, fcw_after, st > 3.14159 && st < 3.1416,
                mxcsr_seen, fcw_seen);
         for (int i = 0; i < 20; i++) {
-                memset(&out, 0, sizeof out);
+                memset(&out, 0, sizeof(out));
                 stop = 0;
                 once_after(2000);
                 hold_vectors(&in, &out, -1);
@@ -940,8 +940,8 @@ static void storm(int ms)
                 bad += y != work(x, 1000);
                 d = d * 1.0000001 + 1e-9;
                 bad += syscall(SYS_getppid) != getppid();
-                memset(buf, 1, sizeof buf);
-                bad += read(fd, buf, sizeof buf) != sizeof buf || buf[5] != 0;
+                memset(buf, 1, sizeof(buf));
+                bad += read(fd, buf, sizeof(buf)) != sizeof(buf) || buf[5] != 0;
                 char *p = mmap(NULL, 16 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                                -1, 0);
                 for (int i = 0; i < 16; i++)

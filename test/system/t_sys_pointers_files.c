@@ -23,7 +23,7 @@ const struct call file_calls[] = {
         { "open /proc/self/maps", SYS_open, NEW, { 0, O_RDONLY }, { STR(0, "/proc/self/maps") } },
         { "openat", SYS_openat, NEW, { CWD, 0, O_RDONLY }, { STR(1, "file") } },
         { "openat of no descriptor", SYS_openat, NEW, { 99, 0, O_RDONLY }, { STR(1, "file") } },
-        { "openat2", SYS_openat2, NEW, { CWD, 0, 0, sizeof how }, { STR(1, "file"), IN(2, how) } },
+        { "openat2", SYS_openat2, NEW, { CWD, 0, 0, sizeof(how) }, { STR(1, "file"), IN(2, how) } },
         { "openat2, short", SYS_openat2, NEW, { CWD, 0, 0, 8 }, { STR(1, "file"), ARG(2, 8, how) } },
         { "creat", SYS_creat, NEW, { 0, 0600 }, { STR(0, "created") } },
         { "stat", SYS_stat, 0, { 0 }, { STR(0, "file"), OUT(1, 144) } },
@@ -105,4 +105,4 @@ const struct call file_calls[] = {
         { "swapon", SYS_swapon, HARMFUL, { 0, 0 }, { STR(0, "file") } },
         { "swapoff", SYS_swapoff, HARMFUL, { 0 }, { STR(0, "file") } },
 };
-const size_t n_file_calls = sizeof file_calls / sizeof file_calls[0];
+const size_t n_file_calls = sizeof(file_calls) / sizeof(file_calls[0]);

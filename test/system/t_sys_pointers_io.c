@@ -34,7 +34,7 @@ static const struct msghdr to_send = { .msg_iovlen = 1 }, to_receive = { .msg_na
 static const struct mmsghdr to_send2 = { .msg_hdr = { .msg_iovlen = 1 } };
 static const struct mmsghdr to_receive2 = { .msg_hdr = { .msg_namelen = 110, .msg_iovlen = 1 } };
 static const struct { size_t len; int level, type, fd, pad; } rights = { CMSG_LEN(4), SOL_SOCKET, SCM_RIGHTS, FD_FILE, 0 };
-static const struct msghdr send_rights = { .msg_iovlen = 1, .msg_controllen = sizeof rights };
+static const struct msghdr send_rights = { .msg_iovlen = 1, .msg_controllen = sizeof(rights) };
 static const struct termios2_ { uint32_t f[4]; uint8_t line, cc[19]; uint32_t speed[2]; } termios2 = { .f = { 0, 5, 0xbf, 0 }, .speed = { 38400, 38400 } };
 static const struct winsize size = { 24, 80, 0, 0 };
 static const struct ifreq lo = { .ifr_name = "lo" };
@@ -120,7 +120,7 @@ const struct call io_calls[] = {
         { "sendmsg", SYS_sendmsg, SOCK, { FD_STREAM_A }, { IN(1, to_send), AT(0, 16, 16, iov1), AT(1, 0, 30, NULL) } },
         { "sendmsg of a datagram", SYS_sendmsg, SOCK, { FD_DGRAM_A }, { IN(1, to_send), AT(0, 16, 16, iov1), AT(1, 0, 30, NULL) } },
         { "sendmsg with a descriptor", SYS_sendmsg, SOCK | MAKES_FD, { FD_STREAM_A },
-          { IN(1, send_rights), AT(0, 16, 16, iov1), AT(1, 0, 30, NULL), AT(0, 32, sizeof rights, &rights) } },
+          { IN(1, send_rights), AT(0, 16, 16, iov1), AT(1, 0, 30, NULL), AT(0, 32, sizeof(rights), &rights) } },
         { "sendmsg of no socket", SYS_sendmsg, 0, { FD_FILE }, { IN(1, to_send), AT(0, 16, 16, iov1), AT(1, 0, 30, NULL) } },
         { "recvmsg", SYS_recvmsg, SOCK, { FD_STREAM_A }, { IN(1, to_receive), AT(0, 16, 16, iov1), AT(1, 0, 30, NULL), AT(0, 32, 64, NULL) } },
         { "recvmsg, named", SYS_recvmsg, SOCK, { FD_DGRAM_A }, { IN(1, to_receive), AT(0, 16, 16, iov1), AT(1, 0, 30, NULL), AT(0, 0, 110, NULL) } },
@@ -183,4 +183,4 @@ const struct call io_calls[] = {
         { "signalfd4", SYS_signalfd4, MAKES_FD, { -1, 0, 8, 0 }, { IN(1, mask) } },
         { "signalfd4 of no descriptor", SYS_signalfd4, MAKES_FD, { 99, 0, 8, 0 }, { IN(1, mask) } },
 };
-const size_t n_io_calls = sizeof io_calls / sizeof io_calls[0];
+const size_t n_io_calls = sizeof(io_calls) / sizeof(io_calls[0]);

@@ -151,4 +151,4 @@ const struct call other_calls[] = {
         { "msync", SYS_msync, ADDRESS | HARMFUL, { 0, 4096, MS_SYNC }, { OUT(0, 4096) } },
         { "mremap", SYS_mremap, ADDRESS | HARMFUL, { 0, 4096, 4096, 0 }, { OUT(0, 4096) } },
 };
-const size_t n_other_calls = sizeof other_calls / sizeof other_calls[0];
+const size_t n_other_calls = sizeof(other_calls) / sizeof(other_calls[0]);

@@ -96,7 +96,7 @@ static void surround(void)
 {
         void *(*const all[])(void *) = { spins,  reads, waits,         naps, faults,
                                          faults, calls, makes_threads, maps };
-        const int n = sizeof all / sizeof all[0];
+        const int n = sizeof(all) / sizeof(all[0]);
 
         if (pipe(pipe_fd))
                 exit(98);
@@ -172,11 +172,11 @@ static void *goes_on_alone(void *arg)
         join_main(arg);
         sleep_ms(20); /* joined, it has a few steps to go to be a zombie, which nothing tells */
         unlink(path);
-        memset(text, 'x', sizeof text);
-        CHECK(write(fd, text, sizeof text) == sizeof text);
-        p = mmap(NULL, sizeof text, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        memset(text, 'x', sizeof(text));
+        CHECK(write(fd, text, sizeof(text)) == sizeof(text));
+        p = mmap(NULL, sizeof(text), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         CHECK(p != MAP_FAILED && p[5000] == 'x');
-        memset(text, 'y', sizeof text);
+        memset(text, 'y', sizeof(text));
         CHECK(pwrite(fd, text, 4096, 0) == 4096 && p[0] == 'y' && p[4096] == 'x');
         CHECK(pread(fd, p + 4096, 4096, 0) == 4096 && p[4096] == 'y');
         CHECK(pipe(pipe_fd) == 0 && write(pipe_fd[1], p + 4000, 200) == 200 &&

@@ -202,7 +202,7 @@ static void wake_op(void)
 
         for (int op = 0; op < 10; op++)
                 for (int cmp = 0; cmp < 6; cmp++)
-                        for (size_t i = 0; i < sizeof olds / sizeof olds[0]; i++) {
+                        for (size_t i = 0; i < sizeof(olds) / sizeof(olds[0]); i++) {
                                 int32_t arg = i & 1 ? 5 : op < 5 ? -2 : 31, with = i < 2 ? 6 : -3;
                                 int code =
                                         (int)((uint32_t)op % 5 << 28 | (op >= 5) * 0x80000000u |

@@ -399,9 +399,9 @@ static int new_file(char with)
         int fd = memfd_create("file", 0);
         char page[PG];
 
-        memset(page, with, sizeof page);
+        memset(page, with, sizeof(page));
         for (uint64_t i = 0; i < PAGES; i++)
-                CHECK(write(fd, page, sizeof page) == (ssize_t)sizeof page);
+                CHECK(write(fd, page, sizeof(page)) == (ssize_t)sizeof(page));
         return fd;
 }
 

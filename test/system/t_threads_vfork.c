@@ -172,7 +172,7 @@ static void keeps_to_itself(void)
         sigset_t all, now;
         int fd = open("/dev/null", O_RDONLY), status;
         static char room[65536];
-        const stack_t mine = { .ss_sp = room, .ss_size = sizeof room },
+        const stack_t mine = { .ss_sp = room, .ss_size = sizeof(room) },
                       none = { .ss_flags = SS_DISABLE };
         stack_t its;
 

@@ -93,7 +93,7 @@ static const struct place places[] = {
         CONTROL_WORD(time),
         CONTROL_WORD(nslabs),
 };
-enum { PLACES = sizeof places / sizeof *places };
+enum { PLACES = sizeof(places) / sizeof(*places) };
 
 static volatile sig_atomic_t signals;
 static void on_signal(int sig) { (void)sig, signals++; }

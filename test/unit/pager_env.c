@@ -18,11 +18,11 @@ static void *zeroed(size_t n, size_t size)
 void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch)
 {
         env = (struct env){ .nframes = nframes, .nslots = nslots, .npages = npages };
-        env.frames = zeroed(nframes, sizeof *env.frames);
-        env.content = zeroed(nframes, sizeof *env.content);
-        env.far = zeroed(nslots + 1, sizeof *env.far);
-        env.slot_used = zeroed(nslots + 1, sizeof *env.slot_used);
-        env.pte = zeroed(npages, sizeof *env.pte);
+        env.frames = zeroed(nframes, sizeof(*env.frames));
+        env.content = zeroed(nframes, sizeof(*env.content));
+        env.far = zeroed(nslots + 1, sizeof(*env.far));
+        env.slot_used = zeroed(nslots + 1, sizeof(*env.slot_used));
+        env.pte = zeroed(npages, sizeof(*env.pte));
         env.flush_epoch = env.flushed = first_epoch;
         pager_init(&env.pg, env.frames, nframes, ENV_PFN0);
 }
@@ -251,7 +251,7 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b)
 static const char *complain(const char *what, uint64_t a, uint64_t b)
 {
         static char text[128];
-        snprintf(text, sizeof text, "%s: %#lx, %#lx", what, (unsigned long)a, (unsigned long)b);
+        snprintf(text, sizeof(text), "%s: %#lx, %#lx", what, (unsigned long)a, (unsigned long)b);
         return text;
 }
 

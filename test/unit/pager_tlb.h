@@ -130,7 +130,7 @@ static void stray_walk_ends(struct cpu *c)
 static void cpu_flush(struct cpu *c)
 {
         stray_walk_ends(c);
-        memset(c->tlb, 0, sizeof c->tlb);
+        memset(c->tlb, 0, sizeof(c->tlb));
         c->flushed = env.flush_epoch;
 }
 
@@ -338,10 +338,10 @@ static void model_tick(void)
 static void model_reset(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch)
 {
         uint64_t seen[SEEN_COUNT];
-        memcpy(seen, m.seen, sizeof seen);
-        memset(&m, 0, sizeof m);
-        memcpy(m.seen, seen, sizeof seen);
-        memset(sleeper, 0, sizeof sleeper);
+        memcpy(seen, m.seen, sizeof(seen));
+        memset(&m, 0, sizeof(m));
+        memcpy(m.seen, seen, sizeof(seen));
+        memset(sleeper, 0, sizeof(sleeper));
         m.locked = -1;
         env_setup(nframes, nslots, npages, first_epoch);
         for (unsigned i = 0; i < CPUS_MAX; i++)

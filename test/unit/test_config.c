@@ -165,7 +165,7 @@ static void bad_settings(void **state)
         refused("[vmrun]\ncache =\n", 2, "this is no size");
         refused("[vmrun]\nstats =\n", 2, "the value is missing");
         static const char *const words[] = { "maybe", "true", "on", "1", "Yes", "off", "stats.txt" };
-        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
                 char text[64], cure[128];
                 sprintf(text, "[vmrun]\nstats = %s\n", words[i]);
                 sprintf(cure, "stats = %s: give yes, no, or the path of a file with a / in it, as in ./%s",

@@ -37,7 +37,7 @@ static void good_exec(void **state)
         (void)state;
         static const char loader[] = "/lib64/ld-linux-x86-64.so.2";
         mkelf_init(&m, ET_EXEC);
-        mkelf_interp(&m, loader, sizeof loader);
+        mkelf_interp(&m, loader, sizeof(loader));
         mkelf_add(&m, PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0);
         assert_int_equal(parse(), 0);
         assert_int_equal(info.type, ET_EXEC);
@@ -123,7 +123,7 @@ static void real_programs(void **state)
 {
         (void)state;
         static const char *const path[] = { "/proc/self/exe", "/usr/bin/true", "/bin/sh", "/bin/busybox", "/sbin/ldconfig" };
-        for (size_t i = 0; i < sizeof path / sizeof path[0]; i++) {
+        for (size_t i = 0; i < sizeof(path) / sizeof(path[0]); i++) {
                 int fd = open(path[i], O_RDONLY | O_CLOEXEC);
                 if (fd < 0)
                         continue;
@@ -233,7 +233,7 @@ static const struct { const char *name; void (*bend)(void); int err; const char 
 static void bad_files(void **state)
 {
         (void)state;
-        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 mkelf_init(&m, ET_EXEC);
                 assert_int_equal(parse(), 0);
                 bad[i].bend();
@@ -304,7 +304,7 @@ static const char *const victims[] = { "/usr/bin/true", "/bin/busybox", "/sbin/l
 static void truncated(void **state)
 {
         (void)state;
-        for (size_t v = 0; v < sizeof victims / sizeof victims[0]; v++) {
+        for (size_t v = 0; v < sizeof(victims) / sizeof(victims[0]); v++) {
                 size_t n;
                 unsigned char *bytes = slurp(victims[v], &n);
                 if (!bytes)
@@ -323,7 +323,7 @@ static void mutated(void **state)
         (void)state;
         unsigned seed = getenv("SEED") ? (unsigned)strtoul(getenv("SEED"), NULL, 0) : (unsigned)time(NULL);
         print_message("# SEED=%u\n", seed);
-        for (size_t v = 0; v < sizeof victims / sizeof victims[0]; v++) {
+        for (size_t v = 0; v < sizeof(victims) / sizeof(victims[0]); v++) {
                 size_t n;
                 unsigned char *bytes = slurp(victims[v], &n);
                 if (!bytes)
@@ -331,12 +331,12 @@ static void mutated(void **state)
                 srandom(seed);
                 for (int round = 0; round < 1000; round++) {
                         unsigned char kept[1024];
-                        memcpy(kept, bytes, sizeof kept);
+                        memcpy(kept, bytes, sizeof(kept));
                         for (long k = 1 + random() % 8; k > 0; k--)     /* mostly in the headers */
-                                bytes[(size_t)random() % (random() % 4 ? 64 + 13 * 56 : sizeof kept)] = (unsigned char)random();
+                                bytes[(size_t)random() % (random() % 4 ? 64 + 13 * 56 : sizeof(kept))] = (unsigned char)random();
                         memcpy(bytes, kept, round % 8 ? 20 : 0);        /* else most end at the magic */
                         parse_bytes(bytes, n);
-                        memcpy(bytes, kept, sizeof kept);
+                        memcpy(bytes, kept, sizeof(kept));
                 }
                 free(bytes);
         }

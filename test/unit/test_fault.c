@@ -103,15 +103,15 @@ static void test_file_fault_leaves_xfer_alone(void **state)
         (void)state;
         env_setup(256, 4, PAGES, 0);
         pager_init(&pager, env.frames, env.nframes, ENV_PFN0);
-        memset(vcpu_self_xfer, 0x5a, sizeof vcpu_self_xfer);
-        memcpy(before, vcpu_self_xfer, sizeof before);
+        memset(vcpu_self_xfer, 0x5a, sizeof(vcpu_self_xfer));
+        memcpy(before, vcpu_self_xfer, sizeof(before));
         assert_int_equal(fault_in(START, START + PAGES * PAGE_SIZE, false), 0);
         assert_int_equal(reads, PAGES / FAULT_AROUND);
         for (unsigned v = 0; v < PAGES; v++) {
                 assert_int_equal(pte_kind(env.pte[v]), PTE_PRESENT);
                 assert_int_equal(env.content[pte_num(env.pte[v]) - ENV_PFN0][0], file_vma.off + v * PAGE_SIZE);
         }
-        assert_memory_equal(vcpu_self_xfer, before, sizeof before);
+        assert_memory_equal(vcpu_self_xfer, before, sizeof(before));
         env_teardown();
 }
 

@@ -58,7 +58,7 @@ static int look(void)
                 good = same(a->url, b->url) && same(a->name, b->name) && same(a->origin, b->origin) && same(a->token_file, b->token_file) &&
                        same(a->device, b->device) && a->weight == b->weight && a->gid_index == b->gid_index;
         }
-        good = good && same(h->path, sample.path) && h->mask == sample.mask && h->nhidden == 3 && memcmp(hidden, hidden_sample, sizeof hidden_sample) == 0;
+        good = good && same(h->path, sample.path) && h->mask == sample.mask && h->nhidden == 3 && memcmp(hidden, hidden_sample, sizeof(hidden_sample)) == 0;
         good = good && h->program == 5 && h->kvm == 1000 && h->message == 1001 && h->limits.nofile[0] == 100 && h->limits.nofile[1] == 200;
         /* Its own file is there, what was handed over is closed. */
         good = good && fcntl(vmrun, F_GETFD) == 0 && fcntl(vmrun - 1, F_GETFD) < 0;
@@ -108,7 +108,7 @@ static void with_a_file_beside(struct handover_fds *fds)
 
         make_sample();
         sample.magic = ~0ull;
-        if (write(fd, &sample, sizeof sample) != sizeof sample)
+        if (write(fd, &sample, sizeof(sample)) != sizeof(sample))
                 _exit(98);
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
         dup2(fd, 50);
@@ -122,7 +122,7 @@ static void without_seals(struct handover_fds *fds)
         static char bytes[1 << 16];
 
         hand_over(fds);
-        ssize_t n = pread(fds->settings, bytes, sizeof bytes, 0);
+        ssize_t n = pread(fds->settings, bytes, sizeof(bytes), 0);
         int fd = memfd_create("vmrun-exec", MFD_ALLOW_SEALING);
         if (n <= 0 || write(fd, bytes, (size_t)n) != n)
                 _exit(98);
@@ -135,7 +135,7 @@ static void of_another_version(struct handover_fds *fds)
         static char bytes[1 << 16];
 
         hand_over(fds);
-        ssize_t n = pread(fds->settings, bytes, sizeof bytes, 0);
+        ssize_t n = pread(fds->settings, bytes, sizeof(bytes), 0);
         if (n <= 0)
                 _exit(98);
         ((struct handover *)bytes)->version++;
@@ -182,14 +182,14 @@ static void test_absolute(void **state)
         options_make_absolute(&o);
         assert_int_equal(chdir("/"), 0);
         assert_int_equal(rmdir(dir), 0);
-        snprintf(path, sizeof path, "dax:%s/far", dir);
+        snprintf(path, sizeof(path), "dax:%s/far", dir);
         assert_string_equal(o.nodes[0].url, path);
-        snprintf(path, sizeof path, "%s/secret/token", dir);
+        snprintf(path, sizeof(path), "%s/secret/token", dir);
         assert_string_equal(o.nodes[0].token_file, path);
         assert_string_equal(o.nodes[1].url, "dax:/abs");
         assert_string_equal(o.nodes[1].token_file, "/abs");
         assert_string_equal(o.nodes[2].url, "mem:1G");
-        snprintf(path, sizeof path, "nbd+unix:///x?socket=/tmp/vmrun%%20test%%26%s/s&tls=no", dir + strlen("/tmp/vmrun test&"));
+        snprintf(path, sizeof(path), "nbd+unix:///x?socket=/tmp/vmrun%%20test%%26%s/s&tls=no", dir + strlen("/tmp/vmrun test&"));
         assert_string_equal(o.nodes[3].url, path);
         assert_string_equal(o.nodes[4].url, "nbd+unix:///?socket=%2Fabs");
 }

@@ -67,7 +67,7 @@ static void find(void **state)
         bytes_file("x", 1, in_dir("p2/cmd"));
         bytes_file("x", 1, in_dir("p1/plain"));
         assert_int_equal(chmod(in_dir("p1/plain"), 0644), 0);
-        snprintf(list, sizeof list, "/nonexistent:%s:%s", in_dir("p1"), in_dir("p2"));
+        snprintf(list, sizeof(list), "/nonexistent:%s:%s", in_dir("p1"), in_dir("p2"));
         assert_int_equal(program_find(out, "cmd", list, &why), 0);
         assert_string_equal(out, in_dir("p2/cmd"));
         assert_int_equal(program_find(out, "plain", list, &why), -EACCES);
@@ -82,7 +82,7 @@ static void find(void **state)
         assert_int_equal(program_find(out, "sh", NULL, &why), 0);
 
         char cwd[PATH_MAX];
-        assert_non_null(getcwd(cwd, sizeof cwd));
+        assert_non_null(getcwd(cwd, sizeof(cwd)));
         assert_int_equal(chdir(in_dir("p2")), 0);
         assert_int_equal(program_find(out, "cmd", "/nonexistent::/bin", &why), 0);
         assert_string_equal(out, "cmd");                /* an empty element: here */
@@ -128,7 +128,7 @@ static void compare_script(const char *path)
 {
         static char theirs[65536], ours[65536];
         size_t n, k = 0;
-        int err = native(path, argv2, theirs, sizeof theirs, &n);
+        int err = native(path, argv2, theirs, sizeof(theirs), &n);
         struct program p;
         int ret = program_open(&p, &(struct program_place){ AT_FDCWD, path, 0 }, path, argv2, &why);
         if (ret != -err)
@@ -155,10 +155,10 @@ static void scripts(void **state)
         };
         char show[PATH_MAX], body[2048], self[PATH_MAX];
         assert_non_null(realpath("/proc/self/exe", self));
-        snprintf(show, sizeof show, "%s", in_dir("show"));
+        snprintf(show, sizeof(show), "%s", in_dir("show"));
         assert_int_equal(symlink(self, show), 0);
         const char *script = in_dir("script");
-        for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
                 const char *at = strstr(lines[i], "SHOW");
                 size_t before = at ? (size_t)(at - lines[i]) : strlen(lines[i]);
                 memcpy(body, lines[i], before);
@@ -169,7 +169,7 @@ static void scripts(void **state)
         for (size_t len = 240; len < 270; len++) {              /* around the 256 bytes Linux looks at */
                 for (int kind = 0; kind < 3; kind++) {
                         /* a long argument, a short name and blanks, a name that ends at len */
-                        memset(body, kind == 0 ? 'x' : kind == 1 ? ' ' : '/', sizeof body);
+                        memset(body, kind == 0 ? 'x' : kind == 1 ? ' ' : '/', sizeof(body));
                         memcpy(body, "#!", 2);
                         size_t at = kind == 2 ? len - strlen(show) : 2;
                         memcpy(body + at, show, strlen(show));
@@ -189,9 +189,9 @@ static void script_chain(void **state)
         (void)state;
         char body[PATH_MAX], name[16];
         for (int i = 0; i <= SCRIPTS_MAX + 1; i++) {
-                snprintf(name, sizeof name, "chain%d", i - 1);
-                int n = snprintf(body, sizeof body, "#!%s %d\n", i == 0 ? in_dir("show") : in_dir(name), i);
-                snprintf(name, sizeof name, "chain%d", i);
+                snprintf(name, sizeof(name), "chain%d", i - 1);
+                int n = snprintf(body, sizeof(body), "#!%s %d\n", i == 0 ? in_dir("show") : in_dir(name), i);
+                snprintf(name, sizeof(name), "chain%d", i);
                 bytes_file(body, (size_t)n, in_dir(name));
                 compare_script(in_dir(name));
         }
@@ -202,7 +202,7 @@ static void script_chain(void **state)
         bytes_file("echo hello\n", 11, in_dir("text"));
         assert_int_equal(image_open(&im, in_dir("text"), argv2, no_env, &config), -ENOEXEC);
         assert_non_null(strstr(im.why.text, "not an ELF file; if it is a shell script, give it a #! line"));
-        snprintf(body, sizeof body, "#!%s\n", in_dir("show"));
+        snprintf(body, sizeof(body), "#!%s\n", in_dir("show"));
         bytes_file(body, strlen(body), in_dir("good"));
         assert_int_equal(image_open(&im, in_dir("good"), argv2, no_env, &config), 0);
         assert_string_equal(im.execfn, in_dir("good"));
@@ -406,7 +406,7 @@ static int remove_dir(void **state)
 {
         (void)state;
         char command[128];
-        snprintf(command, sizeof command, "rm -rf '%s'", dir);
+        snprintf(command, sizeof(command), "rm -rf '%s'", dir);
         return system(command);
 }
 

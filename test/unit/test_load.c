@@ -104,7 +104,7 @@ void info_(const char *fmt, ...)
         va_list ap;
         size_t n = strlen(said);
         va_start(ap, fmt);
-        vsnprintf(said + n, sizeof said - n, fmt, ap);
+        vsnprintf(said + n, sizeof(said) - n, fmt, ap);
         va_end(ap);
 }
 
@@ -185,7 +185,7 @@ static struct native {
 static uint64_t native_word(uint64_t at)
 {
         uint64_t w;
-        assert_int_equal(pread(native.mem, &w, sizeof w, (off_t)at), sizeof w);
+        assert_int_equal(pread(native.mem, &w, sizeof(w), (off_t)at), sizeof(w));
         return w;
 }
 
@@ -205,13 +205,13 @@ static uint64_t aux(uint64_t key)
 static void read_native(void)
 {
         char name[64], line[4096];
-        snprintf(name, sizeof name, "/proc/%d/mem", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/mem", native.pid);
         native.mem = open(name, O_RDONLY | O_CLOEXEC);
         assert_true(native.mem >= 0);
         assert_int_equal(ptrace(PTRACE_GETREGS, native.pid, NULL, &native.regs), 0);
-        snprintf(name, sizeof name, "/proc/%d/stat", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/stat", native.pid);
         FILE *f = fopen(name, "re");
-        assert_non_null(fgets(line, sizeof line, f));
+        assert_non_null(fgets(line, sizeof(line), f));
         fclose(f);
         char *p = strrchr(line, ')');
         for (int field = 2; field < 47; field++)
@@ -234,10 +234,10 @@ static bool native_map(uint64_t at, char perms[5], uint64_t *off, bool *file)
 {
         char name[64], line[PATH_MAX + 256];
         bool found = false;
-        snprintf(name, sizeof name, "/proc/%d/maps", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/maps", native.pid);
         FILE *f = fopen(name, "re");
         assert_non_null(f);
-        while (!found && fgets(line, sizeof line, f)) {
+        while (!found && fgets(line, sizeof(line), f)) {
                 uint64_t lo, hi;
                 assert_int_equal(sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &lo, &hi, perms, off), 4);
                 found = at >= lo && at < hi;
@@ -264,7 +264,7 @@ static void compare_pages(uint64_t main_delta, uint64_t interp_delta)
                         bool file = false;
                         uint8_t a[PAGE_SIZE], b[PAGE_SIZE];
                         const struct mm_op *op = op_at(at);
-                        snprintf(ours, sizeof ours, "%c%c%cp", op->prot & PROT_READ ? 'r' : '-', op->prot & PROT_WRITE ? 'w' : '-',
+                        snprintf(ours, sizeof(ours), "%c%c%cp", op->prot & PROT_READ ? 'r' : '-', op->prot & PROT_WRITE ? 'w' : '-',
                                  op->prot & PROT_EXEC ? 'x' : '-');
                         if (!native_map(theirs, perms, &off, &file) || strcmp(perms, ours))
                                 fail_msg("page %#lx (Linux: %#lx): %s, Linux: %s", at, theirs, ours, perms);
@@ -283,9 +283,9 @@ static uint64_t native_file_pages(void)
 {
         char name[64], line[PATH_MAX + 256];
         uint64_t pages = 0;
-        snprintf(name, sizeof name, "/proc/%d/maps", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/maps", native.pid);
         FILE *f = fopen(name, "re");
-        while (fgets(line, sizeof line, f)) {
+        while (fgets(line, sizeof(line), f)) {
                 uint64_t lo, hi;
                 if (strchr(line, '/') && sscanf(line, "%" SCNx64 "-%" SCNx64, &lo, &hi) == 2)
                         pages += (hi - lo) / PAGE_SIZE;
@@ -341,7 +341,7 @@ static void compare_stack(void)
         }
         uint8_t theirs[4096];
         uint64_t len = TASK_SIZE - im.stack.arg_start;
-        assert_true(len < sizeof theirs);
+        assert_true(len < sizeof(theirs));
         assert_int_equal(pread(native.mem, theirs, len, (off_t)im.stack.arg_start), len);
         assert_memory_equal(s->bytes + (im.stack.arg_start - im.stack.sp), theirs, len);
 }

@@ -34,7 +34,7 @@ static void begin(uint32_t nframes, uint32_t nslots, uint64_t first_epoch)
         env_setup(nframes, nslots, PAGES, first_epoch);
         env.bug = on_bug;
         list.n = 0;
-        memset(cnt, 0, sizeof cnt);
+        memset(cnt, 0, sizeof(cnt));
         rw = pte_prot(true, true, false);
         ro = pte_prot(true, false, false);
         no_access = pte_prot(false, false, false);
@@ -170,7 +170,7 @@ static void test_list_overflow(void **state)
                 f[i] = frame_take(&env.pg, &list, cnt);
         for (unsigned i = 0; i < 100; i++) {
                 frame_free(&env.pg, &list, f[i]);
-                assert_true(list.n <= sizeof list.f / sizeof list.f[0]);
+                assert_true(list.n <= sizeof(list.f) / sizeof(list.f[0]));
         }
         audit();
 }

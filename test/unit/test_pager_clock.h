@@ -491,7 +491,7 @@ static const uint64_t turns[] = { 0, 1, 0x7ffffff5, 0x7fffffff, 0x80000000, 0xff
 static void test_epochs(void **state)
 {
         (void)state;
-        for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++)
+        for (unsigned i = 0; i < sizeof(turns) / sizeof(turns[0]); i++)
                 check_epochs(turns[i]);
 }
 
@@ -499,7 +499,7 @@ static void test_epochs(void **state)
 static void test_epoch_wrap(void **state)
 {
         (void)state;
-        for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++) {
+        for (unsigned i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
                 for (uint64_t later = 0; later < 1ull << 34; later = later ? later * 2 : 1) {
                         env_teardown();
                         begin(FRAMES, SLOTS, turns[i]);

@@ -369,7 +369,7 @@ static void mm_actor(void *arg)
 /* --- episodes --- */
 
 static void (*const role[])(void *) = { vcpu_actor, vcpu_actor, vcpu_actor, cleaner_actor, mm_actor, mm_actor, gmem_actor, io_actor };
-#define ROLES (sizeof role / sizeof role[0])
+#define ROLES (sizeof(role) / sizeof(role[0]))
 
 static const uint64_t first_epochs[] = { 0, 3, 0x7ffffff0, 0xfffffff0, 0x17ffffff0, 0xfffffffff0 };
 

@@ -84,7 +84,7 @@ static void look(struct cpu *c)
         uint64_t e = atomic_load(&env.flush_epoch);
         if (c->flushed == e)
                 return;
-        memset(c->tlb, 0, sizeof c->tlb);
+        memset(c->tlb, 0, sizeof(c->tlb));
         atomic_store(&c->flushed, e);
 }
 

@@ -183,7 +183,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
 
         (void)op; (void)a1; (void)a2;
         nnames = 1;
-        while (f && fgets(line, sizeof line, f) && n < (int64_t)(PAGE_SIZE / sizeof *e)) {
+        while (f && fgets(line, sizeof(line), f) && n < (int64_t)(PAGE_SIZE / sizeof(*e))) {
                 unsigned long start, end, off, ino;
                 char p[8], dev[16], path[256] = "";
                 if (sscanf(line, "%lx-%lx %7s %lx %15s %lu %255s", &start, &end, p, &off, dev, &ino, path) < 6 || end <= a0)
@@ -196,7 +196,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
                 else if (!strcmp(path, "[heap]"))
                         e[n].flags |= MAP_ENTRY_HEAP;
                 else if (ino && nnames < 256) {
-                        snprintf(names[nnames], sizeof names[0], "%s %lu\n%.200s", dev, ino, path);
+                        snprintf(names[nnames], sizeof(names[0]), "%s %lu\n%.200s", dev, ino, path);
                         e[n].file = nnames++;
                 }
                 n++;
@@ -266,11 +266,11 @@ __attribute__((constructor)) static void start(void)
                                                                     P(sud_restore), 0 };
         struct control *c = CONTROL;
         char exe[4096];
-        ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+        ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
         uint64_t lim[2];
         int border = open("/dev/null", O_RDONLY);
 
-        if (mmap(c, sizeof *c, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != c)
+        if (mmap(c, sizeof(*c), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != c)
                 _exit(125);
         c->nframes = 1 << 20;
         c->far_pages = 1 << 22;
@@ -328,11 +328,11 @@ int main(int argc, char **argv)
                 fprintf(stderr, "usage: test_syscalls LIBRARY PROGRAM [ARG...]\n");
                 return 2;
         }
-        snprintf(a, sizeof a, "%s/native.out", dir);
-        snprintf(b, sizeof b, "%s/forwarded.out", dir);
+        snprintf(a, sizeof(a), "%s/native.out", dir);
+        snprintf(b, sizeof(b), "%s/forwarded.out", dir);
         native = run(argv + 2, NULL, a);
         forwarded = run(argv + 2, argv[1], b);
-        snprintf(cmd, sizeof cmd, "diff -u %s %s", a, b);
+        snprintf(cmd, sizeof(cmd), "diff -u %s %s", a, b);
         same = system(cmd);
         printf("native %d, forwarded %d, outputs %s\n", native, forwarded, same ? "differ" : "equal");
         if (forwarded == 77)

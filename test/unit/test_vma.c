@@ -42,7 +42,7 @@ static void test_mmap_errors(void **state)
                 { WINDOW, P, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0, -ENOMEM },
                 { RESERVED_START - P, 2 * P, PROT_READ, FIXED, -1, 0, -ENOMEM },
         };
-        for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
                 assert_int_equal(call_mmap(table[i].addr, table[i].len, table[i].prot, table[i].flags, table[i].fd, table[i].off), table[i].want);
         assert_int_equal(vma_counts.nodes, 0);
         assert_int_equal(env_refs(), 0);
@@ -383,7 +383,7 @@ static void *reader(void *arg)
                         continue;
                 atomic_fetch_add_explicit(found, 1, memory_order_relaxed);
                 CHECK(v.start <= addr && addr < v.end);
-                CHECK(memcmp(&v, &(struct vma[]){ signed_vma(v.start, v.end, v.off) }, sizeof v) == 0);
+                CHECK(memcmp(&v, &(struct vma[]){ signed_vma(v.start, v.end, v.off) }, sizeof(v)) == 0);
         }
         return NULL;
 }

@@ -54,9 +54,9 @@ void env_init(void)
 
 void env_reset(void)
 {
-        memset(&control, 0, sizeof control);
-        memset(env_page, 0, sizeof env_page);
-        memset(refs, 0, sizeof refs);
+        memset(&control, 0, sizeof(control));
+        memset(env_page, 0, sizeof(env_page));
+        memset(refs, 0, sizeof(refs));
         if (!arena)
                 arena = calloc(1, ARENA_PAGES);
         arena_out = 0;

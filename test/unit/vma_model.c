@@ -376,7 +376,7 @@ static void op_mremap(void)
         if (r == -ENOMEM && at != i)
                 return;                 /* pt_move found no memory: nothing changed, compare() looks */
         struct page old[N];
-        memcpy(old, model, sizeof old);
+        memcpy(old, model, sizeof(old));
         int first = at;                 /* of the VMA */
         while (at == i && first > 0 && alike(&model[first - 1], &model[first]))
                 first--;
@@ -454,7 +454,7 @@ static void walk(uint64_t steps)
         static void (*const op[])(void) = { op_mmap, op_mmap, op_munmap, op_mprotect, op_mprotect, op_madvise, op_lock, op_touch, op_touch,
                                             op_mremap, op_brk, op_mincore, op_gap };
         for (uint64_t i = 0; i < steps; i++) {
-                op[env_random(sizeof op / sizeof *op)]();
+                op[env_random(sizeof(op) / sizeof(*op))]();
                 compare();
         }
         CHECK(CALL(munmap, ENV_BASE, ENV_PAGES * PAGE_SIZE) == 0);

@@ -60,7 +60,7 @@ static uint64_t kernel_vma_end(uint64_t addr)
         unsigned long start, end, found = 0;
         FILE *f = fopen("/proc/self/maps", "r");
         CHECK(f);
-        while (fgets(line, sizeof line, f))
+        while (fgets(line, sizeof(line), f))
                 if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start <= addr && addr < end)
                         found = end;
         fclose(f);
@@ -98,7 +98,7 @@ static bool make_mremap(uint64_t a[6])
 static bool make_call(long *nr, uint64_t a[6], long (**ours)(const uint64_t a[6]))
 {
         static uint8_t vec[1 << 16];
-        memset(a, 0, 6 * sizeof a[0]);
+        memset(a, 0, 6 * sizeof(a[0]));
         a[0] = some_addr();
         switch (env_random(12)) {
         case 0: case 1: case 2:
@@ -123,7 +123,7 @@ static bool make_call(long *nr, uint64_t a[6], long (**ours)(const uint64_t a[6]
                 *nr = SYS_mincore, *ours = sys_mincore;
                 a[1] = some_len(true);
                 a[2] = env_random(16) ? (uint64_t)vec : 0;
-                return a[1] < sizeof vec * PAGE_SIZE || a[1] > TASK_SIZE;
+                return a[1] < sizeof(vec) * PAGE_SIZE || a[1] > TASK_SIZE;
         case 9:
                 *nr = env_random(2) ? SYS_mlock : SYS_munlock;
                 *ours = *nr == SYS_mlock ? sys_mlock : sys_munlock;
@@ -148,7 +148,7 @@ static void read_maps(uint8_t map[ENV_PAGES])
         FILE *f = fopen("/proc/self/maps", "r");
         CHECK(f);
         memset(map, 0, ENV_PAGES);
-        while (fgets(line, sizeof line, f)) {
+        while (fgets(line, sizeof(line), f)) {
                 CHECK(sscanf(line, "%lx-%lx %4s", &start, &end, perm) == 3);
                 for (uint64_t a = higher(start, ENV_BASE); a < lower(end, ENV_END); a += PAGE_SIZE)
                         map[page_count(a - ENV_BASE)] = (uint8_t)(1 + (perm[0] == 'r') * PROT_READ + (perm[1] == 'w') * PROT_WRITE +
@@ -175,7 +175,7 @@ static void open_files(void)
         char path[64];
         int fd = (int)syscall(SYS_memfd_create, "vma-test", 0);
         CHECK(fd >= 0 && ftruncate(fd, 4 << 20) == 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         int ro = open(path, O_RDONLY);
         CHECK(ro >= 0 && dup2(fd, 20) == 20 && dup2(ro, 21) == 21);
         CHECK(dup2(20, FD_RW) == FD_RW && dup2(21, FD_RO) == FD_RO);
