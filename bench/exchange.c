@@ -43,7 +43,8 @@ static void tcp_pair(int end[2])
                       getsockname(listener, (struct sockaddr *)&at, &len) == 0,
               "a port to listen at");
         end[0] = socket(AF_INET, SOCK_STREAM, 0);
-        check(end[0] >= 0 && connect(end[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connecting");
+        check(end[0] >= 0 && connect(end[0], (struct sockaddr *)&at, sizeof(at)) == 0,
+              "connecting");
         end[1] = accept(listener, NULL, NULL);
         check(end[1] >= 0, "accepting");
         for (int i = 0; i < 2; i++)
@@ -64,7 +65,8 @@ static void serve(int fd)
         char request[REQUEST], answer[ANSWER] = { 0 };
 
         while (receive(fd, request, sizeof(request)))
-                check(send(fd, answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer), "answering");
+                check(send(fd, answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer),
+                      "answering");
         _exit(0);
 }
 

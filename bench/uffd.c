@@ -4,8 +4,8 @@
  * cost of a network.
  *
  *   --local PAGES   how many pages may be present
- *   --thread        a thread reads the faults and answers them; default: SIGBUS in the faulting thread itself, which saves
- *                   two context switches
+ *   --thread        a thread reads the faults and answers them; default: SIGBUS in the faulting
+ *                   thread itself, which saves two context switches
  *
  * With --write every page that is dropped is stored first: without write-protection faults nobody
  * knows which are dirty.

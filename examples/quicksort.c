@@ -91,7 +91,7 @@ static struct sums fill##bits(uint##bits##_t *a, size_t n, uint64_t seed)       
         }                                                                                      \
         return s;                                                                              \
 }                                                                                              \
-/* Sums of a, and in *misplaced how many integers are smaller than the one before. */                   \
+/* Sums of a, and in *misplaced how many integers are smaller than the one before. */          \
 static struct sums check##bits(const uint##bits##_t *a, size_t n, size_t *misplaced)           \
 {                                                                                              \
         struct sums s = { 0, 0 };                                                              \
