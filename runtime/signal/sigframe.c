@@ -140,7 +140,7 @@ int sigframe_altstack(struct thread *t, const struct altstack *new, struct altst
 
 enum { UC_FP_XSTATE = 1, UC_SIGCONTEXT_SS = 2, UC_STRICT_RESTORE_SS = 4 };
 enum { EFLAGS_TF = 0x100, EFLAGS_IF = 0x200, EFLAGS_DF = 0x400, EFLAGS_RF = 0x10000 };
-#define EFLAGS_OF_PROGRAM 0x50dd5       /* AC RF OF DF TF SF ZF AF PF CF: what a handler may change */
+#define EFLAGS_OF_PROGRAM 0x50dd5 /* AC RF OF DF TF SF ZF AF PF CF: what a handler may change */
 #define SA_RESTORER_      0x04000000ull
 #define RED_ZONE          128
 
@@ -160,8 +160,9 @@ _Static_assert(sizeof(struct frame) == 440 && offsetof(struct frame, mask) == 30
                        sizeof(siginfo_t) == 128,
                "struct frame is Linux's");
 
-#define EACH_REGISTER(DO) DO(r8) DO(r9) DO(r10) DO(r11) DO(r12) DO(r13) DO(r14) DO(r15) DO(rdi) DO(rsi) DO(rbp) DO(rbx) \
-        DO(rdx) DO(rax) DO(rcx) DO(rsp) DO(rip)
+#define EACH_REGISTER(DO)                                                                        \
+        DO(r8) DO(r9) DO(r10) DO(r11) DO(r12) DO(r13) DO(r14) DO(r15)                            \
+        DO(rdi) DO(rsi) DO(rbp) DO(rbx) DO(rdx) DO(rax) DO(rcx) DO(rsp) DO(rip)
 
 /* Program and kern share selectors, which differ with the privilege level; the program sees
  * Linux's. */

@@ -200,7 +200,8 @@ static int set_sregs(struct thread *t)
         return ioctl(t->vcpu_fd, KVM_SET_SREGS, &s) < 0 ? -errno : 0;
 }
 
-#define RESET_CS 0xf000         /* after a triple fault on SVM: KVM has reset the vCPU, and the program's registers are gone */
+/* After a triple fault on SVM: KVM has reset the vCPU, and the program's registers are lost. */
+#define RESET_CS 0xf000
 
 static bool same_table(const struct kvm_dtable *a, const struct kvm_dtable *b)
 {
@@ -300,7 +301,8 @@ int vcpu_create(struct vm *vm, struct thread *t, uint32_t number, enum vcpu_role
                 return err;
         }
         vm->thread[number] = t;
-        /* Release: whoever counts this vCPU (kern/base/flush.c, kern/space/pt.c) finds its block filled in. */
+        /* Release: a thread that counts this vCPU (kern/base/flush.c, kern/space/pt.c) finds its
+         * block filled in. */
         if (number >= atomic_load(&CONTROL->nvcpus))
                 atomic_store_explicit(&CONTROL->nvcpus, number + 1, memory_order_release);
         return 0;

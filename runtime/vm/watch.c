@@ -66,7 +66,8 @@ void watch_begin(struct thread *t)
                 syscall(SYS_timer_settime, t->watch.timer, 0, &every, NULL);
 }
 
-/* A process that was stopped or frozen was not seen to wait: between two looks is a second at most. */
+/* Two looks count one second at most: a process that was stopped or frozen meanwhile did not
+ * wait. */
 bool watch_is_over(struct thread *t)
 {
         uint64_t now = now_ms(), since = now - t->watch.seen_ms, work = watch_work(t);
