@@ -33,7 +33,12 @@ uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 struct control control;
 struct pager pager;
 
-static const struct vma file_vma = { .start = START, .end = START + PAGES * PAGE_SIZE, .prot = 1, .flags = MAP_PRIVATE, .file = 7, .off = 0x5000 };
+static const struct vma file_vma = { .start = START,
+                                     .end = START + PAGES * PAGE_SIZE,
+                                     .prot = 1,
+                                     .flags = MAP_PRIVATE,
+                                     .file = 7,
+                                     .off = 0x5000 };
 static unsigned refusals;               /* so often the host does not know the file */
 static const struct vma *mapped = &file_vma;
 static unsigned reads;
@@ -92,10 +97,14 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         return (int64_t)a2;
 }
 
-int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2) { return vmexit5(op, a0, a1, a2, 0, 0); }
+int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+        return vmexit5(op, a0, a1, a2, 0, 0);
+}
 
-/* An upcall has its arguments in xfer, as mm_batch() the operations of the loader, and answers there.  What it does may fault pages of a file in
- * (a locked VMA, MAP_POPULATE; no operation of today's loader does): the operations still to come stay what they are. */
+/* An upcall has its arguments in xfer, as mm_batch() the operations of the loader, and answers
+ * there. What it does may fault pages of a file in (a locked VMA, MAP_POPULATE; no operation of
+ * today's loader does): the operations still to come stay what they are. */
 static void test_file_fault_leaves_xfer_alone(void **state)
 {
         uint64_t before[PAGE_SIZE / 8];
@@ -109,7 +118,8 @@ static void test_file_fault_leaves_xfer_alone(void **state)
         assert_int_equal(reads, PAGES / FAULT_AROUND);
         for (unsigned v = 0; v < PAGES; v++) {
                 assert_int_equal(pte_kind(env.pte[v]), PTE_PRESENT);
-                assert_int_equal(env.content[pte_num(env.pte[v]) - ENV_PFN0][0], file_vma.off + v * PAGE_SIZE);
+                assert_int_equal(env.content[pte_num(env.pte[v]) - ENV_PFN0][0],
+                                 file_vma.off + v * PAGE_SIZE);
         }
         assert_memory_equal(vcpu_self_xfer, before, sizeof(before));
         env_teardown();
@@ -125,13 +135,17 @@ static void test_file_is_lost(void **state)
         assert_int_equal(fault_in(START, START + PAGE_SIZE, false), 0);
         assert_int_equal(refusals, 0);
         refusals = 1000000;
-        assert_int_equal(fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EIO);
+        assert_int_equal(
+                fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EIO);
         assert_true(refusals > 0);
         refusals = 0;
         env_teardown();
 }
 
-static uint32_t word_of(unsigned v) { return (uint32_t)env.frames[pte_num(env.pte[v]) - ENV_PFN0].word; }
+static uint32_t word_of(unsigned v)
+{
+        return (uint32_t)env.frames[pte_num(env.pte[v]) - ENV_PFN0].word;
+}
 
 static void begin(const struct vma *vma)
 {

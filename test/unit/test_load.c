@@ -1,6 +1,7 @@
 /*
- * Loading, against a fake kern that keeps the operations and answers reads from them.  The result is compared with what
- * Linux made of the same program: a traced child stopped after its execve, before its first instruction.
+ * Loading, against a fake kern that keeps the operations and answers reads from them. The result is
+ * compared with what Linux made of the same program: a traced child stopped after its execve,
+ * before its first instruction.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,9 +93,11 @@ static void read_page(uint64_t at, uint8_t page[PAGE_SIZE])
         assert_non_null(op);
         memset(page, 0, PAGE_SIZE);
         if (op->fd >= 0)
-                assert_true(pread(op->fd, page, PAGE_SIZE, (off_t)(op->off + (at - op->addr))) >= 0);
+                assert_true(pread(op->fd, page, PAGE_SIZE, (off_t)(op->off + (at - op->addr))) >=
+                            0);
         for (unsigned i = 0; i < nstored; i++)
-                for (uint64_t k = stored[i].at > at ? stored[i].at : at; k < stored[i].at + stored[i].len && k < at + PAGE_SIZE; k++)
+                for (uint64_t k = stored[i].at > at ? stored[i].at : at;
+                     k < stored[i].at + stored[i].len && k < at + PAGE_SIZE; k++)
                         page[k - at] = stored[i].bytes[k - stored[i].at];
 }
 
@@ -216,8 +219,10 @@ static void read_native(void)
         char *p = strrchr(line, ')');
         for (int field = 2; field < 47; field++)
                 p = strchr(p + 1, ' ');
-        assert_int_equal(sscanf(p, "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64, &native.start_brk, &native.arg_start, &native.arg_end,
-                                &native.env_start, &native.env_end), 5);
+        assert_int_equal(sscanf(p, "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64,
+                                &native.start_brk, &native.arg_start, &native.arg_end,
+                                &native.env_start, &native.env_end),
+                         5);
         uint64_t at = native.regs.rsp + 8;
         for (int zeros = 0; zeros < 2; at += 8)
                 zeros += native_word(at) == 0;
@@ -239,7 +244,9 @@ static bool native_map(uint64_t at, char perms[5], uint64_t *off, bool *file)
         assert_non_null(f);
         while (!found && fgets(line, sizeof(line), f)) {
                 uint64_t lo, hi;
-                assert_int_equal(sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &lo, &hi, perms, off), 4);
+                assert_int_equal(
+                        sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &lo, &hi, perms, off),
+                        4);
                 found = at >= lo && at < hi;
                 if (found) {
                         *off += at - lo;
@@ -259,15 +266,19 @@ static void compare_pages(uint64_t main_delta, uint64_t interp_delta)
                 if (ops[i].op == MM_BRK || in_stack(&ops[i]))
                         continue;
                 for (uint64_t at = ops[i].addr; at < ops[i].addr + ops[i].len; at += PAGE_SIZE) {
-                        uint64_t theirs = at + (at >= im.start && at < im.end ? main_delta : interp_delta), off = 0;
+                        uint64_t theirs = at + (at >= im.start && at < im.end ? main_delta
+                                                                              : interp_delta),
+                                 off = 0;
                         char perms[5] = "", ours[5];
                         bool file = false;
                         uint8_t a[PAGE_SIZE], b[PAGE_SIZE];
                         const struct mm_op *op = op_at(at);
-                        snprintf(ours, sizeof(ours), "%c%c%cp", op->prot & PROT_READ ? 'r' : '-', op->prot & PROT_WRITE ? 'w' : '-',
+                        snprintf(ours, sizeof(ours), "%c%c%cp", op->prot & PROT_READ ? 'r' : '-',
+                                 op->prot & PROT_WRITE ? 'w' : '-',
                                  op->prot & PROT_EXEC ? 'x' : '-');
                         if (!native_map(theirs, perms, &off, &file) || strcmp(perms, ours))
-                                fail_msg("page %#lx (Linux: %#lx): %s, Linux: %s", at, theirs, ours, perms);
+                                fail_msg("page %#lx (Linux: %#lx): %s, Linux: %s", at, theirs, ours,
+                                         perms);
                         assert_int_equal(file, op->fd >= 0);
                         if (file)
                                 assert_int_equal(off, op->off + (at - op->addr));
@@ -305,15 +316,15 @@ static void compare_aux(uint64_t main_delta, uint64_t interp_delta)
                 if (left_out(key))
                         continue;
                 assert_true(k < im.stack.naux);
-                assert_int_equal(im.stack.aux[k].key, key);             /* the same keys in the same order */
+                assert_int_equal(im.stack.aux[k].key, key); /* the same keys in the same order */
                 uint64_t ours = im.stack.aux[k++].value;
                 if (key == AT_PHDR || key == AT_ENTRY)
                         ours += main_delta;
                 else if (key == AT_BASE && ours)
                         ours += interp_delta;
-                else if (key == AT_RANDOM || key == AT_PLATFORM)        /* Linux leaves a gap of its own above them */
-                        ours = theirs;
-                else if (key == AT_HWCAP)                               /* Linux clears HTT on machines with one CPU */
+                else if (key == AT_RANDOM || key == AT_PLATFORM)
+                        ours = theirs;  /* Linux leaves a gap of its own above them */
+                else if (key == AT_HWCAP)       /* Linux clears HTT on machines with one CPU */
                         ours |= 1 << 28, theirs |= 1 << 28;
                 else if (key == AT_HWCAP2)
                         theirs &= 2;
@@ -354,8 +365,9 @@ static void compare_regs(uint64_t delta)
         assert_int_equal(r->rflags, RFLAGS_PROGRAM);
         assert_int_equal(r->cs, 0x5555555555555555);            /* the caller's */
         assert_int_equal(r->ss, 0x5555555555555555);
-        assert_int_equal(r->rax | r->rbx | r->rcx | r->rdx | r->rsi | r->rdi | r->rbp | r->r8 | r->r9 | r->r10 | r->r11 | r->r12 | r->r13 |
-                         r->r14 | r->r15, 0);
+        assert_int_equal(r->rax | r->rbx | r->rcx | r->rdx | r->rsi | r->rdi | r->rbp | r->r8 |
+                                 r->r9 | r->r10 | r->r11 | r->r12 | r->r13 | r->r14 | r->r15,
+                         0);
 }
 
 static void compare_with_linux(const char *path)
@@ -372,7 +384,8 @@ static void compare_with_linux(const char *path)
         uint64_t pages = 0, main_delta, interp_delta = 0;
         int dups = 0;
         for (unsigned i = 0; i < nops; i++) {
-                for (uint64_t at = ops[i].addr; ops[i].fd >= 0 && at < ops[i].addr + ops[i].len; at += PAGE_SIZE)
+                for (uint64_t at = ops[i].addr; ops[i].fd >= 0 && at < ops[i].addr + ops[i].len;
+                     at += PAGE_SIZE)
                         pages += op_at(at) == &ops[i];  /* else a later one replaced it */
                 dups += ops[i].fd >= 0;
         }
@@ -391,7 +404,8 @@ static void compare_with_linux(const char *path)
         compare_aux(main_delta, interp_delta);
         compare_regs(im.base ? interp_delta : main_delta);
         if (*im.interp || main_delta == 0) {
-                assert_int_equal(main_delta, 0);        /* PIE at the address Linux uses without randomisation */
+                /* PIE at the address Linux uses without randomisation */
+                assert_int_equal(main_delta, 0);
                 assert_int_equal(im.brk, native.start_brk);
         }
         kill(native.pid, SIGKILL);
@@ -400,8 +414,20 @@ static void compare_with_linux(const char *path)
 }
 
 static void pie(void **state)        { (void)state; compare_with_linux("/usr/bin/true"); }
-static void static_pie(void **state) { (void)state; if (access("/sbin/ldconfig", X_OK)) skip(); compare_with_linux("/sbin/ldconfig"); }
-static void fixed(void **state)      { (void)state; if (access("/bin/busybox", X_OK)) skip(); compare_with_linux("/bin/busybox"); }
+static void static_pie(void **state)
+{
+        (void)state;
+        if (access("/sbin/ldconfig", X_OK))
+                skip();
+        compare_with_linux("/sbin/ldconfig");
+}
+static void fixed(void **state)
+{
+        (void)state;
+        if (access("/bin/busybox", X_OK))
+                skip();
+        compare_with_linux("/bin/busybox");
+}
 
 /* Files with a bss that begins in a file page, odd permissions, bss alone, a shared page. */
 static void made(void **state)
@@ -424,7 +450,8 @@ static void made(void **state)
                 if (kind == 2) {
                         assert_non_null(strstr(said, "writable and executable"));
                         assert_non_null(strstr(said, "executable stack"));
-                        assert_int_equal(op_at(TASK_SIZE - 1)->prot, PROT_READ | PROT_WRITE | PROT_EXEC);
+                        assert_int_equal(op_at(TASK_SIZE - 1)->prot,
+                                         PROT_READ | PROT_WRITE | PROT_EXEC);
                 }
                 reset(state);
         }
@@ -471,8 +498,10 @@ static void many_batches(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(pie, reset, release), cmocka_unit_test_setup_teardown(static_pie, reset, release),
-                cmocka_unit_test_setup_teardown(fixed, reset, release), cmocka_unit_test_setup_teardown(made, reset, release),
+                cmocka_unit_test_setup_teardown(pie, reset, release),
+                cmocka_unit_test_setup_teardown(static_pie, reset, release),
+                cmocka_unit_test_setup_teardown(fixed, reset, release),
+                cmocka_unit_test_setup_teardown(made, reset, release),
                 cmocka_unit_test_setup_teardown(kern_refuses, reset, release),
                 cmocka_unit_test_setup_teardown(many_batches, reset, release),
         };

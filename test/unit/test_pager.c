@@ -1,6 +1,7 @@
 /*
- * The transitions of the pager core, one by one: each from each state, with what can fail in it.  Races are the subject of
- * test_pager_model.c and test_pager_race.c; where one is played here, a hook plays the other side.
+ * The transitions of the pager core, one by one: each from each state, with what can fail in it.
+ * Races are the subject of test_pager_model.c and test_pager_race.c; where one is played here, a
+ * hook plays the other side.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -289,7 +290,7 @@ static void test_wait_returns(void **state)
         page_wait(&env.pte[0], busy);                   /* changed already */
         assert_int_equal(env.waits, 0);
         env.pte[0] = busy | PTE_WAITERS;
-        page_wait(&env.pte[0], busy);                   /* somebody else waits: that is a change, too */
+        page_wait(&env.pte[0], busy);   /* somebody else waits: that is a change, too */
         assert_int_equal(env.waits, 0);
         page_wait(&env.pte[0], busy | PTE_WAITERS);
         assert_int_equal(env.waits, 1);
@@ -348,19 +349,56 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-                T(test_frame_counts), T(test_free_gives_slot_back), T(test_list_overflow),
-                T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes), T(test_wait_returns),
-                T(test_pin), T(test_pins_saturate),
-                T(test_detach), T(test_detach_waits_for_busy), T(test_detach_bad_entry), T(test_frame_outside),
-                T(test_discard_held), T(test_discard_claimed),
-                T(test_protect_not_resident), T(test_protect_present), T(test_protect_held), T(test_protect_arena),
-                T(test_protect_dirty), T(test_protect_waits), T(test_move), T(test_move_waits_for_busy), T(test_cool),
-                T(test_second_chance), T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
-                T(test_evict_software_dirty), T(test_used_by_calls), T(test_evict_held), T(test_evict_prefetched), T(test_not_evicted),
-                T(test_locked_meanwhile), T(test_write_fails), T(test_written_meanwhile),
-                T(test_use_while_written), T(test_pinned_while_written), T(test_locked_while_written),
-                T(test_no_slot), T(test_slot_taken_back), T(test_shared_slot), T(test_shared_slot_kept), T(test_write_back_for_fork), T(test_write_back_full), T(test_take_clean),
-                T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
+                T(test_frame_counts),
+                T(test_free_gives_slot_back),
+                T(test_list_overflow),
+                T(test_install),
+                T(test_stray_bits),
+                T(test_fetch),
+                T(test_fetch_wakes),
+                T(test_wait_returns),
+                T(test_pin),
+                T(test_pins_saturate),
+                T(test_detach),
+                T(test_detach_waits_for_busy),
+                T(test_detach_bad_entry),
+                T(test_frame_outside),
+                T(test_discard_held),
+                T(test_discard_claimed),
+                T(test_protect_not_resident),
+                T(test_protect_present),
+                T(test_protect_held),
+                T(test_protect_arena),
+                T(test_protect_dirty),
+                T(test_protect_waits),
+                T(test_move),
+                T(test_move_waits_for_busy),
+                T(test_cool),
+                T(test_second_chance),
+                T(test_evict_untouched),
+                T(test_evict_clean_copy),
+                T(test_evict_dirty),
+                T(test_evict_software_dirty),
+                T(test_used_by_calls),
+                T(test_evict_held),
+                T(test_evict_prefetched),
+                T(test_not_evicted),
+                T(test_locked_meanwhile),
+                T(test_write_fails),
+                T(test_written_meanwhile),
+                T(test_use_while_written),
+                T(test_pinned_while_written),
+                T(test_locked_while_written),
+                T(test_no_slot),
+                T(test_slot_taken_back),
+                T(test_shared_slot),
+                T(test_shared_slot_kept),
+                T(test_write_back_for_fork),
+                T(test_write_back_full),
+                T(test_take_clean),
+                T(test_epochs),
+                T(test_epoch_wrap),
+                T(test_orphans_wait),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,9 +27,10 @@ static void test_detach(void **state)
                 assert_int_equal(page_detach(&env.pg, &env.pte[3], &old), f);
                 assert_int_equal(env.pte[3], 0);
                 assert_int_equal(pte_kind(old), held ? PTE_HELD : PTE_PRESENT);
-                assert_true(env.frames[f].word & FRAME_RESIDENT);       /* not free before the caller's flush */
+                /* not free before the caller's flush */
+                assert_true(env.frames[f].word & FRAME_RESIDENT);
                 clock_pass(&env.pg, FRAMES, cnt);
-                assert_true(env.frames[f].word & FRAME_RESIDENT);       /* and the hand leaves it alone */
+                assert_true(env.frames[f].word & FRAME_RESIDENT); /* and the hand leaves it alone */
                 frame_discard(&env.pg, &list, f);
                 assert_int_equal(env.frames[f].word, 0);
         }
@@ -169,7 +170,7 @@ static void test_protect_present(void **state)
         frame_t f = make_present(0, rw | PTE_CHARGED, 0, 1);
         assert_true(page_protect(&env.pg, &env.pte[0], ro));
         assert_int_equal(env.pte[0], pte_make_present(ENV_PFN0 + f, ro | PTE_CHARGED, PTE_A));
-        assert_false(page_protect(&env.pg, &env.pte[0], rw));           /* more rights need no flush */
+        assert_false(page_protect(&env.pg, &env.pte[0], rw));   /* more rights need no flush */
         assert_false(page_protect(&env.pg, &env.pte[0], rw));
         assert_true(page_protect(&env.pg, &env.pte[0], rx));            /* W goes, though X comes */
         assert_true(page_protect(&env.pg, &env.pte[0], ro));            /* X goes */

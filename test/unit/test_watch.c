@@ -65,7 +65,7 @@ static void a_stop_counts_little(void **state)
         assert_true(watch_is_over(&thread));
 }
 
-/* Pages come: so it may take longer than the limit.  Those that were there all the time are none. */
+/* Pages come: so it may take longer than the limit. Those that were there all the time are none. */
 static void work_counts(void **state)
 {
         struct vcpu_stats *s = vcpu_stats(thread.v);
