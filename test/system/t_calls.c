@@ -185,7 +185,8 @@ static void test_mmap_errors(void)
         fds[7] = p[0];
         for (size_t fd = 0; fd < 8; fd++)
                 for (size_t type = 0; type < 5; type++)
-                        for (size_t extra = 0; extra < sizeof(extras) / sizeof(extras[0]); extra++) {
+                        for (size_t extra = 0; extra < sizeof(extras) / sizeof(extras[0]);
+                             extra++) {
                                 say(NULL);
                                 printf("mmap of %zu, flags %x %x:", fd, types[type], extras[extra]);
                                 for (size_t len = 0; len < 6; len++)
@@ -197,7 +198,8 @@ static void test_mmap_errors(void)
                                                                     (extras[extra] &
                                                                      (MAP_FIXED |
                                                                       MAP_FIXED_NOREPLACE)))
-                                                                        continue; /* root may, natively */
+                                                                        /* root may, natively */
+                                                                        continue;
                                                                 char *m = mmap(
                                                                         at[a], lens[len], prot,
                                                                         types[type] | extras[extra],

@@ -72,7 +72,9 @@ static void by_default(int sig)
                 bool goes_on = sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH || sig == SIGCONT;
                 if (way == 1 && goes_on)
                         kill(pid, SIGKILL);     /* it has long to compute */
-                close(hold[1]); /* who is neither ended nor stopped goes on: so does an orphaned group, with SIGTSTP */
+                /* who is neither ended nor stopped goes on: so does an orphaned group, with
+                 * SIGTSTP */
+                close(hold[1]);
                 how(names[way], sig, wait_for(pid));
                 close(ready[0]), close(ready[1]);
         }

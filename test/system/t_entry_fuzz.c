@@ -4,8 +4,10 @@
  * signal with its frame, and registers and memory at its end. It is the same natively. Signals of
  * the other thread are not part of that: their handler only sees that it begins as handlers do.
  *
- *   t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]    that many blocks, or only this one, with its code and all that goes into its hash;
- *                                                       BLOCK "all": all of them so
+ *   t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]
+ *
+ * runs that many blocks, or only this one, with its code and all that goes into its hash; BLOCK
+ * "all": all of them so.
  */
 #include <fcntl.h>
 #include <pthread.h>

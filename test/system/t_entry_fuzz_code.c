@@ -19,7 +19,9 @@ int code_for_level3;
 static unsigned char *at;
 
 static void bytes(const void *p, unsigned n) { memcpy(at, p, n); at += n; }
-#define B(...) bytes((const unsigned char[]){ __VA_ARGS__ }, sizeof((const unsigned char[]){ __VA_ARGS__ }))
+#define B(...)                                                           \
+        bytes((const unsigned char[]){ __VA_ARGS__ },                    \
+              sizeof((const unsigned char[]){ __VA_ARGS__ }))
 static void word32(uint64_t v) { uint32_t w = (uint32_t)v; bytes(&w, 4); }
 static void word64(uint64_t v) { bytes(&v, 8); }
 

@@ -1,7 +1,7 @@
 /*
- * INT3 and INT 4 under signals that come as fast as another thread can send them: each one raises its
- * signal. At p = 3 KVM injects their exceptions by itself, and a kick may come between an instruction
- * and its exception, several times even.
+ * INT3 and INT 4 under signals that come as fast as another thread can send them: each one raises
+ * its signal. At p = 3 KVM injects their exceptions by itself, and a kick may come between an
+ * instruction and its exception, several times even.
  */
 #include <pthread.h>
 #include <signal.h>

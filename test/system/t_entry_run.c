@@ -45,7 +45,8 @@ __asm__(".pushsection .text\n"
         "       mov run_rsp(%rip), %rsp\n"
         "       pushfq; andq $~0x244500, (%rsp); popfq\n" /* ID AC NT DF TF; IF is as it was */
         "       xor %eax, %eax; mov %eax, %ds; mov %eax, %es; mov %eax, %fs; mov %eax, %gs\n"
-        "       mov $158, %eax; mov $0x1002, %edi; mov run_fs_base(%rip), %rsi; syscall\n" /* arch_prctl(ARCH_SET_FS) */
+        /* arch_prctl(ARCH_SET_FS) */
+        "       mov $158, %eax; mov $0x1002, %edi; mov run_fs_base(%rip), %rsi; syscall\n"
         "       pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
         "       ret\n"
         ".popsection\n");

@@ -4,7 +4,8 @@
  *
  *   t_exec              all steps, each of which executes the next one; prints what it sees
  *   t_exec again N KIB  N times: fills KIB of memory, checks it, and executes itself
- *   t_exec parent N KIB N times: fills KIB of memory, lets `t_exec again 1 KIB` run beside it, and checks and changes its memory meanwhile
+ *   t_exec parent N KIB N times: fills KIB of memory, lets `t_exec again 1 KIB` run beside it, and
+ *                       checks and changes its memory meanwhile
  *   t_exec ids          prints its user, group and capabilities
  *   t_exec args ...     prints them
  */

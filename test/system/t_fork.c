@@ -2,10 +2,13 @@
  * What a program may expect of fork, at several times its cache: its output is the same natively
  * and under vmrun.
  *
- * usage: t_fork [--size MB [TEST]]     memory of parent and child, over a working set of that size (4), then processes (t_fork_process.c) and
- *                                      threads (t_fork_threads.c); TEST: one of memory, by its name, or "memory" for all of them
+ * usage: t_fork [--size MB [TEST]]         memory of parent and child, over a working set of that
+ *                                          size (4), then processes (t_fork_process.c) and threads
+ *                                          (t_fork_threads.c); TEST: one of memory, by its name, or
+ *                                          "memory" for all of them
  *        t_fork --bomb SEED CHILDREN [MB]  children that are killed at any moment
- *        t_fork --time MB FORKS        how long fork, exit and wait take with that much resident, in microseconds
+ *        t_fork --time MB FORKS            how long fork, exit and wait take with that much
+ *                                          resident, in microseconds
  * Writes files into the current folder, and removes them.
  */
 #include <sys/resource.h>

@@ -3,8 +3,10 @@
  * natively and under vmrun.
  *
  * usage: t_memory [--size MB]                  each test, over a working set of that size (32)
- *        t_memory --random SEED STEPS [PAGES]  random operations against a model (t_memory_random.c)
- *        t_memory --limits PAGES, --full N, --hot N, --calls N, --exhaust, --exhaust-read   (t_memory_limits.c)
+ *        t_memory --random SEED STEPS [PAGES]  random operations against a model
+ *                                              (t_memory_random.c)
+ *        t_memory --limits PAGES, --full N, --hot N, --calls N, --exhaust, --exhaust-read
+ *                                              the limits (t_memory_limits.c)
  * Writes files into the current folder, and removes them.
  */
 #include <sys/random.h>

@@ -241,7 +241,8 @@ static void *compute(void *arg)
 static void *map_and_unmap(void *arg)
 {
         while (!stop_computing) {
-                char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                               0);
                 m[0] = m[8192] = 1;
                 munmap(m, 65536);
         }
@@ -257,7 +258,8 @@ static pid_t sleeper(void)
         return pid;
 }
 
-/* The child has a number that a victim has for its parent. (One may be skipped: threads have some.) */
+/* The child has a number that a victim has for its parent. (One may be skipped: threads have
+ * some.) */
 static int beside_the_victim(void)
 {
         pthread_t id;
@@ -304,7 +306,8 @@ static int beside_a_thread(void)
         pid_t pid = vfork();
         if (pid == 0) {
                 for (int i = 0; i < 20; i++) {
-                        char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                        char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                         m[0] = m[8192] = 1;
                         munmap(m, 65536);
                 }

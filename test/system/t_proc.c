@@ -310,7 +310,8 @@ static void test_mem_as_file(void)
         FAILS(EINVAL, lseek(fd, 0, 99));
         CHECK(lseek(fd, -4096, SEEK_SET) == -4096 && lseek(fd, 0, SEEK_CUR) == -4096);
         FAILS(EIO, read(fd, buf, 1));
-        CHECK(lseek(fd, 4096 + (off_t)(uintptr_t)&initialized, SEEK_CUR) == (off_t)(uintptr_t)&initialized);
+        CHECK(lseek(fd, 4096 + (off_t)(uintptr_t)&initialized, SEEK_CUR) ==
+              (off_t)(uintptr_t)&initialized);
         CHECK(read(fd, buf, 4) == 4 && buf[0] == 5);
         FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0));
         FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));

@@ -2,8 +2,9 @@
  * What a program may expect of memory that it shares with others: its output is the same natively
  * and under vmrun.
  *
- * usage: t_shm                  System V's segments (here), then mappings and truncated files (t_shm_files.c)
- *        t_shm count ID N       does segment ID have N attachments, of which none is this process's?
+ * usage: t_shm             System V's segments (here), then mappings and truncated files
+ *                          (t_shm_files.c)
+ *        t_shm count ID N  does segment ID have N attachments, of which none is this process's?
  * Writes files into the current folder and /dev/shm, and removes them.
  */
 #include <grp.h>

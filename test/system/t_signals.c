@@ -420,8 +420,10 @@ struct vectors { unsigned char r[16][32]; } __attribute__((aligned(64)));
 #define STORE_XMM(n, x) "movdqu %%xmm" #n ", " #n "*32(%[out])\n"
 /* Either makes a system call that raises a signal, or spins until a handler ran. */
 #define WAIT "test %%rax, %%rax\n js 1f\n syscall\n jmp 2f\n1: cmpl $0, (%[stop])\n je 1b\n2:\n"
-#define CLOBBERED "rcx", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
-        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+#define CLOBBERED                                                        \
+        "rcx", "r11", "memory", "cc",                                    \
+        "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",  \
+        "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
 static void hold_vectors(const struct vectors *in, struct vectors *out, long nr)
 {
@@ -523,10 +525,13 @@ static void fault(int sig, siginfo_t *si, void *ctx)
 }
 
 /* Executes an instruction of len bytes that faults and is stepped over. */
-#define FAULTS(insn, len, ...) do { \
-        skip = len; \
-        printf("%s\n", insn); \
-        __asm__ volatile("leaq 1f(%%rip), %%r12\n movq %%r12, %0\n1: " insn : "=m"(insn_at) : "c"(0L), ##__VA_ARGS__ : "r12", "memory", "cc"); \
+#define FAULTS(insn, len, ...) do {                                              \
+        skip = len;                                                              \
+        printf("%s\n", insn);                                                    \
+        __asm__ volatile("leaq 1f(%%rip), %%r12\n movq %%r12, %0\n1: " insn      \
+                         : "=m"(insn_at)                                         \
+                         : "c"(0L), ##__VA_ARGS__                                \
+                         : "r12", "memory", "cc");                               \
         skip = 0; insn_at = NULL; } while (0)
 
 static void raise_fpe(uint32_t mxcsr, double a, double b)

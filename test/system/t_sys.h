@@ -39,7 +39,8 @@ static int failures;
 #define CHECK(cond) do {                                                                \
         if (!(cond)) {                                                                  \
                 failures++;                                                             \
-                printf("FAILED %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #cond, strerrorname_np(errno)); \
+                printf("FAILED %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #cond,      \
+                       strerrorname_np(errno));                                         \
         } } while (0)
 /* A call that must fail with this error, here and anywhere. */
 #define FAILS(err, expr) do { T(expr); CHECK(errno == (err)); } while (0)

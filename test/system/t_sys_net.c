@@ -213,7 +213,8 @@ static void test_inet(void)
         getsockname(l, (void *)&b, &n);
         T(sendto(c, "datagram", 8, 0, (void *)&b, sizeof(b)));
         FAILS(EFAULT, sendto(c, nothing, 8, 0, (void *)&b, sizeof(b)));
-        FAILS(EMSGSIZE, sendto(c, memset(malloc(70000), 0, 70000), 70000, 0, (void *)&b, sizeof(b)));
+        FAILS(EMSGSIZE,
+              sendto(c, memset(malloc(70000), 0, 70000), 70000, 0, (void *)&b, sizeof(b)));
         a = across(sizeof(*a));
         n = sizeof(*a);
         T(recvfrom(l, buf, sizeof(buf), 0, (void *)a, &n));
@@ -277,8 +278,8 @@ static void test_wait(void)
         FD_SET(p[1], &w);
         T(select(p[1] + 1, r, &w, NULL, &tv));
         printf("%d %d\n", FD_ISSET(p[0], r), FD_ISSET(p[1], &w));
-        FD_SET(60,
-               r); /* Linux ignores what lies beyond the process's table, which has 64 places at least */
+        /* Linux ignores what lies beyond the process's table, which has 64 places at least. */
+        FD_SET(60, r);
         FAILS(EBADF, select(61, r, NULL, NULL, &tv));
         FAILS(EFAULT, select(5, (void *)nothing, NULL, NULL, NULL));
         FAILS(EINVAL, select(-1, NULL, NULL, NULL, NULL));

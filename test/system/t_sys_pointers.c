@@ -68,8 +68,8 @@ static const struct { const char *name; enum where where; uint64_t addr;
         { "1", FIXED, 1 },
         { "4095", FIXED, 4095 },
         { "not canonical", FIXED, 0x1234567812345678 },
-        { "behind user space", FIXED,
-          0x7ffffffff008 }, /* whether the very first byte there counts is a matter of the kernel's version */
+        /* whether the very first byte there counts depends on the kernel's version */
+        { "behind user space", FIXED, 0x7ffffffff008 },
         { "beyond user space", FIXED, 0x800000000000 },
         { "kernel", FIXED, 0xffff888000000000 },
         { "last byte of all", FIXED, 0xffffffffffffffff },

@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS 1000000ll                    /* in ns */
-#define PATIENCE (20000 * MS)           /* what ought to happen at once may take so long on a busy machine */
+#define MS 1000000ll          /* in ns */
+#define PATIENCE (20000 * MS) /* what ought to happen at once may take so long on a busy machine */
 
 struct test { const char *group, *name; void (*run)(void); };
 extern const struct test basic_tests[], futex_tests[], lock_tests[], own_tests[], signal_tests[],

@@ -208,11 +208,11 @@ static void timed_waits(void)
         pthread_barrier_wait(&all_there);
         pthread_mutex_lock(&mine);
 
-#define EXPIRES(call, clock) do {                                                                       \
-                from = now_ns(CLOCK_MONOTONIC);                                                         \
-                t = ms_from_now(clock, 40);                                                             \
-                CHECK((call) == ETIMEDOUT);                                                             \
-                CHECK(took(from, 40));                                                                  \
+#define EXPIRES(call, clock) do {                                        \
+                from = now_ns(CLOCK_MONOTONIC);                          \
+                t = ms_from_now(clock, 40);                              \
+                CHECK((call) == ETIMEDOUT);                              \
+                CHECK(took(from, 40));                                   \
         } while (0)
         EXPIRES(pthread_cond_timedwait(&cond, &mine, &t), CLOCK_REALTIME);
         EXPIRES(pthread_cond_timedwait(&mono, &mine, &t), CLOCK_MONOTONIC);

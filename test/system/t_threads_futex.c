@@ -300,8 +300,8 @@ static void interrupted(void)
         struct timespec late = { 30, 0 };
         struct sleeper s;
 
-        for (int way = 0; way < 3;
-             way++) { /* without and with SA_RESTART; with it and a timeout, which Linux does not restart */
+        /* without and with SA_RESTART; with it and a timeout, which Linux does not restart */
+        for (int way = 0; way < 3; way++) {
                 sa.sa_flags = way ? SA_RESTART : 0;
                 sigaction(SIGUSR1, &sa, NULL);
                 handled = 0;

@@ -36,10 +36,10 @@ static void unmake(pthread_mutex_t *m)
 
 static void *locks_and_ends(void *m) { return (void *)(intptr_t)pthread_mutex_lock(m); }
 
-/* An owner that keeps its lock until it is told to let go; no test counts on how long that takes.  (One that looks at a robust mutex by trylock and
- * unlock after its owner has ended makes it unrecoverable, and then finds a bug of glibc 2.36: its
- * trylock keeps the lock of such a mutex, and unlock
- * crashes.) */
+/* An owner that keeps its lock until it is told to let go; no test counts on how long that takes.
+ * (One that looks at a robust mutex by trylock and unlock after its owner has ended makes it
+ * unrecoverable, and then finds a bug of glibc 2.36: its trylock keeps the lock of such a mutex,
+ * and unlock crashes.) */
 static _Atomic bool held, told;
 
 static void hold(pthread_mutex_t *m)

@@ -2,9 +2,10 @@
  * A program that writes where only kern may, then does a little work and ends with status 7. It
  * knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
  *
- *   t_wild PLACE [VALUE]     one word (default: a wild one); for places of more than a word all of it is filled with the word
+ *   t_wild PLACE [VALUE]     one word (default: a wild one); fills a place of several words with it
  *   t_wild list              the places, a line each: how many words, name
- *   t_wild spin              says so, and makes kern wait in vain for this very thread; it has a handler for SIGTERM
+ *   t_wild spin              says so, and makes kern wait in vain for this very thread; it has a
+ *                            handler for SIGTERM
  */
 #include <pthread.h>
 #include <signal.h>
@@ -22,8 +23,10 @@
 #define KERN ((const struct kern_header *)WINDOW)
 #define BLOCK0 (WINDOW + VCPUS_OFF)
 #define WORD(field) { "self." #field, VCPU_SELF + offsetof(struct vcpu, field), 8 }
-#define FIXED(field) { "fixed." #field, VCPU_SELF + VCPU_FIXED_OFF + offsetof(struct vcpu_fixed, field), 8 }
-#define CONTROL_WORD(field) { "control." #field, WINDOW + CONTROL_OFF + offsetof(struct control, field), 8 }
+#define FIXED(field)                                                                             \
+        { "fixed." #field, VCPU_SELF + VCPU_FIXED_OFF + offsetof(struct vcpu_fixed, field), 8 }
+#define CONTROL_WORD(field)                                                                      \
+        { "control." #field, WINDOW + CONTROL_OFF + offsetof(struct control, field), 8 }
 
 struct place {
         const char *name;
