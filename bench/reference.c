@@ -326,7 +326,7 @@ static void latency(void)
         free(ticks);
 }
 
-/* Keeps `depth` reads in flight: as many as are over are posted anew, in one chain. */
+/* Keeps `depth` reads in flight: posts one chain of as many reads as have ended. */
 static void bandwidth(void)
 {
         static struct read r[DEPTH_MAX];

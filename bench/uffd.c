@@ -7,8 +7,8 @@
  *   --thread        a thread reads the faults and answers them; default: SIGBUS in the faulting
  *                   thread itself, which saves two context switches
  *
- * With --write every page that is dropped is stored first: without write-protection faults nobody
- * knows which are dirty.
+ * With --write every page that is dropped is stored first: without write-protection faults it is
+ * not known which pages are dirty.
  */
 #include <errno.h>
 #include <fcntl.h>

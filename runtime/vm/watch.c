@@ -66,8 +66,7 @@ void watch_begin(struct thread *t)
                 syscall(SYS_timer_settime, t->watch.timer, 0, &every, NULL);
 }
 
-/* Two looks count one second at most: a process that was stopped or frozen meanwhile did not
- * wait. */
+/* One second at most counts between two looks: the process may have been stopped or frozen. */
 bool watch_is_over(struct thread *t)
 {
         uint64_t now = now_ms(), since = now - t->watch.seen_ms, work = watch_work(t);

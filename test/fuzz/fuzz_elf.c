@@ -1,10 +1,10 @@
 /*
- * Fuzzer of the loader: runtime/elf.c, script.c, stack.c and image.c, from the bytes of a file to
- * the plan of a process image.
+ * Fuzzer of the loader: elf.c, script.c, stack.c and image.c of runtime/load, from the bytes of a
+ * file to the plan of a process image.
  *
- * Threat model. Who runs vmrun trusts the program he runs as far as a shell does, but not each file
- * he might name by mistake: a file that is cut off, damaged, made for something else, or made to
- * look like a program. Such a file must be refused with a sentence, never
+ * Threat model. The user trusts the program as far as a shell does, but not each file that he might
+ * name by mistake: a file that is cut off, damaged, made for something else, or made to look like a
+ * program. Such a file must be refused with a sentence, and never
  *   - make vmrun read or write memory that is not its own, or loop, or leak memory or descriptors
  *     (a shell may try execve in a loop);
  *   - get something mapped where the program may have nothing: in what vmrun keeps for itself,
@@ -14,8 +14,8 @@
  * Out of scope: what the program does once it runs; files that change while they are read (elf.c
  * reads, and does not map, for that).
  *
- * The first byte of an input chooses limits, the next two say how long the program's file is; what
- * follows that is its loader's. "/self" and "/loader" name the two, and there are no other files.
+ * The first byte of an input chooses limits, and the next two are the length of the program's file.
+ * The loader's file follows that. "/self" and "/loader" name the two, and there are no other files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -163,8 +163,8 @@ static int lowest_free(void)
 
 static void play(void)
 {
-        static char *const argv[] = { "self", "an argument", NULL }, *const envp[] = { "A=b",
-                                                                                       NULL };
+        static char *const argv[] = { "self", "an argument", NULL };
+        static char *const envp[] = { "A=b", NULL };
         int free_before = lowest_free();
 
         int err = image_open(&im, "/self", argv, envp, &config);

@@ -1,5 +1,5 @@
 /*
- * Fuzzer of the marshalling of system calls: runtime/syscall.c, its table and its handlers, from
+ * Fuzzer of the marshalling of system calls: runtime/marshal, the table and the handlers, from
  * the six registers of a program to the call that is made on the host, and back.
  *
  * Threat model. The program is trusted as far as a shell trusts it: it may make any call that its
@@ -244,7 +244,7 @@ int sigframe_altstack(struct thread *t, const struct altstack *new, struct altst
         memset(old, 0, sizeof(*old));
         return 0;
 }
-/* One thread, which nobody stops; what makes and ends threads and processes is not reached. */
+/* One thread, which is never stopped. Calls for threads and processes are not reached. */
 _Thread_local struct thread *thread_self;
 _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { FAIL("nobody stops it"); }
@@ -293,8 +293,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
 
 /* ---- the host kernel's own access to memory ---- */
 
-/* vmrun's memory begins far above what this program has: an address below is the program's, or none
- * at all. */
+/* vmrun's memory begins here. A lower address is the program's, or maps nothing. */
 #define NOT_VMRUN (1ul << 32)
 
 static bool bad(uint64_t p, size_t n)
@@ -337,8 +336,7 @@ static bool write_some(uint64_t p, size_t n)
         return !bad(p, n) && to(p, noise, n < sizeof(noise) ? n : sizeof(noise));
 }
 
-/* A string is never in a buffer that ends too early; the sanitizer looks at each byte up to its
- * NUL. */
+/* The string must not leave its buffer: the sanitizer checks each byte up to the NUL. */
 static bool string_at(uint64_t p)
 {
         return !bad(p, 1) && strnlen((char *)(uintptr_t)p, 4097) < 4097;
@@ -640,11 +638,10 @@ static long by_row(const struct sys_row *row, const uint64_t a[6], uint64_t want
         return ret;
 }
 
-/* What the program asked the kernel to answer: it may fail before it looks at anything, and
- * after. */
+/* The kernel's answers, from the input. A call may fail before it looks at anything, or after. */
 static uint64_t answers;
 
-/* capget(2): three versions of one struct, and an answer to who does not know them. */
+/* capget(2): three versions of one struct, and the newest version as answer to any other. */
 static long capabilities(long nr, const uint64_t a[6])
 {
         const uint32_t newest = 0x20080522;
@@ -706,8 +703,9 @@ static long kernel(long nr, const uint64_t a[6])
         case __NR_ppoll:
                 return (!a[2] || read_some(a[2], 16)) && mask_at(a[3]) ? poll_fds(a) : -EFAULT;
         case __NR_select:
-                return !a[4] || (read_some(a[4], 16) && write_some(a[4], 16)) ? select_fds(a)
-                                                                              : -EFAULT;
+                if (a[4] && !(read_some(a[4], 16) && write_some(a[4], 16)))
+                        return -EFAULT;
+                return select_fds(a);
         case __NR_pselect6: {
                 uint64_t sig[2] = { 0, 0 };
                 if ((a[5] && !from(a[5], sig, 16)) || !mask_at(sig[0]) ||
@@ -754,14 +752,16 @@ static long kernel(long nr, const uint64_t a[6])
                 return to(a[1], &st, sizeof(st)) ? 0 : -EFAULT;
         }
         case __NR_prlimit64:
-                return (!a[2] || read_some(a[2], 16)) && (!a[3] || write_some(a[3], 16)) ? 0
-                                                                                         : -EFAULT;
+                if ((a[2] && !read_some(a[2], 16)) || (a[3] && !write_some(a[3], 16)))
+                        return -EFAULT;
+                return 0;
         case __NR_capget: case __NR_capset: return capabilities(nr, a);
         case __NR_sysinfo: return own_struct(a[0], 112, false, true);
         case __NR_sched_setattr: return own_struct(a[1], 48, true, false);
         case __NR_rt_sigprocmask:
-                return (!a[1] || read_some(a[1], 8)) && (!a[2] || write_some(a[2], 8)) ? 0
-                                                                                       : -EFAULT;
+                if ((a[1] && !read_some(a[1], 8)) || (a[2] && !write_some(a[2], 8)))
+                        return -EFAULT;
+                return 0;
         case __NR_rt_sigpending: return own_struct(a[0], 8, false, true);
         case __NR_mq_notify: {
                 struct sigevent ev;
@@ -816,8 +816,7 @@ int fuzz_getsockopt(int fd, int level, int opt, void *value, socklen_t *len)
 
 /* ---- a run ---- */
 
-/* Half of the arguments are addresses of the program's, mostly near the end of a page; or small
- * numbers. */
+/* Half of the arguments are addresses, mostly near the end of a page; others are small numbers. */
 static uint64_t argument(void)
 {
         uint64_t kind = take(1), v = take(2);

@@ -4,7 +4,7 @@
  *
  *   text     answers as another protocol would
  *   zeros    sends zeros without end
- *   noise    greets as an NBD server and goes on with random bytes without end
+ *   noise    greets as an NBD server, then sends random bytes without end
  *   half     greets, and closes in the middle of the handshake
  *   silent   accepts, and says nothing
  *   deaf     does not even accept

@@ -484,8 +484,8 @@ static void test_keys(void)
 }
 
 /*
- * ---- a program's file is not written to while it runs, and not executed while somebody may write
- * to it ----
+ * ---- a program's file is not written to while it runs, and not executed while it is open for
+ * writing ----
  */
 
 static void copy_self(const char *to)

@@ -1,6 +1,6 @@
 /*
  * Each of the 64 signals: what it does by default, to a program that computes, sleeps, or has it
- * blocked; handlers, masks, queues. One of them is vmrun's own, too, and nobody can tell.
+ * blocked; handlers, masks, queues. vmrun uses one of them too, which must not show.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -72,8 +72,8 @@ static void by_default(int sig)
                 bool goes_on = sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH || sig == SIGCONT;
                 if (way == 1 && goes_on)
                         kill(pid, SIGKILL);     /* it has long to compute */
-                /* who is neither ended nor stopped goes on: so does an orphaned group, with
-                 * SIGTSTP */
+                /* A child that is neither ended nor stopped continues, as does an orphaned process
+                 * group at SIGTSTP. */
                 close(hold[1]);
                 how(names[way], sig, wait_for(pid));
                 close(ready[0]), close(ready[1]);
@@ -92,7 +92,7 @@ static void handler(int sig, siginfo_t *info, void *context)
 
 static _Atomic int stop;
 
-/* Again and again, for the first may come before who waits for it sleeps. */
+/* Sends again and again: the first signal may come before the thread that waits for it sleeps. */
 static void *sender(void *arg)
 {
         int sig = (int)(intptr_t)arg;
@@ -169,7 +169,7 @@ static void with_handler(int sig)
         came = 0;
         T(kill(getpid(), sig));
         CHECK(!came && sigprocmask(SIG_UNBLOCK, &set, NULL) == 0 && came == sig);
-        /* Somebody who sleeps, who waits for it, who computes; the other thread has it blocked. */
+        /* A thread sleeps, waits for the signal, computes; the other thread has it blocked. */
         CHECK(pipe(p) == 0);
         sigprocmask(SIG_BLOCK, &set, NULL);
         pthread_t thread = start_sender(sig);
@@ -314,7 +314,7 @@ int main(int argc, char **argv)
         if (argc == 2)
                 return after_exec();
         memory_init();
-        for (int sig = 1; sig <= 64; sig++)     /* whoever started this may have ignored some */
+        for (int sig = 1; sig <= 64; sig++)     /* the parent may have ignored some */
                 if (sig != 32 && sig != 33)
                         signal(sig, SIG_DFL);
         for (int sig = least; sig <= last; sig++)

@@ -208,7 +208,7 @@ static void by_fault(void)
         *nowhere = 1;
 }
 
-/* The child of a vfork dies, its parent goes on. */
+/* The child of a vfork dies, its parent continues. */
 static void in_vfork(void)
 {
         int status;
@@ -282,7 +282,7 @@ static void say_end(const char *name, int sig, pid_t pid)
                 printf("%s, sent %d: status %d\n", name, sig, WEXITSTATUS(status));
 }
 
-/* A stopped program dies when it goes on. */
+/* A stopped program dies when it continues. */
 static void stopped(void)
 {
         const struct timespec moment = { .tv_nsec = 200000000 };

@@ -102,7 +102,7 @@ static void note_frame(int sig, const siginfo_t *si, const greg_t *g)
         }
 }
 
-/* On to the next part of the code, with the registers as they are. Stepping goes on where it is. */
+/* Continues with the next part of the code and the same registers. Stepping stays as it is. */
 static void on_signal(int sig, siginfo_t *si, void *context)
 {
         greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;

@@ -1,6 +1,6 @@
 /*
  * The code of a block: random registers and flags, then some twenty random parts, then all
- * registers are stored and C goes on.
+ * registers are stored and C continues.
  *
  * A part is an instruction or a few that behave alike on all CPUs and at both privilege levels:
  * what does not (see instructions.known) is not among them. A part that reads clocks, pids or CPUID

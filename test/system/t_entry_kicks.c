@@ -32,7 +32,7 @@ int kicks_main(long rounds)
 
         target = (pid_t)syscall(SYS_gettid);
         signal(SIGTRAP, on_trap);
-        signal(SIGSEGV, on_segv);       /* RIP is behind an INT: the program goes on there */
+        signal(SIGSEGV, on_segv);       /* RIP is behind an INT: the program continues there */
         signal(SIGUSR1, on_kick);
         if (pthread_create(&t, NULL, kicker, NULL)) {
                 perror("FAILED to begin");

@@ -223,8 +223,8 @@ static void see_link(void)
         CHECK(!strcmp(text, self));
 
         /*
-         * No arguments and no environment: Linux gives the program an empty argv[0], upon which we
-         * go on below.
+         * No arguments and no environment: Linux gives the program an empty argv[0], and the test
+         * continues below.
          */
         T(setenv("X", "1", 1));
         fflush(stdout);

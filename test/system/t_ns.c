@@ -258,8 +258,7 @@ static pid_t sleeper(void)
         return pid;
 }
 
-/* The child has a number that a victim has for its parent. (One may be skipped: threads have
- * some.) */
+/* The child has the number that a victim has for its parent. Threads use up some numbers. */
 static int beside_the_victim(void)
 {
         pthread_t id;

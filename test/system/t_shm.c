@@ -159,7 +159,7 @@ static void test_calls(void)
         CHECK(shmctl(id, SHM_LOCK, NULL) == 0 && shmctl(id, SHM_UNLOCK, NULL) == 0);
         expect_maps(p, 4, "rw-s 00000000 00:01 %d", id, "/SYSV%08x (deleted)", (unsigned)key);
 
-        /* Removed, it lives as long as somebody is attached, and its key is free. */
+        /* Removed, it lives as long as a process is attached, and its key is free. */
         fill(p, 0, 3, 1);
         CHECK(shmctl(id, IPC_RMID, NULL) == 0);
         FAILS(ENOENT, shmget(key, PG, 0));

@@ -1,6 +1,6 @@
 /*
  * t_shm: mappings that forked processes share, shared mappings that mremap makes longer, and files
- * that are cut short under those who map them.
+ * that are cut short while they are mapped.
  */
 #include <setjmp.h>
 #include <sys/prctl.h>
@@ -109,8 +109,8 @@ static char *map_object(unsigned k, int *fd)
 /* --- two processes --- */
 
 /*
- * Each writes what the other reads, in turns, also through another mapping, and pages that nobody
- * had touched before the fork.
+ * Each process writes what the other reads, in turns, also through another mapping, and to pages
+ * that neither had touched before the fork.
  */
 static void pair(unsigned k)
 {
@@ -220,7 +220,7 @@ static void cut(unsigned k, bool by_child)
         verify("longer again", fresh + 4 * PG, 4, FEW - 4, 0);
         CHECK(touch(private + 4 * PG, false) == 0 && touch(private + 5 * PG, true) == 0);
         fill(p, 0, FEW, 1);
-        cut_file(fd, 3, 100, by_child); /* shorter and longer again, and nobody looked */
+        cut_file(fd, 3, 100, by_child); /* shorter and longer again, without an access */
         cut_file(fd, FEW, 0, by_child);
         verify("what was not cut", fresh, 0, 3, 1);
         verify("what was", fresh + 4 * PG, 4, FEW - 4, 0);

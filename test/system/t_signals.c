@@ -313,7 +313,7 @@ static void test_waits(int flags)
         long sent = send(s2[0], message, sizeof(message), 0);
         printf("sent in part %d\n", sent > 0 && sent < (long)sizeof(message));
         static uint32_t word;
-        if (!flags) {           /* else they would go on for ever */
+        if (!flags) {           /* else they would never end */
                 T(send(s2[0], message, sizeof(message), 0));
                 T(syscall(SYS_futex, &word, 0, 0, NULL, NULL, 0));
         }

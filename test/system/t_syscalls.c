@@ -416,7 +416,7 @@ static void test_limits(void)
                 n++;
         CHECK(errno == EMFILE);
         printf("got %d\n", n);
-        /* What could not be opened was not touched, and who could not be accepted still waits. */
+        /* A file that could not be opened was not changed; a client not accepted still waits. */
         FAILS(EMFILE, open("kept", O_WRONLY | O_TRUNC));
         FAILS(EMFILE, creat("kept", 0600));
         FAILS(EMFILE, open("never", O_WRONLY | O_CREAT, 0600));

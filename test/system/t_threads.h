@@ -30,7 +30,7 @@ void end_in_way(int way);
 /* Rounds are multiplied by this: 1, or more for a long run. */
 extern int effort;
 
-/* A failed check is told and counted; the test goes on. */
+/* A failed check is printed and counted; the test continues. */
 extern _Atomic int failures;
 void check_failed(const char *file, int line, const char *what);
 #ifndef CHECK                           /* t_memory.h has one that ends the program */

@@ -325,7 +325,7 @@ void end_in_way(int way)
                 surround();
                 alarm(1);
                 pthread_exit(NULL);
-                break; /* the others go on, until a timer ends all */
+                break; /* the others continue, until a timer ends all */
         case 19: start(goes_on_alone, &self); pthread_exit(NULL); break;
         case 20: start(executes_alone, &self); pthread_exit(NULL); break;
         case 21: executes_beside_child(); break;

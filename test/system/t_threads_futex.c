@@ -238,7 +238,7 @@ static void wake_op(void)
                 finish(both[i].id);
 }
 
-/* Nobody is lost: more may be woken at once than Linux does, which waiters must expect anyway. */
+/* No waiter is lost. More than on Linux may be woken at once: waiters must expect that anyway. */
 static void requeue(void)
 {
         static _Atomic uint32_t w[2] = { 1, 1 };
@@ -322,7 +322,7 @@ static void interrupted(void)
         signal(SIGUSR1, SIG_DFL);
 }
 
-/* A word on a page that is evicted while nobody waits, and must stay put while somebody does. */
+/* A word on a page that is evicted while no thread waits, and must stay while a thread does. */
 static void among_far_pages(void)
 {
         enum { SIZE = 16 << 20 };

@@ -183,7 +183,7 @@ static char *chunk_at(uint64_t c) { return arena + c * CHUNK * PG; }
 
 /*
  * @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.
- * Nobody lets mmap choose a place meanwhile.
+ * No thread lets mmap choose a place meanwhile.
  */
 static void change_chunk(uint64_t c, char *room, uint64_t *x)
 {
@@ -447,7 +447,7 @@ static void files_replaced(void)
 
 /*
  * A shared file is cut short and made long again while threads touch it: they get SIGBUS now and
- * then, and go on.
+ * then, and continue.
  */
 static __thread sigjmp_buf before_touch;
 static _Atomic uint64_t buses;

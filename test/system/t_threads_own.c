@@ -276,7 +276,7 @@ static void *maps_and_starts(void *file)
         return NULL;
 }
 
-/* Numbers that nobody uses are the program's to close, and to put something at. */
+/* Numbers that vmrun does not use are the program's to close, and to put something at. */
 static void descriptor_numbers(void)
 {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC), file = fcntl(null, F_DUPFD, null + 50);

@@ -364,7 +364,7 @@ static void from_threads(void)
         finish(other[1]);
 }
 
-/* Other threads go on while one is suspended, and the child talks to them by memory. */
+/* Other threads continue while one is suspended, and the child talks to them by memory. */
 static _Atomic uint32_t word;
 
 static void *answers(void *arg)

@@ -29,8 +29,7 @@ Elf64_Phdr *mkelf_add(struct mkelf *m, uint32_t type, uint32_t flags, uint64_t o
 /* Adds PT_INTERP with these bytes; len counts the NUL, if there is one. */
 Elf64_Phdr *mkelf_interp(struct mkelf *m, const char *path, size_t len);
 
-/* The file as a memfd at offset 0, or at a path, executable. Both end the test program if they
- * fail. */
+/* The file as a memfd at offset 0, or at a path, executable. At failure the test program ends. */
 int mkelf_fd(const struct mkelf *m);
 void mkelf_file(const struct mkelf *m, const char *path);
 /* Same for any bytes. */

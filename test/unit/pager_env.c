@@ -214,7 +214,7 @@ void env_slot_free(uint64_t slot)
         step();
         if (slot >= env.nslots || !atomic_load(&env.slot_used[slot]))
                 env_bug("a slot was freed twice", slot, 0);
-        /* nobody may need it any more */
+        /* no page may need it any more */
         for (unsigned i = 0; i < ENV_WORDS && env_slot_writable(slot); i++)
                 atomic_store_explicit(&env.far[slot][i], 0xf4eeull, memory_order_relaxed);
         atomic_fetch_sub(&env.slot_used[slot], 1);

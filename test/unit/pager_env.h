@@ -15,7 +15,7 @@
 
 typedef _Atomic uint64_t env_page[ENV_WORDS];
 
-/* A transfer that goes on while the pager does something else. */
+/* A transfer that runs while the pager does something else. */
 enum env_transfer_state {
         TRANSFER_FREE,
         TRANSFER_OURS,
@@ -24,7 +24,7 @@ enum env_transfer_state {
         TRANSFER_OVER
 };
 struct env_transfer {
-        _Atomic uint32_t state; /* enum env_transfer_state; who moves it to OURS owns the rest */
+        _Atomic uint32_t state; /* enum env_transfer_state; a thread that sets OURS owns the rest */
         frame_t frame;
         uint64_t slot;
         int err;
@@ -48,7 +48,7 @@ struct env {
         struct env_transfer transfer[ENV_TRANSFERS];
 
         /* Hooks, all optional. */
-        bool (*post)(void); /* shall this transfer go on by itself, until env_io_step() ends it? */
+        bool (*post)(void); /* shall this transfer run by itself, until env_io_step() ends it? */
         void (*step)(void); /* at every call from the pager, and between two words of a transfer */
         int (*io)(bool write, uint64_t slot); /* before a transfer: 0, or the error it ends with */
         bool (*flush_done)(uint64_t epoch);
@@ -58,8 +58,7 @@ struct env {
 };
 extern struct env env;
 
-/* Sets up env with all hooks and counters clear; first_epoch is the last epoch begun and
- * completed. */
+/* Sets up env with all hooks and counters clear. first_epoch is the last that began and ended. */
 void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch);
 void env_teardown(void);
 

@@ -49,8 +49,7 @@ uint64_t sched_steps;
 
 void sched_seed(uint64_t seed)
 {
-        /* splitmix64, so that neighbouring seeds have nothing in common; xorshift must not start at
-         * 0 */
+        /* splitmix64: neighbouring seeds have nothing in common. xorshift must not start at 0. */
         seed += 0x9e3779b97f4a7c15ull;
         seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9ull;
         seed = (seed ^ seed >> 27) * 0x94d049bb133111ebull;
@@ -142,7 +141,7 @@ static void actor_main(void)
         if (--nrunning == 0)
                 go(NULL);
         go(choose());
-        abort();                        /* nobody goes on here */
+        abort();                        /* no actor continues here */
 }
 
 void sched_reset(uint32_t in, void (*tick)(void))

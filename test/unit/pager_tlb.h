@@ -211,7 +211,7 @@ static bool model_flush_done(uint64_t epoch)
         return true;
 }
 
-/* What a CPU may do when nobody asked. */
+/* What a CPU may do unasked. */
 static void adversary(void)
 {
         struct cpu *c = &m.cpu[rnd(3)];
@@ -253,8 +253,7 @@ static int model_io(bool write, uint64_t slot)
 
 static struct { pte_slot_t *pte; uint64_t since; } sleeper[CPUS_MAX];
 
-/* Sleeps until it is woken: the bound of the real thing must not be what gets a vCPU going
- * again. */
+/* Sleeps until it is woken. The real wait has a bound, which must not be what wakes the vCPU. */
 static void model_wait(pte_slot_t *pte, pte_t seen)
 {
         unsigned i = 0;

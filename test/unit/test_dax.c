@@ -130,7 +130,7 @@ static void files(void **state)
         far_dax.close(&n);
 }
 
-/* The message names who has it. */
+/* The message names the owner. */
 static void holder(void **state)
 {
         struct far_node n;
@@ -208,8 +208,7 @@ static bool starts_with(const char *text)
         return strcmp(found, text) == 0;
 }
 
-/* Data that somebody may want is not overwritten, unless the user says that nobody does; what vmrun
- * wrote is known again. */
+/* Data of others is not overwritten, unless the user allows it. vmrun recognises what it wrote. */
 static void others_data(void **state)
 {
         struct far_node n;

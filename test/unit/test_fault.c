@@ -125,7 +125,7 @@ static void test_file_fault_leaves_xfer_alone(void **state)
         env_teardown();
 }
 
-/* A file that the host does not know: let go and mapped again meanwhile, or lost for good. */
+/* A file that the host does not know: released and mapped again meanwhile, or lost for good. */
 static void test_file_is_lost(void **state)
 {
         (void)state;

@@ -145,8 +145,7 @@ static void reading(void **state)
                         compare(fd, id, sizes[i], off, 16, 3);
                 }
                 assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
-                /* The mapping outlives the program's descriptor, and sees the file grow and
-                 * shrink. */
+                /* The mapping outlives the descriptor, and sees the file grow and shrink. */
                 int again = reopen(fd, O_RDWR);
                 close(fd);
                 assert_int_equal(ftruncate(again, 100), 0);
@@ -300,8 +299,7 @@ static void errors(void **state)
                                                 err = files_map_private(fds[f], prots[i], flags,
                                                                         offs[o], 4096, &id,
                                                                         &refused);
-                                        /* kern refuses an odd or overflowing offset before it
-                                         * asks. */
+                                        /* kern refuses an odd or overflowing offset itself. */
                                         bool close_enough = err && (offs[o] % 4096 ||
                                                                     offs[o] > INT64_MAX - 4096);
                                         if (err != expect && !close_enough)

@@ -1,7 +1,7 @@
 /*
  * TLB flushes by epochs (kern/base/flush.c), beside vCPUs that run the program: when a flush is
- * complete, and who is kicked for it. Without a guest: vCPU blocks are memory at their fixed
- * address.
+ * complete, and which vCPUs are kicked for it. Without a guest: vCPU blocks are memory at their
+ * fixed address.
  */
 #include <setjmp.h>
 #include <stdarg.h>

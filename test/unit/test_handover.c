@@ -128,7 +128,7 @@ static void with_a_file_beside(struct handover_fds *fds)
         fds->vmrun = dup2(fds->vmrun, 51);
 }
 
-/* Right in all but its seals: a file that somebody could still change. */
+/* Right in all but its seals: a file that others could still change. */
 static void without_seals(struct handover_fds *fds)
 {
         static char bytes[1 << 16];

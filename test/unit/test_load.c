@@ -266,9 +266,8 @@ static void compare_pages(uint64_t main_delta, uint64_t interp_delta)
                 if (ops[i].op == MM_BRK || in_stack(&ops[i]))
                         continue;
                 for (uint64_t at = ops[i].addr; at < ops[i].addr + ops[i].len; at += PAGE_SIZE) {
-                        uint64_t theirs = at + (at >= im.start && at < im.end ? main_delta
-                                                                              : interp_delta),
-                                 off = 0;
+                        bool of_main = at >= im.start && at < im.end;
+                        uint64_t theirs = at + (of_main ? main_delta : interp_delta), off = 0;
                         char perms[5] = "", ours[5];
                         bool file = false;
                         uint8_t a[PAGE_SIZE], b[PAGE_SIZE];

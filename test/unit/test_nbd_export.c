@@ -1,6 +1,6 @@
 /*
- * NBD exports and leases over accounts of the test's own: which names are leases, who gets in, that
- * all who name a lease share it, and that it goes after its grace time and not before.
+ * NBD exports and leases over accounts of the test's own: which names are leases, which clients get
+ * in, that all that name a lease share it, and that it ends after its grace time and not before.
  */
 #include <setjmp.h>
 #include <stdarg.h>

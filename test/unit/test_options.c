@@ -67,7 +67,7 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 
 /* --- running the parser in a child --- */
 
-/* A folder with an empty vmrun.conf: whoever runs the tests may have one with something in it. */
+/* A folder with an empty vmrun.conf: the user's own may have settings. */
 static char quiet[] = "/tmp/vmrun-test.XXXXXX";
 
 struct run { int status; char out[4096], err[4096]; };
@@ -439,8 +439,7 @@ static void help_and_version(void **state)
         assert_memory_equal(r.out, "vmrun ", 6);
 }
 
-/* A child takes its parent's next slab before it leases one of its own; and both see what is in
- * it. */
+/* A child takes its parent's next slab before it leases its own. Both see what is in the slab. */
 static void leases_of_a_tree(void **state)
 {
         struct tree_child c;

@@ -290,7 +290,7 @@ static void test_wait_returns(void **state)
         page_wait(&env.pte[0], busy);                   /* changed already */
         assert_int_equal(env.waits, 0);
         env.pte[0] = busy | PTE_WAITERS;
-        page_wait(&env.pte[0], busy);   /* somebody else waits: that is a change, too */
+        page_wait(&env.pte[0], busy);   /* another thread waits: that is a change, too */
         assert_int_equal(env.waits, 0);
         page_wait(&env.pte[0], busy | PTE_WAITERS);
         assert_int_equal(env.waits, 1);

@@ -86,8 +86,7 @@ static void test_evict_software_dirty(void **state)
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 2);
 }
 
-/* A page that only system calls use: the hand passes it by once for each time, and needs no flush
- * for it. */
+/* A page that only system calls use: each use spares it one pass of the hand, without a flush. */
 static void test_used_by_calls(void **state)
 {
         (void)state;
@@ -143,7 +142,7 @@ static void test_evict_held(void **state)
         assert_int_equal(env.pte[1], 0);
 }
 
-/* Nobody used it, so no TLB holds it: no flush is needed. */
+/* It was not used, so no TLB holds it: no flush is needed. */
 static void test_evict_prefetched(void **state)
 {
         (void)state;
@@ -267,8 +266,7 @@ static void test_slot_taken_back(void **state)
         assert_int_equal(env.content[owner][0], 100);
 }
 
-/* Another process reads the slot too: a dirty page goes elsewhere, and this process lets go of
- * it. */
+/* Another process reads the slot too: a dirty page takes another slot and releases this one. */
 static void test_shared_slot(void **state)
 {
         (void)state;
@@ -290,8 +288,7 @@ static void test_shared_slot(void **state)
         env_slot_free(slot);
 }
 
-/* The same in full far tiers: a shared slot is not taken back from its page, and no page is written
- * over it. */
+/* The same in full far tiers: a shared slot is neither taken from its page nor overwritten. */
 static void test_shared_slot_kept(void **state)
 {
         (void)state;
@@ -362,7 +359,7 @@ static void test_use_while_written(void **state)
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 8);
 }
 
-/* Who has it pinned at the end keeps it. */
+/* A pin that is held at the end keeps the page. */
 static void test_pinned_while_written(void **state)
 {
         pte_t old;
@@ -508,8 +505,7 @@ static void test_epochs(void **state)
                 check_epochs(turns[i]);
 }
 
-/* A page nobody ever used has stamp 0. Wherever the counter stands, it goes after at most one more
- * flush. */
+/* A page that was never used has stamp 0. At any epoch it is evicted after at most one flush. */
 static void test_epoch_wrap(void **state)
 {
         (void)state;

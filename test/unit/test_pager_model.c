@@ -58,8 +58,7 @@ static void flush_all(void)
                 point();
 }
 
-/* Changes a page's VMA: what a fault saw before is either installed when this returns, or will not
- * be. */
+/* A fault that saw a page's old VMA has installed the page when this returns, or never will. */
 static void wait_faults(unsigned v)
 {
         for (unsigned i = 0; i < m.ncpus; i++)
@@ -149,7 +148,7 @@ static int fault(struct cpu *c, unsigned v, bool write)
                 err = fetch(c, v, p, write);
                 break;
         case PTE_BUSY:
-                c->published = 0;       /* whoever sleeps is not published */
+                c->published = 0;       /* a fault that sleeps is not published */
                 page_wait(&env.pte[v], p);
                 m.seen[SEEN_WAIT]++;
                 break;
@@ -208,8 +207,7 @@ static void vcpu_actor(void *arg)
         }
 }
 
-/* Goes on, with the far tier, until nobody else is left who could wait for a frame that is being
- * written. */
+/* Runs, as the far tier does, until no other actor can wait for a frame that is being written. */
 static void cleaner_actor(void *arg)
 {
         struct cpu *c = arg;

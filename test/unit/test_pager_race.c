@@ -3,7 +3,7 @@
  * (test_pager_model.c) cannot see, and for TSan.
  *
  * Three vCPU threads have software TLBs; a cleaner moves the hand; one thread unmaps, protects and
- * moves pages; one pins pages and writes to them; one ends the transfers that go on by themselves.
+ * moves pages; one pins pages and writes to them; one ends the transfers that run by themselves.
  * Each writer owns one word of every page and knows what it last wrote to which object (word 0 of a
  * page; a page gets a new object at each first touch), so a lost write shows without a lock that
  * would hide races.
@@ -48,8 +48,8 @@ struct cpu {
 static struct cpu cpus[THREADS];
 static _Atomic uint64_t vma[PAGES];     /* 0: not mapped, else PTE_PROT bits | 1 */
 static _Atomic uint64_t objects;
-/* Raised one after the other: the cleaner and the far tier go on as long as somebody may wait for a
- * frame or a page of theirs. */
+/* Raised one after the other: the cleaner and the far tier run as long as another thread may wait
+ * for one of their frames or pages. */
 static _Atomic bool stop, stop_cleaner, stop_io;
 
 static uint32_t rnd(struct cpu *c, uint32_t n)

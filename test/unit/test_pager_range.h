@@ -37,7 +37,7 @@ static void test_detach(void **state)
         assert_int_equal(env.charged, 0);
 }
 
-/* Ends the fetch of page 0 while somebody waits for it. */
+/* Ends the fetch of page 0 while a thread waits for it. */
 static void finish_busy(pte_slot_t *pte, pte_t seen)
 {
         assert_true(seen & PTE_WAITERS);
@@ -230,7 +230,7 @@ static void test_protect_waits(void **state)
         page_protect(&env.pg, &env.pte[0], ro);
         assert_int_equal(env.waits, 1);
         assert_int_equal(kind(0), PTE_PRESENT);
-        frame_claim(frame_at(0), frame_at(0)->word);    /* an evictor: waits until it has let go */
+        frame_claim(frame_at(0), frame_at(0)->word);    /* an evictor: waits for its release */
         env.step = release_claim;
         page_protect(&env.pg, &env.pte[0], no_access);
         assert_null(env.step);

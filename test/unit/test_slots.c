@@ -149,7 +149,7 @@ static void to_the_end(void **state)
         assert_int_equal(env_slot_alloc(), 1ull << SLAB_SHIFT | 17);
 }
 
-/* Shared slots are let go of in batches, at the latest when somebody counts. */
+/* Shared slots are released in batches, at the latest when they are counted. */
 static void batches(void **state)
 {
         (void)state;

@@ -12,8 +12,7 @@
 #include <cmocka.h>
 #include "tree_actor.h"
 
-/* Who dies with the lock leaves it to the next, and what it had not published counts for
- * nothing. */
+/* The lock of a dead owner goes to the next process. What the owner had not published is void. */
 static void dead_owner(void **state)
 {
         static struct actor a;
@@ -104,8 +103,8 @@ static void linger(void **state)
         tree_close(&a.tree);
 }
 
-/* Of processes that say that they leave, the last is told so; and who leaves with nothing under way
- * is buried at once. */
+/* Of processes that say that they leave, the last is told so. A process that leaves with nothing
+ * under way is buried at once. */
 static void leave(void **state)
 {
         static struct actor a;

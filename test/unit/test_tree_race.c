@@ -1,8 +1,8 @@
 /*
  * The slots that a process tree shares, with real processes on a real memory file: they take, free,
- * write, fork and are killed at random moments.  Every slot's content is kept in shared memory by
- * who holds it, so a slot handed out twice or freed under a reader shows; and when all are gone,
- * none may be missing.  The same with threads in place of processes, for the thread sanitizer.
+ * write, fork and are killed at random moments. The holder of a slot keeps the slot's content in
+ * shared memory, so a slot handed out twice or freed under a reader shows. When all have ended, no
+ * slot may be missing. The same with threads in place of processes, for the thread sanitizer.
  *
  *   SEED=n SECONDS=n KILLS=n test_tree_race
  */

@@ -109,8 +109,7 @@ void lock_drop(struct lock *l)
         pthread_mutex_unlock(&mutex);
 }
 
-/* A reader that spins in its writer's own thread would spin for ever: something left the sequence
- * odd. */
+/* A reader that spins in its writer's thread would spin for ever: the sequence was left odd. */
 static _Thread_local bool must_not_spin;
 
 void env_relax(unsigned spins)
@@ -171,8 +170,8 @@ static int64_t file_map(int fd, uint64_t prot, uint64_t flags, uint64_t len)
         if (shared && (prot & PROT_WRITE) && fd == FD_RO)
                 return -EACCES;
         refs[fd] += !shared;
-        vcpu_self.exit.out[0] = (uint64_t)fd | (uint64_t)(shared && fd == FD_RO ? PROT_WRITE : 0)
-                                                       << 32;
+        vcpu_self.exit.out[0] =
+                (uint64_t)fd | (uint64_t)(shared && fd == FD_RO ? PROT_WRITE : 0) << 32;
         return map_object(shared, len);
 }
 
@@ -231,8 +230,7 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         case EXIT_MSYNC:
                 CHECK(!locked);
                 return 0;
-        /* nothing is in a page cache that is not mapped; what is shared has its pages by the
-         * arena */
+        /* the page cache holds mapped pages only; shared memory has its pages in the arena */
         case EXIT_MINCORE:
                 CHECK(!locked && a2 && a2 <= PAGE_SIZE &&
                       (a0 == FILE_NONE ? a1 && arena[a1 / PAGE_SIZE - 1] : a0 < FD_LAST));
@@ -338,9 +336,10 @@ uint64_t pt_count_arena(uint64_t start, uint64_t end)
         struct vma v;
         uint64_t n = 0;
         check_gone(start, end);
-        for_each_page(p, start, end) n +=
-                p->there && vma_read(ENV_ADDR(p - env_page), &v, &(struct vma_hidden){ 0 }) &&
-                (v.flags & MAP_SHARED);
+        for_each_page(p, start, end)
+                n += p->there &&
+                     vma_read(ENV_ADDR(p - env_page), &v, &(struct vma_hidden){ 0 }) &&
+                     (v.flags & MAP_SHARED);
         return n;
 }
 

@@ -303,8 +303,7 @@ static void op_touch(void)
         fault_in(ENV_ADDR(i), ENV_ADDR(i + len), env_random(2));
 }
 
-/* A shared VMA has grown: it lies in another part of the arena, and its pages come back by
- * faults. */
+/* A shared VMA has grown: it is now elsewhere in the arena, and faults bring its pages back. */
 static void lies_elsewhere(int start, int end)
 {
         struct vma now;
@@ -497,10 +496,8 @@ static void walk(uint64_t steps)
 void test_model(void **state)
 {
         const char *steps = getenv("STEPS");
-        uint64_t rounds = 20, each = (steps      ? strtoull(steps, NULL, 0)
-                                      : ENV_TSAN ? 20000
-                                                 : 200000) /
-                                     rounds;
+        uint64_t all = steps ? strtoull(steps, NULL, 0) : ENV_TSAN ? 20000 : 200000;
+        uint64_t rounds = 20, each = all / rounds;
         (void)state;
         env_move_fails = true;
         for (uint64_t i = 0; i < rounds; i++) {

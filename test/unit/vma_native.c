@@ -1,7 +1,7 @@
 /*
- * The same random calls, well-formed and not, made of our code and of the kernel underneath:
- * results and maps must agree. Runs in a child, over addresses nobody uses. Left out is what
- * differs on purpose (mm_remap.c, mm_advise.c), and mremap over several VMAs, which Linux allows
+ * The same random calls, well-formed and not, to kern's code and to the kernel underneath: results
+ * and maps must agree. Runs in a child, over addresses that nothing else uses. Calls that differ on
+ * purpose (mm_remap.c, mm_advise.c) are left out, and mremap over several VMAs, which Linux allows
  * since 6.17.
  */
 #include <errno.h>
@@ -52,11 +52,11 @@ static bool make_mmap(uint64_t a[6])
         a[3] |= ONE_OF(0, 0, 0, 0, MAP_NORESERVE, MAP_POPULATE, MAP_STACK, MAP_DENYWRITE,
                        MAP_GROWSDOWN, MAP_LOCKED, MAP_SYNC, MAP_32BIT);
         a[5] = env_random(20) ? env_random(16) * PAGE_SIZE : ONE_OF(1, ~0ull, -4096ull, 1ull << 62);
-        /* Where several things are wrong at once, we complain of another one first: all that the
-         * host checks comes before the place. */
-        bool file = !(a[3] & MAP_ANONYMOUS), odd = !(a[3] & MAP_TYPE) ||
-                                                   (a[3] & MAP_TYPE) == MAP_SHARED_VALIDATE ||
-                                                   (a[3] & MAP_GROWSDOWN);
+        /* Where several things are wrong, vmrun may report another one first than Linux: it checks
+         * the place after all that the host checks. */
+        bool file = !(a[3] & MAP_ANONYMOUS);
+        bool odd = !(a[3] & MAP_TYPE) || (a[3] & MAP_TYPE) == MAP_SHARED_VALIDATE ||
+                   (a[3] & MAP_GROWSDOWN);
         if (odd && ((a[3] & MAP_FIXED_NOREPLACE) || (file && a[4] == 77)))
                 return false;
         return !(file && (a[1] == 0 || a[1] > 1ull << 40 || page_off(a[0]) ||
