@@ -214,7 +214,7 @@ long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int6
         (void)t, (void)fd, (void)v, (void)pos, (void)write;
         return -EIO;
 }
-/* Of descriptors of vmrun's own there are none. */
+/* There are no descriptors of vmrun's own. */
 bool privfd_making(void) { return false; }
 void privfd_made(bool held) { (void)held; }
 int privfd_move(int fd) { return fd; }
@@ -324,7 +324,7 @@ static bool to(uint64_t p, const void *src, size_t n)
         return !bad(p, n) && (!n || process_vm_writev(getpid(), &l, 1, &r, 1, 0) == (ssize_t)n);
 }
 
-/* Of something long only the beginning is moved, but all of it must be there for the sanitizer. */
+/* Moves only the beginning of a long buffer, but the sanitizer checks all of it. */
 static uint8_t noise[1 << 16];
 static bool read_some(uint64_t p, size_t n)
 {
@@ -350,7 +350,7 @@ static void no_own(uint64_t fd)
 
 /* ---- the host kernel's calls ---- */
 
-/* Moves bytes through a list of buffers up to the first that is not there. */
+/* Moves bytes through a list of buffers, up to the first that is not mapped. */
 static long through(uint64_t iov, uint64_t n, uint64_t max, bool write)
 {
         uint64_t done = 0;
@@ -422,7 +422,7 @@ static long message(uint64_t at, bool receive, uint64_t want)
                         return -EFAULT;
                 m.msg_namelen = came;
         }
-        /* Descriptors, of which more may come than the program may have. */
+        /* Descriptors. There may be more than the program may have. */
         size_t room = m.msg_control ? m.msg_controllen : 0, used = 0;
         while (room - used >= CMSG_SPACE(8) && used < CMSG_SPACE(8) * (want % 4)) {
                 struct {
@@ -511,7 +511,7 @@ static long own_struct(uint64_t p, size_t n, bool in, bool out)
         return (!in || read_some(p, n)) && (!out || write_some(p, n)) ? 0 : -EFAULT;
 }
 
-/* Commands whose number tells the size, and those of the tables in ioctl.c, which are believed. */
+/* Commands whose number has the size, and those of the tables in ioctl.c. Both are trusted here. */
 static long control_device(const uint64_t a[6])
 {
         uint32_t cmd = (uint32_t)a[1];
@@ -577,8 +577,8 @@ static long file_handle(const uint64_t a[6], uint64_t want)
         return want % 2 && to(a[2], h, 8) ? 0 : -EOVERFLOW;
 }
 
-/* How many bytes the kernel takes argument i to have: it knows the row's shape, but the lengths are
- * those that reach it. */
+/* The size of argument i as the kernel sees it: the row gives the shape, and the call's own
+ * arguments the lengths. */
 static size_t size_for(const struct sys_arg *d, const uint64_t a[6])
 {
         uint64_t n;
@@ -590,7 +590,7 @@ static size_t size_for(const struct sys_arg *d, const uint64_t a[6])
                 n = (int32_t)n > 0 ? (uint32_t)n : 0;
         else if (d->flags & AF_UINT)
                 n = (uint32_t)n;
-        /* What is longer the kernel refuses after a look at its beginning. */
+        /* The kernel refuses a longer one after a look at its beginning. */
         n = n > SYS_ARG_MAX ? SYS_ARG_MAX + 1 : n * d->size + d->add;
         return n > SYS_ARG_MAX ? SYS_ARG_MAX : n;
 }

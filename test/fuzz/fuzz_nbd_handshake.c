@@ -34,7 +34,7 @@ struct world {
         unsigned attached, detached;
 };
 
-/* Copies the name, so that the address sanitizer knows its end; and gives it something to do. */
+/* Copies the name, so that the address sanitizer knows its end, and reads it. */
 static uint32_t find(const char *name, size_t len, uint64_t *size, const char **text)
 {
         struct nbd_lease_name l;

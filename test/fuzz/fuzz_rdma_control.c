@@ -167,7 +167,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
         return 0;
 }
 
-/* What a queue pair was given, and what its completion queue has to tell. */
+/* What was posted to a queue pair, and what its completion queue still holds. */
 struct fake_cq { struct ibv_cq cq; struct ibv_wc wc[QUEUE]; unsigned n; };
 struct peer {
         struct rdma_cm_id id;           /* memnode's; its end is this side's too */
@@ -543,7 +543,7 @@ static void step(struct reader *r)
         }
 }
 
-/* What the server says of itself must be so, after every step. */
+/* After every step the server's own counts must be right. */
 static void check_all(void)
 {
         unsigned nclients = 0;

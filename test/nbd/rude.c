@@ -74,7 +74,7 @@ static int listen_at(const char *where, int full)
                 return -1;
         for (int i = 0; full && i < 4; i++) {
                 int c = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
-                connect(c, a, len);     /* that it cannot be done at once is the purpose */
+                connect(c, a, len);     /* it shall not be possible at once */
         }
         return s;
 }

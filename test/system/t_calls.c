@@ -355,7 +355,7 @@ static void test_robust_list(void)
         FAILS(ESRCH, syscall(SYS_get_robust_list, pid, &head, &len));
         FAILS(ESRCH, syscall(SYS_get_robust_list, -1, &head, &len));
         /*
-         * One of whom this process may know nothing, and one that is not executed by the same file.
+         * A process of which this one may know nothing, and one that another file executes.
          */
         pid = start_child();
         if (!pid) {
@@ -421,7 +421,7 @@ static void test_keys(void)
         FAILS(ENOKEY, syscall(SYS_request_key, "user", "another", NULL, 0L));
         FAILS(EFAULT, syscall(SYS_request_key, "user", nothing, NULL, 0L));
         FAILS(EFAULT, syscall(SYS_request_key, "user", "another", nothing, 0L));
-        /* What there is is told whether there is room for it or not. */
+        /* The size is returned whether there is room for the data or not. */
         for (long n = 0; n <= 8; n += 2) {
                 memset(buf, '-', 40);
                 say_key("read", key(KEYCTL_READ, id, buf, n), buf);

@@ -198,7 +198,7 @@ static void with_handler(int sig)
         close(p[0]), close(p[1]);
 }
 
-/* All threads but one compute and have it blocked; that one waits for it. */
+/* All threads but one compute and block the signal; the one waits for it. */
 static void *compute(void *arg)
 {
         for (volatile unsigned n = 0; !stop; n++)
@@ -236,7 +236,7 @@ static void waiting_thread(int sig)
         sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* Many of them while pages are unmapped, which is when vmrun sends its own. */
+/* Many signals while pages are unmapped, which is when vmrun sends its own. */
 static volatile int storms;
 static void count(int sig) { (void)sig; storms++; }
 
@@ -265,7 +265,7 @@ static void storm(int sig)
         signal(sig, SIG_DFL);
 }
 
-/* What is ignored stays so over an execve, and what is pending pending. */
+/* Ignored signals stay ignored over an execve, and pending ones pending. */
 static void over_exec(const char *self)
 {
         sigset_t set;

@@ -353,7 +353,7 @@ int main(int argc, char **argv)
 {
         if (argc > 1)
                 return show();
-        for (int sig = 1; sig < 32; sig++)      /* the cases' own, whatever this was started with */
+        for (int sig = 1; sig < 32; sig++)      /* the cases' own, whatever the parent had set */
                 signal(sig, SIG_DFL);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 pid_t pid = child_in(cases[i].state);

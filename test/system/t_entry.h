@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What became of an instruction: the first signal that it caused, or that it ran. */
+/* The outcome of an instruction: the first signal that it caused, or that it ran. */
 struct outcome {
         int32_t signo, code;            /* signo 0: it ran */
         uint64_t more;                  /* signals behind the first */

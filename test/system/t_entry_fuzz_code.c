@@ -205,7 +205,7 @@ static void exception(struct random *r)
         case 12: mov_imm(RAX, pointer(r)); B(0xff, 0xd0); break; /* call */
         default: {                      /* int n, below 0x80 */
                 unsigned char n = (unsigned char)(5 + below(r, 123));
-                /* Of these a pagetable-based KVM makes something else (instructions.known). */
+                /* A pagetable-based KVM treats these differently (instructions.known). */
                 B(0xcd, code_for_level3 && n >= 0x17 && n <= 0x1a ? 5 : n);
                 break;
         }

@@ -45,7 +45,7 @@ static void describe(const struct instruction *i, const struct outcome *o, char 
                 snprintf(text, n, "ran, flags 0x%lx", o->flags);
 }
 
-/* All from `first` on, until one that leaves something behind. */
+/* All from `first` on, up to one that spoils the CPU's state. */
 static void child(int out, unsigned first, unsigned end)
 {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -61,7 +61,7 @@ static void child(int out, unsigned first, unsigned end)
         _exit(0);
 }
 
-/* What ended a child that had not said what became of its instruction. */
+/* What ended a child that had not told the outcome of its instruction. */
 static void describe_end(int timed_out, int status, char *text, size_t n)
 {
         if (timed_out)

@@ -93,7 +93,8 @@ static void see_fds(void)
         FAILS(EBADF, read(11, text, 4));
         T(fcntl(700, F_GETFD));
         T(open("file", O_RDONLY));
-        /* All are gone but the three, and one more is not there when the next begins. */
+        /* All descriptors are closed but the three, and another one is closed when the next program
+         * begins. */
         T(syscall(SYS_close_range, 3, ~0u, 0));
         T(close(2));
         go("closed", environ);

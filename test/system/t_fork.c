@@ -41,7 +41,7 @@ static int temp_file(uint64_t npages, uint64_t version)
         return fd;
 }
 
-/* Gives every `step`-th page a version, or expects it there and `else_version` in the others. */
+/* Gives every `step`-th page a version, or checks it, and `else_version` in the others. */
 static void change(char *p, uint64_t n, uint64_t step, uint64_t version)
 {
         for (uint64_t i = 0; i < n; i += step)
@@ -80,7 +80,7 @@ static void test_private(void)
         CHECK(munmap(p, pages * PG) == 0);
 }
 
-/* Memory that only one of the two still has: the slots that both had are the other's alone. */
+/* Memory that only one of the two still has: slots of both are now that process's alone. */
 static void test_leave(void)
 {
         char *p = map_pages(pages, RW, MAP_PRIVATE);

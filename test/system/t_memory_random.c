@@ -392,7 +392,7 @@ static void op_remap(void)
         uint64_t s, n, to, m;
         pick(&s, &n);
         /*
-         * A run that is surely one VMA as far as the model can tell; it may be several all the same
+         * A run that is one VMA as far as the model can tell. It may be several nevertheless
          * (EFAULT).
          */
         uint64_t len = 1;

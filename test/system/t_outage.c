@@ -94,7 +94,7 @@ static int writes_test(void)
         fprintf(stderr, "the calls took %.3f s of the clock, %.3f s of processor time\n", wall,
                 cpu);
         /*
-         * They did not wait for the node at all; or slept while they did.  (Emulated, they compute
+         * They did not wait for the node, or slept while they waited. (Emulated, they compute
          * long.)
          */
         CHECK(wall < seconds || cpu < seconds / 4);

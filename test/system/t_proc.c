@@ -236,7 +236,7 @@ static void test_smaps(void)
         munmap(p, 66 * PG);
 }
 
-/* Memory by its file: positions, borders, and what hangs on the descriptor. */
+/* Memory by its file: positions, borders, and the state of the descriptor. */
 static void test_mem(void)
 {
         char *p = mmap(NULL, 5 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
@@ -428,7 +428,7 @@ static void test_descriptors_of_vfork(void)
         unlink("own");
 }
 
-/* Whether pages may be merged is for KSM to know. */
+/* KSM alone knows whether pages may be merged. */
 static void test_mergeable(void)
 {
         char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

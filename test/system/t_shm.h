@@ -1,5 +1,5 @@
 /*
- * For t_shm: what a touch of memory comes to.
+ * For t_shm: the outcome of an access to memory.
  */
 #ifndef T_SHM_H
 #define T_SHM_H

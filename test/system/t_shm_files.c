@@ -280,7 +280,7 @@ static void cut_private(void)
         CHECK(close(fd) == 0 && unlink("t_shm.tmp") == 0);
 }
 
-/* Without a handler it is what the program dies of. */
+/* Without a handler the program dies of it. */
 static void die_of_it(void)
 {
         int fd;

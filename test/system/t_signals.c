@@ -919,7 +919,7 @@ static void test_files(void)
         munmap(big, size);
 }
 
-/* Timers against computing, system calls and page faults: nothing of it may notice. */
+/* Timers against computing, system calls and page faults: none of them may be disturbed. */
 static void storm(int ms)
 {
         struct timespec start, now;

@@ -85,7 +85,7 @@ static inline int scratch_begin(int argc, char **argv, const char *name)
         close_range(3, ~0U, 0);         /* whatever was inherited */
         return 0;
 }
-/* And goes, if it is empty; what main() returns. */
+/* Removes it, if it is empty; what main() returns. */
 static inline int scratch_end(void)
 {
         printf("failures %d\n", failures);

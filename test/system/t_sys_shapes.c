@@ -138,7 +138,7 @@ static void test_control(void)
         T(recvmsg(s[1], &l->m, 0));
         open_letter(l);
         T(setsockopt(s[1], SOL_SOCKET, SO_PASSCRED, &(int){ 0 }, 4));
-        /* Too little room: for one of three, for a head alone, for not even that, for nothing. */
+        /* Too little room: for one of three, for a head alone, for part of a head, for nothing. */
         size_t rooms[] = { CMSG_LEN(4), CMSG_LEN(8), CMSG_LEN(0), CMSG_LEN(0) - 1, 1, 0 };
         for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
                 letter(l, 0);
@@ -612,7 +612,7 @@ static void test_process_vm(void)
         T(process_vm_readv((pid_t)syscall(SYS_gettid), l, 1, r, 3, 0));
         T(process_vm_writev(pid, r, 3, l, 2, 0));
         printf("sum %u\n", sum(a, 200));
-        /* Up to the first byte that cannot be had, at either side. */
+        /* Up to the first byte that is not accessible, at either side. */
         T(process_vm_readv(pid, l, 2, &over, 1, 0));
         T(process_vm_readv(pid, &over, 1, r, 3, 0));
         FAILS(EFAULT, process_vm_writev(pid, l, 2, &to, 1, 0));

@@ -103,7 +103,7 @@ static void test_files(void)
         CHECK(p && strstr(buf, "/dir"));
         FAILS(ERANGE, syscall(SYS_getcwd, buf, 3));
         FAILS(EFAULT, syscall(SYS_getcwd, nothing, 4096));
-        /* More room claimed than there is: what counts is the length of the path. */
+        /* More room claimed than there is: the length of the path counts. */
         char *exact = edge(strlen(buf) + 1);
         CHECK(syscall(SYS_getcwd, exact, 4096) == (long)strlen(buf) + 1 && !strcmp(exact, buf));
         T(chdir(".."));

@@ -91,7 +91,7 @@ static void *maps(void *arg)
         return arg;
 }
 
-/* Others that do everything a thread can be about when the end comes. */
+/* Other threads in every state that a thread can be in when the end comes. */
 static void surround(void)
 {
         void *(*const all[])(void *) = { spins,  reads, waits,         naps, faults,
@@ -170,7 +170,7 @@ static void *goes_on_alone(void *arg)
         int fd = mkstemp(path), status;
 
         join_main(arg);
-        sleep_ms(20); /* joined, it has a few steps to go to be a zombie, which nothing tells */
+        sleep_ms(20); /* joined, it is not yet a zombie, and nothing tells when it is */
         unlink(path);
         memset(text, 'x', sizeof(text));
         CHECK(write(fd, text, sizeof(text)) == sizeof(text));

@@ -86,7 +86,8 @@ static void robust_of(int kind)
                 CHECK(pthread_mutex_consistent(m) == 0 && pthread_mutex_unlock(m) == 0);
                 CHECK(pthread_mutex_lock(m) == 0 && pthread_mutex_unlock(m) == 0);
         }
-        /* With threads that wait already: one is told, the others find it in order. */
+        /* With threads that wait already: one gets EOWNERDEAD, the others find a consistent
+         * mutex. */
         pthread_t owner = start_owner(holds_and_exits, m), id[3];
         struct waiter w[3];
         CHECK(pthread_mutex_trylock(m) == EBUSY);

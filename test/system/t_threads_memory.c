@@ -92,7 +92,7 @@ static void protected(void)
         stop_storing(id);
 }
 
-/* A page whose memory may have been the cell's: what a stale translation stores shows here. */
+/* A page whose memory may have been the cell's: a store by a stale translation shows here. */
 static void set_trap(uint64_t *page)
 {
         for (unsigned i = 0; i < PG / 8; i++)

@@ -1,6 +1,5 @@
 /*
- * t_threads: vfork, whose child borrows memory and thread. (What it executes is another test's
- * affair.)
+ * t_threads: vfork, whose child borrows memory and thread. (Other tests check what it executes.)
  */
 #include <fcntl.h>
 #include <sched.h>

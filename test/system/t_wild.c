@@ -34,7 +34,7 @@ struct place {
 };
 
 static const struct place places[] = {
-        /* What the CPU and kern read from code and tables. */
+        /* Code and tables that the CPU and kern read. */
         { "header", WINDOW, 8 },
         { "text", WINDOW + 0x1000, 8 },
         { "gdt", VCPU_SELF + VCPU_GDT_OFF + SEL_KERN_CS, 8 },
@@ -136,7 +136,7 @@ static void work(void)
         fflush(stdout);
 }
 
-/* Kern's munmap waits for whom it believes to be in a fault there (pt_wait_faults). */
+/* kern's munmap waits for vCPUs that seem to be in a fault there (pt_wait_faults). */
 static int spin(void)
 {
         char *m = mmap(NULL, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

@@ -81,7 +81,7 @@ static void check_slot(const char *who, uint64_t slot)
                 env_bug(who, slot, 0);
 }
 
-/* Word by word, so that whatever else happens to page and slot can come in between. */
+/* Word by word, so that any other change of page and slot can come in between. */
 static void copy(env_page to, env_page from)
 {
         for (unsigned i = 0; i < ENV_WORDS; i++) {
@@ -121,7 +121,7 @@ static int move(bool write, uint64_t slot, frame_t f, bool may_fail)
                 env_bug("write to a slot that others read", slot, 0);
         atomic_fetch_add(write ? &env.writes : &env.reads, 1);
         int err = env.io && may_fail ? env.io(write, slot) : 0;
-        if (err && write)       /* leaves rubbish, as a write that died half-way */
+        if (err && write)       /* leaves garbage, as a write that was cut off */
                 atomic_store(&env.far[slot][ENV_WORDS / 2], 0xdeadull);
         else if (err)
                 step();         /* fails late, too */

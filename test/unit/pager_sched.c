@@ -68,7 +68,7 @@ bool spurious(void) { return chance(16); }
 bool sched_failed(void) { return failed; }
 unsigned sched_running(void) { return nrunning; }
 
-/* Sanitizers want to be told when the stack changes. */
+/* Sanitizers must know when the stack changes. */
 static void switch_to(ucontext_t *from, ucontext_t *to, const struct actor *a)
 {
 #if defined __SANITIZE_THREAD__

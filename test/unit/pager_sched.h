@@ -1,6 +1,6 @@
 /*
- * A deterministic scheduler of coroutines for the model check: at each point() another actor may go
- * on, chosen by a seed.
+ * A deterministic scheduler of coroutines for the model check: at each point() a seed chooses the
+ * actor that continues.
  */
 #ifndef TEST_PAGER_SCHED_H
 #define TEST_PAGER_SCHED_H

@@ -33,7 +33,7 @@ static const char *const seen_name[] = {
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };
 struct cpu {
         bool program;                   /* published mode: flushes wait for it */
-        bool usable;                    /* has looked for flushes since: may use its TLB */
+        bool usable;                    /* has looked for flushes since then: may use its TLB */
         uint64_t flushed;
         unsigned published;             /* page + 1 */
         struct tlb tlb[PAGES_MAX];
@@ -162,7 +162,7 @@ static void cpu_enter_program(struct cpu *c)
 
 static void cpu_leave_program(struct cpu *c) { c->usable = c->program = false; }
 
-/* One locked step: A, and D for a write, in a present entry that allows it. */
+/* One locked step: sets A, and D for a write, in a present entry that allows the access. */
 static bool walk(unsigned v, bool write, struct tlb *t)
 {
         pte_t p = env.pte[v];
@@ -322,7 +322,7 @@ static void check_entries(void)
                 sched_fail("locked page %d was evicted", m.locked);
 }
 
-/* What a TLB holds and may still use is in memory. */
+/* The page of a translation that a TLB may still use is in memory. */
 static void check_tlbs(void)
 {
         for (struct cpu *c = m.cpu; c < m.cpu + m.ncpus; c++) {

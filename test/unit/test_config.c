@@ -262,7 +262,7 @@ static void bad_files(void **state)
         assert_int_equal(config_read(&o, "/tmp", why, sizeof(why)), -EINVAL);
         assert_string_equal(why, "/tmp:1: cannot be read: Is a directory");
 
-        /* Anything at all: an error or not, but no crash and no node without a URL. */
+        /* Random bytes: an error or not, but no crash and no node without a URL. */
         srand(1);
         for (int round = 0; round < 3000; round++) {
                 static const char letters[] = "[]=:;# \t\n\n\nvmrunode acheurl?&%\\\"\xff";
@@ -277,7 +277,7 @@ static void bad_files(void **state)
         }
 }
 
-/* Where it is looked for. /etc/vmrun.conf cannot be made here. */
+/* Where the file is looked for. /etc/vmrun.conf cannot be made here. */
 static void places(void **state)
 {
         char folder[] = "/tmp/vmrun-test.XXXXXX", file[64];

@@ -156,8 +156,8 @@ static void begin(const struct vma *vma)
         mapped = vma;
 }
 
-/* Pages of a locked mapping are locked when they are first touched, those of a file that come along
- * too; pages of others are not. */
+/* Pages of a locked mapping are locked at first touch, as are the pages of a file that come with
+ * them. Pages of other mappings are not. */
 static void test_first_touch_locks(void **state)
 {
         struct vma vma = file_vma;
@@ -216,8 +216,8 @@ static void test_rights(void **state)
         env_teardown();
 }
 
-/* What the statistics say a fault took is no less than what its exit took, and no more than all of
- * it did: in the bucket of that time. */
+/* The statistics count a fault in the bucket of its time: no less than its exit took, and no more
+ * than the whole fault took. */
 static void test_latency(void **state)
 {
         const unsigned faults = PAGES / FAULT_AROUND;

@@ -50,7 +50,7 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
         return (void *)va;
 }
 
-/* The slots KVM would have: adjacent, never the same place twice. */
+/* KVM's memory slots: adjacent, never the same place twice. */
 static uint64_t slots_end, slots_limit = UINT64_MAX;
 static unsigned nslots;
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
@@ -249,7 +249,7 @@ static void identity(void **state)
         close(fd), close(ro), close(ro2), close(other);
 }
 
-/* What mmap of the host says, so does the registry; where it agrees, nothing stays behind. */
+/* The registry returns what mmap of the host returns. After a success nothing is left. */
 static void errors(void **state)
 {
         (void)state;
@@ -353,7 +353,7 @@ static void shared_files(void **state)
         uint64_t gpa, gpa2;
         char c;
 
-        /* Read-only for the program today, writable tomorrow: the file allows it. */
+        /* Read-only for the program now, and writable later: the file allows it. */
         assert_int_equal(
                 files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4 * 4096, &id, &gpa, &refused),
                 0);
@@ -474,7 +474,7 @@ static bool would_be_dumped(const void *p)
         return dumped;
 }
 
-/* The same object at a second place, longer; each place is one's own to give back. */
+/* The same object at a second place, longer. Each place is given back by itself. */
 static void mapped_again(void **state)
 {
         (void)state;

@@ -191,7 +191,7 @@ static void test_wait_refused(void **state)
         set_time(8, -1, 0);
         assert_int_equal(futex(AT(1), OWN(FUTEX_WAIT), 0, AT(8), 0, 0), -EINVAL);
         assert_int_equal(futex(AT(1), OWN(99), 0, 0, 0, 0), -ENOSYS);
-        /* One that is to be shared, and is not, is named by a page that must be writable. */
+        /* A word that shall be shared but is not: its page must be writable to be named. */
         read_only = true;
         assert_int_equal(futex(AT(1), FUTEX_WAIT, 0, 0, 0, 0), -EFAULT);
         assert_int_equal(ncalls, 0);
@@ -337,7 +337,7 @@ static void test_robust_list(void **state)
         robust_list_end(NULL, BASE - 4096, TID);
 }
 
-/* The lock that was being taken or given back: it is not in the list, or still is. */
+/* The lock that was being taken or released: it may be in the list, or not. */
 static void test_robust_pending(void **state)
 {
         (void)state;

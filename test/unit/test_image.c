@@ -359,7 +359,7 @@ static void placement(void **state)
         open_elf(&config, -EPERM);
 }
 
-/* The interpreter evades the program and vmrun's own range. */
+/* The interpreter is placed apart from the program and vmrun's own range. */
 static void interp_placement(void **state)
 {
         (void)state;

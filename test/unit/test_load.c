@@ -428,7 +428,7 @@ static void fixed(void **state)
         compare_with_linux("/bin/busybox");
 }
 
-/* Files with a bss that begins in a file page, odd permissions, bss alone, a shared page. */
+/* Files whose bss begins in a page of the file, odd permissions, bss alone, a shared page. */
 static void made(void **state)
 {
         char path[] = "/tmp/vmrun-load-XXXXXX";

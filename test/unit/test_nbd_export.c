@@ -109,7 +109,7 @@ static int open_exports(void **state)
 {
         char why[200];
         (void)state;
-        /* what is to happen within it may take long on a busy machine */
+        /* long enough for a busy machine */
         opt.grace_ms = 1000;
         return nbd_exports_open(why, sizeof(why));
 }

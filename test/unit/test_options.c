@@ -300,7 +300,7 @@ static void config_and_line(void **state)
                 "/no/such/file: cannot be read: No such file", "check the name after --config");
         refused(VMRUN("--config", folder, "ls"), ": cannot be read: Is a directory", folder);
 
-        /* ~/.config, where there is no other word for it. */
+        /* ~/.config, where XDG_CONFIG_HOME is not set. */
         char home[80];
         const char *old = getenv("HOME");
         snprintf(home, sizeof(home), "%s/.config", folder);
@@ -524,7 +524,7 @@ static void leases(void **state)
         for (size_t i = 0; i < sizeof(mib) / sizeof(mib[0]); i++)
                 assert_int_equal(*(char *)CONTROL->slabs[i].va, i);
 
-        /* A VM without another memory slot: the node is used up, not the VM broken. */
+        /* A VM that gives no further memory slot: the node counts as full, and the VM continues. */
         slots_left = 0;
         assert_int_equal(far_lease(NULL, 10), -ENOSPC);
         slots_left = 1000;

@@ -116,7 +116,7 @@ static frame_t fetch(unsigned v)
         return f;
 }
 
-/* Two turns of the hand with a flush between them: what is cold and may go, goes. */
+/* Two turns of the hand with a flush between them evict every cold page that may be evicted. */
 static uint32_t evict_all(void)
 {
         uint32_t freed = clock_pass(&env.pg, env.nframes, cnt).freed;
@@ -328,7 +328,7 @@ static void unpin_once(void)
         frame_unpin(frame_at(0), false);
 }
 
-/* 65,535 pins are all there is room for: the next one must not spill into the flags. */
+/* There is room for 65,535 pins: the next one must not spill into the flags. */
 static void test_pins_saturate(void **state)
 {
         (void)state;

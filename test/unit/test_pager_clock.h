@@ -378,7 +378,7 @@ static void test_pinned_while_written(void **state)
         assert_int_equal(env.writes, writes);
         frame_free(&env.pg, &list, f);
 
-        /* And of one that was unmapped meanwhile nothing is left once both are gone. */
+        /* Nothing is left of a page that was unmapped meanwhile, once pin and write have ended. */
         f = make_writing(1, 9);
         assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[1], false), f);
         frame_discard(&env.pg, &list, page_detach(&env.pg, &env.pte[1], &old));
@@ -423,7 +423,7 @@ static void test_write_back_for_fork(void **state)
         assert_int_equal(env.far[env.frames[f].slot][0], 78);
         assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_LOCKED);
         env_slot_free(slot);
-        /* One that the program may not touch, and one that is in use. */
+        /* A page that the program may not touch, and one that is in use. */
         frame_t g = make_present(1, rw, PTE_A | PTE_D, 5);
         page_protect(&env.pg, &env.pte[1], no_access);
         assert_int_equal(page_write_back(&env.pg, &env.pte[1], cnt), 0);

@@ -92,7 +92,8 @@ void ring_write(uint64_t slot, frame_t f) { (void)slot; (void)f; }
 static void no_tables(void **state)
 {
         (void)state;
-        /* None; then for the common part alone; then for the slab's map, not for the slab. */
+        /* No tables; then enough for the common part alone; then for the slab's map, but not for
+         * the slab. */
         for (unsigned n = 0; n < 3; n++) {
                 tables = n ? 1 : 0;
                 assert_true(env_slot_alloc() == SLOT_NONE);

@@ -38,8 +38,8 @@ static void dead_owner(void **state)
         tree_close(&a.tree);
 }
 
-/* A child whose parent died before it was up, and whose number was buried meanwhile, must not go
- * on. */
+/* A child whose parent died before the child was up, and whose number was buried meanwhile, must
+ * not continue. */
 static void orphan(void **state)
 {
         static struct actor a;

@@ -29,7 +29,8 @@ static int64_t now_ms(void)
 
 static void run_process(struct actor *a, unsigned depth);
 
-/* As vmrun's fork will: number, slots, fork; the child comes up, then the parent lets it be. */
+/* As vmrun's fork does: number, slots, fork; the child comes up, then the parent is done with
+ * it. */
 static void do_fork(struct actor *a, unsigned depth)
 {
         struct tree_child c;
@@ -148,7 +149,7 @@ static void processes(void **state)
         tree_close(&a.tree);
 }
 
-/* A process that has nothing to do but to take the lock. */
+/* A process that only takes the lock. */
 static pid_t locker(struct actor *a, _Atomic uint64_t *turns)
 {
         pid_t pid = fork();

@@ -300,7 +300,7 @@ static void test_shm(void **state)
         assert_int_equal(CALL(mprotect, ENV_ADDR(0), SEGMENT_PAGES * P, RW), -EACCES);
         assert_int_equal(CALL(shmat, SHMID, ENV_ADDR(10) + 7, SHM(02)), (long)ENV_ADDR(10));
 
-        /* In pieces; one is gone, one lies elsewhere, one is another mapping by now. */
+        /* In pieces: one is unmapped, one was moved, one is another mapping by now. */
         assert_int_equal(CALL(mprotect, ENV_ADDR(11), P, PROT_READ), 0);
         assert_int_equal(CALL(munmap, ENV_ADDR(10), P), 0);
         assert_int_equal(
@@ -411,7 +411,7 @@ static _Atomic uint64_t race_found[2];
 
 static uint64_t mix(uint64_t x) { return (x ^ x >> 29) * 0x9e3779b97f4a7c15; }
 
-/* A VMA that vouches for itself: what a reader copied is one that was, or was not. */
+/* A VMA with a checksum of its own: shows whether a reader copied one that existed. */
 static struct vma signed_vma(uint64_t start, uint64_t end, uint64_t generation)
 {
         struct vma v = { .start = start,

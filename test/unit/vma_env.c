@@ -276,7 +276,7 @@ static void check_waited(uint64_t start, uint64_t end)
         CHECK(found);
 }
 
-/* And no fault finds a VMA there until it is done. */
+/* No fault finds a VMA there until the operation is done. */
 static void check_gone(uint64_t start, uint64_t end)
 {
         struct vma v;

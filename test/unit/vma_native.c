@@ -63,8 +63,8 @@ static bool make_mmap(uint64_t a[6])
                           (a[3] & (MAP_GROWSDOWN | MAP_FIXED_NOREPLACE | MAP_SYNC)) || a[5] >> 40));
 }
 
-/* Where the kernel's VMA at addr ends: it may keep apart what we merge (anonymous memory that was
- * moved), and the reverse. */
+/* The end of the kernel's VMA at addr: it may keep apart what kern merges (anonymous memory that
+ * was moved), and the reverse. */
 static uint64_t kernel_vma_end(uint64_t addr)
 {
         char line[512];
@@ -99,7 +99,7 @@ static bool make_mremap(uint64_t a[6])
         if (v.file == ANON_SHARED && page_align(a[2]) > page_align(a[1]))
                 return false;   /* it ends where it ended, which the fake page faults do not know */
         if ((v.flags & VMA_LOCKED) && (a[3] & MREMAP_DONTUNMAP))
-                return false;   /* Linux unlocks the whole VMA, we the part that lost its pages */
+                return false;   /* Linux unlocks the whole VMA, kern the part that lost its pages */
         uint64_t end = a[0] + page_align(a[1]);
         if ((end <= v.end) != (end <= kernel_vma_end(a[0])))
                 return false;
