@@ -230,8 +230,8 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         case EXIT_MSYNC:
                 CHECK(!locked);
                 return 0;
-        /* the page cache holds mapped pages only; shared memory has its pages in the arena */
         case EXIT_MINCORE:
+                /* the page cache holds mapped pages only; shared pages are in the arena */
                 CHECK(!locked && a2 && a2 <= PAGE_SIZE &&
                       (a0 == FILE_NONE ? a1 && arena[a1 / PAGE_SIZE - 1] : a0 < FD_LAST));
                 return -EBADF;
