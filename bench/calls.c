@@ -182,7 +182,7 @@ int main(int argc, char **argv)
                 fputs("usage: calls [COUNT] [WHAT...]  (COUNT: 10 or more)\n", stderr);
                 return 2;
         }
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
                 bool wanted = first == argc;
                 for (int k = first; k < argc; k++)
                         wanted |= strcmp(argv[k], all[i].name) == 0;

@@ -35,19 +35,20 @@ static void tcp_pair(int end[2])
 {
         struct sockaddr_in at = { .sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t len = sizeof at;
+        socklen_t len = sizeof(at);
         int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
 
-        check(listener >= 0 && bind(listener, (struct sockaddr *)&at, sizeof at) == 0 &&
+        check(listener >= 0 && bind(listener, (struct sockaddr *)&at, sizeof(at)) == 0 &&
                       listen(listener, 1) == 0 &&
                       getsockname(listener, (struct sockaddr *)&at, &len) == 0,
               "a port to listen at");
         end[0] = socket(AF_INET, SOCK_STREAM, 0);
-        check(end[0] >= 0 && connect(end[0], (struct sockaddr *)&at, sizeof at) == 0, "connecting");
+        check(end[0] >= 0 && connect(end[0], (struct sockaddr *)&at, sizeof(at)) == 0,
+              "connecting");
         end[1] = accept(listener, NULL, NULL);
         check(end[1] >= 0, "accepting");
         for (int i = 0; i < 2; i++)
-                check(setsockopt(end[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0,
+                check(setsockopt(end[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0,
                       "TCP_NODELAY");
         close(listener);
 }
@@ -63,8 +64,9 @@ static void serve(int fd)
 {
         char request[REQUEST], answer[ANSWER] = { 0 };
 
-        while (receive(fd, request, sizeof request))
-                check(send(fd, answer, sizeof answer, MSG_NOSIGNAL) == sizeof answer, "answering");
+        while (receive(fd, request, sizeof(request)))
+                check(send(fd, answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer),
+                      "answering");
         _exit(0);
 }
 
@@ -86,7 +88,7 @@ int main(int argc, char **argv)
         bool local = argc > 1 && strcmp(argv[1], "--unix") == 0;
         long count = argc > 1 + local ? atol(argv[1 + local]) : 4000;
         char request[REQUEST] = { 0 }, answer[ANSWER];
-        uint64_t *took = calloc((size_t)(count > 0 ? count : 1), sizeof *took), all = 0;
+        uint64_t *took = calloc((size_t)(count > 0 ? count : 1), sizeof(*took)), all = 0;
         int end[2];
 
         if (count <= 0 || !took) {
@@ -106,12 +108,12 @@ int main(int argc, char **argv)
         close(end[1]);
         for (long i = 0; i < count; i++) {
                 uint64_t begin = now();
-                check(send(end[0], request, sizeof request, MSG_NOSIGNAL) == sizeof request &&
-                              receive(end[0], answer, sizeof answer),
+                check(send(end[0], request, sizeof(request), MSG_NOSIGNAL) == sizeof(request) &&
+                              receive(end[0], answer, sizeof(answer)),
                       "an exchange");
                 all += took[i] = now() - begin;
         }
-        qsort(took, (size_t)count, sizeof *took, by_size);
+        qsort(took, (size_t)count, sizeof(*took), by_size);
         printf("latency_p50 %llu\nlatency_p99 %llu\nexchanges_per_s %.1f\n",
                (unsigned long long)took[count / 2], (unsigned long long)took[count * 99 / 100],
                (double)count * 1e9 / (double)all);

@@ -4,14 +4,16 @@
  *
  *   inflight [--depth N] [--reads N] [--watch PID] bandwidth|demand URL
  *
- *   bandwidth   pages in their order, as prefetches, N in flight: mb_per_s; watched_ms: processor time of process PID meanwhile
- *   demand      one demand read at a time, first alone (demand_idle_p50, ...), then while N prefetches are kept in flight
- *               (demand_busy_p50, ..., and prefetch_mb_per_s meanwhile), in ns.  A read counts from the moment it is wanted, which is
- *               drawn beforehand, and not from when this thread gets round to it: a vCPU asks when it likes.
+ *   bandwidth   pages in their order, as prefetches, N in flight: mb_per_s; watched_ms: processor
+ *               time of process PID meanwhile
+ *   demand      one demand read at a time, first alone (demand_idle_p50, ...), then while N
+ *               prefetches are kept in flight (demand_busy_p50, ..., and prefetch_mb_per_s
+ *               meanwhile), in ns. The time of a read begins at the moment it is wanted. That
+ *               moment is drawn beforehand, as a vCPU does not wait for the I/O thread.
  *
  * The loop is that of the I/O thread (runtime/far/io.c): take what is asked, post demand reads,
- * post prefetches, poll. Every page that arrives is looked at: it must be zero, as what was leased
- * and never written is, where its frame was not before.
+ * post prefetches, poll. Every page that arrives is checked: it must be zero, as leased pages are
+ * that were never written, and its frame was not zero before.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -30,7 +32,7 @@
 
 #define DEPTH_MAX 256u
 #define PAGES     16384u                /* of the slab */
-#define GAP_US    1000                  /* between the end of a demand read and the moment of the next, on average */
+#define GAP_US    1000                  /* from the end of a demand read to the next, on average */
 
 /* ---- what the driver expects around it ---- */
 

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
         int vm = check(ioctl(kvm, KVM_CREATE_VM, 0), "KVM_CREATE_VM");
         void *ram = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         check(ram == MAP_FAILED ? -1 : 0, "a page");
-        memcpy(ram, program, sizeof program);
+        memcpy(ram, program, sizeof(program));
         struct kvm_userspace_memory_region r = { .guest_phys_addr = 0x1000,
                                                  .memory_size = 4096,
                                                  .userspace_addr = (uint64_t)(uintptr_t)ram };

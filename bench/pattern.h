@@ -146,10 +146,10 @@ static inline void run_pass(const struct pattern *pt, unsigned pass, uint32_t *t
 static inline void measure(const struct pattern *pt)
 {
         uint64_t n = 1ull << pt->log2_pages, accesses = n * pt->passes;
-        uint32_t *took = map_anonymous(accesses * sizeof *took);
+        uint32_t *took = map_anonymous(accesses * sizeof(*took));
         struct rusage before, after;
 
-        memset(took, 1, accesses * sizeof *took);
+        memset(took, 1, accesses * sizeof(*took));
         run_pass(pt, 0, NULL);
         getrusage(RUSAGE_SELF, &before);
         uint64_t begin_ns = now_ns(), begin = ticks();
@@ -158,7 +158,7 @@ static inline void measure(const struct pattern *pt)
         uint64_t spent = ticks() - begin, spent_ns = now_ns() - begin_ns;
         getrusage(RUSAGE_SELF, &after);
 
-        qsort(took, accesses, sizeof *took, by_value);
+        qsort(took, accesses, sizeof(*took), by_value);
         uint64_t hits = 0, sum = 0;
         while (hits < accesses && took[hits] < took[0] + FAULT_TICKS)
                 hits++;

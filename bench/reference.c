@@ -2,18 +2,21 @@
  * The reference for reads of far memory over RDMA: one-sided READs of 4 KiB over an RC connection
  * with as little around them as can be.
  *
- *   asker    (main thread) measures.  With --threads 2 it hands each read to the poller through one word and spins on another one until it
- *            is over, as a vCPU and vmrun's I/O thread do; with --threads 1 it posts and polls itself, as ib_read_lat does.
- *   poller   posts READs and polls the completion queue.  It spins while it waits; nothing sleeps, so nothing has to be woken.
- *   peer     the passive side: listens, accepts, and then sleeps in the kernel until the connection ends.  Its CPU has no part in the
- *            data, but for what soft-RoCE does in its name.
+ *   asker    (main thread) measures. With --threads 2 it hands each read to the poller through one
+ *            word and spins on another one until the read is over, as a vCPU and vmrun's I/O thread
+ *            do. With --threads 1 it posts and polls itself, as ib_read_lat does.
+ *   poller   posts READs and polls the completion queue. It spins while it waits: nothing sleeps,
+ *            so nothing has to be woken.
+ *   peer     the passive side: listens, accepts, and then sleeps in the kernel until the connection
+ *            ends. Its CPU moves no data, except for what soft-RoCE does in its name.
  *
  * Both ends are in this process, with a protection domain and a memory region each; the address is
  * one of this machine's RDMA devices. Pages are chosen at random, at both ends. Prints `KEY VALUE`
  * lines, times in ns.
  *
  *   latency_p50, latency_p99, latency_min     one read at a time (--depth 1), by TSC
- *   mb_per_s                                  with --depth N in flight; the poller alone, for there is nothing to hand over
+ *   mb_per_s                                  with --depth N in flight; the poller alone, as
+ *                                             nothing is handed over
  */
 #include <errno.h>
 #include <getopt.h>
@@ -323,7 +326,7 @@ static void latency(void)
         free(ticks);
 }
 
-/* Keeps `depth` reads in flight: as many as are over are posted anew, in one chain. */
+/* Keeps `depth` reads in flight: posts one chain of as many reads as have ended. */
 static void bandwidth(void)
 {
         static struct read r[DEPTH_MAX];

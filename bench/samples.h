@@ -20,7 +20,7 @@ static inline uint64_t samples_now(void)
 /* False: room is 0, or there is no memory. */
 static inline bool samples_init(struct samples *s, unsigned room)
 {
-        *s = (struct samples){ .ns = room ? calloc(room, sizeof *s->ns) : NULL, .room = room };
+        *s = (struct samples){ .ns = room ? calloc(room, sizeof(*s->ns)) : NULL, .room = room };
         return s->ns != NULL;
 }
 
@@ -39,7 +39,7 @@ static inline int samples_compare(const void *a, const void *b)
 /* NAME_p50 and NAME_p99, and starts over. */
 static inline void samples_print(struct samples *s, const char *name)
 {
-        qsort(s->ns, s->n, sizeof *s->ns, samples_compare);
+        qsort(s->ns, s->n, sizeof(*s->ns), samples_compare);
         if (s->n)
                 printf("%s_p50 %llu\n%s_p99 %llu\n", name, (unsigned long long)s->ns[s->n / 2],
                        name, (unsigned long long)s->ns[(uint64_t)s->n * 99 / 100]);

@@ -4,11 +4,11 @@
  * cost of a network.
  *
  *   --local PAGES   how many pages may be present
- *   --thread        a thread reads the faults and answers them; default: SIGBUS in the faulting thread itself, which saves
- *                   two context switches
+ *   --thread        a thread reads the faults and answers them; default: SIGBUS in the faulting
+ *                   thread itself, which saves two context switches
  *
- * With --write every page that is dropped is stored first: without write-protection faults nobody
- * knows which are dirty.
+ * With --write every page that is dropped is stored first: without write-protection faults it is
+ * not known which pages are dirty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ static void *serve(void *arg)
         struct uffd_msg m;
 
         (void)arg;
-        while (read(uffd, &m, sizeof m) == sizeof m)
+        while (read(uffd, &m, sizeof(m)) == sizeof(m))
                 if (m.event == UFFD_EVENT_PAGEFAULT)
                         bring((m.arg.pagefault.address - (uint64_t)pt.data) / PAGE);
         fail("read of the userfaultfd");
@@ -96,8 +96,8 @@ int main(int argc, char **argv)
         size_t size = (size_t)PAGE << pt.log2_pages;
         pt.data = map_anonymous(size);
         store = map_anonymous(size);
-        fifo = map_anonymous(local * sizeof *fifo);
-        memset(fifo, 0, local * sizeof *fifo);
+        fifo = map_anonymous(local * sizeof(*fifo));
+        memset(fifo, 0, local * sizeof(*fifo));
         fill(&pt, store);
 
         uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);

@@ -85,7 +85,7 @@ Row = collections.namedtuple("Row", "macro arguments")
 
 def rows():
     """{name: Row} of table.c, and its sentences."""
-    text = without_comments(read("runtime/syscalls/table.c"))
+    text = without_comments(read("runtime/syscalls/table.c")).replace("\\\n", " ")
     head, body = text.split("sys_rows[SYS_ROWS] = {", 1)
     defines = re.findall(r'^#define (\w+)\s+(".*)$', head, re.M)
     reasons = {name: strings(value) for name, value in defines}

@@ -91,7 +91,7 @@ static struct sums fill##bits(uint##bits##_t *a, size_t n, uint64_t seed)       
         }                                                                                      \
         return s;                                                                              \
 }                                                                                              \
-/* Sums of a, and in *misplaced how many integers are smaller than the one before. */                   \
+/* Sums of a, and in *misplaced how many integers are smaller than the one before. */          \
 static struct sums check##bits(const uint##bits##_t *a, size_t n, size_t *misplaced)           \
 {                                                                                              \
         struct sums s = { 0, 0 };                                                              \
@@ -144,7 +144,7 @@ static size_t parse_count(const char *s, size_t width)
         if (!suffix || !*suffix)
                 return parse_number("COUNT", s);
         char digits[24];
-        if (n > sizeof digits)
+        if (n > sizeof(digits))
                 n = 1;          /* too long for a number: say so below */
         memcpy(digits, s, n - 1);
         digits[n - 1] = '\0';

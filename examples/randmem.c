@@ -234,7 +234,7 @@ int main(int argc, char **argv)
         }
 
         memory = reserve(npages, PAGE);
-        writes = reserve(npages, sizeof *writes);
+        writes = reserve(npages, sizeof(*writes));
 
         signal(SIGTERM, on_term);
         double t0 = seconds();

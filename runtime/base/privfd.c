@@ -6,8 +6,8 @@
  * the hard one.  The base is lower, and the program's numbers pass over ours, in two cases:
  *
  *   soft == hard             there is no room above; the base is below the limit by a reserve
- *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors is as long as the highest one, and
- *                            8 MiB of it at every start is too much
+ *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors is as long
+ *                            as the highest one, and 8 MiB of it at every start is too much
  *
  * So what is private is an exact set, not a range, and the limits that the program sees are those
  * it would see natively.  A program that raises its own limit later changes nothing for those that
@@ -28,8 +28,8 @@
 
 #define FD_BASE_MAX  65536u
 #define FD_END       (2 * FD_BASE_MAX)
-#define RESERVE_MIN  64u                /* VM, vCPU, message and far-tier descriptors of a small program */
-#define RESERVE_MAX  4096u              /* one more for each thread and each mapped file */
+#define RESERVE_MIN  64u        /* VM, vCPU, message and far-tier descriptors of a small program */
+#define RESERVE_MAX  4096u      /* one more for each thread and each mapped file */
 
 struct privfd_marks { _Atomic uint64_t set[FD_END / 64]; };
 
@@ -161,12 +161,13 @@ void privfd_numbers_unlock(void)
 static void copy_marks(struct privfd_marks *to, const struct privfd_marks *from)
 {
         for (unsigned i = 0; i < FD_END / 64; i++)
-                atomic_store_explicit(&to->set[i], atomic_load(&from->set[i]), memory_order_relaxed);
+                atomic_store_explicit(&to->set[i], atomic_load(&from->set[i]),
+                                      memory_order_relaxed);
 }
 
 void privfd_forked(void)
 {
-        if (own)                        /* by the child of a vfork: the table is the process's now */
+        if (own)        /* by the child of a vfork: the table is the process's now */
                 copy_marks(&of_process, own);
         own = room = NULL;
         pthread_rwlock_init(&low_numbers, NULL);
@@ -174,7 +175,7 @@ void privfd_forked(void)
 
 bool privfd_vfork(struct privfd_lent *was)
 {
-        *was = (struct privfd_lent){ own, room, malloc(sizeof *room) };
+        *was = (struct privfd_lent){ own, room, malloc(sizeof(*room)) };
         if (!was->made)
                 return false;
         room = was->made;
@@ -201,7 +202,8 @@ void privfd_parted(void)
         if (!room || own == room)
                 return;
         for (unsigned i = 0; i < FD_END / 64; i++)
-                atomic_fetch_or_explicit(&room->set[i], atomic_load(&marks()[i]), memory_order_relaxed);
+                atomic_fetch_or_explicit(&room->set[i], atomic_load(&marks()[i]),
+                                         memory_order_relaxed);
         own = room;
 }
 

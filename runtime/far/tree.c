@@ -179,7 +179,8 @@ static bool tree_lock_within(struct tree *t, unsigned limit_ms)
 /*
  * Sleeps in bounds. When the owner of a robust mutex is killed the kernel wakes one waiter; if that
  * one is killed too before it runs, as with a whole group of processes, the others sleep on over a
- * mutex that nobody has. By the wall clock, which may be set: that makes one wait longer or shorter.
+ * mutex that nobody owns. The bound is of the wall clock: if that is set, one wait is longer or
+ * shorter.
  */
 void tree_lock(struct tree *t)
 {

@@ -181,7 +181,8 @@ static int open_checked(const struct program_place *at, const char *who, struct 
         }
         if (open_for_writing(fd)) {
                 close(fd);
-                return refuse(why, -ETXTBSY, "%s: is open for writing: wait until its writer has closed it", who);
+                return refuse(why, -ETXTBSY,
+                              "%s: is open for writing: wait until its writer has closed it", who);
         }
         return fd;
 }

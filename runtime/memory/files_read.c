@@ -16,7 +16,7 @@
 #include "vm/vm.h"
 #include "window.h"
 
-#define READ_MAX 1024                   /* pages at a time: more than kern asks for, and not above IOV_MAX */
+#define READ_MAX 1024   /* pages at a time: more than kern asks for, and not above IOV_MAX */
 _Static_assert(READ_MAX <= IOV_MAX, "one preadv takes them all");
 
 

@@ -1,9 +1,11 @@
 /*
  * See fork.h.  In order:
  *
- *   parent   signals held, other threads stopped, the cleaner keeps still; the image is taken; the host forks
- *   child    is a process of the tree, tells the parent; a VM of its own; the image is put into it; goes on where the parent made the call
- *   parent   waits for that word; everybody goes on
+ *   parent   holds signals, stops the other threads and the cleaner, takes the image; the host
+ *            forks
+ *   child    joins the tree and tells the parent; makes its own VM, puts the image into it, and
+ *            continues where the parent made the call
+ *   parent   waits for the child's message; all threads continue
  *
  * Nothing of the program runs in the parent meanwhile, and of vmrun's threads only this one, so no
  * lock is held when the host forks, and no memory of malloc's is half done.
@@ -37,7 +39,9 @@
 /* ---- the host's fork ---- */
 
 /* What vmrun does by itself, in the program's terms. */
-#define OURS (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_CLEAR_SIGHAND)
+#define OURS                                                                                     \
+        (CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID |        \
+         CLONE_CLEAR_SIGHAND)
 /* What would part vmrun from itself, or stop it: a table of descriptors that both processes have; a
  * parent that sleeps with all its threads stopped. */
 #define NOT_OURS (CLONE_FILES | CLONE_VFORK)

@@ -205,7 +205,7 @@ const struct handover *handover_find(const uint32_t **hidden, int *vmrun)
                 return NULL;
         *hidden = (const uint32_t *)(h + 1);
         *vmrun = n;
-        size_t head = sizeof(*h) + h->nhidden * sizeof **hidden;
+        size_t head = sizeof(*h) + h->nhidden * sizeof(**hidden);
         struct cursor c = { .at = (char *)h + head, .left = h->bytes - head };
         each_text(&h->opt, load, &c);
         if (c.bad)

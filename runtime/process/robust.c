@@ -59,7 +59,7 @@ long futex_wake(struct thread *t, uint64_t addr, uint32_t n)
         return futex_wake_as(t, addr, FUTEX_WAKE, n, 0);
 }
 
-#define ROBUST_MOST 2048                /* the kernel's bound for a list that is a ring or garbage */
+#define ROBUST_MOST 2048        /* the kernel's bound for a list that is a ring or garbage */
 
 /* The owner of the lock at addr has ended. */
 static void owner_died(struct thread *t, uint64_t addr, uint32_t tid, bool pi, bool pending)

@@ -96,7 +96,8 @@ static void wake(void)
 void service_kick(struct thread *u)
 {
         atomic_store(&u->kick_asked, true);
-        atomic_store(&kicks_asked, true);       /* before the sequence moves: it comes by and sees it */
+        /* before the sequence moves: the service thread then sees it */
+        atomic_store(&kicks_asked, true);
         wake();
 }
 

@@ -18,7 +18,8 @@
 #include "vm/vm.h"
 #include "vm/xstate.h"
 
-#define STACK_SIZE   (256ul << 10)      /* of a host thread: system calls keep what is large in scratch */
+/* Of a host thread. System calls keep large buffers in scratch memory. */
+#define STACK_SIZE   (256ul << 10)
 
 struct start {
         struct thread *t;

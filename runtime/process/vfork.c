@@ -118,7 +118,7 @@ static int child_main(void *arg)
         set_ids(t, pid, pid);
         signals_copy(t, &c->sighand);
         t->vforked = true;
-        if (!t->kick_tid)               /* nobody has told; so it is the same, but for a new namespace */
+        if (!t->kick_tid)       /* not told: the same number, unless in a new PID namespace */
                 t->kick_tid = pid;
         t->kick_pid = t->kick_tid;
         t->apart = getppid() == 0;      /* no number for the parent here */
@@ -208,8 +208,8 @@ static void bring_back(struct thread *t, const struct kept *k)
 }
 
 /*
- * With CLONE_PARENT_SETTID the kernel stores the child's number in this PID namespace before it runs.
- * For that and a pidfd clone() has only one place.
+ * With CLONE_PARENT_SETTID the kernel stores the child's number in this PID namespace before the
+ * child runs. clone() has only one argument for that number and a pidfd.
  */
 static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd)
 {

@@ -13,7 +13,8 @@
 #include "common/size.h"
 #include "settings/settings.h"
 
-#define CACHE_MIN  (64ull * PAGE_SIZE)  /* 64 frames a vCPU: below that a fault could need more frames than there are */
+/* 64 frames a vCPU: with fewer, a fault could need more frames than there are. */
+#define CACHE_MIN  (64ull * PAGE_SIZE)
 #define WEIGHT_MAX 1000
 #define SECONDS_MAX 3600
 

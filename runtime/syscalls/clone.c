@@ -11,12 +11,15 @@
 #include "process/vfork.h"
 #include "syscalls/handlers.h"
 
-#define CLONE3_FLAGS ((CLONE_CLEAR_SIGHAND | 0x200000000ull /* CLONE_INTO_CGROUP */) | (0xffffffffull & ~(uint64_t)(CSIGNAL | CLONE_DETACHED)))
+#define CLONE3_FLAGS                                                                             \
+        ((CLONE_CLEAR_SIGHAND | 0x200000000ull /* CLONE_INTO_CGROUP */) |                        \
+         (0xffffffffull & ~(uint64_t)(CSIGNAL | CLONE_DETACHED)))
 
 /* All of what NPTL asks for and a host thread gives by itself. */
 #define THREAD_NEEDS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD)
-#define THREAD_KNOWS (THREAD_NEEDS | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | \
-                      CLONE_DETACHED | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED)
+#define THREAD_KNOWS                                                                             \
+        (THREAD_NEEDS | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | \
+         CLONE_CHILD_CLEARTID | CLONE_DETACHED | CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED)
 
 /* The kernel's own checks, in its order. */
 static long check_flags(uint64_t f)

@@ -25,17 +25,17 @@ static bool has_window(int pid)
         ssize_t n;
         bool found = false;
 
-        snprintf(path, sizeof path, "/proc/%d/maps", pid);
+        snprintf(path, sizeof(path), "/proc/%d/maps", pid);
         int fd = PRIVFD_NEW(open(path, O_RDONLY | O_CLOEXEC));
         if (fd < 0)
                 return false;
-        snprintf(wanted, sizeof wanted, "\n%llx-", (unsigned long long)WINDOW);
+        snprintf(wanted, sizeof(wanted), "\n%llx-", (unsigned long long)WINDOW);
         text[0] = '\n';
-        while (!found && (n = read(fd, text + have, sizeof text - 1 - have)) > 0) {
+        while (!found && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
                 have += (size_t)n;
                 text[have] = 0;
                 found = strstr(text, wanted) != NULL;
-                size_t keep = have < sizeof wanted ? have : sizeof wanted;
+                size_t keep = have < sizeof(wanted) ? have : sizeof(wanted);
                 memmove(text, text + have - keep, keep);
                 have = keep;
         }

@@ -72,10 +72,10 @@ static long read_remote(struct thread *t, uint64_t addr, uint64_t n, struct iove
         *any = false;
         if (n > SYS_IOV_MAX)
                 return -EINVAL;
-        *iov = sys_scratch(n * sizeof **iov + 1);
+        *iov = sys_scratch(n * sizeof(**iov) + 1);
         if (!*iov)
                 return -ENOMEM;
-        if (n && gmem_read(t, *iov, addr, n * sizeof **iov))
+        if (n && gmem_read(t, *iov, addr, n * sizeof(**iov)))
                 return -EFAULT;
         for (uint64_t i = 0; i < n; i++) {
                 if ((int64_t)(*iov)[i].iov_len < 0)

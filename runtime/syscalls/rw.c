@@ -3,12 +3,14 @@
  *
  * Up to SYS_BOUNCE bytes go through host buffers in one call: nothing of the program is pinned
  * while it may sleep, and a datagram, a pipe write up to PIPE_BUF or a terminal line stays one
- * piece.  More than that:
- *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short, whatever signal comes;
+ * piece. More than that:
+ *   regular files and block devices: pinned pages, no copy, chunk after chunk until one is short,
+ *   whatever signal comes;
  *   message sockets, and what may be messages: one call with the whole length;
- *   the rest: host buffers in chunks; a write goes on until one is short (Linux's write would not return earlier), a read
- *   ends after the first chunk (Linux's may, and a second one could sleep where the program's would have returned),
- *   except on character devices (/dev/zero), where only a short one ends it.
+ *   the rest: host buffers in chunks. A write continues until a chunk is short: Linux's write would
+ *   not return earlier. A read ends after the first chunk: Linux's may, and a second chunk could
+ *   sleep where the program's read would have returned. On character devices (/dev/zero) only a
+ *   short chunk ends a read.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -41,8 +41,8 @@ static int64_t now_ns(void)
 
 /*
  * A signal that others may take off the queue first, and give back: vmrun's kick, which is the
- * program's as well (vm/vcpu.c, put_off()). This thread was then woken for nothing, which the kernel
- * calls EINTR although no handler has run: it waits for the rest of its time.
+ * program's as well (vm/vcpu.c, put_off()). This thread was then woken for nothing, which the
+ * kernel calls EINTR although no handler has run: it waits for the rest of its time.
  */
 long sys_rt_sigtimedwait(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {

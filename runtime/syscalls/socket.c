@@ -247,7 +247,7 @@ long sys_sendmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[
         return i ? (long)i : ret;
 }
 
-#define RECV_BATCH 64           /* messages of one recvmmsg: a smaller number than asked for is no error */
+#define RECV_BATCH 64   /* messages of one recvmmsg: a smaller number than asked for is no error */
 
 long sys_recvmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {

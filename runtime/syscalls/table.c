@@ -11,7 +11,8 @@
 #define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ }, NULL, __NR_##n }
 #define ROWF(n, f, ...) [__NR_##n] = { #n, NULL, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }
 #define HAND(n, f, h)   [__NR_##n] = { #n, h, 0, f, { { 0 } }, NULL, __NR_##n }
-#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }        /* handler that ends in the marshaller */
+/* A handler that ends in the marshaller. */
+#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }
 #define NOT(n, e, why)  [__NR_##n] = { #n, NULL, e, 0, { { 0 } }, why, __NR_##n }
 #define KERN(n)         NOT(n, ENOSYS, NULL)    /* kern serves it; here only by mistake */
 #define B       RF_BLOCKS
@@ -22,14 +23,19 @@
 /* Why a call is refused: a sentence for docs/syscalls.md and for -v. */
 #define GONE    "a number without a call: Linux has none behind it either"
 #define OLD     "obsolete; as a kernel built without it"
-#define ADMIN   "changes the whole machine, which is no business of a program in a VM; as without the privilege"
+#define ADMIN   "changes the whole machine, which is no business of a program in a VM; " \
+                "as without the privilege"
 #define PORTS   "the ports that a program would see are the VM's; as without the privilege"
 #define QUOTA   "what follows its pointer depends on the file system; as without CONFIG_QUOTA"
-#define AIO     "the kernel would keep addresses of the program's after the call; as without CONFIG_AIO"
-#define NUMA    "the program's memory is frames of a cache, which are not its own to place; as without CONFIG_NUMA"
-#define CROSS   "addresses in another process are vmrun's there, not its program's; as without CONFIG_CROSS_MEMORY_ATTACH"
+#define AIO     "the kernel would keep addresses of the program's after the call; " \
+                "as without CONFIG_AIO"
+#define NUMA    "the program's memory is frames of a cache, which are not its own to place; " \
+                "as without CONFIG_NUMA"
+#define CROSS   "addresses in another process are vmrun's there, not its program's; " \
+                "as without CONFIG_CROSS_MEMORY_ATTACH"
 #define PKEYS   "page tables are kern's, and it keeps no keys; as before Linux 4.9"
-#define RING    "rings are shared with the kernel, which would keep addresses of the program's; as without CONFIG_IO_URING"
+#define RING    "rings are shared with the kernel, which would keep addresses of the program's; " \
+                "as without CONFIG_IO_URING"
 
 #define TIMESPEC 16
 #define STAT    144
@@ -84,7 +90,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(getpeername, FD, VOUT(2), IO(4)),
         ROWF(socketpair, NEW2, V, V, V, OUT(8)),
         HROW(setsockopt, 0, sys_setsockopt, FD, V, V, INI(4), V),
-        HROW(getsockopt, 0, sys_getsockopt, FD, V, V, { K_VOUT, AF_NULL | AF_READ, 4, 0, 1 }, { K_INOUT, AF_FAIL, -1, 0, 4 }),
+        HROW(getsockopt, 0, sys_getsockopt, FD, V, V, { K_VOUT, AF_NULL | AF_READ, 4, 0, 1 },
+             { K_INOUT, AF_FAIL, -1, 0, 4 }),
         HAND(clone, 0, sys_clone), HAND(fork, 0, sys_fork), HAND(vfork, 0, sys_vfork),
         HAND(execve, 0, sys_execve),
         HAND(exit, 0, sys_exit),
@@ -119,7 +126,9 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(getrusage, V, OUT(144)),
         HAND(sysinfo, 0, sys_sysinfo),
         ROW(times, OUTN(32)),
-        NOT(ptrace, EPERM, "a tracer would see vmrun's registers and memory, not the program's; as under Yama at its strictest"),
+        NOT(ptrace, EPERM,
+            "a tracer would see vmrun's registers and memory, not the program's; as under Yama at "
+            "its strictest"),
         ROW(getuid, V),
         ROW(syslog, V, OUTRI(2), V),
         ROW(getgid, V), ROW(setuid, V), ROW(setgid, V), ROW(geteuid, V), ROW(getegid, V),
@@ -150,7 +159,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(sched_rr_get_interval, V, OUT(TIMESPEC)),
         KERN(mlock), KERN(munlock), KERN(mlockall), KERN(munlockall),
         ROW(vhangup, V),
-        NOT(modify_ldt, ENOSYS, "segments of the program's own are not kept; as without CONFIG_MODIFY_LDT_SYSCALL"),
+        NOT(modify_ldt, ENOSYS,
+            "segments of the program's own are not kept; as without CONFIG_MODIFY_LDT_SYSCALL"),
         ROW(pivot_root, PATH, PATH),
         NOT(_sysctl, ENOSYS, OLD),
         HAND(prctl, 0, sys_prctl),
@@ -163,19 +173,24 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(umount2, PATH, V),
         ROW(swapon, PATH, V), ROW(swapoff, PATH),
         NOT(reboot, EPERM, ADMIN),
-        ROW(sethostname, { K_IN, AF_INT, 1, 0, 1 }, V), ROW(setdomainname, { K_IN, AF_INT, 1, 0, 1 }, V),
+        ROW(sethostname, { K_IN, AF_INT, 1, 0, 1 }, V),
+        ROW(setdomainname, { K_IN, AF_INT, 1, 0, 1 }, V),
         NOT(iopl, EPERM, PORTS), NOT(ioperm, EPERM, PORTS),
-        NOT(create_module, ENOSYS, GONE), NOT(init_module, EPERM, ADMIN), NOT(delete_module, EPERM, ADMIN),
+        NOT(create_module, ENOSYS, GONE), NOT(init_module, EPERM, ADMIN),
+        NOT(delete_module, EPERM, ADMIN),
         NOT(get_kernel_syms, ENOSYS, GONE), NOT(query_module, ENOSYS, GONE),
         NOT(quotactl, ENOSYS, QUOTA),
-        NOT(nfsservctl, ENOSYS, GONE), NOT(getpmsg, ENOSYS, GONE), NOT(putpmsg, ENOSYS, GONE), NOT(afs_syscall, ENOSYS, GONE),
+        NOT(nfsservctl, ENOSYS, GONE), NOT(getpmsg, ENOSYS, GONE), NOT(putpmsg, ENOSYS, GONE),
+        NOT(afs_syscall, ENOSYS, GONE),
         NOT(tuxcall, ENOSYS, GONE), NOT(security, ENOSYS, GONE),
         ROW(gettid, V),
         ROW(readahead, FD, V, V),
         ROW(setxattr, PATH, STR, INA(3), V, V), ROW(lsetxattr, LINK, STR, INA(3), V, V),
         ROW(fsetxattr, FD, STR, INA(3), V, V),
-        ROW(getxattr, PATH, STR, OUTR(3), V), ROW(lgetxattr, LINK, STR, OUTR(3), V), ROW(fgetxattr, FD, STR, OUTR(3), V),
-        ROW(listxattr, PATH, OUTR(2), V), ROW(llistxattr, LINK, OUTR(2), V), ROW(flistxattr, FD, OUTR(2), V),
+        ROW(getxattr, PATH, STR, OUTR(3), V), ROW(lgetxattr, LINK, STR, OUTR(3), V),
+        ROW(fgetxattr, FD, STR, OUTR(3), V),
+        ROW(listxattr, PATH, OUTR(2), V), ROW(llistxattr, LINK, OUTR(2), V),
+        ROW(flistxattr, FD, OUTR(2), V),
         ROW(removexattr, PATH, STR), ROW(lremovexattr, LINK, STR), ROW(fremovexattr, FD, STR),
         ROW(tkill, V, V),
         ROW(time, OUTN(8)),
@@ -183,7 +198,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(sched_setaffinity, V, V, { K_IN, AF_UINT, 1, 0, 1 }),
         ROW(sched_getaffinity, V, V, { K_OUT, AF_RET | AF_UINT, 1, 0, 1 }),
         NOT(set_thread_area, ENOSYS, "of 32-bit programs only"),
-        NOT(io_setup, ENOSYS, AIO), NOT(io_destroy, ENOSYS, AIO), NOT(io_getevents, ENOSYS, AIO), NOT(io_submit, ENOSYS, AIO),
+        NOT(io_setup, ENOSYS, AIO), NOT(io_destroy, ENOSYS, AIO), NOT(io_getevents, ENOSYS, AIO),
+        NOT(io_submit, ENOSYS, AIO),
         NOT(io_cancel, ENOSYS, AIO),
         NOT(get_thread_area, ENOSYS, "of 32-bit programs only"),
         NOT(lookup_dcookie, ENOSYS, "for a profiler that is gone; as without CONFIG_PROFILING"),
@@ -198,7 +214,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(timer_create, V, INN(64), OUT(4)),
         ROW(timer_settime, V, V, IN(32), OUTN(32)), ROW(timer_gettime, V, OUT(32)),
         ROW(timer_getoverrun, V), ROW(timer_delete, V),
-        ROW(clock_settime, V, IN(TIMESPEC)), ROW(clock_gettime, V, OUT(TIMESPEC)), ROW(clock_getres, V, OUTN(TIMESPEC)),
+        ROW(clock_settime, V, IN(TIMESPEC)), ROW(clock_gettime, V, OUT(TIMESPEC)),
+        ROW(clock_getres, V, OUTN(TIMESPEC)),
         ROWF(clock_nanosleep, B, V, V, IN(TIMESPEC), CHGN(TIMESPEC)),
         HAND(exit_group, 0, sys_exit),
         ROWF(epoll_wait, B, FD, OUTRX(2, 12, 0), V, V),
@@ -206,7 +223,8 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(tgkill, V, V, V),
         ROW(utimes, PATH, INN(32)),
         NOT(vserver, ENOSYS, GONE),
-        NOT(mbind, ENOSYS, NUMA), NOT(set_mempolicy, ENOSYS, NUMA), NOT(get_mempolicy, ENOSYS, NUMA),
+        NOT(mbind, ENOSYS, NUMA), NOT(set_mempolicy, ENOSYS, NUMA),
+        NOT(get_mempolicy, ENOSYS, NUMA),
         ROWF(mq_open, NEW | FIRST, STR, V, V, INN(64)), ROW(mq_unlink, STR),
         ROWF(mq_timedsend, B, FD, INA(2), V, V, INN(TIMESPEC)),
         ROWF(mq_timedreceive, B, FD, OUTR(2), V, OUTN(4), INN(TIMESPEC)),
@@ -214,22 +232,26 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROW(mq_getsetattr, FD, INN(64), OUTN(64)),
         NOT(kexec_load, EPERM, ADMIN),
         ROWF(waitid, B, V, V, PREN(128), V, PREN(144)),
-        ROW(add_key, STR, STRN, INA(3), V, V), ROWF(request_key, B, STR, STR, STRN, V), HAND(keyctl, 0, sys_keyctl),
+        ROW(add_key, STR, STRN, INA(3), V, V), ROWF(request_key, B, STR, STR, STRN, V),
+        HAND(keyctl, 0, sys_keyctl),
         ROW(ioprio_set, V, V, V), ROW(ioprio_get, V, V),
-        ROWF(inotify_init, NEW, V), ROW(inotify_add_watch, FD, PATH, V), ROW(inotify_rm_watch, FD, V),
+        ROWF(inotify_init, NEW, V), ROW(inotify_add_watch, FD, PATH, V),
+        ROW(inotify_rm_watch, FD, V),
         NOT(migrate_pages, ENOSYS, NUMA),
         HROW(openat, B | NEW | FIRST, sys_openat, FD, PATH, V, V),
         ROW(mkdirat, FD, LINK, V), ROW(mknodat, FD, LINK, V, V),
         ROW(fchownat, FD, PATHF(4), V, V, V), ROW(futimesat, FD, PATHN, INN(32)),
         ROW(newfstatat, FD, PATHF(3), OUT(STAT), V),
-        ROW(unlinkat, FD, LINK, V), ROW(renameat, FD, LINK, FD, LINK), ROW(linkat, FD, LINK, FD, LINK, V),
+        ROW(unlinkat, FD, LINK, V), ROW(renameat, FD, LINK, FD, LINK),
+        ROW(linkat, FD, LINK, FD, LINK, V),
         ROW(symlinkat, STR, FD, LINK),
         HROW(readlinkat, 0, sys_readlinkat, FD, LINK, OUTRI(3), V),
         ROW(fchmodat, FD, PATH, V), ROW(faccessat, FD, PATH, V),
         HAND(pselect6, B, sys_pselect6),
         HAND(ppoll, B, sys_ppoll),
         HROW(unshare, 0, sys_unshare, V),
-        HAND(set_robust_list, 0, sys_set_robust_list), HAND(get_robust_list, 0, sys_get_robust_list),
+        HAND(set_robust_list, 0, sys_set_robust_list),
+        HAND(get_robust_list, 0, sys_get_robust_list),
         ROWF(splice, B, FD, ION(8), FD, ION(8), V, V),
         ROWF(tee, B, FD, FD, V, V),
         ROW(sync_file_range, FD, V, V, V),
@@ -250,11 +272,13 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         ROWF(inotify_init1, NEW, V),
         HAND(preadv, B, sys_readv), HAND(pwritev, B, sys_writev),
         ROW(rt_tgsigqueueinfo, V, V, V, IN(128)),
-        NOT(perf_event_open, ENOSYS, "vmrun's work would be counted with the program's; as without CONFIG_PERF_EVENTS"),
+        NOT(perf_event_open, ENOSYS,
+            "vmrun's work would be counted with the program's; as without CONFIG_PERF_EVENTS"),
         HAND(recvmmsg, B, sys_recvmmsg),
         ROWF(fanotify_init, NEW, V, V), ROW(fanotify_mark, FD, V, V, FD, PATHN),
         HAND(prlimit64, 0, sys_prlimit64),
-        HAND(name_to_handle_at, 0, sys_name_to_handle), HAND(open_by_handle_at, NEW, sys_open_by_handle),
+        HAND(name_to_handle_at, 0, sys_name_to_handle),
+        HAND(open_by_handle_at, NEW, sys_open_by_handle),
         ROW(clock_adjtime, V, IO(208)),
         ROW(syncfs, FD),
         HAND(sendmmsg, B, sys_sendmmsg),
@@ -265,23 +289,32 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         NOT(finit_module, EPERM, ADMIN),
         HAND(sched_setattr, 0, sys_sched_attr), ROW(sched_getattr, V, PREA(2), V, V),
         ROW(renameat2, FD, LINK, FD, LINK, V),
-        NOT(seccomp, ENOSYS, "a filter would judge vmrun's calls, not the program's; as without CONFIG_SECCOMP"),
+        NOT(seccomp, ENOSYS,
+            "a filter would judge vmrun's calls, not the program's; as without CONFIG_SECCOMP"),
         HAND(getrandom, B, sys_getrandom),
         ROWF(memfd_create, NEW, STR, V),
         NOT(kexec_file_load, EPERM, ADMIN),
-        NOT(bpf, EPERM, "its structs are full of pointers, and its programs watch the host; as with unprivileged_bpf_disabled"),
+        NOT(bpf, EPERM,
+            "its structs are full of pointers, and its programs watch the host; as with "
+            "unprivileged_bpf_disabled"),
         HAND(execveat, 0, sys_execveat),
-        NOT(userfaultfd, ENOSYS, "page faults of the program do not reach the host kernel; as without CONFIG_USERFAULTFD"),
+        NOT(userfaultfd, ENOSYS,
+            "page faults of the program do not reach the host kernel; as without "
+            "CONFIG_USERFAULTFD"),
         ROW(membarrier, V, V, V),
         KERN(mlock2),
         ROWF(copy_file_range, B, FD, ION(8), FD, ION(8), V, V),
         HAND(preadv2, B, sys_readv), HAND(pwritev2, B, sys_writev),
-        NOT(pkey_mprotect, ENOSYS, PKEYS), NOT(pkey_alloc, ENOSYS, PKEYS), NOT(pkey_free, ENOSYS, PKEYS),
+        NOT(pkey_mprotect, ENOSYS, PKEYS), NOT(pkey_alloc, ENOSYS, PKEYS),
+        NOT(pkey_free, ENOSYS, PKEYS),
         ROW(statx, FD, PATHF(2), V, V, OUT(256)),
         NOT(io_pgetevents, ENOSYS, AIO),
-        NOT(rseq, ENOSYS, "the kernel would write to an address of the program's at each switch; as before Linux 4.18"),
+        NOT(rseq, ENOSYS,
+            "the kernel would write to an address of the program's at each switch; as before "
+            "Linux 4.18"),
         ROW(pidfd_send_signal, FD, V, INN(128), V),
-        NOT(io_uring_setup, ENOSYS, RING), NOT(io_uring_enter, ENOSYS, RING), NOT(io_uring_register, ENOSYS, RING),
+        NOT(io_uring_setup, ENOSYS, RING), NOT(io_uring_enter, ENOSYS, RING),
+        NOT(io_uring_register, ENOSYS, RING),
         ROWF(open_tree, NEW, FD, PATH, V), ROW(move_mount, FD, PATH, FD, PATH, V),
         ROWF(fsopen, NEW, STR, V), HROW(fsconfig, 0, sys_fsconfig, FD, V, STRN, STRN, V),
         ROWF(fsmount, NEW, FD, V, V), ROWF(fspick, NEW, FD, PATH, V),
@@ -297,9 +330,11 @@ const struct sys_row sys_rows[SYS_ROWS] = {
         NOT(quotactl_fd, ENOSYS, QUOTA),
         ROWF(landlock_create_ruleset, NEW, INA(1), V, V), ROW(landlock_add_rule, FD, V, IN(16), V),
         ROW(landlock_restrict_self, FD, V),
-        NOT(memfd_secret, ENOSYS, "its pages could not be the program's frames; as where it was not enabled at boot"),
+        NOT(memfd_secret, ENOSYS,
+            "its pages could not be the program's frames; as where it was not enabled at boot"),
         ROW(process_mrelease, FD, V),
-        NOT(futex_waitv, ENOSYS, "waiting on many words at once is not there; as before Linux 5.16"),
+        NOT(futex_waitv, ENOSYS,
+            "waiting on many words at once is not there; as before Linux 5.16"),
         NOT(set_mempolicy_home_node, ENOSYS, NUMA),
 
         /* 335..423: numbers x86-64 does not use. */

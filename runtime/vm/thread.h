@@ -76,11 +76,11 @@ struct thread {
         uint64_t stuck_at;              /* RIP at the last arena_fault */
         /* arena faults there, since anything else happened, that no cut file explained */
         unsigned stuck_times;
-        bool running;                   /* inside KVM_RUN */
-        struct {                        /* watch.c */
-                uint64_t seen_ms;       /* the last look, by CLOCK_MONOTONIC; 0: there is no watch */
-                uint64_t waited_ms;     /* so far, since */
-                uint64_t work;          /* was seen to grow */
+        bool running;               /* inside KVM_RUN */
+        struct {                    /* watch.c */
+                uint64_t seen_ms;   /* the last look, by CLOCK_MONOTONIC; 0: there is no watch */
+                uint64_t waited_ms; /* so far, since */
+                uint64_t work;      /* was seen to grow */
                 int timer;
                 bool has_timer;
                 unsigned exits;

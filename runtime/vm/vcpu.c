@@ -269,7 +269,8 @@ static int64_t thread_cpu_ns(void)
  * At p = 3 KVM itself injects the exception of an int3 or into, with RIP behind it. All that it
  * tells of it is the number, which stays there for long: so the code decides. The exception is lost
  * if the kick goes to kern instead, and kicks may come several times before the guest is entered.
- * But code may look like this and nothing wait; whoever kicks does so again, until SOFT_NS are over.
+ * But code may look like this without a kick that waits: the thread that kicks does so again, until
+ * SOFT_NS are over.
  */
 static bool soft_exception_queued(struct thread *t, unsigned nr)
 {

@@ -132,7 +132,9 @@ void vcpu_retire(struct thread *t);
  * latest with an EXIT_EVENT. */
 void vcpu_redirect(struct thread *t);
 /* What to say of a guest in a state that makes no sense. */
-#define VM_BLAME "this is a bug in vmrun, or the program may have written into kern or changed the CPU's tables: they share a privilege level"
+#define VM_BLAME                                                                                 \
+        "this is a bug in vmrun, or the program may have written into kern or changed the CPU's " \
+        "tables: they share a privilege level"
 
 /* Registers and page-table walk of a vCPU on vmrun's stderr, for a state that makes no sense.
  * (dump.c) */

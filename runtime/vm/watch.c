@@ -66,7 +66,7 @@ void watch_begin(struct thread *t)
                 syscall(SYS_timer_settime, t->watch.timer, 0, &every, NULL);
 }
 
-/* A process that was stopped or frozen was not seen to wait: between two looks is a second at most. */
+/* One second at most counts between two looks: the process may have been stopped or frozen. */
 bool watch_is_over(struct thread *t)
 {
         uint64_t now = now_ms(), since = now - t->watch.seen_ms, work = watch_work(t);

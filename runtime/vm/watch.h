@@ -20,7 +20,8 @@ uint64_t watch_work(const struct thread *t);
 /* From now on KVM_RUN of this thread is interrupted once a second.  No effect if that is so
  * already. */
 void watch_begin(struct thread *t);
-/* A look: has it been so, without any work done, for longer than the limit?  Only between watch_begin and watch_end. */
+/* A look: has the thread waited for longer than the limit, without any work done? Only between
+ * watch_begin and watch_end. */
 bool watch_is_over(struct thread *t);
 void watch_end(struct thread *t);
 

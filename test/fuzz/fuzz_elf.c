@@ -1,15 +1,21 @@
 /*
- * Fuzzer of the loader: runtime/elf.c, script.c, stack.c and image.c, from the bytes of a file to the plan of a process image.
+ * Fuzzer of the loader: elf.c, script.c, stack.c and image.c of runtime/load, from the bytes of a
+ * file to the plan of a process image.
  *
- * Threat model.  Who runs vmrun trusts the program he runs as far as a shell does, but not each file he might name by mistake: a file that is
- * cut off, damaged, made for something else, or made to look like a program.  Such a file must be refused with a sentence, never
- *   - make vmrun read or write memory that is not its own, or loop, or leak memory or descriptors (a shell may try execve in a loop);
- *   - get something mapped where the program may have nothing: in what vmrun keeps for itself, beyond user space, below mmap_min_addr;
- *   - leave a plan that image_load could not carry out: unaligned, empty or overflowing ranges, bytes of the file behind its end.
- * Out of scope: what the program does once it runs; files that change while they are read (elf.c reads, and does not map, for that).
+ * Threat model. The user trusts the program as far as a shell does, but not each file that he might
+ * name by mistake: a file that is cut off, damaged, made for something else, or made to look like a
+ * program. Such a file must be refused with a sentence, and never
+ *   - make vmrun read or write memory that is not its own, or loop, or leak memory or descriptors
+ *     (a shell may try execve in a loop);
+ *   - get something mapped where the program may have nothing: in what vmrun keeps for itself,
+ *     beyond user space, below mmap_min_addr;
+ *   - leave a plan that image_load could not carry out: unaligned, empty or overflowing ranges,
+ *     bytes of the file behind its end.
+ * Out of scope: what the program does once it runs; files that change while they are read (elf.c
+ * reads, and does not map, for that).
  *
- * The first byte of an input chooses limits, the next two say how long the program's file is; what follows that is its loader's.
- * "/self" and "/loader" name the two, and there are no other files.
+ * The first byte of an input chooses limits, and the next two are the length of the program's file.
+ * The loader's file follows that. "/self" and "/loader" name the two, and there are no other files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +61,7 @@ int fuzz_openat(int dir, const char *path, int flags, ...)
         int fd = file_named(path);
         if (fd < 0)
                 return -1;
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
         return open(link, O_RDONLY | O_CLOEXEC);
 }
 
@@ -88,7 +94,10 @@ static struct image im;
 static struct thread thread;
 static struct image_config config;
 
-static bool reserved(uint64_t start, uint64_t end) { return start < RESERVED_END && end > RESERVED_START; }
+static bool reserved(uint64_t start, uint64_t end)
+{
+        return start < RESERVED_END && end > RESERVED_START;
+}
 
 static void check_file_range(const struct mm_op *op)
 {
@@ -107,7 +116,8 @@ static void check_op(const struct mm_op *op)
                 FAIL("an operation that no loading needs");
         if (!op->len || op->addr % PAGE_SIZE || op->len % PAGE_SIZE)
                 FAIL("a range that is empty or not of pages");
-        if (op->addr < config.mmap_min || op->addr > TASK_SIZE || op->len > TASK_SIZE - op->addr || reserved(op->addr, op->addr + op->len))
+        if (op->addr < config.mmap_min || op->addr > TASK_SIZE || op->len > TASK_SIZE - op->addr ||
+            reserved(op->addr, op->addr + op->len))
                 FAIL("a range where the program may have nothing");
         if (op->fd >= 0)
                 check_file_range(op);
@@ -153,14 +163,16 @@ static int lowest_free(void)
 
 static void play(void)
 {
-        static char *const argv[] = { "self", "an argument", NULL }, *const envp[] = { "A=b", NULL };
+        static char *const argv[] = { "self", "an argument", NULL };
+        static char *const envp[] = { "A=b", NULL };
         int free_before = lowest_free();
 
         int err = image_open(&im, "/self", argv, envp, &config);
         if (err > 0 || err < -4095 || (err && !*im.why.text))
                 FAIL("neither an errno nor a sentence");
         if (!err) {
-                if (im.stack.sp % 16 || im.stack.sp < im.stack_low || im.stack.sp >= TASK_SIZE || im.stack.top != TASK_SIZE)
+                if (im.stack.sp % 16 || im.stack.sp < im.stack_low || im.stack.sp >= TASK_SIZE ||
+                    im.stack.top != TASK_SIZE)
                         FAIL("a stack pointer that points nowhere");
                 if (im.brk < im.start || im.end < im.start)
                         FAIL("a program that ends before it begins");
@@ -184,7 +196,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (n > rest)
                 n = rest;
         thread.v = (struct vcpu *)block;
-        config = (struct image_config){ .mmap_top = 0x7ffff7fff000, .mmap_min = 65536, .rlimit_stack = 8 << 20 };
+        config = (struct image_config){ .mmap_top = 0x7ffff7fff000,
+                                        .mmap_min = 65536,
+                                        .rlimit_stack = 8 << 20 };
         if (data[0] & 1)
                 config.rlimit_stack = 256 << 10;
         if (data[0] & 2)

@@ -1,22 +1,27 @@
 /*
- * Fuzzer of the marshalling of system calls: runtime/syscall.c, its table and its handlers, from the six registers of a program to the call
- * that is made on the host, and back.
+ * Fuzzer of the marshalling of system calls: runtime/marshal, the table and the handlers, from
+ * the six registers of a program to the call that is made on the host, and back.
  *
- * Threat model.  The program is trusted as far as a shell trusts it: it may make any call that its user may make.  But it may be wrong, and its
- * mistakes must stay its own.  Whatever the registers and the memory they point to,
- *   - no address of the program's reaches the host kernel, which would read or write vmrun's memory there instead;
- *   - what reaches it are buffers of vmrun's, large enough for what the kernel may read and write there, by what the call's arguments tell
- *     the kernel and not by what vmrun believes;
- *   - vmrun's own descriptors are in no call, and its kick signal stays blocked in every mask that a call waits with;
+ * Threat model. The program is trusted as far as a shell trusts it: it may make any call that its
+ * user may make. But it may be wrong, and its mistakes must stay its own. Whatever the registers
+ * and the memory they point to,
+ *   - no address of the program's reaches the host kernel, which would read or write vmrun's memory
+ *     there instead;
+ *   - what reaches it are buffers of vmrun's, large enough for what the kernel may read and write
+ *     there, by what the call's arguments tell the kernel and not by what vmrun believes;
+ *   - vmrun's own descriptors are in no call, and its kick signal stays blocked in every mask that
+ *     a call waits with;
  *   - nothing of the program's is written where it could not write itself;
  *   - the result is a value or an errno, and nothing is left over: memory, or pins.
- * The kernel is trusted: it keeps to its interface, and may fail at any time.  Out of scope: what the calls do; futex, clone and execve, whose
- * words are threads and processes more than arguments.
+ * The kernel is trusted: it keeps to its interface, and may fail at any time. Out of scope: what
+ * the calls do; futex, clone and execve, whose words are threads and processes more than arguments.
  *
- * So the host kernel is played here (sys_enter, sys_own): it reads and writes whatever the real one might, and makes no call.  Scratch memory
- * is fenced for the address sanitizer (scratch.c).  The program has 16 pages, which can be read, written, both or neither.
+ * So the host kernel is played here (sys_enter, sys_own): it reads and writes whatever the real one
+ * might, and makes no call. Scratch memory is fenced for the address sanitizer (scratch.c). The
+ * program has 16 pages, which can be read, written, both or neither.
  *
- * An input is a list of calls: number, arguments, what the kernel will answer; and what the program's memory holds.
+ * An input is a list of calls: number, arguments, what the kernel will answer; and what the
+ * program's memory holds.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -98,8 +103,16 @@ static int copy(uint64_t addr, void *host, size_t len, bool write)
         return 0;
 }
 
-int gmem_read(struct thread *t, void *dst, uint64_t src, size_t len) { (void)t; return copy(src, dst, len, false); }
-int gmem_write(struct thread *t, uint64_t dst, const void *src, size_t len) { (void)t; return copy(dst, (void *)(uintptr_t)src, len, true); }
+int gmem_read(struct thread *t, void *dst, uint64_t src, size_t len)
+{
+        (void)t;
+        return copy(src, dst, len, false);
+}
+int gmem_write(struct thread *t, uint64_t dst, const void *src, size_t len)
+{
+        (void)t;
+        return copy(dst, (void *)(uintptr_t)src, len, true);
+}
 
 int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write)
 {
@@ -160,7 +173,11 @@ int privfd_set_nofile(uint64_t soft, uint64_t hard) { return soft > hard ? -EINV
 void info_(const char *fmt, ...) { (void)fmt; }
 
 void procfs_set_exe(const char *path) { (void)path; }
-const char *procfs_follow(int dirfd, const char *path) { (void)dirfd; return strlen(path) % 7 ? path : "/an/other/path"; }
+const char *procfs_follow(int dirfd, const char *path)
+{
+        (void)dirfd;
+        return strlen(path) % 7 ? path : "/an/other/path";
+}
 const char *procfs_itself(int dirfd, const char *path) { return procfs_follow(dirfd, path); }
 long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room)
 {
@@ -197,7 +214,7 @@ long procfs_mem_rw(struct thread *t, int fd, const struct sys_iov *v, const int6
         (void)t, (void)fd, (void)v, (void)pos, (void)write;
         return -EIO;
 }
-/* Of descriptors of vmrun's own there are none. */
+/* There are no descriptors of vmrun's own. */
 bool privfd_making(void) { return false; }
 void privfd_made(bool held) { (void)held; }
 int privfd_move(int fd) { return fd; }
@@ -211,15 +228,23 @@ long signals_action(struct thread *t, int sig, const struct ksigaction *new, str
         if (sig < 1 || sig > SIGNALS_MAX)
                 FAIL("no such signal, but its action is asked for");
         if (old)
-                memset(old, 0, sizeof *old);
+                memset(old, 0, sizeof(*old));
         return 0;
 }
 uint64_t signals_hold(struct thread *t) { (void)t; return 0; }
 void signals_release(struct thread *t, uint64_t mask) { (void)t, (void)mask; }
-void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector) { (void)t, (void)signo, (void)code, (void)addr, (void)vector; }
+void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vector)
+{
+        (void)t, (void)signo, (void)code, (void)addr, (void)vector;
+}
 int sigframe_pop(struct thread *t, uint64_t *mask) { (void)t; *mask = 0; return -EFAULT; }
-int sigframe_altstack(struct thread *t, const struct altstack *new, struct altstack *old) { (void)t, (void)new; memset(old, 0, sizeof *old); return 0; }
-/* One thread, which nobody stops; what makes and ends threads and processes is not reached. */
+int sigframe_altstack(struct thread *t, const struct altstack *new, struct altstack *old)
+{
+        (void)t, (void)new;
+        memset(old, 0, sizeof(*old));
+        return 0;
+}
+/* One thread, which is never stopped. Calls for threads and processes are not reached. */
 _Thread_local struct thread *thread_self;
 _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void) { FAIL("nobody stops it"); }
@@ -231,15 +256,33 @@ void alone_end(struct thread *t) { (void)t; }
 void service_ensure(struct vm *vm) { (void)vm; }
 bool threads_single(void) { return false; }
 void info_once(unsigned long key, const char *fmt, ...) { (void)key, (void)fmt; }
-void stats_line(FILE *f, const char *group, const char *key, uint64_t v) { (void)f, (void)group, (void)key, (void)v; }
+void stats_line(FILE *f, const char *group, const char *key, uint64_t v)
+{
+        (void)f, (void)group, (void)key, (void)v;
+}
 void stats_numbered(FILE *f, const char *group, const char *name, unsigned i, uint64_t v)
 {
         (void)f, (void)group, (void)name, (void)i, (void)v;
 }
-#define NOT_HERE(fn) long fn(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; return -ENOSYS; }
-NOT_HERE(sys_clone) NOT_HERE(sys_clone3) NOT_HERE(sys_fork) NOT_HERE(sys_vfork) NOT_HERE(sys_execve) NOT_HERE(sys_execveat) NOT_HERE(sys_futex)
+#define NOT_HERE(fn)                                                                     \
+        long fn(struct thread *t, const struct sys_row *row, const uint64_t a[6])        \
+        {                                                                                \
+                (void)t, (void)row, (void)a;                                             \
+                return -ENOSYS;                                                          \
+        }
+NOT_HERE(sys_clone)
+NOT_HERE(sys_clone3)
+NOT_HERE(sys_fork)
+NOT_HERE(sys_vfork)
+NOT_HERE(sys_execve)
+NOT_HERE(sys_execveat)
+NOT_HERE(sys_futex)
 
-uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino) { (void)id, (void)dev, (void)ino; return FILE_NONE; }
+uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino)
+{
+        (void)id, (void)dev, (void)ino;
+        return FILE_NONE;
+}
 int64_t files_pages_left(uint32_t id, uint64_t off) { (void)id, (void)off; return -EBADF; }
 
 int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t a1, uint64_t a2)
@@ -250,7 +293,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
 
 /* ---- the host kernel's own access to memory ---- */
 
-/* vmrun's memory begins far above what this program has: an address below is the program's, or none at all. */
+/* vmrun's memory begins here. A lower address is the program's, or maps nothing. */
 #define NOT_VMRUN (1ul << 32)
 
 static bool bad(uint64_t p, size_t n)
@@ -281,13 +324,23 @@ static bool to(uint64_t p, const void *src, size_t n)
         return !bad(p, n) && (!n || process_vm_writev(getpid(), &l, 1, &r, 1, 0) == (ssize_t)n);
 }
 
-/* Of something long only the beginning is moved, but all of it must be there for the sanitizer. */
+/* Moves only the beginning of a long buffer, but the sanitizer checks all of it. */
 static uint8_t noise[1 << 16];
-static bool read_some(uint64_t p, size_t n) { static uint8_t sink[1 << 16]; return !bad(p, n) && from(p, sink, n < sizeof sink ? n : sizeof sink); }
-static bool write_some(uint64_t p, size_t n) { return !bad(p, n) && to(p, noise, n < sizeof noise ? n : sizeof noise); }
+static bool read_some(uint64_t p, size_t n)
+{
+        static uint8_t sink[1 << 16];
+        return !bad(p, n) && from(p, sink, n < sizeof(sink) ? n : sizeof(sink));
+}
+static bool write_some(uint64_t p, size_t n)
+{
+        return !bad(p, n) && to(p, noise, n < sizeof(noise) ? n : sizeof(noise));
+}
 
-/* A string is never in a buffer that ends too early; the sanitizer looks at each byte up to its NUL. */
-static bool string_at(uint64_t p) { return !bad(p, 1) && strnlen((char *)(uintptr_t)p, 4097) < 4097; }
+/* The string must not leave its buffer: the sanitizer checks each byte up to the NUL. */
+static bool string_at(uint64_t p)
+{
+        return !bad(p, 1) && strnlen((char *)(uintptr_t)p, 4097) < 4097;
+}
 
 static void no_own(uint64_t fd)
 {
@@ -297,7 +350,7 @@ static void no_own(uint64_t fd)
 
 /* ---- the host kernel's calls ---- */
 
-/* Moves bytes through a list of buffers up to the first that is not there. */
+/* Moves bytes through a list of buffers, up to the first that is not mapped. */
 static long through(uint64_t iov, uint64_t n, uint64_t max, bool write)
 {
         uint64_t done = 0;
@@ -306,14 +359,14 @@ static long through(uint64_t iov, uint64_t n, uint64_t max, bool write)
                 return -EINVAL;
         for (uint64_t i = 0; i < n; i++) {
                 struct iovec v;
-                if (!from(iov + i * sizeof v, &v, sizeof v))
+                if (!from(iov + i * sizeof(v), &v, sizeof(v)))
                         return -EFAULT;
                 if ((ssize_t)v.iov_len < 0)
                         return -EINVAL;
         }
         for (uint64_t i = 0; i < n; i++) {
                 struct iovec v;
-                if (!from(iov + i * sizeof v, &v, sizeof v))
+                if (!from(iov + i * sizeof(v), &v, sizeof(v)))
                         return -EFAULT;
                 for (size_t at = 0, part; at < v.iov_len && done < max; at += part, done += part) {
                         part = PAGE_SIZE - ((P(v.iov_base) + at) & (PAGE_SIZE - 1));
@@ -350,13 +403,15 @@ static long message(uint64_t at, bool receive, uint64_t want)
         struct msghdr m;
         long ret;
 
-        if (!from(at, &m, sizeof m))
+        if (!from(at, &m, sizeof(m)))
                 return -EFAULT;
         if ((int)m.msg_namelen < 0)
                 return -EINVAL;
-        if (!receive && m.msg_name && m.msg_namelen && !read_some(P(m.msg_name), m.msg_namelen < 128 ? m.msg_namelen : 128))
+        if (!receive && m.msg_name && m.msg_namelen &&
+            !read_some(P(m.msg_name), m.msg_namelen < 128 ? m.msg_namelen : 128))
                 return -EFAULT;
-        if (!receive && m.msg_controllen && (m.msg_controllen > 20480 || !read_some(P(m.msg_control), m.msg_controllen)))
+        if (!receive && m.msg_controllen &&
+            (m.msg_controllen > 20480 || !read_some(P(m.msg_control), m.msg_controllen)))
                 return m.msg_controllen > 20480 ? -ENOBUFS : -EFAULT;
         ret = through(P(m.msg_iov), m.msg_iovlen, want, receive);
         if (ret < 0 || !receive)
@@ -367,17 +422,20 @@ static long message(uint64_t at, bool receive, uint64_t want)
                         return -EFAULT;
                 m.msg_namelen = came;
         }
-        /* Descriptors, of which more may come than the program may have. */
+        /* Descriptors. There may be more than the program may have. */
         size_t room = m.msg_control ? m.msg_controllen : 0, used = 0;
         while (room - used >= CMSG_SPACE(8) && used < CMSG_SPACE(8) * (want % 4)) {
-                struct { size_t len; int level, type, fd[2]; } c = { CMSG_LEN(8), SOL_SOCKET, SCM_RIGHTS, { 60, 1150 } };
-                if (!to(P(m.msg_control) + used, &c, sizeof c))
+                struct {
+                        size_t len;
+                        int level, type, fd[2];
+                } c = { CMSG_LEN(8), SOL_SOCKET, SCM_RIGHTS, { 60, 1150 } };
+                if (!to(P(m.msg_control) + used, &c, sizeof(c)))
                         return -EFAULT;
-                used += sizeof c;
+                used += sizeof(c);
         }
         m.msg_controllen = used;
         m.msg_flags = 0;
-        return to(at, &m, sizeof m) ? ret : -EFAULT;
+        return to(at, &m, sizeof(m)) ? ret : -EFAULT;
 }
 
 static long many_messages(const uint64_t a[6], uint64_t want)
@@ -399,7 +457,8 @@ static long poll_fds(const uint64_t a[6])
 {
         for (uint64_t i = 0; i < (uint32_t)a[1]; i++) {
                 struct pollfd f;
-                if (!from(a[0] + i * sizeof f, &f, sizeof f) || !write_some(a[0] + i * sizeof f + 6, 2))
+                if (!from(a[0] + i * sizeof(f), &f, sizeof(f)) ||
+                    !write_some(a[0] + i * sizeof(f) + 6, 2))
                         return -EFAULT;
                 no_own((uint64_t)f.fd);
         }
@@ -415,7 +474,8 @@ static long select_fds(const uint64_t a[6])
         for (int i = 1; i <= 3; i++)
                 for (int word = 0; a[i] && word < (n + 63) / 64; word++) {
                         uint64_t set;
-                        if (!from(a[i] + (unsigned)word * 8, &set, 8) || !write_some(a[i] + (unsigned)word * 8, 8))
+                        if (!from(a[i] + (unsigned)word * 8, &set, 8) ||
+                            !write_some(a[i] + (unsigned)word * 8, 8))
                                 return -EFAULT;
                         for (int bit = 0; bit < 64; bit++)
                                 if (word * 64 + bit < n && set >> bit & 1)
@@ -451,28 +511,36 @@ static long own_struct(uint64_t p, size_t n, bool in, bool out)
         return (!in || read_some(p, n)) && (!out || write_some(p, n)) ? 0 : -EFAULT;
 }
 
-/* Commands whose number tells the size, and those of the tables in ioctl.c, which are believed. */
+/* Commands whose number has the size, and those of the tables in ioctl.c. Both are trusted here. */
 static long control_device(const uint64_t a[6])
 {
         uint32_t cmd = (uint32_t)a[1];
         struct { int32_t len, pad; uint64_t buf; } c;
 
         if (cmd == 0x8912) {
-                if (!from(a[2], &c, sizeof c))
+                if (!from(a[2], &c, sizeof(c)))
                         return -EFAULT;
                 c.len = c.len > 0 ? c.len & ~7 : 0;
-                return (!c.buf || write_some(c.buf, (size_t)c.len)) && to(a[2], &c, sizeof c) ? 0 : -EFAULT;
+                return (!c.buf || write_some(c.buf, (size_t)c.len)) && to(a[2], &c, sizeof(c))
+                               ? 0
+                               : -EFAULT;
         }
         if (_IOC_DIR(cmd) && (_IOC_TYPE(cmd) == 'T' ? _IOC_NR(cmd) < 0x60 : _IOC_TYPE(cmd) == 'X'))
-                return own_struct(a[2], _IOC_SIZE(cmd), _IOC_DIR(cmd) & _IOC_WRITE, _IOC_DIR(cmd) & _IOC_READ);
-        return cmd == 0x5401 ? own_struct(a[2], 36, false, true) : cmd == 0x5413 ? own_struct(a[2], 8, false, true) : 0;
+                return own_struct(a[2], _IOC_SIZE(cmd), _IOC_DIR(cmd) & _IOC_WRITE,
+                                  _IOC_DIR(cmd) & _IOC_READ);
+        return cmd == 0x5401   ? own_struct(a[2], 36, false, true)
+               : cmd == 0x5413 ? own_struct(a[2], 8, false, true)
+                               : 0;
 }
 
 static long control_file(const uint64_t a[6])
 {
         switch ((int)a[1]) {
         case F_GETLK: case F_OFD_GETLK: return own_struct(a[2], 32, true, true);
-        case F_SETLK: case F_SETLKW: case F_OFD_SETLK: case F_OFD_SETLKW: return own_struct(a[2], 32, true, false);
+        case F_SETLK:
+        case F_SETLKW:
+        case F_OFD_SETLK:
+        case F_OFD_SETLKW: return own_struct(a[2], 32, true, false);
         case F_SETOWN_EX: return own_struct(a[2], 8, true, false);
         case F_GETOWN_EX: case 17: case 1035: case 1037: return own_struct(a[2], 8, false, true);
         case 1036: case 1038: return own_struct(a[2], 8, true, false);
@@ -485,8 +553,10 @@ static long semaphores(const uint64_t a[6])
         struct semid_ds ds = { .sem_nsems = 1 + a[0] % 300 };       /* for good */
 
         switch ((int)a[2] & ~0x100) {
-        case IPC_STAT: case SEM_STAT: case SEM_STAT_ANY: return to(a[3], &ds, sizeof ds) ? 0 : -EFAULT;
-        case IPC_SET: return own_struct(a[3], sizeof ds, true, false);
+        case IPC_STAT:
+        case SEM_STAT:
+        case SEM_STAT_ANY: return to(a[3], &ds, sizeof(ds)) ? 0 : -EFAULT;
+        case IPC_SET: return own_struct(a[3], sizeof(ds), true, false);
         case IPC_INFO: case SEM_INFO: return own_struct(a[3], sizeof(struct seminfo), false, true);
         case GETALL: return own_struct(a[3], ds.sem_nsems * 2, false, true);
         case SETALL: return own_struct(a[3], ds.sem_nsems * 2, true, false);
@@ -507,7 +577,8 @@ static long file_handle(const uint64_t a[6], uint64_t want)
         return want % 2 && to(a[2], h, 8) ? 0 : -EOVERFLOW;
 }
 
-/* How many bytes the kernel takes argument i to have: it knows the row's shape, but the lengths are those that reach it. */
+/* The size of argument i as the kernel sees it: the row gives the shape, and the call's own
+ * arguments the lengths. */
 static size_t size_for(const struct sys_arg *d, const uint64_t a[6])
 {
         uint64_t n;
@@ -519,7 +590,7 @@ static size_t size_for(const struct sys_arg *d, const uint64_t a[6])
                 n = (int32_t)n > 0 ? (uint32_t)n : 0;
         else if (d->flags & AF_UINT)
                 n = (uint32_t)n;
-        /* What is longer the kernel refuses after a look at its beginning. */
+        /* The kernel refuses a longer one after a look at its beginning. */
         n = n > SYS_ARG_MAX ? SYS_ARG_MAX + 1 : n * d->size + d->add;
         return n > SYS_ARG_MAX ? SYS_ARG_MAX : n;
 }
@@ -540,13 +611,17 @@ static long by_row(const struct sys_row *row, const uint64_t a[6], uint64_t want
                 case K_FD:      no_own(a[i]); break;
                 case K_PATH: case K_PATHL: good = string_at(a[i]); break;
                 case K_IN:      good = read_some(a[i], n); break;
-                case K_INOUT:   good = read_some(a[i], n) && (row->arg[i].len >= 0 || write_some(a[i], n)); break;
+                case K_INOUT:
+                        good = read_some(a[i], n) && (row->arg[i].len >= 0 || write_some(a[i], n));
+                        break;
                 case K_PRE:     good = write_some(a[i], n / 2); break;
                 case K_BLOCKED: good = mask_at(a[i]); break;
                 case K_VOUT:
                         if (!from(a[d->len], &room, 4) || room < 0)
                                 return room < 0 ? -EINVAL : -EFAULT;
-                        good = write_some(a[i], (size_t)room < want % 200 ? (size_t)room : want % 200) && to(a[d->len], &(int){ (int)(want % 200) }, 4);
+                        good = write_some(a[i],
+                                          (size_t)room < want % 200 ? (size_t)room : want % 200) &&
+                               to(a[d->len], &(int){ (int)(want % 200) }, 4);
                         break;
                 case K_OUT:
                         if (d->flags & AF_RET) {
@@ -563,20 +638,23 @@ static long by_row(const struct sys_row *row, const uint64_t a[6], uint64_t want
         return ret;
 }
 
-/* What the program asked the kernel to answer: it may fail before it looks at anything, and after. */
+/* The kernel's answers, from the input. A call may fail before it looks at anything, or after. */
 static uint64_t answers;
 
-/* capget(2): three versions of one struct, and an answer to who does not know them. */
+/* capget(2): three versions of one struct, and the newest version as answer to any other. */
 static long capabilities(long nr, const uint64_t a[6])
 {
         const uint32_t newest = 0x20080522;
         struct { uint32_t version; int32_t pid; } head;
 
-        if (!from(a[0], &head, sizeof head))
+        if (!from(a[0], &head, sizeof(head)))
                 return -EFAULT;
-        size_t n = head.version == 0x19980330 ? 12 : head.version == 0x20071026 || head.version == newest ? 24 : 0;
+        size_t n = head.version == 0x19980330                             ? 12
+                   : head.version == 0x20071026 || head.version == newest ? 24
+                                                                          : 0;
         if (!n)
-                return to(a[0], &newest, sizeof newest) ? (a[1] || nr == __NR_capset ? -EINVAL : 0) : -EFAULT;
+                return to(a[0], &newest, sizeof(newest)) ? (a[1] || nr == __NR_capset ? -EINVAL : 0)
+                                                         : -EFAULT;
         if (nr == __NR_capget)
                 return !a[1] || write_some(a[1], n) ? 0 : -EFAULT;
         return read_some(a[1], n) ? 0 : -EFAULT;
@@ -592,8 +670,12 @@ static long kernel(long nr, const uint64_t a[6])
         switch (nr) {
         case __NR_read: case __NR_pread64: no_own(a[0]); return plain(a[1], a[2], want, true);
         case __NR_write: case __NR_pwrite64: no_own(a[0]); return plain(a[1], a[2], want, false);
-        case __NR_readv: case __NR_preadv: case __NR_preadv2: no_own(a[0]); return through(a[1], a[2], want, true);
-        case __NR_writev: case __NR_pwritev: case __NR_pwritev2: no_own(a[0]); return through(a[1], a[2], want, false);
+        case __NR_readv:
+        case __NR_preadv:
+        case __NR_preadv2: no_own(a[0]); return through(a[1], a[2], want, true);
+        case __NR_writev:
+        case __NR_pwritev:
+        case __NR_pwritev2: no_own(a[0]); return through(a[1], a[2], want, false);
         case __NR_getrandom: return plain(a[0], a[1], a[1], true);
         case __NR_sendto:
                 no_own(a[0]);
@@ -608,7 +690,9 @@ static long kernel(long nr, const uint64_t a[6])
                 if (a[4] && (!from(a[5], &room, 4) || room < 0))
                         return -EFAULT;
                 ret = plain(a[1], a[2], want, true);
-                if (ret >= 0 && a[4] && !(write_some(a[4], (size_t)room < want % 150 ? (size_t)room : want % 150) && to(a[5], &(int){ (int)(want % 150) }, 4)))
+                if (ret >= 0 && a[4] &&
+                    !(write_some(a[4], (size_t)room < want % 150 ? (size_t)room : want % 150) &&
+                      to(a[5], &(int){ (int)(want % 150) }, 4)))
                         return -EFAULT;
                 return ret;
         }
@@ -616,16 +700,24 @@ static long kernel(long nr, const uint64_t a[6])
         case __NR_recvmsg: no_own(a[0]); return message(a[1], true, want);
         case __NR_recvmmsg: no_own(a[0]); return many_messages(a, want);
         case __NR_poll: return poll_fds(a);
-        case __NR_ppoll: return (!a[2] || read_some(a[2], 16)) && mask_at(a[3]) ? poll_fds(a) : -EFAULT;
-        case __NR_select: return !a[4] || (read_some(a[4], 16) && write_some(a[4], 16)) ? select_fds(a) : -EFAULT;
+        case __NR_ppoll:
+                return (!a[2] || read_some(a[2], 16)) && mask_at(a[3]) ? poll_fds(a) : -EFAULT;
+        case __NR_select:
+                if (a[4] && !(read_some(a[4], 16) && write_some(a[4], 16)))
+                        return -EFAULT;
+                return select_fds(a);
         case __NR_pselect6: {
                 uint64_t sig[2] = { 0, 0 };
-                if ((a[5] && !from(a[5], sig, 16)) || !mask_at(sig[0]) || (a[4] && !read_some(a[4], 16)))
+                if ((a[5] && !from(a[5], sig, 16)) || !mask_at(sig[0]) ||
+                    (a[4] && !read_some(a[4], 16)))
                         return -EFAULT;
                 return select_fds(a);
         }
         case __NR_ioctl: no_own(a[0]); return control_device(a);
-        case __NR_fcntl: no_own(a[0]); ret = control_file(a); return (int)a[1] == 3 && !ret ? (long)(want % 3) : ret;
+        case __NR_fcntl:
+                no_own(a[0]);
+                ret = control_file(a);
+                return (int)a[1] == 3 && !ret ? (long)(want % 3) : ret;
         case __NR_dup2: case __NR_dup3: no_own(a[0]); no_own(a[1]); return (long)(uint32_t)a[1];
         case __NR_close: return 0;
         case __NR_close_range:
@@ -633,42 +725,66 @@ static long kernel(long nr, const uint64_t a[6])
                         if ((uint32_t)a[0] <= (uint32_t)fd && (uint32_t)fd <= (uint32_t)a[1])
                                 FAIL("vmrun's descriptors are closed");
                 return 0;
-        case __NR_getdents: case __NR_getdents64: no_own(a[0]); return listing(a[1], (uint32_t)a[2], want);
+        case __NR_getdents:
+        case __NR_getdents64: no_own(a[0]); return listing(a[1], (uint32_t)a[2], want);
         case __NR_name_to_handle_at: no_own(a[0]); return file_handle(a, want);
         case __NR_open_by_handle_at: no_own(a[0]); return read_some(a[1], 8) ? 70 : -EFAULT;
-        case __NR_openat2: no_own(a[0]); return string_at(a[1]) && read_some(a[2], a[3] < 4096 ? a[3] : 4096) ? 70 : -EFAULT;
+        case __NR_openat2:
+                no_own(a[0]);
+                return string_at(a[1]) && read_some(a[2], a[3] < 4096 ? a[3] : 4096) ? 70 : -EFAULT;
         case __NR_kcmp: return (int)a[2] == 7 ? own_struct(a[4], 12, true, false) : 0;
         case __NR_semctl: return semaphores(a);
-        case __NR_msgctl: return ((int)a[1] & ~0x100) == IPC_STAT ? own_struct(a[2], sizeof(struct msqid_ds), false, true)
-                               : (int)a[1] == IPC_SET ? own_struct(a[2], sizeof(struct msqid_ds), true, false) : 0;
-        case __NR_shmctl: return ((int)a[1] & ~0x100) == IPC_STAT ? own_struct(a[2], sizeof(struct shmid_ds), false, true)
-                               : (int)a[1] == SHM_INFO ? own_struct(a[2], sizeof(struct shm_info), false, true) : 0;
+        case __NR_msgctl:
+                return ((int)a[1] & ~0x100) == IPC_STAT
+                               ? own_struct(a[2], sizeof(struct msqid_ds), false, true)
+                       : (int)a[1] == IPC_SET
+                               ? own_struct(a[2], sizeof(struct msqid_ds), true, false)
+                               : 0;
+        case __NR_shmctl:
+                return ((int)a[1] & ~0x100) == IPC_STAT
+                               ? own_struct(a[2], sizeof(struct shmid_ds), false, true)
+                       : (int)a[1] == SHM_INFO
+                               ? own_struct(a[2], sizeof(struct shm_info), false, true)
+                               : 0;
         case __NR_fstat: {
                 static const unsigned types[] = { S_IFREG, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFDIR };
                 struct stat st = { .st_mode = types[want % 5] };
-                return to(a[1], &st, sizeof st) ? 0 : -EFAULT;
+                return to(a[1], &st, sizeof(st)) ? 0 : -EFAULT;
         }
-        case __NR_prlimit64: return (!a[2] || read_some(a[2], 16)) && (!a[3] || write_some(a[3], 16)) ? 0 : -EFAULT;
+        case __NR_prlimit64:
+                if ((a[2] && !read_some(a[2], 16)) || (a[3] && !write_some(a[3], 16)))
+                        return -EFAULT;
+                return 0;
         case __NR_capget: case __NR_capset: return capabilities(nr, a);
         case __NR_sysinfo: return own_struct(a[0], 112, false, true);
         case __NR_sched_setattr: return own_struct(a[1], 48, true, false);
-        case __NR_rt_sigprocmask: return (!a[1] || read_some(a[1], 8)) && (!a[2] || write_some(a[2], 8)) ? 0 : -EFAULT;
+        case __NR_rt_sigprocmask:
+                if ((a[1] && !read_some(a[1], 8)) || (a[2] && !write_some(a[2], 8)))
+                        return -EFAULT;
+                return 0;
         case __NR_rt_sigpending: return own_struct(a[0], 8, false, true);
         case __NR_mq_notify: {
                 struct sigevent ev;
                 no_own(a[0]);
                 if (!a[1])
                         return 0;
-                if (!from(a[1], &ev, sizeof ev))
+                if (!from(a[1], &ev, sizeof(ev)))
                         return -EFAULT;
-                return ev.sigev_notify != SIGEV_THREAD || read_some(P(ev.sigev_value.sival_ptr), 32) ? 0 : -EFAULT;
+                return ev.sigev_notify != SIGEV_THREAD || read_some(P(ev.sigev_value.sival_ptr), 32)
+                               ? 0
+                               : -EFAULT;
         }
-        case __NR_prctl: return (int)a[0] == PR_GET_NAME ? own_struct(a[1], 16, false, true) : (int)a[0] == PR_SET_NAME ? (string_at(a[1]) ? 0 : -EFAULT) : 0;
+        case __NR_prctl:
+                return (int)a[0] == PR_GET_NAME   ? own_struct(a[1], 16, false, true)
+                       : (int)a[0] == PR_SET_NAME ? (string_at(a[1]) ? 0 : -EFAULT)
+                                                  : 0;
         case __NR_setsockopt:
                 if ((int)a[1] == SOL_SOCKET && ((int)a[2] == SO_ATTACH_FILTER || (int)a[2] == 51)) {
                         struct { uint16_t len, pad[3]; uint64_t filter; } f;
                         no_own(a[0]);
-                        return from(a[3], &f, sizeof f) && read_some(f.filter, (size_t)f.len * 8) ? 0 : -EFAULT;
+                        return from(a[3], &f, sizeof(f)) && read_some(f.filter, (size_t)f.len * 8)
+                                       ? 0
+                                       : -EFAULT;
                 }
                 break;
         case __NR_getsockopt:
@@ -700,13 +816,13 @@ int fuzz_getsockopt(int fd, int level, int opt, void *value, socklen_t *len)
 
 /* ---- a run ---- */
 
-/* Half of the arguments are addresses of the program's, mostly near the end of a page; or small numbers. */
+/* Half of the arguments are addresses, mostly near the end of a page; others are small numbers. */
 static uint64_t argument(void)
 {
         uint64_t kind = take(1), v = take(2);
 
         switch (kind % 8) {
-        case 0: case 1: case 2: return BASE + (v & (sizeof memory - 1));
+        case 0: case 1: case 2: return BASE + (v & (sizeof(memory) - 1));
         case 3:         return BASE + ((v % PAGES + 1) << PAGE_SHIFT) - (v >> 8);
         case 4:         return v % 64;
         case 5:         return v;
@@ -727,11 +843,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         static struct thread t;
 
         if (!t.v) {
-                if (mmap(CONTROL, sizeof *CONTROL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != CONTROL)
+                if (mmap(CONTROL, sizeof(*CONTROL), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1,
+                         0) != CONTROL)
                         FAIL("no room for control");
                 t.v = (struct vcpu *)block;
                 thread_self = &t;
-                for (size_t i = 0; i < sizeof noise; i++)
+                for (size_t i = 0; i < sizeof(noise); i++)
                         noise[i] = (uint8_t)(i * 37 + (i >> 8));
         }
         input = data;
@@ -741,11 +859,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         answers = take(4);
         unsigned calls = 1 + take(1) % 4;
         const uint8_t *content = input + 20 * calls < input_end ? input + 20 * calls : input;
-        size_t n = (size_t)(input_end - content), first = n < sizeof memory ? n : sizeof memory;
-        memset(memory, 0, sizeof memory);
+        size_t n = (size_t)(input_end - content), first = n < sizeof(memory) ? n : sizeof(memory);
+        memset(memory, 0, sizeof(memory));
         memcpy(memory, content, first);
-        for (size_t have = first; have && have < sizeof memory; have *= 2)
-                memcpy(memory + have, memory, have < sizeof memory - have ? have : sizeof memory - have);
+        for (size_t have = first; have && have < sizeof(memory); have *= 2)
+                memcpy(memory + have, memory,
+                       have < sizeof(memory) - have ? have : sizeof(memory) - have);
         for (unsigned i = 0; i < calls && input < input_end; i++) {
                 uint64_t a[6];
                 current = (long)(take(2) % SYS_ROWS);

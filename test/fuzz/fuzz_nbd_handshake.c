@@ -2,9 +2,9 @@
  * Fuzzes the NBD handshake (memnode/nbd/handshake.c) with libFuzzer.  Built and run by ./run, never
  * by make.
  *
- * Threat model.  Whoever can connect to memnode's NBD port controls every byte of the handshake,
- * and how they are cut into receives; nothing is authenticated before it (the token is part of a
- * lease's name, so it is checked within).  The machine it runs on is shared by all clients.  What
+ * Threat model. An attacker who can connect to memnode's NBD port controls every byte of the
+ * handshake, and how the bytes are cut into receives. Nothing is authenticated before: the token is
+ * part of a lease's name, so the handshake checks it. All clients share memnode's machine. What
  * must hold:
  *   - no read or write outside the handshake's own memory (the sanitizers see to it; input and
  *     names are copied to exact sizes);
@@ -34,7 +34,7 @@ struct world {
         unsigned attached, detached;
 };
 
-/* Copies the name, so that the address sanitizer knows its end; and gives it something to do. */
+/* Copies the name, so that the address sanitizer knows its end, and reads it. */
 static uint32_t find(const char *name, size_t len, uint64_t *size, const char **text)
 {
         struct nbd_lease_name l;

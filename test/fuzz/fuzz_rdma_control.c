@@ -3,21 +3,21 @@
  * (memnode/rdma/message.c, connect.c, control.c), and the clients and leases behind them
  * (client.c, account.c, pool.c).  The network card is a fake, below. Built and run by ./run.
  *
- * Threat model.  Whoever reaches memnode's RDMA port chooses the private data of connection
+ * Threat model. An attacker who reaches memnode's RDMA port chooses the private data of connection
  * requests and the bytes and lengths of messages, may open and drop connections in any order, read
- * no answers, and go silent.  All clients share one process and one pool. What must hold:
+ * no answers, and go silent. All clients share one process and one pool. What must hold:
  *   - no access outside the server's own memory, whatever a message says of its length;
  *   - a lease is whole pages within the pool, all zero when it is granted, registered in its
  *     client's protection domain only, and no two leases overlap; nothing in the domain of control
  *     connections may be reached from afar;
  *   - memory that goes back is no longer registered; the domains, queues and registrations of a
  *     client that ended are gone;
- *   - every answer is a whole message of the protocol with text that ends; who has not said HELLO
- *     gets no lease, and the wrong secret no client; a client has no more than its limit;
+ *   - every answer is a whole message of the protocol with text that ends; without HELLO there is
+ *     no lease, and with a wrong secret no client; a client has no more than its limit;
  *   - when all is over nothing is left behind, and the pool is whole.
  * Out of scope: the card itself, its driver and rdma_cm, which reject packets that are none before
  * memnode sees them; the data connections, on which the card checks addresses and keys
- * (test/rdma/run); how fast somebody asks (the clock here is the input's).
+ * (test/rdma/run); the rate of requests (the clock here is the input's).
  *
  * An input is a script of steps of one byte and what it needs: see step().
  */
@@ -167,7 +167,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
         return 0;
 }
 
-/* What a queue pair was given, and what its completion queue has to tell. */
+/* What was posted to a queue pair, and what its completion queue still holds. */
 struct fake_cq { struct ibv_cq cq; struct ibv_wc wc[QUEUE]; unsigned n; };
 struct peer {
         struct rdma_cm_id id;           /* memnode's; its end is this side's too */
@@ -543,7 +543,7 @@ static void step(struct reader *r)
         }
 }
 
-/* What the server says of itself must be so, after every step. */
+/* After every step the server's own counts must be right. */
 static void check_all(void)
 {
         unsigned nclients = 0;

@@ -4,7 +4,7 @@
  *
  *   text     answers as another protocol would
  *   zeros    sends zeros without end
- *   noise    greets as an NBD server and goes on with random bytes without end
+ *   noise    greets as an NBD server, then sends random bytes without end
  *   half     greets, and closes in the middle of the handshake
  *   silent   accepts, and says nothing
  *   deaf     does not even accept
@@ -74,7 +74,7 @@ static int listen_at(const char *where, int full)
                 return -1;
         for (int i = 0; full && i < 4; i++) {
                 int c = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
-                connect(c, a, len);     /* that it cannot be done at once is the purpose */
+                connect(c, a, len);     /* it shall not be possible at once */
         }
         return s;
 }

@@ -507,7 +507,7 @@ static void case_lease_beside(const struct target *t)
         open_node(t->rest);
         pthread_create(&thread, NULL, leaser, &result);
         traffic(4000, 96, f, t->commands);
-        /* Reconnections need no traffic, but somebody who polls. */
+        /* Reconnections need no traffic, but a thread that polls. */
         struct timespec end;
         do {
                 poll_node();
@@ -522,7 +522,7 @@ static void case_lease_beside(const struct target *t)
         verdict("passed", "64 leases beside %u requests", done);
 }
 
-/* lease() alone, with nobody who polls, across a break. */
+/* lease() alone, without a thread that polls, across a break. */
 static void case_lease_alone(const struct target *t)
 {
         struct slab s = { 0 };
@@ -612,7 +612,7 @@ static void case_no_device(const struct target *t)
 static void case_silent_host(const struct target *t)
 {
         (void)t;
-        /* driver.sh: in the network of the RDMA device, but nobody is there */
+        /* driver.sh: an address in the network of the RDMA device that no host has */
         open_node("//10.98.0.77");
 }
 

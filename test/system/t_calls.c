@@ -34,7 +34,7 @@ static int failures_of(pid_t pid)
 static void drain(int fd)
 {
         static char buf[1 << 17];
-        ssize_t n = read(fd, buf, sizeof buf);
+        ssize_t n = read(fd, buf, sizeof(buf));
 
         printf("  %zd bytes, sum %u\n", n, n > 0 ? sum(buf, (size_t)n) : 0);
 }
@@ -46,7 +46,7 @@ static void test_vmsplice(void)
         struct iovec v[64];
         int p[2];
 
-        for (size_t i = 0; i < sizeof much; i++)
+        for (size_t i = 0; i < sizeof(much); i++)
                 much[i] = (char)(i * 7 ^ i >> 9);
         T(pipe(p));
         v[0] = (struct iovec){ much, N * PG };
@@ -81,7 +81,7 @@ static void test_vmsplice(void)
         v[0] = (struct iovec){ back + 1, 10000 };
         v[1] = (struct iovec){ back + 30000, 100000 };
         T(vmsplice(p[0], v, 2, 0));
-        printf("  sum %u\n", sum(back, sizeof back));
+        printf("  sum %u\n", sum(back, sizeof(back)));
         FAILS(EAGAIN, vmsplice(p[0], v, 2, SPLICE_F_NONBLOCK));
         T(vmsplice(p[0], v, 0, 0));
         FAILS(EINVAL, vmsplice(p[0], v, 1, 16));
@@ -126,11 +126,11 @@ static void test_requeue(void)
                                 (void *)-4096L, NULL,      shared,     shared_ro, shared + 2 };
 
         memset(pages, 0, 2 * PG);
-        for (size_t op = 0; op < sizeof ops / sizeof ops[0]; op++) {
-                for (size_t a = 0; a < sizeof words / sizeof words[0]; a++)
-                        for (size_t b = 0; b < sizeof words / sizeof words[0]; b++) {
+        for (size_t op = 0; op < sizeof(ops) / sizeof(ops[0]); op++) {
+                for (size_t a = 0; a < sizeof(words) / sizeof(words[0]); a++)
+                        for (size_t b = 0; b < sizeof(words) / sizeof(words[0]); b++) {
                                 char name[80];
-                                snprintf(name, sizeof name, "%s of word %zu to %zu", ops[op].name,
+                                snprintf(name, sizeof(name), "%s of word %zu to %zu", ops[op].name,
                                          a, b);
                                 requeue(name, ops[op].op, words[a], words[b]);
                         }
@@ -185,7 +185,8 @@ static void test_mmap_errors(void)
         fds[7] = p[0];
         for (size_t fd = 0; fd < 8; fd++)
                 for (size_t type = 0; type < 5; type++)
-                        for (size_t extra = 0; extra < sizeof extras / sizeof extras[0]; extra++) {
+                        for (size_t extra = 0; extra < sizeof(extras) / sizeof(extras[0]);
+                             extra++) {
                                 say(NULL);
                                 printf("mmap of %zu, flags %x %x:", fd, types[type], extras[extra]);
                                 for (size_t len = 0; len < 6; len++)
@@ -197,7 +198,8 @@ static void test_mmap_errors(void)
                                                                     (extras[extra] &
                                                                      (MAP_FIXED |
                                                                       MAP_FIXED_NOREPLACE)))
-                                                                        continue; /* root may, natively */
+                                                                        /* root may, natively */
+                                                                        continue;
                                                                 char *m = mmap(
                                                                         at[a], lens[len], prot,
                                                                         types[type] | extras[extra],
@@ -229,7 +231,7 @@ static void residency(const char *what, void *m, int n)
 {
         unsigned char vec[64];
 
-        memset(vec, 0xee, sizeof vec);
+        memset(vec, 0xee, sizeof(vec));
         printf("%s: ", what);
         if (mincore(m, (size_t)n * PG, vec))
                 printf("%s", strerrorname_np(errno));
@@ -246,7 +248,7 @@ static void test_mincore(void)
         int fd = open("cached", O_RDWR | O_CREAT, 0600);
         char *m, *s;
 
-        memset(page, 'c', sizeof page);
+        memset(page, 'c', sizeof(page));
         for (int i = 0; i < N; i++)
                 CHECK(write(fd, page, PG) == PG);
         m = mmap(NULL, (N + 4) * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
@@ -337,13 +339,13 @@ static void test_robust_list(void)
         pid_t pid = start_child();
         if (!pid) {
                 struct { void *next; long offset; void *pending; } list = { &list, 0, NULL };
-                syscall(SYS_set_robust_list, &list, sizeof list);
+                syscall(SYS_set_robust_list, &list, sizeof(list));
                 void *l = &list;
-                CHECK(write(p[1], &l, sizeof l) == sizeof l && read(q[0], &c, 1) == 1);
+                CHECK(write(p[1], &l, sizeof(l)) == sizeof(l) && read(q[0], &c, 1) == 1);
                 _exit(failures);
         }
         void *expected = NULL;
-        CHECK(read(p[0], &expected, sizeof expected) == sizeof expected);
+        CHECK(read(p[0], &expected, sizeof(expected)) == sizeof(expected));
         len = 0;
         T(syscall(SYS_get_robust_list, pid, &head, &len));
         CHECK(head == expected && len == 24);
@@ -353,7 +355,7 @@ static void test_robust_list(void)
         FAILS(ESRCH, syscall(SYS_get_robust_list, pid, &head, &len));
         FAILS(ESRCH, syscall(SYS_get_robust_list, -1, &head, &len));
         /*
-         * One of whom this process may know nothing, and one that is not executed by the same file.
+         * A process of which this one may know nothing, and one that another file executes.
          */
         pid = start_child();
         if (!pid) {
@@ -419,7 +421,7 @@ static void test_keys(void)
         FAILS(ENOKEY, syscall(SYS_request_key, "user", "another", NULL, 0L));
         FAILS(EFAULT, syscall(SYS_request_key, "user", nothing, NULL, 0L));
         FAILS(EFAULT, syscall(SYS_request_key, "user", "another", nothing, 0L));
-        /* What there is is told whether there is room for it or not. */
+        /* The size is returned whether there is room for the data or not. */
         for (long n = 0; n <= 8; n += 2) {
                 memset(buf, '-', 40);
                 say_key("read", key(KEYCTL_READ, id, buf, n), buf);
@@ -482,8 +484,8 @@ static void test_keys(void)
 }
 
 /*
- * ---- a program's file is not written to while it runs, and not executed while somebody may write
- * to it ----
+ * ---- a program's file is not written to while it runs, and not executed while it is open for
+ * writing ----
  */
 
 static void copy_self(const char *to)
@@ -493,7 +495,7 @@ static void copy_self(const char *to)
             out = open(to, O_WRONLY | O_CREAT | O_EXCL, 0700);
         ssize_t n;
 
-        while ((n = read(in, buf, sizeof buf)) > 0)
+        while ((n = read(in, buf, sizeof(buf))) > 0)
                 CHECK(write(out, buf, (size_t)n) == n);
         close(in), close(out);
 }
@@ -637,7 +639,7 @@ int main(int argc, char **argv)
                 { "robust", test_robust_list }, { "arch_prctl", test_arch_prctl },
                 { "keys", test_keys },          { "busy", test_busy },
         };
-        for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
                 if (argc <= 2 || !strcmp(argv[2], tests[i].name)) {
                         tests[i].test();
                         fflush(stdout);

@@ -1,6 +1,6 @@
 /*
  * Each of the 64 signals: what it does by default, to a program that computes, sleeps, or has it
- * blocked; handlers, masks, queues. One of them is vmrun's own, too, and nobody can tell.
+ * blocked; handlers, masks, queues. vmrun uses one of them too, which must not show.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -72,7 +72,9 @@ static void by_default(int sig)
                 bool goes_on = sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH || sig == SIGCONT;
                 if (way == 1 && goes_on)
                         kill(pid, SIGKILL);     /* it has long to compute */
-                close(hold[1]); /* who is neither ended nor stopped goes on: so does an orphaned group, with SIGTSTP */
+                /* A child that is neither ended nor stopped continues, as does an orphaned process
+                 * group at SIGTSTP. */
+                close(hold[1]);
                 how(names[way], sig, wait_for(pid));
                 close(ready[0]), close(ready[1]);
         }
@@ -90,7 +92,7 @@ static void handler(int sig, siginfo_t *info, void *context)
 
 static _Atomic int stop;
 
-/* Again and again, for the first may come before who waits for it sleeps. */
+/* Sends again and again: the first signal may come before the thread that waits for it sleeps. */
 static void *sender(void *arg)
 {
         int sig = (int)(intptr_t)arg;
@@ -151,10 +153,10 @@ static void with_handler(int sig)
         FAILS(EAGAIN, sigtimedwait(&set, &info, &now));
         int fd = signalfd(-1, &set, SFD_NONBLOCK);
         struct signalfd_siginfo si;
-        FAILS(EAGAIN, read(fd, &si, sizeof si));
+        FAILS(EAGAIN, read(fd, &si, sizeof(si)));
         T(sigqueue(getpid(), sig, (union sigval){ .sival_int = 78 }));
         T(poll(&(struct pollfd){ fd, POLLIN, 0 }, 1, 0));
-        CHECK(read(fd, &si, sizeof si) == sizeof si && si.ssi_signo == (uint32_t)sig &&
+        CHECK(read(fd, &si, sizeof(si)) == sizeof(si) && si.ssi_signo == (uint32_t)sig &&
               si.ssi_int == 78);
         close(fd);
         CHECK(!came);
@@ -167,7 +169,7 @@ static void with_handler(int sig)
         came = 0;
         T(kill(getpid(), sig));
         CHECK(!came && sigprocmask(SIG_UNBLOCK, &set, NULL) == 0 && came == sig);
-        /* Somebody who sleeps, who waits for it, who computes; the other thread has it blocked. */
+        /* A thread sleeps, waits for the signal, computes; the other thread has it blocked. */
         CHECK(pipe(p) == 0);
         sigprocmask(SIG_BLOCK, &set, NULL);
         pthread_t thread = start_sender(sig);
@@ -196,7 +198,7 @@ static void with_handler(int sig)
         close(p[0]), close(p[1]);
 }
 
-/* All threads but one compute and have it blocked; that one waits for it. */
+/* All threads but one compute and block the signal; the one waits for it. */
 static void *compute(void *arg)
 {
         for (volatile unsigned n = 0; !stop; n++)
@@ -234,7 +236,7 @@ static void waiting_thread(int sig)
         sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* Many of them while pages are unmapped, which is when vmrun sends its own. */
+/* Many signals while pages are unmapped, which is when vmrun sends its own. */
 static volatile int storms;
 static void count(int sig) { (void)sig; storms++; }
 
@@ -263,7 +265,7 @@ static void storm(int sig)
         signal(sig, SIG_DFL);
 }
 
-/* What is ignored stays so over an execve, and what is pending pending. */
+/* Ignored signals stay ignored over an execve, and pending ones pending. */
 static void over_exec(const char *self)
 {
         sigset_t set;
@@ -312,14 +314,14 @@ int main(int argc, char **argv)
         if (argc == 2)
                 return after_exec();
         memory_init();
-        for (int sig = 1; sig <= 64; sig++)     /* whoever started this may have ignored some */
+        for (int sig = 1; sig <= 64; sig++)     /* the parent may have ignored some */
                 if (sig != 32 && sig != 33)
                         signal(sig, SIG_DFL);
         for (int sig = least; sig <= last; sig++)
                 if (sig != 32 && sig != 33)     /* the C library's */
                         by_default(sig);
         static const int handled[] = { SIGUSR1, SIGSTKFLT, SIGIO, SIGPWR, 34, 64 };
-        for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++)
+        for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
                 with_handler(handled[i]);
         waiting_thread(SIGSTKFLT);
         waiting_thread(SIGUSR1);

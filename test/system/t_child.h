@@ -1,5 +1,5 @@
 /*
- * Children of test programs, and what becomes of them.
+ * Children of test programs, and how they end.
  */
 #ifndef T_CHILD_H
 #define T_CHILD_H

@@ -1,9 +1,11 @@
 /*
  * How a program dies: the wait status that others see, with its core flag.
  *
- * usage: t_core wait COMMAND...    runs it, and says of which signal it died, and whether it left a core
- *        t_core HOW MB             dies, with that much private memory, and again that much shared in three ways.  HOW: abort; segv;
- *                                  thread, a segv in one of several; quit, by another process; term; nodump, an abort of one that must leave no core
+ * usage: t_core wait COMMAND...   runs it, and says by which signal it died, and if it left a core
+ *        t_core HOW MB            dies, with that much private memory and as much again shared in
+ *                                 three ways. HOW: abort; segv; thread, a segv in one of several;
+ *                                 quit, by another process; term; nodump, an abort of a process
+ *                                 that must leave no core
  */
 #include <pthread.h>
 #include <sys/prctl.h>

@@ -144,7 +144,7 @@ static void in_signalfd(void)
         only(SIG_BLOCK, SIGTERM);
         int fd = signalfd(-1, &set, 0);
         ready();
-        CHECK(read(fd, &info, sizeof info) == sizeof info);
+        CHECK(read(fd, &info, sizeof(info)) == sizeof(info));
         _exit(120 + (int)info.ssi_signo);
 }
 
@@ -208,7 +208,7 @@ static void by_fault(void)
         *nowhere = 1;
 }
 
-/* The child of a vfork dies, its parent goes on. */
+/* The child of a vfork dies, its parent continues. */
 static void in_vfork(void)
 {
         int status;
@@ -282,7 +282,7 @@ static void say_end(const char *name, int sig, pid_t pid)
                 printf("%s, sent %d: status %d\n", name, sig, WEXITSTATUS(status));
 }
 
-/* A stopped program dies when it goes on. */
+/* A stopped program dies when it continues. */
 static void stopped(void)
 {
         const struct timespec moment = { .tv_nsec = 200000000 };
@@ -326,7 +326,7 @@ static int show(void)
                                k.handler > 1 ? 2 : k.handler, k.flags, k.mask);
         FILE *f = fopen("/proc/self/status", "re");
         CHECK(f != NULL);
-        while (fgets(line, sizeof line, f))
+        while (fgets(line, sizeof(line), f))
                 if (strncmp(line, "SigBlk", 6) == 0 || strncmp(line, "SigIgn", 6) == 0 ||
                     strncmp(line, "SigCgt", 6) == 0)
                         fputs(line, stdout);
@@ -353,9 +353,9 @@ int main(int argc, char **argv)
 {
         if (argc > 1)
                 return show();
-        for (int sig = 1; sig < 32; sig++)      /* the cases' own, whatever this was started with */
+        for (int sig = 1; sig < 32; sig++)      /* the cases' own, whatever the parent had set */
                 signal(sig, SIG_DFL);
-        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 pid_t pid = child_in(cases[i].state);
                 if (cases[i].sig)
                         kill(pid, cases[i].sig);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What became of an instruction: the first signal that it caused, or that it ran. */
+/* The outcome of an instruction: the first signal that it caused, or that it ran. */
 struct outcome {
         int32_t signo, code;            /* signo 0: it ran */
         uint64_t more;                  /* signals behind the first */
@@ -31,10 +31,9 @@ struct instruction {
         uint64_t flags;
 };
 enum {
-        I_VALUE = 1, /* rax is the same on all machines */
-        I_ALONE =
-                2, /* leaves the CPU in a state that would spoil what comes behind it, where it is not refused */
-        I_LOW = 4, /* runs below 4 GiB */
+        I_VALUE = 1,    /* rax is the same on all machines */
+        I_ALONE = 2,    /* where it is not refused, the CPU is of no use to later instructions */
+        I_LOW = 4,      /* runs below 4 GiB */
 };
 unsigned instructions_count(void);
 struct instruction instruction(unsigned n);

@@ -97,7 +97,7 @@ static void rounds_with(const char *name, uint64_t with, long rounds, timer_t ti
         unsigned char *fresh = stack + (STACK_PAGES - FRESH_PAGES) * PAGE;
 
         flags = with & kept;
-        memset(&bad, 0, sizeof bad);
+        memset(&bad, 0, sizeof(bad));
         memset(other, FILL, OTHER_PAGES * PAGE);
         taken = 0;
         for (long n = 1; n <= rounds; n++) {

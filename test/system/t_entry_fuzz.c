@@ -4,8 +4,10 @@
  * signal with its frame, and registers and memory at its end. It is the same natively. Signals of
  * the other thread are not part of that: their handler only sees that it begins as handlers do.
  *
- *   t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]    that many blocks, or only this one, with its code and all that goes into its hash;
- *                                                       BLOCK "all": all of them so
+ *   t_entry_fuzz [--level3] SEED BLOCKS [BLOCK]
+ *
+ * runs that many blocks, or only this one, with its code and all that goes into its hash; BLOCK
+ * "all": all of them so.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -95,12 +97,12 @@ static void note_frame(int sig, const siginfo_t *si, const greg_t *g)
                 note("err", (uint64_t)g[REG_ERR] &
                                     (g[REG_TRAPNO] == 14 ? ~1ul : ~0ul)); /* P: if it is resident */
         for (unsigned i = 0; i < 16; i++) {
-                snprintf(name, sizeof name, "r%u", i);
+                snprintf(name, sizeof(name), "r%u", i);
                 note(name, (uint64_t)g[order[i]]);
         }
 }
 
-/* On to the next part of the code, with the registers as they are. Stepping goes on where it is. */
+/* Continues with the next part of the code and the same registers. Stepping stays as it is. */
 static void on_signal(int sig, siginfo_t *si, void *context)
 {
         greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
@@ -229,7 +231,7 @@ static void block(uint64_t seed, unsigned long n)
         signals_taken = 0;
         ((void (*)(void))CODE)();
         for (unsigned i = 0; i < 16; i++) {
-                snprintf(name, sizeof name, "r%u", i);
+                snprintf(name, sizeof(name), "r%u", i);
                 note(name, i == 4 ? W->rsp : W->regs[i]);
         }
         note("flags", W->flags);
@@ -263,7 +265,7 @@ static void prepare(void)
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         sigaltstack(&(stack_t){ .ss_sp = alt_stack, .ss_size = ALT_PAGES * PAGE }, NULL);
         sigfillset(&sa.sa_mask);
-        for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
+        for (unsigned i = 0; i < sizeof(signals) / sizeof(*signals); i++)
                 sigaction(signals[i], &sa, NULL);
         sa.sa_sigaction = on_kick;
         sigaction(SIGUSR1, &sa, NULL);

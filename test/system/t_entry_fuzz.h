@@ -22,16 +22,15 @@
 #define PAGES    4                      /* of each, but for FAR: */
 #define FAR_PAGES 512
 
-enum { SLOTS = 24 };                    /* places where a block goes on after a signal */
+enum { SLOTS = 24 };                    /* places where a block continues after a signal */
 
 /* What code and C share. Code finds it by 32-bit addresses. */
 struct words {
         uint64_t slot;                  /* the part of the code that runs */
-        uint64_t regs
-                [16]; /* at the block's end, in the order of their numbers; rsp is not the block's */
+        uint64_t regs[16];              /* at the block's end, by number; rsp is not the block's */
         uint64_t flags;
         uint64_t rsp;                   /* of the block, at its end */
-        uint64_t c_rsp;                 /* where C goes on */
+        uint64_t c_rsp;                 /* where C continues */
         uint64_t pid, tid, zero_fd, null_fd;
         uint64_t xmm[8][2] __attribute__((aligned(16)));
         uint64_t slot_at[SLOTS + 1];    /* the parts of the code; the last is the end */
@@ -52,8 +51,8 @@ static inline uint64_t below(struct random *r, uint64_t n) { return (random_next
 
 /* t_entry_fuzz_code.c: writes a block's code to CODE, and where its parts begin to W->slot_at. */
 void code_make(struct random *r);
-/* Without what a pagetable-based KVM does other than a CPU: it loses NT whenever the host interrupts it, and emulates SYSCALL, into ring 0,
- * with a stack pointer that is not canonical. */
+/* Leaves out what a pagetable-based KVM does other than a CPU: it loses NT whenever the host
+ * interrupts it, and emulates SYSCALL, into ring 0, with a stack pointer that is not canonical. */
 extern int code_for_level3;
 
 #endif

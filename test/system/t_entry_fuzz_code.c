@@ -1,6 +1,6 @@
 /*
  * The code of a block: random registers and flags, then some twenty random parts, then all
- * registers are stored and C goes on.
+ * registers are stored and C continues.
  *
  * A part is an instruction or a few that behave alike on all CPUs and at both privilege levels:
  * what does not (see instructions.known) is not among them. A part that reads clocks, pids or CPUID
@@ -19,7 +19,9 @@ int code_for_level3;
 static unsigned char *at;
 
 static void bytes(const void *p, unsigned n) { memcpy(at, p, n); at += n; }
-#define B(...) bytes((const unsigned char[]){ __VA_ARGS__ }, sizeof((const unsigned char[]){ __VA_ARGS__ }))
+#define B(...)                                                           \
+        bytes((const unsigned char[]){ __VA_ARGS__ },                    \
+              sizeof((const unsigned char[]){ __VA_ARGS__ }))
 static void word32(uint64_t v) { uint32_t w = (uint32_t)v; bytes(&w, 4); }
 static void word64(uint64_t v) { bytes(&v, 8); }
 
@@ -44,7 +46,7 @@ static uint64_t region(struct random *r)
 {
         static const uint64_t all[] = { TOUCHED,  TOUCHED, FRESH,    FRESH, FRESH,
                                         READONLY, NONE,    UNMAPPED, SHARED };
-        return all[below(r, sizeof all / sizeof *all)];
+        return all[below(r, sizeof(all) / sizeof(*all))];
 }
 
 /* Aligned to 16; near a page's end now and then. */
@@ -72,7 +74,7 @@ static uint64_t value(struct random *r)
                                         0xffff800000000000ul };
 
         switch (below(r, 4)) {
-        case 0: return odd[below(r, sizeof odd / sizeof *odd)];
+        case 0: return odd[below(r, sizeof(odd) / sizeof(*odd))];
         case 1: return pointer(r);
         case 2: return below(r, 256);
         default: return random_next(r);
@@ -107,7 +109,7 @@ static void alu(struct random *r)
         }; /* add sub xor and or cmp test adc sbb */
         unsigned a = any_reg(r), b = any_reg(r);
 
-        B(rex(a, b), op[below(r, sizeof op)], 0xc0 | (a & 7) << 3 | (b & 7));
+        B(rex(a, b), op[below(r, sizeof(op))], 0xc0 | (a & 7) << 3 | (b & 7));
 }
 
 static void memory(struct random *r)
@@ -117,7 +119,7 @@ static void memory(struct random *r)
         unsigned p = any_reg(r), v = any_reg(r);
 
         mov_imm(p, pointer(r));
-        B(rex(v, p), op[below(r, sizeof op)],
+        B(rex(v, p), op[below(r, sizeof(op))],
           0x80 | (v & 7) << 3 | (p & 7)); /* with a displacement of 32 bits */
         if ((p & 7) == 4)
                 B(0x24);
@@ -155,7 +157,7 @@ static void string(struct random *r)
         mov_imm(RCX, below(r, 48));
         if (below(r, 2))
                 B(0xf3);
-        B(0x48, op[below(r, sizeof op)]);
+        B(0x48, op[below(r, sizeof(op))]);
 }
 
 static void stack(struct random *r)
@@ -203,7 +205,7 @@ static void exception(struct random *r)
         case 12: mov_imm(RAX, pointer(r)); B(0xff, 0xd0); break; /* call */
         default: {                      /* int n, below 0x80 */
                 unsigned char n = (unsigned char)(5 + below(r, 123));
-                /* Of these a pagetable-based KVM makes something else (instructions.known). */
+                /* A pagetable-based KVM treats these differently (instructions.known). */
                 B(0xcd, code_for_level3 && n >= 0x17 && n <= 0x1a ? 5 : n);
                 break;
         }
@@ -228,8 +230,8 @@ static void segment(struct random *r)
         static const unsigned char seg[] = { 0xd8, 0xc0, 0xe8 };        /* ds es gs */
         static const unsigned sel[] = { 0, 3, 0x2b, 0x28, 0xfff3, 0x63 };
 
-        B(0xb8); word32(sel[below(r, sizeof sel / sizeof *sel)]);
-        B(0x8e, seg[below(r, sizeof seg)]);
+        B(0xb8); word32(sel[below(r, sizeof(sel) / sizeof(*sel))]);
+        B(0x8e, seg[below(r, sizeof(seg))]);
 }
 
 static void stack_pointer(struct random *r)
@@ -296,7 +298,7 @@ static void part(struct random *r)
                 system_call, system_call, system_call,
         };
 
-        kinds[below(r, sizeof kinds / sizeof *kinds)](r);
+        kinds[below(r, sizeof(kinds) / sizeof(*kinds))](r);
 }
 
 /* ---- a block ---- */

@@ -36,8 +36,8 @@ static void describe(const struct instruction *i, const struct outcome *o, char 
         if (o->signo)
                 snprintf(text, n, "SIG%s code %d addr %s rip %s trap %lu err 0x%lx flags 0x%lx%s",
                          sigabbrev_np(o->signo), o->code,
-                         where(o->addr, i->code, addr, sizeof addr),
-                         where(o->rip, i->code, rip, sizeof rip), o->trap, o->err, o->flags,
+                         where(o->addr, i->code, addr, sizeof(addr)),
+                         where(o->rip, i->code, rip, sizeof(rip)), o->trap, o->err, o->flags,
                          o->more ? ", and more signals" : "");
         else if (i->flags & I_VALUE)
                 snprintf(text, n, "ran, rax 0x%lx flags 0x%lx", o->rax, o->flags);
@@ -45,7 +45,7 @@ static void describe(const struct instruction *i, const struct outcome *o, char 
                 snprintf(text, n, "ran, flags 0x%lx", o->flags);
 }
 
-/* All from `first` on, until one that leaves something behind. */
+/* All from `first` on, up to one that spoils the CPU's state. */
 static void child(int out, unsigned first, unsigned end)
 {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -55,13 +55,13 @@ static void child(int out, unsigned first, unsigned end)
                 struct report r = { .last = (i.flags & I_ALONE) != 0 };
 
                 run_code(i.code, &r.o);
-                if (write(out, &r, sizeof r) != sizeof r || r.last)
+                if (write(out, &r, sizeof(r)) != sizeof(r) || r.last)
                         break;
         }
         _exit(0);
 }
 
-/* What ended a child that had not said what became of its instruction. */
+/* What ended a child that had not told the outcome of its instruction. */
 static void describe_end(int timed_out, int status, char *text, size_t n)
 {
         if (timed_out)
@@ -92,10 +92,10 @@ static unsigned turn(unsigned first, unsigned end, int seconds)
         while (!r.last && n < end) {
                 struct pollfd f = { .fd = p[0], .events = POLLIN };
                 timed_out = poll(&f, 1, seconds * 1000) != 1;
-                if (timed_out || read(p[0], &r, sizeof r) != sizeof r)
+                if (timed_out || read(p[0], &r, sizeof(r)) != sizeof(r))
                         break;
                 struct instruction i = instruction(n);
-                describe(&i, &r.o, text, sizeof text);
+                describe(&i, &r.o, text, sizeof(text));
                 printf("%s: %s\n", i.name, text);
                 n++;
         }
@@ -104,7 +104,7 @@ static unsigned turn(unsigned first, unsigned end, int seconds)
                 kill(pid, SIGKILL);
         waitpid(pid, &status, 0);
         if (!r.last && n < end) {
-                describe_end(timed_out, status, text, sizeof text);
+                describe_end(timed_out, status, text, sizeof(text));
                 printf("%s: %s\n", instruction(n++).name, text);
         }
         return n;

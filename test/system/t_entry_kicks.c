@@ -1,7 +1,7 @@
 /*
- * INT3 and INT 4 under signals that come as fast as another thread can send them: each one raises its
- * signal. At p = 3 KVM injects their exceptions by itself, and a kick may come between an instruction
- * and its exception, several times even.
+ * INT3 and INT 4 under signals that come as fast as another thread can send them: each one raises
+ * its signal. At p = 3 KVM injects their exceptions by itself, and a kick may come between an
+ * instruction and its exception, several times even.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ int kicks_main(long rounds)
 
         target = (pid_t)syscall(SYS_gettid);
         signal(SIGTRAP, on_trap);
-        signal(SIGSEGV, on_segv);       /* RIP is behind an INT: the program goes on there */
+        signal(SIGSEGV, on_segv);       /* RIP is behind an INT: the program continues there */
         signal(SIGUSR1, on_kick);
         if (pthread_create(&t, NULL, kicker, NULL)) {
                 perror("FAILED to begin");

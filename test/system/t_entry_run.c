@@ -45,7 +45,8 @@ __asm__(".pushsection .text\n"
         "       mov run_rsp(%rip), %rsp\n"
         "       pushfq; andq $~0x244500, (%rsp); popfq\n" /* ID AC NT DF TF; IF is as it was */
         "       xor %eax, %eax; mov %eax, %ds; mov %eax, %es; mov %eax, %fs; mov %eax, %gs\n"
-        "       mov $158, %eax; mov $0x1002, %edi; mov run_fs_base(%rip), %rsi; syscall\n" /* arch_prctl(ARCH_SET_FS) */
+        /* arch_prctl(ARCH_SET_FS) */
+        "       mov $158, %eax; mov $0x1002, %edi; mov run_fs_base(%rip), %rsi; syscall\n"
         "       pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
         "       ret\n"
         ".popsection\n");
@@ -78,16 +79,16 @@ void run_prepare(void)
         struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
         sigfillset(&sa.sa_mask);
-        sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, NULL);
-        for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof(stack) }, NULL);
+        for (unsigned i = 0; i < sizeof(signals) / sizeof(*signals); i++)
                 sigaction(signals[i], &sa, NULL);
         syscall(SYS_arch_prctl, ARCH_GET_FS, &run_fs_base);
 }
 
 void run_code(const void *code, struct outcome *o)
 {
-        memset(data, 0, sizeof data);
-        memset(o, 0, sizeof *o);
+        memset(data, 0, sizeof(data));
+        memset(o, 0, sizeof(*o));
         now = o;
         run_code_asm(code);
         if (!o->signo) {

@@ -1,6 +1,6 @@
 /*
- * The instructions: privileged ones, those that raise exceptions, odd ways of changing segments and flags.
- * In code, rdi = rsi = data (zeroes), all else is 0; it ends by ret, which the macro adds.
+ * The instructions: privileged ones, those that raise exceptions, odd ways of changing segments and
+ * flags. In code, rdi = rsi = data (zeroes), all else is 0; it ends by ret, which the macro adds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,8 @@ I("mov eax, dr7", RUN, "mov %dr7, %rax");
 I("mov dr0, 0", ALONE, "mov %rax, %dr0");
 I("mov dr6, 0", ALONE, "mov %rax, %dr6");
 I("mov dr7, 0x400", ALONE, "mov $0x400, %eax; mov %rax, %dr7");
-I("mov dr7, with a breakpoint", ALONE, "lea 1f(%rip), %rax; mov %rax, %dr0; mov $0x401, %eax; mov %rax, %dr7; 1: nop");
+I("mov dr7, with a breakpoint", ALONE,
+  "lea 1f(%rip), %rax; mov %rax, %dr0; mov $0x401, %eax; mov %rax, %dr7; 1: nop");
 I("lgdt of zeroes", ALONE, "lgdt (%rdi); mov $0x2b, %eax; mov %eax, %es");
 I("lidt of zeroes", ALONE, "lidt (%rdi); ud2");
 I("lldt 0", ALONE, "lldt %ax");
@@ -188,10 +189,15 @@ I("16 bytes", RUN, ".fill 15, 1, 0x66; nop");
 I("15 bytes", RUN, ".fill 14, 1, 0x66; nop");
 I("div by 0", RUN, "div %ecx");
 I("idiv, too large", RUN, "mov $0x80000000, %eax; mov $-1, %edx; mov $-1, %ecx; idiv %ecx");
-I("x87 division by 0", RUN, "fninit; movw $0x37b, (%rdi); fldcw (%rdi); fldz; fld1; fdivp; fwait; fninit");
-I("x87 invalid", RUN, "fninit; movw $0x37e, (%rdi); fldcw (%rdi); fldz; fldz; fdivp; fwait; fninit");
-I("SSE division by 0", RUN, "movl $0x1d80, (%rdi); ldmxcsr (%rdi); xorps %xmm1, %xmm1; mov $1, %eax; cvtsi2ss %eax, %xmm0; divss %xmm1, %xmm0");
-I("ldmxcsr, reserved bits", RUN, "movl $-1, (%rdi); ldmxcsr (%rdi); movl $0x1f80, (%rdi); ldmxcsr (%rdi)");
+I("x87 division by 0", RUN,
+  "fninit; movw $0x37b, (%rdi); fldcw (%rdi); fldz; fld1; fdivp; fwait; fninit");
+I("x87 invalid", RUN,
+  "fninit; movw $0x37e, (%rdi); fldcw (%rdi); fldz; fldz; fdivp; fwait; fninit");
+I("SSE division by 0", RUN,
+  "movl $0x1d80, (%rdi); ldmxcsr (%rdi); xorps %xmm1, %xmm1; mov $1, %eax; cvtsi2ss %eax, %xmm0; "
+  "divss %xmm1, %xmm0");
+I("ldmxcsr, reserved bits", RUN,
+  "movl $-1, (%rdi); ldmxcsr (%rdi); movl $0x1f80, (%rdi); ldmxcsr (%rdi)");
 I("movaps, unaligned", RUN, "movaps 1(%rdi), %xmm0");
 I("cmpxchg16b, unaligned", RUN, "lock cmpxchg16b 1(%rdi)");
 I("load from 0", RUN, "xor %ecx, %ecx; mov (%rcx), %eax");
@@ -201,7 +207,8 @@ I("load from the kernel", RUN, "mov $0xffffffff81000000, %rax; mov (%rax), %eax"
 I("store to the kernel", RUN, "mov $0xffffffff81000000, %rax; mov %eax, (%rax)");
 I("load, not canonical", RUN, "mov $0x8000, %eax; shl $32, %rax; mov (%rax), %eax");
 I("store, not canonical", RUN, "mov $0x8000, %eax; shl $32, %rax; mov %eax, (%rax)");
-I("load by rbp, not canonical", RUN, "mov $0x8000, %eax; shl $32, %rax; mov %rax, %rbp; mov (%rbp), %eax");
+I("load by rbp, not canonical", RUN,
+  "mov $0x8000, %eax; shl $32, %rax; mov %rax, %rbp; mov (%rbp), %eax");
 I("push, not canonical", RUN, "mov $0x8000, %eax; shl $32, %rax; mov %rax, %rsp; push %rax");
 I("pop, not canonical", RUN, "mov $0x8000, %eax; shl $32, %rax; mov %rax, %rsp; pop %rax");
 I("jmp, not canonical", RUN, "mov $0x8000, %eax; shl $32, %rax; jmp *%rax");
@@ -210,13 +217,17 @@ I("ret, not canonical", RUN, "mov $0x8000, %eax; shl $32, %rax; push %rax; ret")
 I("jmp to 64", RUN, "mov $64, %eax; jmp *%rax");
 I("jmp to data", RUN, "jmp *%rdi");
 I("jmp to the kernel", RUN, "mov $0xffffffff81000000, %rax; jmp *%rax");
-I("load across the canonical end", RUN, "mov $1, %eax; shl $47, %rax; sub $4, %rax; mov (%rax), %rax");
-I("rep stosq, wrapping", RUN, "mov $-1, %rcx; lea 4096-8(%rdi), %rdi; std; mov $2, %ecx; rep stosq; cld");
+I("load across the canonical end", RUN,
+  "mov $1, %eax; shl $47, %rax; sub $4, %rax; mov (%rax), %rax");
+I("rep stosq, wrapping", RUN,
+  "mov $-1, %rcx; lea 4096-8(%rdi), %rdi; std; mov $2, %ecx; rep stosq; cld");
 I("alignment check", RUN, "pushfq; orl $0x40000, (%rsp); popfq; mov 1(%rdi), %eax");
 I("alignment check, aligned", VALUE, "pushfq; orl $0x40000, (%rsp); popfq; mov (%rdi), %eax");
 
 /* ---- far control transfers ---- */
-#define IRET(cs, ss, flags) "mov %rsp, %rcx; pushq $" #ss "; push %rcx; pushq $" #flags "; pushq $" #cs "; lea 1f(%rip), %rax; push %rax; iretq; 1: nop"
+#define IRET(cs, ss, flags)                                                              \
+        "mov %rsp, %rcx; pushq $" #ss "; push %rcx; pushq $" #flags "; pushq $" #cs "; " \
+        "lea 1f(%rip), %rax; push %rax; iretq; 1: nop"
 I("iretq 0x33, 0x2b", RUN, IRET(0x33, 0x2b, 0x202));
 I("iretq 0x33, 0", RUN, IRET(0x33, 0, 0x202));
 I("iretq 0x33, 3", RUN, IRET(0x33, 3, 0x202));
@@ -229,26 +240,43 @@ I("iretq 0x40, 0x2b", RUN, IRET(0x40, 0x2b, 0x202));
 I("iretq, NT set", RUN, "pushfq; orl $0x4000, (%rsp); popfq; " IRET(0x33, 0x2b, 0x202));
 I("iretq, flags 0x3000", RUN, IRET(0x33, 0x2b, 0x3002) "; pushfq; pop %rax");
 I("iretq, flags 0x254ad7", RUN, IRET(0x33, 0x2b, 0x250ad7) "; pushfq; pop %rax");
-I("iretq, not canonical", RUN, "mov %rsp, %rcx; pushq $0x2b; push %rcx; pushq $0x202; pushq $0x33; mov $0x8000, %eax; shl $32, %rax; push %rax; iretq");
-I("iretq to this CS and SS", RUN, "mov %rsp, %rcx; mov %ss, %eax; push %rax; push %rcx; pushfq; mov %cs, %eax; push %rax; lea 1f(%rip), %rax; push %rax; iretq; 1: nop");
-I("iretl to this CS and SS", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; mov %rsp, %rcx; sub $20, %rsp; lea 2f(%rip), %rax; mov %eax, (%rsp); "
-  "mov %cs, 4(%rsp); movw $0, 6(%rsp); movl $0x202, 8(%rsp); mov %ecx, 12(%rsp); movl $0, 16(%rsp); mov %ss, 16(%rsp); iretl; 2: mov 0x900+1b(%rip), %rsp");
+I("iretq, not canonical", RUN,
+  "mov %rsp, %rcx; pushq $0x2b; push %rcx; pushq $0x202; pushq $0x33; mov $0x8000, %eax; "
+  "shl $32, %rax; push %rax; iretq");
+I("iretq to this CS and SS", RUN,
+  "mov %rsp, %rcx; mov %ss, %eax; push %rax; push %rcx; pushfq; mov %cs, %eax; push %rax; "
+  "lea 1f(%rip), %rax; push %rax; iretq; 1: nop");
+I("iretl to this CS and SS", LOW,
+  "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; mov %rsp, %rcx; sub $20, %rsp; "
+  "lea 2f(%rip), %rax; mov %eax, (%rsp); "
+  "mov %cs, 4(%rsp); movw $0, 6(%rsp); movl $0x202, 8(%rsp); mov %ecx, 12(%rsp); "
+  "movl $0, 16(%rsp); mov %ss, 16(%rsp); iretl; 2: mov 0x900+1b(%rip), %rsp");
 I("iretw to nothing", RUN, "push $0; push $0; iretw");
 I("lretq 0x33", RUN, "pushq $0x33; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
-I("lretq to this CS", RUN, "mov %cs, %eax; push %rax; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
+I("lretq to this CS", RUN,
+  "mov %cs, %eax; push %rax; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
 I("lretq 0x10", ALONE, "pushq $0x10; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
 I("lretq 0", RUN, "pushq $0; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
 I("lretq 0x2b", RUN, "pushq $0x2b; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
 I("lretq 0x7b", RUN, "pushq $0x7b; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
 I("lretq 0xfff3", RUN, "pushq $0xfff3; lea 1f(%rip), %rax; push %rax; lretq; 1: nop");
-I("lretq 0x33, not canonical", RUN, "pushq $0x33; mov $0x8000, %eax; shl $32, %rax; push %rax; lretq");
-I("lretq 0x23 (32 bits) and back", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; pushq $0x23; lea 2f(%rip), %rax; push %rax; lretq\n"
-  ".code32\n2: pushl $0x33; call 3f; 3: addl $(4f-3b), (%esp); lret\n.code64\n4: mov 0x900+1b(%rip), %rsp");
-I("int3 in 32 bits", LOW, "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; pushq $0x23; lea 2f(%rip), %rax; push %rax; lretq\n"
+I("lretq 0x33, not canonical", RUN,
+  "pushq $0x33; mov $0x8000, %eax; shl $32, %rax; push %rax; lretq");
+I("lretq 0x23 (32 bits) and back", LOW,
+  "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; pushq $0x23; lea 2f(%rip), %rax; "
+  "push %rax; lretq\n"
+  ".code32\n2: pushl $0x33; call 3f; 3: addl $(4f-3b), (%esp); lret\n.code64\n"
+  "4: mov 0x900+1b(%rip), %rsp");
+I("int3 in 32 bits", LOW,
+  "1: mov %rsp, 0x900+1b(%rip); lea 0x800+1b(%rip), %rsp; pushq $0x23; lea 2f(%rip), %rax; "
+  "push %rax; lretq\n"
   ".code32\n2: int3\n.code64\n");
-I("jmp far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); ljmp *(%rdi); 1: nop");
-I("call far 0x33", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); lcall *(%rdi); 1: lea 8(%rsp), %rsp");
-I("jmp far to this CS", LOW, "lea 1f(%rip), %eax; mov %eax, (%rdi); mov %cs, 4(%rdi); ljmp *(%rdi); 1: nop");
+I("jmp far 0x33", LOW,
+  "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); ljmp *(%rdi); 1: nop");
+I("call far 0x33", LOW,
+  "lea 1f(%rip), %eax; mov %eax, (%rdi); movw $0x33, 4(%rdi); lcall *(%rdi); 1: lea 8(%rsp), %rsp");
+I("jmp far to this CS", LOW,
+  "lea 1f(%rip), %eax; mov %eax, (%rdi); mov %cs, 4(%rdi); ljmp *(%rdi); 1: nop");
 I("jmp far 0", RUN, "ljmp *(%rdi)");
 I("jmp far 0x40", RUN, "movw $0x40, 4(%rdi); ljmp *(%rdi)");
 
@@ -261,8 +289,11 @@ I("mov eax, fs", VALUE, "mov %fs, %eax");
 I("mov eax, gs", VALUE, "mov %gs, %eax");
 I("mov cs, eax", RUN, ".byte 0x8e, 0xc8");
 I("mov seg 6, eax", RUN, ".byte 0x8e, 0xf0");
-#define SEGMENT(sel, seg) I("mov " #seg ", " #sel, VALUE, "mov $" #sel ", %eax; mov %eax, %" #seg "; mov %" #seg ", %eax");
-#define SEGMENTS(sel) SEGMENT(sel, ds) SEGMENT(sel, es) SEGMENT(sel, fs) SEGMENT(sel, gs) SEGMENT(sel, ss)
+#define SEGMENT(sel, seg)                                                                \
+        I("mov " #seg ", " #sel, VALUE,                                                  \
+          "mov $" #sel ", %eax; mov %eax, %" #seg "; mov %" #seg ", %eax");
+#define SEGMENTS(sel)                                                                            \
+        SEGMENT(sel, ds) SEGMENT(sel, es) SEGMENT(sel, fs) SEGMENT(sel, gs) SEGMENT(sel, ss)
 SEGMENTS(0)
 SEGMENTS(3)
 SEGMENTS(0x10)
@@ -278,19 +309,25 @@ SEGMENTS(0x63)
 SEGMENTS(0x7b)
 SEGMENTS(0xfff3)
 I("mov ds, 0x2b and a load", VALUE, "mov $0x2b, %eax; mov %eax, %ds; mov (%rdi), %eax");
-I("mov ss, 0x2b and a push", VALUE, "mov $0x2b, %eax; mov %eax, %ss; push %rdi; pop %rax; xor %eax, %eax; mov %ss, %eax");
-I("mov ss, 0x2b and a system call", VALUE, "mov $0x2b, %eax; mov %eax, %ss; mov $-1, %eax; syscall; mov %ss, %eax");
+I("mov ss, 0x2b and a push", VALUE,
+  "mov $0x2b, %eax; mov %eax, %ss; push %rdi; pop %rax; xor %eax, %eax; mov %ss, %eax");
+I("mov ss, 0x2b and a system call", VALUE,
+  "mov $0x2b, %eax; mov %eax, %ss; mov $-1, %eax; syscall; mov %ss, %eax");
 I("mov ss, 0x2b and ud2", RUN, "mov $0x2b, %eax; mov %eax, %ss; ud2");
 I("mov ss, 0x2b and int3", RUN, "mov $0x2b, %eax; mov %eax, %ss; int3");
-I("mov ds, 0x2b and a system call", VALUE, "mov $0x2b, %eax; mov %eax, %ds; mov $-1, %eax; syscall; mov %ds, %eax");
+I("mov ds, 0x2b and a system call", VALUE,
+  "mov $0x2b, %eax; mov %eax, %ds; mov $-1, %eax; syscall; mov %ds, %eax");
 I("pop ds", RUN, ".byte 0x1f");
 I("pop fs 0x2b", VALUE, "pushq $0x2b; pop %fs; mov %fs, %eax");
 I("lfs", VALUE, "movw $0x2b, 4(%rdi); lfs (%rdi), %eax; mov %fs, %eax");
 I("lss 0x2b", VALUE, "movw $0x2b, 4(%rdi); lss (%rdi), %eax; mov %ss, %eax");
 I("lds", RUN, ".byte 0xc5, 0x07");
 #define SELECTOR(name, sel, ...) I(name " " #sel, VALUE, "mov $" #sel ", %ecx; " #__VA_ARGS__);
-#define SELECTORS(sel) \
-        SELECTOR("verr", sel, verr %cx) SELECTOR("verw", sel, verw %cx) SELECTOR("lar", sel, lar %cx, %eax) SELECTOR("lsl", sel, lsl %cx, %eax)
+#define SELECTORS(sel)                                   \
+        SELECTOR("verr", sel, verr %cx)                  \
+        SELECTOR("verw", sel, verw %cx)                  \
+        SELECTOR("lar", sel, lar %cx, %eax)              \
+        SELECTOR("lsl", sel, lsl %cx, %eax)
 SELECTORS(0)
 SELECTORS(0x10)
 SELECTORS(0x18)
@@ -304,16 +341,20 @@ SELECTORS(0xfff3)
 /* ---- flags ---- */
 I("pushf", VALUE, "pushfq; pop %rax");
 #define POPF(bits) I("popf " #bits, VALUE, "pushq $" #bits "; popfq; pushfq; pop %rax");
-POPF(0) POPF(1) POPF(2) POPF(4) POPF(8) POPF(0x10) POPF(0x40) POPF(0x80) POPF(0x100) POPF(0x200) POPF(0x400) POPF(0x800)
-POPF(0x1000) POPF(0x3000) POPF(0x4000) POPF(0x8000) POPF(0x10000) POPF(0x20000) POPF(0x40000) POPF(0x80000) POPF(0x100000)
-POPF(0x200000) POPF(0x400000) POPF(0x7ffffeff)
+POPF(0) POPF(1) POPF(2) POPF(4) POPF(8) POPF(0x10) POPF(0x40) POPF(0x80) POPF(0x100) POPF(0x200)
+POPF(0x400) POPF(0x800) POPF(0x1000) POPF(0x3000) POPF(0x4000) POPF(0x8000) POPF(0x10000)
+POPF(0x20000) POPF(0x40000) POPF(0x80000) POPF(0x100000) POPF(0x200000) POPF(0x400000)
+POPF(0x7ffffeff)
 I("popfw 0x7eff", VALUE, "pushw $0x7eff; popfw; pushfq; pop %rax");
-#define SYSCALL(bits) I("a system call, flags " #bits, VALUE, "pushq $0x200+" #bits "; popfq; mov $-1, %eax; syscall; pushfq; pop %rax");
-SYSCALL(0) SYSCALL(0x400) SYSCALL(0x4000) SYSCALL(0x4400) SYSCALL(0x10000) SYSCALL(0x40000) SYSCALL(0x200000) SYSCALL(0x100)
-SYSCALL(0x244cd5)
+#define SYSCALL(bits)                                                                    \
+        I("a system call, flags " #bits, VALUE,                                          \
+          "pushq $0x200+" #bits "; popfq; mov $-1, %eax; syscall; pushfq; pop %rax");
+SYSCALL(0) SYSCALL(0x400) SYSCALL(0x4000) SYSCALL(0x4400) SYSCALL(0x10000) SYSCALL(0x40000)
+SYSCALL(0x200000) SYSCALL(0x100) SYSCALL(0x244cd5)
 I("ud2, DF set", RUN, "std; ud2");
 I("ud2, NT set", RUN, "pushq $0x4200; popfq; ud2");
-I("page fault, DF and NT set", VALUE, "pushq $0x4600; popfq; mov 2048(%rdi), %eax; pushfq; pop %rax");
+I("page fault, DF and NT set", VALUE,
+  "pushq $0x4600; popfq; mov 2048(%rdi), %eax; pushfq; pop %rax");
 I("cpuid, DF and NT set", RUN, "pushq $0x4600; popfq; cpuid");
 
 extern struct instruction __start_entry_cases[], __stop_entry_cases[];
@@ -328,7 +369,8 @@ static const void *low_copy(const void *code)
         static unsigned char *page;
 
         if (!page) {
-                page = mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+                page = mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
                 if (page == MAP_FAILED) {
                         perror("FAILED mmap");
                         exit(1);
@@ -346,10 +388,10 @@ static struct instruction interrupt(unsigned n)
 
         if (!code[0][0]) {
                 for (unsigned i = 0; i < 256; i++)
-                        memcpy(code[i], (unsigned char[4]){ 0xcd, (unsigned char)i, 0xc3, 0x90 }, 4);
-                mprotect(code, sizeof code, PROT_READ | PROT_WRITE | PROT_EXEC);
+                        memcpy(code[i], (unsigned char[]){ 0xcd, (unsigned char)i, 0xc3, 0x90 }, 4);
+                mprotect(code, sizeof(code), PROT_READ | PROT_WRITE | PROT_EXEC);
         }
-        snprintf(name[n], sizeof name[n], "int 0x%02x", n);
+        snprintf(name[n], sizeof(name[n]), "int 0x%02x", n);
         return (struct instruction){ name[n], code[n], 0 };
 }
 

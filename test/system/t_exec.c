@@ -4,7 +4,8 @@
  *
  *   t_exec              all steps, each of which executes the next one; prints what it sees
  *   t_exec again N KIB  N times: fills KIB of memory, checks it, and executes itself
- *   t_exec parent N KIB N times: fills KIB of memory, lets `t_exec again 1 KIB` run beside it, and checks and changes its memory meanwhile
+ *   t_exec parent N KIB N times: fills KIB of memory, lets `t_exec again 1 KIB` run beside it, and
+ *                       checks and changes its memory meanwhile
  *   t_exec ids          prints its user, group and capabilities
  *   t_exec args ...     prints them
  */
@@ -40,7 +41,7 @@ static void show_file(const char *name)
 {
         char text[4096];
         int fd = open(name, O_RDONLY);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 
         printf("%s: %zd:", name, n);
         for (ssize_t i = 0; i < n; i++)
@@ -92,7 +93,8 @@ static void see_fds(void)
         FAILS(EBADF, read(11, text, 4));
         T(fcntl(700, F_GETFD));
         T(open("file", O_RDONLY));
-        /* All are gone but the three, and one more is not there when the next begins. */
+        /* All descriptors are closed but the three, and another one is closed when the next program
+         * begins. */
         T(syscall(SYS_close_range, 3, ~0u, 0));
         T(close(2));
         go("closed", environ);
@@ -202,7 +204,7 @@ static void see_names(int argc, char **argv)
         show_file("/proc/self/cmdline");
         show_file("/proc/self/environ");
         show_file("/proc/self/comm");
-        T(readlink("/proc/self/exe", text, sizeof text - 1));
+        T(readlink("/proc/self/exe", text, sizeof(text) - 1));
         CHECK(!strcmp(text, self));
         prctl(PR_SET_NAME, "another");
         T(symlink(self, "a-rather-long-link-name"));
@@ -218,12 +220,12 @@ static void see_link(void)
 
         show_file("/proc/self/comm");
         show_file("/proc/self/cmdline");
-        T(readlink("/proc/self/exe", text, sizeof text - 1));
+        T(readlink("/proc/self/exe", text, sizeof(text) - 1));
         CHECK(!strcmp(text, self));
 
         /*
-         * No arguments and no environment: Linux gives the program an empty argv[0], upon which we
-         * go on below.
+         * No arguments and no environment: Linux gives the program an empty argv[0], and the test
+         * continues below.
          */
         T(setenv("X", "1", 1));
         fflush(stdout);
@@ -250,7 +252,7 @@ static void spoil(const char *name, const char *interp, off_t length)
 {
         int in = open(self, O_RDONLY), out = open(name, O_RDWR | O_CREAT | O_TRUNC, 0755);
         static char text[1 << 20];
-        ssize_t n = read(in, text, sizeof text);
+        ssize_t n = read(in, text, sizeof(text));
         char *at = interp ? memmem(text, (size_t)n, "/lib64/ld-linux", 15) : NULL;
 
         if (at)
@@ -275,8 +277,8 @@ static void fail(void)
         write_to("no-line", "#!\n", 0755);
         for (int i = 0; i < 7; i++) {
                 char line[64];
-                snprintf(name, sizeof name, "chain%d", i);
-                snprintf(line, sizeof line, "#!./chain%d\n", i + 1);
+                snprintf(name, sizeof(name), "chain%d", i);
+                snprintf(line, sizeof(line), "#!./chain%d\n", i + 1);
                 write_to(name, line, 0755);
         }
         spoil("bad-interp", "/lib64/xx", 0);
@@ -315,11 +317,11 @@ static void fail(void)
         FAILS(E2BIG, execve(self, no_args, long_one));
         text[131072] = 'a';
         text[131071] = 0;
-        char **many = calloc(100, sizeof *many);
+        char **many = calloc(100, sizeof(*many));
         for (int i = 0; i < 60; i++)
                 many[i] = text;
         FAILS(E2BIG, execve(self, many, environ));
-        char **short_ones = calloc(500001, sizeof *short_ones);
+        char **short_ones = calloc(500001, sizeof(*short_ones));
         for (int i = 0; i < 500000; i++)
                 short_ones[i] = text + 131070;
         FAILS(E2BIG, execve(self, short_ones, environ));
@@ -433,13 +435,13 @@ static void set_limits(void)
         T(setitimer(ITIMER_REAL, &it, NULL));
         CPU_ZERO(&one);
         CPU_SET(0, &one);
-        T(sched_setaffinity(0, sizeof one, &one));
+        T(sched_setaffinity(0, sizeof(one), &one));
         T(setpriority(PRIO_PROCESS, 0, 3));
         T(prctl(PR_SET_PDEATHSIG, SIGHUP));
         T(mkdir("deeper", 0755));
         T(chdir("deeper"));
         char id[64];
-        snprintf(id, sizeof id, "IDS=%d %d %d %d", getpid(), getppid(), getpgid(0), getsid(0));
+        snprintf(id, sizeof(id), "IDS=%d %d %d %d", getpid(), getppid(), getpgid(0), getsid(0));
         char *env[] = { id, NULL };
         go("limits", env);
 }
@@ -454,21 +456,21 @@ static void see_limits(void)
         char text[PATH_MAX], id[64];
         int sig = 0;
 
-        for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
                 getrlimit(limits[i], &r);
                 printf("limit %d: %lx %lx\n", limits[i], (long)r.rlim_cur, (long)r.rlim_max);
         }
         printf("umask %o\n", umask(022));
         getitimer(ITIMER_REAL, &it);
         CHECK(it.it_value.tv_sec > 900 && it.it_value.tv_sec < 1000);
-        sched_getaffinity(0, sizeof set, &set);
+        sched_getaffinity(0, sizeof(set), &set);
         printf("cpus %d\n", CPU_COUNT(&set));
         printf("nice %d\n", getpriority(PRIO_PROCESS, 0));
         T(prctl(PR_GET_PDEATHSIG, &sig));
         printf("death signal %d\n", sig);
-        snprintf(id, sizeof id, "%d %d %d %d", getpid(), getppid(), getpgid(0), getsid(0));
+        snprintf(id, sizeof(id), "%d %d %d %d", getpid(), getppid(), getpgid(0), getsid(0));
         CHECK(!strcmp(id, getenv("IDS")));
-        printf("in %s\n", strrchr(getcwd(text, sizeof text), '/'));
+        printf("in %s\n", strrchr(getcwd(text, sizeof(text)), '/'));
         int fd = -1;
         for (int got; (got = open("/dev/null", O_RDONLY)) >= 0; )
                 fd = got;
@@ -480,7 +482,7 @@ static void see_limits(void)
          * 5 MiB of arguments need the stack limit from above; natively the kernel's, under vmrun
          * kern's.
          */
-        char **big = calloc(50, sizeof *big), *text2 = malloc(131072);
+        char **big = calloc(50, sizeof(*big)), *text2 = malloc(131072);
         memset(text2, 'b', 131072);
         text2[131071] = 0;
         for (int i = 0; i < 43; i++)
@@ -509,7 +511,7 @@ static void show_capabilities(void)
         char line[256];
         FILE *f = fopen("/proc/self/status", "r");
 
-        while (f && fgets(line, sizeof line, f))
+        while (f && fgets(line, sizeof(line), f))
                 if (!strncmp(line, "Cap", 3))
                         fputs(line, stdout);
         if (f)
@@ -536,7 +538,7 @@ static void verify(const uint64_t *p, size_t words, int n)
 static void parent(int n, const char *kib)
 {
         size_t words = strtoul(kib, NULL, 10) * 1024 / sizeof(uint64_t);
-        uint64_t *p = malloc(words * sizeof *p);
+        uint64_t *p = malloc(words * sizeof(*p));
         int status;
 
         fill(p, words, n + 1);
@@ -567,9 +569,9 @@ static void again(int n, size_t kib)
         fflush(stdout);
         if (n == 0)
                 exit(0);
-        snprintf(count, sizeof count, "%d", n - 1);
+        snprintf(count, sizeof(count), "%d", n - 1);
         char size[24];
-        snprintf(size, sizeof size, "%zu", kib);
+        snprintf(size, sizeof(size), "%zu", kib);
         execl(self, "t_exec", "again", count, size, NULL);
         exit(1);
 }
@@ -578,7 +580,7 @@ int main(int argc, char **argv)
 {
         const char *step = argc > 2 && !strcmp(argv[1], "step") ? argv[2] : "";
 
-        self[readlink("/proc/self/exe", self, sizeof self - 1)] = 0;
+        self[readlink("/proc/self/exe", self, sizeof(self) - 1)] = 0;
         if (argc == 4 && !strcmp(argv[1], "again"))
                 again(atoi(argv[2]), strtoul(argv[3], NULL, 10));
         if (argc == 4 && !strcmp(argv[1], "parent"))

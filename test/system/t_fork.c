@@ -2,10 +2,13 @@
  * What a program may expect of fork, at several times its cache: its output is the same natively
  * and under vmrun.
  *
- * usage: t_fork [--size MB [TEST]]     memory of parent and child, over a working set of that size (4), then processes (t_fork_process.c) and
- *                                      threads (t_fork_threads.c); TEST: one of memory, by its name, or "memory" for all of them
+ * usage: t_fork [--size MB [TEST]]         memory of parent and child, over a working set of that
+ *                                          size (4), then processes (t_fork_process.c) and threads
+ *                                          (t_fork_threads.c); TEST: one of memory, by its name, or
+ *                                          "memory" for all of them
  *        t_fork --bomb SEED CHILDREN [MB]  children that are killed at any moment
- *        t_fork --time MB FORKS        how long fork, exit and wait take with that much resident, in microseconds
+ *        t_fork --time MB FORKS            how long fork, exit and wait take with that much
+ *                                          resident, in microseconds
  * Writes files into the current folder, and removes them.
  */
 #include <sys/resource.h>
@@ -38,7 +41,7 @@ static int temp_file(uint64_t npages, uint64_t version)
         return fd;
 }
 
-/* Gives every `step`-th page a version, or expects it there and `else_version` in the others. */
+/* Gives every `step`-th page a version, or checks it, and `else_version` in the others. */
 static void change(char *p, uint64_t n, uint64_t step, uint64_t version)
 {
         for (uint64_t i = 0; i < n; i += step)
@@ -77,7 +80,7 @@ static void test_private(void)
         CHECK(munmap(p, pages * PG) == 0);
 }
 
-/* Memory that only one of the two still has: the slots that both had are the other's alone. */
+/* Memory that only one of the two still has: slots of both are now that process's alone. */
 static void test_leave(void)
 {
         char *p = map_pages(pages, RW, MAP_PRIVATE);

@@ -238,7 +238,7 @@ static void test_signals(void)
         }
         reap(child, SIGTERM);
         CHECK(close(held[1]) == 0 && read(held[0], &c, 1) == 0 &&
-              close(held[0]) == 0); /* nobody is left who has it */
+              close(held[0]) == 0); /* no process is left that has it */
 }
 
 /* The registers that no C code keeps over a call. */

@@ -3,8 +3,10 @@
  * natively and under vmrun.
  *
  * usage: t_memory [--size MB]                  each test, over a working set of that size (32)
- *        t_memory --random SEED STEPS [PAGES]  random operations against a model (t_memory_random.c)
- *        t_memory --limits PAGES, --full N, --hot N, --calls N, --exhaust, --exhaust-read   (t_memory_limits.c)
+ *        t_memory --random SEED STEPS [PAGES]  random operations against a model
+ *                                              (t_memory_random.c)
+ *        t_memory --limits PAGES, --full N, --hot N, --calls N, --exhaust, --exhaust-read
+ *                                              the limits (t_memory_limits.c)
  * Writes files into the current folder, and removes them.
  */
 #include <sys/random.h>
@@ -450,7 +452,7 @@ int main(int argc, char **argv)
         uint64_t mb = 32;
         const char *mode = argc > 1 ? argv[1] : "--size", *only = NULL;
 
-        setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
+        setvbuf(stdout, buffer, _IOLBF, sizeof(buffer));
         if (!strcmp(mode, "--random") && argc > 3)
                 return random_test(strtoul(argv[2], NULL, 0), strtoul(argv[3], NULL, 0),
                                    argc > 4 ? strtoul(argv[4], NULL, 0) : 4096);
@@ -474,7 +476,7 @@ int main(int argc, char **argv)
         }
         pages = mb * MiB / PG;
         scratch = temp_file(1, 0);
-        for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
                 if (!only || !strcmp(only, tests[i].name)) {
                         tests[i].run();
                         printf("%s: ok\n", tests[i].name);

@@ -94,7 +94,8 @@ static inline void verify(const char *what, const void *at, uint64_t first, uint
 
 #define CHECK(cond) do {                                                                          \
         if (!(cond)) {                                                                            \
-                printf("FAILED %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #cond, strerrorname_np(errno)); \
+                printf("FAILED %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #cond,                \
+                       strerrorname_np(errno));                                                   \
                 fflush(stdout);                                                                   \
                 exit(1);                                                                          \
         } } while (0)

@@ -65,7 +65,7 @@ int limits_test(uint64_t memory_pages)
                         CHECK(munmap(chunk[i], step * PG) == 0);
                 }
         }
-        /* Pages that are paid for one by one give back, too. */
+        /* Pages that are charged one by one are given back, too. */
         for (int turn = 0; turn < 4; turn++) {
                 uint64_t n = memory_pages / 2;
                 CHECK((p = mmap(NULL, 8 * memory_pages * PG, RW, ANON | MAP_NORESERVE, -1, 0)) !=

@@ -282,8 +282,8 @@ static void op_file_write(void)         /* the shared file changes under its map
                 cell_fill(buf + i * CELL, next_tag);
                 shared_tag[(c + i) / CELLS][(c + i) % CELLS] = next_tag++;
         }
-        expect("pwrite to file", 0, pwrite(shared_fd, buf, sizeof buf, (off_t)(c * CELL)),
-               sizeof buf);
+        expect("pwrite to file", 0, pwrite(shared_fd, buf, sizeof(buf), (off_t)(c * CELL)),
+               sizeof(buf));
 }
 
 static void op_pipe(void)               /* from the window to the window */
@@ -392,7 +392,7 @@ static void op_remap(void)
         uint64_t s, n, to, m;
         pick(&s, &n);
         /*
-         * A run that is surely one VMA as far as the model can tell; it may be several all the same
+         * A run that is one VMA as far as the model can tell. It may be several nevertheless
          * (EFAULT).
          */
         uint64_t len = 1;
@@ -473,8 +473,8 @@ static void op_mincore(void)
         uint64_t s, n;
         long want = 0;
         pick(&s, &n);
-        if (n > sizeof vec)
-                n = sizeof vec;
+        if (n > sizeof(vec))
+                n = sizeof(vec);
         for (uint64_t p = s; p < s + n; p++)
                 if (model[p].kind == UNMAPPED)
                         want = -ENOMEM;
@@ -553,7 +553,7 @@ static void set_up(void)
         CHECK(mmap(window - 8 * PG, (npages + 16) * PG, PROT_NONE,
                    ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED);
         CHECK(munmap(window, npages * PG) == 0);
-        model = mmap(NULL, npages * sizeof *model, RW, ANON, -1, 0);
+        model = mmap(NULL, npages * sizeof(*model), RW, ANON, -1, 0);
         CHECK(model != MAP_FAILED);
         int *const fds[] = { &private_fd, &shared_fd, &scratch_fd };
         for (unsigned i = 0; i < 3; i++) {
@@ -585,7 +585,7 @@ int random_test(uint64_t seed, uint64_t steps, uint64_t pages)
                 { "loose", op_loose, 4 },
         };
         unsigned sum = 0;
-        for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
                 sum += ops[i].weight;
         rng = seed * 0x9e3779b97f4a7c15ull | 1;
         npages = pages;
@@ -607,7 +607,7 @@ int random_test(uint64_t seed, uint64_t steps, uint64_t pages)
         printf("random: seed %lu, %lu steps, %lu tags, %lu of %lu pages mapped: ok\n", seed, steps,
                next_tag - 1, mapped, npages);
         if (getenv("T_MEMORY_COUNTS")) {
-                for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+                for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
                         printf("%s %lu ", ops[i].name, counts[i]);
                 printf("remaps: %lu done, %lu EFAULT\n", counts[61], counts[60]);
         }

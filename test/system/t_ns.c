@@ -87,7 +87,7 @@ static void threads_and_children(void)
 static void map(const char *file, unsigned id)
 {
         char text[32];
-        int fd = open(file, O_WRONLY), n = snprintf(text, sizeof text, "0 %u 1\n", id);
+        int fd = open(file, O_WRONLY), n = snprintf(text, sizeof(text), "0 %u 1\n", id);
 
         CHECK(fd >= 0 && write(fd, text, (size_t)n) == n);
         close(fd);
@@ -99,7 +99,7 @@ static void user_namespace(void)
         unsigned uid = getuid(), gid = getgid();
         char link[2][64] = { "", "" };
 
-        CHECK(readlink("/proc/self/ns/user", link[0], sizeof link[0] - 1) > 0);
+        CHECK(readlink("/proc/self/ns/user", link[0], sizeof(link[0]) - 1) > 0);
         clock_gettime(CLOCK_MONOTONIC, &before);
         fill(1);
         CHECK(unshare_with_registers(CLONE_NEWUSER) == 0);
@@ -107,7 +107,7 @@ static void user_namespace(void)
         clock_gettime(CLOCK_MONOTONIC, &after);
         CHECK(after.tv_sec - before.tv_sec < 60 &&
               (after.tv_sec > before.tv_sec || after.tv_nsec >= before.tv_nsec));
-        CHECK(readlink("/proc/self/ns/user", link[1], sizeof link[1] - 1) > 0);
+        CHECK(readlink("/proc/self/ns/user", link[1], sizeof(link[1]) - 1) > 0);
         CHECK(strcmp(link[0], link[1]) != 0);
         int fd = open("/proc/self/setgroups", O_WRONLY);
         CHECK(fd >= 0 && write(fd, "deny", 4) == 4);
@@ -166,7 +166,7 @@ static int ns_of(pid_t pid, const char *kind)
 {
         char path[64];
 
-        snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)pid, kind);
+        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, kind);
         int fd = open(path, O_RDONLY);
         CHECK(fd >= 0);
         return fd;
@@ -209,10 +209,10 @@ static void join_by_pidfd(void)
                         (void)!read(to_it[0], &c, 1);
                         _exit(0);
                 }
-                (void)!write(to_us[1], &first, sizeof first);
+                (void)!write(to_us[1], &first, sizeof(first));
                 _exit(waitpid(first, NULL, 0) != first);
         }
-        CHECK(read(to_us[0], &first, sizeof first) == sizeof first && first > 0);
+        CHECK(read(to_us[0], &first, sizeof(first)) == sizeof(first) && first > 0);
         int fd = (int)syscall(SYS_pidfd_open, first, 0);
         fill(2);
         CHECK(fd >= 0);
@@ -241,7 +241,8 @@ static void *compute(void *arg)
 static void *map_and_unmap(void *arg)
 {
         while (!stop_computing) {
-                char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                               0);
                 m[0] = m[8192] = 1;
                 munmap(m, 65536);
         }
@@ -257,7 +258,7 @@ static pid_t sleeper(void)
         return pid;
 }
 
-/* The child has a number that a victim has for its parent. (One may be skipped: threads have some.) */
+/* The child has the number that a victim has for its parent. Threads use up some numbers. */
 static int beside_the_victim(void)
 {
         pthread_t id;
@@ -304,7 +305,8 @@ static int beside_a_thread(void)
         pid_t pid = vfork();
         if (pid == 0) {
                 for (int i = 0; i < 20; i++) {
-                        char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                        char *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                         m[0] = m[8192] = 1;
                         munmap(m, 65536);
                 }

@@ -20,7 +20,7 @@ static int by_value(const void *a, const void *b)
 static void sort(uint32_t *p, uint32_t *spare, size_t n)
 {
         if (n < 4096) {
-                qsort(p, n, sizeof *p, by_value);
+                qsort(p, n, sizeof(*p), by_value);
                 return;
         }
         size_t half = n / 2, a = 0, b = half;
@@ -38,7 +38,7 @@ static void sort(uint32_t *p, uint32_t *spare, size_t n)
 int main(int argc, char **argv)
 {
         size_t n = argc > 1 ? strtoul(argv[1], NULL, 0) : 1 << 18, wrong = 0;
-        uint32_t *p = malloc(n * sizeof *p), *spare = malloc(n * sizeof *p);
+        uint32_t *p = malloc(n * sizeof(*p)), *spare = malloc(n * sizeof(*p));
         uint64_t sum = 0, after = 0, ordered = 0;
         int visits = 0, locked = 0;
         omp_lock_t lock;

@@ -2,10 +2,11 @@
  * A memory node that answers late: what system calls do to pages meanwhile costs no processor time,
  * and nothing is lost.
  *
- * usage: t_outage writes SECONDS PAGES   the node holds each write back for so long; PAGES: nearly the cache
- *        t_outage reads SECONDS PAGES    the same with reads; PAGES: twice the cache
- *        t_outage populate SECONDS PAGES one call brings them all, which takes longer than any other
- *        t_outage exit SECONDS PAGES     the program ends with 7 meanwhile
+ * usage: t_outage writes SECONDS PAGES    the node delays each write for so long; PAGES: nearly the
+ *                                         cache
+ *        t_outage reads SECONDS PAGES     the same with reads; PAGES: twice the cache
+ *        t_outage populate SECONDS PAGES  one call brings all pages: no other takes so long
+ *        t_outage exit SECONDS PAGES      the program ends with 7 meanwhile
  * Says on standard error what it measured.
  */
 #include <pthread.h>
@@ -67,8 +68,10 @@ static void calls(int fd, uint64_t version)
         for (uint64_t i = 0; i < pages; i++) {
                 if (!resident(p + i * PG))
                         continue; /* it would need a frame, and that is something to wait for */
-                CHECK(pwrite(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
-                CHECK(pread(fd, p + i * PG, sizeof word, (off_t)(i * sizeof word)) == sizeof word);
+                CHECK(pwrite(fd, p + i * PG, sizeof(word), (off_t)(i * sizeof(word))) ==
+                      sizeof(word));
+                CHECK(pread(fd, p + i * PG, sizeof(word), (off_t)(i * sizeof(word))) ==
+                      sizeof(word));
         }
         verify("after the calls", p, 0, 1, version);
 }
@@ -91,7 +94,7 @@ static int writes_test(void)
         fprintf(stderr, "the calls took %.3f s of the clock, %.3f s of processor time\n", wall,
                 cpu);
         /*
-         * They did not wait for the node at all; or slept while they did.  (Emulated, they compute
+         * They did not wait for the node, or slept while they waited. (Emulated, they compute
          * long.)
          */
         CHECK(wall < seconds || cpu < seconds / 4);
@@ -153,7 +156,7 @@ static int reads_test(void)
         return 0;
 }
 
-/* --- a call that brings page after page: signals wait for its end, the program's end does not --- */
+/* --- a call that brings many pages: signals wait for its end, the program's end does not --- */
 
 static volatile sig_atomic_t handled;
 

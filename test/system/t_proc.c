@@ -23,7 +23,7 @@ static char *content(const char *path)
         int fd = open(path, O_RDONLY);
         ssize_t n = 0, got;
 
-        while (fd >= 0 && (got = read(fd, text + n, sizeof text - 1 - (size_t)n)) > 0)
+        while (fd >= 0 && (got = read(fd, text + n, sizeof(text) - 1 - (size_t)n)) > 0)
                 n += got;
         text[n] = 0;
         CHECK(fd >= 0 && n > 0);
@@ -148,9 +148,9 @@ static void test_tasks(void)
         for (struct dirent *e; d && (e = readdir(d));)
                 if (e->d_name[0] != '.') {
                         tasks++;
-                        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+                        snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
                         CHECK(number(path, "Tgid:") == (unsigned long)getpid());
-                        snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
+                        snprintf(path, sizeof(path), "/proc/self/task/%s/stat", e->d_name);
                         CHECK(strtoul(content(path), NULL, 10) == strtoul(e->d_name, NULL, 10));
                 }
         closedir(d);
@@ -160,7 +160,7 @@ static void test_tasks(void)
         CHECK(number("/proc/thread-self/status", "Pid:") == (unsigned long)syscall(SYS_gettid));
         CHECK(number("/proc/self/status", "FDSize:") >= 64);
         /* By other ways to the same file. */
-        snprintf(path, sizeof path, "/proc/%d/statm", getpid());
+        snprintf(path, sizeof(path), "/proc/%d/statm", getpid());
         CHECK(strtoul(content(path), NULL, 10) * 4 == kib("VmSize:"));
         dir = open("/proc/self", O_PATH);
         fd = openat(dir, "statm", O_RDONLY);
@@ -189,7 +189,7 @@ static unsigned long of_map(const void *p, const char *name)
 {
         char head[32];
 
-        snprintf(head, sizeof head, "\n%08lx-", (unsigned long)p);
+        snprintf(head, sizeof(head), "\n%08lx-", (unsigned long)p);
         const char *at = strstr(content("/proc/self/smaps"), head);
         CHECK(at != NULL);
         return at ? strtoul(line(at, name), NULL, 10) : 0;
@@ -236,7 +236,7 @@ static void test_smaps(void)
         munmap(p, 66 * PG);
 }
 
-/* Memory by its file: positions, borders, and what hangs on the descriptor. */
+/* Memory by its file: positions, borders, and the state of the descriptor. */
 static void test_mem(void)
 {
         char *p = mmap(NULL, 5 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
@@ -252,7 +252,7 @@ static void test_mem(void)
         CHECK(buf[0] == 'a' && buf[99] == 'a');
         T(pwrite(fd, "bcd", 3, at + PG - 1));
         CHECK(!memcmp(p + PG - 1, "bcd", 3));
-        T(pread(fd, buf, sizeof buf, at + PG));                         /* up to the hole */
+        T(pread(fd, buf, sizeof(buf), at + PG));                        /* up to the hole */
         FAILS(EIO, pread(fd, buf, 1, at + 3 * PG));
         FAILS(EIO, pwrite(fd, buf, 1, at + 3 * PG));
         FAILS(EIO, pread(fd, buf, 1, 0));
@@ -280,7 +280,7 @@ static void test_mem(void)
         T(pread(again, buf, 4, at + PG));
         CHECK(!memcmp(buf, "1234", 4));
         close(again);
-        snprintf(path, sizeof path, "/proc/%d/mem", getpid());
+        snprintf(path, sizeof(path), "/proc/%d/mem", getpid());
         one_way = open(path, O_RDONLY | O_CLOEXEC);
         printf("flags %d %d\n", fcntl(one_way, F_GETFD), fcntl(one_way, F_GETFL) & O_ACCMODE);
         FAILS(EBADF, pwrite(one_way, "x", 1, at));
@@ -310,7 +310,8 @@ static void test_mem_as_file(void)
         FAILS(EINVAL, lseek(fd, 0, 99));
         CHECK(lseek(fd, -4096, SEEK_SET) == -4096 && lseek(fd, 0, SEEK_CUR) == -4096);
         FAILS(EIO, read(fd, buf, 1));
-        CHECK(lseek(fd, 4096 + (off_t)(uintptr_t)&initialized, SEEK_CUR) == (off_t)(uintptr_t)&initialized);
+        CHECK(lseek(fd, 4096 + (off_t)(uintptr_t)&initialized, SEEK_CUR) ==
+              (off_t)(uintptr_t)&initialized);
         CHECK(read(fd, buf, 4) == 4 && buf[0] == 5);
         FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, fd, 0));
         FAILS(ENODEV, (long)mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
@@ -326,7 +327,7 @@ static void test_mem_as_file(void)
         FAILS(EBADF, pread(path, buf, 4, (off_t)(uintptr_t)&initialized));
         FAILS(EBADF, lseek(path, 0, SEEK_SET));
         FAILS(EBADF, (long)mmap(NULL, PG, PROT_READ, MAP_PRIVATE, path, 0));
-        snprintf(link, sizeof link, "/proc/self/fd/%d", path);
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", path);
         fd = open(link, O_RDONLY);
         CHECK(pread(fd, buf, 4, (off_t)(uintptr_t)&initialized) == 4 && buf[0] == 5);
         close(fd);
@@ -427,7 +428,7 @@ static void test_descriptors_of_vfork(void)
         unlink("own");
 }
 
-/* Whether pages may be merged is for KSM to know. */
+/* KSM alone knows whether pages may be merged. */
 static void test_mergeable(void)
 {
         char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -454,10 +455,10 @@ static void test_map_files(void)
         p = mmap(NULL, 4 * PG, PROT_READ, MAP_PRIVATE, fd, 0);
         close(fd);
         munmap(p + 2 * PG, PG);
-        snprintf(entry, sizeof entry, "%lx-%lx", (unsigned long)p, (unsigned long)p + 2 * PG);
-        snprintf(path, sizeof path, "/proc/self/map_files/%s", entry);
-        ssize_t n = readlink(path, target, sizeof target - 1);
-        CHECK(n > 0 && getcwd(here, sizeof here));
+        snprintf(entry, sizeof(entry), "%lx-%lx", (unsigned long)p, (unsigned long)p + 2 * PG);
+        snprintf(path, sizeof(path), "/proc/self/map_files/%s", entry);
+        ssize_t n = readlink(path, target, sizeof(target) - 1);
+        CHECK(n > 0 && getcwd(here, sizeof(here)));
         target[n < 0 ? 0 : n] = 0;
         CHECK(!strncmp(target, here, strlen(here)) && !strcmp(target + strlen(here), "/mapped"));
         CHECK(stat(path, &st) == 0 && st.st_ino == file.st_ino && S_ISREG(st.st_mode));
@@ -479,14 +480,14 @@ static void test_map_files(void)
         dir = open("/proc/self/map_files", O_RDONLY | O_DIRECTORY);
         char few[64];
         int calls = 0;
-        while ((n = syscall(SYS_getdents64, dir, few, sizeof few)) > 0)
+        while ((n = syscall(SYS_getdents64, dir, few, sizeof(few))) > 0)
                 calls++;
         CHECK(n == 0 && calls > 4);
         FAILS(EINVAL, (lseek(dir, 0, SEEK_SET), syscall(SYS_getdents64, dir, few, 8)));
         close(dir);
-        snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", (unsigned long)p,
+        snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (unsigned long)p,
                  (unsigned long)p + 4 * PG);
-        FAILS(ENOENT, readlink(path, target, sizeof target));
+        FAILS(ENOENT, readlink(path, target, sizeof(target)));
         FAILS(ENOENT, open(path, O_RDONLY));
         FAILS(ENOENT, lstat(path, &st));
         munmap(p, 4 * PG);

@@ -2,8 +2,9 @@
  * What a program may expect of memory that it shares with others: its output is the same natively
  * and under vmrun.
  *
- * usage: t_shm                  System V's segments (here), then mappings and truncated files (t_shm_files.c)
- *        t_shm count ID N       does segment ID have N attachments, of which none is this process's?
+ * usage: t_shm             System V's segments (here), then mappings and truncated files
+ *                          (t_shm_files.c)
+ *        t_shm count ID N  does segment ID have N attachments, of which none is this process's?
  * Writes files into the current folder and /dev/shm, and removes them.
  */
 #include <grp.h>
@@ -158,7 +159,7 @@ static void test_calls(void)
         CHECK(shmctl(id, SHM_LOCK, NULL) == 0 && shmctl(id, SHM_UNLOCK, NULL) == 0);
         expect_maps(p, 4, "rw-s 00000000 00:01 %d", id, "/SYSV%08x (deleted)", (unsigned)key);
 
-        /* Removed, it lives as long as somebody is attached, and its key is free. */
+        /* Removed, it lives as long as a process is attached, and its key is free. */
         fill(p, 0, 3, 1);
         CHECK(shmctl(id, IPC_RMID, NULL) == 0);
         FAILS(ENOENT, shmget(key, PG, 0));
@@ -233,7 +234,7 @@ static void test_fork(const char *self)
 
         child = start_child();
         if (!child) {
-                snprintf(number, sizeof number, "%d", id);
+                snprintf(number, sizeof(number), "%d", id);
                 execl(self, self, "count", number, "1", (char *)NULL);
                 _exit(1);
         }

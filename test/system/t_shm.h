@@ -1,13 +1,13 @@
 /*
- * For t_shm: what a touch of memory comes to.
+ * For t_shm: the outcome of an access to memory.
  */
 #ifndef T_SHM_H
 #define T_SHM_H
 
 #include "t_child.h"
 
-/* Loads or stores a byte, which keeps its value.  0, or the signal that came of it, whose siginfo must be as Linux says it: the very address,
- * SEGV_MAPERR or SEGV_ACCERR, BUS_ADRERR. */
+/* Loads or stores a byte, which keeps its value. 0, or the signal that came of it, whose siginfo
+ * must be as Linux says it: the very address, SEGV_MAPERR or SEGV_ACCERR, BUS_ADRERR. */
 int touch(void *p, bool write);
 
 /*

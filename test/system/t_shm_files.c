@@ -1,6 +1,6 @@
 /*
  * t_shm: mappings that forked processes share, shared mappings that mremap makes longer, and files
- * that are cut short under those who map them.
+ * that are cut short while they are mapped.
  */
 #include <setjmp.h>
 #include <sys/prctl.h>
@@ -51,15 +51,15 @@ void expect_maps(const void *p, uint64_t n, const char *middle, int number, cons
         FILE *f = fopen("/proc/self/maps", "r");
 
         CHECK(f != NULL);
-        int len = snprintf(start, sizeof start, "%lx-%lx ", (unsigned long)p,
+        int len = snprintf(start, sizeof(start), "%lx-%lx ", (unsigned long)p,
                            (unsigned long)p + n * PG);
-        while (fgets(line, sizeof line, f) && strncmp(line, start, (size_t)len) != 0)
+        while (fgets(line, sizeof(line), f) && strncmp(line, start, (size_t)len) != 0)
                 ;
         fclose(f);
         CHECK(strncmp(line, start, (size_t)len) == 0);
-        snprintf(wanted, sizeof wanted, middle, number);
+        snprintf(wanted, sizeof(wanted), middle, number);
         CHECK(strncmp(line + len, wanted, strlen(wanted)) == 0);
-        snprintf(wanted, sizeof wanted, name, key);
+        snprintf(wanted, sizeof(wanted), name, key);
         char *at = strchr(line, '/');
         CHECK(at && strncmp(at, wanted, strlen(wanted)) == 0 && at[strlen(wanted)] == '\n');
 }
@@ -78,7 +78,7 @@ static int in_folder(void)
 static int posix(void)
 {
         char name[40];
-        snprintf(name, sizeof name, "/t_shm.%d", getpid());
+        snprintf(name, sizeof(name), "/t_shm.%d", getpid());
         int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         CHECK(fd >= 0 && shm_unlink(name) == 0);
         return fd;
@@ -109,8 +109,8 @@ static char *map_object(unsigned k, int *fd)
 /* --- two processes --- */
 
 /*
- * Each writes what the other reads, in turns, also through another mapping, and pages that nobody
- * had touched before the fork.
+ * Each process writes what the other reads, in turns, also through another mapping, and to pages
+ * that neither had touched before the fork.
  */
 static void pair(unsigned k)
 {
@@ -220,7 +220,7 @@ static void cut(unsigned k, bool by_child)
         verify("longer again", fresh + 4 * PG, 4, FEW - 4, 0);
         CHECK(touch(private + 4 * PG, false) == 0 && touch(private + 5 * PG, true) == 0);
         fill(p, 0, FEW, 1);
-        cut_file(fd, 3, 100, by_child); /* shorter and longer again, and nobody looked */
+        cut_file(fd, 3, 100, by_child); /* shorter and longer again, without an access */
         cut_file(fd, FEW, 0, by_child);
         verify("what was not cut", fresh, 0, 3, 1);
         verify("what was", fresh + 4 * PG, 4, FEW - 4, 0);
@@ -280,7 +280,7 @@ static void cut_private(void)
         CHECK(close(fd) == 0 && unlink("t_shm.tmp") == 0);
 }
 
-/* Without a handler it is what the program dies of. */
+/* Without a handler the program dies of it. */
 static void die_of_it(void)
 {
         int fd;
@@ -365,7 +365,7 @@ static void read_only(void)
         char *p = map_object(0, &fd), *q, name[40];
 
         fill(p, 0, FEW, 1);
-        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
         int ro = open(name, O_RDONLY);
         CHECK(ro >= 0 && (q = mmap(NULL, PG, PROT_READ, MAP_SHARED, ro, PG)) != MAP_FAILED);
         close(ro);

@@ -309,12 +309,12 @@ static void test_waits(int flags)
         static char message[64 << 10];
         int s2[2], room = 4096;
         (void)!socketpair(AF_UNIX, SOCK_STREAM, 0, s2);
-        setsockopt(s2[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-        long sent = send(s2[0], message, sizeof message, 0);
-        printf("sent in part %d\n", sent > 0 && sent < (long)sizeof message);
+        setsockopt(s2[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+        long sent = send(s2[0], message, sizeof(message), 0);
+        printf("sent in part %d\n", sent > 0 && sent < (long)sizeof(message));
         static uint32_t word;
-        if (!flags) {           /* else they would go on for ever */
-                T(send(s2[0], message, sizeof message, 0));
+        if (!flags) {           /* else they would never end */
+                T(send(s2[0], message, sizeof(message), 0));
                 T(syscall(SYS_futex, &word, 0, 0, NULL, NULL, 0));
         }
         every(0);
@@ -366,9 +366,9 @@ static void test_waits_with_mask(void)
         printf("value %d code %d\n", si.si_value.sival_int, si.si_code);
         int fd = signalfd(-1, &both, SFD_NONBLOCK);
         struct signalfd_siginfo fdsi;
-        T(read(fd, &fdsi, sizeof fdsi));
+        T(read(fd, &fdsi, sizeof(fdsi)));
         sigqueue(getpid(), SIGUSR1, (union sigval){ .sival_int = 6 });
-        T(read(fd, &fdsi, sizeof fdsi));
+        T(read(fd, &fdsi, sizeof(fdsi)));
         printf("signalfd: %d value %d\n", fdsi.ssi_signo, fdsi.ssi_int);
         close(fd);
         close(ep);
@@ -420,8 +420,10 @@ struct vectors { unsigned char r[16][32]; } __attribute__((aligned(64)));
 #define STORE_XMM(n, x) "movdqu %%xmm" #n ", " #n "*32(%[out])\n"
 /* Either makes a system call that raises a signal, or spins until a handler ran. */
 #define WAIT "test %%rax, %%rax\n js 1f\n syscall\n jmp 2f\n1: cmpl $0, (%[stop])\n je 1b\n2:\n"
-#define CLOBBERED "rcx", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
-        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+#define CLOBBERED                                                        \
+        "rcx", "r11", "memory", "cc",                                    \
+        "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",  \
+        "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
 static void hold_vectors(const struct vectors *in, struct vectors *out, long nr)
 {
@@ -463,7 +465,7 @@ static void test_state(void)
 
         puts("extended state");
         has_avx = __builtin_cpu_supports("avx");
-        for (size_t i = 0; i < sizeof in; i++)
+        for (size_t i = 0; i < sizeof(in); i++)
                 in.r[i / 32][i % 32] = (unsigned char)(i * 37 + 11);
         on(SIGUSR1, clobber, 0, 0);
         on(SIGALRM, clobber, 0, 0);
@@ -475,7 +477,7 @@ static void test_state(void)
                vectors_kept(&in, &out), mxcsr_after, fcw_after, st > 3.14159 && st < 3.1416,
                mxcsr_seen, fcw_seen);
         for (int i = 0; i < 20; i++) {
-                memset(&out, 0, sizeof out);
+                memset(&out, 0, sizeof(out));
                 stop = 0;
                 once_after(2000);
                 hold_vectors(&in, &out, -1);
@@ -523,10 +525,13 @@ static void fault(int sig, siginfo_t *si, void *ctx)
 }
 
 /* Executes an instruction of len bytes that faults and is stepped over. */
-#define FAULTS(insn, len, ...) do { \
-        skip = len; \
-        printf("%s\n", insn); \
-        __asm__ volatile("leaq 1f(%%rip), %%r12\n movq %%r12, %0\n1: " insn : "=m"(insn_at) : "c"(0L), ##__VA_ARGS__ : "r12", "memory", "cc"); \
+#define FAULTS(insn, len, ...) do {                                              \
+        skip = len;                                                              \
+        printf("%s\n", insn);                                                    \
+        __asm__ volatile("leaq 1f(%%rip), %%r12\n movq %%r12, %0\n1: " insn      \
+                         : "=m"(insn_at)                                         \
+                         : "c"(0L), ##__VA_ARGS__                                \
+                         : "r12", "memory", "cc");                               \
         skip = 0; insn_at = NULL; } while (0)
 
 static void raise_fpe(uint32_t mxcsr, double a, double b)
@@ -914,7 +919,7 @@ static void test_files(void)
         munmap(big, size);
 }
 
-/* Timers against computing, system calls and page faults: nothing of it may notice. */
+/* Timers against computing, system calls and page faults: none of them may be disturbed. */
 static void storm(int ms)
 {
         struct timespec start, now;
@@ -940,8 +945,8 @@ static void storm(int ms)
                 bad += y != work(x, 1000);
                 d = d * 1.0000001 + 1e-9;
                 bad += syscall(SYS_getppid) != getppid();
-                memset(buf, 1, sizeof buf);
-                bad += read(fd, buf, sizeof buf) != sizeof buf || buf[5] != 0;
+                memset(buf, 1, sizeof(buf));
+                bad += read(fd, buf, sizeof(buf)) != sizeof(buf) || buf[5] != 0;
                 char *p = mmap(NULL, 16 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                                -1, 0);
                 for (int i = 0; i < 16; i++)

@@ -39,7 +39,8 @@ static int failures;
 #define CHECK(cond) do {                                                                \
         if (!(cond)) {                                                                  \
                 failures++;                                                             \
-                printf("FAILED %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #cond, strerrorname_np(errno)); \
+                printf("FAILED %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #cond,      \
+                       strerrorname_np(errno));                                         \
         } } while (0)
 /* A call that must fail with this error, here and anywhere. */
 #define FAILS(err, expr) do { T(expr); CHECK(errno == (err)); } while (0)
@@ -84,7 +85,7 @@ static inline int scratch_begin(int argc, char **argv, const char *name)
         close_range(3, ~0U, 0);         /* whatever was inherited */
         return 0;
 }
-/* And goes, if it is empty; what main() returns. */
+/* Removes it, if it is empty; what main() returns. */
 static inline int scratch_end(void)
 {
         printf("failures %d\n", failures);

@@ -45,19 +45,19 @@ static void test_unix(void)
         T(recv(s[1], edge(7), 7, 0));
         CHECK(!memcmp(pages + 2 * PG - 7, "abcdefg", 7));
         /* A descriptor goes over. */
-        memset(ctl, 0, sizeof ctl);
+        memset(ctl, 0, sizeof(ctl));
         m.msg_control = ctl;
         m.msg_controllen = CMSG_LEN(4);
         c = CMSG_FIRSTHDR(&m);
         *c = (struct cmsghdr){ CMSG_LEN(4), SOL_SOCKET, SCM_RIGHTS };
         memcpy(CMSG_DATA(c), &d[0], 4);
         T(sendmsg(s[0], &m, 0));
-        memset(ctl, 0, sizeof ctl);
-        rm = across(sizeof *rm);
-        *rm = (struct msghdr){ .msg_iov = &(struct iovec){ buf, sizeof buf },
+        memset(ctl, 0, sizeof(ctl));
+        rm = across(sizeof(*rm));
+        *rm = (struct msghdr){ .msg_iov = &(struct iovec){ buf, sizeof(buf) },
                                .msg_iovlen = 1,
                                .msg_control = ctl,
-                               .msg_controllen = sizeof ctl };
+                               .msg_controllen = sizeof(ctl) };
         T(recvmsg(s[1], rm, MSG_CMSG_CLOEXEC));
         printf("flags %x controllen %zu\n", rm->msg_flags, rm->msg_controllen);
         memcpy(&got, CMSG_DATA((struct cmsghdr *)ctl), 4);
@@ -118,48 +118,48 @@ static void test_unix(void)
 
 static void test_inet(void)
 {
-        struct sockaddr_in *a = across(sizeof *a), b;
+        struct sockaddr_in *a = across(sizeof(*a)), b;
         socklen_t *len = edge(4), n;
         int l, c, s, one = 1;
         char buf[2000];
 
         l = T(socket(AF_INET, SOCK_STREAM, 0));
         FAILS(EINVAL, socket(AF_INET, 99, 0));
-        T(setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one));
+        T(setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
         FAILS(EFAULT, setsockopt(l, SOL_SOCKET, SO_REUSEADDR, nothing, 4));
         FAILS(EINVAL, setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, 1));
         *a = (struct sockaddr_in){ .sin_family = AF_INET,
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        T(bind(l, (void *)a, sizeof *a));
+        T(bind(l, (void *)a, sizeof(*a)));
         FAILS(EINVAL, bind(l, (void *)a, 1000000));
         FAILS(EINVAL, bind(l, (void *)a, -1));
         FAILS(EFAULT, bind(l, (void *)nothing, 16));
         T(listen(l, 5));
-        *len = sizeof b;
+        *len = sizeof(b);
         T(getsockname(l, (void *)&b, len));
-        CHECK(*len == sizeof b && b.sin_port);
+        CHECK(*len == sizeof(b) && b.sin_port);
         *len = 2;
         T(getsockname(l, (void *)edge(2), (memcpy(pages, len, 0), n = 2, &n)));
         printf("len %u\n", n);
         FAILS(EFAULT, getsockname(l, (void *)&b, (void *)nothing));
         FAILS(EINVAL, getsockname(l, (void *)&b, (n = (socklen_t)-1, &n)));
         c = T(socket(AF_INET, SOCK_STREAM, 0));
-        FAILS(EFAULT, connect(c, (void *)nothing, sizeof b));
-        if (T(connect(c, (void *)&b, sizeof b)) < 0) {
+        FAILS(EFAULT, connect(c, (void *)nothing, sizeof(b)));
+        if (T(connect(c, (void *)&b, sizeof(b))) < 0) {
                 printf("no loopback interface\n");
                 close(l);
                 close(c);
                 return;
         }
-        n = sizeof *a;
-        a = across(sizeof *a);
+        n = sizeof(*a);
+        a = across(sizeof(*a));
         s = T(accept4(l, (void *)a, &n, SOCK_CLOEXEC));
-        CHECK(a->sin_family == AF_INET && n == sizeof *a);
+        CHECK(a->sin_family == AF_INET && n == sizeof(*a));
         T(send(c, "hello", 5, 0));
-        n = sizeof b;
+        n = sizeof(b);
         T(recvfrom(s, buf, 100, 0, (void *)&b, &n));
         FAILS(EAGAIN, recv(s, buf, 100, MSG_DONTWAIT));
-        T(setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one));
+        T(setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
         n = 4;
         T(getsockopt(c, IPPROTO_TCP, TCP_NODELAY, across(4), &n));
         n = 2;
@@ -208,32 +208,33 @@ static void test_inet(void)
         c = socket(AF_INET, SOCK_DGRAM, 0);
         b = (struct sockaddr_in){ .sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        bind(l, (void *)&b, sizeof b);
-        n = sizeof b;
+        bind(l, (void *)&b, sizeof(b));
+        n = sizeof(b);
         getsockname(l, (void *)&b, &n);
-        T(sendto(c, "datagram", 8, 0, (void *)&b, sizeof b));
-        FAILS(EFAULT, sendto(c, nothing, 8, 0, (void *)&b, sizeof b));
-        FAILS(EMSGSIZE, sendto(c, memset(malloc(70000), 0, 70000), 70000, 0, (void *)&b, sizeof b));
-        a = across(sizeof *a);
-        n = sizeof *a;
-        T(recvfrom(l, buf, sizeof buf, 0, (void *)a, &n));
-        CHECK(n == sizeof *a && a->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+        T(sendto(c, "datagram", 8, 0, (void *)&b, sizeof(b)));
+        FAILS(EFAULT, sendto(c, nothing, 8, 0, (void *)&b, sizeof(b)));
+        FAILS(EMSGSIZE,
+              sendto(c, memset(malloc(70000), 0, 70000), 70000, 0, (void *)&b, sizeof(b)));
+        a = across(sizeof(*a));
+        n = sizeof(*a);
+        T(recvfrom(l, buf, sizeof(buf), 0, (void *)a, &n));
+        CHECK(n == sizeof(*a) && a->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
         T(ioctl(l, FIONREAD, edge(4)));
         /* Interfaces */
-        struct ifreq *ifr = across(sizeof *ifr), list[32];
+        struct ifreq *ifr = across(sizeof(*ifr)), list[32];
         strcpy(ifr->ifr_name, "lo");
         T(ioctl(l, SIOCGIFFLAGS, ifr) < 0);
         CHECK(ifr->ifr_flags & IFF_LOOPBACK);
-        struct ifconf ifc = { .ifc_len = sizeof list, .ifc_req = list };
+        struct ifconf ifc = { .ifc_len = sizeof(list), .ifc_req = list };
         T(ioctl(l, SIOCGIFCONF, &ifc));
-        CHECK(ifc.ifc_len >= (int)sizeof list[0] && ifc.ifc_req == list);
+        CHECK(ifc.ifc_len >= (int)sizeof(list[0]) && ifc.ifc_req == list);
         ifc.ifc_req = NULL;
         T(ioctl(l, SIOCGIFCONF, &ifc));
         FAILS(EFAULT, ioctl(l, SIOCGIFCONF, nothing));
         close(l);
         close(c);
         /* Where there are no such sockets, both say EBADF. */
-        uint32_t *cid = edge(sizeof *cid);
+        uint32_t *cid = edge(sizeof(*cid));
         l = open("/dev/vsock", O_RDONLY);
         T(ioctl(l, IOCTL_VM_SOCKETS_GET_LOCAL_CID, cid));
         printf("local address %u\n", *cid);
@@ -244,10 +245,10 @@ static void test_inet(void)
 static void test_wait(void)
 {
         int p[2], e;
-        struct pollfd *f = across(2 * sizeof *f);
+        struct pollfd *f = across(2 * sizeof(*f));
         struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 0x1122334455667788 },
-                           *evs = across(4 * sizeof *evs);
-        fd_set *r = across(sizeof *r), w;
+                           *evs = across(4 * sizeof(*evs));
+        fd_set *r = across(sizeof(*r)), w;
         struct timeval tv = { 5, 0 };
         struct timespec ts = { 0, 1000000 };
         sigset_t none;
@@ -277,8 +278,8 @@ static void test_wait(void)
         FD_SET(p[1], &w);
         T(select(p[1] + 1, r, &w, NULL, &tv));
         printf("%d %d\n", FD_ISSET(p[0], r), FD_ISSET(p[1], &w));
-        FD_SET(60,
-               r); /* Linux ignores what lies beyond the process's table, which has 64 places at least */
+        /* Linux ignores what lies beyond the process's table, which has 64 places at least. */
+        FD_SET(60, r);
         FAILS(EBADF, select(61, r, NULL, NULL, &tv));
         FAILS(EFAULT, select(5, (void *)nothing, NULL, NULL, NULL));
         FAILS(EINVAL, select(-1, NULL, NULL, NULL, NULL));
@@ -310,8 +311,8 @@ static void test_event_fds(void)
 {
         uint64_t *v = across(8);
         sigset_t set, old;
-        struct signalfd_siginfo *si = across(sizeof *si);
-        siginfo_t *info = across(sizeof *info);
+        struct signalfd_siginfo *si = across(sizeof(*si));
+        siginfo_t *info = across(sizeof(*info));
         struct itimerspec its = { { 0, 0 }, { 0, 1000000 } };
         int e = T(eventfd(3, EFD_NONBLOCK)), t, s, i;
 
@@ -323,7 +324,7 @@ static void test_event_fds(void)
         T(write(e, v, 8));
         FAILS(EFAULT, write(e, nothing, 8));
         t = T(timerfd_create(CLOCK_MONOTONIC, 0));
-        T(timerfd_settime(t, 0, &its, across(sizeof its)));
+        T(timerfd_settime(t, 0, &its, across(sizeof(its))));
         T(read(t, edge(8), 8));
         FAILS(EFAULT, timerfd_settime(t, 0, (void *)nothing, NULL));
         sigemptyset(&set);
@@ -332,11 +333,11 @@ static void test_event_fds(void)
         T(sigprocmask(SIG_BLOCK, &set, &old));
         CHECK(!sigismember(&old, SIGSTKFLT));
         s = T(signalfd(-1, &set, SFD_NONBLOCK));
-        FAILS(EAGAIN, read(s, si, sizeof *si));
+        FAILS(EAGAIN, read(s, si, sizeof(*si)));
         T(kill(getpid(), SIGUSR1));
         T(sigpending(&old));
         printf("pending %d\n", sigismember(&old, SIGUSR1));
-        T(read(s, si, sizeof *si));
+        T(read(s, si, sizeof(*si)));
         printf("signo %u\n", si->ssi_signo);
         T(sigqueue(getpid(), SIGRTMIN + 3, (union sigval){ .sival_int = 1234 }));
         T(sigwaitinfo(&set, info));
@@ -434,7 +435,7 @@ static void test_process(void)
 
 static void test_sysv(void)
 {
-        struct { long type; char text[20]; } *m = across(sizeof *m);
+        struct { long type; char text[20]; } *m = across(sizeof(*m));
         struct msqid_ds ds;
         unsigned short vals[2] = { 4, 5 };
         int q = msgget(IPC_PRIVATE, 0600), s = semget(IPC_PRIVATE, 2, 0600);
@@ -449,7 +450,7 @@ static void test_sysv(void)
         FAILS(EFAULT, msgsnd(q, nothing, 8, 0));
         T(msgctl(q, IPC_STAT, &ds));
         printf("%lu\n", ds.msg_qnum);
-        m = memset(m, 0, sizeof *m);
+        m = memset(m, 0, sizeof(*m));
         T(msgrcv(q, m, 20, 0, 0));
         printf("%ld %s\n", m->type, m->text);
         T(msgsnd(q, m, 8, 0));
@@ -471,22 +472,22 @@ static void test_proc(char **argv)
 {
         char path[4096], real[4096], line[4096];
         struct stat a, b;
-        ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+        ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
         int fd, found = 0, stack = 0;
         FILE *f;
 
         CHECK(n > 0);
         path[n > 0 ? n : 0] = 0;
         CHECK(realpath(argv[0], real) && !strcmp(real, path));
-        CHECK(readlink("//proc/./self/exe", line, sizeof line) == n);
-        snprintf(line, sizeof line, "/proc/%d/exe", getpid());
-        CHECK(readlink(line, real, sizeof real) == n);
+        CHECK(readlink("//proc/./self/exe", line, sizeof(line)) == n);
+        snprintf(line, sizeof(line), "/proc/%d/exe", getpid());
+        CHECK(readlink(line, real, sizeof(real)) == n);
         CHECK(readlink("/proc/self/exe", edge(3), 3) == 3);
         CHECK(!lstat("/proc/self/exe", &a) && S_ISLNK(a.st_mode));
         FAILS(EFAULT, readlink("/proc/self/exe", nothing, 100));
         CHECK(!stat("/proc/self/exe", &a) && !stat(path, &b) && a.st_ino == b.st_ino);
         fd = open("/proc/self", O_PATH);
-        CHECK(readlinkat(fd, "exe", line, sizeof line) == n);
+        CHECK(readlinkat(fd, "exe", line, sizeof(line)) == n);
         close(fd);
         fd = T(open("/proc/self/exe", O_RDONLY));
         CHECK(read(fd, line, 4) == 4 && !memcmp(line, "\177ELF", 4) && !fstat(fd, &a) &&
@@ -494,7 +495,7 @@ static void test_proc(char **argv)
         close(fd);
         f = fopen("/proc/self/maps", "r");
         CHECK(f);
-        while (f && fgets(line, sizeof line, f)) {
+        while (f && fgets(line, sizeof(line), f)) {
                 unsigned long from, to, off, ino;
                 char perm[5], name[4096] = "";
                 unsigned ma, mi;
@@ -516,7 +517,7 @@ static void test_proc(char **argv)
         CHECK(read(fd, line, 100) == 100 && !strncmp(line, "MemTotal: ", 10));
         close(fd);
         f = fopen("/proc/self/cmdline", "r");
-        CHECK(f && fgets(line, sizeof line, f) && !strcmp(line, argv[0]));
+        CHECK(f && fgets(line, sizeof(line), f) && !strcmp(line, argv[0]));
         fclose(f);
 }
 

@@ -68,8 +68,8 @@ static const struct { const char *name; enum where where; uint64_t addr;
         { "1", FIXED, 1 },
         { "4095", FIXED, 4095 },
         { "not canonical", FIXED, 0x1234567812345678 },
-        { "behind user space", FIXED,
-          0x7ffffffff008 }, /* whether the very first byte there counts is a matter of the kernel's version */
+        /* whether the very first byte there counts depends on the kernel's version */
+        { "behind user space", FIXED, 0x7ffffffff008 },
         { "beyond user space", FIXED, 0x800000000000 },
         { "kernel", FIXED, 0xffff888000000000 },
         { "last byte of all", FIXED, 0xffffffffffffffff },
@@ -81,7 +81,7 @@ static const struct { const char *name; enum where where; uint64_t addr;
         { "tree", FIXED, 0x6ff000000000 },
         { "last byte of the window", FIXED, 0x6fffffffffff },
 };
-#define KINDS ((int)(sizeof kinds / sizeof kinds[0]))
+#define KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
 /*
  * Puts buffer i at that kind of place; its address, or 0 with *skip where the kind has no meaning
@@ -142,8 +142,8 @@ static void make_file(const char *name)
         int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
         char page[PG];
 
-        memset(page, 'f', sizeof page);
-        if (write(fd, page, sizeof page) != PG || write(fd, page, sizeof page) != PG)
+        memset(page, 'f', sizeof(page));
+        if (write(fd, page, sizeof(page)) != PG || write(fd, page, sizeof(page)) != PG)
                 perror(name);
         close(fd);
 }
@@ -196,10 +196,10 @@ static void make_world(void)
         pair(SOCK_STREAM, FD_STREAM_A, FD_STREAM_B);
         pair(SOCK_DGRAM, FD_DGRAM_A, FD_DGRAM_B);
         at(FD_LISTEN, socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0));
-        bind(FD_LISTEN, (void *)&un, sizeof un);
+        bind(FD_LISTEN, (void *)&un, sizeof(un));
         listen(FD_LISTEN, 5);
         at(FD_INET, socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0));
-        bind(FD_INET, (void *)&in, sizeof in);
+        bind(FD_INET, (void *)&in, sizeof(in));
         at(FD_EVENT, eventfd(1, EFD_NONBLOCK));
         at(FD_EPOLL, epoll_create1(0));
         epoll_ctl(FD_EPOLL, EPOLL_CTL_ADD, FD_EVENT, &ev);
@@ -207,7 +207,7 @@ static void make_world(void)
         at(FD_INOTIFY, inotify_init1(IN_NONBLOCK));
         at(FD_ZERO, open("/dev/zero", O_RDWR));
         at(FD_PTY, posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK));
-        snprintf(queue_name, sizeof queue_name, "/t_sys_pointers.%d", getpid());
+        snprintf(queue_name, sizeof(queue_name), "/t_sys_pointers.%d", getpid());
         at(FD_QUEUE, mq_open(queue_name, O_RDWR | O_CREAT | O_NONBLOCK, 0600, &attr));
         msg_queue = msgget(IPC_PRIVATE, 0600);
         semaphores = semget(IPC_PRIVATE, 2, 0600);
@@ -228,7 +228,7 @@ static void drain(int fd)
 {
         char buf[PG];
 
-        while (read(fd, buf, sizeof buf) > 0)
+        while (read(fd, buf, sizeof(buf)) > 0)
                 ;
 }
 
@@ -248,7 +248,7 @@ static void restore(unsigned flags)
         if (flags & SETS_PIPE) {
                 drain(FD_PIPE_R);
                 drain(FD_PIPE2_R);
-                if (write(FD_PIPE_W, text, sizeof text) != sizeof text)
+                if (write(FD_PIPE_W, text, sizeof(text)) != sizeof(text))
                         perror("pipe");
         }
         if (flags & SETS_SOCKET) {
@@ -256,11 +256,11 @@ static void restore(unsigned flags)
                 for (int i = 0; i < 4; i++)
                         drain(fds[i]);
                 for (int i = 0; i < 4; i++)
-                        send(fds[i], text, sizeof text, 0);
+                        send(fds[i], text, sizeof(text), 0);
         }
         if (flags & SETS_CONNECTION) {
                 int s = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-                connect(s, (void *)&un, sizeof un);
+                connect(s, (void *)&un, sizeof(un));
                 close(s);
         }
         if (flags & SETS_EVENT) {
@@ -273,12 +273,12 @@ static void restore(unsigned flags)
                 raise(SIGUSR1);
         if (flags & SETS_MESSAGE) {
                 struct { long type; char text[64]; } m = { 1, "message" };
-                while (msgrcv(msg_queue, &m, sizeof m.text, 0, IPC_NOWAIT) >= 0)
+                while (msgrcv(msg_queue, &m, sizeof(m.text), 0, IPC_NOWAIT) >= 0)
                         ;
                 m.type = 1;
                 msgsnd(msg_queue, &m, 32, IPC_NOWAIT);
                 char text64[64];
-                while (mq_receive(FD_QUEUE, text64, sizeof text64, NULL) >= 0)
+                while (mq_receive(FD_QUEUE, text64, sizeof(text64), NULL) >= 0)
                         ;
                 mq_send(FD_QUEUE, "queued", 6, 1);
         }
@@ -369,7 +369,7 @@ int main(int argc, char **argv)
         char dir[4096];
 
         setvbuf(stdout, NULL, _IOLBF, 0);     /* where it hangs or dies must be seen */
-        snprintf(dir, sizeof dir, "%s/t_sys_pointers.XXXXXX", argc > 1 ? argv[1] : "/tmp");
+        snprintf(dir, sizeof(dir), "%s/t_sys_pointers.XXXXXX", argc > 1 ? argv[1] : "/tmp");
         if (!mkdtemp(dir) || chdir(dir)) {
                 perror(dir);
                 return 2;
@@ -387,7 +387,7 @@ int main(int argc, char **argv)
         static const char *const made[] = { "file",  "other", "new",     "created",   "hard",
                                             "soft",  "fifo",  "renamed", "listening", "bound",
                                             "soft2", "hard2", "fifo2" };
-        for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
                 unlink(made[i]);
         rmdir("dir");
         rmdir("dir2");

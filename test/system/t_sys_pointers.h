@@ -30,7 +30,7 @@ enum {
         MAKES_FD = 128,      /* what it opens is closed again */
         ANY_RESULT = 256,    /* it succeeds with something that varies */
         HARMFUL = 512,       /* only with addresses that cannot work */
-        ADDRESS = 1024,      /* the pointer is an address to map at: the rooms are made anew */
+        ADDRESS = 1024,      /* the pointer is an address to map at: the rooms are made again */
 };
 
 struct call {

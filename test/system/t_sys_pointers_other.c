@@ -22,7 +22,11 @@
 static const struct timespec ms = { 0, 1000000 }, none = { 0, 0 };
 static const uint64_t usr1 = 1ull << (SIGUSR1 - 1), quiet = 0, ignore[4] = { 1, 0, 0, 0 };
 static const siginfo_t info = { .si_signo = SIGUSR2, .si_code = SI_QUEUE };
-static const struct { uint64_t sp; int32_t flags, pad; uint64_t size; } altstack = { 0, 2 /* SS_DISABLE */, 0, 0 };
+static const struct {
+        uint64_t sp;
+        int32_t flags, pad;
+        uint64_t size;
+} altstack = { 0, 2 /* SS_DISABLE */, 0, 0 };
 static const struct sigevent event = { .sigev_notify = SIGEV_NONE };
 static const uint64_t limit[2] = { 0, RLIM_INFINITY }, all_cpus[16] = { ~0ull };
 static const int32_t priority = 0, word = 5;
@@ -33,7 +37,9 @@ static const uint8_t timex[208];
 static const struct sembuf up = { 0, 1, IPC_NOWAIT };
 static const struct { long type; char text[32]; } message = { 1, "message" };
 static const uint16_t two[2] = { 1, 1 };
-static const struct { uint64_t flags, maxmsg, rest[6]; } mq_attr = { 0, 0, { 0 } }, mq_make = { 0, 4, { 64 } };
+static const struct {
+        uint64_t flags, maxmsg, rest[6];
+} mq_attr = { 0, 0, { 0 } }, mq_make = { 0, 4, { 64 } };
 static const struct { uint64_t handled; } ruleset = { 1 };
 
 #define PRCTL(option, ...) { #option, SYS_prctl, 0, { option }, { __VA_ARGS__ } }
@@ -41,10 +47,13 @@ static const struct { uint64_t handled; } ruleset = { 1 };
 const struct call other_calls[] = {
         /* time */
         { "nanosleep", SYS_nanosleep, 0, { 0 }, { IN(0, ms), OUT(1, 16) } },
-        { "clock_nanosleep", SYS_clock_nanosleep, 0, { CLOCK_MONOTONIC, 0 }, { IN(2, ms), OUT(3, 16) } },
-        { "clock_nanosleep, no such clock", SYS_clock_nanosleep, 0, { 77, 0 }, { IN(2, ms), OUT(3, 16) } },
+        { "clock_nanosleep", SYS_clock_nanosleep, 0, { CLOCK_MONOTONIC, 0 },
+          { IN(2, ms), OUT(3, 16) } },
+        { "clock_nanosleep, no such clock", SYS_clock_nanosleep, 0, { 77, 0 },
+          { IN(2, ms), OUT(3, 16) } },
         { "clock_gettime", SYS_clock_gettime, 0, { CLOCK_MONOTONIC }, { OUT(1, 16) } },
-        { "clock_gettime of the process", SYS_clock_gettime, 0, { CLOCK_PROCESS_CPUTIME_ID }, { OUT(1, 16) } },
+        { "clock_gettime of the process", SYS_clock_gettime, 0, { CLOCK_PROCESS_CPUTIME_ID },
+          { OUT(1, 16) } },
         { "clock_gettime, no such clock", SYS_clock_gettime, 0, { 77 }, { OUT(1, 16) } },
         { "clock_getres", SYS_clock_getres, 0, { CLOCK_MONOTONIC }, { OUT(1, 16) } },
         { "clock_settime", SYS_clock_settime, HARMFUL, { CLOCK_REALTIME }, { IN(1, ms) } },
@@ -56,20 +65,26 @@ const struct call other_calls[] = {
         { "times", SYS_times, ANY_RESULT, { 0 }, { OUT(0, 32) } },
         { "getitimer", SYS_getitimer, 0, { ITIMER_VIRTUAL }, { OUT(1, 32) } },
         { "setitimer", SYS_setitimer, 0, { ITIMER_VIRTUAL }, { OUT(1, 32), OUT(2, 32) } },
-        { "timer_create", SYS_timer_create, ANY_RESULT, { CLOCK_MONOTONIC }, { IN(1, event), OUT(2, 4) } },
+        { "timer_create", SYS_timer_create, ANY_RESULT, { CLOCK_MONOTONIC },
+          { IN(1, event), OUT(2, 4) } },
         { "timer_settime", SYS_timer_settime, 0, { VAR(TIMER), 0 }, { OUT(2, 32), OUT(3, 32) } },
         { "timer_gettime", SYS_timer_gettime, 0, { VAR(TIMER) }, { OUT(1, 32) } },
         { "timer_gettime of none", SYS_timer_gettime, 0, { 0x7777777 }, { OUT(1, 32) } },
         { "getrusage", SYS_getrusage, 0, { RUSAGE_SELF }, { OUT(1, 144) } },
         /* signals */
-        { "rt_sigaction", SYS_rt_sigaction, 0, { SIGUSR2, 0, 0, 8 }, { IN(1, ignore), OUT(2, 32) } },
-        { "rt_sigaction of SIGKILL", SYS_rt_sigaction, 0, { SIGKILL, 0, 0, 8 }, { IN(1, ignore), OUT(2, 32) } },
-        { "rt_sigprocmask", SYS_rt_sigprocmask, 0, { SIG_UNBLOCK, 0, 0, 8 }, { IN(1, quiet), OUT(2, 8) } },
+        { "rt_sigaction", SYS_rt_sigaction, 0, { SIGUSR2, 0, 0, 8 },
+          { IN(1, ignore), OUT(2, 32) } },
+        { "rt_sigaction of SIGKILL", SYS_rt_sigaction, 0, { SIGKILL, 0, 0, 8 },
+          { IN(1, ignore), OUT(2, 32) } },
+        { "rt_sigprocmask", SYS_rt_sigprocmask, 0, { SIG_UNBLOCK, 0, 0, 8 },
+          { IN(1, quiet), OUT(2, 8) } },
         { "rt_sigpending", SYS_rt_sigpending, 0, { 0, 8 }, { OUT(0, 8) } },
-        { "rt_sigtimedwait", SYS_rt_sigtimedwait, SETS_SIGNAL, { 0, 0, 0, 8 }, { IN(0, usr1), OUT(1, 128), IN(2, none) } },
+        { "rt_sigtimedwait", SYS_rt_sigtimedwait, SETS_SIGNAL, { 0, 0, 0, 8 },
+          { IN(0, usr1), OUT(1, 128), IN(2, none) } },
         { "rt_sigsuspend", SYS_rt_sigsuspend, HARMFUL, { 0, 8 }, { IN(0, usr1) } },
         { "rt_sigqueueinfo", SYS_rt_sigqueueinfo, 0, { VAR(PID), SIGUSR2 }, { IN(2, info) } },
-        { "rt_tgsigqueueinfo", SYS_rt_tgsigqueueinfo, 0, { VAR(PID), VAR(PID), SIGUSR2 }, { IN(3, info) } },
+        { "rt_tgsigqueueinfo", SYS_rt_tgsigqueueinfo, 0, { VAR(PID), VAR(PID), SIGUSR2 },
+          { IN(3, info) } },
         { "pidfd_send_signal", SYS_pidfd_send_signal, 0, { FD_FILE, SIGUSR2 }, { IN(2, info) } },
         { "sigaltstack", SYS_sigaltstack, 0, { 0 }, { IN(0, altstack), OUT(1, 24) } },
         /* processes and limits */
@@ -107,14 +122,20 @@ const struct call other_calls[] = {
         PRCTL(PR_GET_PDEATHSIG, OUT(1, 4)),
         PRCTL(PR_GET_CHILD_SUBREAPER, OUT(1, 4)),
         PRCTL(PR_GET_TSC, OUT(1, 4)),
-        { "landlock_create_ruleset", SYS_landlock_create_ruleset, MAKES_FD, { 0, 8, 0 }, { IN(0, ruleset) } },
+        { "landlock_create_ruleset", SYS_landlock_create_ruleset, MAKES_FD, { 0, 8, 0 },
+          { IN(0, ruleset) } },
         /* futex: whose value is not the one expected */
-        { "FUTEX_WAIT", SYS_futex, 0, { 0, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 4 }, { IN(0, word), IN(3, ms) } },
+        { "FUTEX_WAIT", SYS_futex, 0, { 0, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 4 },
+          { IN(0, word), IN(3, ms) } },
         { "FUTEX_WAIT, shared", SYS_futex, 0, { 0, FUTEX_WAIT, 4 }, { IN(0, word), IN(3, ms) } },
-        { "FUTEX_WAIT_BITSET", SYS_futex, 0, { 0, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 4, 0, 0, -1 }, { IN(0, word), IN(3, ms) } },
-        { "FUTEX_CMP_REQUEUE", SYS_futex, 0, { 0, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 1, 1, 0, 4 }, { IN(0, word), IN(4, word) } },
+        { "FUTEX_WAIT_BITSET", SYS_futex, 0,
+          { 0, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 4, 0, 0, -1 }, { IN(0, word), IN(3, ms) } },
+        { "FUTEX_CMP_REQUEUE", SYS_futex, 0,
+          { 0, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 1, 1, 0, 4 }, { IN(0, word), IN(4, word) } },
         { "FUTEX_WAKE, shared", SYS_futex, 0, { 0, FUTEX_WAKE, 1 }, { IN(0, word) } },
-        { "FUTEX_WAKE_OP", SYS_futex, 0, { 0, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 1, 0, 1 << 12 }, { IN(0, word), IN(4, word) } },
+        { "FUTEX_WAKE_OP", SYS_futex, 0,
+          { 0, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 1, 1, 0, 1 << 12 },
+          { IN(0, word), IN(4, word) } },
         /* System V and POSIX queues */
         { "semop", SYS_semop, 0, { VAR(SEM), 0, 1 }, { IN(1, up) } },
         { "semtimedop", SYS_semtimedop, 0, { VAR(SEM), 0, 1 }, { IN(1, up), IN(3, ms) } },
@@ -132,10 +153,13 @@ const struct call other_calls[] = {
         { "msgctl MSG_INFO", SYS_msgctl, ANY_RESULT, { 0, MSG_INFO }, { OUT(2, 32) } },
         { "shmctl SHM_INFO", SYS_shmctl, ANY_RESULT, { 0, SHM_INFO }, { OUT(2, 48) } },
         { "shmctl IPC_INFO", SYS_shmctl, ANY_RESULT, { 0, IPC_INFO }, { OUT(2, 72) } },
-        { "mq_open", SYS_mq_open, MAKES_FD, { 0, O_RDWR, 0600 }, { STR(0, "t_sys_pointers.none"), IN(3, mq_make) } },
+        { "mq_open", SYS_mq_open, MAKES_FD, { 0, O_RDWR, 0600 },
+          { STR(0, "t_sys_pointers.none"), IN(3, mq_make) } },
         { "mq_unlink", SYS_mq_unlink, 0, { 0 }, { STR(0, "t_sys_pointers.none") } },
-        { "mq_timedsend", SYS_mq_timedsend, M, { FD_QUEUE, 0, 6, 1 }, { ARG(1, 6, "queued"), IN(4, ms) } },
-        { "mq_timedreceive", SYS_mq_timedreceive, M, { FD_QUEUE, 0, 64 }, { OUT(1, 64), OUT(3, 4), IN(4, ms) } },
+        { "mq_timedsend", SYS_mq_timedsend, M, { FD_QUEUE, 0, 6, 1 },
+          { ARG(1, 6, "queued"), IN(4, ms) } },
+        { "mq_timedreceive", SYS_mq_timedreceive, M, { FD_QUEUE, 0, 64 },
+          { OUT(1, 64), OUT(3, 4), IN(4, ms) } },
         { "mq_getsetattr", SYS_mq_getsetattr, 0, { FD_QUEUE }, { IN(1, mq_attr), OUT(2, 64) } },
         { "mq_notify", SYS_mq_notify, 0, { FD_QUEUE }, { IN(1, event) } },
         /* kern's own */
@@ -144,11 +168,12 @@ const struct call other_calls[] = {
         { "munmap", SYS_munmap, ADDRESS | HARMFUL, { 0, 4096 }, { OUT(0, 4096) } },
         { "munmap of nothing", SYS_munmap, ADDRESS | HARMFUL, { 0, 0 }, { OUT(0, 4096) } },
         { "mprotect", SYS_mprotect, ADDRESS | HARMFUL, { 0, 4096, PROT_READ }, { OUT(0, 4096) } },
-        { "mprotect of nothing", SYS_mprotect, ADDRESS | HARMFUL, { 0, 0, PROT_READ }, { OUT(0, 4096) } },
+        { "mprotect of nothing", SYS_mprotect, ADDRESS | HARMFUL, { 0, 0, PROT_READ },
+          { OUT(0, 4096) } },
         { "madvise", SYS_madvise, ADDRESS | HARMFUL, { 0, 4096, MADV_DONTNEED }, { OUT(0, 4096) } },
         { "mlock", SYS_mlock, ADDRESS | HARMFUL, { 0, 4096 }, { OUT(0, 4096) } },
         { "munlock", SYS_munlock, ADDRESS | HARMFUL, { 0, 4096 }, { OUT(0, 4096) } },
         { "msync", SYS_msync, ADDRESS | HARMFUL, { 0, 4096, MS_SYNC }, { OUT(0, 4096) } },
         { "mremap", SYS_mremap, ADDRESS | HARMFUL, { 0, 4096, 4096, 0 }, { OUT(0, 4096) } },
 };
-const size_t n_other_calls = sizeof other_calls / sizeof other_calls[0];
+const size_t n_other_calls = sizeof(other_calls) / sizeof(other_calls[0]);

@@ -63,8 +63,8 @@ static struct letter *letter(void *where, size_t control)
 {
         struct letter *l = where;
 
-        memset(l, 0, sizeof *l);
-        l->v = (struct iovec){ l->body, sizeof l->body };
+        memset(l, 0, sizeof(*l));
+        l->v = (struct iovec){ l->body, sizeof(l->body) };
         l->m = (struct msghdr){ .msg_iov = &l->v,
                                 .msg_iovlen = 1,
                                 .msg_control = l->control,
@@ -79,8 +79,8 @@ static void open_letter(struct letter *l)
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&l->m); c; c = CMSG_NXTHDR(&l->m, c)) {
                 int n = (int)(c->cmsg_len - CMSG_LEN(0)) / 4, fds[64];
                 memcpy(fds, CMSG_DATA(c),
-                       c->cmsg_len - CMSG_LEN(0) < sizeof fds ? c->cmsg_len - CMSG_LEN(0)
-                                                              : sizeof fds);
+                       c->cmsg_len - CMSG_LEN(0) < sizeof(fds) ? c->cmsg_len - CMSG_LEN(0)
+                                                              : sizeof(fds));
                 if (c->cmsg_type == SCM_RIGHTS) {
                         printf("  %d descriptors:", n);
                         for (int i = 0; i < n; i++) {
@@ -112,7 +112,7 @@ static void test_control(void)
                 fds[i] = open("/dev/null", O_RDONLY);
         for (int i = 0; i < 254; i++)
                 many[i] = fds[0];
-        for (size_t i = 0; i < sizeof spread / sizeof spread[0]; i++) {
+        for (size_t i = 0; i < sizeof(spread) / sizeof(spread[0]); i++) {
                 l = letter(pages + (spread[i] & ~7ul), 0);
                 add_rights(l, fds, 3);
                 forget();
@@ -138,9 +138,9 @@ static void test_control(void)
         T(recvmsg(s[1], &l->m, 0));
         open_letter(l);
         T(setsockopt(s[1], SOL_SOCKET, SO_PASSCRED, &(int){ 0 }, 4));
-        /* Too little room: for one of three, for a head alone, for not even that, for nothing. */
+        /* Too little room: for one of three, for a head alone, for part of a head, for nothing. */
         size_t rooms[] = { CMSG_LEN(4), CMSG_LEN(8), CMSG_LEN(0), CMSG_LEN(0) - 1, 1, 0 };
-        for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
+        for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
                 letter(l, 0);
                 add_rights(l, fds, 3);
                 T(sendmsg(s[0], &l->m, 0));
@@ -160,14 +160,14 @@ static void test_control(void)
         l->m.msg_controllen = (size_t)1 << 40;
         FAILS(ENOBUFS, sendmsg(s[0], &l->m, 0));
         letter(l, 0);
-        static _Alignas(8) char big[CMSG_SPACE(sizeof many)];
+        static _Alignas(8) char big[CMSG_SPACE(sizeof(many))];
         struct cmsghdr *c = (void *)big;
-        *c = (struct cmsghdr){ CMSG_LEN(sizeof many), SOL_SOCKET, SCM_RIGHTS };
-        memcpy(CMSG_DATA(c), many, sizeof many);
+        *c = (struct cmsghdr){ CMSG_LEN(sizeof(many)), SOL_SOCKET, SCM_RIGHTS };
+        memcpy(CMSG_DATA(c), many, sizeof(many));
         l->m.msg_control = big;
-        l->m.msg_controllen = sizeof big;
+        l->m.msg_controllen = sizeof(big);
         FAILS(EINVAL, sendmsg(s[0], &l->m, 0));
-        c->cmsg_len = CMSG_LEN(sizeof many - 4);
+        c->cmsg_len = CMSG_LEN(sizeof(many) - 4);
         l->m.msg_controllen = c->cmsg_len;
         T(sendmsg(s[0], &l->m, 0));
         letter(l, 40);
@@ -282,7 +282,7 @@ static void test_terminal(void)
                 printf("no terminals\n");
                 return;
         }
-        CHECK(!ptsname_r(m, name, sizeof name));
+        CHECK(!ptsname_r(m, name, sizeof(name)));
         s = open(name, O_RDWR | O_NOCTTY);
         CHECK(s >= 0 && isatty(s) && !strcmp(ttyname(s) ? ttyname(s) : "", name));
         T(tcgetattr(s, t));
@@ -291,13 +291,13 @@ static void test_terminal(void)
         t->c_cc[VMIN] = 1;
         forget();
         T(tcsetattr(s, TCSANOW, t));
-        memset(t, 0, sizeof *t);
+        memset(t, 0, sizeof(*t));
         T(tcgetattr(m, t));
         printf("modes %x %x %x %x\n", t->c_iflag, t->c_oflag, t->c_cflag, t->c_lflag);
-        w = across(sizeof *w);
+        w = across(sizeof(*w));
         *w = (struct winsize){ 50, 132, 7, 9 };
         T(ioctl(m, TIOCSWINSZ, w));
-        w = memset(edge(sizeof *w), 0, sizeof *w);
+        w = memset(edge(sizeof(*w)), 0, sizeof(*w));
         T(ioctl(s, TIOCGWINSZ, w));
         printf("%u %u %u %u\n", w->ws_row, w->ws_col, w->ws_xpixel, w->ws_ypixel);
         T(write(m, "typed", 5));
@@ -306,7 +306,7 @@ static void test_terminal(void)
         n = edge(4);
         T(ioctl(s, FIONREAD, n));
         printf("%d\n", *n);
-        T(read(s, buf, sizeof buf));
+        T(read(s, buf, sizeof(buf)));
         T(write(s, "a\nb", 3));
         T(read_pieces(m, buf, 4));      /* the line feed as two */
         T(ioctl(s, TIOCOUTQ, n));
@@ -335,15 +335,15 @@ static void test_terminal(void)
 static void test_network_ioctl(void)
 {
         int u = socket(AF_INET, SOCK_DGRAM, 0), s[2];
-        struct ifreq *ifr = across(sizeof *ifr);
-        struct ifconf *c = across(sizeof *c);
+        struct ifreq *ifr = across(sizeof(*ifr));
+        struct ifconf *c = across(sizeof(*c));
         int index;
 
-        memset(ifr, 0, sizeof *ifr);
+        memset(ifr, 0, sizeof(*ifr));
         strcpy(ifr->ifr_name, "lo");
         T(ioctl(u, SIOCGIFINDEX, ifr));
         index = ifr->ifr_ifindex;
-        memset(ifr, 0, sizeof *ifr);
+        memset(ifr, 0, sizeof(*ifr));
         ifr->ifr_ifindex = index;
         T(ioctl(u, SIOCGIFNAME, ifr));
         printf("%s\n", ifr->ifr_name);
@@ -353,7 +353,7 @@ static void test_network_ioctl(void)
         strcpy(ifr->ifr_name, "none");
         FAILS(ENODEV, ioctl(u, SIOCGIFMTU, ifr));
         /* Room for less than one interface; the list on a page of its own. */
-        c = across(sizeof *c);
+        c = across(sizeof(*c));
         *c = (struct ifconf){ .ifc_len = 39, .ifc_buf = read_only };
         T(ioctl(u, SIOCGIFCONF, c));
         printf("%d bytes\n", c->ifc_len);
@@ -378,7 +378,7 @@ static void test_file_ioctl(void)
 {
         int a = open("a", O_RDWR | O_CREAT, 0600), b = open("b", O_RDWR | O_CREAT, 0600),
             *flags = across(8);
-        struct file_dedupe_range *d = across(sizeof *d + 3 * sizeof d->info[0]);
+        struct file_dedupe_range *d = across(sizeof(*d) + 3 * sizeof(d->info[0]));
 
         ftruncate(a, 100000);
         ftruncate(b, 100000);
@@ -473,7 +473,7 @@ static void test_thousand(void)
                 mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         struct pollfd *f =
                 mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        fd_set *set = across(sizeof *set);
+        fd_set *set = across(sizeof(*set));
 
         getrlimit(RLIMIT_NOFILE, &r);
         r.rlim_cur = 1020;
@@ -508,7 +508,7 @@ static void test_thousand(void)
         for (int i = 0; i < n; i++)
                 FD_SET(first + i, set);
         T(select(1020, set, NULL, NULL, &(struct timeval){ 0, 0 }));
-        printf("set %u\n", sum(set, sizeof *set));
+        printf("set %u\n", sum(set, sizeof(*set)));
         close_range(3, ~0U, 0);
         munmap(ev, 4 * PG);
         munmap(f, 4 * PG);
@@ -525,7 +525,7 @@ static void test_listing(void)
 
         mkdir("many", 0700);
         for (int i = 0; i < 40; i++) {
-                snprintf(name, sizeof name, "many/%0*d", 1 + i, i);
+                snprintf(name, sizeof(name), "many/%0*d", 1 + i, i);
                 close(open(name, O_CREAT | O_WRONLY, 0600));
         }
         fd = open("many", O_RDONLY | O_DIRECTORY);
@@ -547,7 +547,7 @@ static void test_listing(void)
         FAILS(EINVAL, syscall(SYS_getdents64, fd, buf, 10));
         FAILS(EINVAL, syscall(SYS_getdents64, fd, buf, 0));
         for (int i = 0; i < 40; i++) {
-                snprintf(name, sizeof name, "many/%0*d", 1 + i, i);
+                snprintf(name, sizeof(name), "many/%0*d", 1 + i, i);
                 unlink(name);
         }
         rmdir("many");
@@ -560,7 +560,7 @@ static void test_far(void)
 {
         char *path = across(300),
              *to = mmap(NULL, 64 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        struct stat *st = across(sizeof *st);
+        struct stat *st = across(sizeof(*st));
         int fd;
 
         memset(path, '/', 290);
@@ -612,7 +612,7 @@ static void test_process_vm(void)
         T(process_vm_readv((pid_t)syscall(SYS_gettid), l, 1, r, 3, 0));
         T(process_vm_writev(pid, r, 3, l, 2, 0));
         printf("sum %u\n", sum(a, 200));
-        /* Up to the first byte that cannot be had, at either side. */
+        /* Up to the first byte that is not accessible, at either side. */
         T(process_vm_readv(pid, l, 2, &over, 1, 0));
         T(process_vm_readv(pid, &over, 1, r, 3, 0));
         FAILS(EFAULT, process_vm_writev(pid, l, 2, &to, 1, 0));

@@ -27,7 +27,7 @@
 
 static void test_files(void)
 {
-        struct stat *st = across(sizeof *st);
+        struct stat *st = across(sizeof(*st));
         struct statx *sx;
         struct timespec ts[2] = { { 1000, 5 }, { 2000, 6 } };
         char buf[8192], *p;
@@ -48,19 +48,19 @@ static void test_files(void)
         T(write(fd, "hello, world\n", 13));
         T(pwrite(fd, "J", 1, 0));
         T(lseek(fd, 0, SEEK_SET));
-        T(read(fd, buf, sizeof buf));
+        T(read(fd, buf, sizeof(buf)));
         CHECK(!memcmp(buf, "Jello, world\n", 13));
         T(fstat(fd, st));
         CHECK(st->st_size == 13);
-        T(stat("file", edge(sizeof *st)));
+        T(stat("file", edge(sizeof(*st))));
         FAILS(EFAULT, stat("file", NULL));
         FAILS(EFAULT, stat("file", (void *)read_only));
-        FAILS(EFAULT, stat("file", (void *)(pages + 2 * PG - sizeof *st + 1)));
+        FAILS(EFAULT, stat("file", (void *)(pages + 2 * PG - sizeof(*st) + 1)));
         FAILS(EFAULT, stat(NULL, st));
         FAILS(ENOENT, stat("none", NULL));
         FAILS(EBADF, fstat(77, NULL));
         FAILS(EFAULT, fstat(fd, NULL));
-        sx = across(sizeof *sx);
+        sx = across(sizeof(*sx));
         T(statx(AT_FDCWD, "file", 0, STATX_SIZE | STATX_MODE, sx));
         printf("size %llu mode %o\n", (unsigned long long)sx->stx_size, sx->stx_mode);
         FAILS(EFAULT, statx(AT_FDCWD, "file", 0, STATX_SIZE, (void *)nothing));
@@ -99,11 +99,11 @@ static void test_files(void)
         T(umask(027));
         T(umask(022));
         T(chdir("dir"));
-        p = getcwd(buf, sizeof buf);
+        p = getcwd(buf, sizeof(buf));
         CHECK(p && strstr(buf, "/dir"));
         FAILS(ERANGE, syscall(SYS_getcwd, buf, 3));
         FAILS(EFAULT, syscall(SYS_getcwd, nothing, 4096));
-        /* More room claimed than there is: what counts is the length of the path. */
+        /* More room claimed than there is: the length of the path counts. */
         char *exact = edge(strlen(buf) + 1);
         CHECK(syscall(SYS_getcwd, exact, 4096) == (long)strlen(buf) + 1 && !strcmp(exact, buf));
         T(chdir(".."));
@@ -211,11 +211,11 @@ static void test_dir(void)
 
         mkdir("list", 0700);
         for (int i = 0; i < 300; i++) {
-                snprintf(buf, sizeof buf, "list/name-%d", i);
+                snprintf(buf, sizeof(buf), "list/name-%d", i);
                 close(open(buf, O_CREAT | O_WRONLY, 0600));
         }
         fd = T(open("list", O_RDONLY | O_DIRECTORY));
-        while ((n = syscall(SYS_getdents64, fd, buf, sizeof buf)) > 0)
+        while ((n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
                 for (long at = 0; at < n;) {
                         struct dirent64 *d = (void *)(buf + at);
                         if (d->d_name[0] == '.')
@@ -285,7 +285,7 @@ static void test_fds(void)
         FAILS(EINVAL, fcntl(p[0], F_DUPFD, (int)r.rlim_cur));
         /* Locks, in a struct on the border of two pages. */
         int fd = open("file", O_RDWR);
-        fl = across(sizeof *fl);
+        fl = across(sizeof(*fl));
         *fl = (struct flock){ .l_type = F_WRLCK, .l_start = 10, .l_len = 20 };
         T(fcntl(fd, F_SETLK, fl));
         fl->l_type = F_RDLCK;
@@ -358,7 +358,7 @@ static void test_copies(void)
         char buf[4096];
         unsigned s = 0;
         size_t n;
-        while ((n = fread(buf, 1, sizeof buf, f)) > 0)
+        while ((n = fread(buf, 1, sizeof(buf), f)) > 0)
                 s += sum(buf, n);
         printf("copy sum %u\n", s);
         fclose(f);
@@ -379,15 +379,15 @@ static void test_xattr(void)
         FAILS(ENODATA, getxattr("file", "user.u", nothing, 50));
         FAILS(EFAULT, setxattr("file", "user.u", nothing, 5, 0));
         FAILS(E2BIG, setxattr("file", "user.u", pages, 70000000, 0));
-        T(listxattr("file", buf, sizeof buf));
+        T(listxattr("file", buf, sizeof(buf)));
         T(removexattr("file", "user.t"));
 }
 
 static void test_limits(void)
 {
-        struct rlimit *r = across(sizeof *r), s;
-        struct rusage *ru = edge(sizeof *ru);
-        struct utsname *u = across(sizeof *u);
+        struct rlimit *r = across(sizeof(*r)), s;
+        struct rusage *ru = edge(sizeof(*ru));
+        struct utsname *u = across(sizeof(*u));
         struct sysinfo si;
 
         for (int i = 0; i < RLIM_NLIMITS; i++) {
@@ -401,9 +401,9 @@ static void test_limits(void)
         struct sockaddr_un at = { AF_UNIX, "listening" };
         int l = socket(AF_UNIX, SOCK_STREAM, 0), c = socket(AF_UNIX, SOCK_STREAM, 0),
             kept = creat("kept", 0600);
-        T(bind(l, (void *)&at, sizeof at));
+        T(bind(l, (void *)&at, sizeof(at)));
         T(listen(l, 5));
-        T(connect(c, (void *)&at, sizeof at));
+        T(connect(c, (void *)&at, sizeof(at)));
         T(write(c, "hello", 5));
         T(write(kept, "contents", 8));
         getrlimit(RLIMIT_NOFILE, r);
@@ -416,7 +416,7 @@ static void test_limits(void)
                 n++;
         CHECK(errno == EMFILE);
         printf("got %d\n", n);
-        /* What could not be opened was not touched, and who could not be accepted still waits. */
+        /* A file that could not be opened was not changed; a client not accepted still waits. */
         FAILS(EMFILE, open("kept", O_WRONLY | O_TRUNC));
         FAILS(EMFILE, creat("kept", 0600));
         FAILS(EMFILE, open("never", O_WRONLY | O_CREAT, 0600));
@@ -475,7 +475,7 @@ static void test_time(void)
         T(clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL));
         T(clock_getres(CLOCK_MONOTONIC, edge(16)));
         T(setitimer(ITIMER_REAL, &it, NULL));
-        T(getitimer(ITIMER_REAL, across(sizeof it)));
+        T(getitimer(ITIMER_REAL, across(sizeof(it))));
         T(alarm(0) > 0);
         FAILS(EINVAL, getitimer(9, &it));
         FAILS(EFAULT, getitimer(ITIMER_REAL, (void *)nothing));
@@ -490,7 +490,7 @@ int main(int argc, char **argv)
         char dir[4096];
 
         setvbuf(stdout, NULL, _IOFBF, 1 << 16);
-        snprintf(dir, sizeof dir, "%s/t_syscalls.XXXXXX", argc > 1 ? argv[1] : "/tmp");
+        snprintf(dir, sizeof(dir), "%s/t_syscalls.XXXXXX", argc > 1 ? argv[1] : "/tmp");
         if (!mkdtemp(dir) || chdir(dir)) {
                 perror(dir);
                 return 2;
@@ -516,11 +516,11 @@ int main(int argc, char **argv)
         chdir("..");
         snprintf(dir + strlen(dir), 10, "%s", "");
         char cmd[4200];
-        snprintf(cmd, sizeof cmd, "%s", dir);
+        snprintf(cmd, sizeof(cmd), "%s", dir);
         /* No fork here, so what was made is removed by hand. */
         if (!chdir(cmd)) {
                 for (int i = 0; i < 300; i++) {
-                        snprintf(cmd, sizeof cmd, "list/name-%d", i);
+                        snprintf(cmd, sizeof(cmd), "list/name-%d", i);
                         unlink(cmd);
                 }
                 unlink("list/renamed");

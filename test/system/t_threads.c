@@ -59,11 +59,11 @@ static char state_of(pid_t tid)
         FILE *f;
         size_t n;
 
-        snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+        snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
         f = fopen(path, "r");
         if (!f)
                 return 0;
-        n = fread(text, 1, sizeof text - 1, f);
+        n = fread(text, 1, sizeof(text) - 1, f);
         fclose(f);
         text[n] = 0;
         p = strrchr(text, ')');
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
                 return collide();
         if (argc == 2 && strcmp(argv[1], "limit") == 0)
                 return limit();
-        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
+        for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
                 for (const struct test *t = groups[g]; t->name && wanted(t->group, argc, argv);
                      t++) {
                         int before = failures;

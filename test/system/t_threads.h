@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS 1000000ll                    /* in ns */
-#define PATIENCE (20000 * MS)           /* what ought to happen at once may take so long on a busy machine */
+#define MS 1000000ll          /* in ns */
+#define PATIENCE (20000 * MS) /* what ought to happen at once may take so long on a busy machine */
 
 struct test { const char *group, *name; void (*run)(void); };
 extern const struct test basic_tests[], futex_tests[], lock_tests[], own_tests[], signal_tests[],
@@ -30,7 +30,7 @@ void end_in_way(int way);
 /* Rounds are multiplied by this: 1, or more for a long run. */
 extern int effort;
 
-/* A failed check is told and counted; the test goes on. */
+/* A failed check is printed and counted; the test continues. */
 extern _Atomic int failures;
 void check_failed(const char *file, int line, const char *what);
 #ifndef CHECK                           /* t_memory.h has one that ends the program */

@@ -25,7 +25,7 @@ static void *tells_ids(void *arg)
 
         ids[i].tid = my_tid();
         ids[i].pid = getpid();
-        CHECK(readlink("/proc/thread-self", ids[i].self, sizeof ids[i].self - 1) > 0);
+        CHECK(readlink("/proc/thread-self", ids[i].self, sizeof(ids[i].self) - 1) > 0);
         pthread_barrier_wait(&all_there);
         CHECK(ids[i].tid == my_tid());
         return NULL;
@@ -45,7 +45,7 @@ static void many_at_once(void)
                 CHECK(ids[i].pid == getpid() && ids[i].tid != getpid());
                 for (int k = 0; k < i; k++)
                         CHECK(ids[i].tid != ids[k].tid);
-                snprintf(self, sizeof self, "%d/task/%d", getpid(), ids[i].tid);
+                snprintf(self, sizeof(self), "%d/task/%d", getpid(), ids[i].tid);
                 CHECK(strcmp(self, ids[i].self) == 0);
                 CHECK(BECOMES(syscall(SYS_tgkill, getpid(), ids[i].tid, 0) == -1 &&
                               errno == ESRCH));
@@ -99,10 +99,10 @@ static void *touches_its_stack(void *arg)
 {
         volatile char frame[64 << 10];
 
-        for (size_t i = 0; i < sizeof frame; i++)
+        for (size_t i = 0; i < sizeof(frame); i++)
                 frame[i] = (char)(i * 7 + (uintptr_t)arg);
         pthread_barrier_wait(&all_there);
-        for (size_t i = 0; i < sizeof frame; i++)
+        for (size_t i = 0; i < sizeof(frame); i++)
                 if (frame[i] != (char)(i * 7 + (uintptr_t)arg))
                         return (void *)1;
         return NULL;
@@ -208,11 +208,11 @@ static void timed_waits(void)
         pthread_barrier_wait(&all_there);
         pthread_mutex_lock(&mine);
 
-#define EXPIRES(call, clock) do {                                                                       \
-                from = now_ns(CLOCK_MONOTONIC);                                                         \
-                t = ms_from_now(clock, 40);                                                             \
-                CHECK((call) == ETIMEDOUT);                                                             \
-                CHECK(took(from, 40));                                                                  \
+#define EXPIRES(call, clock) do {                                        \
+                from = now_ns(CLOCK_MONOTONIC);                          \
+                t = ms_from_now(clock, 40);                              \
+                CHECK((call) == ETIMEDOUT);                              \
+                CHECK(took(from, 40));                                   \
         } while (0)
         EXPIRES(pthread_cond_timedwait(&cond, &mine, &t), CLOCK_REALTIME);
         EXPIRES(pthread_cond_timedwait(&mono, &mine, &t), CLOCK_MONOTONIC);

@@ -91,12 +91,12 @@ static void *maps(void *arg)
         return arg;
 }
 
-/* Others that do everything a thread can be about when the end comes. */
+/* Other threads in every state that a thread can be in when the end comes. */
 static void surround(void)
 {
         void *(*const all[])(void *) = { spins,  reads, waits,         naps, faults,
                                          faults, calls, makes_threads, maps };
-        const int n = sizeof all / sizeof all[0];
+        const int n = sizeof(all) / sizeof(all[0]);
 
         if (pipe(pipe_fd))
                 exit(98);
@@ -170,13 +170,13 @@ static void *goes_on_alone(void *arg)
         int fd = mkstemp(path), status;
 
         join_main(arg);
-        sleep_ms(20); /* joined, it has a few steps to go to be a zombie, which nothing tells */
+        sleep_ms(20); /* joined, it is not yet a zombie, and nothing tells when it is */
         unlink(path);
-        memset(text, 'x', sizeof text);
-        CHECK(write(fd, text, sizeof text) == sizeof text);
-        p = mmap(NULL, sizeof text, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        memset(text, 'x', sizeof(text));
+        CHECK(write(fd, text, sizeof(text)) == sizeof(text));
+        p = mmap(NULL, sizeof(text), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         CHECK(p != MAP_FAILED && p[5000] == 'x');
-        memset(text, 'y', sizeof text);
+        memset(text, 'y', sizeof(text));
         CHECK(pwrite(fd, text, 4096, 0) == 4096 && p[0] == 'y' && p[4096] == 'x');
         CHECK(pread(fd, p + 4096, 4096, 0) == 4096 && p[4096] == 'y');
         CHECK(pipe(pipe_fd) == 0 && write(pipe_fd[1], p + 4000, 200) == 200 &&
@@ -325,7 +325,7 @@ void end_in_way(int way)
                 surround();
                 alarm(1);
                 pthread_exit(NULL);
-                break; /* the others go on, until a timer ends all */
+                break; /* the others continue, until a timer ends all */
         case 19: start(goes_on_alone, &self); pthread_exit(NULL); break;
         case 20: start(executes_alone, &self); pthread_exit(NULL); break;
         case 21: executes_beside_child(); break;

@@ -202,7 +202,7 @@ static void wake_op(void)
 
         for (int op = 0; op < 10; op++)
                 for (int cmp = 0; cmp < 6; cmp++)
-                        for (size_t i = 0; i < sizeof olds / sizeof olds[0]; i++) {
+                        for (size_t i = 0; i < sizeof(olds) / sizeof(olds[0]); i++) {
                                 int32_t arg = i & 1 ? 5 : op < 5 ? -2 : 31, with = i < 2 ? 6 : -3;
                                 int code =
                                         (int)((uint32_t)op % 5 << 28 | (op >= 5) * 0x80000000u |
@@ -238,7 +238,7 @@ static void wake_op(void)
                 finish(both[i].id);
 }
 
-/* Nobody is lost: more may be woken at once than Linux does, which waiters must expect anyway. */
+/* No waiter is lost. More than on Linux may be woken at once: waiters must expect that anyway. */
 static void requeue(void)
 {
         static _Atomic uint32_t w[2] = { 1, 1 };
@@ -300,8 +300,8 @@ static void interrupted(void)
         struct timespec late = { 30, 0 };
         struct sleeper s;
 
-        for (int way = 0; way < 3;
-             way++) { /* without and with SA_RESTART; with it and a timeout, which Linux does not restart */
+        /* without and with SA_RESTART; with it and a timeout, which Linux does not restart */
+        for (int way = 0; way < 3; way++) {
                 sa.sa_flags = way ? SA_RESTART : 0;
                 sigaction(SIGUSR1, &sa, NULL);
                 handled = 0;
@@ -322,7 +322,7 @@ static void interrupted(void)
         signal(SIGUSR1, SIG_DFL);
 }
 
-/* A word on a page that is evicted while nobody waits, and must stay put while somebody does. */
+/* A word on a page that is evicted while no thread waits, and must stay while a thread does. */
 static void among_far_pages(void)
 {
         enum { SIZE = 16 << 20 };

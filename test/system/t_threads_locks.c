@@ -36,10 +36,10 @@ static void unmake(pthread_mutex_t *m)
 
 static void *locks_and_ends(void *m) { return (void *)(intptr_t)pthread_mutex_lock(m); }
 
-/* An owner that keeps its lock until it is told to let go; no test counts on how long that takes.  (One that looks at a robust mutex by trylock and
- * unlock after its owner has ended makes it unrecoverable, and then finds a bug of glibc 2.36: its
- * trylock keeps the lock of such a mutex, and unlock
- * crashes.) */
+/* An owner that keeps its lock until it is told to release it. No test depends on how long that
+ * takes. (A trylock and unlock of a robust mutex after its owner has ended makes the mutex
+ * unrecoverable, and then a bug of glibc 2.36 shows: its trylock keeps the lock of such a mutex,
+ * and unlock crashes.) */
 static _Atomic bool held, told;
 
 static void hold(pthread_mutex_t *m)
@@ -86,7 +86,8 @@ static void robust_of(int kind)
                 CHECK(pthread_mutex_consistent(m) == 0 && pthread_mutex_unlock(m) == 0);
                 CHECK(pthread_mutex_lock(m) == 0 && pthread_mutex_unlock(m) == 0);
         }
-        /* With threads that wait already: one is told, the others find it in order. */
+        /* With threads that wait already: one gets EOWNERDEAD, the others find a consistent
+         * mutex. */
         pthread_t owner = start_owner(holds_and_exits, m), id[3];
         struct waiter w[3];
         CHECK(pthread_mutex_trylock(m) == EBUSY);
@@ -105,7 +106,7 @@ static void robust_of(int kind)
         }
         CHECK(dead == 1);
         unmake(m);
-        /* Nobody mends it: it is of no use any more. */
+        /* It was not made consistent: it is of no use any more. */
         m = make(kind);
         finish(start(locks_and_ends, m));
         CHECK(pthread_mutex_lock(m) == EOWNERDEAD && pthread_mutex_unlock(m) == 0);

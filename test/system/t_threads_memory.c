@@ -92,7 +92,7 @@ static void protected(void)
         stop_storing(id);
 }
 
-/* A page whose memory may have been the cell's: what a stale translation stores shows here. */
+/* A page whose memory may have been the cell's: a store by a stale translation shows here. */
 static void set_trap(uint64_t *page)
 {
         for (unsigned i = 0; i < PG / 8; i++)
@@ -183,7 +183,7 @@ static char *chunk_at(uint64_t c) { return arena + c * CHUNK * PG; }
 
 /*
  * @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.
- * Nobody lets mmap choose a place meanwhile.
+ * No thread lets mmap choose a place meanwhile.
  */
 static void change_chunk(uint64_t c, char *room, uint64_t *x)
 {
@@ -399,9 +399,9 @@ static int new_file(char with)
         int fd = memfd_create("file", 0);
         char page[PG];
 
-        memset(page, with, sizeof page);
+        memset(page, with, sizeof(page));
         for (uint64_t i = 0; i < PAGES; i++)
-                CHECK(write(fd, page, sizeof page) == (ssize_t)sizeof page);
+                CHECK(write(fd, page, sizeof(page)) == (ssize_t)sizeof(page));
         return fd;
 }
 
@@ -447,7 +447,7 @@ static void files_replaced(void)
 
 /*
  * A shared file is cut short and made long again while threads touch it: they get SIGBUS now and
- * then, and go on.
+ * then, and continue.
  */
 static __thread sigjmp_buf before_touch;
 static _Atomic uint64_t buses;

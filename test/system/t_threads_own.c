@@ -18,7 +18,7 @@ static void *has_variables(void *arg)
         int *before = &mine;
 
         CHECK(mine == 7);
-        for (size_t i = 0; i < sizeof zeros; i++)
+        for (size_t i = 0; i < sizeof(zeros); i++)
                 if (zeros[i])
                         return (void *)1;
         mine = (int)(intptr_t)arg;
@@ -134,15 +134,15 @@ static void names(void)
         pthread_barrier_init(&meet, NULL, 2);
         pthread_t id = start(waits_twice, &tid);
         pthread_barrier_wait(&meet);
-        CHECK(pthread_getname_np(id, name, sizeof name) == 0 && strcmp(name, "t_threads") == 0);
+        CHECK(pthread_getname_np(id, name, sizeof(name)) == 0 && strcmp(name, "t_threads") == 0);
         CHECK(pthread_setname_np(id, "a worker thread") == 0 &&
               pthread_setname_np(id, "sixteen letters!") == ERANGE);
-        CHECK(pthread_getname_np(id, name, sizeof name) == 0 &&
+        CHECK(pthread_getname_np(id, name, sizeof(name)) == 0 &&
               strcmp(name, "a worker thread") == 0);
         CHECK(prctl(PR_GET_NAME, name) == 0 && strcmp(name, "t_threads") == 0);
-        snprintf(path, sizeof path, "/proc/self/task/%d/comm", tid);
+        snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
         FILE *f = fopen(path, "r");
-        CHECK(f && fgets(comm, sizeof comm, f) && strcmp(comm, "a worker thread\n") == 0);
+        CHECK(f && fgets(comm, sizeof(comm), f) && strcmp(comm, "a worker thread\n") == 0);
         if (f)
                 fclose(f);
         pthread_barrier_wait(&meet);
@@ -159,7 +159,7 @@ static void affinity(void)
         pid_t tid;
         int cpu = 0;
 
-        CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+        CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
         while (!CPU_ISSET(cpu, &all))
                 cpu++;
         CPU_ZERO(&one);
@@ -167,10 +167,10 @@ static void affinity(void)
         pthread_barrier_init(&meet, NULL, 2);
         pthread_t id = start(waits_twice, &tid);
         pthread_barrier_wait(&meet);
-        CHECK(pthread_setaffinity_np(id, sizeof one, &one) == 0);
-        CHECK(pthread_getaffinity_np(id, sizeof got, &got) == 0 && CPU_EQUAL(&got, &one));
-        CHECK(sched_getaffinity(tid, sizeof got, &got) == 0 && CPU_EQUAL(&got, &one));
-        CHECK(sched_getaffinity(0, sizeof got, &got) == 0 && CPU_EQUAL(&got, &all));
+        CHECK(pthread_setaffinity_np(id, sizeof(one), &one) == 0);
+        CHECK(pthread_getaffinity_np(id, sizeof(got), &got) == 0 && CPU_EQUAL(&got, &one));
+        CHECK(sched_getaffinity(tid, sizeof(got), &got) == 0 && CPU_EQUAL(&got, &one));
+        CHECK(sched_getaffinity(0, sizeof(got), &got) == 0 && CPU_EQUAL(&got, &all));
         errno = 0;
         int before = getpriority(PRIO_PROCESS, 0), lower = before < 15 ? before + 4 : before;
         CHECK(setpriority(PRIO_PROCESS, (id_t)tid, lower) == 0);
@@ -276,7 +276,7 @@ static void *maps_and_starts(void *file)
         return NULL;
 }
 
-/* Numbers that nobody uses are the program's to close, and to put something at. */
+/* Numbers that vmrun does not use are the program's to close, and to put something at. */
 static void descriptor_numbers(void)
 {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC), file = fcntl(null, F_DUPFD, null + 50);

@@ -97,7 +97,7 @@ static void directed(void)
         };
 
         CHECK(pipe(pipe_fd) == 0);
-        for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
                 on(SIGUSR1, note, ways[i].flags);
                 stop = false;
                 target = 0;

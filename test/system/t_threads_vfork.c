@@ -1,6 +1,5 @@
 /*
- * t_threads: vfork, whose child borrows memory and thread. (What it executes is another test's
- * affair.)
+ * t_threads: vfork, whose child borrows memory and thread. (Other tests check what it executes.)
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -172,7 +171,7 @@ static void keeps_to_itself(void)
         sigset_t all, now;
         int fd = open("/dev/null", O_RDONLY), status;
         static char room[65536];
-        const stack_t mine = { .ss_sp = room, .ss_size = sizeof room },
+        const stack_t mine = { .ss_sp = room, .ss_size = sizeof(room) },
                       none = { .ss_flags = SS_DISABLE };
         stack_t its;
 
@@ -364,7 +363,7 @@ static void from_threads(void)
         finish(other[1]);
 }
 
-/* Other threads go on while one is suspended, and the child talks to them by memory. */
+/* Other threads continue while one is suspended, and the child talks to them by memory. */
 static _Atomic uint32_t word;
 
 static void *answers(void *arg)

@@ -2,9 +2,10 @@
  * A program that writes where only kern may, then does a little work and ends with status 7. It
  * knows the address map: which of vmrun's own memory it hits is what the test is about (wild.sh).
  *
- *   t_wild PLACE [VALUE]     one word (default: a wild one); for places of more than a word all of it is filled with the word
+ *   t_wild PLACE [VALUE]     one word (default: a wild one); fills a place of several words with it
  *   t_wild list              the places, a line each: how many words, name
- *   t_wild spin              says so, and makes kern wait in vain for this very thread; it has a handler for SIGTERM
+ *   t_wild spin              says so, and makes kern wait in vain for this very thread; it has a
+ *                            handler for SIGTERM
  */
 #include <pthread.h>
 #include <signal.h>
@@ -22,8 +23,10 @@
 #define KERN ((const struct kern_header *)WINDOW)
 #define BLOCK0 (WINDOW + VCPUS_OFF)
 #define WORD(field) { "self." #field, VCPU_SELF + offsetof(struct vcpu, field), 8 }
-#define FIXED(field) { "fixed." #field, VCPU_SELF + VCPU_FIXED_OFF + offsetof(struct vcpu_fixed, field), 8 }
-#define CONTROL_WORD(field) { "control." #field, WINDOW + CONTROL_OFF + offsetof(struct control, field), 8 }
+#define FIXED(field)                                                                             \
+        { "fixed." #field, VCPU_SELF + VCPU_FIXED_OFF + offsetof(struct vcpu_fixed, field), 8 }
+#define CONTROL_WORD(field)                                                                      \
+        { "control." #field, WINDOW + CONTROL_OFF + offsetof(struct control, field), 8 }
 
 struct place {
         const char *name;
@@ -31,7 +34,7 @@ struct place {
 };
 
 static const struct place places[] = {
-        /* What the CPU and kern read from code and tables. */
+        /* Code and tables that the CPU and kern read. */
         { "header", WINDOW, 8 },
         { "text", WINDOW + 0x1000, 8 },
         { "gdt", VCPU_SELF + VCPU_GDT_OFF + SEL_KERN_CS, 8 },
@@ -93,7 +96,7 @@ static const struct place places[] = {
         CONTROL_WORD(time),
         CONTROL_WORD(nslabs),
 };
-enum { PLACES = sizeof places / sizeof *places };
+enum { PLACES = sizeof(places) / sizeof(*places) };
 
 static volatile sig_atomic_t signals;
 static void on_signal(int sig) { (void)sig, signals++; }
@@ -133,7 +136,7 @@ static void work(void)
         fflush(stdout);
 }
 
-/* Kern's munmap waits for whom it believes to be in a fault there (pt_wait_faults). */
+/* kern's munmap waits for vCPUs that seem to be in a fault there (pt_wait_faults). */
 static int spin(void)
 {
         char *m = mmap(NULL, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

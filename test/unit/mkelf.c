@@ -9,7 +9,7 @@
 void mkelf_init(struct mkelf *m, uint16_t type)
 {
         uint64_t base = type == ET_EXEC ? 0x400000 : 0;
-        memset(m, 0, sizeof *m);
+        memset(m, 0, sizeof(*m));
         memcpy(m->eh.e_ident, ELFMAG, SELFMAG);
         m->eh.e_ident[EI_CLASS] = ELFCLASS64;
         m->eh.e_ident[EI_DATA] = ELFDATA2LSB;
@@ -18,8 +18,8 @@ void mkelf_init(struct mkelf *m, uint16_t type)
         m->eh.e_machine = EM_X86_64;
         m->eh.e_version = EV_CURRENT;
         m->eh.e_entry = base + 0x1000;
-        m->eh.e_phoff = sizeof m->eh;
-        m->eh.e_ehsize = sizeof m->eh;
+        m->eh.e_phoff = sizeof(m->eh);
+        m->eh.e_ehsize = sizeof(m->eh);
         m->eh.e_phentsize = sizeof(Elf64_Phdr);
         m->eh.e_shentsize = sizeof(Elf64_Shdr);
         m->size = 0x3000;
@@ -27,13 +27,20 @@ void mkelf_init(struct mkelf *m, uint16_t type)
         mkelf_add(m, PT_LOAD, PF_R | PF_W, 0x2010, base + 0x2010, 0x300, 0x3000);
 }
 
-Elf64_Phdr *mkelf_add(struct mkelf *m, uint32_t type, uint32_t flags, uint64_t off, uint64_t vaddr, uint64_t filesz, uint64_t memsz)
+Elf64_Phdr *mkelf_add(struct mkelf *m, uint32_t type, uint32_t flags, uint64_t off, uint64_t vaddr,
+                      uint64_t filesz, uint64_t memsz)
 {
         if (m->nph == MKELF_PHDRS)
                 errx(1, "mkelf: too many program headers");
         Elf64_Phdr *ph = &m->ph[m->nph++];
-        *ph = (Elf64_Phdr) { .p_type = type, .p_flags = flags, .p_offset = off, .p_vaddr = vaddr, .p_paddr = vaddr, .p_filesz = filesz,
-                             .p_memsz = memsz, .p_align = type == PT_LOAD ? 0x1000 : 1 };
+        *ph = (Elf64_Phdr){ .p_type = type,
+                            .p_flags = flags,
+                            .p_offset = off,
+                            .p_vaddr = vaddr,
+                            .p_paddr = vaddr,
+                            .p_filesz = filesz,
+                            .p_memsz = memsz,
+                            .p_align = type == PT_LOAD ? 0x1000 : 1 };
         m->eh.e_phnum = (uint16_t)m->nph;
         return ph;
 }
@@ -59,8 +66,9 @@ static unsigned char *build(const struct mkelf *m)
                 err(1, "mkelf");
         for (size_t i = 0; i < m->size; i++)
                 file[i] = (unsigned char)(0x41 + i % 23);
-        put(file, m->size, m->eh.e_phoff == sizeof m->eh ? m->eh.e_phoff : m->size, m->ph, m->nph * sizeof m->ph[0]);
-        put(file, m->size, 0, &m->eh, sizeof m->eh);
+        put(file, m->size, m->eh.e_phoff == sizeof(m->eh) ? m->eh.e_phoff : m->size, m->ph,
+            m->nph * sizeof(m->ph[0]));
+        put(file, m->size, 0, &m->eh, sizeof(m->eh));
         put(file, m->size, MKELF_INTERP_OFF, m->interp, m->interp_len);
         return file;
 }

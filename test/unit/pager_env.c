@@ -18,11 +18,11 @@ static void *zeroed(size_t n, size_t size)
 void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch)
 {
         env = (struct env){ .nframes = nframes, .nslots = nslots, .npages = npages };
-        env.frames = zeroed(nframes, sizeof *env.frames);
-        env.content = zeroed(nframes, sizeof *env.content);
-        env.far = zeroed(nslots + 1, sizeof *env.far);
-        env.slot_used = zeroed(nslots + 1, sizeof *env.slot_used);
-        env.pte = zeroed(npages, sizeof *env.pte);
+        env.frames = zeroed(nframes, sizeof(*env.frames));
+        env.content = zeroed(nframes, sizeof(*env.content));
+        env.far = zeroed(nslots + 1, sizeof(*env.far));
+        env.slot_used = zeroed(nslots + 1, sizeof(*env.slot_used));
+        env.pte = zeroed(npages, sizeof(*env.pte));
         env.flush_epoch = env.flushed = first_epoch;
         pager_init(&env.pg, env.frames, nframes, ENV_PFN0);
 }
@@ -81,13 +81,15 @@ static void check_slot(const char *who, uint64_t slot)
                 env_bug(who, slot, 0);
 }
 
-/* Word by word, so that whatever else happens to page and slot can come in between. */
+/* Word by word, so that any other change of page and slot can come in between. */
 static void copy(env_page to, env_page from)
 {
         for (unsigned i = 0; i < ENV_WORDS; i++) {
                 step();
-                /* Relaxed: the program may write to a page while it is written back; the pager must cope, not this copy. */
-                atomic_store_explicit(&to[i], atomic_load_explicit(&from[i], memory_order_relaxed), memory_order_relaxed);
+                /* Relaxed: the program may write to a page while it is written back; the pager must
+                 * cope, not this copy. */
+                atomic_store_explicit(&to[i], atomic_load_explicit(&from[i], memory_order_relaxed),
+                                      memory_order_relaxed);
         }
         step();
 }
@@ -119,7 +121,7 @@ static int move(bool write, uint64_t slot, frame_t f, bool may_fail)
                 env_bug("write to a slot that others read", slot, 0);
         atomic_fetch_add(write ? &env.writes : &env.reads, 1);
         int err = env.io && may_fail ? env.io(write, slot) : 0;
-        if (err && write)       /* leaves rubbish, as a write that died half-way */
+        if (err && write)       /* leaves garbage, as a write that was cut off */
                 atomic_store(&env.far[slot][ENV_WORDS / 2], 0xdeadull);
         else if (err)
                 step();         /* fails late, too */
@@ -127,7 +129,9 @@ static int move(bool write, uint64_t slot, frame_t f, bool may_fail)
                 copy(env.far[slot], env.content[f]);
         else
                 copy(env.content[f], env.far[slot]);
-        check_slot(write ? "a slot was freed while it was written" : "a slot was freed while it was read", slot);
+        check_slot(write ? "a slot was freed while it was written"
+                         : "a slot was freed while it was read",
+                   slot);
         return err;
 }
 
@@ -210,7 +214,8 @@ void env_slot_free(uint64_t slot)
         step();
         if (slot >= env.nslots || !atomic_load(&env.slot_used[slot]))
                 env_bug("a slot was freed twice", slot, 0);
-        for (unsigned i = 0; i < ENV_WORDS && env_slot_writable(slot); i++)     /* nobody may need it any more */
+        /* no page may need it any more */
+        for (unsigned i = 0; i < ENV_WORDS && env_slot_writable(slot); i++)
                 atomic_store_explicit(&env.far[slot][i], 0xf4eeull, memory_order_relaxed);
         atomic_fetch_sub(&env.slot_used[slot], 1);
 }
@@ -251,12 +256,13 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b)
 static const char *complain(const char *what, uint64_t a, uint64_t b)
 {
         static char text[128];
-        snprintf(text, sizeof text, "%s: %#lx, %#lx", what, (unsigned long)a, (unsigned long)b);
+        snprintf(text, sizeof(text), "%s: %#lx, %#lx", what, (unsigned long)a, (unsigned long)b);
         return text;
 }
 
 /* Each frame: how often is it named by an entry, how often is it on a list? */
-static const char *audit_frames(struct frame_list *const lists[], unsigned nlists, uint8_t *mapped, uint8_t *listed)
+static const char *audit_frames(struct frame_list *const lists[], unsigned nlists, uint8_t *mapped,
+                                uint8_t *listed)
 {
         uint32_t nfree = 0;
 
@@ -269,7 +275,8 @@ static const char *audit_frames(struct frame_list *const lists[], unsigned nlist
         for (unsigned l = 0; l < nlists; l++)
                 for (uint32_t i = 0; i < lists[l]->n; i++)
                         listed[lists[l]->f[i]]++;
-        for (frame_t f = env.pg.free_head; f != FRAME_NONE; f = (frame_t)env.frames[f].slot, nfree++)
+        for (frame_t f = env.pg.free_head; f != FRAME_NONE;
+             f = (frame_t)env.frames[f].slot, nfree++)
                 if (listed[f]++ > 1)
                         return complain("the free list has a loop", f, 0);
         for (uint32_t f = env.pg.fresh; f < env.nframes; f++, nfree++)
@@ -301,7 +308,9 @@ static const char *audit_slots(void)
         }
         for (uint32_t v = 0; v < env.npages; v++)
                 charged += (env.pte[v] & PTE_CHARGED) != 0;
-        return (int64_t)charged == env.charged ? NULL : complain("charged pages", charged, (uint64_t)env.charged);
+        return (int64_t)charged == env.charged
+                       ? NULL
+                       : complain("charged pages", charged, (uint64_t)env.charged);
 }
 
 const char *env_audit(struct frame_list *const lists[], unsigned nlists)

@@ -1,6 +1,7 @@
 /*
- * A fake environment for the pager core: frames and page-table entries in arrays, and a far tier that can be told to delay,
- * fail and run full.  Everything that a test may want to steer is a hook or a field of `env`.
+ * A fake environment for the pager core: frames and page-table entries in arrays, and a far tier
+ * that can be told to delay, fail and run full. Everything that a test may want to steer is a hook
+ * or a field of `env`.
  *
  * A page is ENV_WORDS words: the pager never looks into pages, so they may be small.
  */
@@ -10,14 +11,20 @@
 #include "pager/pager.h"
 
 #define ENV_WORDS 8
-#define ENV_PFN0  0x100000ull           /* frame 0 does not have page frame number 0, as in the guest */
+#define ENV_PFN0  0x100000ull   /* frame 0 does not have page frame number 0, as in the guest */
 
 typedef _Atomic uint64_t env_page[ENV_WORDS];
 
-/* A transfer that goes on while the pager does something else. */
-enum env_transfer_state { TRANSFER_FREE, TRANSFER_OURS, TRANSFER_READ, TRANSFER_WRITE, TRANSFER_OVER };
+/* A transfer that runs while the pager does something else. */
+enum env_transfer_state {
+        TRANSFER_FREE,
+        TRANSFER_OURS,
+        TRANSFER_READ,
+        TRANSFER_WRITE,
+        TRANSFER_OVER
+};
 struct env_transfer {
-        _Atomic uint32_t state;         /* enum env_transfer_state; who moves it to OURS owns the rest */
+        _Atomic uint32_t state; /* enum env_transfer_state; a thread that sets OURS owns the rest */
         frame_t frame;
         uint64_t slot;
         int err;
@@ -41,9 +48,9 @@ struct env {
         struct env_transfer transfer[ENV_TRANSFERS];
 
         /* Hooks, all optional. */
-        bool (*post)(void);             /* shall this transfer go on by itself, until env_io_step() ends it? */
-        void (*step)(void);             /* at every call from the pager, and between two words of a transfer */
-        int (*io)(bool write, uint64_t slot);   /* before a transfer: 0, or the error it ends with */
+        bool (*post)(void); /* shall this transfer run by itself, until env_io_step() ends it? */
+        void (*step)(void); /* at every call from the pager, and between two words of a transfer */
+        int (*io)(bool write, uint64_t slot); /* before a transfer: 0, or the error it ends with */
         bool (*flush_done)(uint64_t epoch);
         void (*wait)(pte_slot_t *pte, pte_t seen);
         void (*wake)(pte_slot_t *pte);
@@ -51,15 +58,16 @@ struct env {
 };
 extern struct env env;
 
-/* Sets up env with all hooks and counters clear; first_epoch is the last epoch begun and completed. */
+/* Sets up env with all hooks and counters clear. first_epoch is the last that began and ended. */
 void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch);
 void env_teardown(void);
 
-/* Ends one transfer that was posted, beginning the search at number `first`.  False: there was none.  A read that was posted does not fail. */
+/* Ends one transfer that was posted, beginning the search at number `first`. False: there was none.
+ * A read that was posted does not fail. */
 bool env_io_step(unsigned first);
 
-/* When nothing runs: does each frame and each slot have exactly one owner, and do the counts agree?  lists: all stocks.
- * NULL, or what is wrong (a static text). */
+/* When nothing runs: does each frame and each slot have exactly one owner, and do the counts agree?
+ * lists: all stocks. NULL, or what is wrong (a static text). */
 const char *env_audit(struct frame_list *const lists[], unsigned nlists);
 /* The same, and nothing is in use: all frames and slots free, all entries NONE. */
 const char *env_audit_empty(void);

@@ -1,6 +1,7 @@
 /*
- * Puts a scheduling point before and after every atomic operation of the code that is compiled after this header, and lets weak
- * compare-and-swaps fail for no reason.  test_pager_model.c includes the pager's sources below it.
+ * Puts a scheduling point before and after every atomic operation of the code that is compiled
+ * after this header, and lets weak compare-and-swaps fail for no reason. test_pager_model.c
+ * includes the pager's sources below it.
  */
 #ifndef TEST_PAGER_HOOKS_H
 #define TEST_PAGER_HOOKS_H
@@ -27,14 +28,17 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
 #undef atomic_compare_exchange_strong_explicit
 #undef atomic_compare_exchange_weak
 
-/* One thread runs everything: the memory order does not matter here (test_pager_race.c is for that). */
-#define PLAIN(p) _Generic((p), _Atomic uint64_t *: (uint64_t *)(p), _Atomic uint32_t *: (uint32_t *)(p), \
-                             const _Atomic uint32_t *: (uint32_t *)(p), _Atomic uint16_t *: (uint16_t *)(p), \
-                             const _Atomic uint16_t *: (uint16_t *)(p), default: (pte_slot_t **)(p))
+/* One thread runs everything, so the memory order does not matter (test_pager_race.c checks it). */
+#define PLAIN(p) _Generic((p),                                                           \
+        _Atomic uint64_t *: (uint64_t *)(p),                                             \
+        _Atomic uint32_t *: (uint32_t *)(p), const _Atomic uint32_t *: (uint32_t *)(p),  \
+        _Atomic uint16_t *: (uint16_t *)(p), const _Atomic uint16_t *: (uint16_t *)(p),  \
+        default: (pte_slot_t **)(p))
 #define HOOKED(op) ({ point(); __auto_type result_ = (op); point(); result_; })
 #define atomic_load(p)             HOOKED(__atomic_load_n(PLAIN(p), __ATOMIC_SEQ_CST))
 #define atomic_load_explicit(p, o) atomic_load(p)
-#define atomic_store(p, v)         ({ point(); __atomic_store_n(PLAIN(p), v, __ATOMIC_SEQ_CST); point(); })
+#define atomic_store(p, v)                                                               \
+        ({ point(); __atomic_store_n(PLAIN(p), v, __ATOMIC_SEQ_CST); point(); })
 #define atomic_store_explicit(p, v, o) atomic_store(p, v)
 #define atomic_exchange(p, v)      HOOKED(__atomic_exchange_n(PLAIN(p), v, __ATOMIC_SEQ_CST))
 #define atomic_exchange_explicit(p, v, o) atomic_exchange(p, v)
@@ -45,11 +49,14 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
 #define atomic_fetch_or(p, v)      HOOKED(__atomic_fetch_or(PLAIN(p), v, __ATOMIC_SEQ_CST))
 #define atomic_fetch_and(p, v)     HOOKED(__atomic_fetch_and(PLAIN(p), v, __ATOMIC_SEQ_CST))
 
-#define atomic_compare_exchange_strong(p, e, v) \
-        HOOKED(__atomic_compare_exchange_n(PLAIN(p), e, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-#define atomic_compare_exchange_strong_explicit(p, e, v, o, f) atomic_compare_exchange_strong(p, e, v)
-#define atomic_compare_exchange_weak(p, e, v) \
-        HOOKED(spurious() ? (*(e) = __atomic_load_n(PLAIN(p), __ATOMIC_SEQ_CST), false) \
-                          : __atomic_compare_exchange_n(PLAIN(p), e, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+#define atomic_compare_exchange_strong(p, e, v)                                          \
+        HOOKED(__atomic_compare_exchange_n(PLAIN(p), e, v, false, __ATOMIC_SEQ_CST,      \
+                                           __ATOMIC_SEQ_CST))
+#define atomic_compare_exchange_strong_explicit(p, e, v, o, f)                           \
+        atomic_compare_exchange_strong(p, e, v)
+#define atomic_compare_exchange_weak(p, e, v)                                            \
+        HOOKED(spurious() ? (*(e) = __atomic_load_n(PLAIN(p), __ATOMIC_SEQ_CST), false)  \
+                          : __atomic_compare_exchange_n(PLAIN(p), e, v, false,           \
+                                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 
 #endif

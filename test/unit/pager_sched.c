@@ -49,7 +49,7 @@ uint64_t sched_steps;
 
 void sched_seed(uint64_t seed)
 {
-        /* splitmix64, so that neighbouring seeds have nothing in common; xorshift must not start at 0 */
+        /* splitmix64: neighbouring seeds have nothing in common. xorshift must not start at 0. */
         seed += 0x9e3779b97f4a7c15ull;
         seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9ull;
         seed = (seed ^ seed >> 27) * 0x94d049bb133111ebull;
@@ -68,7 +68,7 @@ bool spurious(void) { return chance(16); }
 bool sched_failed(void) { return failed; }
 unsigned sched_running(void) { return nrunning; }
 
-/* Sanitizers want to be told when the stack changes. */
+/* Sanitizers must know when the stack changes. */
 static void switch_to(ucontext_t *from, ucontext_t *to, const struct actor *a)
 {
 #if defined __SANITIZE_THREAD__
@@ -76,7 +76,8 @@ static void switch_to(ucontext_t *from, ucontext_t *to, const struct actor *a)
         swapcontext(from, to);
 #elif defined __SANITIZE_ADDRESS__
         void *fake;
-        __sanitizer_start_switch_fiber(&fake, a ? a->stack : home_stack, a ? STACK_SIZE : home_size);
+        __sanitizer_start_switch_fiber(&fake, a ? a->stack : home_stack,
+                                       a ? STACK_SIZE : home_size);
         swapcontext(from, to);
         __sanitizer_finish_switch_fiber(fake, NULL, NULL);
 #else
@@ -140,7 +141,7 @@ static void actor_main(void)
         if (--nrunning == 0)
                 go(NULL);
         go(choose());
-        abort();                        /* nobody goes on here */
+        abort();                        /* no actor continues here */
 }
 
 void sched_reset(uint32_t in, void (*tick)(void))

@@ -1,5 +1,6 @@
 /*
- * A deterministic scheduler of coroutines for the model check: at each point() another actor may go on, chosen by a seed.
+ * A deterministic scheduler of coroutines for the model check: at each point() a seed chooses the
+ * actor that continues.
  */
 #ifndef TEST_PAGER_SCHED_H
 #define TEST_PAGER_SCHED_H
@@ -11,7 +12,7 @@ void sched_seed(uint64_t seed);
 uint32_t rnd(uint32_t n);                       /* 0 .. n-1 */
 static inline bool chance(uint32_t one_in) { return rnd(one_in) == 0; }
 
-/* Forgets all actors.  switch_in: about one point in that many switches; tick: called at every point. */
+/* Forgets all actors. About one point in switch_in switches. tick is called at every point. */
 void sched_reset(uint32_t switch_in, void (*tick)(void));
 void sched_spawn(void (*run)(void *arg), void *arg);
 /* Runs the actors until each has returned: 0, or -1 as soon as one called sched_fail(). */

@@ -1,10 +1,12 @@
 /*
- * The model check's hardware and memory: vCPUs with TLBs, what pages must hold, and the invariants.  For test_pager_model.c.
+ * The model check's hardware and memory: vCPUs with TLBs, what pages must hold, and the invariants.
+ * For test_pager_model.c.
  *
- * The TLB is as nasty as x86 allows.  A walk sets A, and D for a write, in one locked step if the entry is present and allows the
- * access; it may be cached, and a cached translation may be used until it is flushed, or be lost at any moment.  A write needs
- * an entry that was cached with D set, else a locked walk.  At any moment a vCPU may walk speculatively.  In some episodes
- * a walk that began before an entry changed sets A or D in whatever is there now (pte.h).
+ * The TLB is as nasty as x86 allows. A walk sets A, and D for a write, in one locked step if the
+ * entry is present and allows the access; it may be cached, and a cached translation may be used
+ * until it is flushed, or be lost at any moment. A write needs an entry that was cached with D set,
+ * else a locked walk. At any moment a vCPU may walk speculatively. In some episodes a walk that
+ * began before an entry changed sets A or D in whatever is there now (pte.h).
  */
 #ifndef TEST_PAGER_TLB_H
 #define TEST_PAGER_TLB_H
@@ -16,20 +18,22 @@
 #define LOST_WAKE     8000              /* steps after which a sleeper must have been woken */
 
 enum seen {
-        SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP, SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED,
-        SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE, SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
+        SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP,
+        SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED, SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE,
+        SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
         SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_COUNT
 };
 static const char *const seen_name[] = {
-        "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page", "sleep for a busy page", "direct reclaim",
-        "A cleared", "unflushed", "pin", "unmap", "protect", "move", "lock", "clean eviction", "dirty eviction", "read", "write",
-        "orphan", "stray A or D", "posted fetch", "pin of a page that is being written",
+        "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page",
+        "sleep for a busy page", "direct reclaim", "A cleared", "unflushed", "pin", "unmap",
+        "protect", "move", "lock", "clean eviction", "dirty eviction", "read", "write", "orphan",
+        "stray A or D", "posted fetch", "pin of a page that is being written",
 };
 
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };
 struct cpu {
         bool program;                   /* published mode: flushes wait for it */
-        bool usable;                    /* has looked for flushes since: may use its TLB */
+        bool usable;                    /* has looked for flushes since then: may use its TLB */
         uint64_t flushed;
         unsigned published;             /* page + 1 */
         struct tlb tlb[PAGES_MAX];
@@ -48,7 +52,8 @@ static struct {
         uint64_t want[OBJECTS], nobjects;
         int locked;                     /* the one page that is mlocked, or -1 */
         uint32_t io_errors;             /* one transfer in so many fails, 0: none */
-        uint32_t busy, cpu_pause, mm_pause, io_pause;     /* steps from one act of the adversary, a vCPU, an mm actor, the far tier to the next */
+        /* steps from one act to the next: of the adversary, a vCPU, an mm actor, the far tier */
+        uint32_t busy, cpu_pause, mm_pause, io_pause;
         bool stop, stray;
         uint64_t until;
         uint64_t seen[SEEN_COUNT];
@@ -73,9 +78,10 @@ static void page_check(const char *how, frame_t n, uint64_t obj)
         for (unsigned i = 0; i < ENV_WORDS; i++) {
                 uint64_t want = page_word(obj, m.want[obj % OBJECTS], i);
                 if (env.content[n][i] != want) {
-                        sched_fail("%s: frame %u word %u holds %lu, object %lu at version %lu wants %lu", how, n, i,
-                                   (unsigned long)env.content[n][i], (unsigned long)obj, (unsigned long)m.want[obj % OBJECTS],
-                                   (unsigned long)want);
+                        sched_fail("%s: frame %u word %u holds %lu, object %lu at version %lu "
+                                   "wants %lu",
+                                   how, n, i, (unsigned long)env.content[n][i], (unsigned long)obj,
+                                   (unsigned long)m.want[obj % OBJECTS], (unsigned long)want);
                         return;
                 }
         }
@@ -89,11 +95,16 @@ static void page_write(frame_t n, uint64_t obj)
                 env.content[n][i] = page_word(obj, version, i);
 }
 
-static bool vma_allows(unsigned v, bool write) { return m.vma[v].mapped && pte_allows(m.vma[v].prot, write, false); }
+static bool vma_allows(unsigned v, bool write)
+{
+        return m.vma[v].mapped && pte_allows(m.vma[v].prot, write, false);
+}
 
 static pte_t random_prot(void)
 {
-        return chance(5) ? pte_prot(false, false, false) : chance(4) ? pte_prot(true, false, false) : pte_prot(true, true, false);
+        return chance(5)   ? pte_prot(false, false, false)
+               : chance(4) ? pte_prot(true, false, false)
+                           : pte_prot(true, true, false);
 }
 
 /* mlock as kern does it: a flag on the frame, set under a pin. */
@@ -130,7 +141,7 @@ static void stray_walk_ends(struct cpu *c)
 static void cpu_flush(struct cpu *c)
 {
         stray_walk_ends(c);
-        memset(c->tlb, 0, sizeof c->tlb);
+        memset(c->tlb, 0, sizeof(c->tlb));
         c->flushed = env.flush_epoch;
 }
 
@@ -151,7 +162,7 @@ static void cpu_enter_program(struct cpu *c)
 
 static void cpu_leave_program(struct cpu *c) { c->usable = c->program = false; }
 
-/* One locked step: A, and D for a write, in a present entry that allows it. */
+/* One locked step: sets A, and D for a write, in a present entry that allows the access. */
 static bool walk(unsigned v, bool write, struct tlb *t)
 {
         pte_t p = env.pte[v];
@@ -162,8 +173,8 @@ static bool walk(unsigned v, bool write, struct tlb *t)
         *t = (struct tlb){ true, p & PTE_W, p & PTE_D, (frame_t)(pte_num(p) - ENV_PFN0), 0 };
         t->obj = env.content[t->frame][0];
         if (t->obj != m.vma[v].obj && t->obj != m.alt[v])
-                sched_fail("page %u maps frame %u with object %lu instead of %lu", v, t->frame, (unsigned long)t->obj,
-                           (unsigned long)m.vma[v].obj);
+                sched_fail("page %u maps frame %u with object %lu instead of %lu", v, t->frame,
+                           (unsigned long)t->obj, (unsigned long)m.vma[v].obj);
         return true;
 }
 
@@ -200,7 +211,7 @@ static bool model_flush_done(uint64_t epoch)
         return true;
 }
 
-/* What a CPU may do when nobody asked. */
+/* What a CPU may do unasked. */
 static void adversary(void)
 {
         struct cpu *c = &m.cpu[rnd(3)];
@@ -242,7 +253,7 @@ static int model_io(bool write, uint64_t slot)
 
 static struct { pte_slot_t *pte; uint64_t since; } sleeper[CPUS_MAX];
 
-/* Sleeps until it is woken: the bound of the real thing must not be what gets a vCPU going again. */
+/* Sleeps until it is woken. The real wait has a bound, which must not be what wakes the vCPU. */
 static void model_wait(pte_slot_t *pte, pte_t seen)
 {
         unsigned i = 0;
@@ -286,7 +297,8 @@ static void check_entries(void)
                 uint64_t n = pte_num(p);
                 if (pte_has_frame(p)) {
                         if (frames & 1u << (n - ENV_PFN0))
-                                sched_fail("frame %lu is on two entries", (unsigned long)(n - ENV_PFN0));
+                                sched_fail("frame %lu is on two entries",
+                                           (unsigned long)(n - ENV_PFN0));
                         frames |= 1u << (n - ENV_PFN0);
                         if (!(env.frames[n - ENV_PFN0].word & FRAME_RESIDENT))
                                 sched_fail("entry %u names a free frame", v);
@@ -302,14 +314,15 @@ static void check_entries(void)
                 if (!(w & FRAME_RESIDENT) || (w & FRAME_CLAIMED) || s == SLOT_NONE)
                         continue;
                 if (slots & 1u << s || !env.slot_used[s])
-                        sched_fail("the slot %lu of frame %u has another owner, or is free", (unsigned long)s, f);
+                        sched_fail("the slot %lu of frame %u has another owner, or is free",
+                                   (unsigned long)s, f);
                 slots |= 1u << s;
         }
         if (m.locked >= 0 && !(m.gen[m.locked] & 1) && !pte_has_frame(env.pte[m.locked]))
                 sched_fail("locked page %d was evicted", m.locked);
 }
 
-/* What a TLB holds and may still use is in memory. */
+/* The page of a translation that a TLB may still use is in memory. */
 static void check_tlbs(void)
 {
         for (struct cpu *c = m.cpu; c < m.cpu + m.ncpus; c++) {
@@ -317,8 +330,10 @@ static void check_tlbs(void)
                         continue;       /* it flushes before it uses it */
                 for (unsigned v = 0; v < env.npages; v++) {
                         const struct tlb *t = &c->tlb[v];
-                        if (t->valid && (!(env.frames[t->frame].word & FRAME_RESIDENT) || env.content[t->frame][0] != t->obj))
-                                sched_fail("a TLB holds page %u in frame %u, which has gone", v, t->frame);
+                        if (t->valid && (!(env.frames[t->frame].word & FRAME_RESIDENT) ||
+                                         env.content[t->frame][0] != t->obj))
+                                sched_fail("a TLB holds page %u in frame %u, which has gone", v,
+                                           t->frame);
                 }
         }
 }
@@ -338,10 +353,10 @@ static void model_tick(void)
 static void model_reset(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch)
 {
         uint64_t seen[SEEN_COUNT];
-        memcpy(seen, m.seen, sizeof seen);
-        memset(&m, 0, sizeof m);
-        memcpy(m.seen, seen, sizeof seen);
-        memset(sleeper, 0, sizeof sleeper);
+        memcpy(seen, m.seen, sizeof(seen));
+        memset(&m, 0, sizeof(m));
+        memcpy(m.seen, seen, sizeof(seen));
+        memset(sleeper, 0, sizeof(sleeper));
         m.locked = -1;
         env_setup(nframes, nslots, npages, first_epoch);
         for (unsigned i = 0; i < CPUS_MAX; i++)

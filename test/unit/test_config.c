@@ -55,8 +55,10 @@ static void refused(const char *text, unsigned line, const char *words)
         int err = read_text(text);
 
         snprintf(begin, sizeof(begin), "%s:%u: ", path, line);
-        if (err != -EINVAL || strncmp(why, begin, strlen(begin)) != 0 || !strstr(why, words) || strchr(why, '\n'))
-                fail_msg("%d, '%s' instead of line %u, '%s', for:\n%s", err, why, line, words, text);
+        if (err != -EINVAL || strncmp(why, begin, strlen(begin)) != 0 || !strstr(why, words) ||
+            strchr(why, '\n'))
+                fail_msg("%d, '%s' instead of line %u, '%s', for:\n%s", err, why, line, words,
+                         text);
 }
 
 static void accepted(const char *text)
@@ -161,14 +163,19 @@ static void bad_settings(void **state)
         refused("[vmrun]\ncache = 4G\ncache = 4G\n", 3, "cache = 4G: given twice");
         refused("[vmrun]\n\n# x\ncache = 4Q\n", 4, "cache = 4Q: this is no size");
         refused("[vmrun]\ncache = 1K\n", 2, "cache = 1K: too small");
-        refused("[vmrun]\ncache = 65G\n", 2, "larger than this host's memory of 64G: give less, 48G is available now");
+        refused("[vmrun]\ncache = 65G\n", 2,
+                "larger than this host's memory of 64G: give less, 48G is available now");
         refused("[vmrun]\ncache =\n", 2, "this is no size");
         refused("[vmrun]\nstats =\n", 2, "the value is missing");
-        static const char *const words[] = { "maybe", "true", "on", "1", "Yes", "off", "stats.txt" };
-        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        static const char *const words[] = {
+                "maybe", "true", "on", "1", "Yes", "off", "stats.txt"
+        };
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
                 char text[64], cure[128];
                 sprintf(text, "[vmrun]\nstats = %s\n", words[i]);
-                sprintf(cure, "stats = %s: give yes, no, or the path of a file with a / in it, as in ./%s",
+                sprintf(cure,
+                        "stats = %s: give yes, no, or the path of a file with a / in it, as in "
+                        "./%s",
                         words[i], words[i]);
                 refused(text, 2, cure);
         }
@@ -220,12 +227,15 @@ static void bad_sections(void **state)
         refused("[nodes]\n", 1, "unknown section");
         refused("[node]\nurl = mem:1M\n", 1, "the node has no name");
         refused("[node ]\nurl = mem:1M\n", 1, "the node has no name");
-        refused("[node a]\nurl = mem:1M\n[node a]\nurl = mem:2M\n", 3, "[node a]: this node was given before");
+        refused("[node a]\nurl = mem:1M\n[node a]\nurl = mem:2M\n", 3,
+                "[node a]: this node was given before");
         refused("[node a]\nweight = 1\n", 1, "[node a]: the node has no url");
         refused("[node a]\n[node b]\nurl = mem:1M\n", 1, "[node a]: the node has no url");
         refused("[vmrun]\n[node a]\n", 2, "the node has no url");
-        refused("[node a]\nurl = mem:1M\ndevice = mlx5_0\n", 1, "device and gid-index are for rdma:// only");
-        refused("[node a]\nurl = dax:/x\ntoken-file = /t\n", 1, "memory of this host takes no token-file");
+        refused("[node a]\nurl = mem:1M\ndevice = mlx5_0\n", 1,
+                "device and gid-index are for rdma:// only");
+        refused("[node a]\nurl = dax:/x\ntoken-file = /t\n", 1,
+                "memory of this host takes no token-file");
         refused("[node a]\nurl = mem:1M\ncache = 4G\n", 3, "cache = 4G: unknown key: give url,");
         refused("[node a]\nurl = mem:1M\nurl = mem:1M\n", 3, "given twice");
         refused("[node a]\nurl = mem:1M?weight=2\nweight = 2\n", 3, "given twice");
@@ -235,7 +245,8 @@ static void bad_sections(void **state)
         refused("[node a]\nurl = mem:1M\nsize = 1K\n", 3, "too small");
         refused("[node a]\nurl = mem:1M\nweight = 1.5\n", 3, "from 1 to 1000");
         refused("[node a]\nurl = rdma://m\ngid-index = 65536\n", 3, "from 0 to 65535");
-        refused("[node a]\nurl = rdma://m\ngid-index = 99999999999999999999\n", 3, "from 0 to 65535");
+        refused("[node a]\nurl = rdma://m\ngid-index = 99999999999999999999\n", 3,
+                "from 0 to 65535");
 }
 
 static void bad_files(void **state)
@@ -251,13 +262,14 @@ static void bad_files(void **state)
         assert_int_equal(config_read(&o, "/tmp", why, sizeof(why)), -EINVAL);
         assert_string_equal(why, "/tmp:1: cannot be read: Is a directory");
 
-        /* Anything at all: an error or not, but no crash and no node without a URL. */
+        /* Random bytes: an error or not, but no crash and no node without a URL. */
         srand(1);
         for (int round = 0; round < 3000; round++) {
                 static const char letters[] = "[]=:;# \t\n\n\nvmrunode acheurl?&%\\\"\xff";
                 size_t n = (size_t)rand() % sizeof(noise);
                 for (size_t i = 0; i < n; i++)
-                        noise[i] = round % 2 ? (char)rand() : letters[(size_t)rand() % (sizeof(letters) - 1)];
+                        noise[i] = round % 2 ? (char)rand()
+                                             : letters[(size_t)rand() % (sizeof(letters) - 1)];
                 int err = read_bytes(noise, n);
                 assert_true(err == 0 || (err == -EINVAL && strncmp(why, path, strlen(path)) == 0));
                 for (unsigned i = 0; i < o.nnodes; i++)
@@ -265,7 +277,7 @@ static void bad_files(void **state)
         }
 }
 
-/* Where it is looked for. /etc/vmrun.conf cannot be made here. */
+/* Where the file is looked for. /etc/vmrun.conf cannot be made here. */
 static void places(void **state)
 {
         char folder[] = "/tmp/vmrun-test.XXXXXX", file[64];
@@ -298,7 +310,8 @@ int main(void)
         }
         close(fd);
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(all_of_it), cmocka_unit_test(little), cmocka_unit_test(bad_settings), cmocka_unit_test(bad_sections),
+                cmocka_unit_test(all_of_it), cmocka_unit_test(little),
+                cmocka_unit_test(bad_settings), cmocka_unit_test(bad_sections),
                 cmocka_unit_test(bad_files), cmocka_unit_test(places),
         };
         int failed = cmocka_run_group_tests_name("config", tests, NULL, NULL);

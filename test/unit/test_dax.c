@@ -113,7 +113,7 @@ static void files(void **state)
         assert_true(st.st_blocks * 512 >= 40 << 20);
         close(fd);
 
-        /* What KVM refuses is not mapped: the place is free for the next. */
+        /* Memory that KVM refuses is not mapped: its place is free for the next. */
         memory_error = -EINVAL;
         assert_int_equal(far_dax.lease(&n, NULL, 0, 512, &s[0], NULL), -EINVAL);
         memory_error = 0;
@@ -130,7 +130,7 @@ static void files(void **state)
         far_dax.close(&n);
 }
 
-/* The message names who has it. */
+/* The message names the owner. */
 static void holder(void **state)
 {
         struct far_node n;
@@ -208,8 +208,7 @@ static bool starts_with(const char *text)
         return strcmp(found, text) == 0;
 }
 
-/* Data that somebody may want is not overwritten, unless the user says that nobody does; what vmrun
- * wrote is known again. */
+/* Data of others is not overwritten, unless the user allows it. vmrun recognises what it wrote. */
 static void others_data(void **state)
 {
         struct far_node n;
@@ -228,7 +227,7 @@ static void others_data(void **state)
         write_at(500 << 10, "precious");                        /* behind a hole */
         refused(path, -EEXIST, "data in it that vmrun did not write");
 
-        /* It is no other than it was, until something is leased of it. */
+        /* The file stays as it was until a slab of it is leased. */
         o.overwrite = true;
         assert_int_equal(open_node(&n, path), 0);
         far_dax.close(&n);
@@ -247,7 +246,7 @@ static void others_data(void **state)
         assert_int_equal(open_node(&n, path), 0);               /* marked */
         far_dax.close(&n);
 
-        /* cp makes another file of it, although its inode stays: and that is not marked. */
+        /* cp makes another file of it, although its inode stays: the new file has no mark. */
         assert_int_equal(truncate(path, 0), 0);
         assert_int_equal(truncate(path, 1 << 20), 0);
         write_at(0, "precious");

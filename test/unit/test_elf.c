@@ -1,6 +1,7 @@
 /*
- * The ELF parser: good files give the right plan, each kind of bad file its own errno and sentence, and no bytes whatever
- * make it crash (run it with sanitizers).  SEED=n repeats a run of the mutation test.
+ * The ELF parser: good files give the right plan, each kind of bad file its own errno and sentence,
+ * and no bytes whatever make it crash (run it with sanitizers). SEED=n repeats a run of the
+ * mutation test.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +38,7 @@ static void good_exec(void **state)
         (void)state;
         static const char loader[] = "/lib64/ld-linux-x86-64.so.2";
         mkelf_init(&m, ET_EXEC);
-        mkelf_interp(&m, loader, sizeof loader);
+        mkelf_interp(&m, loader, sizeof(loader));
         mkelf_add(&m, PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0);
         assert_int_equal(parse(), 0);
         assert_int_equal(info.type, ET_EXEC);
@@ -87,7 +88,8 @@ static void good_oddities(void **state)
         m.eh.e_entry = 0x12345;                 /* only noted */
         m.eh.e_shoff = 0x7fffffffff;            /* section headers play no part */
         m.eh.e_shnum = 30;
-        mkelf_add(&m, PT_LOAD, PF_R | PF_W, 0x777, 0x410333, 0, 0x100);         /* bss alone: its offset means nothing */
+        /* bss alone: its offset means nothing */
+        mkelf_add(&m, PT_LOAD, PF_R | PF_W, 0x777, 0x410333, 0, 0x100);
         mkelf_add(&m, PT_LOAD, PF_R, 0x1ffff0000, 0x420000, 0, 0);              /* empty: dropped */
         assert_int_equal(parse(), 0);
         assert_false(info.entry_mapped);
@@ -122,8 +124,9 @@ static void good_oddities(void **state)
 static void real_programs(void **state)
 {
         (void)state;
-        static const char *const path[] = { "/proc/self/exe", "/usr/bin/true", "/bin/sh", "/bin/busybox", "/sbin/ldconfig" };
-        for (size_t i = 0; i < sizeof path / sizeof path[0]; i++) {
+        static const char *const path[] = { "/proc/self/exe", "/usr/bin/true", "/bin/sh",
+                                            "/bin/busybox", "/sbin/ldconfig" };
+        for (size_t i = 0; i < sizeof(path) / sizeof(path[0]); i++) {
                 int fd = open(path[i], O_RDONLY | O_CLOEXEC);
                 if (fd < 0)
                         continue;
@@ -140,9 +143,13 @@ static void class32(void)      { m.eh.e_ident[EI_CLASS] = ELFCLASS32; m.eh.e_mac
 static void x32(void)          { m.eh.e_ident[EI_CLASS] = ELFCLASS32; }
 static void class9(void)       { m.eh.e_ident[EI_CLASS] = 9; }
 static void aarch64(void)      { m.eh.e_machine = EM_AARCH64; }
-static void s390(void)         { m.eh.e_ident[EI_DATA] = ELFDATA2MSB; m.eh.e_machine = EM_S390 << 8; }
+static void s390(void) { m.eh.e_ident[EI_DATA] = ELFDATA2MSB; m.eh.e_machine = EM_S390 << 8; }
 static void alien(void)        { m.eh.e_machine = 4711; }
-static void big_endian(void)   { m.eh.e_ident[EI_DATA] = ELFDATA2MSB; m.eh.e_machine = EM_X86_64 << 8; }
+static void big_endian(void)
+{
+        m.eh.e_ident[EI_DATA] = ELFDATA2MSB;
+        m.eh.e_machine = EM_X86_64 << 8;
+}
 static void version(void)      { m.eh.e_ident[EI_VERSION] = 7; }
 static void relocatable(void)  { m.eh.e_type = ET_REL; }
 static void core(void)         { m.eh.e_type = ET_CORE; }
@@ -159,11 +166,18 @@ static void phentsize(void)    { m.eh.e_phentsize = 32; }
 static void many_phdrs(void)   { m.eh.e_phnum = 1171; m.size = 0x20000; }
 static void xnum(void)         { m.eh.e_phnum = PN_XNUM; m.size = 0x400000; }
 static void no_load(void)      { m.ph[0].p_type = m.ph[1].p_type = PT_NOTE; }
-static void empty_loads(void)  { m.ph[0].p_filesz = m.ph[0].p_memsz = m.ph[1].p_filesz = m.ph[1].p_memsz = 0; }
+static void empty_loads(void)
+{
+        m.ph[0].p_filesz = m.ph[0].p_memsz = m.ph[1].p_filesz = m.ph[1].p_memsz = 0;
+}
 static void filesz(void)       { m.ph[1].p_memsz = 0x2ff; }
 static void cut_off(void)      { m.size = 0x22ff; }
 static void far_offset(void)   { m.ph[1].p_offset = 0xfffffffffffff010; }
-static void far_filesz(void)   { m.ph[1].p_filesz = 0x7ffffffff000; m.ph[1].p_memsz = 0x7ffffffff000; }
+static void far_filesz(void)
+{
+        m.ph[1].p_filesz = 0x7ffffffff000;
+        m.ph[1].p_memsz = 0x7ffffffff000;
+}
 static void wraps(void)        { m.ph[1].p_vaddr = 0xfffffffffffff010; }
 static void wraps_memsz(void)  { m.ph[1].p_memsz = 0xffffffffffffffff; }
 static void above(void)        { m.ph[1].p_vaddr = 0x7fffffffe010; }
@@ -174,9 +188,18 @@ static void same(void)         { m.ph[1] = m.ph[0]; }
 static void reserved(void)     { m.ph[1].p_vaddr = WINDOW + 0x2010; }
 static void reserved_low(void) { m.ph[1].p_vaddr = RESERVED_START - 0x1ff0; }
 static void reserved_top(void) { m.ph[1].p_vaddr = RESERVED_END - 0xff0; }
-static void reserved_span(void) { m.ph[1].p_vaddr = 0x600000000010; m.ph[1].p_memsz = 0x180000000000; }
+static void reserved_span(void)
+{
+        m.ph[1].p_vaddr = 0x600000000010;
+        m.ph[1].p_memsz = 0x180000000000;
+}
 static void interp_empty(void) { mkelf_interp(&m, "", 1); }
-static void interp_long(void)  { static char path[4097]; memset(path, 'x', 4096); mkelf_interp(&m, path, 4097); }
+static void interp_long(void)
+{
+        static char path[4097];
+        memset(path, 'x', 4096);
+        mkelf_interp(&m, path, 4097);
+}
 static void interp_nul(void)   { mkelf_interp(&m, "/lib/ld", 7); }
 static void interp_cut(void)   { mkelf_interp(&m, "/lib/ld", 8)->p_offset = 0x2ffc; }
 static void interp_far(void)   { mkelf_interp(&m, "/lib/ld", 8)->p_offset = 0xfffffffffffffffc; }
@@ -233,13 +256,14 @@ static const struct { const char *name; void (*bend)(void); int err; const char 
 static void bad_files(void **state)
 {
         (void)state;
-        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 mkelf_init(&m, ET_EXEC);
                 assert_int_equal(parse(), 0);
                 bad[i].bend();
                 int err = parse();
                 if (err != bad[i].err || !strstr(why, bad[i].says))
-                        fail_msg("%s: %d \"%s\"; expected %d \"%s\"", bad[i].name, err, why, bad[i].err, bad[i].says);
+                        fail_msg("%s: %d \"%s\"; expected %d \"%s\"", bad[i].name, err, why,
+                                 bad[i].err, bad[i].says);
         }
 }
 
@@ -304,7 +328,7 @@ static const char *const victims[] = { "/usr/bin/true", "/bin/busybox", "/sbin/l
 static void truncated(void **state)
 {
         (void)state;
-        for (size_t v = 0; v < sizeof victims / sizeof victims[0]; v++) {
+        for (size_t v = 0; v < sizeof(victims) / sizeof(victims[0]); v++) {
                 size_t n;
                 unsigned char *bytes = slurp(victims[v], &n);
                 if (!bytes)
@@ -321,9 +345,10 @@ static void truncated(void **state)
 static void mutated(void **state)
 {
         (void)state;
-        unsigned seed = getenv("SEED") ? (unsigned)strtoul(getenv("SEED"), NULL, 0) : (unsigned)time(NULL);
+        unsigned seed =
+                getenv("SEED") ? (unsigned)strtoul(getenv("SEED"), NULL, 0) : (unsigned)time(NULL);
         print_message("# SEED=%u\n", seed);
-        for (size_t v = 0; v < sizeof victims / sizeof victims[0]; v++) {
+        for (size_t v = 0; v < sizeof(victims) / sizeof(victims[0]); v++) {
                 size_t n;
                 unsigned char *bytes = slurp(victims[v], &n);
                 if (!bytes)
@@ -331,12 +356,14 @@ static void mutated(void **state)
                 srandom(seed);
                 for (int round = 0; round < 1000; round++) {
                         unsigned char kept[1024];
-                        memcpy(kept, bytes, sizeof kept);
+                        memcpy(kept, bytes, sizeof(kept));
                         for (long k = 1 + random() % 8; k > 0; k--)     /* mostly in the headers */
-                                bytes[(size_t)random() % (random() % 4 ? 64 + 13 * 56 : sizeof kept)] = (unsigned char)random();
-                        memcpy(bytes, kept, round % 8 ? 20 : 0);        /* else most end at the magic */
+                                bytes[(size_t)random() %
+                                      (random() % 4 ? 64 + 13 * 56 : sizeof(kept))] =
+                                        (unsigned char)random();
+                        memcpy(bytes, kept, round % 8 ? 20 : 0); /* else most end at the magic */
                         parse_bytes(bytes, n);
-                        memcpy(bytes, kept, sizeof kept);
+                        memcpy(bytes, kept, sizeof(kept));
                 }
                 free(bytes);
         }
@@ -345,8 +372,10 @@ static void mutated(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(good_exec), cmocka_unit_test(good_dyn), cmocka_unit_test(good_oddities), cmocka_unit_test(real_programs),
-                cmocka_unit_test(bad_files), cmocka_unit_test(not_files), cmocka_unit_test(truncated), cmocka_unit_test(mutated),
+                cmocka_unit_test(good_exec), cmocka_unit_test(good_dyn),
+                cmocka_unit_test(good_oddities), cmocka_unit_test(real_programs),
+                cmocka_unit_test(bad_files), cmocka_unit_test(not_files),
+                cmocka_unit_test(truncated), cmocka_unit_test(mutated),
         };
         return cmocka_run_group_tests_name("elf", tests, NULL, NULL);
 }

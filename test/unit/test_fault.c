@@ -33,7 +33,12 @@ uint64_t vcpu_self_xfer[PAGE_SIZE / 8];
 struct control control;
 struct pager pager;
 
-static const struct vma file_vma = { .start = START, .end = START + PAGES * PAGE_SIZE, .prot = 1, .flags = MAP_PRIVATE, .file = 7, .off = 0x5000 };
+static const struct vma file_vma = { .start = START,
+                                     .end = START + PAGES * PAGE_SIZE,
+                                     .prot = 1,
+                                     .flags = MAP_PRIVATE,
+                                     .file = 7,
+                                     .off = 0x5000 };
 static unsigned refusals;               /* so often the host does not know the file */
 static const struct vma *mapped = &file_vma;
 static unsigned reads;
@@ -92,10 +97,14 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         return (int64_t)a2;
 }
 
-int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2) { return vmexit5(op, a0, a1, a2, 0, 0); }
+int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
+{
+        return vmexit5(op, a0, a1, a2, 0, 0);
+}
 
-/* An upcall has its arguments in xfer, as mm_batch() the operations of the loader, and answers there.  What it does may fault pages of a file in
- * (a locked VMA, MAP_POPULATE; no operation of today's loader does): the operations still to come stay what they are. */
+/* An upcall has its arguments in xfer, as mm_batch() the operations of the loader, and answers
+ * there. What it does may fault pages of a file in (a locked VMA, MAP_POPULATE; no operation of
+ * today's loader does): the operations still to come stay what they are. */
 static void test_file_fault_leaves_xfer_alone(void **state)
 {
         uint64_t before[PAGE_SIZE / 8];
@@ -103,19 +112,20 @@ static void test_file_fault_leaves_xfer_alone(void **state)
         (void)state;
         env_setup(256, 4, PAGES, 0);
         pager_init(&pager, env.frames, env.nframes, ENV_PFN0);
-        memset(vcpu_self_xfer, 0x5a, sizeof vcpu_self_xfer);
-        memcpy(before, vcpu_self_xfer, sizeof before);
+        memset(vcpu_self_xfer, 0x5a, sizeof(vcpu_self_xfer));
+        memcpy(before, vcpu_self_xfer, sizeof(before));
         assert_int_equal(fault_in(START, START + PAGES * PAGE_SIZE, false), 0);
         assert_int_equal(reads, PAGES / FAULT_AROUND);
         for (unsigned v = 0; v < PAGES; v++) {
                 assert_int_equal(pte_kind(env.pte[v]), PTE_PRESENT);
-                assert_int_equal(env.content[pte_num(env.pte[v]) - ENV_PFN0][0], file_vma.off + v * PAGE_SIZE);
+                assert_int_equal(env.content[pte_num(env.pte[v]) - ENV_PFN0][0],
+                                 file_vma.off + v * PAGE_SIZE);
         }
-        assert_memory_equal(vcpu_self_xfer, before, sizeof before);
+        assert_memory_equal(vcpu_self_xfer, before, sizeof(before));
         env_teardown();
 }
 
-/* A file that the host does not know: let go and mapped again meanwhile, or lost for good. */
+/* A file that the host does not know: released and mapped again meanwhile, or lost for good. */
 static void test_file_is_lost(void **state)
 {
         (void)state;
@@ -125,13 +135,17 @@ static void test_file_is_lost(void **state)
         assert_int_equal(fault_in(START, START + PAGE_SIZE, false), 0);
         assert_int_equal(refusals, 0);
         refusals = 1000000;
-        assert_int_equal(fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EIO);
+        assert_int_equal(
+                fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EIO);
         assert_true(refusals > 0);
         refusals = 0;
         env_teardown();
 }
 
-static uint32_t word_of(unsigned v) { return (uint32_t)env.frames[pte_num(env.pte[v]) - ENV_PFN0].word; }
+static uint32_t word_of(unsigned v)
+{
+        return (uint32_t)env.frames[pte_num(env.pte[v]) - ENV_PFN0].word;
+}
 
 static void begin(const struct vma *vma)
 {
@@ -142,8 +156,8 @@ static void begin(const struct vma *vma)
         mapped = vma;
 }
 
-/* Pages of a locked mapping are locked when they are first touched, those of a file that come along
- * too; pages of others are not. */
+/* Pages of a locked mapping are locked at first touch, as are the pages of a file that come with
+ * them. Pages of other mappings are not. */
 static void test_first_touch_locks(void **state)
 {
         struct vma vma = file_vma;
@@ -202,8 +216,8 @@ static void test_rights(void **state)
         env_teardown();
 }
 
-/* What the statistics say a fault took is no less than what its exit took, and no more than all of
- * it did: in the bucket of that time. */
+/* The statistics count a fault in the bucket of its time: no less than its exit took, and no more
+ * than the whole fault took. */
 static void test_latency(void **state)
 {
         const unsigned faults = PAGES / FAULT_AROUND;

@@ -1,6 +1,7 @@
 /*
- * The registry of mapped files and the arena of shared mappings, against the host kernel's own mmap: the same errors, the same
- * bytes, the same end of file; and the arena's allocator against a model, at random.
+ * The registry of mapped files and the arena of shared mappings, against the host kernel's own
+ * mmap: the same errors, the same bytes, the same end of file; and the arena's allocator against a
+ * model, at random.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,9 +43,14 @@ void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
 uint64_t vm_take_gpa(struct vm *vm, uint64_t size) { (void)vm; (void)size; return 0; }
 uint64_t arena_gpa_base(void) { return (1ull << CONTROL->phys_bits) / 8 * 7; }
-void *kern_pointer(struct thread *t, uint64_t va, uint64_t len) { (void)t; (void)len; return (void *)va; }
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
+{
+        (void)t;
+        (void)len;
+        return (void *)va;
+}
 
-/* The slots KVM would have: adjacent, never the same place twice. */
+/* KVM's memory slots: adjacent, never the same place twice. */
 static uint64_t slots_end, slots_limit = UINT64_MAX;
 static unsigned nslots;
 int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
@@ -116,18 +122,22 @@ static void compare(int fd, uint32_t id, uint64_t size, uint64_t off, uint32_t n
         for (uint32_t i = 0; i < NFRAMES; i++) {        /* nothing else was touched */
                 int64_t k = i < 1 || (i - 1) % (uint32_t)step ? -1 : (int64_t)(i - 1) / step;
                 if (k < 0 || k >= expect)
-                        assert_int_equal((unsigned char)frame(i)[0] + (unsigned char)frame(i)[4095], 2 * 0xee);
+                        assert_int_equal((unsigned char)frame(i)[0] + (unsigned char)frame(i)[4095],
+                                         2 * 0xee);
         }
 }
 
 static void reading(void **state)
 {
-        static const size_t sizes[] = { 0, 1, 4095, 4096, 4097, 8192, 12288, 16384 + 17, 40 * 4096 - 1 };
+        static const size_t sizes[] = { 0,    1,     4095,       4096,         4097,
+                                        8192, 12288, 16384 + 17, 40 * 4096 - 1 };
         (void)state;
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
                 int fd = make_file(sizes[i]), refused;
                 uint32_t id;
-                assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused), 0);
+                assert_int_equal(
+                        files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused),
+                        0);
                 assert_int_equal(refused, 0);
                 for (uint64_t off = 0; off <= sizes[i] + 8192; off += 4096) {
                         compare(fd, id, sizes[i], off, 1, 1);
@@ -135,7 +145,7 @@ static void reading(void **state)
                         compare(fd, id, sizes[i], off, 16, 3);
                 }
                 assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
-                /* The mapping outlives the program's descriptor, and sees the file grow and shrink. */
+                /* The mapping outlives the descriptor, and sees the file grow and shrink. */
                 int again = reopen(fd, O_RDWR);
                 close(fd);
                 assert_int_equal(ftruncate(again, 100), 0);
@@ -175,7 +185,8 @@ static void bad_requests(void **state)
 
         /* Through the exits, as kern asks. */
         struct exit_req *rq = &thread.v->exit;
-        rq->a[0] = (uint64_t)fd, rq->a[1] = PROT_READ, rq->a[2] = MAP_PRIVATE, rq->a[3] = 0, rq->a[4] = 8192;
+        rq->a[0] = (uint64_t)fd, rq->a[1] = PROT_READ, rq->a[2] = MAP_PRIVATE, rq->a[3] = 0,
+        rq->a[4] = 8192;
         assert_int_equal(files_exit_map(&thread, rq), 0);
         id = (uint32_t)rq->out[0];
         assert_int_equal(rq->out[0] >> 32, 0);
@@ -197,13 +208,19 @@ static void bad_requests(void **state)
 static void identity(void **state)
 {
         (void)state;
-        int fd = make_file(8192), ro = reopen(fd, O_RDONLY), ro2 = reopen(fd, O_RDONLY), other = make_file(8192), refused;
+        int fd = make_file(8192), ro = reopen(fd, O_RDONLY), ro2 = reopen(fd, O_RDONLY),
+            other = make_file(8192), refused;
         uint32_t a, b, c, d, e;
         assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 4096, &a, &refused), 0);
-        assert_int_equal(files_map_private(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, 4096, 40960, &b, &refused), 0);
+        assert_int_equal(files_map_private(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE, 4096, 40960, &b,
+                                           &refused),
+                         0);
         assert_int_equal(files_map_private(ro, PROT_READ, MAP_PRIVATE, 0, 4096, &c, &refused), 0);
-        assert_int_equal(files_map_private(ro2, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0, 4096, &d, &refused), 0);
-        assert_int_equal(files_map_private(other, PROT_READ, MAP_PRIVATE, 0, 4096, &e, &refused), 0);
+        assert_int_equal(
+                files_map_private(ro2, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0, 4096, &d, &refused),
+                0);
+        assert_int_equal(files_map_private(other, PROT_READ, MAP_PRIVATE, 0, 4096, &e, &refused),
+                         0);
         assert_int_equal(a, b);
         assert_int_not_equal(a, c);
         assert_int_equal(c, d);
@@ -232,7 +249,7 @@ static void identity(void **state)
         close(fd), close(ro), close(ro2), close(other);
 }
 
-/* What mmap of the host says, so does the registry; where it agrees, nothing stays behind. */
+/* The registry returns what mmap of the host returns. After a success nothing is left. */
 static void errors(void **state)
 {
         (void)state;
@@ -240,35 +257,59 @@ static void errors(void **state)
         assert_int_equal(pipe(p), 0);
         int sealed = memfd_create("sealed", MFD_ALLOW_SEALING);
         assert_int_equal(ftruncate(sealed, 8192) | fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE), 0);
-        const int fds[] = { file, reopen(file, O_RDONLY), reopen(file, O_WRONLY), open("/tmp", O_RDONLY | O_DIRECTORY), p[0], p[1],
-                            open("/tmp", O_PATH), reopen(file, O_PATH), -1, 12345, sealed, open("/dev/zero", O_RDWR),
-                            open("/dev/null", O_RDWR), open("/proc/self/status", O_RDONLY) };
-        const int prots[] = { PROT_NONE, PROT_READ, PROT_WRITE, PROT_READ | PROT_WRITE, PROT_EXEC | PROT_READ };
-        const uint64_t offs[] = { 0, 4096, 100, 1ull << 62, (uint64_t)INT64_MAX - 4095, 1ull << 63, (uint64_t)-4096 };
+        const int fds[] = { file,
+                            reopen(file, O_RDONLY),
+                            reopen(file, O_WRONLY),
+                            open("/tmp", O_RDONLY | O_DIRECTORY),
+                            p[0],
+                            p[1],
+                            open("/tmp", O_PATH),
+                            reopen(file, O_PATH),
+                            -1,
+                            12345,
+                            sealed,
+                            open("/dev/zero", O_RDWR),
+                            open("/dev/null", O_RDWR),
+                            open("/proc/self/status", O_RDONLY) };
+        const int prots[] = { PROT_NONE, PROT_READ, PROT_WRITE, PROT_READ | PROT_WRITE,
+                              PROT_EXEC | PROT_READ };
+        const uint64_t offs[] = {
+                0, 4096, 100, 1ull << 62, (uint64_t)INT64_MAX - 4095, 1ull << 63, (uint64_t)-4096
+        };
 
         for (size_t f = 0; f < sizeof(fds) / sizeof(fds[0]); f++)
                 for (size_t i = 0; i < 5; i++)
                         for (size_t o = 0; o < 7; o++)
                                 for (int shared = 0; shared < 2; shared++) {
-                                        int flags = shared ? MAP_SHARED : MAP_PRIVATE, refused = 0, err, expect = 0;
+                                        int flags = shared ? MAP_SHARED : MAP_PRIVATE, refused = 0,
+                                            err, expect = 0;
                                         uint32_t id;
                                         uint64_t gpa;
-                                        void *m = mmap(NULL, 4096, prots[i], flags, fds[f], (off_t)offs[o]);
+                                        void *m = mmap(NULL, 4096, prots[i], flags, fds[f],
+                                                       (off_t)offs[o]);
                                         if (m == MAP_FAILED)
                                                 expect = -errno;
                                         else
                                                 munmap(m, 4096);
                                         if (shared)
-                                                err = files_map_shared(NULL, fds[f], prots[i], flags, offs[o], 4096, &id, &gpa, &refused);
+                                                err = files_map_shared(NULL, fds[f], prots[i],
+                                                                       flags, offs[o], 4096, &id,
+                                                                       &gpa, &refused);
                                         else
-                                                err = files_map_private(fds[f], prots[i], flags, offs[o], 4096, &id, &refused);
-                                        /* kern refuses an odd or overflowing offset before it asks. */
-                                        bool close_enough = err && (offs[o] % 4096 || offs[o] > INT64_MAX - 4096);
+                                                err = files_map_private(fds[f], prots[i], flags,
+                                                                        offs[o], 4096, &id,
+                                                                        &refused);
+                                        /* kern refuses an odd or overflowing offset itself. */
+                                        bool close_enough = err && (offs[o] % 4096 ||
+                                                                    offs[o] > INT64_MAX - 4096);
                                         if (err != expect && !close_enough)
-                                                fail_msg("fd %zu prot %d off %#llx %s: %d, host %d", f, prots[i], (unsigned long long)offs[o],
-                                                         shared ? "shared" : "private", err, expect);
+                                                fail_msg("fd %zu prot %d off %#llx %s: %d, host %d",
+                                                         f, prots[i], (unsigned long long)offs[o],
+                                                         shared ? "shared" : "private", err,
+                                                         expect);
                                         if (!err && shared)
-                                                assert_int_equal(arena_unmap(gpa, 4096, files_unmapped), 0);
+                                                assert_int_equal(
+                                                        arena_unmap(gpa, 4096, files_unmapped), 0);
                                         if (!err && !shared)
                                                 assert_int_equal(files_ref(id, -1), 0);
                                         assert_int_equal(files_live(), 0);
@@ -289,12 +330,15 @@ static void dev_zero(void **state)
         int fd = open("/dev/zero", O_RDWR), refused;
         uint32_t id;
         uint64_t gpa;
-        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused), 0);
+        assert_int_equal(files_map_private(fd, PROT_READ, MAP_PRIVATE, 0, 1 << 20, &id, &refused),
+                         0);
         assert_int_equal(read_frames(id, 1 << 20, 0, 8, 1), 8);
         for (int i = 0; i < 8 * 4096; i++)
                 assert_int_equal(frame(0)[i], 0);
         assert_int_equal(files_ref(id, -1), 0);
-        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 0, 8192, &id, &gpa, &refused), 0);
+        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 0, 8192,
+                                          &id, &gpa, &refused),
+                         0);
         assert_true(files_pages_left(id, 0) >= 2);
         *(char *)arena_host(gpa + 4096) = 1;
         assert_int_equal(arena_unmap(gpa, 8192, files_unmapped), 0);
@@ -309,8 +353,10 @@ static void shared_files(void **state)
         uint64_t gpa, gpa2;
         char c;
 
-        /* Read-only for the program today, writable tomorrow: the file allows it. */
-        assert_int_equal(files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4 * 4096, &id, &gpa, &refused), 0);
+        /* Read-only for the program now, and writable later: the file allows it. */
+        assert_int_equal(
+                files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4 * 4096, &id, &gpa, &refused),
+                0);
         assert_int_equal(refused & PROT_WRITE, 0);
         *(char *)arena_host(gpa + 4096) = 'Z';
         assert_int_equal(pread(fd, &c, 1, 4096), 1);
@@ -318,7 +364,9 @@ static void shared_files(void **state)
         assert_int_equal(arena_copy(gpa + 4097, "hello", 5), 0);
         assert_memory_equal(arena_host(gpa + 4097), "hello", 5);
 
-        assert_int_equal(files_map_shared(NULL, ro, PROT_READ, MAP_SHARED, 4096, 4096, &id2, &gpa2, &refused), 0);
+        assert_int_equal(files_map_shared(NULL, ro, PROT_READ, MAP_SHARED, 4096, 4096, &id2, &gpa2,
+                                          &refused),
+                         0);
         assert_int_equal(refused & PROT_WRITE, PROT_WRITE);
         assert_int_not_equal(id, id2);
         assert_memory_equal(arena_host(gpa2), "Zhello", 6);
@@ -331,7 +379,7 @@ static void shared_files(void **state)
         assert_int_equal(ftruncate(fd, 4096), 0);
         assert_int_equal(files_pages_left(id, 0), 1);
         assert_int_equal(files_pages_left(id, 4096), 0);
-        assert_int_equal(arena_copy(gpa + 8192, "x", 1), -EFAULT);      /* a store would be SIGBUS */
+        assert_int_equal(arena_copy(gpa + 8192, "x", 1), -EFAULT); /* a store would be SIGBUS */
         assert_int_equal(files_next_shared(FILE_NONE), id < id2 ? id : id2);
         assert_int_equal(files_next_shared(id < id2 ? id : id2), id < id2 ? id2 : id);
         assert_int_equal(files_next_shared(id < id2 ? id2 : id), FILE_NONE);
@@ -357,7 +405,8 @@ static void shared_files(void **state)
         close(fd), close(ro);
 }
 
-/* Closing a handle of a shared mapping must not cost the program its POSIX locks, as closing an ordinary descriptor would. */
+/* Closing a handle of a shared mapping must not cost the program its POSIX locks, as closing an
+ * ordinary descriptor would. */
 static void locks_survive(void **state)
 {
         (void)state;
@@ -366,9 +415,11 @@ static void locks_survive(void **state)
         uint64_t gpa;
         struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10 };
         assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
-        assert_int_equal(files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4096, &id, &gpa, &refused), 0);
+        assert_int_equal(
+                files_map_shared(NULL, fd, PROT_READ, MAP_SHARED, 0, 4096, &id, &gpa, &refused), 0);
         assert_int_equal(arena_unmap(gpa, 4096, files_unmapped), 0);
-        int ofd = reopen(fd, O_RDWR);           /* locks of open file descriptions see the process' own as foreign */
+        /* locks of open file descriptions see the process' own as foreign */
+        int ofd = reopen(fd, O_RDWR);
         struct flock probe = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10 };
         assert_int_equal(fcntl(ofd, F_OFD_GETLK, &probe), 0);
         assert_int_equal(probe.l_type, F_WRLCK);
@@ -423,16 +474,19 @@ static bool would_be_dumped(const void *p)
         return dumped;
 }
 
-/* The same object at a second place, longer; each place is one's own to give back. */
+/* The same object at a second place, longer. Each place is given back by itself. */
 static void mapped_again(void **state)
 {
         (void)state;
         int fd = make_file(5 * 4096), refused;
         uint32_t id;
         uint64_t gpa, used, backed;
-        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 4096, 2 * 4096, &id, &gpa, &refused), 0);
+        assert_int_equal(files_map_shared(NULL, fd, PROT_READ | PROT_WRITE, MAP_SHARED, 4096,
+                                          2 * 4096, &id, &gpa, &refused),
+                         0);
         assert_false(would_be_dumped(arena_host(gpa)));
-        struct exit_req rq = { .a = { id, gpa + 4096, 4 * 4096 } };     /* from the file's third page on, one beyond its end */
+        /* from the file's third page on, one beyond its end */
+        struct exit_req rq = { .a = { id, gpa + 4096, 4 * 4096 } };
         assert_int_equal(files_exit_again(&thread, &rq), 0);
         uint64_t again = rq.out[1];
         assert_false(would_be_dumped(arena_host(again)));
@@ -475,7 +529,9 @@ static void segments(void **state)
         dev_t dev;
         ino_t ino;
         assert_true(shmid >= 0);
-        struct exit_req rw = { .a = { (uint64_t)shmid, 0 } }, ro = { .a = { (uint64_t)shmid, SHM_RDONLY } }, none = { .a = { (uint32_t)-1 } };
+        struct exit_req rw = { .a = { (uint64_t)shmid, 0 } },
+                        ro = { .a = { (uint64_t)shmid, SHM_RDONLY } },
+                        none = { .a = { (uint32_t)-1 } };
         assert_int_equal(shm_exit_attach(&thread, &none), -EINVAL);
         assert_int_equal(files_live(), 0);
         assert_int_equal(shm_exit_attach(&thread, &rw), 3 * 4096);
@@ -531,7 +587,8 @@ static void allocator(void **state)
 
         for (unsigned step = 0; step < STEPS; step++) {
                 if (count < 256 && rnd(2)) {
-                        uint64_t n = rnd(20) ? 1 + rnd(64) : 1 + rnd(MODEL_PAGES / 4), free_run = 0, longest = 0;
+                        uint64_t n = rnd(20) ? 1 + rnd(64) : 1 + rnd(MODEL_PAGES / 4), free_run = 0,
+                                 longest = 0;
                         struct exit_req rq = { .a = { n * PAGE_SIZE } };
                         int64_t err = files_exit_anon_shared(&thread, &rq);
                         if (err) {                      /* only when it really does not fit */
@@ -550,12 +607,14 @@ static void allocator(void **state)
                                 model[i] = (uint32_t)rq.out[0];
                         }
                         *(volatile uint32_t *)arena_host(rq.out[1] + (n - 1) * PAGE_SIZE) = 1;
-                        live[count].at = at, live[count].n = n, live[count++].id = (uint32_t)rq.out[0];
+                        live[count].at = at, live[count].n = n,
+                        live[count++].id = (uint32_t)rq.out[0];
                         used_pages += n;
                 } else if (count) {
                         /* A piece at either end, or all, or, wrongly, one page more. */
                         unsigned k = rnd(count);
-                        uint64_t n = rnd(3) ? live[k].n : 1 + rnd((uint32_t)live[k].n), at = live[k].at;
+                        uint64_t n = rnd(3) ? live[k].n : 1 + rnd((uint32_t)live[k].n),
+                                 at = live[k].at;
                         if (rnd(2)) {
                                 at += live[k].n - n;
                                 live[k].n -= n;
@@ -564,8 +623,12 @@ static void allocator(void **state)
                                 live[k].n -= n;
                         }
                         if (at + n < MODEL_PAGES && !model[at + n])
-                                assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, (n + 1) * PAGE_SIZE, files_unmapped), -EINVAL);
-                        assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE, n * PAGE_SIZE, files_unmapped), 0);
+                                assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE,
+                                                             (n + 1) * PAGE_SIZE, files_unmapped),
+                                                 -EINVAL);
+                        assert_int_equal(arena_unmap(arena_gpa_base() + at * PAGE_SIZE,
+                                                     n * PAGE_SIZE, files_unmapped),
+                                         0);
                         for (uint64_t i = at; i < at + n; i++)
                                 model[i] = 0;
                         used_pages -= n;
@@ -578,7 +641,9 @@ static void allocator(void **state)
                 assert_int_equal(files_live(), count);
         }
         while (count--)
-                assert_int_equal(arena_unmap(arena_gpa_base() + live[count].at * PAGE_SIZE, live[count].n * PAGE_SIZE, files_unmapped), 0);
+                assert_int_equal(arena_unmap(arena_gpa_base() + live[count].at * PAGE_SIZE,
+                                             live[count].n * PAGE_SIZE, files_unmapped),
+                                 0);
         arena_usage(&used, &backed);
         assert_int_equal(used, 0);
         assert_int_equal(files_live(), 0);
@@ -586,7 +651,8 @@ static void allocator(void **state)
 
         /* One range over several owners: what munmap of neighbours may ask for. */
         struct exit_req a = { .a = { 4096 } }, b = a;
-        assert_int_equal(files_exit_anon_shared(&thread, &a) | files_exit_anon_shared(&thread, &b), 0);
+        assert_int_equal(files_exit_anon_shared(&thread, &a) | files_exit_anon_shared(&thread, &b),
+                         0);
         assert_int_equal(b.out[1], a.out[1] + 4096);
         assert_int_equal(arena_unmap(a.out[1], 8192, files_unmapped), 0);
         assert_int_equal(files_live(), 0);
@@ -605,9 +671,11 @@ int main(void)
         CONTROL->phys_bits = PHYS_BITS;
         thread.v = vcpu_block(0);
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(reading), cmocka_unit_test(bad_requests), cmocka_unit_test(identity), cmocka_unit_test(errors),
-                cmocka_unit_test(dev_zero), cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive), cmocka_unit_test(anonymous),
-                cmocka_unit_test(mapped_again), cmocka_unit_test(segments), cmocka_unit_test(allocator),
+                cmocka_unit_test(reading), cmocka_unit_test(bad_requests),
+                cmocka_unit_test(identity), cmocka_unit_test(errors), cmocka_unit_test(dev_zero),
+                cmocka_unit_test(shared_files), cmocka_unit_test(locks_survive),
+                cmocka_unit_test(anonymous), cmocka_unit_test(mapped_again),
+                cmocka_unit_test(segments), cmocka_unit_test(allocator),
         };
         return cmocka_run_group_tests_name("files", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /*
  * TLB flushes by epochs (kern/base/flush.c), beside vCPUs that run the program: when a flush is
- * complete, and who is kicked for it. Without a guest: vCPU blocks are memory at their fixed
- * address.
+ * complete, and which vCPUs are kicked for it. Without a guest: vCPU blocks are memory at their
+ * fixed address.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
         return 0;
 }
 
-/* A vCPU that was not kicked in vain does so later, on its own. */
+/* A deaf vCPU ignores kicks for the first 5000 rounds of a wait. */
 void env_relax(unsigned spins)
 {
         assert_true(spins < 100000);
@@ -74,8 +74,8 @@ static int setup(void **state)
 
 static void runs_program(unsigned i) { atomic_store(&vcpu_block(i)->mode, MODE_PROGRAM); }
 
-/* What is stamped with the next epoch is not covered by a flush that has begun: a vCPU may
- * have dropped its translations before the entry was changed. */
+/* A flush that has begun does not cover a page stamped with the next epoch: a vCPU may have dropped
+ * its translations before the entry was changed. */
 static void test_next_epoch_is_not_begun(void **state)
 {
         (void)state;
@@ -136,7 +136,7 @@ static void test_wait_kicks_the_program_only(void **state)
         assert_int_equal(kicks[1], 1);
 }
 
-/* A kick that had no effect is repeated, and the wait is no shorter for it. */
+/* A kick without effect is repeated, and the wait does not end early. */
 static void test_wait_lasts(void **state)
 {
         (void)state;

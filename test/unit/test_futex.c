@@ -191,7 +191,7 @@ static void test_wait_refused(void **state)
         set_time(8, -1, 0);
         assert_int_equal(futex(AT(1), OWN(FUTEX_WAIT), 0, AT(8), 0, 0), -EINVAL);
         assert_int_equal(futex(AT(1), OWN(99), 0, 0, 0, 0), -ENOSYS);
-        /* One that is to be shared, and is not, is named by a page that must be writable. */
+        /* A word that shall be shared but is not: its page must be writable to be named. */
         read_only = true;
         assert_int_equal(futex(AT(1), FUTEX_WAIT, 0, 0, 0, 0), -EFAULT);
         assert_int_equal(ncalls, 0);
@@ -210,7 +210,7 @@ static void test_wake(void **state)
         assert_int_equal(calls[1].bits, 5);
         assert_int_equal(futex(AT(1), OWN(FUTEX_WAKE_BITSET), 1, 0, 0, 0), -EINVAL);
         assert_int_equal(futex(AT(1) + 1, OWN(FUTEX_WAKE), 1, 0, 0, 0), -EINVAL);
-        /* Nobody waits at a page that is not resident, nor at one that is not there. */
+        /* No thread waits at a page that is not resident, nor at one that is not mapped. */
         assert_int_equal(futex(BASE - 4, OWN(FUTEX_WAKE), 1, 0, 0, 0), 0);
         assert_int_equal(futex(BASE - 4, FUTEX_WAKE, 1, 0, 0, 0), -EFAULT);
         absent = true;
@@ -261,7 +261,7 @@ static void test_wake_op(void **state)
         assert_int_equal(ncalls, 0);
 }
 
-/* By waking: who is woken looks at the word again. */
+/* By waking: a woken thread looks at the word again. */
 static void test_requeue(void **state)
 {
         (void)state;
@@ -337,13 +337,13 @@ static void test_robust_list(void **state)
         robust_list_end(NULL, BASE - 4096, TID);
 }
 
-/* The lock that was being taken or given back: it is not in the list, or still is. */
+/* The lock that was being taken or released: it may be in the list, or not. */
 static void test_robust_pending(void **state)
 {
         (void)state;
         make_list(2, AT(210));
         memory[202] = TID;
-        memory[212] = 0;                /* given back, and nobody told yet */
+        memory[212] = 0;                /* released, but no waiter was told yet */
         waiters[212] = 2;
         robust_list_end(NULL, AT(HEAD), TID);
         assert_int_equal(memory[212], 0);
@@ -356,7 +356,7 @@ static void test_robust_pending(void **state)
         robust_list_end(NULL, AT(HEAD), TID);
         assert_int_equal(memory[302], FUTEX_OWNER_DIED | FUTEX_WAITERS);
         assert_int_equal(waiters[302], 1);
-        /* Not in the list's own right: nobody is woken at a free lock there. */
+        /* Only for the pending lock: no thread is woken at a free lock of the list. */
         setup(NULL);
         make_list(1, 0);
         waiters[202] = 1;

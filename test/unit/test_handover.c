@@ -1,5 +1,6 @@
 /*
- * What one vmrun hands over to the next: this program executes itself as vmrun does, and tells by its exit status what it found.
+ * What one vmrun hands over to the next: this program executes itself as vmrun does, and tells by
+ * its exit status what it found.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,10 +34,13 @@ static void make_sample(void)
 {
         sample = (struct handover) {
                 .opt = { .cache = 1 << 20, .nnodes = 2, .follow = true, .stats_file = "", .nodes = {
-                        { .url = "mem:1G", .name = "mem:1G", .origin = "--node mem:1G", .weight = 3, .gid_index = -1 },
-                        { .url = "rdma://m1", .name = "m1", .origin = "/etc/vmrun.conf:7: node m1", .token_file = "/a b/token", .device = "mlx5_0" },
+                        { .url = "mem:1G", .name = "mem:1G", .origin = "--node mem:1G",
+                          .weight = 3, .gid_index = -1 },
+                        { .url = "rdma://m1", .name = "m1", .origin = "/etc/vmrun.conf:7: node m1",
+                          .token_file = "/a b/token", .device = "mlx5_0" },
                 } },
-                .path = "./program", .mask = 0x1234, .nhidden = 3, .program = 5, .kvm = 1000, .message = 1001, .limits.nofile = { 100, 200 },
+                .path = "./program", .mask = 0x1234, .nhidden = 3, .program = 5,
+                .kvm = 1000, .message = 1001, .limits.nofile = { 100, 200 },
         };
 }
 
@@ -52,14 +56,19 @@ static int look(void)
         if (!h)
                 return FOUND_NONE;
         make_sample();
-        bool good = same(h->opt.stats_file, "") && !h->opt.config && h->opt.nnodes == 2 && h->opt.cache == sample.opt.cache && h->opt.follow;
+        bool good = same(h->opt.stats_file, "") && !h->opt.config && h->opt.nnodes == 2 &&
+                    h->opt.cache == sample.opt.cache && h->opt.follow;
         for (unsigned i = 0; good && i < 2; i++) {
                 const struct node_option *a = &h->opt.nodes[i], *b = &sample.opt.nodes[i];
-                good = same(a->url, b->url) && same(a->name, b->name) && same(a->origin, b->origin) && same(a->token_file, b->token_file) &&
-                       same(a->device, b->device) && a->weight == b->weight && a->gid_index == b->gid_index;
+                good = same(a->url, b->url) && same(a->name, b->name) &&
+                       same(a->origin, b->origin) && same(a->token_file, b->token_file) &&
+                       same(a->device, b->device) && a->weight == b->weight &&
+                       a->gid_index == b->gid_index;
         }
-        good = good && same(h->path, sample.path) && h->mask == sample.mask && h->nhidden == 3 && memcmp(hidden, hidden_sample, sizeof hidden_sample) == 0;
-        good = good && h->program == 5 && h->kvm == 1000 && h->message == 1001 && h->limits.nofile[0] == 100 && h->limits.nofile[1] == 200;
+        good = good && same(h->path, sample.path) && h->mask == sample.mask && h->nhidden == 3 &&
+               memcmp(hidden, hidden_sample, sizeof(hidden_sample)) == 0;
+        good = good && h->program == 5 && h->kvm == 1000 && h->message == 1001 &&
+               h->limits.nofile[0] == 100 && h->limits.nofile[1] == 200;
         /* Its own file is there, what was handed over is closed. */
         good = good && fcntl(vmrun, F_GETFD) == 0 && fcntl(vmrun - 1, F_GETFD) < 0;
         return good ? FOUND_ALL : FOUND_WRONG;
@@ -100,7 +109,10 @@ static void hand_over_among_others(struct handover_fds *fds)
                 _exit(97);
 }
 
-static void just_execute(struct handover_fds *fds) { fds->vmrun = open("/proc/self/exe", O_RDONLY); }
+static void just_execute(struct handover_fds *fds)
+{
+        fds->vmrun = open("/proc/self/exe", O_RDONLY);
+}
 
 static void with_a_file_beside(struct handover_fds *fds)
 {
@@ -108,7 +120,7 @@ static void with_a_file_beside(struct handover_fds *fds)
 
         make_sample();
         sample.magic = ~0ull;
-        if (write(fd, &sample, sizeof sample) != sizeof sample)
+        if (write(fd, &sample, sizeof(sample)) != sizeof(sample))
                 _exit(98);
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
         dup2(fd, 50);
@@ -116,13 +128,13 @@ static void with_a_file_beside(struct handover_fds *fds)
         fds->vmrun = dup2(fds->vmrun, 51);
 }
 
-/* Right in all but its seals: a file that somebody could still change. */
+/* Right in all but its seals: a file that others could still change. */
 static void without_seals(struct handover_fds *fds)
 {
         static char bytes[1 << 16];
 
         hand_over(fds);
-        ssize_t n = pread(fds->settings, bytes, sizeof bytes, 0);
+        ssize_t n = pread(fds->settings, bytes, sizeof(bytes), 0);
         int fd = memfd_create("vmrun-exec", MFD_ALLOW_SEALING);
         if (n <= 0 || write(fd, bytes, (size_t)n) != n)
                 _exit(98);
@@ -135,7 +147,7 @@ static void of_another_version(struct handover_fds *fds)
         static char bytes[1 << 16];
 
         hand_over(fds);
-        ssize_t n = pread(fds->settings, bytes, sizeof bytes, 0);
+        ssize_t n = pread(fds->settings, bytes, sizeof(bytes), 0);
         if (n <= 0)
                 _exit(98);
         ((struct handover *)bytes)->version++;
@@ -172,7 +184,8 @@ static void test_absolute(void **state)
         (void)state;
         static struct options o;
         o = (struct options) { .nnodes = 5, .nodes = {
-                { .url = "dax:far", .token_file = "secret/token" }, { .url = "dax:/abs", .token_file = "/abs" }, { .url = "mem:1G" },
+                { .url = "dax:far", .token_file = "secret/token" },
+                { .url = "dax:/abs", .token_file = "/abs" }, { .url = "mem:1G" },
                 { .url = "nbd+unix:///x?socket=s&tls=no" }, { .url = "nbd+unix:///?socket=%2Fabs" },
         } };
         char dir[] = "/tmp/vmrun test&XXXXXX", path[100];
@@ -182,14 +195,15 @@ static void test_absolute(void **state)
         options_make_absolute(&o);
         assert_int_equal(chdir("/"), 0);
         assert_int_equal(rmdir(dir), 0);
-        snprintf(path, sizeof path, "dax:%s/far", dir);
+        snprintf(path, sizeof(path), "dax:%s/far", dir);
         assert_string_equal(o.nodes[0].url, path);
-        snprintf(path, sizeof path, "%s/secret/token", dir);
+        snprintf(path, sizeof(path), "%s/secret/token", dir);
         assert_string_equal(o.nodes[0].token_file, path);
         assert_string_equal(o.nodes[1].url, "dax:/abs");
         assert_string_equal(o.nodes[1].token_file, "/abs");
         assert_string_equal(o.nodes[2].url, "mem:1G");
-        snprintf(path, sizeof path, "nbd+unix:///x?socket=/tmp/vmrun%%20test%%26%s/s&tls=no", dir + strlen("/tmp/vmrun test&"));
+        snprintf(path, sizeof(path), "nbd+unix:///x?socket=/tmp/vmrun%%20test%%26%s/s&tls=no",
+                 dir + strlen("/tmp/vmrun test&"));
         assert_string_equal(o.nodes[3].url, path);
         assert_string_equal(o.nodes[4].url, "nbd+unix:///?socket=%2Fabs");
 }
@@ -201,7 +215,8 @@ int main(int argc, char **argv)
         privfd_init();
         handover_init(open("/proc/self/exe", O_PATH | O_CLOEXEC));
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_found), cmocka_unit_test(test_not_found), cmocka_unit_test(test_refused), cmocka_unit_test(test_absolute),
+                cmocka_unit_test(test_found), cmocka_unit_test(test_not_found),
+                cmocka_unit_test(test_refused), cmocka_unit_test(test_absolute),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

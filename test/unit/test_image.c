@@ -1,6 +1,7 @@
 /*
- * From a path to a process image: PATH search, permissions, "#!" lines (against what the kernel under this test does),
- * and where things are placed.  The first stack is in test_stack.c, loading in test_load.c.
+ * From a path to a process image: PATH search, permissions, "#!" lines (against what the kernel
+ * under this test does), and where things are placed. The first stack is in test_stack.c, loading
+ * in test_load.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +42,11 @@ static char dir[64];
 static struct image im;
 static struct why why;
 static struct mkelf m;
-static const struct image_config config = { .mmap_top = 0x7ffff7fff000, .mmap_min = 0x10000, .rlimit_stack = 8 << 20, .hwcap = 1, .hwcap2 = 2,
+static const struct image_config config = { .mmap_top = 0x7ffff7fff000,
+                                            .mmap_min = 0x10000,
+                                            .rlimit_stack = 8 << 20,
+                                            .hwcap = 1,
+                                            .hwcap2 = 2,
                                             .minsigstksz = 2048 };
 static char *const argv2[] = { (char *)"prog", (char *)"one", NULL };
 static char *const no_env[] = { NULL };
@@ -67,7 +72,7 @@ static void find(void **state)
         bytes_file("x", 1, in_dir("p2/cmd"));
         bytes_file("x", 1, in_dir("p1/plain"));
         assert_int_equal(chmod(in_dir("p1/plain"), 0644), 0);
-        snprintf(list, sizeof list, "/nonexistent:%s:%s", in_dir("p1"), in_dir("p2"));
+        snprintf(list, sizeof(list), "/nonexistent:%s:%s", in_dir("p1"), in_dir("p2"));
         assert_int_equal(program_find(out, "cmd", list, &why), 0);
         assert_string_equal(out, in_dir("p2/cmd"));
         assert_int_equal(program_find(out, "plain", list, &why), -EACCES);
@@ -82,7 +87,7 @@ static void find(void **state)
         assert_int_equal(program_find(out, "sh", NULL, &why), 0);
 
         char cwd[PATH_MAX];
-        assert_non_null(getcwd(cwd, sizeof cwd));
+        assert_non_null(getcwd(cwd, sizeof(cwd)));
         assert_int_equal(chdir(in_dir("p2")), 0);
         assert_int_equal(program_find(out, "cmd", "/nonexistent::/bin", &why), 0);
         assert_string_equal(out, "cmd");                /* an empty element: here */
@@ -128,7 +133,7 @@ static void compare_script(const char *path)
 {
         static char theirs[65536], ours[65536];
         size_t n, k = 0;
-        int err = native(path, argv2, theirs, sizeof theirs, &n);
+        int err = native(path, argv2, theirs, sizeof(theirs), &n);
         struct program p;
         int ret = program_open(&p, &(struct program_place){ AT_FDCWD, path, 0 }, path, argv2, &why);
         if (ret != -err)
@@ -149,16 +154,17 @@ static void scripts(void **state)
         (void)state;
         /* SHOW stands for this very program, as a short path */
         static const char *const lines[] = {
-                "#!SHOW\n", "#!SHOW", "#! \t SHOW \t \n", "#!SHOW arg\n", "#!SHOW  two words \t\n", "#!SHOW\targ\nSHOW other\n", "#!SHOW ",
-                "#!SHOW arg", "#!\n", "#!   \n", "#!", "#!   ", "#!/nonexistent/interpreter\n", "#!/\n", "#!SHOW\r\n", "#!/etc/passwd\n",
+                "#!SHOW\n", "#!SHOW", "#! \t SHOW \t \n", "#!SHOW arg\n", "#!SHOW  two words \t\n",
+                "#!SHOW\targ\nSHOW other\n", "#!SHOW ", "#!SHOW arg", "#!\n", "#!   \n", "#!",
+                "#!   ", "#!/nonexistent/interpreter\n", "#!/\n", "#!SHOW\r\n", "#!/etc/passwd\n",
                 "#!sub/none\n",
         };
         char show[PATH_MAX], body[2048], self[PATH_MAX];
         assert_non_null(realpath("/proc/self/exe", self));
-        snprintf(show, sizeof show, "%s", in_dir("show"));
+        snprintf(show, sizeof(show), "%s", in_dir("show"));
         assert_int_equal(symlink(self, show), 0);
         const char *script = in_dir("script");
-        for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
                 const char *at = strstr(lines[i], "SHOW");
                 size_t before = at ? (size_t)(at - lines[i]) : strlen(lines[i]);
                 memcpy(body, lines[i], before);
@@ -166,10 +172,10 @@ static void scripts(void **state)
                 bytes_file(body, strlen(body), script);
                 compare_script(script);
         }
-        for (size_t len = 240; len < 270; len++) {              /* around the 256 bytes Linux looks at */
+        for (size_t len = 240; len < 270; len++) {      /* around the 256 bytes Linux looks at */
                 for (int kind = 0; kind < 3; kind++) {
                         /* a long argument, a short name and blanks, a name that ends at len */
-                        memset(body, kind == 0 ? 'x' : kind == 1 ? ' ' : '/', sizeof body);
+                        memset(body, kind == 0 ? 'x' : kind == 1 ? ' ' : '/', sizeof(body));
                         memcpy(body, "#!", 2);
                         size_t at = kind == 2 ? len - strlen(show) : 2;
                         memcpy(body + at, show, strlen(show));
@@ -189,9 +195,10 @@ static void script_chain(void **state)
         (void)state;
         char body[PATH_MAX], name[16];
         for (int i = 0; i <= SCRIPTS_MAX + 1; i++) {
-                snprintf(name, sizeof name, "chain%d", i - 1);
-                int n = snprintf(body, sizeof body, "#!%s %d\n", i == 0 ? in_dir("show") : in_dir(name), i);
-                snprintf(name, sizeof name, "chain%d", i);
+                snprintf(name, sizeof(name), "chain%d", i - 1);
+                int n = snprintf(body, sizeof(body), "#!%s %d\n",
+                                 i == 0 ? in_dir("show") : in_dir(name), i);
+                snprintf(name, sizeof(name), "chain%d", i);
                 bytes_file(body, (size_t)n, in_dir(name));
                 compare_script(in_dir(name));
         }
@@ -201,8 +208,9 @@ static void script_chain(void **state)
         assert_non_null(strstr(im.why.text, "CR LF"));
         bytes_file("echo hello\n", 11, in_dir("text"));
         assert_int_equal(image_open(&im, in_dir("text"), argv2, no_env, &config), -ENOEXEC);
-        assert_non_null(strstr(im.why.text, "not an ELF file; if it is a shell script, give it a #! line"));
-        snprintf(body, sizeof body, "#!%s\n", in_dir("show"));
+        assert_non_null(
+                strstr(im.why.text, "not an ELF file; if it is a shell script, give it a #! line"));
+        snprintf(body, sizeof(body), "#!%s\n", in_dir("show"));
         bytes_file(body, strlen(body), in_dir("good"));
         assert_int_equal(image_open(&im, in_dir("good"), argv2, no_env, &config), 0);
         assert_string_equal(im.execfn, in_dir("good"));
@@ -309,13 +317,14 @@ static void placement(void **state)
         assert_int_equal(im.ops[4].addr, 0x406000);
         image_close(&im);
 
-        m.ph[1].p_flags = PF_R;                         /* read-only: its tail is not zeroed; its bss is writable, as in Linux */
+        /* read-only: its tail is not zeroed; its bss is writable, as in Linux */
+        m.ph[1].p_flags = PF_R;
         open_elf(&config, 0);
         assert_int_equal(im.nzero, 0);
         assert_int_equal(im.ops[2].prot, PROT_READ | PROT_WRITE);
         image_close(&im);
 
-        mkelf_init(&m, ET_EXEC);                        /* a later segment takes the page of an earlier one's tail */
+        mkelf_init(&m, ET_EXEC); /* a later segment takes the page of an earlier one's tail */
         mkelf_add(&m, PT_LOAD, PF_R | PF_W | PF_X, 0x2800, 0x402800, 0x100, 0x100);
         m.ph[1].p_memsz = 0x400;
         open_elf(&config, 0);
@@ -350,7 +359,7 @@ static void placement(void **state)
         open_elf(&config, -EPERM);
 }
 
-/* The interpreter evades the program and vmrun's own range. */
+/* The interpreter is placed apart from the program and vmrun's own range. */
 static void interp_placement(void **state)
 {
         (void)state;
@@ -406,7 +415,7 @@ static int remove_dir(void **state)
 {
         (void)state;
         char command[128];
-        snprintf(command, sizeof command, "rm -rf '%s'", dir);
+        snprintf(command, sizeof(command), "rm -rf '%s'", dir);
         return system(command);
 }
 
@@ -416,9 +425,10 @@ int main(int argc, char **argv)
         if (getenv("VMRUN_SHOW_ARGV"))
                 return show_argv(argv);
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(find), cmocka_unit_test(scripts),
-                cmocka_unit_test(script_chain), cmocka_unit_test(permissions), cmocka_unit_test(interpreters), cmocka_unit_test(placement),
-                cmocka_unit_test(interp_placement), cmocka_unit_test(many_segments),
+                cmocka_unit_test(find), cmocka_unit_test(scripts), cmocka_unit_test(script_chain),
+                cmocka_unit_test(permissions), cmocka_unit_test(interpreters),
+                cmocka_unit_test(placement), cmocka_unit_test(interp_placement),
+                cmocka_unit_test(many_segments),
         };
         return cmocka_run_group_tests_name("image", tests, make_dir, remove_dir);
 }

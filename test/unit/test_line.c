@@ -1,6 +1,6 @@
 /*
- * Messages to readers that do not read: neither a blocked pipe nor a stopped terminal may stop who
- * writes, and what was dropped is counted.
+ * Messages to readers that do not read: neither a blocked pipe nor a stopped terminal may stop the
+ * writer, and what was dropped is counted.
  */
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 /*
- * Loading, against a fake kern that keeps the operations and answers reads from them.  The result is compared with what
- * Linux made of the same program: a traced child stopped after its execve, before its first instruction.
+ * Loading, against a fake kern that keeps the operations and answers reads from them. The result is
+ * compared with what Linux made of the same program: a traced child stopped after its execve,
+ * before its first instruction.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,9 +93,11 @@ static void read_page(uint64_t at, uint8_t page[PAGE_SIZE])
         assert_non_null(op);
         memset(page, 0, PAGE_SIZE);
         if (op->fd >= 0)
-                assert_true(pread(op->fd, page, PAGE_SIZE, (off_t)(op->off + (at - op->addr))) >= 0);
+                assert_true(pread(op->fd, page, PAGE_SIZE, (off_t)(op->off + (at - op->addr))) >=
+                            0);
         for (unsigned i = 0; i < nstored; i++)
-                for (uint64_t k = stored[i].at > at ? stored[i].at : at; k < stored[i].at + stored[i].len && k < at + PAGE_SIZE; k++)
+                for (uint64_t k = stored[i].at > at ? stored[i].at : at;
+                     k < stored[i].at + stored[i].len && k < at + PAGE_SIZE; k++)
                         page[k - at] = stored[i].bytes[k - stored[i].at];
 }
 
@@ -104,7 +107,7 @@ void info_(const char *fmt, ...)
         va_list ap;
         size_t n = strlen(said);
         va_start(ap, fmt);
-        vsnprintf(said + n, sizeof said - n, fmt, ap);
+        vsnprintf(said + n, sizeof(said) - n, fmt, ap);
         va_end(ap);
 }
 
@@ -185,7 +188,7 @@ static struct native {
 static uint64_t native_word(uint64_t at)
 {
         uint64_t w;
-        assert_int_equal(pread(native.mem, &w, sizeof w, (off_t)at), sizeof w);
+        assert_int_equal(pread(native.mem, &w, sizeof(w), (off_t)at), sizeof(w));
         return w;
 }
 
@@ -205,19 +208,21 @@ static uint64_t aux(uint64_t key)
 static void read_native(void)
 {
         char name[64], line[4096];
-        snprintf(name, sizeof name, "/proc/%d/mem", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/mem", native.pid);
         native.mem = open(name, O_RDONLY | O_CLOEXEC);
         assert_true(native.mem >= 0);
         assert_int_equal(ptrace(PTRACE_GETREGS, native.pid, NULL, &native.regs), 0);
-        snprintf(name, sizeof name, "/proc/%d/stat", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/stat", native.pid);
         FILE *f = fopen(name, "re");
-        assert_non_null(fgets(line, sizeof line, f));
+        assert_non_null(fgets(line, sizeof(line), f));
         fclose(f);
         char *p = strrchr(line, ')');
         for (int field = 2; field < 47; field++)
                 p = strchr(p + 1, ' ');
-        assert_int_equal(sscanf(p, "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64, &native.start_brk, &native.arg_start, &native.arg_end,
-                                &native.env_start, &native.env_end), 5);
+        assert_int_equal(sscanf(p, "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64,
+                                &native.start_brk, &native.arg_start, &native.arg_end,
+                                &native.env_start, &native.env_end),
+                         5);
         uint64_t at = native.regs.rsp + 8;
         for (int zeros = 0; zeros < 2; at += 8)
                 zeros += native_word(at) == 0;
@@ -234,12 +239,14 @@ static bool native_map(uint64_t at, char perms[5], uint64_t *off, bool *file)
 {
         char name[64], line[PATH_MAX + 256];
         bool found = false;
-        snprintf(name, sizeof name, "/proc/%d/maps", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/maps", native.pid);
         FILE *f = fopen(name, "re");
         assert_non_null(f);
-        while (!found && fgets(line, sizeof line, f)) {
+        while (!found && fgets(line, sizeof(line), f)) {
                 uint64_t lo, hi;
-                assert_int_equal(sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &lo, &hi, perms, off), 4);
+                assert_int_equal(
+                        sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &lo, &hi, perms, off),
+                        4);
                 found = at >= lo && at < hi;
                 if (found) {
                         *off += at - lo;
@@ -259,15 +266,18 @@ static void compare_pages(uint64_t main_delta, uint64_t interp_delta)
                 if (ops[i].op == MM_BRK || in_stack(&ops[i]))
                         continue;
                 for (uint64_t at = ops[i].addr; at < ops[i].addr + ops[i].len; at += PAGE_SIZE) {
-                        uint64_t theirs = at + (at >= im.start && at < im.end ? main_delta : interp_delta), off = 0;
+                        bool of_main = at >= im.start && at < im.end;
+                        uint64_t theirs = at + (of_main ? main_delta : interp_delta), off = 0;
                         char perms[5] = "", ours[5];
                         bool file = false;
                         uint8_t a[PAGE_SIZE], b[PAGE_SIZE];
                         const struct mm_op *op = op_at(at);
-                        snprintf(ours, sizeof ours, "%c%c%cp", op->prot & PROT_READ ? 'r' : '-', op->prot & PROT_WRITE ? 'w' : '-',
+                        snprintf(ours, sizeof(ours), "%c%c%cp", op->prot & PROT_READ ? 'r' : '-',
+                                 op->prot & PROT_WRITE ? 'w' : '-',
                                  op->prot & PROT_EXEC ? 'x' : '-');
                         if (!native_map(theirs, perms, &off, &file) || strcmp(perms, ours))
-                                fail_msg("page %#lx (Linux: %#lx): %s, Linux: %s", at, theirs, ours, perms);
+                                fail_msg("page %#lx (Linux: %#lx): %s, Linux: %s", at, theirs, ours,
+                                         perms);
                         assert_int_equal(file, op->fd >= 0);
                         if (file)
                                 assert_int_equal(off, op->off + (at - op->addr));
@@ -283,9 +293,9 @@ static uint64_t native_file_pages(void)
 {
         char name[64], line[PATH_MAX + 256];
         uint64_t pages = 0;
-        snprintf(name, sizeof name, "/proc/%d/maps", native.pid);
+        snprintf(name, sizeof(name), "/proc/%d/maps", native.pid);
         FILE *f = fopen(name, "re");
-        while (fgets(line, sizeof line, f)) {
+        while (fgets(line, sizeof(line), f)) {
                 uint64_t lo, hi;
                 if (strchr(line, '/') && sscanf(line, "%" SCNx64 "-%" SCNx64, &lo, &hi) == 2)
                         pages += (hi - lo) / PAGE_SIZE;
@@ -305,15 +315,15 @@ static void compare_aux(uint64_t main_delta, uint64_t interp_delta)
                 if (left_out(key))
                         continue;
                 assert_true(k < im.stack.naux);
-                assert_int_equal(im.stack.aux[k].key, key);             /* the same keys in the same order */
+                assert_int_equal(im.stack.aux[k].key, key); /* the same keys in the same order */
                 uint64_t ours = im.stack.aux[k++].value;
                 if (key == AT_PHDR || key == AT_ENTRY)
                         ours += main_delta;
                 else if (key == AT_BASE && ours)
                         ours += interp_delta;
-                else if (key == AT_RANDOM || key == AT_PLATFORM)        /* Linux leaves a gap of its own above them */
-                        ours = theirs;
-                else if (key == AT_HWCAP)                               /* Linux clears HTT on machines with one CPU */
+                else if (key == AT_RANDOM || key == AT_PLATFORM)
+                        ours = theirs;  /* Linux leaves a gap of its own above them */
+                else if (key == AT_HWCAP)       /* Linux clears HTT on machines with one CPU */
                         ours |= 1 << 28, theirs |= 1 << 28;
                 else if (key == AT_HWCAP2)
                         theirs &= 2;
@@ -341,7 +351,7 @@ static void compare_stack(void)
         }
         uint8_t theirs[4096];
         uint64_t len = TASK_SIZE - im.stack.arg_start;
-        assert_true(len < sizeof theirs);
+        assert_true(len < sizeof(theirs));
         assert_int_equal(pread(native.mem, theirs, len, (off_t)im.stack.arg_start), len);
         assert_memory_equal(s->bytes + (im.stack.arg_start - im.stack.sp), theirs, len);
 }
@@ -354,8 +364,9 @@ static void compare_regs(uint64_t delta)
         assert_int_equal(r->rflags, RFLAGS_PROGRAM);
         assert_int_equal(r->cs, 0x5555555555555555);            /* the caller's */
         assert_int_equal(r->ss, 0x5555555555555555);
-        assert_int_equal(r->rax | r->rbx | r->rcx | r->rdx | r->rsi | r->rdi | r->rbp | r->r8 | r->r9 | r->r10 | r->r11 | r->r12 | r->r13 |
-                         r->r14 | r->r15, 0);
+        assert_int_equal(r->rax | r->rbx | r->rcx | r->rdx | r->rsi | r->rdi | r->rbp | r->r8 |
+                                 r->r9 | r->r10 | r->r11 | r->r12 | r->r13 | r->r14 | r->r15,
+                         0);
 }
 
 static void compare_with_linux(const char *path)
@@ -372,7 +383,8 @@ static void compare_with_linux(const char *path)
         uint64_t pages = 0, main_delta, interp_delta = 0;
         int dups = 0;
         for (unsigned i = 0; i < nops; i++) {
-                for (uint64_t at = ops[i].addr; ops[i].fd >= 0 && at < ops[i].addr + ops[i].len; at += PAGE_SIZE)
+                for (uint64_t at = ops[i].addr; ops[i].fd >= 0 && at < ops[i].addr + ops[i].len;
+                     at += PAGE_SIZE)
                         pages += op_at(at) == &ops[i];  /* else a later one replaced it */
                 dups += ops[i].fd >= 0;
         }
@@ -391,7 +403,8 @@ static void compare_with_linux(const char *path)
         compare_aux(main_delta, interp_delta);
         compare_regs(im.base ? interp_delta : main_delta);
         if (*im.interp || main_delta == 0) {
-                assert_int_equal(main_delta, 0);        /* PIE at the address Linux uses without randomisation */
+                /* PIE at the address Linux uses without randomisation */
+                assert_int_equal(main_delta, 0);
                 assert_int_equal(im.brk, native.start_brk);
         }
         kill(native.pid, SIGKILL);
@@ -400,10 +413,22 @@ static void compare_with_linux(const char *path)
 }
 
 static void pie(void **state)        { (void)state; compare_with_linux("/usr/bin/true"); }
-static void static_pie(void **state) { (void)state; if (access("/sbin/ldconfig", X_OK)) skip(); compare_with_linux("/sbin/ldconfig"); }
-static void fixed(void **state)      { (void)state; if (access("/bin/busybox", X_OK)) skip(); compare_with_linux("/bin/busybox"); }
+static void static_pie(void **state)
+{
+        (void)state;
+        if (access("/sbin/ldconfig", X_OK))
+                skip();
+        compare_with_linux("/sbin/ldconfig");
+}
+static void fixed(void **state)
+{
+        (void)state;
+        if (access("/bin/busybox", X_OK))
+                skip();
+        compare_with_linux("/bin/busybox");
+}
 
-/* Files with a bss that begins in a file page, odd permissions, bss alone, a shared page. */
+/* Files whose bss begins in a page of the file, odd permissions, bss alone, a shared page. */
 static void made(void **state)
 {
         char path[] = "/tmp/vmrun-load-XXXXXX";
@@ -424,7 +449,8 @@ static void made(void **state)
                 if (kind == 2) {
                         assert_non_null(strstr(said, "writable and executable"));
                         assert_non_null(strstr(said, "executable stack"));
-                        assert_int_equal(op_at(TASK_SIZE - 1)->prot, PROT_READ | PROT_WRITE | PROT_EXEC);
+                        assert_int_equal(op_at(TASK_SIZE - 1)->prot,
+                                         PROT_READ | PROT_WRITE | PROT_EXEC);
                 }
                 reset(state);
         }
@@ -471,8 +497,10 @@ static void many_batches(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(pie, reset, release), cmocka_unit_test_setup_teardown(static_pie, reset, release),
-                cmocka_unit_test_setup_teardown(fixed, reset, release), cmocka_unit_test_setup_teardown(made, reset, release),
+                cmocka_unit_test_setup_teardown(pie, reset, release),
+                cmocka_unit_test_setup_teardown(static_pie, reset, release),
+                cmocka_unit_test_setup_teardown(fixed, reset, release),
+                cmocka_unit_test_setup_teardown(made, reset, release),
                 cmocka_unit_test_setup_teardown(kern_refuses, reset, release),
                 cmocka_unit_test_setup_teardown(many_batches, reset, release),
         };

@@ -1,6 +1,6 @@
 /*
- * NBD exports and leases over accounts of the test's own: which names are leases, who gets in, that
- * all who name a lease share it, and that it goes after its grace time and not before.
+ * NBD exports and leases over accounts of the test's own: which names are leases, which clients get
+ * in, that all that name a lease share it, and that it ends after its grace time and not before.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,7 +109,7 @@ static int open_exports(void **state)
 {
         char why[200];
         (void)state;
-        /* what is to happen within it may take long on a busy machine */
+        /* long enough for a busy machine */
         opt.grace_ms = 1000;
         return nbd_exports_open(why, sizeof(why));
 }

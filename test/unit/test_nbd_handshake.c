@@ -272,7 +272,7 @@ static void list(void **state)
         all_read();
 }
 
-/* Each is refused, and the handshake goes on. */
+/* Each is refused, and the handshake continues. */
 static void refusals(void **state)
 {
         (void)state;

@@ -1,6 +1,6 @@
 /*
- * The command line and the node URLs: sizes, what is accepted, and that every mistake ends with status 125 and one sentence that
- * names the value.
+ * The command line and the node URLs: sizes, what is accepted, and that every mistake ends with
+ * status 125 and one sentence that names the value.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,11 +59,15 @@ int vm_add_memory(struct vm *vm, uint64_t gpa, void *host, uint64_t size)
         return 0;
 }
 
-void *kern_pointer(struct thread *t, uint64_t va, uint64_t len) { (void)t, (void)len; return (void *)va; }
+void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
+{
+        (void)t, (void)len;
+        return (void *)va;
+}
 
 /* --- running the parser in a child --- */
 
-/* A folder with an empty vmrun.conf: whoever runs the tests may have one with something in it. */
+/* A folder with an empty vmrun.conf: the user's own may have settings. */
 static char quiet[] = "/tmp/vmrun-test.XXXXXX";
 
 struct run { int status; char out[4096], err[4096]; };
@@ -96,9 +100,15 @@ static struct run vmrun(const char *const args[])
                 message_prefix("vmrun: ");
                 options_parse(argc, argv);
                 far_init(1ull << 40);
-                printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d timeout=%u connect=%u io=%d overcommit=%d follow=%d", (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
-                       !opt.stats ? "no" : opt.stats_file ? opt.stats_file : "yes", opt.argv[0] ? opt.argv[0] : "-",
-                       (unsigned long long)far_total_pages(), opt.placement, opt.timeout_ms, opt.connect_timeout_ms, opt.io, opt.overcommit, opt.follow);
+                printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d "
+                       "timeout=%u connect=%u io=%d overcommit=%d follow=%d",
+                       (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
+                       !opt.stats       ? "no"
+                       : opt.stats_file ? opt.stats_file
+                                        : "yes",
+                       opt.argv[0] ? opt.argv[0] : "-", (unsigned long long)far_total_pages(),
+                       opt.placement, opt.timeout_ms, opt.connect_timeout_ms, opt.io,
+                       opt.overcommit, opt.follow);
                 for (char **a = opt.argv; *a; a++)
                         printf(" [%s]", *a);
                 fflush(stdout);
@@ -129,7 +139,8 @@ static void refused(struct run r, const char *word, const char *cure)
 static void accepted(struct run r, const char *words)
 {
         if (r.status || !strstr(r.out, words))
-                print_message("status %d, out: %s\nerr: %s\nexpected: %s\n", r.status, r.out, r.err, words);
+                print_message("status %d, out: %s\nerr: %s\nexpected: %s\n", r.status, r.out, r.err,
+                              words);
         assert_int_equal(r.status, 0);
         assert_string_equal(r.err, "");
         assert_non_null(strstr(r.out, words));
@@ -138,14 +149,19 @@ static void accepted(struct run r, const char *words)
 static void sizes(void **state)
 {
         static const struct { const char *text; int ret; uint64_t bytes; } cases[] = {
-                { "0", 0, 0 }, { "1", 0, 1 }, { "4096", 0, 4096 }, { "1k", 0, 1024 }, { "1K", 0, 1024 }, { "1KiB", 0, 1024 },
-                { "3MiB", 0, 3 << 20 }, { "3m", 0, 3 << 20 }, { "4G", 0, 4ull << 30 }, { "4gib", 0, 4ull << 30 }, { "2T", 0, 2ull << 40 },
-                { "007K", 0, 7 << 10 }, { "9223372036854775807", 0, INT64_MAX }, { "9223372036854775808", -ERANGE, 0 },
-                { "18446744073709551616", -ERANGE, 0 }, { "18446744073709551617K", -ERANGE, 0 }, { "8388607T", 0, 8388607ull << 40 },
-                { "8388608T", -ERANGE, 0 }, { "99999999999999999999999999G", -ERANGE, 0 },
-                { "", -EINVAL, 0 }, { "K", -EINVAL, 0 }, { "-1", -EINVAL, 0 }, { "+1", -EINVAL, 0 }, { " 1", -EINVAL, 0 }, { "1 ", -EINVAL, 0 },
-                { "1.5G", -EINVAL, 0 }, { "1KB", -EINVAL, 0 }, { "1Ki", -EINVAL, 0 }, { "1KiBs", -EINVAL, 0 }, { "1P", -EINVAL, 0 },
-                { "0x10", -EINVAL, 0 }, { "1e3", -EINVAL, 0 }, { "1B", -EINVAL, 0 }, { "99999999999999999999x", -EINVAL, 0 },
+                { "0", 0, 0 }, { "1", 0, 1 }, { "4096", 0, 4096 }, { "1k", 0, 1024 },
+                { "1K", 0, 1024 }, { "1KiB", 0, 1024 }, { "3MiB", 0, 3 << 20 },
+                { "3m", 0, 3 << 20 }, { "4G", 0, 4ull << 30 }, { "4gib", 0, 4ull << 30 },
+                { "2T", 0, 2ull << 40 }, { "007K", 0, 7 << 10 },
+                { "9223372036854775807", 0, INT64_MAX }, { "9223372036854775808", -ERANGE, 0 },
+                { "18446744073709551616", -ERANGE, 0 }, { "18446744073709551617K", -ERANGE, 0 },
+                { "8388607T", 0, 8388607ull << 40 }, { "8388608T", -ERANGE, 0 },
+                { "99999999999999999999999999G", -ERANGE, 0 }, { "", -EINVAL, 0 },
+                { "K", -EINVAL, 0 }, { "-1", -EINVAL, 0 }, { "+1", -EINVAL, 0 },
+                { " 1", -EINVAL, 0 }, { "1 ", -EINVAL, 0 }, { "1.5G", -EINVAL, 0 },
+                { "1KB", -EINVAL, 0 }, { "1Ki", -EINVAL, 0 }, { "1KiBs", -EINVAL, 0 },
+                { "1P", -EINVAL, 0 }, { "0x10", -EINVAL, 0 }, { "1e3", -EINVAL, 0 },
+                { "1B", -EINVAL, 0 }, { "99999999999999999999x", -EINVAL, 0 },
         };
         (void)state;
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -165,7 +181,8 @@ static void sizes(void **state)
 static void good_lines(void **state)
 {
         (void)state;
-        accepted(VMRUN("--cache", "1M", "ls"), "cache=1048576 nodes=0 verbose=0 stats=no program=ls");
+        accepted(VMRUN("--cache", "1M", "ls"),
+                 "cache=1048576 nodes=0 verbose=0 stats=no program=ls");
         accepted(VMRUN("--cache=256K", "ls"), "cache=262144 ");
         accepted(VMRUN("--cache", "300000", "ls"), "cache=299008 ");           /* whole pages */
         accepted(VMRUN("--cache", "1M", "--cache", "2M", "ls"), "cache=2097152 ");
@@ -176,7 +193,8 @@ static void good_lines(void **state)
         accepted(VMRUN("--cache=1M", "--stats=f", "ls"), "stats=./f program=ls");
         accepted(VMRUN("--cache=1M", "--stats=/f", "ls"), "stats=/f program=ls");
         accepted(VMRUN("--cache=1M", "--stats=yes", "ls"), "stats=yes program=ls");
-        accepted(VMRUN("--cache=1M", "--node", "mem:1M", "--node=mem:2M", "ls"), "nodes=2 verbose=0 stats=no program=ls far=768");
+        accepted(VMRUN("--cache=1M", "--node", "mem:1M", "--node=mem:2M", "ls"),
+                 "nodes=2 verbose=0 stats=no program=ls far=768");
         accepted(VMRUN("ls"), "nodes=0 ");
 
         struct run r = VMRUN("-v", "--cache=1M", "ls");
@@ -192,13 +210,16 @@ static void bad_lines(void **state)
         refused(VMRUN("--cache", "0", "ls"), "--cache 0", "256K or more");
         refused(VMRUN("--cache", "1K", "ls"), "--cache 1K", "256K or more");
         refused(VMRUN("--cache", "262143", "ls"), "--cache 262143", "256K or more");
-        refused(VMRUN("--cache", "1000T", "ls"), "--cache 1000T: larger than this host's memory", "give less");
-        refused(VMRUN("--cache", "99999999999999999999", "ls"), "99999999999999999999: larger", "give less");
+        refused(VMRUN("--cache", "1000T", "ls"), "--cache 1000T: larger than this host's memory",
+                "give less");
+        refused(VMRUN("--cache", "99999999999999999999", "ls"), "99999999999999999999: larger",
+                "give less");
         refused(VMRUN("--cache", "much", "ls"), "--cache much", "as in 4G");
         refused(VMRUN("--cache", "", "ls"), "--cache : this is no size", "as in 4G");
         refused(VMRUN("--cache"), "--cache: a value is missing", "--help");
         refused(VMRUN("--stats=", "ls"), "--stats=", "--stats=FILE");
-        refused(VMRUN("--stats=on", "ls"), "--stats on: ", "yes, no, or the path of a file with a / in it, as in ./on");
+        refused(VMRUN("--stats=on", "ls"),
+                "--stats on: ", "yes, no, or the path of a file with a / in it, as in ./on");
         refused(VMRUN("--stats=True", "ls"), "--stats True: ", "./True");
         refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
         refused(VMRUN("--nosuch", "ls"), "--nosuch", "--help");
@@ -220,20 +241,26 @@ static void bad_lines(void **state)
 static void settings(void **state)
 {
         (void)state;
-        accepted(VMRUN("--cache=1M", "ls"), "placement=0 timeout=10000 connect=5000 io=0 overcommit=0 follow=1");
+        accepted(VMRUN("--cache=1M", "ls"),
+                 "placement=0 timeout=10000 connect=5000 io=0 overcommit=0 follow=1");
         accepted(VMRUN("--cache=1M", "--no-follow", "ls"), "follow=0");
         accepted(VMRUN("--cache=1M", "--no-follow", "--follow", "ls"), "follow=1");
-        accepted(VMRUN("--cache=1M", "--placement=linear", "--timeout", "0.5", "--connect-timeout=12.25", "--io", "inline", "--overcommit", "ls"),
+        accepted(VMRUN("--cache=1M", "--placement=linear", "--timeout", "0.5",
+                       "--connect-timeout=12.25", "--io", "inline", "--overcommit", "ls"),
                  "placement=1 timeout=500 connect=12250 io=1 overcommit=1");
-        accepted(VMRUN("--cache=1M", "--placement=free", "--io=thread", "--prefetch=none", "--timeout=3600", "ls"),
+        accepted(VMRUN("--cache=1M", "--placement=free", "--io=thread", "--prefetch=none",
+                       "--timeout=3600", "ls"),
                  "placement=2 timeout=3600000 connect=5000 io=0");
-        refused(VMRUN("--placement", "best", "ls"), "--placement best: give ", "weighted, linear or free");
+        refused(VMRUN("--placement", "best", "ls"), "--placement best: give ",
+                "weighted, linear or free");
         refused(VMRUN("--io", "", "ls"), "--io : give ", "thread or inline");
         refused(VMRUN("--prefetch", "trend", "ls"), "--prefetch trend: this version", "give none");
-        static const char *const bad[] = { "", "0", "0.09", "3601", "-1", "1s", "1.", ".5", "1.2345", "9999999999", "1e3", " 1" };
+        static const char *const bad[] = { "",   "0",  "0.09",   "3601",       "-1",  "1s",
+                                           "1.", ".5", "1.2345", "9999999999", "1e3", " 1" };
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 refused(VMRUN("--timeout", bad[i], "ls"), "--timeout ", "seconds from 0.1 to 3600");
-                refused(VMRUN("--connect-timeout", bad[i], "ls"), "--connect-timeout ", "seconds from 0.1 to 3600");
+                refused(VMRUN("--connect-timeout", bad[i], "ls"), "--connect-timeout ",
+                        "seconds from 0.1 to 3600");
         }
 }
 
@@ -256,21 +283,24 @@ static void config_and_line(void **state)
         fclose(f);
 
         setenv("XDG_CONFIG_HOME", folder, 1);
-        accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=./f program=ls far=768 placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
-        accepted(VMRUN("--no-stats", "--no-overcommit", "--cache=3M", "ls"), "cache=3145728 nodes=2 verbose=0 stats=no ");
+        accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=./f program=ls far=768 "
+                              "placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
+        accepted(VMRUN("--no-stats", "--no-overcommit", "--cache=3M", "ls"),
+                 "cache=3145728 nodes=2 verbose=0 stats=no ");
         accepted(VMRUN("--no-overcommit", "ls"), "overcommit=0");
         accepted(VMRUN("--stats", "ls"), "stats=yes ");
         accepted(VMRUN("--placement=linear", "ls"), "placement=1");
-        accepted(VMRUN("--node", "mem:4M", "ls"), "nodes=1 verbose=0 stats=./f program=ls far=1024");
+        accepted(VMRUN("--node", "mem:4M", "ls"),
+                 "nodes=1 verbose=0 stats=./f program=ls far=1024");
         accepted(VMRUN("--config", other, "ls"), "cache=2097152 nodes=0 verbose=0 stats=no ");
         accepted(VMRUN("--config", other, "--no-config", "--cache=1M", "ls"), "nodes=0 ");
         accepted(VMRUN("--no-config", "--config", other, "ls"), "cache=2097152 ");
         unsetenv("XDG_CONFIG_HOME");
-        refused(VMRUN("--config", "/no/such/file", "ls"), "/no/such/file: cannot be read: No such file",
-                "check the name after --config");
+        refused(VMRUN("--config", "/no/such/file", "ls"),
+                "/no/such/file: cannot be read: No such file", "check the name after --config");
         refused(VMRUN("--config", folder, "ls"), ": cannot be read: Is a directory", folder);
 
-        /* ~/.config, where there is no other word for it. */
+        /* ~/.config, where XDG_CONFIG_HOME is not set. */
         char home[80];
         const char *old = getenv("HOME");
         snprintf(home, sizeof(home), "%s/.config", folder);
@@ -299,17 +329,22 @@ static void bad_urls(void **state)
 {
         (void)state;
         refused(VMRUN("--cache=1M", "--node", "ftp://x", "ls"), "unknown scheme 'ftp'", "mem:SIZE");
-        refused(VMRUN("--cache=1M", "--node", "memory:1G", "ls"), "unknown scheme 'memory'", "mem:SIZE");
+        refused(VMRUN("--cache=1M", "--node", "memory:1G", "ls"), "unknown scheme 'memory'",
+                "mem:SIZE");
         refused(VMRUN("--cache=1M", "--node", "4G", "ls"), "--node 4G", "mem:SIZE");
-        refused(VMRUN("--cache=1M", "--node", "", "ls"), "--node : the value is missing", "give one");
+        refused(VMRUN("--cache=1M", "--node", "", "ls"), "--node : the value is missing",
+                "give one");
         refused(VMRUN("--cache=1M", "--node", ":4G", "ls"), "URL", "mem:SIZE");
         refused(VMRUN("--cache=1M", "--node", "mem:lots", "ls"), "'lots' is no size", "mem:8G");
         refused(VMRUN("--cache=1M", "--node", "mem:0", "ls"), "0 is too small", "at least");
         refused(VMRUN("--cache=1M", "--node", "mem:4095", "ls"), "too small", "at least");
         refused(VMRUN("--cache=1M", "--node", "mem:5T", "ls"), "5T is too large", "at most 4T");
-        refused(VMRUN("--cache=1M", "--node", "mem:99999999999999999999", "ls"), "too large", "at most 4T");
-        refused(VMRUN("--cache=1M", "--node", "mem:?size=5T", "ls"), "5T is too large", "at most 4T");
-        refused(VMRUN("--cache=1M", "--node", "mem:1M", "--node", "mem:x", "ls"), "mem:x", "mem:8G");
+        refused(VMRUN("--cache=1M", "--node", "mem:99999999999999999999", "ls"), "too large",
+                "at most 4T");
+        refused(VMRUN("--cache=1M", "--node", "mem:?size=5T", "ls"), "5T is too large",
+                "at most 4T");
+        refused(VMRUN("--cache=1M", "--node", "mem:1M", "--node", "mem:x", "ls"), "mem:x",
+                "mem:8G");
 }
 
 /* Options of a node after its URL. */
@@ -319,28 +354,40 @@ static void node_options(void **state)
         accepted(VMRUN("--cache=1M", "--node", "mem:4M?size=1M&weight=3", "ls"), "far=256 ");
         accepted(VMRUN("--cache=1M", "--node", "mem:?size=2M", "ls"), "far=512 ");
         accepted(VMRUN("--cache=1M", "--node", "mem:4M?size=%32M", "ls"), "far=512 ");
-        refused(VMRUN("--node", "mem:4M?size=5M", "ls"), "--node mem:4M?size=5M: it has 4M, not the size=5M", "give less");
+        refused(VMRUN("--node", "mem:4M?size=5M", "ls"),
+                "--node mem:4M?size=5M: it has 4M, not the size=5M", "give less");
         refused(VMRUN("--node", "mem:4M?size=1K", "ls"), "size=1K: too small", "one page of 4K");
         refused(VMRUN("--node", "mem:4M?size=", "ls"), "size=: this is no size", "as in 4G");
         refused(VMRUN("--node", "mem:4M?weight=0", "ls"), "weight=0: ", "from 1 to 1000");
         refused(VMRUN("--node", "mem:4M?weight=1001", "ls"), "weight=1001: ", "from 1 to 1000");
-        refused(VMRUN("--node", "mem:4M?weight=1&weight=1", "ls"), "weight=1: given twice", "leave one out");
-        refused(VMRUN("--node", "mem:4M?url=mem:1M", "ls"), "unknown option 'url'", "give size, weight");
-        refused(VMRUN("--node", "mem:4M?color=red", "ls"), "unknown option 'color'", "give size, weight");
+        refused(VMRUN("--node", "mem:4M?weight=1&weight=1", "ls"), "weight=1: given twice",
+                "leave one out");
+        refused(VMRUN("--node", "mem:4M?url=mem:1M", "ls"), "unknown option 'url'",
+                "give size, weight");
+        refused(VMRUN("--node", "mem:4M?color=red", "ls"), "unknown option 'color'",
+                "give size, weight");
         refused(VMRUN("--node", "mem:4M?", "ls"), "'' after the ? has no value", "give size=");
-        refused(VMRUN("--node", "mem:4M?weight", "ls"), "'weight' after the ? has no value", "give size=");
-        refused(VMRUN("--node", "mem:4M?weight=1&", "ls"), "'' after the ? has no value", "give size=");
+        refused(VMRUN("--node", "mem:4M?weight", "ls"), "'weight' after the ? has no value",
+                "give size=");
+        refused(VMRUN("--node", "mem:4M?weight=1&", "ls"), "'' after the ? has no value",
+                "give size=");
         refused(VMRUN("--node", "mem:4M?weight=%3", "ls"), "two hexadecimal digits", "%25");
         refused(VMRUN("--node", "mem:4M?weight=%00", "ls"), "two hexadecimal digits", "%25");
-        refused(VMRUN("--node", "mem:4M?token-file=/t", "ls"), "takes no token-file", "leave it out");
-        refused(VMRUN("--node", "mem:4M?device=mlx5_0", "ls"), "for rdma:// only", "leave them out");
-        refused(VMRUN("--node", "nbd://m1?gid-index=0", "ls"), "for rdma:// only", "leave them out");
+        refused(VMRUN("--node", "mem:4M?token-file=/t", "ls"), "takes no token-file",
+                "leave it out");
+        refused(VMRUN("--node", "mem:4M?device=mlx5_0", "ls"), "for rdma:// only",
+                "leave them out");
+        refused(VMRUN("--node", "nbd://m1?gid-index=0", "ls"), "for rdma:// only",
+                "leave them out");
         refused(VMRUN("--node", "mem:4M?overwrite=yes", "ls"), "overwrite is for dax: only",
                 "leave it out");
         refused(VMRUN("--node", "dax:/x?overwrite=1", "ls"), "overwrite=1: ", "give no or yes");
-        refused(VMRUN("--node", "rdma://m1?gid-index=-1", "ls"), "gid-index=-1: ", "from 0 to 65535");
-        refused(VMRUN("--node", "mem:4M?socket=/s", "ls"), "unknown option 'socket'", "give size, weight");
-        refused(VMRUN("--node", "nbd://m1?socket=/s", "ls"), "unknown option 'socket'", "give size, weight");
+        refused(VMRUN("--node", "rdma://m1?gid-index=-1", "ls"),
+                "gid-index=-1: ", "from 0 to 65535");
+        refused(VMRUN("--node", "mem:4M?socket=/s", "ls"), "unknown option 'socket'",
+                "give size, weight");
+        refused(VMRUN("--node", "nbd://m1?socket=/s", "ls"), "unknown option 'socket'",
+                "give size, weight");
 
         memset(&opt, 0, sizeof(opt));
         optind = 0;
@@ -392,7 +439,7 @@ static void help_and_version(void **state)
         assert_memory_equal(r.out, "vmrun ", 6);
 }
 
-/* A child takes its parent's next slab before it leases one of its own; and both see what is in it. */
+/* A child takes its parent's next slab before it leases its own. Both see what is in the slab. */
 static void leases_of_a_tree(void **state)
 {
         struct tree_child c;
@@ -400,7 +447,8 @@ static void leases_of_a_tree(void **state)
 
         (void)state;
         memset(&opt, 0, sizeof(opt));
-        opt.nodes[opt.nnodes++] = (struct node_option){ .url = "mem:64M", .origin = "--node mem:64M", .weight = 1 };
+        opt.nodes[opt.nnodes++] =
+                (struct node_option){ .url = "mem:64M", .origin = "--node mem:64M", .weight = 1 };
         CONTROL->nslabs = 0;
         far_init(8ull << 40);
         assert_int_equal(far_lease(NULL, 0), 0);
@@ -411,12 +459,15 @@ static void leases_of_a_tree(void **state)
         if (pid == 0) {
                 /* Its own CONTROL, as a process with a VM of its own has one. */
                 bool good = tree_be_child(t, &c) == 0;
-                mmap((void *)CONTROL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+                mmap((void *)CONTROL, sizeof(struct control), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
                 CONTROL->nslabs = 1;
                 while (t->head->nslabs < 2)
                         usleep(1000);
-                good = good && far_lease(NULL, 1) == 0 && CONTROL->nslabs == 2 && t->head->nslabs == 2 && CONTROL->tree_number == c.number;
-                good = good && CONTROL->slabs[1].pages == 32 << 8 && ((volatile char *)CONTROL->slabs[1].va)[100] == 42;
+                good = good && far_lease(NULL, 1) == 0 && CONTROL->nslabs == 2 &&
+                       t->head->nslabs == 2 && CONTROL->tree_number == c.number;
+                good = good && CONTROL->slabs[1].pages == 32 << 8 &&
+                       ((volatile char *)CONTROL->slabs[1].va)[100] == 42;
                 /* The third is leased by the child, and the parent's as well. */
                 good = good && far_lease(NULL, 2) == 0 && t->head->nslabs == 3;
                 if (good)
@@ -437,22 +488,25 @@ static void leases_of_a_tree(void **state)
         assert_int_equal(privfd_next(0), -1);
 }
 
-/* Two memory nodes filled in order: slabs double from 16 MiB to 1 GiB node by node, do not overlap, and end with the nodes; a sparse 1 TiB
- * costs nothing. */
+/* Two memory nodes filled in order: slabs double from 16 MiB to 1 GiB node by node, do not overlap,
+ * and end with the nodes; a sparse 1 TiB costs nothing. */
 static void leases(void **state)
 {
         (void)state;
         memset(&opt, 0, sizeof(opt));
         opt.placement = PLACE_LINEAR;
-        opt.nodes[opt.nnodes++] = (struct node_option){ .url = "mem:40M", .origin = "--node mem:40M", .weight = 1 };
-        opt.nodes[opt.nnodes++] = (struct node_option){ .url = "mem:1T", .origin = "--node mem:1T", .weight = 1 };
+        opt.nodes[opt.nnodes++] =
+                (struct node_option){ .url = "mem:40M", .origin = "--node mem:40M", .weight = 1 };
+        opt.nodes[opt.nnodes++] =
+                (struct node_option){ .url = "mem:1T", .origin = "--node mem:1T", .weight = 1 };
         far_init(8ull << 40);
         assert_int_equal(far_total_pages(), (40ull << 20 | 1ull << 40) / PAGE_SIZE);
 
         static const uint64_t mib[] = { 16, 24, 16, 32, 64, 128, 256, 512, 1024, 1024 };
         for (size_t i = 0; i < sizeof(mib) / sizeof(mib[0]); i++) {
                 assert_int_equal(far_lease(NULL, (uint32_t)i), 0);
-                assert_int_equal(far_lease(NULL, (uint32_t)i), 0);              /* kern could not make use of it the first time */
+                /* kern could not make use of it the first time */
+                assert_int_equal(far_lease(NULL, (uint32_t)i), 0);
                 const struct slab *s = &CONTROL->slabs[i];
                 assert_int_equal(CONTROL->nslabs, i + 1);
                 assert_int_equal(s->kind, SLAB_MEMORY);
@@ -461,14 +515,16 @@ static void leases(void **state)
                 assert_int_equal(s->va % (2 << 20), 0);
                 assert_true(s->va == slot_host[i] && s->pages * 4096ull == slot_size[i]);
                 if (i)
-                        assert_true(s->va >= s[-1].va + s[-1].pages * 4096ull && s->gpa >= s[-1].gpa + s[-1].pages * 4096ull);
-                ((volatile char *)s->va)[0] = (char)i;                          /* mapped, shared, and apart from its neighbours */
+                        assert_true(s->va >= s[-1].va + s[-1].pages * 4096ull &&
+                                    s->gpa >= s[-1].gpa + s[-1].pages * 4096ull);
+                /* mapped, shared, and apart from its neighbours */
+                ((volatile char *)s->va)[0] = (char)i;
                 ((volatile char *)s->va)[s->pages * 4096ull - 1] = (char)i;
         }
         for (size_t i = 0; i < sizeof(mib) / sizeof(mib[0]); i++)
                 assert_int_equal(*(char *)CONTROL->slabs[i].va, i);
 
-        /* A VM without another memory slot: the node is used up, not the VM broken. */
+        /* A VM that gives no further memory slot: the node counts as full, and the VM continues. */
         slots_left = 0;
         assert_int_equal(far_lease(NULL, 10), -ENOSPC);
         slots_left = 1000;
@@ -491,19 +547,23 @@ static void private_fds(void **state)
                 if (privfd_nofile_soft() != 128 || privfd_nofile_hard() != 1024)
                         _exit(21);
                 int a = privfd_dup(1), b = privfd_move(dup(1));
-                if (a != 128 || b != 129 || !privfd_is(a) || !privfd_is(b) || privfd_is(1) || privfd_is(127) || privfd_is(-1))
+                if (a != 128 || b != 129 || !privfd_is(a) || !privfd_is(b) || privfd_is(1) ||
+                    privfd_is(127) || privfd_is(-1))
                         _exit(22);
                 if (privfd_set_nofile(1024, 1024) != 0 || privfd_set_nofile(10, 5) != -EINVAL)
                         _exit(23);
                 /* The program may now use numbers around ours, and close all it has. */
-                if (dup2(1, 127) != 127 || dup2(1, 130) != 130 || dup2(1, 1023) != 1023 || privfd_close_range(100, ~0u, 0) != 0)
+                if (dup2(1, 127) != 127 || dup2(1, 130) != 130 || dup2(1, 1023) != 1023 ||
+                    privfd_close_range(100, ~0u, 0) != 0)
                         _exit(24);
-                if (fcntl(127, F_GETFD) >= 0 || fcntl(130, F_GETFD) >= 0 || fcntl(1023, F_GETFD) >= 0 || fcntl(a, F_GETFD) != FD_CLOEXEC ||
+                if (fcntl(127, F_GETFD) >= 0 || fcntl(130, F_GETFD) >= 0 ||
+                    fcntl(1023, F_GETFD) >= 0 || fcntl(a, F_GETFD) != FD_CLOEXEC ||
                     fcntl(b, F_GETFD) != FD_CLOEXEC)
                         _exit(25);
                 if (privfd_next(0) != a || privfd_next(a + 1) != b || privfd_next(b + 1) != -1)
                         _exit(26);
-                if (privfd_close_range(a, b, 0) != 0 || privfd_close_range(b, b, 0) != 0 || fcntl(a, F_GETFD) < 0 || fcntl(b, F_GETFD) < 0)
+                if (privfd_close_range(a, b, 0) != 0 || privfd_close_range(b, b, 0) != 0 ||
+                    fcntl(a, F_GETFD) < 0 || fcntl(b, F_GETFD) < 0)
                         _exit(27);
                 privfd_close(a);
                 if (privfd_is(a) || fcntl(a, F_GETFD) >= 0 || privfd_next(0) != b)
@@ -530,7 +590,8 @@ static void private_fds(void **state)
                         last = a;
                 if (a != -EMFILE || last != 1023)
                         _exit(22);
-                _exit(privfd_set_nofile(100, 1024) != 0 || privfd_nofile_soft() != 100 || privfd_set_nofile(1024, 1024) != 0);
+                _exit(privfd_set_nofile(100, 1024) != 0 || privfd_nofile_soft() != 100 ||
+                      privfd_set_nofile(1024, 1024) != 0);
         }
         waitpid(pid, &status, 0);
         assert_int_equal(status, 0);
@@ -547,15 +608,18 @@ int main(void)
         }
         unsetenv("VMRUN_DEBUG");
         char empty[64];
-        if (!mkdtemp(quiet) || snprintf(empty, sizeof(empty), "%s/vmrun.conf", quiet) < 0 || close(creat(empty, 0600)) != 0) {
+        if (!mkdtemp(quiet) || snprintf(empty, sizeof(empty), "%s/vmrun.conf", quiet) < 0 ||
+            close(creat(empty, 0600)) != 0) {
                 perror("no folder for an empty configuration file");
                 return 99;
         }
         setenv("XDG_CONFIG_HOME", quiet, 1);
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(sizes), cmocka_unit_test(good_lines), cmocka_unit_test(bad_lines), cmocka_unit_test(bad_urls),
-                cmocka_unit_test(settings), cmocka_unit_test(config_and_line), cmocka_unit_test(node_options),
-                cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds), cmocka_unit_test(leases), cmocka_unit_test(leases_of_a_tree),
+                cmocka_unit_test(sizes), cmocka_unit_test(good_lines), cmocka_unit_test(bad_lines),
+                cmocka_unit_test(bad_urls), cmocka_unit_test(settings),
+                cmocka_unit_test(config_and_line), cmocka_unit_test(node_options),
+                cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds),
+                cmocka_unit_test(leases), cmocka_unit_test(leases_of_a_tree),
         };
         int failed = cmocka_run_group_tests_name("options", tests, NULL, NULL);
         unlink(empty);

@@ -1,6 +1,7 @@
 /*
- * The transitions of the pager core, one by one: each from each state, with what can fail in it.  Races are the subject of
- * test_pager_model.c and test_pager_race.c; where one is played here, a hook plays the other side.
+ * The transitions of the pager core, one by one: each from each state, with what can fail in it.
+ * Races are the subject of test_pager_model.c and test_pager_race.c; where one is played here, a
+ * hook plays the other side.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +35,7 @@ static void begin(uint32_t nframes, uint32_t nslots, uint64_t first_epoch)
         env_setup(nframes, nslots, PAGES, first_epoch);
         env.bug = on_bug;
         list.n = 0;
-        memset(cnt, 0, sizeof cnt);
+        memset(cnt, 0, sizeof(cnt));
         rw = pte_prot(true, true, false);
         ro = pte_prot(true, false, false);
         no_access = pte_prot(false, false, false);
@@ -115,7 +116,7 @@ static frame_t fetch(unsigned v)
         return f;
 }
 
-/* Two turns of the hand with a flush between them: what is cold and may go, goes. */
+/* Two turns of the hand with a flush between them evict every cold page that may be evicted. */
 static uint32_t evict_all(void)
 {
         uint32_t freed = clock_pass(&env.pg, env.nframes, cnt).freed;
@@ -170,7 +171,7 @@ static void test_list_overflow(void **state)
                 f[i] = frame_take(&env.pg, &list, cnt);
         for (unsigned i = 0; i < 100; i++) {
                 frame_free(&env.pg, &list, f[i]);
-                assert_true(list.n <= sizeof list.f / sizeof list.f[0]);
+                assert_true(list.n <= sizeof(list.f) / sizeof(list.f[0]));
         }
         audit();
 }
@@ -289,7 +290,7 @@ static void test_wait_returns(void **state)
         page_wait(&env.pte[0], busy);                   /* changed already */
         assert_int_equal(env.waits, 0);
         env.pte[0] = busy | PTE_WAITERS;
-        page_wait(&env.pte[0], busy);                   /* somebody else waits: that is a change, too */
+        page_wait(&env.pte[0], busy);   /* another thread waits: that is a change, too */
         assert_int_equal(env.waits, 0);
         page_wait(&env.pte[0], busy | PTE_WAITERS);
         assert_int_equal(env.waits, 1);
@@ -327,7 +328,7 @@ static void unpin_once(void)
         frame_unpin(frame_at(0), false);
 }
 
-/* 65,535 pins are all there is room for: the next one must not spill into the flags. */
+/* There is room for 65,535 pins: the next one must not spill into the flags. */
 static void test_pins_saturate(void **state)
 {
         (void)state;
@@ -349,17 +350,21 @@ int main(void)
         const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
                 T(test_frame_counts), T(test_free_gives_slot_back), T(test_list_overflow),
-                T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes), T(test_wait_returns),
-                T(test_pin), T(test_pins_saturate),
-                T(test_detach), T(test_detach_waits_for_busy), T(test_detach_bad_entry), T(test_frame_outside),
-                T(test_discard_held), T(test_discard_claimed),
-                T(test_protect_not_resident), T(test_protect_present), T(test_protect_held), T(test_protect_arena),
-                T(test_protect_dirty), T(test_protect_waits), T(test_move), T(test_move_waits_for_busy), T(test_cool),
-                T(test_second_chance), T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
-                T(test_evict_software_dirty), T(test_used_by_calls), T(test_evict_held), T(test_evict_prefetched), T(test_not_evicted),
+                T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes),
+                T(test_wait_returns), T(test_pin), T(test_pins_saturate),
+                T(test_detach), T(test_detach_waits_for_busy), T(test_detach_bad_entry),
+                T(test_frame_outside), T(test_discard_held), T(test_discard_claimed),
+                T(test_protect_not_resident), T(test_protect_present), T(test_protect_held),
+                T(test_protect_arena), T(test_protect_dirty), T(test_protect_waits),
+                T(test_move), T(test_move_waits_for_busy), T(test_cool), T(test_second_chance),
+                T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
+                T(test_evict_software_dirty), T(test_used_by_calls), T(test_evict_held),
+                T(test_evict_prefetched), T(test_not_evicted),
                 T(test_locked_meanwhile), T(test_write_fails), T(test_written_meanwhile),
-                T(test_use_while_written), T(test_pinned_while_written), T(test_locked_while_written),
-                T(test_no_slot), T(test_slot_taken_back), T(test_shared_slot), T(test_shared_slot_kept), T(test_write_back_for_fork), T(test_write_back_full), T(test_take_clean),
+                T(test_use_while_written), T(test_pinned_while_written),
+                T(test_locked_while_written), T(test_no_slot), T(test_slot_taken_back),
+                T(test_shared_slot), T(test_shared_slot_kept),
+                T(test_write_back_for_fork), T(test_write_back_full), T(test_take_clean),
                 T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

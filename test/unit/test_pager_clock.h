@@ -86,7 +86,7 @@ static void test_evict_software_dirty(void **state)
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 2);
 }
 
-/* A page that only system calls use: the hand passes it by once for each time, and needs no flush for it. */
+/* A page that only system calls use: each use spares it one pass of the hand, without a flush. */
 static void test_used_by_calls(void **state)
 {
         (void)state;
@@ -131,7 +131,8 @@ static void test_evict_held(void **state)
         page_protect(&env.pg, &env.pte[1], no_access);
         struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
         assert_int_equal(r.freed, 0);
-        assert_int_equal(r.unflushed, 2);               /* a TLB may still write there: the caller's flush has to come first */
+        /* a TLB may still write there: the caller's flush has to come first */
+        assert_int_equal(r.unflushed, 2);
         env_flush_begin();
         flushed();
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 2);
@@ -141,7 +142,7 @@ static void test_evict_held(void **state)
         assert_int_equal(env.pte[1], 0);
 }
 
-/* Nobody used it, so no TLB holds it: no flush is needed. */
+/* It was not used, so no TLB holds it: no flush is needed. */
 static void test_evict_prefetched(void **state)
 {
         (void)state;
@@ -157,7 +158,8 @@ static void test_evict_prefetched(void **state)
 static void test_not_evicted(void **state)
 {
         (void)state;
-        frame_t pinned = make_present(0, rw, 0, 1), locked = make_present(1, rw, 0, 1), claimed = make_present(2, rw, 0, 1);
+        frame_t pinned = make_present(0, rw, 0, 1), locked = make_present(1, rw, 0, 1),
+                claimed = make_present(2, rw, 0, 1);
         frame_pin(env.frames, ENV_PFN0, &env.pte[0], false);
         atomic_fetch_or(&env.frames[locked].word, FRAME_LOCKED);
         frame_claim(&env.frames[claimed], env.frames[claimed].word);
@@ -195,8 +197,10 @@ static void test_write_fails(void **state)
         env.io = fail_io;
         assert_int_equal(evict_all(), 0);
         assert_int_equal(kind(0), PTE_PRESENT);
-        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_DIRTY);       /* D or this: it is not clean */
-        assert_int_not_equal(env.frames[f].slot, SLOT_NONE);            /* keeps its slot for the next try */
+        /* D or this: it is not clean */
+        assert_int_equal(flags(0), FRAME_RESIDENT | FRAME_DIRTY);
+        /* keeps its slot for the next try */
+        assert_int_not_equal(env.frames[f].slot, SLOT_NONE);
         audit();
         assert_int_equal(evict_all(), 0);
         assert_false(clock_take_clean(&env.pg, f));
@@ -240,7 +244,8 @@ static void test_no_slot(void **state)
         assert_int_equal(flags(6), FRAME_RESIDENT);
 }
 
-/* The far tier is full, but a resident page keeps a second copy there: its slot is taken, and it is dirty from then on. */
+/* The far tier is full, but a resident page keeps a second copy there: its slot is taken, and it is
+ * dirty from then on. */
 static void test_slot_taken_back(void **state)
 {
         (void)state;
@@ -248,7 +253,7 @@ static void test_slot_taken_back(void **state)
                 make_remote(v, rw, 100 + v);
         uint64_t slot = pte_num(env.pte[0]);
         frame_t owner = fetch(0);
-        atomic_fetch_or(&env.frames[owner].word, FRAME_LOCKED);         /* so that it does not simply go */
+        atomic_fetch_or(&env.frames[owner].word, FRAME_LOCKED); /* so that it does not simply go */
         make_present(6, rw, PTE_A | PTE_D, 7);
         assert_int_equal(evict_all(), 1);
         assert_int_equal(env.pte[6], pte_make_remote(slot, rw));
@@ -261,7 +266,7 @@ static void test_slot_taken_back(void **state)
         assert_int_equal(env.content[owner][0], 100);
 }
 
-/* Another process reads the slot too: a dirty page goes elsewhere, and this process lets go of it. */
+/* Another process reads the slot too: a dirty page takes another slot and releases this one. */
 static void test_shared_slot(void **state)
 {
         (void)state;
@@ -283,7 +288,7 @@ static void test_shared_slot(void **state)
         env_slot_free(slot);
 }
 
-/* The same in full far tiers: a shared slot is not taken back from its page, and no page is written over it. */
+/* The same in full far tiers: a shared slot is neither taken from its page nor overwritten. */
 static void test_shared_slot_kept(void **state)
 {
         (void)state;
@@ -354,7 +359,7 @@ static void test_use_while_written(void **state)
         assert_int_equal(env.far[pte_num(env.pte[0])][0], 8);
 }
 
-/* Who has it pinned at the end keeps it. */
+/* A pin that is held at the end keeps the page. */
 static void test_pinned_while_written(void **state)
 {
         pte_t old;
@@ -373,13 +378,14 @@ static void test_pinned_while_written(void **state)
         assert_int_equal(env.writes, writes);
         frame_free(&env.pg, &list, f);
 
-        /* And of one that was unmapped meanwhile nothing is left once both are gone. */
+        /* Nothing is left of a page that was unmapped meanwhile, once pin and write have ended. */
         f = make_writing(1, 9);
         assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[1], false), f);
         frame_discard(&env.pg, &list, page_detach(&env.pg, &env.pte[1], &old));
         assert_int_equal(frame_pin(env.frames, ENV_PFN0, &env.pte[1], false), FRAME_NONE);
         end_writes();
-        assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_ORPHAN | FRAME_USED | 1);
+        assert_int_equal((uint32_t)env.frames[f].word,
+                         FRAME_RESIDENT | FRAME_ORPHAN | FRAME_USED | 1);
         frame_unpin(&env.frames[f], false);
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
         assert_int_equal(env.frames[f].word, 0);
@@ -417,7 +423,7 @@ static void test_write_back_for_fork(void **state)
         assert_int_equal(env.far[env.frames[f].slot][0], 78);
         assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_LOCKED);
         env_slot_free(slot);
-        /* One that the program may not touch, and one that is in use. */
+        /* A page that the program may not touch, and one that is in use. */
         frame_t g = make_present(1, rw, PTE_A | PTE_D, 5);
         page_protect(&env.pg, &env.pte[1], no_access);
         assert_int_equal(page_write_back(&env.pg, &env.pte[1], cnt), 0);
@@ -431,7 +437,8 @@ static void test_write_back_for_fork(void **state)
         assert_true(env.pte[2] & PTE_D);
 }
 
-/* Slots of resident pages may just have been promised to the child: none is taken back, and the page stays dirty. */
+/* Slots of resident pages may just have been promised to the child: none is taken back, and the
+ * page stays dirty. */
 static void test_write_back_full(void **state)
 {
         (void)state;
@@ -464,8 +471,10 @@ static void test_take_clean(void **state)
         assert_int_equal((uint32_t)env.frames[f].word, FRAME_RESIDENT | FRAME_CLAIMED);
         assert_int_equal(env.pte[0], pte_make_remote(slot, rw));
         assert_int_equal(env.frames[f].slot, SLOT_NONE);
-        assert_int_equal(page_install(&env.pg, &env.pte[1], f, rw, PTE_A), 0);  /* it may be used at once */
-        assert_false(clock_take_clean(&env.pg, FRAMES - 1));                    /* free frames are not taken */
+        /* it may be used at once */
+        assert_int_equal(page_install(&env.pg, &env.pte[1], f, rw, PTE_A), 0);
+        /* free frames are not taken */
+        assert_false(clock_take_clean(&env.pg, FRAMES - 1));
 }
 
 /* A stamp is believed only when its flush is complete, wherever the counter stands. */
@@ -485,21 +494,22 @@ static void check_epochs(uint64_t first)
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
 }
 
-static const uint64_t turns[] = { 0, 1, 0x7ffffff5, 0x7fffffff, 0x80000000, 0xfffffff5, 0xfffffffe, 0xffffffff, 0x100000000, 0x17ffffffa,
-                                  0xfffffffffa };
+static const uint64_t turns[] = { 0,           1,           0x7ffffff5,  0x7fffffff,
+                                  0x80000000,  0xfffffff5,  0xfffffffe,  0xffffffff,
+                                  0x100000000, 0x17ffffffa, 0xfffffffffa };
 
 static void test_epochs(void **state)
 {
         (void)state;
-        for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++)
+        for (unsigned i = 0; i < sizeof(turns) / sizeof(turns[0]); i++)
                 check_epochs(turns[i]);
 }
 
-/* A page nobody ever used has stamp 0.  Wherever the counter stands, it goes after at most one more flush. */
+/* A page that was never used has stamp 0. At any epoch it is evicted after at most one flush. */
 static void test_epoch_wrap(void **state)
 {
         (void)state;
-        for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++) {
+        for (unsigned i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
                 for (uint64_t later = 0; later < 1ull << 34; later = later ? later * 2 : 1) {
                         env_teardown();
                         begin(FRAMES, SLOTS, turns[i]);

@@ -1,21 +1,27 @@
 /*
- * Model check of the pager core: several actors, an adversarial TLB, and a plain array that knows what each page must hold.
+ * Model check of the pager core: several actors, an adversarial TLB, and a plain array that knows
+ * what each page must hold.
  *
- * The pager's own sources are compiled here with a scheduling point around each atomic operation; every actor is a
- * coroutine, and a seed decides who goes on at each point.  So races are explored step by step, and each run can be repeated.
+ * The pager's own sources are compiled here with a scheduling point around each atomic operation.
+ * Every actor is a coroutine, and at each point a seed decides which actor continues. So races are
+ * explored step by step, and each run can be repeated.
  *
  *   vCPUs     read and write pages as the hardware does (pager_tlb.h), and fault
  *   cleaner   moves the CLOCK hand
- *   mm        unmap, discard, protect, move, cool and lock pages under mm_lock, as kern's range operations do
+ *   mm        unmap, discard, protect, move, cool and lock pages under mm_lock, as kern's range
+ *             operations do
  *   gmem      pins pages, reads and writes them through the window
  *   io        ends the transfers that were posted, in any order
  *
- * A page carries the number of the object it belongs to (a piece of program memory from its mapping to its unmapping; mremap moves it)
- * and a version.  want[] has the version each object must be at.  A translation stays bound to the object it was walked for.
+ * A page carries a version and the number of the object it belongs to: a piece of program memory
+ * from its mapping to its unmapping; mremap moves it. want[] has the version each object must have.
+ * A translation stays bound to the object it was walked for.
  *
- * Environment: SEED, STEPS (scheduling points in all), VERBOSE.  mutate.sh shows that planted bugs are found.
+ * Environment: SEED, STEPS (scheduling points in all), VERBOSE. mutate.sh shows that planted bugs
+ * are found.
  */
-#include "pager_hooks.h"        /* before any header of the pager: its inline functions have scheduling points, too */
+/* before any header of the pager: its inline functions have scheduling points, too */
+#include "pager_hooks.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +58,7 @@ static void flush_all(void)
                 point();
 }
 
-/* Changes a page's VMA: what a fault saw before is either installed when this returns, or will not be. */
+/* A fault that saw a page's old VMA has installed the page when this returns, or never will. */
 static void wait_faults(unsigned v)
 {
         for (unsigned i = 0; i < m.ncpus; i++)
@@ -83,7 +89,7 @@ static void fill_origin(frame_t n, uint64_t obj)
 /* First touch; c has published v. */
 static int first_touch(struct cpu *c, unsigned v, bool write)
 {
-        struct vma vma = m.vma[v];              /* one moment: kern's mm_lookup() copies a VMA whole */
+        struct vma vma = m.vma[v];      /* one moment: kern's mm_lookup() copies a VMA whole */
         if (!vma.mapped || !pte_allows(vma.prot, write, false))
                 return -EFAULT;
         frame_t n = frame_take(&env.pg, &c->list, c->cnt);
@@ -142,7 +148,7 @@ static int fault(struct cpu *c, unsigned v, bool write)
                 err = fetch(c, v, p, write);
                 break;
         case PTE_BUSY:
-                c->published = 0;       /* whoever sleeps is not published */
+                c->published = 0;       /* a fault that sleeps is not published */
                 page_wait(&env.pte[v], p);
                 m.seen[SEEN_WAIT]++;
                 break;
@@ -157,7 +163,8 @@ static int fault(struct cpu *c, unsigned v, bool write)
         if (err == -ENOMEM)
                 need_frame(c);
         if (err == -EFAULT && gen == m.gen[v] && !(gen & 1) && vma_allows(v, write))
-                sched_fail("page %u: an access was denied that its VMA allows (entry %#lx)", v, (unsigned long)p);
+                sched_fail("page %u: an access was denied that its VMA allows (entry %#lx)", v,
+                           (unsigned long)p);
         return err == -ENOMEM ? 0 : err;
 }
 
@@ -169,7 +176,7 @@ static void vcpu_actor(void *arg)
 
         while (!m.stop) {
                 unsigned v = rnd(env.npages), burst = rnd(4);
-                if (chance(3))                  /* a working set, so that some pages stay and some go */
+                if (chance(3))  /* a working set, so that some pages stay and some go */
                         v %= 3;
                 bool write = chance(3);
                 cpu_enter_program(c);
@@ -200,7 +207,7 @@ static void vcpu_actor(void *arg)
         }
 }
 
-/* Goes on, with the far tier, until nobody else is left who could wait for a frame that is being written. */
+/* Runs, as the far tier does, until no other actor can wait for a frame that is being written. */
 static void cleaner_actor(void *arg)
 {
         struct cpu *c = arg;
@@ -232,7 +239,9 @@ static void gmem_actor(void *arg)
                 m.seen[SEEN_PIN_WRITING] += (env.frames[n].word & FRAME_WRITING) != 0;
                 uint64_t obj = env.content[n][0];
                 if (gen == m.gen[v] && !(gen & 1) && (obj != m.vma[v].obj || !vma_allows(v, write)))
-                        sched_fail("page %u pinned, but frame %u holds object %lu or access is not allowed", v, n, (unsigned long)obj);
+                        sched_fail("page %u pinned, but frame %u holds object %lu or access is not "
+                                   "allowed",
+                                   v, n, (unsigned long)obj);
                 for (unsigned k = rnd(4); k > 0; k--) {
                         page_check("pinned", n, obj);
                         if (write)
@@ -274,7 +283,8 @@ static void mm_drop_pages(struct cpu *c, unsigned v, unsigned n, bool stay)
         for (unsigned i = v; i < v + n; i++) {
                 mm_begin(i);
                 unlock_page(i);
-                m.vma[i].mapped = false;        /* hidden, as kern hides a VMA, until its pages are off their entries */
+                /* hidden, as kern hides a VMA, until its pages are off their entries */
+                m.vma[i].mapped = false;
                 m.alt[i] = m.vma[i].obj;
                 m.vma[i].obj = new_object();
                 wait_faults(i);
@@ -326,7 +336,8 @@ static void mm_move(unsigned from, unsigned to)
         m.vma[from].mapped = false;
         wait_faults(from);
         if (pte_kind(env.pte[to]) != PTE_NONE)
-                sched_fail("page %u is not mapped and has an entry: %#lx", to, (unsigned long)env.pte[to]);
+                sched_fail("page %u is not mapped and has an entry: %#lx", to,
+                           (unsigned long)env.pte[to]);
         m.vma[to].obj = vma.obj;
         if (page_move(&env.pg, &env.pte[from], &env.pte[to]))
                 flush_all();
@@ -368,8 +379,9 @@ static void mm_actor(void *arg)
 
 /* --- episodes --- */
 
-static void (*const role[])(void *) = { vcpu_actor, vcpu_actor, vcpu_actor, cleaner_actor, mm_actor, mm_actor, gmem_actor, io_actor };
-#define ROLES (sizeof role / sizeof role[0])
+static void (*const role[])(void *) = { vcpu_actor, vcpu_actor, vcpu_actor, cleaner_actor,
+                                        mm_actor,   mm_actor,   gmem_actor, io_actor };
+#define ROLES (sizeof(role) / sizeof(role[0]))
 
 static const uint64_t first_epochs[] = { 0, 3, 0x7ffffff0, 0xfffffff0, 0x17ffffff0, 0xfffffffff0 };
 
@@ -392,7 +404,9 @@ static void episode_begin(uint64_t seed)
         for (unsigned i = 0; i < ROLES; i++)
                 sched_spawn(role[i], &m.cpu[i]);
         for (unsigned v = 0; v < env.npages; v++)
-                m.vma[v] = (struct vma){ .mapped = chance(4) ? false : true, .prot = random_prot(), .obj = new_object() };
+                m.vma[v] = (struct vma){ .mapped = chance(4) ? false : true,
+                                         .prot = random_prot(),
+                                         .obj = new_object() };
 }
 
 /* Gives everything back, outside the scheduler, and looks for leaks. */
@@ -431,8 +445,9 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 
 static void test_model(void **state)
 {
-        uint64_t seed = setting("SEED", (uint64_t)time(NULL) << 20), steps = setting("STEPS", 100000000), first = seed;
-        time_t end = time(NULL) + (getenv("STEPS") ? 3600 : 20);        /* sanitizers make it slow */
+        uint64_t seed = setting("SEED", (uint64_t)time(NULL) << 20),
+                 steps = setting("STEPS", 100000000), first = seed;
+        time_t end = time(NULL) + (getenv("STEPS") ? 3600 : 20); /* sanitizers make it slow */
 
         (void)state;
         fprintf(stderr, "# SEED=%lu STEPS=%lu\n", (unsigned long)seed, (unsigned long)steps);
@@ -442,10 +457,12 @@ static void test_model(void **state)
                 sched_run();
                 const char *bad = sched_failed() ? NULL : episode_end();
                 if (sched_failed() || bad)
-                        fail_msg("%s; again with SEED=%lu STEPS=1", bad ? bad : "an invariant broke", (unsigned long)seed);
+                        fail_msg("%s; again with SEED=%lu STEPS=1",
+                                 bad ? bad : "an invariant broke", (unsigned long)seed);
                 env_teardown();
         }
-        fprintf(stderr, "# %lu steps in %lu episodes\n", (unsigned long)sched_steps, (unsigned long)(seed - first));
+        fprintf(stderr, "# %lu steps in %lu episodes\n", (unsigned long)sched_steps,
+                (unsigned long)(seed - first));
         for (unsigned i = 0; i < SEEN_COUNT; i++) {
                 if (getenv("VERBOSE"))
                         fprintf(stderr, "# %s: %lu\n", seen_name[i], (unsigned long)m.seen[i]);

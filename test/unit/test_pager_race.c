@@ -1,9 +1,12 @@
 /*
- * The pager core under real threads, for the memory orders that the model check (test_pager_model.c) cannot see, and for TSan.
+ * The pager core under real threads, for the memory orders that the model check
+ * (test_pager_model.c) cannot see, and for TSan.
  *
- * Three vCPU threads have software TLBs; a cleaner moves the hand; one thread unmaps, protects and moves pages; one pins pages
- * and writes to them; one ends the transfers that go on by themselves.  Each writer owns one word of every page and knows what it last wrote to which object (word 0 of a page; a
- * page gets a new object at each first touch), so a lost write shows without a lock that would hide races.
+ * Three vCPU threads have software TLBs; a cleaner moves the hand; one thread unmaps, protects and
+ * moves pages; one pins pages and writes to them; one ends the transfers that run by themselves.
+ * Each writer owns one word of every page and knows what it last wrote to which object (word 0 of a
+ * page; a page gets a new object at each first touch), so a lost write shows without a lock that
+ * would hide races.
  *
  * Environment: RACE_SECONDS (default 4).
  */
@@ -45,7 +48,8 @@ struct cpu {
 static struct cpu cpus[THREADS];
 static _Atomic uint64_t vma[PAGES];     /* 0: not mapped, else PTE_PROT bits | 1 */
 static _Atomic uint64_t objects;
-/* Raised one after the other: the cleaner and the far tier go on as long as somebody may wait for a frame or a page of theirs. */
+/* Raised one after the other: the cleaner and the far tier run as long as another thread may wait
+ * for one of their frames or pages. */
 static _Atomic bool stop, stop_cleaner, stop_io;
 
 static uint32_t rnd(struct cpu *c, uint32_t n)
@@ -56,12 +60,23 @@ static uint32_t rnd(struct cpu *c, uint32_t n)
         return (uint32_t)((c->random >> 32) * n >> 32);
 }
 
-#define CHECK(ok, ...) do { if (!(ok)) { fprintf(stderr, __VA_ARGS__); fputc('\n', stderr); abort(); } } while (0)
+#define CHECK(ok, ...) do {                                      \
+        if (!(ok)) {                                             \
+                fprintf(stderr, __VA_ARGS__);                    \
+                fputc('\n', stderr);                             \
+                abort();                                         \
+        } } while (0)
 
 /* --- pages --- */
 
-static uint64_t get(frame_t f, unsigned word) { return atomic_load_explicit(&env.content[f][word], memory_order_relaxed); }
-static void put(frame_t f, unsigned word, uint64_t x) { atomic_store_explicit(&env.content[f][word], x, memory_order_relaxed); }
+static uint64_t get(frame_t f, unsigned word)
+{
+        return atomic_load_explicit(&env.content[f][word], memory_order_relaxed);
+}
+static void put(frame_t f, unsigned word, uint64_t x)
+{
+        atomic_store_explicit(&env.content[f][word], x, memory_order_relaxed);
+}
 
 /* The caller may use the frame: by a translation or a pin. */
 static void use_page(struct cpu *c, frame_t f, bool write)
@@ -69,7 +84,8 @@ static void use_page(struct cpu *c, frame_t f, bool write)
         uint64_t obj = get(f, 0), mine = get(f, 1 + c->id);
 
         CHECK(obj > 0 && obj <= objects, "frame %u holds no page: %#lx", f, (unsigned long)obj);
-        CHECK(mine == c->wrote[obj % OBJECTS], "thread %u, frame %u, object %lu: wrote %u, finds %lu", c->id, f, (unsigned long)obj,
+        CHECK(mine == c->wrote[obj % OBJECTS],
+              "thread %u, frame %u, object %lu: wrote %u, finds %lu", c->id, f, (unsigned long)obj,
               c->wrote[obj % OBJECTS], (unsigned long)mine);
         if (write)
                 put(f, 1 + c->id, ++c->wrote[obj % OBJECTS]);
@@ -84,7 +100,7 @@ static void look(struct cpu *c)
         uint64_t e = atomic_load(&env.flush_epoch);
         if (c->flushed == e)
                 return;
-        memset(c->tlb, 0, sizeof c->tlb);
+        memset(c->tlb, 0, sizeof(c->tlb));
         atomic_store(&c->flushed, e);
 }
 
@@ -152,8 +168,10 @@ static int first_touch(struct cpu *c, unsigned v, bool write)
         put(f, 0, atomic_fetch_add(&objects, 1) + 1);
         for (unsigned i = 1; i < ENV_WORDS; i++)
                 put(f, i, 0);
-        /* D: an evicted clean page would come back as another object, which is more than the arrays have room for */
-        if (page_install(&env.pg, &env.pte[v], f, m & PTE_PROT, rnd(c, 4) ? PTE_A | PTE_D : PTE_D) != 0)
+        /* D: an evicted clean page would come back as another object, which is more than the arrays
+         * have room for */
+        if (page_install(&env.pg, &env.pte[v], f, m & PTE_PROT,
+                         rnd(c, 4) ? PTE_A | PTE_D : PTE_D) != 0)
                 frame_free(&env.pg, &c->list, f);
         return 0;
 }
@@ -320,7 +338,8 @@ static void move_page(unsigned from, unsigned to)
 static void *mm_thread(void *arg)
 {
         struct cpu *c = arg;
-        pte_t rw = pte_prot(true, true, false), prot[] = { rw, rw, pte_prot(true, false, false), pte_prot(false, false, false) };
+        pte_t rw = pte_prot(true, true, false),
+              prot[] = { rw, rw, pte_prot(true, false, false), pte_prot(false, false, false) };
 
         while (!stop) {
                 unsigned v = rnd(c, PAGES), w = rnd(c, PAGES);
@@ -395,7 +414,8 @@ static void give_back(void)
 
 static void test_race(void **state)
 {
-        static void *(*const run[])(void *) = { vcpu_thread, vcpu_thread, vcpu_thread, cleaner_thread, mm_thread, gmem_thread };
+        static void *(*const run[])(void *) = { vcpu_thread,    vcpu_thread, vcpu_thread,
+                                                cleaner_thread, mm_thread,   gmem_thread };
         const char *seconds = getenv("RACE_SECONDS");
         pthread_t thread[THREADS], io;
 
@@ -407,7 +427,9 @@ static void test_race(void **state)
         env.wait = race_wait;
         env.flush_done = flush_done;
         for (unsigned i = 0; i < THREADS; i++) {
-                cpus[i] = (struct cpu){ .id = i, .random = 88172645463325252ull * (i + 1), .wrote = calloc(OBJECTS, sizeof(uint32_t)) };
+                cpus[i] = (struct cpu){ .id = i,
+                                        .random = 88172645463325252ull * (i + 1),
+                                        .wrote = calloc(OBJECTS, sizeof(uint32_t)) };
                 assert_non_null(cpus[i].wrote);
         }
         for (unsigned i = 0; i < THREADS; i++)
@@ -423,12 +445,14 @@ static void test_race(void **state)
         stop_io = true;
         pthread_join(io, NULL);
 
-        uint64_t evicted = cpus[VCPUS].cnt[CNT_EVICTED_CLEAN] + cpus[VCPUS].cnt[CNT_EVICTED_DIRTY], accesses = 0;
+        uint64_t evicted = cpus[VCPUS].cnt[CNT_EVICTED_CLEAN] + cpus[VCPUS].cnt[CNT_EVICTED_DIRTY],
+                 accesses = 0;
         for (unsigned i = 0; i < THREADS; i++)
                 accesses += cpus[i].accesses;
-        fprintf(stderr, "# %lu accesses, %lu objects, %lu evictions, %lu flushes, %lu waits, %lu wakes\n", (unsigned long)accesses,
-                (unsigned long)objects, (unsigned long)evicted, (unsigned long)env.flush_epoch, (unsigned long)env.waits,
-                (unsigned long)env.wakes);
+        fprintf(stderr,
+                "# %lu accesses, %lu objects, %lu evictions, %lu flushes, %lu waits, %lu wakes\n",
+                (unsigned long)accesses, (unsigned long)objects, (unsigned long)evicted,
+                (unsigned long)env.flush_epoch, (unsigned long)env.waits, (unsigned long)env.wakes);
         const char *bad = env_audit(NULL, 0);
         give_back();
         if (!bad)

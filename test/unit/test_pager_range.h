@@ -27,16 +27,17 @@ static void test_detach(void **state)
                 assert_int_equal(page_detach(&env.pg, &env.pte[3], &old), f);
                 assert_int_equal(env.pte[3], 0);
                 assert_int_equal(pte_kind(old), held ? PTE_HELD : PTE_PRESENT);
-                assert_true(env.frames[f].word & FRAME_RESIDENT);       /* not free before the caller's flush */
+                /* not free before the caller's flush */
+                assert_true(env.frames[f].word & FRAME_RESIDENT);
                 clock_pass(&env.pg, FRAMES, cnt);
-                assert_true(env.frames[f].word & FRAME_RESIDENT);       /* and the hand leaves it alone */
+                assert_true(env.frames[f].word & FRAME_RESIDENT); /* and the hand leaves it alone */
                 frame_discard(&env.pg, &list, f);
                 assert_int_equal(env.frames[f].word, 0);
         }
         assert_int_equal(env.charged, 0);
 }
 
-/* Ends the fetch of page 0 while somebody waits for it. */
+/* Ends the fetch of page 0 while a thread waits for it. */
 static void finish_busy(pte_slot_t *pte, pte_t seen)
 {
         assert_true(seen & PTE_WAITERS);
@@ -169,7 +170,7 @@ static void test_protect_present(void **state)
         frame_t f = make_present(0, rw | PTE_CHARGED, 0, 1);
         assert_true(page_protect(&env.pg, &env.pte[0], ro));
         assert_int_equal(env.pte[0], pte_make_present(ENV_PFN0 + f, ro | PTE_CHARGED, PTE_A));
-        assert_false(page_protect(&env.pg, &env.pte[0], rw));           /* more rights need no flush */
+        assert_false(page_protect(&env.pg, &env.pte[0], rw));   /* more rights need no flush */
         assert_false(page_protect(&env.pg, &env.pte[0], rw));
         assert_true(page_protect(&env.pg, &env.pte[0], rx));            /* W goes, though X comes */
         assert_true(page_protect(&env.pg, &env.pte[0], ro));            /* X goes */
@@ -229,7 +230,7 @@ static void test_protect_waits(void **state)
         page_protect(&env.pg, &env.pte[0], ro);
         assert_int_equal(env.waits, 1);
         assert_int_equal(kind(0), PTE_PRESENT);
-        frame_claim(frame_at(0), frame_at(0)->word);    /* an evictor: waits until it has let go */
+        frame_claim(frame_at(0), frame_at(0)->word);    /* an evictor: waits for its release */
         env.step = release_claim;
         page_protect(&env.pg, &env.pte[0], no_access);
         assert_null(env.step);

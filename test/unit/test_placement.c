@@ -99,7 +99,7 @@ static void weighted(void **state)
         assert_in_range(nodes[0]->leased, 99 * GIB, 101 * GIB);
 }
 
-/* Every page of every node is leased in the end, whatever the policy; also where a node gives less
+/* In the end every page of every node is leased, under each policy, also where a node gives less
  * than it said. */
 static void to_the_end(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * What is pure in the rdma:// driver: URLs, which requests go in one WRITE, how much of the
- * background the device has at a time.
+ * The parts of the rdma:// driver without a device: URLs, which requests go in one WRITE, how much
+ * background work the device has at a time.
  */
 #include <setjmp.h>
 #include <stdarg.h>

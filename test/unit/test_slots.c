@@ -1,6 +1,7 @@
 /*
- * kern's slots (kern/far/slots.c) against a host that has no more slabs, and a pool that has no more page tables: the program gets ENOMEM, and
- * what was leased is used when there are tables again.
+ * kern's slots (kern/far/slots.c) against a host that has no more slabs, and a pool that has no
+ * more page tables: the program gets ENOMEM, and what was leased is used when there are tables
+ * again.
  */
 #include <asm-generic/errno-base.h>
 #include <asm-generic/errno.h>
@@ -27,7 +28,8 @@
 /* ---- what is around it ---- */
 
 struct control control;
-static int64_t answer;                  /* to EXIT_LEASE, if it is an error; 0: slab after slab, SLABS of them, then -ENOSPC */
+/* to EXIT_LEASE, if it is an error; 0: slab after slab, SLABS of them, then -ENOSPC */
+static int64_t answer;
 static unsigned asked, tables, let_go_exits;
 static uint64_t let_go[256], nlet_go;
 
@@ -57,7 +59,9 @@ int64_t vmexit(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2)
         assert_int_equal(a0, control.nslabs);
         if (a0 == SLABS)
                 return -ENOSPC;
-        control.slabs[a0] = (struct slab){ .kind = SLAB_MEMORY, .pages = PAGES, .va = 4096 * (a0 + 1), .map_gpa = 1 };
+        control.slabs[a0] = (struct slab){
+                .kind = SLAB_MEMORY, .pages = PAGES, .va = 4096 * (a0 + 1), .map_gpa = 1
+        };
         control.nslabs++;
         return 0;
 }
@@ -88,7 +92,8 @@ void ring_write(uint64_t slot, frame_t f) { (void)slot; (void)f; }
 static void no_tables(void **state)
 {
         (void)state;
-        /* None; then for the common part alone; then for the slab's map, not for the slab. */
+        /* No tables; then enough for the common part alone; then for the slab's map, but not for
+         * the slab. */
         for (unsigned n = 0; n < 3; n++) {
                 tables = n ? 1 : 0;
                 assert_true(env_slot_alloc() == SLOT_NONE);
@@ -145,7 +150,7 @@ static void to_the_end(void **state)
         assert_int_equal(env_slot_alloc(), 1ull << SLAB_SHIFT | 17);
 }
 
-/* Shared slots are let go of in batches, at the latest when somebody counts. */
+/* Shared slots are released in batches, at the latest when they are counted. */
 static void batches(void **state)
 {
         (void)state;
@@ -181,7 +186,8 @@ static int setup(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(no_tables), cmocka_unit_test(ahead), cmocka_unit_test(to_the_end), cmocka_unit_test(batches),
+                cmocka_unit_test(no_tables), cmocka_unit_test(ahead), cmocka_unit_test(to_the_end),
+                cmocka_unit_test(batches),
         };
         return cmocka_run_group_tests_name("slots", tests, setup, NULL);
 }

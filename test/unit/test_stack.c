@@ -43,12 +43,23 @@ static uint64_t check_strings(uint64_t at, char *const *v, uint64_t from, uint64
 static void stack_layout(void **state)
 {
         (void)state;
-        char *words[] = { (char *)"a", (char *)"", (char *)"three", (char *)"x=y", (char *)"0123456789abcdef", NULL };
+        char *words[] = {
+                (char *)"a", (char *)"", (char *)"three", (char *)"x=y", (char *)"0123456789abcdef",
+                NULL
+        };
         for (int argc = 0; argc <= 5; argc++) {
                 for (int envc = 0; envc <= 5; envc++) {
-                        struct stack_input in = { .top = TASK_SIZE, .rlimit = 8 << 20, .argv = words + 5 - argc, .envp = words + 5 - envc,
-                                                  .execfn = "./prog", .random = "0123456789abcde", .naux = 4,
-                                                  .aux = { { AT_PAGESZ, 4096 }, { AT_RANDOM, 0 }, { AT_EXECFN, 0 }, { AT_PLATFORM, 0 } } };
+                        struct stack_input in = { .top = TASK_SIZE,
+                                                  .rlimit = 8 << 20,
+                                                  .argv = words + 5 - argc,
+                                                  .envp = words + 5 - envc,
+                                                  .execfn = "./prog",
+                                                  .random = "0123456789abcde",
+                                                  .naux = 4,
+                                                  .aux = { { AT_PAGESZ, 4096 },
+                                                           { AT_RANDOM, 0 },
+                                                           { AT_EXECFN, 0 },
+                                                           { AT_PLATFORM, 0 } } };
                         assert_int_equal(stack_build(&st, &in, &why), 0);
                         assert_int_equal(st.sp % 16, 0);
                         assert_int_equal(word(st.sp), argc);
@@ -62,7 +73,7 @@ static void stack_layout(void **state)
                         assert_string_equal(text(word(at + 40)), "./prog");
                         assert_string_equal(text(word(at + 56)), "x86_64");
                         assert_int_equal(word(at + 64), AT_NULL);
-                        assert_true(at + 80 <= word(at + 24));          /* nothing lies over the vector */
+                        assert_true(at + 80 <= word(at + 24));  /* nothing lies over the vector */
                         assert_memory_equal(text(at), st.aux, 5 * 16);
                         assert_int_equal(word(st.top - 8), 0);
                         free(st.bytes);
@@ -72,7 +83,9 @@ static void stack_layout(void **state)
 
 static int stack_of(char *const *argv, char *const *envp, uint64_t rlimit)
 {
-        struct stack_input in = { .top = TASK_SIZE, .rlimit = rlimit, .argv = argv, .envp = envp, .execfn = "p" };
+        struct stack_input in = {
+                .top = TASK_SIZE, .rlimit = rlimit, .argv = argv, .envp = envp, .execfn = "p"
+        };
         int err = stack_build(&st, &in, &why);
         free(st.bytes);
         return err;
@@ -93,7 +106,7 @@ static void stack_limits(void **state)
         assert_int_equal(stack_of(one, one, 8 << 20), 0);
         assert_int_equal(stack_of(one, one, 512 << 10), -E2BIG);
         assert_non_null(strstr(why.text, "ulimit -s"));
-        for (int i = 0; i < 200000; i++)        /* pointers count: 200,000 * (2 + 8) bytes < 2 MiB */
+        for (int i = 0; i < 200000; i++) /* pointers count: 200,000 * (2 + 8) bytes < 2 MiB */
                 many[i] = (char *)"x";
         assert_int_equal(stack_of(many, no_env, 8 << 20), 0);
         for (int i = 200000; i < 300000; i++)
@@ -105,6 +118,7 @@ static void stack_limits(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(stack_layout), cmocka_unit_test(stack_limits) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(stack_layout),
+                                            cmocka_unit_test(stack_limits) };
         return cmocka_run_group_tests_name("stack", tests, NULL, NULL);
 }

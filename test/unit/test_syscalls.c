@@ -1,12 +1,15 @@
 /*
  * Forwarded system calls without a VM.
  *
- * The kernel's syscall user dispatch sends every system call of this process to a handler, which gives it to
- * syscall_forward.  Program and vmrun are one process here; gmem is played by process_vm_readv and process_vm_writev on
- * ourselves, which refuse just what copy_to_user would.  Calls that kern serves, and those for processes, go to the kernel.
+ * The kernel's syscall user dispatch sends every system call of this process to a handler, which
+ * gives it to syscall_forward. Program and vmrun are one process here. process_vm_readv and
+ * process_vm_writev on this process stand for gmem: they refuse just what copy_to_user would. Calls
+ * that kern serves, and those for processes, go to the kernel.
  *
- *   as a preloaded library (-shared -fPIC -DPRELOAD): LD_PRELOAD=this.so any single-threaded dynamic program
- *   as a program: runs the test program named by its first argument natively and through itself and compares the outputs
+ *   as a preloaded library (-shared -fPIC -DPRELOAD): LD_PRELOAD=this.so any single-threaded
+ *       dynamic program
+ *   as a program: runs the test program named by its first argument natively and through itself and
+ *       compares the outputs
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -56,7 +59,8 @@ static long copy(bool write, uint64_t prog, void *host, size_t len)
 
         if (!len)
                 return 0;
-        return sys_raw(write ? __NR_process_vm_writev : __NR_process_vm_readv, (uint64_t)getpid(), P(&l), 1, P(&r), 1, 0);
+        return sys_raw(write ? __NR_process_vm_writev : __NR_process_vm_readv, (uint64_t)getpid(),
+                       P(&l), 1, P(&r), 1, 0);
 }
 int gmem_read(struct thread *t, void *dst, uint64_t src, size_t len)
 {
@@ -121,9 +125,15 @@ int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
         *w = (struct gmem_word){ .host = (uint32_t *)(uintptr_t)addr };
         return gmem_check(t, addr, 4, write);
 }
-bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w) { return gmem_word(t, addr, false, w) == 0; }
+bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w)
+{
+        return gmem_word(t, addr, false, w) == 0;
+}
 bool gmem_word_shared(const struct gmem_word *w) { return w->frame != 0; }
-void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote) { (void)t, (void)w, (void)wrote; }
+void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote)
+{
+        (void)t, (void)w, (void)wrote;
+}
 
 /* --- threads: they are the kernel's own here --- */
 
@@ -143,7 +153,11 @@ void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
 {
         (void)t, (void)start, (void)end, (void)anonymous, (void)c;
 }
-long threads_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
+long threads_make(struct thread *t, const struct clone_request *rq)
+{
+        (void)t, (void)rq;
+        return -ENOSYS;
+}
 static _Noreturn void program_exit(struct thread *t, int status)
 {
         (void)t;
@@ -152,7 +166,11 @@ static _Noreturn void program_exit(struct thread *t, int status)
 }
 
 long threads_end(struct thread *t, int status) { program_exit(t, status); }
-long vfork_make(struct thread *t, const struct clone_request *rq) { (void)t, (void)rq; return -ENOSYS; }
+long vfork_make(struct thread *t, const struct clone_request *rq)
+{
+        (void)t, (void)rq;
+        return -ENOSYS;
+}
 
 /* --- the rest of vmrun --- */
 
@@ -170,7 +188,11 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
 }
 
 /* Nothing is mapped private that vmrun would have to look after. */
-uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino) { (void)id, (void)dev, (void)ino; return FILE_NONE; }
+uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino)
+{
+        (void)id, (void)dev, (void)ino;
+        return FILE_NONE;
+}
 int64_t files_pages_left(uint32_t id, uint64_t off) { (void)id, (void)off; return -EBADF; }
 
 /* Its VMAs are this process's. */
@@ -183,20 +205,26 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
 
         (void)op; (void)a1; (void)a2;
         nnames = 1;
-        while (f && fgets(line, sizeof line, f) && n < (int64_t)(PAGE_SIZE / sizeof *e)) {
+        while (f && fgets(line, sizeof(line), f) && n < (int64_t)(PAGE_SIZE / sizeof(*e))) {
                 unsigned long start, end, off, ino;
                 char p[8], dev[16], path[256] = "";
-                if (sscanf(line, "%lx-%lx %7s %lx %15s %lu %255s", &start, &end, p, &off, dev, &ino, path) < 6 || end <= a0)
+                if (sscanf(line, "%lx-%lx %7s %lx %15s %lu %255s", &start, &end, p, &off, dev, &ino,
+                           path) < 6 ||
+                    end <= a0)
                         continue;
-                e[n] = (struct map_entry){ .start = start, .end = end, .off = off,
-                        .prot = (p[0] == 'r') * PROT_READ | (p[1] == 'w') * PROT_WRITE | (p[2] == 'x') * PROT_EXEC,
-                        .flags = p[3] == 's' ? MAP_SHARED : MAP_PRIVATE };
+                e[n] = (struct map_entry){ .start = start,
+                                           .end = end,
+                                           .off = off,
+                                           .prot = (p[0] == 'r') * PROT_READ |
+                                                   (p[1] == 'w') * PROT_WRITE |
+                                                   (p[2] == 'x') * PROT_EXEC,
+                                           .flags = p[3] == 's' ? MAP_SHARED : MAP_PRIVATE };
                 if (!strcmp(path, "[stack]"))
                         e[n].flags |= MAP_ENTRY_STACK;
                 else if (!strcmp(path, "[heap]"))
                         e[n].flags |= MAP_ENTRY_HEAP;
                 else if (ino && nnames < 256) {
-                        snprintf(names[nnames], sizeof names[0], "%s %lu\n%.200s", dev, ino, path);
+                        snprintf(names[nnames], sizeof(names[0]), "%s %lu\n%.200s", dev, ino, path);
                         e[n].file = nnames++;
                 }
                 n++;
@@ -207,15 +235,24 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
 }
 
 /* execve is the kernel's. */
-long sys_execve(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; abort(); }
-long sys_execveat(struct thread *t, const struct sys_row *row, const uint64_t a[6]) { (void)t, (void)row, (void)a; abort(); }
+long sys_execve(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        (void)t, (void)row, (void)a;
+        abort();
+}
+long sys_execveat(struct thread *t, const struct sys_row *row, const uint64_t a[6])
+{
+        (void)t, (void)row, (void)a;
+        abort();
+}
 
 static bool of_kern(long nr)
 {
         switch (nr) {
-        case __NR_mmap: case __NR_munmap: case __NR_mprotect: case __NR_mremap: case __NR_brk: case __NR_madvise:
-        case __NR_mincore: case __NR_msync: case __NR_mlock: case __NR_munlock: case __NR_arch_prctl:
-        case __NR_rt_sigreturn: case __NR_clone: case __NR_clone3: case __NR_fork: case __NR_vfork: case __NR_execve: case __NR_execveat:
+        case __NR_mmap: case __NR_munmap: case __NR_mprotect: case __NR_mremap: case __NR_brk:
+        case __NR_madvise: case __NR_mincore: case __NR_msync: case __NR_mlock: case __NR_munlock:
+        case __NR_arch_prctl: case __NR_rt_sigreturn: case __NR_clone: case __NR_clone3:
+        case __NR_fork: case __NR_vfork: case __NR_execve: case __NR_execveat:
         case __NR_clock_gettime: case __NR_gettimeofday: case __NR_time:
                 return true;
         }
@@ -235,8 +272,8 @@ static void on_syscall(int sig, siginfo_t *si, void *ctx)
         ucontext_t *uc = ctx;
         greg_t *g = uc->uc_mcontext.gregs;
         long nr = (long)g[REG_RAX];
-        uint64_t a[6] = { (uint64_t)g[REG_RDI], (uint64_t)g[REG_RSI], (uint64_t)g[REG_RDX], (uint64_t)g[REG_R10],
-                          (uint64_t)g[REG_R8], (uint64_t)g[REG_R9] };
+        uint64_t a[6] = { (uint64_t)g[REG_RDI], (uint64_t)g[REG_RSI], (uint64_t)g[REG_RDX],
+                          (uint64_t)g[REG_R10], (uint64_t)g[REG_R8],  (uint64_t)g[REG_R9] };
 
         (void)sig;
         (void)si;
@@ -249,7 +286,8 @@ static void on_syscall(int sig, siginfo_t *si, void *ctx)
         else
                 g[REG_RAX] = syscall_forward(&self, nr, a);
         if (self.end.how)
-                program_exit(&self, self.end.how == END_PROGRAM ? self.end.status : EXIT_VMRUN_FAILED);
+                program_exit(&self,
+                             self.end.how == END_PROGRAM ? self.end.status : EXIT_VMRUN_FAILED);
         if (nr == __NR_rt_sigprocmask) {
                 uint64_t mask;
                 sys_raw(__NR_rt_sigprocmask, 0, 0, P(&mask), 8, 0, 0);
@@ -262,15 +300,17 @@ static void on_syscall(int sig, siginfo_t *si, void *ctx)
 
 __attribute__((constructor)) static void start(void)
 {
-        struct { uint64_t handler, flags, restorer, mask; } act = { P((void *)on_syscall), 0x04000000 | SA_SIGINFO | SA_NODEFER,
-                                                                    P(sud_restore), 0 };
+        struct {
+                uint64_t handler, flags, restorer, mask;
+        } act = { P((void *)on_syscall), 0x04000000 | SA_SIGINFO | SA_NODEFER, P(sud_restore), 0 };
         struct control *c = CONTROL;
         char exe[4096];
-        ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+        ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
         uint64_t lim[2];
         int border = open("/dev/null", O_RDONLY);
 
-        if (mmap(c, sizeof *c, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != c)
+        if (mmap(c, sizeof(*c), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) != c)
                 _exit(125);
         c->nframes = 1 << 20;
         c->far_pages = 1 << 22;
@@ -328,13 +368,14 @@ int main(int argc, char **argv)
                 fprintf(stderr, "usage: test_syscalls LIBRARY PROGRAM [ARG...]\n");
                 return 2;
         }
-        snprintf(a, sizeof a, "%s/native.out", dir);
-        snprintf(b, sizeof b, "%s/forwarded.out", dir);
+        snprintf(a, sizeof(a), "%s/native.out", dir);
+        snprintf(b, sizeof(b), "%s/forwarded.out", dir);
         native = run(argv + 2, NULL, a);
         forwarded = run(argv + 2, argv[1], b);
-        snprintf(cmd, sizeof cmd, "diff -u %s %s", a, b);
+        snprintf(cmd, sizeof(cmd), "diff -u %s %s", a, b);
         same = system(cmd);
-        printf("native %d, forwarded %d, outputs %s\n", native, forwarded, same ? "differ" : "equal");
+        printf("native %d, forwarded %d, outputs %s\n", native, forwarded,
+               same ? "differ" : "equal");
         if (forwarded == 77)
                 return 77;
         return native || forwarded || same;

@@ -12,8 +12,7 @@
 #include <cmocka.h>
 #include "tree_actor.h"
 
-/* Who dies with the lock leaves it to the next, and what it had not published counts for
- * nothing. */
+/* The lock of a dead owner goes to the next process. What the owner had not published is void. */
 static void dead_owner(void **state)
 {
         static struct actor a;
@@ -39,8 +38,8 @@ static void dead_owner(void **state)
         tree_close(&a.tree);
 }
 
-/* A child whose parent died before it was up, and whose number was buried meanwhile, must not go
- * on. */
+/* A child whose parent died before the child was up, and whose number was buried meanwhile, must
+ * not continue. */
 static void orphan(void **state)
 {
         static struct actor a;
@@ -104,8 +103,8 @@ static void linger(void **state)
         tree_close(&a.tree);
 }
 
-/* Of processes that say that they leave, the last is told so; and who leaves with nothing under way
- * is buried at once. */
+/* Of processes that say that they leave, the last is told so. A process that leaves with nothing
+ * under way is buried at once. */
 static void leave(void **state)
 {
         static struct actor a;

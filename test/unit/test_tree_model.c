@@ -82,7 +82,7 @@ static void crash_point(void)
         }
 }
 
-/* Now and then, somebody is killed: at once if he is not running, since he never goes on. */
+/* Now and then a process is killed: at once if it is not running, since it never continues. */
 static void tick(void)
 {
         if (no_more_kills || !chance(600))
@@ -291,9 +291,9 @@ static void clear(void)
         burying = -1;
 }
 
-/* The dead are buried, those alive let go of all they hold: then nothing may be left, and a last
- * process finds all slots free.  No more is buried then: it would mend what must not happen among
- * the living. */
+/* The dead are buried, and the living release all they hold. Then nothing may be left, and a last
+ * process finds all slots free. Nothing is buried after that: it would repair what must not happen
+ * among the living. */
 static void last_one(void)
 {
         struct seat *s = &seats[0];

@@ -1,8 +1,8 @@
 /*
  * The slots that a process tree shares, with real processes on a real memory file: they take, free,
- * write, fork and are killed at random moments.  Every slot's content is kept in shared memory by
- * who holds it, so a slot handed out twice or freed under a reader shows; and when all are gone,
- * none may be missing.  The same with threads in place of processes, for the thread sanitizer.
+ * write, fork and are killed at random moments. The holder of a slot keeps the slot's content in
+ * shared memory, so a slot handed out twice or freed under a reader shows. When all have ended, no
+ * slot may be missing. The same with threads in place of processes, for the thread sanitizer.
  *
  *   SEED=n SECONDS=n KILLS=n test_tree_race
  */
@@ -29,7 +29,8 @@ static int64_t now_ms(void)
 
 static void run_process(struct actor *a, unsigned depth);
 
-/* As vmrun's fork will: number, slots, fork; the child comes up, then the parent lets it be. */
+/* As vmrun's fork does: number, slots, fork; the child comes up, then the parent is done with
+ * it. */
 static void do_fork(struct actor *a, unsigned depth)
 {
         struct tree_child c;
@@ -148,7 +149,7 @@ static void processes(void **state)
         tree_close(&a.tree);
 }
 
-/* A process that has nothing to do but to take the lock. */
+/* A process that only takes the lock. */
 static pid_t locker(struct actor *a, _Atomic uint64_t *turns)
 {
         pid_t pid = fork();

@@ -32,7 +32,7 @@ static int setup(void **state)
 
         (void)state;
         setenv("VMRUN_WATCH_MS", "1200", 1);
-        sigfillset(&set);               /* as is so while a thread has a signal for the program */
+        sigfillset(&set);               /* as while a thread has a signal for the program */
         sigprocmask(SIG_SETMASK, &set, NULL);
         thread = (struct thread){ .v = (struct vcpu *)block, .tid = getpid() };
         watch_begin(&thread);
@@ -65,7 +65,7 @@ static void a_stop_counts_little(void **state)
         assert_true(watch_is_over(&thread));
 }
 
-/* Pages come: so it may take longer than the limit.  Those that were there all the time are none. */
+/* Fetched pages are work: with them a wait may exceed the limit. Spurious faults are not. */
 static void work_counts(void **state)
 {
         struct vcpu_stats *s = vcpu_stats(thread.v);

@@ -1,6 +1,6 @@
 /*
- * A process of a tree, as the tests of the shared slots have it: it takes slots, lets go of them,
- * writes to them and checks what it wrote, on a real memory file.  What every slot holds stands in
+ * A process of a tree, as the tests of the shared slots have it: it takes slots, releases them,
+ * writes to them and checks what it wrote, on a real memory file. The content of every slot is in
  * memory that all share, so a slot handed out twice or freed under a reader shows.
  *
  * For one file of each test program; cmocka.h and what it needs come first.
@@ -22,7 +22,7 @@
 #define SLOTS (SLABS * PAGES)
 #define HELD  1000                      /* by one process */
 
-/* What the slots hold: by who wrote it, so that each is told apart. */
+/* The content of the slots: each write has its own, so that writers can be told apart. */
 struct world {
         _Atomic uint64_t content[SLOTS];
         _Atomic uint64_t stamp;
@@ -185,7 +185,7 @@ static inline void begin(struct actor *a)
         start(a, number("SEED", 1));
 }
 
-/* Nobody else is left: every slot that is not ours is free, and the records are. */
+/* No other process is left: every slot that is not ours is free, and so are the records. */
 static inline void count_all(struct actor *a)
 {
         tree_lock(&a->tree);

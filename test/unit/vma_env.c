@@ -54,9 +54,9 @@ void env_init(void)
 
 void env_reset(void)
 {
-        memset(&control, 0, sizeof control);
-        memset(env_page, 0, sizeof env_page);
-        memset(refs, 0, sizeof refs);
+        memset(&control, 0, sizeof(control));
+        memset(env_page, 0, sizeof(env_page));
+        memset(refs, 0, sizeof(refs));
         if (!arena)
                 arena = calloc(1, ARENA_PAGES);
         arena_out = 0;
@@ -109,7 +109,7 @@ void lock_drop(struct lock *l)
         pthread_mutex_unlock(&mutex);
 }
 
-/* A reader that spins in its writer's own thread would spin for ever: something left the sequence odd. */
+/* A reader that spins in its writer's thread would spin for ever: the sequence was left odd. */
 static _Thread_local bool must_not_spin;
 
 void env_relax(unsigned spins)
@@ -170,7 +170,8 @@ static int64_t file_map(int fd, uint64_t prot, uint64_t flags, uint64_t len)
         if (shared && (prot & PROT_WRITE) && fd == FD_RO)
                 return -EACCES;
         refs[fd] += !shared;
-        vcpu_self.exit.out[0] = (uint64_t)fd | (uint64_t)(shared && fd == FD_RO ? PROT_WRITE : 0) << 32;
+        vcpu_self.exit.out[0] =
+                (uint64_t)fd | (uint64_t)(shared && fd == FD_RO ? PROT_WRITE : 0) << 32;
         return map_object(shared, len);
 }
 
@@ -229,8 +230,10 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         case EXIT_MSYNC:
                 CHECK(!locked);
                 return 0;
-        case EXIT_MINCORE:              /* nothing is in a page cache that is not mapped; what is shared has its pages by the arena */
-                CHECK(!locked && a2 && a2 <= PAGE_SIZE && (a0 == FILE_NONE ? a1 && arena[a1 / PAGE_SIZE - 1] : a0 < FD_LAST));
+        case EXIT_MINCORE:
+                /* the page cache holds mapped pages only; shared pages are in the arena */
+                CHECK(!locked && a2 && a2 <= PAGE_SIZE &&
+                      (a0 == FILE_NONE ? a1 && arena[a1 / PAGE_SIZE - 1] : a0 < FD_LAST));
                 return -EBADF;
         default:
                 env_fail(__FILE__, __LINE__, "an exit the tests do not know");
@@ -265,14 +268,15 @@ void pt_wait_faults(uint64_t start, uint64_t end)
 static void check_waited(uint64_t start, uint64_t end)
 {
         bool found = false;
-        CHECK(locked && !page_off(start) && !page_off(end) && start <= end && !mm_reserved(start, end));
+        CHECK(locked && !page_off(start) && !page_off(end) && start <= end &&
+              !mm_reserved(start, end));
         check_even();
         for (unsigned i = 0; i < nwaited; i++)
                 found |= waited[i].start <= start && end <= waited[i].end;
         CHECK(found);
 }
 
-/* And no fault finds a VMA there until it is done. */
+/* No fault finds a VMA there until the operation is done. */
 static void check_gone(uint64_t start, uint64_t end)
 {
         struct vma v;
@@ -333,7 +337,9 @@ uint64_t pt_count_arena(uint64_t start, uint64_t end)
         uint64_t n = 0;
         check_gone(start, end);
         for_each_page(p, start, end)
-                n += p->there && vma_read(ENV_ADDR(p - env_page), &v, &(struct vma_hidden){ 0 }) && (v.flags & MAP_SHARED);
+                n += p->there &&
+                     vma_read(ENV_ADDR(p - env_page), &v, &(struct vma_hidden){ 0 }) &&
+                     (v.flags & MAP_SHARED);
         return n;
 }
 

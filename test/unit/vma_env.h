@@ -1,6 +1,6 @@
 /*
- * What the VMA tests put in place of the rest of kern: a host that maps files, page tables of ENV_PAGES pages from
- * ENV_BASE, and the protocol checks that every fake makes of its caller.
+ * What the VMA tests put in place of the rest of kern: a host that maps files, page tables of
+ * ENV_PAGES pages from ENV_BASE, and the protocol checks that every fake makes of its caller.
  */
 #ifndef VMA_ENV_H
 #define VMA_ENV_H
@@ -67,7 +67,8 @@ extern uint64_t env_seed;
 extern bool env_move_fails;             /* pt_move() finds no memory now and then */
 uint64_t env_random(uint64_t below);
 
-static inline long call_mmap(uint64_t addr, uint64_t len, uint64_t prot, uint64_t flags, int fd, uint64_t off)
+static inline long call_mmap(uint64_t addr, uint64_t len, uint64_t prot, uint64_t flags, int fd,
+                             uint64_t off)
 {
         return sys_mmap((uint64_t[6]){ addr, len, prot, flags, (uint64_t)(int64_t)fd, off });
 }

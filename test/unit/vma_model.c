@@ -1,6 +1,6 @@
 /*
- * A random walk through the memory system calls, checked after each step against the plainest model there is: one
- * record a page.  SEED and STEPS come from the environment.
+ * A random walk through the memory system calls, checked after each step against the plainest model
+ * there is: one record a page. SEED and STEPS come from the environment.
  */
 #include <string.h>
 #include "vma_env.h"
@@ -9,13 +9,15 @@
 #define BRK_PAGE 100                    /* where the heap starts */
 #define SPECIAL (VMA_DENY(PROT_ALL) | VMA_DONTFORK | VMA_WIPEONFORK | VMA_LOCKED | VMA_HEAP)
 
-struct page { bool mapped, there, charged; struct vma v; uint64_t tag; };      /* v: as if it were a VMA of one page */
+/* v: as if it were a VMA of one page */
+struct page { bool mapped, there, charged; struct vma v; uint64_t tag; };
 static struct page model[N];
 static uint64_t model_brk;
 
 static bool alike(const struct page *a, const struct page *b)   /* neighbours of one VMA? */
 {
-        return a->mapped && b->mapped && a->v.prot == b->v.prot && a->v.flags == b->v.flags && a->v.file == b->v.file &&
+        return a->mapped && b->mapped && a->v.prot == b->v.prot && a->v.flags == b->v.flags &&
+               a->v.file == b->v.file &&
                (a->v.file == FILE_NONE || a->v.off + PAGE_SIZE == b->v.off) &&
                (!(a->v.flags & MAP_SHARED) || a->v.gpa + PAGE_SIZE == b->v.gpa);
 }
@@ -54,7 +56,8 @@ static uint32_t payment(const struct vma *v)
         return v->file ? 0 : VMA_TOUCH;
 }
 
-/* Pages the fakes instantiated since the last step are those the model may now have; none may be lost or changed. */
+/* Pages the fakes instantiated since the last step are those the model may now have; none may be
+ * lost or changed. */
 static void adopt(void)
 {
         for (int i = 0; i < N; i++) {
@@ -81,19 +84,24 @@ static void compare(void)
                 struct page *m = &model[i];
                 bool mapped = mm_lookup(ENV_ADDR(i), &v) == 0;
                 CHECK(mapped == m->mapped);
-                CHECK(m->there == env_page[i].there && m->charged == env_page[i].charged && m->tag == env_page[i].tag);
+                CHECK(m->there == env_page[i].there && m->charged == env_page[i].charged &&
+                      m->tag == env_page[i].tag);
                 if (!mapped) {
                         CHECK(!m->there);
                         continue;
                 }
                 v = vma_part(v, ENV_ADDR(i), ENV_ADDR(i + 1));
                 if (v.prot != m->v.prot || v.flags != m->v.flags || v.file != m->v.file)
-                        fprintf(stderr, "page %d: prot %x flags %x file %u, expected %x %x %u\n", i, v.prot, v.flags, v.file, m->v.prot, m->v.flags, m->v.file);
+                        fprintf(stderr, "page %d: prot %x flags %x file %u, expected %x %x %u\n", i,
+                                v.prot, v.flags, v.file, m->v.prot, m->v.flags, m->v.file);
                 CHECK(v.prot == m->v.prot && v.flags == m->v.flags && v.file == m->v.file);
                 CHECK(!v.file || v.off == m->v.off);
                 CHECK(!(v.flags & MAP_SHARED) || v.gpa == m->v.gpa);
-                CHECK(!m->there || env_page[i].prot == pte_prot(v.prot & PROT_READ, v.prot & PROT_WRITE, v.prot & PROT_EXEC));
-                CHECK(!m->there || (v.flags & MAP_SHARED) || env_page[i].locked == !!(v.flags & VMA_LOCKED));
+                CHECK(!m->there ||
+                      env_page[i].prot == pte_prot(v.prot & PROT_READ, v.prot & PROT_WRITE,
+                                                   v.prot & PROT_EXEC));
+                CHECK(!m->there || (v.flags & MAP_SHARED) ||
+                      env_page[i].locked == !!(v.flags & VMA_LOCKED));
                 if (i == 0 || !alike(m - 1, m))
                         vmas++;
                 last = v;
@@ -113,7 +121,10 @@ static int some_range(int *len)
         return i;
 }
 
-static uint32_t some_prot(void) { return env_random(3) ? (uint32_t)env_random(8) : PROT_READ | PROT_WRITE; }
+static uint32_t some_prot(void)
+{
+        return env_random(3) ? (uint32_t)env_random(8) : PROT_READ | PROT_WRITE;
+}
 
 static int highest_room(int len)
 {
@@ -140,9 +151,11 @@ static void op_mmap(void)
                 flags |= MAP_NORESERVE;
         if (env_random(20) == 0)
                 flags |= MAP_POPULATE;
-        long r = call_mmap(ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, prot, flags | (fixed ? MAP_FIXED : 0), fd, off);
+        long r = call_mmap(ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, prot,
+                           flags | (fixed ? MAP_FIXED : 0), fd, off);
 
-        struct vma v = { .prot = prot, .flags = flags & (MAP_PRIVATE | MAP_SHARED | MAP_NORESERVE) };
+        struct vma v = { .prot = prot,
+                         .flags = flags & (MAP_PRIVATE | MAP_SHARED | MAP_NORESERVE) };
         v.file = fd >= 0 ? (uint32_t)fd : flags & MAP_SHARED ? ANON_SHARED : FILE_NONE;
         v.flags |= payment(&v);
         if (fd == FD_RO && (flags & MAP_SHARED)) {
@@ -166,8 +179,9 @@ static void op_mmap(void)
                 return;
         }
         CHECK(r >= 0);
-        if (i < 0) {                    /* it went above the region, where the model does not look */
-                CHECK((uint64_t)r >= ENV_END && CALL(munmap, (uint64_t)r, (uint64_t)len * PAGE_SIZE) == 0);
+        if (i < 0) {    /* it went above the region, where the model does not look */
+                CHECK((uint64_t)r >= ENV_END &&
+                      CALL(munmap, (uint64_t)r, (uint64_t)len * PAGE_SIZE) == 0);
                 return;
         }
         CHECK((uint64_t)r == ENV_ADDR(i));
@@ -223,12 +237,15 @@ static void op_mprotect(void)
 
 static void op_madvise(void)
 {
-        static const int some[] = { MADV_DONTNEED, MADV_DONTNEED, MADV_FREE, MADV_DONTFORK, MADV_DOFORK, MADV_WIPEONFORK, MADV_KEEPONFORK, MADV_COLD };
+        static const int some[] = { MADV_DONTNEED, MADV_DONTNEED,   MADV_FREE,       MADV_DONTFORK,
+                                    MADV_DOFORK,   MADV_WIPEONFORK, MADV_KEEPONFORK, MADV_COLD };
         int len, i = some_range(&len), end = i + len, advice = some[env_random(8)];
-        long r = CALL(madvise, ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, (uint64_t)advice), err = 0, hole = 0;
+        long r = CALL(madvise, ENV_ADDR(i), (uint64_t)len * PAGE_SIZE, (uint64_t)advice), err = 0,
+             hole = 0;
         for (; i < end && !err; i++) {
                 struct page *m = &model[i];
-                bool anonymous = !m->v.file && (m->v.flags & MAP_PRIVATE), locked = m->v.flags & VMA_LOCKED;
+                bool anonymous = !m->v.file && (m->v.flags & MAP_PRIVATE),
+                     locked = m->v.flags & VMA_LOCKED;
                 if (!m->mapped) {
                         hole = -ENOMEM;
                         continue;
@@ -264,16 +281,20 @@ static void op_lock(void)
         int len, i = some_range(&len), end = i + len;
         bool lock = env_random(3) == 0;
         uint64_t bytes = (uint64_t)len * PAGE_SIZE;
-        long r = lock ? CALL(mlock2, ENV_ADDR(i), bytes, MLOCK_ONFAULT) : CALL(munlock, ENV_ADDR(i), bytes);
-        if (lock && (uint64_t)(count_locked(0, N) + len - count_locked(i, end)) > control.nframes / 2) {
+        long r = lock ? CALL(mlock2, ENV_ADDR(i), bytes, MLOCK_ONFAULT)
+                      : CALL(munlock, ENV_ADDR(i), bytes);
+        if (lock &&
+            (uint64_t)(count_locked(0, N) + len - count_locked(i, end)) > control.nframes / 2) {
                 CHECK(r == -ENOMEM);
                 return;
         }
         for (; i < end && model[i].mapped; i++)
-                model[i].v.flags = lock ? model[i].v.flags | VMA_LOCKED : model[i].v.flags & ~VMA_LOCKED;
+                model[i].v.flags =
+                        lock ? model[i].v.flags | VMA_LOCKED : model[i].v.flags & ~VMA_LOCKED;
         CHECK(r == (i < end ? -ENOMEM : 0));
         for (int k = 0; k < N; k++)
-                CHECK(!env_page[k].there || (model[k].v.flags & MAP_SHARED) || env_page[k].locked == !!(model[k].v.flags & VMA_LOCKED));
+                CHECK(!env_page[k].there || (model[k].v.flags & MAP_SHARED) ||
+                      env_page[k].locked == !!(model[k].v.flags & VMA_LOCKED));
 }
 
 static void op_touch(void)
@@ -282,7 +303,7 @@ static void op_touch(void)
         fault_in(ENV_ADDR(i), ENV_ADDR(i + len), env_random(2));
 }
 
-/* A shared VMA has grown: it lies in another part of the arena, and its pages come back by faults. */
+/* A shared VMA has grown: it is now elsewhere in the arena, and faults bring its pages back. */
 static void lies_elsewhere(int start, int end)
 {
         struct vma now;
@@ -298,7 +319,8 @@ static void lies_elsewhere(int start, int end)
 static void op_mremap(void)
 {
         int n, m, i = some_range(&n), to = some_range(&m);
-        static const int kinds[] = { 0, MREMAP_MAYMOVE, MREMAP_MAYMOVE | MREMAP_FIXED, MREMAP_MAYMOVE | MREMAP_DONTUNMAP | MREMAP_FIXED };
+        static const int kinds[] = { 0, MREMAP_MAYMOVE, MREMAP_MAYMOVE | MREMAP_FIXED,
+                                     MREMAP_MAYMOVE | MREMAP_DONTUNMAP | MREMAP_FIXED };
         int flags = kinds[env_random(4)];
         if (env_random(30) == 0)
                 n = 0;
@@ -309,7 +331,8 @@ static void op_mremap(void)
         bool fixed = flags & MREMAP_FIXED, keep = flags & MREMAP_DONTUNMAP;
         if (!fixed && (highest_room(m) < 0 || i + m > N))
                 return;                 /* it might go where neither model nor fakes look */
-        long r = CALL(mremap, ENV_ADDR(i), (uint64_t)n * PAGE_SIZE, (uint64_t)m * PAGE_SIZE, (uint64_t)flags, ENV_ADDR(to));
+        long r = CALL(mremap, ENV_ADDR(i), (uint64_t)n * PAGE_SIZE, (uint64_t)m * PAGE_SIZE,
+                      (uint64_t)flags, ENV_ADDR(to));
         int at;
 
         if (m == 0 || (keep && n != m)) {
@@ -349,7 +372,8 @@ static void op_mremap(void)
                 CHECK(r == -EINVAL);
                 return;
         }
-        if (m > n && (v.flags & VMA_LOCKED) && (uint64_t)(count_locked(0, N) + m - n) > control.nframes / 2) {
+        if (m > n && (v.flags & VMA_LOCKED) &&
+            (uint64_t)(count_locked(0, N) + m - n) > control.nframes / 2) {
                 CHECK(r == -ENOMEM);
                 return;
         }
@@ -374,9 +398,9 @@ static void op_mremap(void)
                 return;
         }
         if (r == -ENOMEM && at != i)
-                return;                 /* pt_move found no memory: nothing changed, compare() looks */
+                return; /* pt_move found no memory: nothing changed, compare() looks */
         struct page old[N];
-        memcpy(old, model, sizeof old);
+        memcpy(old, model, sizeof(old));
         int first = at;                 /* of the VMA */
         while (at == i && first > 0 && alike(&model[first - 1], &model[first]))
                 first--;
@@ -403,7 +427,8 @@ static void op_mremap(void)
 static void op_brk(void)
 {
         uint64_t want = ENV_ADDR(BRK_PAGE) + env_random(12 * PAGE_SIZE);
-        int from = (int)page_count(page_align(model_brk) - ENV_BASE), to = (int)page_count(page_align(want) - ENV_BASE);
+        int from = (int)page_count(page_align(model_brk) - ENV_BASE),
+            to = (int)page_count(page_align(want) - ENV_BASE);
         uint64_t r = (uint64_t)CALL(brk, want);
         bool ok = true;
         if (to < from)
@@ -438,7 +463,8 @@ static void op_mincore(void)
 
 static void op_gap(void)
 {
-        uint64_t low = (uint64_t)env_random(N), high = low + 1 + env_random(N - low), len = 1 + env_random(20), want = 0;
+        uint64_t low = (uint64_t)env_random(N), high = low + 1 + env_random(N - low),
+                 len = 1 + env_random(20), want = 0;
         for (uint64_t i = low; i + len <= high; i++) {
                 uint64_t run = 0;
                 while (run < len && !model[i + run].mapped)
@@ -451,23 +477,27 @@ static void op_gap(void)
 
 static void walk(uint64_t steps)
 {
-        static void (*const op[])(void) = { op_mmap, op_mmap, op_munmap, op_mprotect, op_mprotect, op_madvise, op_lock, op_touch, op_touch,
-                                            op_mremap, op_brk, op_mincore, op_gap };
+        static void (*const op[])(void) = { op_mmap,     op_mmap,    op_munmap, op_mprotect,
+                                            op_mprotect, op_madvise, op_lock,   op_touch,
+                                            op_touch,    op_mremap,  op_brk,    op_mincore,
+                                            op_gap };
         for (uint64_t i = 0; i < steps; i++) {
-                op[env_random(sizeof op / sizeof *op)]();
+                op[env_random(sizeof(op) / sizeof(*op))]();
                 compare();
         }
         CHECK(CALL(munmap, ENV_BASE, ENV_PAGES * PAGE_SIZE) == 0);
         unmap(0, N);
         compare();
         CHECK(mm_charged() == 0 && env_refs() == 0 && env_pages_there() == 0);
-        CHECK(vma_counts.nodes == 0 && vma_counts.total == 0 && vma_counts.data == 0 && vma_counts.locked == 0);
+        CHECK(vma_counts.nodes == 0 && vma_counts.total == 0 && vma_counts.data == 0 &&
+              vma_counts.locked == 0);
 }
 
 void test_model(void **state)
 {
         const char *steps = getenv("STEPS");
-        uint64_t rounds = 20, each = (steps ? strtoull(steps, NULL, 0) : ENV_TSAN ? 20000 : 200000) / rounds;
+        uint64_t all = steps ? strtoull(steps, NULL, 0) : ENV_TSAN ? 20000 : 200000;
+        uint64_t rounds = 20, each = all / rounds;
         (void)state;
         env_move_fails = true;
         for (uint64_t i = 0; i < rounds; i++) {
