@@ -5,9 +5,9 @@
  * RLIMIT_NOFILE: no descriptor of the program can be there.  For that the host's soft limit is
  * raised to the hard one.  In two cases the base is lower, and the program's numbers skip ours:
  *
- *   soft == hard             there is no room above; the base is below the limit by a reserve
- *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors is as long as the highest one, and
- *                            8 MiB of it at every start is too much
+ *   soft == hard         there is no room above; the base is below the limit by a reserve
+ *   soft > FD_BASE_MAX   (containers: a million) the kernel's table of descriptors is as long as
+ *                        the highest one, and 8 MiB of it at every start is too much
  *
  * So the private descriptors are an exact set, not a range, and the program sees the limits that it
  * would see natively.  If the program raises its own limit later, existing private descriptors stay
@@ -29,7 +29,7 @@
 
 #define FD_BASE_MAX  65536u
 #define FD_END       (2 * FD_BASE_MAX)
-#define RESERVE_MIN  64u                /* VM, vCPU, message and far-tier descriptors of a small program */
+#define RESERVE_MIN  64u                /* VM, vCPU, message and far-tier descriptors */
 #define RESERVE_MAX  4096u              /* one more for each thread and each mapped file */
 
 struct privfd_marks { _Atomic uint64_t set[FD_END / 64]; };

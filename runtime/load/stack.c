@@ -19,7 +19,7 @@
 #include "load/image.h"
 
 #define STRING_MAX  131072      /* Linux's MAX_ARG_STRLEN, with the NUL */
-#define ARGS_LEAST  131072      /* Linux's ARG_MAX: allowed even if a quarter of the stack is less */
+#define ARGS_LEAST  131072      /* Linux's ARG_MAX: allowed even if the stack's quarter is less */
 #define ARGS_MOST   (6 << 20)   /* three quarters of Linux's default stack */
 static const char platform[] = "x86_64";
 
