@@ -135,8 +135,11 @@ static bool tells_end(const struct thread *t, int sig)
 /* ---- dispositions ---- */
 
 #define SA_RESTORER_   0x04000000ull
-#define FLAGS_KNOWN    0xdc000807ull    /* Linux forgets the others: NOCLDSTOP NOCLDWAIT SIGINFO EXPOSE_TAGBITS RESTORER ONSTACK RESTART NODEFER RESETHAND */
-#define FLAGS_MIRRORED ((uint64_t)(SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT))    /* those that the host kernel must know */
+/* Linux forgets all others: NOCLDSTOP NOCLDWAIT SIGINFO EXPOSE_TAGBITS RESTORER ONSTACK RESTART
+ * NODEFER RESETHAND */
+#define FLAGS_KNOWN    0xdc000807ull
+/* those that the host kernel must know */
+#define FLAGS_MIRRORED ((uint64_t)(SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT))
 
 void signals_restorer(void);
 __asm__(".pushsection .text\n"

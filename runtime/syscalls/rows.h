@@ -1,5 +1,5 @@
 /*
- * How rows of system calls are written down (marshal/sys.h has their meaning).
+ * Macros for rows of system calls (marshal/sys.h has their meaning).
  */
 #ifndef VMRUN_ROWS_H
 #define VMRUN_ROWS_H
@@ -10,7 +10,8 @@
 #define FD              { K_FD, 0, -1, 0, 0 }
 #define PATH            { K_PATH, 0, -1, 0, 0 }
 #define PATHN           { K_PATH, AF_NULL, -1, 0, 0 }
-#define PATHF(k)        { K_PATH, AF_NULL, -1, k + 1, 0 }       /* argument k has AT_SYMLINK_NOFOLLOW */
+/* argument k has AT_SYMLINK_NOFOLLOW */
+#define PATHF(k)        { K_PATH, AF_NULL, -1, k + 1, 0 }
 #define LINK            { K_PATHL, 0, -1, 0, 0 }
 #define STR             { K_PATHL, 0, -1, 0, 0 }
 #define STRN            { K_PATHL, AF_NULL, -1, 0, 0 }
@@ -18,10 +19,12 @@
 #define INN(n)          { K_IN, AF_NULL, -1, 0, n }
 #define INA(k)          { K_IN, AF_NULL, k, 0, 1 }              /* argument k bytes */
 #define INI(k)          { K_IN, AF_NULL | AF_INT, k, 0, 1 }     /* the same, k an int */
-#define INX(k, n, x)    { K_IN, 0, k, x, n }                    /* argument k elements of n bytes, and x more */
+/* argument k: elements of n bytes, and x more */
+#define INX(k, n, x)    { K_IN, 0, k, x, n }
 #define OUT(n)          { K_OUT, 0, -1, 0, n }
 #define OUTN(n)         { K_OUT, AF_NULL, -1, 0, n }
-#define OUTR(k)         { K_OUT, AF_NULL | AF_RET, k, 0, 1 }    /* room for argument k bytes, result says how many came */
+/* room for argument k bytes; the result says how many came */
+#define OUTR(k)         { K_OUT, AF_NULL | AF_RET, k, 0, 1 }
 #define OUTRI(k)        { K_OUT, AF_NULL | AF_RET | AF_INT, k, 0, 1 }
 #define OUTRU(k)        { K_OUT, AF_NULL | AF_RET | AF_UINT, k, 0, 1 }
 #define OUTRX(k, n, x)  { K_OUT, AF_RET | AF_INT, k, x, n }
@@ -29,7 +32,8 @@
 #define PREN(n)         { K_PRE, AF_NULL, -1, 0, n }
 #define PREA(k)         { K_PRE, AF_UINT, k, 0, 1 }
 #define PREAN(k)        { K_PRE, AF_NULL, k, 0, 1 }
-#define PRER(k)         { K_PRE, AF_NULL | AF_RET, k, 0, 1 }    /* the result may say more than came, and is then no length of what did */
+/* the result may be more than the bytes that came, and is then not their length */
+#define PRER(k)         { K_PRE, AF_NULL | AF_RET, k, 0, 1 }
 #define CHGN(n)         { K_PRE, AF_NULL | AF_CHG, -1, 0, n }
 #define IO(n)           { K_INOUT, 0, -1, 0, n }
 #define ION(n)          { K_INOUT, AF_NULL, -1, 0, n }

@@ -1,7 +1,7 @@
 /*
- * One row a system call number, x86-64, Linux 6.1.  Data only: what a row cannot say has a handler,
- * and what is not offered is refused by a row of its own, with the errno a kernel without that
- * feature gives.
+ * One row a system call number, x86-64, Linux 6.1.  Data only: a call that a row cannot describe
+ * has a handler, and a call that is not offered is refused by its row, with the errno of a kernel
+ * without that feature.
  */
 #include "marshal/sys.h"
 #include "syscalls/handlers.h"
@@ -11,7 +11,8 @@
 #define ROW(n, ...)     [__NR_##n] = { #n, NULL, 0, 0, { __VA_ARGS__ }, NULL, __NR_##n }
 #define ROWF(n, f, ...) [__NR_##n] = { #n, NULL, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }
 #define HAND(n, f, h)   [__NR_##n] = { #n, h, 0, f, { { 0 } }, NULL, __NR_##n }
-#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }        /* handler that ends in the marshaller */
+/* a handler that calls the marshaller */
+#define HROW(n, f, h, ...) [__NR_##n] = { #n, h, 0, f, { __VA_ARGS__ }, NULL, __NR_##n }
 #define NOT(n, e, why)  [__NR_##n] = { #n, NULL, e, 0, { { 0 } }, why, __NR_##n }
 #define KERN(n)         NOT(n, ENOSYS, NULL)    /* kern serves it; here only by mistake */
 #define B       RF_BLOCKS

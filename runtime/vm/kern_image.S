@@ -1,6 +1,6 @@
 /*
- * The kern image, as objcopy made it, in vmrun's read-only data: [kern_image, kern_image_end).  Page-aligned, so that it is
- * copied into guest RAM page by page.
+ * The kern image, as made by objcopy, in vmrun's read-only data: [kern_image, kern_image_end).
+ * Page-aligned, so that it is copied into guest RAM page by page.
  */
         .section .rodata
         .balign 4096
