@@ -1,5 +1,5 @@
 /*
- * Time that nobody sets: CLOCK_MONOTONIC in milliseconds, and waits that end by it.
+ * The clock that cannot be set: CLOCK_MONOTONIC in milliseconds, and waits with such a deadline.
  */
 #ifndef COMMON_CLOCK_H
 #define COMMON_CLOCK_H

@@ -1,6 +1,6 @@
 /*
- * A blocked write would stop more than its message: memnode could not even be told to end, and the
- * program under vmrun would stand.
+ * A write that blocks would stop more than its message: memnode could not even be told to end, and
+ * the program under vmrun would stand still.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -13,11 +13,12 @@
 #include "common/line.h"
 #include "common/put.h"
 
-/* With the count before it still less than PIPE_BUF: a pipe takes it whole or not at all. */
+/* Less than PIPE_BUF even with the count of dropped lines before it, so a pipe takes the line whole
+ * or not at all. */
 #define LINE_MAX_BYTES  2048
 #define PATIENCE_MS     200             /* with a reader that has read all so far */
 
-/* Lines since the last that was written.  Relaxed: it carries nothing but itself. */
+/* Lines dropped since the last one that was written.  Relaxed: it publishes no other data. */
 static atomic_uint dropped;
 
 int line_open(int fd)
@@ -25,7 +26,8 @@ int line_open(int fd)
         char path[32];
         struct stat st;
 
-        /* A file would be written from its beginning, a socket cannot be opened. */
+        /* Not a file: the new description would write from its beginning.  Not a socket: it cannot
+         * be opened. */
         if (fstat(fd, &st) != 0 || (!S_ISFIFO(st.st_mode) && !isatty(fd)))
                 return -1;
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -35,7 +37,8 @@ int line_open(int fd)
 /* The length of the UTF-8 character at s, of at most n bytes; 0: none, or a control character. */
 static size_t printable(const unsigned char *s, size_t n)
 {
-        /* By length, for longer forms than needed are forbidden; 0x80 to 0x9f are C1. */
+        /* The smallest character of each length: overlong forms are forbidden.  0x80 to 0x9f are
+         * C1. */
         static const uint32_t least[] = { 0, 0, 0xa0, 0x800, 0x10000 };
 
         if (*s < 0x80)

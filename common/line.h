@@ -9,24 +9,24 @@
 #include <stddef.h>
 
 /*
- * What messages for fd's file are best written to: a descriptor that never blocks, on a file
- * description of our own, for that of fd belongs to others too.  Pipes and terminals only; -1 for
- * all else, and where it cannot be opened: fd itself does, then.
+ * Opens fd's file again, as a descriptor for messages that never blocks.  It has a file description
+ * of its own, since other processes share that of fd.  Pipes and terminals only.  -1 for all other
+ * files, and if it cannot be opened: use fd itself then.
  */
 int line_open(int fd);
 
 /*
- * Writes prefix, text and a newline.  A reader that takes nothing delays the first line by a
- * moment; further ones are dropped at once, and counted: the next that can be written says before
- * it how many. Any thread; takes no lock.
+ * Writes prefix, text and a newline.  If the reader takes nothing, the first line waits for a
+ * moment; further lines are dropped at once, and counted.  The next line that can be written says
+ * before it how many.  Any thread; takes no lock.
  */
 void line_say(int fd, const char *prefix, const char *fmt, va_list ap)
         __attribute__((format(printf, 3, 0)));
 /* Says how many were dropped last, if any were. */
 void line_end(int fd, const char *prefix);
 
-/* Replaces what must not reach a terminal by '?': control characters, C1 ones too, and what is no
- * UTF-8.  Other UTF-8 stays. */
+/* Replaces by '?' what must not reach a terminal: control characters (C1 too) and bytes that are
+ * not UTF-8. */
 void line_clean(char *s, size_t n);
 
 #endif

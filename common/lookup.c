@@ -11,7 +11,7 @@
 #include "common/clock.h"
 #include "common/lookup.h"
 
-/* Shared by the thread that asks and the one that waits; the last of them frees it. */
+/* Shared by the thread that asks and the thread that waits; the last of the two frees it. */
 struct question {
         char host[256], service[32];
         bool has_service;

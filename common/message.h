@@ -6,9 +6,10 @@
 
 #include <stdbool.h>
 
-/* What each line begins with, as in "vmrun: ": the first that main() does. */
+/* Sets what each line begins with, as in "vmrun: ".  main() calls it first. */
 void message_prefix(const char *text);
-/* Where messages go from here on; before the first thread.  -1: nowhere.  At first: fd 2. */
+/* Sets where messages go from here on; called before the first thread starts.  -1: nowhere.  At
+ * first: fd 2. */
 void message_to(int fd);
 int message_fd(void);
 void message_verbose(bool yes);         /* whether info_() says anything; at first it does not */

@@ -10,7 +10,7 @@ bool put_all(int fd, const char *s, size_t n, int wait_ms)
 {
         struct stat st;
         int64_t until = now_ms() + wait_ms;
-        /* A file takes all at once, so that nobody else's lines fall between. */
+        /* A file takes all of it in one write, so that no other writer's lines fall in between. */
         size_t most = n > PIPE_BUF && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? n : PIPE_BUF;
 
         while (n > 0) {

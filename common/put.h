@@ -9,8 +9,9 @@
 
 /*
  * Writes all of it: true, or false with errno; ETIMEDOUT: the reader has taken nothing for wait_ms.
- * Raises SIGPIPE unless the caller sees to that.  The descriptor may be a blocking one, for it is
- * not ours alone to change: a write is for no more than a pipe that is ready takes.
+ * Raises SIGPIPE unless the caller sees to that.  The descriptor may be blocking, since it is
+ * shared and its flags are not ours to change.  So a write never has more bytes than a ready pipe
+ * takes.
  */
 bool put_all(int fd, const char *s, size_t n, int wait_ms);
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether n bytes are equal, in a time that does not tell where they differ: so nobody can guess a
- * secret byte by byte. */
+/* Whether n bytes are equal, in a time that does not depend on where they differ.  So a secret
+ * cannot be guessed byte by byte. */
 bool secret_same(const void *a, const void *b, size_t n);
 
 #endif

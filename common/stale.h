@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <sys/un.h>
 
-/* Removes the unix socket at that path if nobody listens there; never that of a server that runs,
- * nor anything that is no socket.  True: it is gone. */
+/* Removes the unix socket at that path if no process listens on it.  Never removes the socket of a
+ * running server, nor anything but a socket.  True: it is gone. */
 bool stale_socket_remove(const struct sockaddr_un *a);
 
 #endif

@@ -8,8 +8,8 @@
  *
  * Pages are chosen uniformly, by Zipf's law (exponent 0.99 unless told; popular pages are spread
  * over all of the memory) or in turn. SIGTERM ends the accesses early; what they left is verified
- * as ever. Standard output depends on the arguments only, but for that. Exit status: 0 no error, 1
- * wrong values read, 2 usage or no memory.
+ * as ever. Apart from that, standard output depends on the arguments only. Exit status: 0 no error,
+ * 1 wrong values read, 2 usage or no memory.
  */
 #include <errno.h>
 #include <getopt.h>

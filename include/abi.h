@@ -41,8 +41,8 @@ struct kern_header {
         uint64_t look[2], look_end[2];
 };
 
-/* The program's registers while its vCPU is in kern.  The #PF stack ends at the end of this struct,
- * so the CPU itself stores err..ss; kern's stubs store the rest. */
+/* The program's registers while its vCPU is in kern.  The stack for #PF ends at the end of this
+ * struct, so the CPU itself stores err..ss; kern's stubs store the rest. */
 struct regs {
         /* The size is a multiple of 16, as the CPU aligns a stack it switches to. */
         uint64_t pad;
@@ -52,8 +52,8 @@ struct regs {
         uint64_t rip, cs, rflags, rsp, ss;
 };
 
-/* RFLAGS of kern: no interrupts, no direction, no nested task.  Those that a program starts with:
- * interrupts are on, as Linux shows. */
+/* RFLAGS_KERN: no interrupts, no direction, no nested task.  RFLAGS_PROGRAM: what a program starts
+ * with; interrupts are on, as Linux shows. */
 #define RFLAGS_KERN    0x002
 #define RFLAGS_PROGRAM 0x202
 
@@ -66,8 +66,8 @@ enum vcpu_mode {
 
 enum vcpu_role { ROLE_PROGRAM = 0, ROLE_SERVICE = 1 };
 
-/* In the vector of an exception: no exception, but the program's `int n` through the gate of one
- * that pushes an error code. */
+/* A flag in the vector of an exception: it was not the exception, but the program's `int n` through
+ * a gate whose exception pushes an error code. */
 #define SOFTWARE_INT 0x100
 
 /* Exits: kern asks, the host answers in exit.ret (0 or a value, or -errno).  a[] is IN, out[] is
@@ -90,8 +90,7 @@ enum exit_op {
          * the program continues as on Linux (runtime/trapped.c).  Does not return if the program
          * dies of it. */
         EXIT_SIGNAL,
-        /* Kern met a state that makes no sense.  a[0] address of a text in the window.  Does not
-         * return. */
+        /* kern met an impossible state.  a[0] address of a text in the window.  Does not return. */
         EXIT_BUG,
         /* a[0] address of a text in the window, a[1] level: 0 always shown, 1 with -v. */
         EXIT_LOG,
@@ -102,7 +101,7 @@ enum exit_op {
          * a[3] address of n frame numbers (uint32_t) in the window.  ret: number of pages that
          * begin before the end of the file (each filled, its tail zeroed), or -errno. */
         EXIT_FILE_READ,
-        /* Mmap of a file.  a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or
+        /* mmap of a file.  a[0] fd, a[1] prot, a[2] flags, a[3] offset, a[4] length.  ret: 0 or
          * -errno.  Private: out[0] file id (one reference).  Shared: out[0] file id (no reference
          * of its own: it lives as long as its arena range), out[1] guest-physical address.  Both:
          * bits 32..34 of out[0] are the PROT_* that a later mprotect must refuse (file not open for
@@ -113,9 +112,9 @@ enum exit_op {
         /* shmat.  a[0] shmid, a[1] of the flags SHM_RDONLY and SHM_EXEC.  ret: length in bytes,
          * whole pages, or -errno; out[] as of a shared EXIT_FILE_MAP. */
         EXIT_SHM_ATTACH,
-        /* For mremap: maps once more what lies in the arena at a[0] (guest-physical address) in the
-         * name of file a[1], from there on, but a[2] bytes of it (whole pages).  ret: 0 or -errno;
-         * out[1] as of a shared EXIT_FILE_MAP. */
+        /* For mremap: maps the object again that file a[1] has in the arena at a[0] (guest-physical
+         * address), from there on, with length a[2] (bytes, whole pages).  ret: 0 or -errno; out[1]
+         * as of a shared EXIT_FILE_MAP. */
         EXIT_SHARED_AGAIN,
         /* a[0] file id, a[1] +1 or -1. */
         EXIT_FILE_REF,
@@ -129,9 +128,9 @@ enum exit_op {
         EXIT_ARENA_COPY,
         /* a[0] guest-physical address in the arena, a[1] length, a[2] flags. */
         EXIT_MSYNC,
-        /* Is it in the page cache?  a[0] file id of a private mapping, a[1] offset in bytes; or
-         * a[0] FILE_NONE, a[1] guest-physical address in the arena.  a[2] pages, at most PAGE_SIZE
-         * of them. ret: 0, and mincore's bytes in xfer, or -errno. */
+        /* Are these pages in the page cache?  a[0] file id of a private mapping, a[1] offset in
+         * bytes; or a[0] FILE_NONE, a[1] guest-physical address in the arena.  a[2] number of
+         * pages, at most PAGE_SIZE.  ret: 0, and mincore's bytes in xfer, or -errno. */
         EXIT_MINCORE,
 
         /* --- memory of kern, and slots --- */
@@ -139,9 +138,10 @@ enum exit_op {
         /* The pool is used up: adds a[0] bytes (multiple of 2 MiB) after control.pool_end.  ret: 0
          * or -ENOMEM. */
         EXIT_GROW_POOL,
-        /* Service vCPU.  a[0] slab number, the first that kern does not use yet.  ret: 0: it is in
-         * control.slabs; -EAGAIN: slots of processes that died were freed instead; -EBUSY: every
-         * tier is used up, but other processes may free slots; -ENOSPC: it is, for good. */
+        /* Service vCPU.  a[0] slab number, the first that kern does not use yet.  ret: 0: the slab
+         * is in control.slabs; -EAGAIN: slots of dead processes were freed instead; -EBUSY: every
+         * tier is used up, but other processes may free slots; -ENOSPC: every tier is used up for
+         * good. */
         EXIT_LEASE,
         /* Releases shared slots.  a[0] address of uint64_t[] in the window, a[1] how many. */
         EXIT_SLOTS_RELEASE,
@@ -150,25 +150,26 @@ enum exit_op {
 
         /* Sleeps until control.frames_seq differs from a[0].  ret: 0, spurious returns allowed. */
         EXIT_WAIT_FRAMES,
-        /* Wakes all that sleep in EXIT_WAIT_FRAMES. */
+        /* Wakes all vCPUs that sleep in EXIT_WAIT_FRAMES. */
         EXIT_WAKE_FRAMES,
         /* Service vCPU: sleeps until control.service_seq differs from a[0]. */
         EXIT_SERVICE_SLEEP,
         /* Doorbell: wakes the service vCPU. */
         EXIT_SERVICE_WAKE,
         /* Sleeps until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of
-         * a[1], at most 100 ms; spurious returns allowed.  a[2]: 0: far memory changes them, so
-         * where there is no I/O thread its work is done meanwhile; 1: another vCPU does. */
+         * a[1], at most 100 ms; spurious returns allowed.  a[2]: 0: far memory changes them, so if
+         * there is no I/O thread this exit does its work meanwhile; 1: another vCPU changes
+         * them. */
         EXIT_WAIT_PTE,
-        /* Wakes those that sleep on a[0], a[1] of them at most; 0: all. */
+        /* Wakes the vCPUs that sleep on a[0], at most a[1]; 0: all. */
         EXIT_WAKE_PTE,
         /* a[0] vCPU number: sends it the kick signal. */
         EXIT_KICK,
-        /* Lets another thread run: a lock holder is not running. */
+        /* Lets another thread run: the holder of a lock may not be running. */
         EXIT_YIELD,
         /* Refreshes control.time. */
         EXIT_TIME,
-        /* EVENT_HOST was set: does what it was set for. */
+        /* EVENT_HOST was set: the host does what it was set for. */
         EXIT_EVENT,
         /* control.stopping, and kern holds nothing: returns when threads may continue. */
         EXIT_PAUSE,
@@ -187,46 +188,45 @@ enum upcall_op {
         /* Copies VMAs to xfer as struct map_entry, those that end above a[0].  ret: how many (0: no
          * more). */
         UPCALL_MAPS,
-        /* Pages of a file object vanished (truncation).  a[0] file id, a[1] pages left: drops the
-         * entries past them, those of private copies too.  ret: how many of them led to the
-         * arena. */
+        /* A file object was truncated.  a[0] file id, a[1] pages left: drops the entries past them,
+         * those of private copies too.  ret: how many dropped entries led to the arena. */
         UPCALL_OBJECT_CUT,
 
         /* --- fork (fork.h) --- */
 
         /* struct fork_state to xfer.  ret: 0. */
         UPCALL_FORK_STATE,
-        /* struct fork_vma to xfer, of those that end above a[0].  ret: how many (0: no more). */
+        /* struct fork_vma to xfer, for VMAs that end above a[0].  ret: how many (0: no more). */
         UPCALL_FORK_VMAS,
         /* struct fork_page to xfer, from address a[0] on.  a[1]: dirty pages that may be copied to
          * the child instead of written back (cheaper); a[2]: the same when no slot can be
          * allocated.  ret: how many (0: no more), or -ENOMEM. */
         UPCALL_FORK_PAGES,
-        /* In the child: the same from xfer.  ret: 0. */
+        /* In the child: takes the struct fork_state from xfer.  ret: 0. */
         UPCALL_ADOPT_STATE,
-        /* a[0] of them.  ret: 0 or -ENOMEM. */
+        /* Takes a[0] struct fork_vma.  ret: 0 or -ENOMEM. */
         UPCALL_ADOPT_VMAS,
-        /* a[0] of them.  ret: 0 or -errno.  Those that were copied name a frame of this cache
-         * afterwards, which the host fills before it answers the exit. */
+        /* Takes a[0] struct fork_page.  ret: 0 or -errno.  On return a page that was copied names a
+         * frame of this cache, which the host fills before it answers the exit. */
         UPCALL_ADOPT_PAGES,
 
-        /* At exit, all other threads stopped: verifies frame, slot and pin counts; threads that
-         * wait hold a[0] pins.  ret: number of inconsistencies (texts by EXIT_LOG). */
+        /* At exit, with all other threads stopped: verifies frame, slot and pin counts.  Threads
+         * that wait hold a[0] pins.  ret: number of inconsistencies (texts by EXIT_LOG). */
         UPCALL_LEAKCHECK,
         /* Fills the struct mm_usage in xfer. */
         UPCALL_USAGE,
-        /* This vCPU's thread ends: it keeps nothing. */
+        /* This vCPU's thread ends: kern gives back what the vCPU holds. */
         UPCALL_THREAD_END,
         UPCALL_OPS
 };
 
-/* What the program uses, in pages.  OUT; counters that others change meanwhile, so sums may be off
- * by a few. */
+/* What the program uses, in pages.  OUT.  Other vCPUs change the counters meanwhile, so sums may be
+ * off by a few. */
 struct mm_usage {
-        uint64_t mapped, mapped_peak;   /* now, and the most there ever were */
+        uint64_t mapped, mapped_peak;   /* now, and the peak */
         uint64_t data, locked;          /* of these: private and writable, and mlocked */
         uint64_t resident, resident_peak; /* frames of the cache in use */
-        /* Slots of the far tiers in use, those whose page is resident too included. */
+        /* Slots of the far tiers in use, including those whose page is also resident. */
         uint64_t far;
 };
 
@@ -274,16 +274,18 @@ struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
  */
 #define CANARY 0x5afe57ac6b0b1e55ull
 
-/* What the host says to kern about a vCPU.  Mapped without W. */
+/* What the host tells kern about a vCPU.  Mapped without W. */
 struct vcpu_fixed {
         uint32_t number;                /* index of the block */
         uint32_t role;                  /* enum vcpu_role */
         uint32_t level;                 /* privilege level p: 0 or 3 */
-        /* Of the thread and process that run here; a child of vfork runs on its parent's vCPU */
+        /* Of the thread and process that run on this vCPU.  A child of vfork runs on its
+         * parent's. */
         uint32_t tid, pid;
         uint32_t pad;
         uint64_t fs_base, gs_base;      /* what FS and GS are to be when the vCPU starts */
-        /* What set_robust_list said: not kern's, but other processes' vmruns look here. */
+        /* The argument of set_robust_list.  kern does not use it; vmruns of other processes read
+         * it. */
         uint64_t robust_list;
         /* p = 3: IRET frame (rip cs rflags rsp ss) that carries the #PF stub to CPL 3 */
         uint64_t frame3_pf[5];
@@ -314,16 +316,17 @@ struct vcpu {
         struct regs     regs __attribute__((aligned(16)));
         uint64_t canary3;
 
-        /* This vCPU's own stock of free frames; only its own kern touches it. */
+        /* This vCPU's own reserve of free frames; only kern on this vCPU touches it. */
         struct frame_list frames;
         uint32_t reclaim_hand;          /* where its direct reclaim looks next */
-        /* Writes of its bulk ring before this one are over and were reported (kern/far/rings.c). */
+        /* Writes of the bulk ring before this index are over and were reported
+         * (kern/far/rings.c). */
         uint32_t writes_seen;
         uint64_t canary4;
 };
 /* The host has something to do: EXIT_EVENT before the program continues. */
 #define EVENT_HOST 1u
-/* The host changed regs beyond what a system call returns: go back by iretq. */
+/* The host changed more of regs than a system call returns: go back by iretq. */
 #define EVENT_IRET 2u
 
 /* Fault kinds, as the statistics count them. */
@@ -364,15 +367,15 @@ struct slab {
         uint64_t map_gpa;               /* of its struct slab_map (tree.h) */
 };
 
-/* Rings of far memory: what a vCPU asks of the nodes behind SLAB_REMOTE slabs.  They are the
+/* Rings of far memory: requests of a vCPU to the nodes behind SLAB_REMOTE slabs.  They are the
  * guest's NIC: the I/O thread of the host (runtime/far/io.c) takes entries off and moves the data.
  *
  * A read is over when the host has made the BUSY entry PRESENT (frame.h, page_fetched).  A write is
- * over when `state` says so; its frame is claimed by the service vCPU until that one has seen it.
+ * over when `state` says so; until the service vCPU has seen that, it keeps the frame claimed.
  *
- * tail is written by the vCPU (release: the entry is there), head by the host (release: the entry
- * was copied and may be used again; that of a write only after its state is IO_OVER too).  Both
- * only grow, modulo 2^32. */
+ * tail is written by the vCPU (release: the entry is complete), head by the host (release: the
+ * entry was copied and may be reused; the entry of a write only after its state is IO_OVER too).
+ * Both only grow, modulo 2^32. */
 enum io_op { IO_READ, IO_PREFETCH, IO_WRITE };
 /* AWAITED: the vCPU sleeps on it, so wake it. */
 enum io_state { IO_ASKED, IO_AWAITED, IO_OVER };
@@ -388,7 +391,7 @@ struct io_ring {
         _Atomic uint32_t head __attribute__((aligned(64)));
         struct io_entry entry[IO_RING] __attribute__((aligned(64)));
 };
-/* Apart, so that a read the program waits for is never behind anything else. */
+/* Two rings, so that a read for which the program waits is never queued behind anything else. */
 struct io_rings { struct io_ring demand, bulk; };
 
 /* Clocks without an exit: ns = base + ((tsc - tsc0) * mult >> 32).  Seqlock: odd while the host
@@ -428,25 +431,26 @@ struct control {
 
         uint64_t canary1;
         _Atomic uint32_t nvcpus;        /* vCPU blocks in use: [0, nvcpus) */
-        /* futex: bumped when frames become free and somebody waits */
+        /* futex: incremented when frames become free and a vCPU waits for them */
         _Atomic uint32_t frames_seq;
         _Atomic uint32_t frames_waiters;
-        /* frames_seq when the cleaner found that it cannot free anything: far tiers full, or all
-         * pinned; 0 once it freed a frame again.  kern/paging/cleaner.c has the table. */
+        /* The value of frames_seq when the cleaner found that it cannot free anything: far tiers
+         * full, or all pinned; 0 once it has freed a frame again.  kern/paging/cleaner.c has the
+         * table. */
         _Atomic uint32_t starved;
         _Atomic uint32_t service_seq;   /* futex of the sleeping service vCPU */
         _Atomic uint32_t service_asleep;
         /* Set by the host to quiesce the service vCPU, with no write under way, until it is
          * cleared. */
         _Atomic uint32_t service_hold;
-        /* futex: the service vCPU is quiesced.  Released by kern, for the vCPU that has the pager
-         * to itself then. */
+        /* futex: the service vCPU is quiesced.  Stored by kern with release, for the vCPU that then
+         * has the pager to itself. */
         _Atomic uint32_t service_held;
         /* The I/O thread sleeps: the vCPU that clears this rings DOORBELL_PORT. */
         _Atomic uint32_t io_asleep;
         /* The host wants all threads to stop (runtime/vm/stop.c). */
         _Atomic uint32_t stopping;
-        /* TSC ticks that a vCPU looks at an entry under way before it sleeps (runtime/far/io.c). */
+        /* TSC ticks for which a vCPU polls a BUSY entry before it sleeps (runtime/far/io.c). */
         _Atomic uint64_t wait_ticks;
         uint64_t canary2;
         /* Last flush asked for (kern/base/flush.c). */
@@ -457,7 +461,8 @@ struct control {
         uint64_t tsc_khz;
         uint32_t nslabs;
         uint32_t control_pad2;
-        /* This process's in the tree (tree.h); valid, as the next one, once there is a slab. */
+        /* This process's number in the tree (tree.h).  This field and the next are valid once there
+         * is a slab. */
         uint32_t tree_number;
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */

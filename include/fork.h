@@ -17,7 +17,7 @@ struct fork_state {
         uint64_t brk_start, brk_now;
 };
 
-/* A VMA, as kern has it.  Locks of memory are not inherited: kern leaves them out. */
+/* A VMA, as kern has it.  Memory locks are not inherited: kern leaves them out. */
 struct fork_vma {
         uint64_t start, end, off, gpa;
         uint32_t prot, flags;
@@ -26,9 +26,10 @@ struct fork_vma {
         uint32_t dropped;
 };
 
-/* A page whose content is not what its VMA says.  pte: an entry as in kern/pager/pte.h.  REMOTE:
- * the content is in that slot, which the host shares with the child before that runs.  PRESENT,
- * HELD: it is in that frame, of the parent's cache on the way out, of the child's on the way in. */
+/* A page whose content does not follow from its VMA.  pte: an entry as in kern/pager/pte.h.
+ * REMOTE: the content is in that slot, which the host shares with the child before the child runs.
+ * PRESENT, HELD: the content is in that frame: of the parent's cache on the way out, of the child's
+ * on the way in. */
 struct fork_page { uint64_t addr, pte; };
 
 #define FORK_VMAS_MAX  (0x1000 / sizeof(struct fork_vma))

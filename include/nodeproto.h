@@ -22,17 +22,17 @@
  *
  * After a broken connection: connect again with private data CONTROL and the id and secret of
  * WELCOME.  If memnode still knows them (it keeps a client for a grace time), it accepts, and all
- * grants stay as they were; the data connections are made anew.  HELLO is not repeated.  A new
+ * grants stay as they were; the data connections are made again.  HELLO is not repeated.  A new
  * control connection of a client ends its older one.
  *
  * A client may be several processes, which share its leases: the children of a program that forked.
  * Each has a control connection and data connections of its own, told apart by the `member` in the
- * private data; what is said above of a client's older connections goes for those of one member.  A
- * client is gone when the last of them is; GOODBYE, by any of them, is the client's.
+ * private data.  The rule above about older connections applies to those of the same member.  A
+ * client is gone when its last member is; GOODBYE from any member ends the whole client.
  *
  * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is
- * about to end.  A request that cannot be accepted is rejected by rdma_cm with private data as
- * well, for what rdma_cm itself tells is only a number.
+ * about to end.  A connection request that cannot be accepted is rejected by rdma_cm, also with
+ * private data, because rdma_cm itself carries only a number.
  *
  * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more
  * bytes than were sent: only `length` says how much there is.
@@ -57,10 +57,10 @@ struct node_private {
         uint16_t version;
         uint16_t length;                /* sizeof(struct node_private) */
         uint16_t kind;                  /* enum node_kind; in a rejection enum node_error */
-        /* DATA: transfers the client keeps in flight at most; in the acceptance: that memnode
-         * allows */
+        /* DATA: the most transfers that the client keeps in flight; in the acceptance: the most
+         * that memnode allows */
         uint16_t depth;
-        /* which process of the client; a number of its own choice, at random */
+        /* which process of the client: a random number that it chose */
         uint32_t member;
         uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
         uint8_t  secret[NODE_SECRET];
@@ -87,7 +87,7 @@ enum node_type {
         NODE_GOODBYE,
 };
 
-/* Why not: the text says it for people. */
+/* Why a request was refused; the text says it for people. */
 enum node_error {
         NODE_EPROTO = 1,                /* a message that makes no sense; the connection ends */
         NODE_EVERSION,                  /* another version of this protocol */
@@ -97,7 +97,7 @@ enum node_error {
         /* no such client (any more), or not its secret; no such slab */
         NODE_EUNKNOWN,
         NODE_EBUSY,                     /* too many clients or connections */
-        /* memnode's own trouble, as a memory registration that failed */
+        /* an error of memnode's own, as a failed memory registration */
         NODE_EINTERNAL,
         NODE_ECLOSING,                  /* memnode is about to end */
 };

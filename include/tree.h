@@ -4,14 +4,17 @@
  * of a process tree") has the protocol and what a process killed at any moment leaves behind; this
  * header has the layout of what kern sees, and the only code that knows the bits of a slot word.
  *
- *   a slot word        15 14   13     12..10  9..0
- *   FREE                0  0    0       0       0
- *   OWNED(p)            0 1 0 0 p held by process number p alone, who may write it
- *   SHARED              1 0 0 0 0 held by all processes whose holder bit is set; nobody writes it
- *   CHECK(p)            1 1 AGAIN 0 p as SHARED, while p finds out whether anybody still holds it
+ *   a slot word  15 14   13   12..10  9..0
+ *   FREE          0  0    0      0     0
+ *   OWNED(p)      0  1    0      0     p    held by process number p alone, which may write it
+ *   SHARED        1  0    0      0     0    held by all processes whose holder bit is set;
+ *                                           never written
+ *   CHECK(p)      1  1  AGAIN    0     p    as SHARED, while p finds out whether it still has a
+ *                                           holder
  *
- * A word is changed by compare-and-swap.  OWNED(p) and CHECK(p) are left by p alone, or by who
- * buries p.  So who died with what is in the words themselves and no count can be off by one.
+ * A word is changed by compare-and-swap.  Only p, or the process that buries p, changes OWNED(p)
+ * and CHECK(p).  So the words themselves say what a dead process held, and no count can be off by
+ * one.
  */
 #ifndef VMRUN_TREE_H
 #define VMRUN_TREE_H
@@ -23,7 +26,7 @@
 
 #define TREE_PROCESSES 1024             /* processes of a tree that hold slots at one time */
 #define SLAB_PAGES     (1u << SLAB_SHIFT)
-/* slots are searched, and set aside for one process, by chunks of 2 MiB */
+/* slots are searched, and set aside for one process, in chunks of 2 MiB */
 #define CHUNK_SHIFT    9
 #define CHUNK_PAGES    (1u << CHUNK_SHIFT)
 #define SLAB_CHUNKS    (SLAB_PAGES / CHUNK_PAGES)
@@ -34,28 +37,30 @@ typedef _Atomic uint16_t slot_word_t;
 #define SLOT_SHARED 0x8000u
 #define SLOT_CHECK  0xc000u
 #define SLOT_STATE  0xc000u
-#define SLOT_AGAIN  0x2000u             /* CHECK: somebody let go since, look again */
+#define SLOT_AGAIN  0x2000u             /* CHECK: a holder released it since, look again */
 #define SLOT_NUMBER 0x03ffu
 
-/* A chunk's word says only where to look; a kill may leave it wrong, which burying mends. */
+/* A chunk's word is a hint about where to look.  A killed process may leave it wrong; burying
+ * corrects it. */
 typedef _Atomic uint16_t chunk_word_t;
 #define CHUNK_OPEN    0u
-/* with a process number: others look elsewhere first, so that neighbours stay together */
+/* with a process number: other processes look elsewhere first, so that neighbours stay together */
 #define CHUNK_CLAIMED 0x4000u
 #define CHUNK_FULL    0x8000u
 
-/* The map of one slab, in a memory file without blocks for what was never touched. */
+/* The map of one slab, in a sparse memory file: pages never touched take no memory. */
 struct slab_map {
         slot_word_t word[SLAB_PAGES];
         chunk_word_t chunk[SLAB_CHUNKS];
         /* By process: chunks in which it ever took, was given or checked a slot.  Set before that,
-         * cleared when it is buried; so who buries it knows where to look. */
+         * and cleared when the process is buried; so the process that buries it knows where to
+         * look. */
         _Atomic uint64_t touched[TREE_PROCESSES][SLAB_CHUNKS / 64]
                 __attribute__((aligned(PAGE_SIZE)));
 };
 
-/* What a process holds: a line each.  Counts for the leak check and for leasing ahead; nothing else
- * relies on them. */
+/* What a process holds: one cache line a process.  Counts for the leak check and for leasing ahead;
+ * nothing else relies on them. */
 struct tree_process {
         _Atomic uint64_t owned, shared;
         uint64_t pad[6];
@@ -103,9 +108,9 @@ static inline bool chunk_touched(struct slab_map *map, uint32_t p, uint32_t chun
         return atomic_load(&map->touched[p][chunk / 64]) >> (chunk % 64) & 1;
 }
 
-/* A slot of the chunk went FREE.  Order: the word first (full barrier), then a look at the chunk;
- * who finds a chunk full says so first (full barrier), then looks at the words once more.  So one
- * of the two sees the other. */
+/* A slot of the chunk became FREE.  Order: the slot's word first (full barrier), then a look at the
+ * chunk.  A process that finds the chunk full stores CHUNK_FULL first (full barrier), then looks at
+ * the words once more.  So one of the two sees the other. */
 static inline void chunk_reopen(struct slab_map *map, uint32_t chunk)
 {
         uint16_t full = CHUNK_FULL;

@@ -1,5 +1,5 @@
 /*
- * Accounts: who holds how much of the pool, under which limit.
+ * Accounts: how much of the pool each client holds, and under which limit.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,10 +21,10 @@ struct account {
         char name[NAME_MAX_BYTES];
         /* guarded by lock */
         struct piece *pieces;
-        /* bytes of the pieces and of those that account_take() is fetching just now */
+        /* bytes of the pieces, including those that account_take() is fetching now */
         uint64_t held;
         struct account *next;
-        /* Counts for the statistics; relaxed, for nothing depends on their order. */
+        /* Counts for the statistics; relaxed, because nothing depends on their order. */
         _Atomic uint64_t reads, writes, read_bytes, written_bytes;
 };
 
@@ -39,7 +39,7 @@ struct account *account_open(const char *name)
         if (!a)
                 return NULL;
         snprintf(a->name, sizeof(a->name), "%s", name);
-        /* A client chose it, and it is shown on terminals. */
+        /* The client chose the name, and it is shown on terminals. */
         line_clean(a->name, strlen(a->name));
         for (char *c = a->name; *c; c++)
                 if (*c == '"')
@@ -78,8 +78,7 @@ void account_close(struct account *a)
         free(a);
 }
 
-/* SIGHUP changes the limit while others read it; which of the two values they see does not
- * matter. */
+/* SIGHUP changes the limit while other threads read it; either value will do. */
 static uint64_t limit_now(void) { return __atomic_load_n(&opt.max_per_client, __ATOMIC_RELAXED); }
 
 int account_take(struct account *a, uint64_t bytes, char **at)
@@ -94,7 +93,7 @@ int account_take(struct account *a, uint64_t bytes, char **at)
         if (allowed)
                 a->held += bytes;
         pthread_mutex_unlock(&lock);
-        /* Without the lock: it may wait until memory is zeroed. */
+        /* Without the lock, since it may wait until memory is zeroed. */
         char *got = allowed ? pool_alloc(bytes) : NULL;
         if (!got) {
                 if (allowed) {

@@ -81,7 +81,7 @@ static void fact(const char *name, const char *fmt, ...)
         va_end(ap);
 }
 
-/* One line a port; whether one of them is up. */
+/* Prints one line a port; true if a port is up. */
 static bool report_ports(struct ibv_context *c, const char *name)
 {
         struct ibv_device_attr device;
@@ -147,7 +147,7 @@ static uint64_t report_hugepages(unsigned kib)
         return bytes;
 }
 
-/* Why not, or 0. */
+/* Prints the reason why memnode could not serve; returns 1. */
 static int verdict(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static int verdict(const char *fmt, ...)
 {
@@ -164,7 +164,7 @@ int check_report(void)
 {
         uint64_t available, total = check_memory(&available);
         char why[512], a[32], b[32];
-        bool rdma = false;              /* is wanted; where nothing is said, NBD does */
+        bool rdma = false;              /* RDMA is wanted; by default NBD is enough */
 
         for (unsigned i = 0; i < opt.nlisten; i++)
                 rdma |= !strncmp(opt.listen[i], "rdma://", 7);

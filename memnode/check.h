@@ -1,5 +1,5 @@
 /*
- * What this host offers: for memnode --check, and for clear words at start.
+ * What this host offers: for memnode --check, and for clear messages at start.
  */
 #ifndef MEMNODE_CHECK_H
 #define MEMNODE_CHECK_H

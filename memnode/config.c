@@ -18,8 +18,9 @@ struct reading {
         const char *path;
         FILE *file;
         char *why;
-        int line;                       /* that inih looks at: not every build of it tells */
-        int err;                        /* the first mistake; what follows is not looked at */
+        /* that inih is reading: not every build of inih reports it */
+        int line;
+        int err;                        /* the first mistake; the rest of the file is ignored */
         uint64_t seen;                  /* bit i: setting i of no list was given */
         const struct setting *settings;
 };
@@ -34,7 +35,7 @@ static char *read_line(char *text, int n, void *stream)
         r->line++;
         size_t len = strlen(text);
         if (len + 1 == (size_t)n && text[len - 1] != '\n') {
-                /* inih would take the rest for a line of its own. */
+                /* inih would take the rest of the line for another line. */
                 snprintf(r->why, WHY_MAX, "%s:%d: the line is longer than %d bytes: shorten it",
                          r->path, r->line, n - 2);
                 r->err = -EINVAL;
@@ -69,7 +70,7 @@ static int in_memnode(struct reading *r, const char *name, const char *value)
         return s->set(r->o, value, cause) == 0 ? 1 : fail(r, name, value, cause);
 }
 
-/* For inih: 1 to go on. */
+/* Called by inih: 1 to continue. */
 static int take(void *user, const char *section, const char *name, const char *value)
 {
         struct reading *r = user;

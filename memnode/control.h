@@ -1,5 +1,5 @@
 /*
- * The control socket: who connects gets the statistics as text, and the connection ends.
+ * The control socket: a client that connects gets the statistics as text, and the connection ends.
  */
 #ifndef MEMNODE_CONTROL_H
 #define MEMNODE_CONTROL_H
@@ -10,8 +10,8 @@
 /* A unix socket for this user only: its descriptor, or -errno with a sentence in why.  The caller
  * removes the path at the end. */
 int control_open(const char *path, char *why, size_t n);
-/* Takes one connection and gives it what print() writes; a client that does not read is given up
- * after a second.  0, or -errno if none could be taken: the client still waits. */
+/* Accepts one connection and sends it what print() writes; a client that does not read is dropped
+ * after a second.  0, or -errno if none could be accepted: the client still waits. */
 int control_answer(int fd, void (*print)(FILE *to));
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * memnode: starts what serves, and then does what signals and the control socket ask for.
+ * memnode: starts the servers, then handles signals and the control socket.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 #include "options.h"
 #include "pool.h"
 
-#define STOP_MS 5000            /* what a clean end may take */
+#define STOP_MS 5000            /* the longest that a clean end may take */
 #define RETRY_MS 200            /* after a client of the control socket could not be taken */
 
 static void print_statistics(FILE *to)
@@ -48,7 +48,7 @@ static void statistics_to_stderr(void)
 static char serving[800];               /* what and where, in words */
 static void tell_ready(void) { sd_notifyf(0, "READY=1\nSTATUS=%s", serving); }
 
-/* SIGHUP: the limits anew, from the same command line and the file as it is now. */
+/* SIGHUP: reads the limits again, from the same command line and the current file. */
 static void reload(int argc, char **argv)
 {
         struct memnode_options fresh;
@@ -75,8 +75,8 @@ static void reload(int argc, char **argv)
         tell_ready();
 }
 
-/* To a descriptor that never blocks, if fd 2 allows it: so nobody who stops reading stops
- * memnode. */
+/* Messages go to a descriptor that never blocks, if fd 2 allows it, so that a reader that stops
+ * reading does not stop memnode. */
 static void open_log(void)
 {
         int fd = line_open(STDERR_FILENO);
@@ -91,7 +91,7 @@ static void open_pool(void)
         uint64_t available, total = check_memory(&available);
         int err;
 
-        /* What is only in use now may become free; what is not there at all will not. */
+        /* Memory in use now may become free; memory that the host does not have will not. */
         if (total && opt.size > total)
                 die_(1, "--size %s: this host has %s of memory in all: give a smaller size",
                      size_text(opt.size, a), size_text(total, b));
@@ -113,7 +113,7 @@ static void open_pool(void)
         }
         if (err)
                 die_(1, "--size %s: %s", size_text(opt.size, a), why);
-        /* Huge pages are not counted as available; they are there or they are not. */
+        /* MemAvailable does not count huge pages: they are either reserved or missing. */
         if (opt.hugepage == 4096 && available && opt.size > available)
                 warnx_("--size %s: only that much memory is available now: %s; this host may run "
                        "out of it",
@@ -167,7 +167,7 @@ static bool answer(int control)
         return !none;
 }
 
-/* Until a signal says that it is over. */
+/* Serves until a signal ends it. */
 static void serve(int signals, int control, int argc, char **argv)
 {
         struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
@@ -176,9 +176,9 @@ static void serve(int signals, int control, int argc, char **argv)
         for (;;) {
                 struct signalfd_siginfo info;
 
-                /* A client that cannot be taken stays there, so poll() would return at once: it is
-                 * not looked at for a while.  Otherwise there is no bound: it is what memnode does
-                 * when nobody wants anything. */
+                /* A client that cannot be accepted stays in the queue, so poll() would return at
+                 * once: ignore it for a while.  Otherwise there is no time limit: this is where
+                 * memnode idles. */
                 if (poll(fds, 2, fds[1].fd == control ? -1 : RETRY_MS) < 0)
                         continue;
                 fds[1].fd = fds[1].revents && !answer(control) ? -1 : control;
@@ -211,7 +211,8 @@ int main(int argc, char **argv)
         if (opt.check)
                 return check_report();
 
-        /* Before the first thread, so that all have them blocked and only serve() sees them. */
+        /* Blocked before the first thread starts, so that all threads have them blocked and only
+         * serve() sees them. */
         sigemptyset(&signals);
         sigaddset(&signals, SIGHUP);
         sigaddset(&signals, SIGINT);

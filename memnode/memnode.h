@@ -1,5 +1,5 @@
 /*
- * What the parts of memnode share: settings, words, the account of who has how much.
+ * What the parts of memnode share: settings, messages, and the accounts of its clients.
  */
 #ifndef MEMNODE_MEMNODE_H
 #define MEMNODE_MEMNODE_H
@@ -14,7 +14,7 @@
 struct memnode_options {
         uint64_t size;                  /* bytes to serve */
         uint64_t max_per_client;        /* bytes one client may have */
-        /* bytes of a page of the pool; 0: 2 MiB if they can be had, else 4 KiB */
+        /* bytes of a page of the pool; 0: 2 MiB if available, else 4 KiB */
         uint64_t hugepage;
         const char *listen[16];         /* --listen URLs in order */
         unsigned nlisten;
@@ -22,14 +22,14 @@ struct memnode_options {
         unsigned nexports;
         uint8_t token[64];              /* padded with zeros, as nodeproto.h has it */
         bool have_token, verbose;
-        uint32_t grace_ms;              /* how long a client that vanished keeps what it has */
+        uint32_t grace_ms;              /* how long a vanished client keeps its memory */
         const char *config;             /* the configuration file; NULL: none */
         int socket_mode;                /* of nbd+unix:// sockets; -1: as umask says */
         const char *control;            /* path of the control socket; NULL: none */
         bool check;                     /* tell what this host offers, and end */
 };
-/* Fixed from the start on, but for max_per_client and grace_ms, which SIGHUP may change: other
- * threads read them as relaxed atomics. */
+/* Fixed from the start on, except max_per_client and grace_ms, which SIGHUP may change: other
+ * threads read these two as relaxed atomics. */
 extern struct memnode_options opt;
 
 /* Clients of both protocols have an account: what they hold, and the memory itself.  (account.c)
@@ -55,8 +55,8 @@ void account_print(FILE *to);
 /* librdmacm has an rdma_listen() */
 int rdma_server_listen(const char *url, char *why, size_t n);
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
-/* A clean end: tell clients goodbye, finish what is under way, close; returns when that is done or
- * some seconds after timeout_ms.  False: threads are still at work in the pool. */
+/* A clean end: sends GOODBYE to the clients, finishes what is under way, closes.  Returns when that
+ * is done or some seconds after timeout_ms.  False: threads are still at work in the pool. */
 bool rdma_server_stop(unsigned timeout_ms);
 bool nbd_stop(unsigned timeout_ms);
 void rdma_server_print(FILE *to);        /* statistics */

@@ -1,5 +1,5 @@
 /*
- * The command line of memnode: what it accepts, and what it says about mistakes.
+ * The command line of memnode: its options, and messages about mistakes.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -279,7 +279,7 @@ static _Noreturn void print_and_exit(const char *text)
 
 struct given { const struct setting *setting; const char *value; };
 
-/* getopt has no words for it that name the cure. */
+/* getopt's own messages do not name the cure. */
 static int bad_option(char **argv, bool missing_value, char why[WHY_MAX])
 {
         const char *given = argv[optind - 1];

@@ -17,7 +17,7 @@ struct setting {
         /* Stores the value in o; a copy of it where o keeps a string.  The sentence begins with the
          * cause. */
         int (*set)(struct memnode_options *o, const char *value, char why[WHY_MAX]);
-        /* has no value on the command line, yes or no in the file */
+        /* without a value on the command line; yes or no in the file */
         bool flag;
         bool list;                      /* may be given several times */
 };
@@ -29,10 +29,10 @@ int setting_export(struct memnode_options *o, const char *name, const char *size
 int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX]);
 
 /* What the command line says, over what the configuration file says, over the defaults.  --help and
- * --version print and end here. argv must stay.  Whoever calls owns o and frees it. */
+ * --version print and end here.  argv must stay valid.  The caller owns o and frees it. */
 int options_parse(struct memnode_options *o, int argc, char **argv, char why[WHY_MAX]);
 void options_free(struct memnode_options *o);
-/* What only all settings together can tell. */
+/* Checks that need all settings together. */
 int options_check(const struct memnode_options *o, char why[WHY_MAX]);
 
 #endif

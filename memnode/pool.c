@@ -1,10 +1,10 @@
 /*
- * The pool: one mapping of one memory file, taken at start, and who may use which part of it.
+ * The pool: one mapping of one memory file, taken at start, and the state of each part of it.
  *
- * Parts are extents of whole 4 KiB pages.  One is FREE and all zero; or TAKEN; or DIRTY, given back
- * with the bytes of its last owner in it; or it is being SCRUBBED.  [I] Only zeroed memory is ever
- * FREE, and only FREE memory is given out: the kernel's memory is zero at first, and from then on
- * the one way back to FREE is the scrubber, a thread that zeroes 64 MiB at a time without holding
+ * Parts are extents of whole 4 KiB pages.  An extent is FREE and all zero; or TAKEN; or DIRTY:
+ * given back with the bytes of its last owner in it; or being SCRUBBED.  [I] Only zeroed memory is
+ * ever FREE, and only FREE memory is given out.  The kernel's memory is zero at first; from then on
+ * the only way back to FREE is the scrubber, a thread that zeroes 64 MiB at a time without holding
  * the lock.
  */
 #include <errno.h>
@@ -47,11 +47,11 @@ static pthread_cond_t scrubbed = PTHREAD_COND_INITIALIZER;      /* to pool_alloc
 /* guarded by lock */
 /* sorted, covers [0, size) without a gap; no two neighbours are both FREE or both DIRTY */
 static struct extent *extents;
-/* bytes FREE, DIRTY or SCRUBBED: what is or soon will be there */
+/* bytes FREE, DIRTY or SCRUBBED: what is available now or soon */
 static uint64_t left;
 static bool ending;                     /* to both */
 
-/* The extent that covers `at` in its middle becomes two.  -ENOMEM */
+/* Splits the extent that covers `at` in its middle.  0 or -ENOMEM. */
 static int split(uint64_t at)
 {
         for (struct extent *e = extents; e && e->start < at; e = e->next) {
@@ -81,8 +81,9 @@ static void merge(void)
         }
 }
 
-/* Zeroes what nobody else uses.  Small pages go back to the kernel, which also frees this host's
- * memory; huge ones would lose their reservation by that, so they are kept and overwritten. */
+/* Zeroes a range that no other thread uses.  Small pages go back to the kernel, which also frees
+ * memory of this host.  Huge pages would lose their reservation that way, so they are kept and
+ * overwritten. */
 static void zero(uint64_t start, uint64_t bytes)
 {
         if (page == PAGE) {
@@ -112,7 +113,7 @@ static void *scrub(void *arg)
         while (!ending) {
                 struct extent *e = find(DIRTY);
                 if (!e) {
-                        /* no bound: there is nothing to do until somebody gives memory back */
+                        /* no time limit: there is nothing to do until memory is given back */
                         pthread_cond_wait(&dirtied, &lock);
                         continue;
                 }
@@ -132,7 +133,7 @@ static void *scrub(void *arg)
         return NULL;
 }
 
-/* Best fit, so that long pieces stay for those who need them. */
+/* Best fit, so that long pieces stay for large requests. */
 static struct extent *fit(uint64_t bytes)
 {
         struct extent *best = NULL;
@@ -185,7 +186,7 @@ void pool_free(char *at, uint64_t bytes)
         if (!e || e->state != TAKEN || e->end - e->start != bytes) {
                 warnx_("pool_free of what was not given out: %#llx bytes at %#llx",
                        (unsigned long long)bytes, (unsigned long long)start);
-                /* memory of two owners: to go on would show one's bytes to the other */
+                /* memory with two owners: to continue would show one owner's bytes to the other */
                 abort();
         }
         e->state = DIRTY;
@@ -234,7 +235,7 @@ void pool_hugepages_cure(uint64_t bytes, uint64_t hugepage, char *cure, size_t n
 {
         uint64_t wanted = (bytes + hugepage - 1) / hugepage,
                  unused = pool_hugepages(hugepage, "free_hugepages");
-        /* The kernel is told a total, of which others have some. */
+        /* The kernel takes a total, which includes pages that others use. */
         uint64_t sum =
                 pool_hugepages(hugepage, "nr_hugepages") + (wanted > unused ? wanted - unused : 0);
 
@@ -288,17 +289,18 @@ int pool_open(uint64_t bytes, uint64_t hugepage, char *why, size_t n)
                         explain(err, bytes, hugepage, why, n);
                 goto out_fd;
         }
-        /* Nothing changes its size again: a page that vanished under a registered range would be
-         * lost silently. */
+        /* The size is sealed: a page that vanished under a registered range would be lost
+         * silently. */
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-        /* Huge pages are reserved by this, so that they cannot be missing later.  Small ones come
-         * when they are first used. */
+        /* This reserves huge pages, so that they cannot be missing later.  Small ones are allocated
+         * at first use. */
         base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (base == MAP_FAILED) {
                 err = explain(-errno, bytes, hugepage, why, n);
                 goto out_fd;
         }
-        madvise(base, bytes, MADV_DONTDUMP);    /* of no use in a core file, and not ours to show */
+        /* of no use in a core file, and not memnode's data to show */
+        madvise(base, bytes, MADV_DONTDUMP);
         madvise(base, bytes, MADV_DONTFORK);
         if (hugepage == PAGE)
                 /* where shmem_enabled says "advise"; no matter if it fails */

@@ -43,7 +43,7 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_v
 {
         const struct timespec limit = { .tv_nsec = 100000000 };
         const void *word = kern_pointer(t, at, 8);
-        /* Never io_wait() for a vCPU: that one may itself wait for far memory, whose work is done
+        /* Never io_wait() for another vCPU: it may itself wait for far memory, whose work is done
          * by one thread at a time. */
         if (word && opt.io == IO_INLINE && !for_vcpu)
                 io_wait(word, seen);
@@ -62,16 +62,16 @@ static int64_t forward(struct thread *t)
 
         if (ret != -SYS_PUT_OFF)
                 return ret;
-        /* after the signal's handler the program makes the call (again) */
+        /* after the signal handler the program makes the call again */
         r->rip -= SYSCALL_LEN;
         return nr;
 }
 
 /*
- * KVM_RUN met a page of the arena that has no memory: has a shared file been cut short?  kern then
- * drops the entries past its end, so that the program's next touch faults and kern can tell it the
- * address.  If there is none, another thread's check may have dropped it, or the file may be long
- * again: the program goes on, unless it gets nowhere.
+ * KVM_RUN met a page of the arena that has no memory: a shared file may have been truncated.  kern
+ * then drops the entries past its end, so that the program's next touch faults and kern can report
+ * the address.  If no entry was dropped, another thread's check may have dropped it, or the file
+ * may have grown again: the program continues, unless it makes no progress.
  */
 #define ARENA_CHECKS 16
 static void arena_check(struct thread *t)
@@ -98,7 +98,7 @@ static void arena_check(struct thread *t)
 
 #define VECTOR_GP 13
 
-/* Why the host had kern exit before it returned to the program. */
+/* Handles the reasons for which the host made kern exit before it returned to the program. */
 static void event(struct thread *t)
 {
         threads_pause(t);

@@ -46,8 +46,8 @@ static uint64_t soft_limit(int resource)
         return getrlimit(resource, &r) == 0 ? r.rlim_cur : RLIM_INFINITY;
 }
 
-/* Linux's mmap_base without address randomisation: a gap for the stack, of at least 128 MiB and at
- * most 5/6 of all. */
+/* Linux's mmap_base without address randomisation: a gap for the stack of at least 128 MiB and at
+ * most 5/6 of the address space. */
 static uint64_t mmap_top(uint64_t stack_limit)
 {
         const uint64_t min = 128ull << 20, max = (uint64_t)TASK_SIZE / 6 * 5;
@@ -67,7 +67,7 @@ static uint64_t mmap_min(void)
         return v;
 }
 
-/* What the program before handed over, if there was one. */
+/* What the program before execve handed over, if there was one. */
 static const struct handover *before;
 
 static void fill_control(uint64_t far_pages)
@@ -87,7 +87,7 @@ static void fill_control(uint64_t far_pages)
                 limits_adopt(&before->limits);
         c->mmap_top = mmap_top(c->rlimit_stack);
         c->mmap_min = mmap_min();
-        c->service_asleep = 1;          /* its thread is made when the bell first rings */
+        c->service_asleep = 1;          /* its thread is made when the doorbell first rings */
 }
 
 static int find_program(const struct image_config *c)
@@ -101,7 +101,7 @@ static int find_program(const struct image_config *c)
         return image_open(&image, path, opt.argv, environ, c);
 }
 
-/* One that passed all checks in the program before. */
+/* A program that passed all checks in the vmrun before execve. */
 static int take_program(const struct image_config *c)
 {
         struct program p = { .fd = before->program, .file = before->path, .argv = opt.argv };
@@ -128,7 +128,7 @@ static void open_program(void)
         prctl(PR_SET_NAME, image.comm);
 }
 
-/* What the VM asks of the folders above it. */
+/* Functions of the folders above that the VM calls. */
 static const struct vm_calls calls = { .serve = exit_serve,
                                        .deadly = signals_deadly,
                                        .peek = gmem_peek,
@@ -149,7 +149,7 @@ static void make_vm(void)
         fill_control(c.far_pages);
 }
 
-/* A private copy of standard error, for messages; -1: there is none, as it was closed when vmrun
+/* A private copy of standard error, for messages; -1: none, because it was closed when vmrun
  * started. */
 static int own_stderr(void)
 {
@@ -157,7 +157,7 @@ static int own_stderr(void)
 
         fd = fd < 0 ? privfd_dup(STDERR_FILENO) : privfd_move(fd);
         if (fd == -EMFILE || fd == -EINVAL)
-                return STDERR_FILENO;   /* no room up there: better a shared stderr than silence */
+                return STDERR_FILENO;   /* no number left: better a shared stderr than silence */
         return fd < 0 ? -1 : fd;
 }
 
@@ -203,6 +203,6 @@ int main(int argc, char **argv)
         first.v->exit.ret = 0;
         thread_loop(&first);
         thread_finish(&first);
-        /* not reached: the first thread ends there, the program with the last one */
+        /* not reached: the first thread ends in there, the program with its last thread */
         abort();
 }

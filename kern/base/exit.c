@@ -10,9 +10,9 @@ static void out(void)
 {
         struct vcpu *v = &vcpu_self;
 
-        /* OUT tells kickers that this vCPU uses no translation of the program; it looks for flushes
-         * before it next becomes PROGRAM (entry.S).  Release: a kicker that sees the mode sees all
-         * that kern did before. */
+        /* MODE_OUT tells kickers that this vCPU uses no translation of the program.  It looks for
+         * flushes before it next becomes PROGRAM (entry.S).  Release: a kicker that sees the mode
+         * sees all that kern did before. */
         atomic_store_explicit(&v->mode, MODE_OUT, memory_order_release);
         cpu_exit();
         atomic_store_explicit(&v->mode, MODE_KERN, memory_order_relaxed);
@@ -32,7 +32,7 @@ int64_t vmexit5(enum exit_op op, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t
         v->exit.a[4] = a4;
         out();
         while (v->upcall.op != UPCALL_NONE) {
-                /* Taken off first: what serves it may exit and meet another. */
+                /* Copied first: serving it may exit, and that exit may bring another upcall. */
                 const struct upcall u = v->upcall;
                 v->upcall.op = UPCALL_NONE;
                 v->upcall.ret = upcall_serve(&u);

@@ -3,10 +3,10 @@
  *
  * A vCPU that wants a flush increments control.flush_epoch.  Each vCPU flushes before it next
  * becomes PROGRAM (entry.S looks at the epoch after it stored PROGRAM and a full barrier), and
- * notes the epoch it has reached.  A flush is complete once each vCPU was seen not in PROGRAM, or
- * flushed up to it: kern and host use no translation of the program.  Only vCPUs that stay in
- * PROGRAM are kicked and waited for, so a vCPU in kern that spins on a lock of ours cannot deadlock
- * with us.  [I]
+ * notes the epoch it has reached.  A flush is complete once each vCPU either was seen outside
+ * PROGRAM or has flushed up to its epoch: kern and host use no translation of the program.  Only
+ * vCPUs that stay in PROGRAM are kicked and waited for, so a vCPU in kern that spins on a lock we
+ * hold cannot deadlock with us.  [I]
  */
 #include "base/cpu.h"
 #include "base/exit.h"
@@ -14,7 +14,7 @@
 #include "base/kern.h"
 #include "pager/pager.h"
 
-/* A completed epoch; grows.  A hint that saves looking at every vCPU */
+/* A completed epoch; only grows.  A hint that saves looking at every vCPU. */
 static _Atomic uint64_t done_epoch;
 
 void flush_self(void)
@@ -57,7 +57,7 @@ bool env_flush_done(uint64_t epoch)
         return true;
 }
 
-#define SPINS_BEFORE_KICK 64            /* a vCPU that faults often comes by on its own */
+#define SPINS_BEFORE_KICK 64            /* a vCPU that faults often flushes on its own */
 
 void flush_wait(uint64_t epoch)
 {

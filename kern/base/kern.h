@@ -1,5 +1,5 @@
 /*
- * This vCPU, and what all vCPUs share with the host.
+ * Data of this vCPU, and the page that all vCPUs share with the host.
  */
 #ifndef VMRUN_KERN_H
 #define VMRUN_KERN_H

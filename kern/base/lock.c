@@ -6,9 +6,10 @@
  * minutes.  So a taker spins for a while, then sleeps.
  *
  * [I] No wake-up is lost.  A taker sleeps only while the word is AWAITED, which the host compares
- * under its own lock.  The holder exchanges it for FREE and wakes one taker if it was AWAITED; that
- * one leaves AWAITED behind, since it cannot know whether others sleep.  If it is killed first (the
- * child of a vfork), the others look again when their sleep's limit has passed.
+ * under its own lock.  The holder exchanges the word for FREE and wakes one taker if it was
+ * AWAITED.  The woken taker sets AWAITED again, since it cannot know whether others sleep.  If it
+ * is killed first (the child of a vfork), the others look again when their sleep's limit has
+ * passed.
  */
 #include "base/cpu.h"
 #include "base/exit.h"
@@ -25,12 +26,13 @@ void env_relax(unsigned spins)
 
 enum { LOCK_FREE, LOCK_TAKEN, LOCK_AWAITED };
 
-/* With eight yields; range operations that wait for no node are shorter. */
+/* Eight of these spins yield.  Range operations that wait for no node are shorter than this. */
 #define LOCK_SPINS 1024
 
 void lock_take(struct lock *l)
 {
-        /* Acquire, as below: sees what the last holder wrote before its release in lock_drop. */
+        /* Acquire, here and below: sees what the last holder wrote before its release in
+         * lock_drop. */
         for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
                 uint32_t seen = LOCK_FREE;
                 if (atomic_compare_exchange_strong_explicit(

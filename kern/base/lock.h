@@ -1,6 +1,6 @@
 /*
- * Locks between vCPUs.  A taker spins, then yields, since the holder may be a thread that does not
- * run, then sleeps.
+ * Locks between vCPUs.  A taker spins, then yields, since the holder's thread may not be running,
+ * then sleeps.
  */
 #ifndef VMRUN_LOCK_H
 #define VMRUN_LOCK_H

@@ -1,8 +1,8 @@
 /*
- * The pool: 4 KiB pages for metadata, outside the cache.  It grows by the host's leave, in doubling
- * steps, and never shrinks; a freed page waits on the list of its kind, so a page table once is a
- * page table for ever (type-stable).  The link is a page address in the first word: as a PTE it is
- * in no known state (pte.h), so a late reader of a freed table leaves it alone.
+ * The pool: 4 KiB pages for metadata, outside the cache.  The host grows it in doubling steps; it
+ * never shrinks.  A freed page goes to the free list of its kind, so what was once a page table is
+ * only ever a page table (type-stable).  The link is a page address in the first word: as a PTE it
+ * is in no known state (pte.h), so a late reader of a freed table leaves it alone.
  */
 #include "base/exit.h"
 #include "base/kern.h"
@@ -36,7 +36,7 @@ void *pool_page(enum pool_kind kind)
                 p = (void *)(WINDOW + control.pool_next);
                 control.pool_next += PAGE_SIZE;
                 lock_drop(&pool_lock);
-                return p;               /* never used: the host's zero */
+                return p;               /* never used: zeroed by the host */
         }
         lock_drop(&pool_lock);
         if (p)

@@ -1,5 +1,5 @@
 /*
- * What there is one of: the cache, and the lock of the address space.
+ * State that exists once in a guest: the cache, and the lock of the address space.
  */
 #include "base/state.h"
 #include "window.h"

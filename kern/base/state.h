@@ -1,5 +1,5 @@
 /*
- * What there is one of in a guest.
+ * State that exists once in a guest.
  */
 #ifndef VMRUN_STATE_H
 #define VMRUN_STATE_H

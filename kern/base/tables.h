@@ -13,8 +13,8 @@ pte_slot_t *pt_find(uint64_t addr);
 /* Same, making missing tables; NULL if the pool is used up. */
 pte_slot_t *pt_make(uint64_t addr);
 
-/* The entry at *addr or, where no table exists, at the next address below end that has one, which
- * goes to *addr.  NULL: there is none. */
+/* The entry at *addr.  Where no table exists, the entry at the next address below end that has a
+ * table; *addr becomes that address.  NULL: there is none. */
 pte_slot_t *pt_next(uint64_t *addr, uint64_t end);
 
 /* Maps 2 MiB-aligned guest-physical memory at a window address (a slab of a memory tier).
@@ -25,9 +25,10 @@ bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len);
  * around its own. */
 #define FAULT_AROUND 16
 
-/* A vCPU that walks to an entry, or changes one, publishes its address first (full barrier) and
- * takes it back after: no table on the way is reused meanwhile (pt_wait_faults).  One address a
- * vCPU, which does not sleep while it stands.  The host does the same (gmem.c). */
+/* A vCPU that walks to an entry, or changes one, publishes the address first (full barrier) and
+ * withdraws it afterwards: no table on the way is reused meanwhile (pt_wait_faults).  A vCPU
+ * publishes one address at a time and does not sleep while it is published.  The host does the same
+ * (gmem.c). */
 static inline void pt_publish(uint64_t addr) { atomic_exchange(&vcpu_self.faulting, addr + 1); }
 
 static inline void pt_unpublish(void)

@@ -30,7 +30,7 @@ static inline pte_slot_t *pt_pdpt_entry(uint64_t addr)
 }
 
 /* The directory entry for addr, or NULL if its directory does not exist.  Acquire: a table that is
- * found is found zeroed. */
+ * found is seen zeroed. */
 static inline pte_slot_t *pt_directory(uint64_t addr)
 {
         pte_slot_t *pd = pt_table(atomic_load_explicit(pt_pdpt_entry(addr), memory_order_acquire));

@@ -19,8 +19,8 @@ static void boot_once(void)
         mm_brk_init();
 }
 
-/* vCPU 0 is the program's first and starts before all others; it starts again when another thread
- * gets it after the first one's end.  Returning means entering the program. */
+/* vCPU 0 is the program's first and starts before all others.  It starts again when its first
+ * thread has ended and another thread gets it.  Returning means entering the program. */
 void kern_start(void);
 void kern_start(void)
 {

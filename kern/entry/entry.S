@@ -6,18 +6,18 @@
  *   system call   syscall_entry -> syscall_dispatch() (syscall.c) -> return_syscall
  *   kick          the host points RIP at event_entry -> return_iret
  *
- * A system call's return leaves rcx and r11 as the instruction does.  Where the host has set more
- * than rax (a signal's frame, rt_sigreturn, a call to be made again) it sets an event too, and
- * events end in return_iret, which restores all registers.
+ * A system call returns with rcx and r11 as the SYSCALL instruction left them.  Where the host has
+ * set more than rax (a signal frame, rt_sigreturn, a call to be restarted) it also sets an event,
+ * and events end in return_iret, which restores all registers.
  *
  * While its vCPU is in kern the program's registers are in vcpu.regs, complete.  IST 1 ends at the
  * end of vcpu.regs, so for a page fault the CPU itself stores err..ss in place.  Program and kern
- * run at one privilege level: at p = 0 a stub just continues; at p = 3 it is the only ring-0 code
- * there is and continues at CPL 3 by an IRET frame made beforehand.  From pf_common, trap_common
- * and syscall_entry on, the code is the same at both levels.
+ * run at one privilege level.  At p = 0 a stub just continues.  At p = 3 the stubs are the only
+ * ring-0 code there is, and continue at CPL 3 by an IRET frame made beforehand.  From pf_common,
+ * trap_common and syscall_entry on, the code is the same at both levels.
  *
  * The returns are restartable: from "look" on there are only plain moves from an intact vcpu.regs,
- * so a vCPU that is kicked in there starts again at "look" and sees the kick (runtime/vcpu.c does
+ * so a vCPU that is kicked there starts again at "look" and sees the kick (runtime/vcpu.c does
  * that).  [I]
  */
 #include "entry/offsets.h"
@@ -47,7 +47,7 @@ kern_header:
         .globl kern_start_asm
 kern_start_asm:
         xorl %ebp, %ebp
-        /* No instruction emulator knows it: the probe for p (runtime/vcpu_setup.c). */
+        /* No instruction emulator knows this one: the probe for p (runtime/vcpu_setup.c). */
         addps %xmm0, %xmm0
         call kern_start
         jmp return_iret
@@ -84,13 +84,14 @@ kern_start_asm:
         pushq $\n
 .endm
 
-/* The error code of the #GP that `int n` is where its gate is not the program's to use (Intel SDM
+/* The error code of the #GP that `int n` raises where the program may not use its gate (Intel SDM
  * vol. 3A 6.13). */
 #define INT_ERROR_CODE(n) ((n) * 8 + 2)
 
 /*
- * In ring 0 no gate is closed to the program's `int n`, and no error code comes with it.  The CPU
- * aligns the stack to 16 bytes before it pushes, so RSP tells: five words were pushed or six.
+ * In ring 0 no gate is closed to the program's `int n`, and `int n` pushes no error code.  The CPU
+ * aligns the stack to 16 bytes before it pushes, so RSP tells whether five words were pushed or
+ * six.
  */
 .macro jump_if_software_int label
         testb $8, %spl
@@ -127,7 +128,7 @@ stubs0:
 .endr
         .balign STUB_SIZE
 
-/* `int $14` in ring 0: the CPU stored rip..ss in vcpu.regs, as of a page fault. */
+/* `int $14` in ring 0: the CPU stored rip..ss in vcpu.regs, as for a page fault. */
 int_14: pushq $INT_ERROR_CODE(14)               /* lands in vcpu.regs.err */
         pushq %rax
         leaq KSTACK, %rsp
@@ -161,7 +162,7 @@ stubs3:
 .endr
         .balign STUB_SIZE
 
-/* An int3: kern's own asks for a TLB flush, which only ring 0 can do. */
+/* An int3.  If it is kern's own, it asks for a TLB flush, which only ring 0 can do. */
 gate_or_breakpoint:
         pushq $3
         pushq %rax
@@ -185,8 +186,8 @@ pf_common:
         call page_fault
         jmp return_iret
 
-/* The stub's and the CPU's words are a struct trap_frame that ends at the top of the stack (T_*).
- * A trap of kern itself must not touch vcpu.regs. */
+/* The words that the stub and the CPU pushed are a struct trap_frame that ends at the top of the
+ * stack (T_*).  A trap in kern itself must not touch vcpu.regs. */
 #define COPY_WORD(field) \
         movq V(T_##field), %rax; \
         movq %rax, V(R_##field)
@@ -228,17 +229,18 @@ trap_common:
         call kern_trap
         jmp return_iret
 
-/* The program steps (TF) over a SYSCALL, and the #DB comes after it, at syscall_entry: Bochs does
- * so, no hardware is known to.  SFMASK has cleared TF in what goes back and R11 has it, and kern's
- * stack is unused: begin as if it had not come, as Linux does. */
+/* The program single-steps (TF) over a SYSCALL, and the #DB comes after it, at syscall_entry.
+ * Bochs does so; no hardware is known to.  SFMASK has cleared TF in the flags to return with, R11
+ * still has it, and kern's stack is unused: so continue as if the #DB had not come, as Linux
+ * does. */
 step_of_syscall:
         popq %rcx
         popq %rax
         leaq V(T_rip), %rsp
         iretq
 
-/* A kicked vCPU that ran program code; the host has stored rip, rflags and rsp in vcpu.regs and
- * given us kern's stack. */
+/* A vCPU that was kicked in program code.  The host has stored rip, rflags and rsp in vcpu.regs and
+ * set RSP to kern's stack. */
 event_entry:
         movl $MODE_KERN_, V(V_MODE)
         movq %rax, V(R_rax)
@@ -280,9 +282,8 @@ syscall_entry:
         movq V(R_r15), %r15
 .endm
 
-/* PROGRAM is stored, then a full barrier, then events and flushes are looked for; a kicker sets
- * those, then a full barrier, then looks at the mode: one of the two sees the other.  [I]
- * (flush.c) */
+/* Store PROGRAM, full barrier, then look for events and flushes.  A kicker sets those, full
+ * barrier, then looks at the mode.  So one of the two sees the other.  [I] (flush.c) */
 .macro become_program label
         movl $MODE_PROGRAM_, V(V_MODE)
         lock orl $0, -8(%rsp)                   /* RSP may be the very top of kern's stack */

@@ -1,11 +1,11 @@
 /*
- * fork, kern's part: taking an address space out of the parent's guest, and putting it into the
- * child's (include/fork.h has the shapes, docs/architecture.md the whole story).
+ * fork, kern's part: takes an address space out of the parent's guest, and puts it into the child's
+ * (include/fork.h has the structs, docs/architecture.md the whole of fork).
  *
- * The caller's host thread has stopped whatever else could change pages: all other program threads,
- * and the cleaner.  So this vCPU has the pager to itself, and its writes.  [I] Entries lose D here
- * while they have A, so all TLBs are flushed before the program continues: no vCPU is in PROGRAM
- * now, and each looks at the flush epoch before it becomes so (flush.c).
+ * The caller's host thread has stopped everything else that could change pages: all other program
+ * threads, and the cleaner.  So this vCPU has the pager and the pager's writes to itself.  [I]
+ * Entries lose D here while they have A, so all TLBs are flushed before the program continues: no
+ * vCPU is in PROGRAM now, and each looks at the flush epoch before it enters PROGRAM (flush.c).
  */
 #include <asm-generic/errno.h>
 #include "base/cpu.h"
@@ -45,11 +45,11 @@ int64_t fork_vmas(uint64_t above, struct fork_vma *out)
         return n;
 }
 
-/* A batch of pages being taken out. */
+/* A batch of pages for the child. */
 struct batch {
         struct fork_page *out;
         uint32_t n;
-        /* Pages that may still travel by their content; if they must. */
+        /* How many more pages may be copied to the child; the same if there is no other way. */
         uint64_t copies, copies_most;
         bool wrote;
 };
@@ -60,7 +60,7 @@ static void complete_writes(void)
         clock_pass(&pager, 0, counters());
 }
 
-/* Can the content of this dirty page be had from a slot? */
+/* Writes this dirty page to a slot.  True: the child finds the content there. */
 static bool write_out(struct batch *b, pte_slot_t *pte)
 {
         while (!env_slot_write_room())
@@ -70,7 +70,7 @@ static bool write_out(struct batch *b, pte_slot_t *pte)
         return done;
 }
 
-/* A page that is resident.  Pages that equal their origin stay behind: the child's VMA gives them
+/* A resident page.  A page that equals its origin is left out: the child's VMA produces it
  * again. */
 static int take_resident(struct batch *b, uint64_t addr, pte_slot_t *pte, pte_t p)
 {
@@ -105,7 +105,7 @@ static int take_page(struct batch *b, uint64_t addr, pte_slot_t *pte)
                 case PTE_PRESENT:
                 case PTE_HELD:
                         return take_resident(b, addr, pte, p);
-                case PTE_BUSY:          /* a thread that was stopped fetches it */
+                case PTE_BUSY:          /* the fetch of a thread that was stopped */
                         page_wait(pte, p);
                         continue;
                 default:
@@ -191,7 +191,7 @@ int64_t adopt_vmas(const struct fork_vma *in, uint64_t n)
         return err;
 }
 
-/* A page that travelled by its content gets a frame.  It is in no slot: dirty. */
+/* A page that was copied gets a frame.  It is in no slot, hence dirty. */
 static int adopt_content(pte_slot_t *pte, struct fork_page *page)
 {
         pte_t keep = page->pte & PTE_KEEP;

@@ -1,6 +1,6 @@
 /*
- * The leak check at exit: frames, slots, pins and charges against the page tables and the VMAs.
- * Runs while nothing else does.
+ * The leak check at exit: compares frames, slots, pins and charges with the page tables and the
+ * VMAs.  Nothing else runs meanwhile.
  */
 #include "base/print.h"
 #include "base/state.h"
@@ -10,7 +10,7 @@
 #include "space/account.h"
 #include "space/range.h"
 
-/* Adds up what the page tables of the program's mappings name. */
+/* Sums of what the page tables of the program's mappings name. */
 struct tally { uint64_t frames, remote, charged, busy; };
 
 static void tally_range(struct tally *t, uint64_t start, uint64_t end)
@@ -55,7 +55,7 @@ int64_t leak_check(uint64_t pins)
         for (uint32_t i = 0; i < pager.fresh; i++) {
                 uint64_t w = pager.frames[i].word;
                 resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);
-                /* The hand would free them when it next comes by. */
+                /* The hand frees them when it next passes. */
                 orphans += (w & FRAME_ORPHAN) != 0;
                 held += (w & FRAME_PINS) + ((w & FRAME_CLAIMED) != 0);
                 frame_slots += (w & FRAME_RESIDENT) && pager.frames[i].slot != SLOT_NONE;

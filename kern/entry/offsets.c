@@ -55,6 +55,6 @@ void offsets(void)
         DEFINE(SOFTWARE_INT_, SOFTWARE_INT);
 }
 
-/* #PF's stack ends where struct regs ends: see entry.S. */
+/* The stack for #PF ends where struct regs ends: see entry.S. */
 _Static_assert((offsetof(struct vcpu, regs) + sizeof(struct regs)) % 16 == 0,
                "the CPU would align the #PF stack elsewhere");

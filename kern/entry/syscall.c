@@ -36,7 +36,7 @@ static long sys_arch_prctl(const uint64_t a[6])
         case ARCH_GET_CPUID:
                 return 1;               /* no CPUID faults, */
         case ARCH_SET_CPUID:
-                /* Nor can it be made to: as where the CPU has no such thing. */
+                /* CPUID faulting cannot be switched on: as on a CPU without it. */
                 return -ENODEV;
         default:
                 return -EINVAL;

@@ -1,5 +1,6 @@
 /*
- * Exceptions that become signals of the program.  Kern's own, other than page faults, stop the VM.
+ * Exceptions other than page faults: those of the program become signals, those of kern stop the
+ * VM.
  */
 #include "base/exit.h"
 #include "base/flush.h"
@@ -39,7 +40,8 @@ void trap(uint64_t vector)
         case VEC_OF:
         case VEC_BR:
         case VEC_GP:
-        /* No CPU raises others here: `int n`, or a CPU that the program has set up. */
+        /* No CPU raises others by itself: this is `int n`, or the program has changed the CPU's
+         * set-up. */
         default:
                 program_signal(vector, SIGSEGV, SI_KERNEL, 0);
         }
@@ -51,8 +53,8 @@ static bool left_ring_0(void)
         return vcpu_self_fixed.level == 0 && vcpu_self.regs.cs == SEL_USER_CS;
 }
 
-/* Two instructions may trap through no fault of kern's, the jump and the IRET back to the program:
- * when it asked for an address that is not canonical, or for a level that is not its own. */
+/* Two instructions of kern may trap through the program's fault: the jump and the IRET back to it.
+ * Then the program's RIP is not canonical, or its CS is of another privilege level. */
 void kern_trap(const struct trap_frame *t, uint64_t syscall_jump, uint64_t iret_jump)
 {
         if (t->vector == VEC_GP && (t->rip == syscall_jump || t->rip == iret_jump)) {

@@ -14,11 +14,11 @@ struct trap_frame { uint64_t vector, err, rip, cs, rflags, rsp, ss; };
 /* An exception of the program's, whose registers are in vcpu.regs. */
 void trap(uint64_t vector);
 
-/* An exception with RIP in kern.  syscall_jump, iret_jump: the two instructions that return to the
- * program.  Returns only if one of them caused it. */
+/* An exception with RIP in kern.  syscall_jump, iret_jump: the addresses of the two instructions
+ * that return to the program.  Returns only if one of the two caused it. */
 void kern_trap(const struct trap_frame *t, uint64_t syscall_jump, uint64_t iret_jump);
 
-/* Before a return to the program that found something to do: an event of the host's, or a TLB
+/* Called before a return to the program that found something to do: an event of the host, or a TLB
  * flush. */
 void events(void);
 

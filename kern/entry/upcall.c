@@ -14,7 +14,7 @@
 #include "paging/fault.h"
 #include "space/account.h"
 
-/* A system call cannot say why it fails, which the program's own access would (fault.c). */
+/* A system call cannot report why it fails; the program's own access would (fault.c). */
 static int64_t populate(uint64_t start, uint64_t end, bool write)
 {
         int err = fault_in(start, end, write);
@@ -26,7 +26,7 @@ static int64_t populate(uint64_t start, uint64_t end, bool write)
         return err;
 }
 
-/* What the program uses, as /proc/self/status wants to know it. */
+/* What the program uses, as /proc/self/status reports it. */
 static void memory_usage(struct mm_usage *u)
 {
         uint64_t stocks = 0, nfree = atomic_load_explicit(&pager.nfree, memory_order_relaxed);
@@ -39,7 +39,7 @@ static void memory_usage(struct mm_usage *u)
                 .data = vma_counts.data,
                 .locked = vma_counts.locked,
                 .resident = nfree + stocks < pager.nframes ? pager.nframes - nfree - stocks : 0,
-                /* A fresh frame is taken only when no used one is free. */
+                /* A fresh frame is taken only if no used frame is free. */
                 .resident_peak = pager.fresh,
                 .far = slots_in_use(),
         };

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* fork (include/fork.h).  They have the pager to themselves: no other vCPU runs the program, and
+/* fork (include/fork.h).  The caller has the pager to itself: no other vCPU runs the program, and
  * the cleaner is quiesced. */
 struct fork_state;
 struct fork_vma;
@@ -18,8 +18,8 @@ int64_t adopt_state(const struct fork_state *in);
 int64_t adopt_vmas(const struct fork_vma *in, uint64_t n);
 int64_t adopt_pages(struct fork_page *page, uint64_t n);
 
-/* UPCALL_LEAKCHECK: checks frames, slots and pins (of which so many are to be) against the page
- * tables; returns the number of inconsistencies. */
+/* UPCALL_LEAKCHECK: compares frames, slots and pins with the page tables; pins: how many there
+ * should be.  Returns the number of inconsistencies. */
 int64_t leak_check(uint64_t pins);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * This vCPU's rings of far memory (abi.h): asking the host to move a page to or from a node behind
- * a SLAB_REMOTE slab.
+ * This vCPU's rings of far memory (abi.h): requests to the host to move a page to or from a node
+ * behind a SLAB_REMOTE slab.
  *
  * A vCPU has one demand read under way at a time, and waits for it.  The service vCPU has up to
  * IO_RING writes, and so has the vCPU that forks while the service vCPU is quiesced.
@@ -13,9 +13,9 @@
 
 static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
 
-/* tail is ours; the exchange is a full barrier: the entry is there before the I/O thread is seen
- * asleep, and it says that it sleeps before it looks at the tails for the last time
- * (runtime/far/io.c). */
+/* Only this vCPU writes tail.  The exchange is a full barrier: the entry is published before this
+ * vCPU looks whether the I/O thread sleeps, and the I/O thread stores io_asleep before it looks at
+ * the tails for the last time (runtime/far/io.c). */
 static void submit(struct io_ring *r, uint32_t tail)
 {
         atomic_exchange(&r->tail, tail + 1);
@@ -61,7 +61,8 @@ void ring_write(uint64_t slot, frame_t f)
         submit(r, tail);
 }
 
-/* In the order they were asked for: one that is slow hides those behind it, for a while. */
+/* Writes are reported in the order they were asked for: a slow one delays the report of those
+ * behind it. */
 frame_t env_slot_written(int *err)
 {
         struct io_ring *r = &rings()->bulk;
@@ -82,7 +83,7 @@ void ring_write_wait(void)
 {
         struct io_entry *e = &rings()->bulk.entry[vcpu_self.writes_seen % IO_RING];
 
-        /* Nobody waits for this vCPU: it leaves its CPU to those that make completions. */
+        /* No thread waits for this vCPU: it yields its CPU to the threads that make completions. */
         for (unsigned spins = 0; spins < WRITE_SPINS; spins++) {
                 if (atomic_load_explicit(&e->state, memory_order_relaxed) == IO_OVER)
                         return;
@@ -104,6 +105,6 @@ bool env_wait_on(uint64_t *begun)
 
         if (!*begun)
                 *begun = now;
-        /* Relaxed: the I/O thread's latest opinion, no more. */
+        /* Relaxed: a hint from the I/O thread that orders nothing. */
         return now - *begun < atomic_load_explicit(&control.wait_ticks, memory_order_relaxed);
 }

@@ -1,6 +1,6 @@
 /*
- * This vCPU's rings to the nodes.  A read is over when its entry is no longer BUSY; of a write
- * env_slot_written() tells.
+ * This vCPU's rings to the nodes.  A read is over when its entry is no longer BUSY;
+ * env_slot_written() reports writes that are over.
  */
 #ifndef VMRUN_RINGS_H
 #define VMRUN_RINGS_H
@@ -9,9 +9,9 @@
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
 
-/* For the vCPU that has the pager's writes (pager.h), which has seen env_slot_write_room(). */
+/* Only for the vCPU that has the pager's writes (pager.h), after env_slot_write_room() was true. */
 void ring_write(uint64_t slot, frame_t f);
-/* The same vCPU waits, bounded, for the oldest write under way. */
+/* Waits, bounded, for the oldest write under way.  Only for the same vCPU. */
 void ring_write_wait(void);
 
 #endif

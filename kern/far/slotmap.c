@@ -22,7 +22,7 @@ static struct tree_process *process(const struct slotmap *m)
         return &slotmap_common(m)->process[m->self];
 }
 
-/* The first free word in [from, end), or end.  What it finds may be gone again. */
+/* The first free word in [from, end), or end.  Another process may take the word meanwhile. */
 static uint32_t find_free(const slot_word_t *word, uint32_t from, uint32_t end)
 {
         for (; from < end && from % LANES; from++)
@@ -61,7 +61,8 @@ static bool take_in_chunk(struct slotmap *m, uint32_t from, uint64_t *slot)
         return false;
 }
 
-/* The chunk set aside for us has nothing more.  True: it has, after all. */
+/* The chunk set aside for us has no free slot: marks it full.  True: a slot was found in it after
+ * all. */
 static bool leave_chunk(struct slotmap *m, uint64_t *slot)
 {
         struct slab_map *map = tree_map(m->units, slot_slab(m->cursor));
@@ -95,8 +96,8 @@ static bool next_chunk(struct slotmap *m)
         return !wrapped;
 }
 
-/* Takes a slot of the cursor's chunk if it is open, or, with `steal`, set aside for another
- * process: perhaps one that is no more. */
+/* Takes a slot of the cursor's chunk if it is open or, with `steal`, set aside for another process,
+ * which may be dead. */
 static bool try_chunk(struct slotmap *m, bool steal, uint64_t *slot)
 {
         struct slab_map *map = tree_map(m->units, slot_slab(m->cursor));
@@ -163,8 +164,8 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 
         if (slot_slab(slot) >= m->nslabs)
                 env_bug("there is no such slot", slot, m->nslabs);
-        /* Nobody else changes a word that says OWNED by us.  Release: nothing of ours uses the
-         * content any more. */
+        /* No other process changes a word that says OWNED by us.  Release: this process no longer
+         * uses the content. */
         if (!atomic_compare_exchange_strong(&map->word[slot_page(slot)], &seen, SLOT_FREE)) {
                 if (!(seen & SLOT_SHARED))
                         env_bug("a slot was freed that this process does not hold", slot, seen);
@@ -177,7 +178,7 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 
 bool slotmap_writable(const struct slotmap *m, uint64_t slot)
 {
-        /* Relaxed: what makes a slot of ours shared is fork, while this vCPU stands still. */
+        /* Relaxed: only fork makes a slot of ours shared, and this vCPU is stopped meanwhile. */
         uint16_t w = atomic_load_explicit(slot_word(m->units, slot), memory_order_relaxed);
         return w == (SLOT_OWNED | m->self);
 }
@@ -190,7 +191,8 @@ uint64_t slotmap_held(const struct slotmap *m)
                atomic_load_explicit(&process(m)->shared, memory_order_relaxed);
 }
 
-/* Slots shared by two processes are counted once, as far as can be known without a look at each. */
+/* A slot shared by two processes counts once, as far as that is known without a look at each
+ * slot. */
 uint64_t slotmap_in_use(const struct slotmap *m)
 {
         struct tree_common *c = slotmap_common(m);

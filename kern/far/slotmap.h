@@ -1,7 +1,7 @@
 /*
  * Taking and giving back slots of the far tiers, in the memory that a process tree shares
- * (include/tree.h).  Without locks: a process that is stopped or killed in the middle delays
- * nobody.
+ * (include/tree.h).  Without locks: a process that is stopped or killed in the middle delays no
+ * other.
  *
  * One thread of a process takes slots (the service vCPU); any may give them back.
  */
@@ -26,16 +26,16 @@ static inline struct tree_common *slotmap_common(const struct slotmap *m)
 }
 
 void slotmap_init(struct slotmap *m, char *units, const struct slab *slabs, uint32_t self);
-/* A slot that is this process's alone, the neighbour of the last one if possible; SLOT_NONE if all
- * are in use.  steal: also from chunks set aside for other processes. */
+/* A slot for this process alone, the neighbour of the last one if possible; SLOT_NONE if all are in
+ * use.  steal: also from chunks set aside for other processes. */
 uint64_t slotmap_take(struct slotmap *m, bool steal);
-/* Gives back a slot that is this process's alone.  False: it is shared, and only the host can let
- * go of it. */
+/* Gives back a slot that only this process holds.  False: it is shared, and only the host can
+ * release it. */
 bool slotmap_put(struct slotmap *m, uint64_t slot);
-/* May this process write to the slot it holds, or do others read it? */
+/* May this process write to a slot that it holds?  False: other processes read it too. */
 bool slotmap_writable(const struct slotmap *m, uint64_t slot);
 
-/* What this process holds, and about how many slots the whole tree does. */
+/* How many slots this process holds, and about how many the whole tree uses. */
 uint64_t slotmap_held(const struct slotmap *m);
 uint64_t slotmap_in_use(const struct slotmap *m);
 

@@ -1,6 +1,6 @@
 /*
- * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs); which slot is
- * whose stands in memory that the process tree shares (far/slotmap.c), so taking and freeing
+ * Slots: page-sized places in the far tiers.  The host leases slabs (control.slabs).  Memory that
+ * the process tree shares says which slot is whose (far/slotmap.c), so taking and freeing a slot
  * needs no exit.
  */
 #include <asm-generic/errno.h>
@@ -17,11 +17,12 @@ static struct slotmap slots;
 
 /* For the vCPU that has the pager's writes (pager.h) only. */
 static uint64_t capacity;               /* slots in our slabs */
-static bool used_up;                    /* no slab is left, nor a process that could free a slot */
+/* no slab is left, and no other process could free a slot */
+static bool used_up;
 static bool mapped;                     /* the first unit of TREE_WINDOW */
 
-/* Shared slots to release, which is the host's work: it is asked when there are many.  The lock
- * guards the rest. */
+/* Shared slots to release, which the host does for a batch at a time.  The lock guards the other
+ * two. */
 #define RELEASE_BATCH 64
 static struct { struct lock lock; uint32_t n; uint64_t slot[RELEASE_BATCH]; } releasing;
 
@@ -49,8 +50,8 @@ uint64_t slots_in_use(void)
         return slotmap_held(&slots);
 }
 
-/* Makes slab i, which the host has leased, usable.  False: no page tables are left; the next
- * lease() begins here again. */
+/* Makes slab i, which the host has leased, usable.  False: the pool has no page table left; the
+ * next lease() begins again with this slab. */
 static bool add_slab(uint32_t i)
 {
         const struct slab *s = &control.slabs[i];
@@ -93,7 +94,7 @@ void slots_fork(void)
         used_up = false;
 }
 
-/* The tree's slabs come in their order, no matter which process leased them. */
+/* The slabs of the tree are added in order, no matter which process leased them. */
 bool slots_reach(uint64_t slot)
 {
         while (slot_slab(slot) >= slots.nslabs)
@@ -112,7 +113,7 @@ uint64_t env_slot_alloc(void)
 {
         uint64_t slot;
 
-        /* Before a search that can only fail. */
+        /* Saves a search that can only fail. */
         if (used_up && slotmap_held(&slots) == capacity)
                 return SLOT_NONE;
         while ((slot = slotmap_take(&slots, false)) == SLOT_NONE)

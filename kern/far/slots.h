@@ -13,7 +13,7 @@ uint64_t slots_in_use(void);
 /* Service vCPU: leases the next slab before the last one is used up. */
 void slots_lease_ahead(void);
 
-/* Before slots are shared with a child: from then on other processes may free some, too. */
+/* Called before slots are shared with a child: from then on other processes may free slots too. */
 void slots_fork(void);
 
 /* In the child: makes the slab of an inherited slot usable.  False: no memory. */

@@ -1,9 +1,9 @@
 /*
  * madvise.
  *
- * What differs from Linux: MADV_FREE frees at once, which it may; MADV_REMOVE of a shared file is
- * EOPNOTSUPP, as on a file system that cannot punch holes; pages that may be merged never are, as
- * where KSM does not run; no MADV_COLLAPSE (EINVAL, as in a kernel without it).
+ * Differences from Linux: MADV_FREE frees at once, which is allowed.  MADV_REMOVE of a shared file
+ * is EOPNOTSUPP, as on a file system that cannot punch holes.  MADV_MERGEABLE pages are never
+ * merged, as if KSM does not run.  There is no MADV_COLLAPSE (EINVAL, as in a kernel without it).
  */
 #include <asm-generic/errno.h>
 #include "base/state.h"
@@ -109,7 +109,7 @@ static int advise_part(const struct vma *v, uint64_t start, uint64_t end, int ad
         }
 }
 
-/* Holes are skipped and reported at the end; errors end the walk.  As Linux does. */
+/* As Linux: holes are skipped and reported at the end; errors end the walk. */
 static int advise(uint64_t start, uint64_t end, int advice)
 {
         int err = 0, hole = 0;
@@ -129,7 +129,7 @@ static int advise(uint64_t start, uint64_t end, int advice)
 
 /* --- without mm_lock --- */
 
-/* MADV_POPULATE_*: unlike mlock it says which of the two went wrong, mapping or access. */
+/* MADV_POPULATE_*.  Unlike mlock it tells a missing mapping from a forbidden access. */
 static int populate(uint64_t start, uint64_t end, bool write)
 {
         uint32_t need = write ? PROT_WRITE : PROT_READ;
@@ -147,9 +147,9 @@ static int populate(uint64_t start, uint64_t end, bool write)
         return 0;
 }
 
-/* What MADV_WILLNEED brings: pages that are in the far tiers, or were never read from their file.
- * Anonymous pages that were never touched are not needed by anybody.  The entry is only a hint
- * here: read without a published fault, it may be stale. */
+/* Pages that MADV_WILLNEED brings in: those in the far tiers, and those never read from their file.
+ * Nothing needs anonymous pages that were never touched.  The entry is only a hint here: it is read
+ * without a published fault, so it may be stale. */
 static bool worth_bringing(const struct vma *v, uint64_t addr, uint64_t *next)
 {
         pte_slot_t *pte = pt_find(addr);
@@ -176,13 +176,14 @@ static int willneed(uint64_t start, uint64_t end)
                 if (!found || v.start >= end)
                         break;
                 if ((v.flags & MAP_SHARED) || !vma_accessible(&v))
-                        continue;       /* the host's page cache reads ahead for itself */
+                        continue;       /* the host's page cache does its own read-ahead */
                 uint64_t at = higher(start, v.start), stop = lower(v.end, end), next;
                 for (; at < stop && budget; at = next) {
                         if (!worth_bringing(&v, at, &next))
                                 continue;
                         if (fault_in_all(at, next, false))
-                                /* Beyond the end of the file, or no memory: it was only advice. */
+                                /* Beyond the end of the file, or no memory: not an error for
+                                 * advice. */
                                 break;
                         budget--;
                 }

@@ -1,6 +1,6 @@
 /*
- * Files that are cut short: what lies behind their new end goes, copies of the program's own
- * included, so that the next touch faults.
+ * Truncated files: drops the pages behind the new end, the program's private copies included, so
+ * that the next touch faults.
  */
 #include "base/state.h"
 #include "mm/cut.h"
@@ -8,8 +8,8 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* Drops what v has of its object behind the first so many pages.  How many entries led to the
- * arena. */
+/* Drops the pages of v that lie behind the first `pages` pages of its object.  Returns how many
+ * entries led to the arena. */
 static uint64_t cut(const struct vma *v, uint64_t pages)
 {
         uint64_t first = page_count(v->off);

@@ -1,5 +1,5 @@
 /*
- * Files that are cut short.
+ * Truncated files.
  */
 #ifndef VMRUN_CUT_H
 #define VMRUN_CUT_H

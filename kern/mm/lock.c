@@ -1,5 +1,5 @@
 /*
- * mlock and its relatives.  A locked page is a frame less for everybody else, so beside
+ * mlock and its relatives.  A locked page takes a frame away from all others, so beside
  * RLIMIT_MEMLOCK all locked VMAs together may be at most half the cache: ENOMEM.
  */
 #include <asm-generic/errno.h>
@@ -80,7 +80,7 @@ static long lock_range(const uint64_t a[6], bool populate)
         if (err || !populate)
                 return err;
         err = mm_populate_locked(start, end);
-        /* As POSIX names them. */
+        /* The errors that POSIX wants. */
         return err == -EFAULT ? -ENOMEM : err == -ENOMEM ? -EAGAIN : err;
 }
 
@@ -121,7 +121,7 @@ long sys_mlockall(const uint64_t a[6])
         if (flags & MCL_CURRENT) {
                 err = mm_may_lock(vma_counts.total - vma_counts.locked, -ENOMEM);
                 if (!err)
-                        /* Linux, too, ignores what goes wrong with single VMAs. */
+                        /* Linux, too, ignores errors of single VMAs. */
                         apply(0, TASK_SIZE, true, true);
         }
         if (!err) {

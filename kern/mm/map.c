@@ -13,7 +13,7 @@
 #include "space/range.h"
 
 #define MAP_HUGE_SIZES (0x1fu << 26)    /* bits of MAP_HUGE_2MB and MAP_HUGE_1GB */
-/* What MAP_SHARED_VALIDATE lets pass: flags older than it. */
+/* The flags that MAP_SHARED_VALIDATE accepts: those older than it. */
 #define MAP_OLD  (MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE | \
                   MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | \
                   MAP_STACK | MAP_HUGETLB | MAP_HUGE_SIZES | MAP_32BIT)
@@ -36,8 +36,7 @@ static bool occupied(const struct mm_request *r)
         return is;
 }
 
-/* What can be told without the file, in Linux's order; map_locked() looks at the place once
- * more. */
+/* Checks that need no file, in Linux's order; map_locked() checks the place once more. */
 static int check_args(struct mm_request *r)
 {
         bool file = !(r->flags & MAP_ANONYMOUS);
@@ -70,7 +69,7 @@ static int check_args(struct mm_request *r)
         if (type != MAP_SHARED && type != MAP_PRIVATE && !(file && type == MAP_SHARED_VALIDATE))
                 return -EINVAL;
         if ((r->flags & MAP_GROWSDOWN) && !file && type != MAP_PRIVATE)
-                /* A file's is refused by the host, which has more to look at first. */
+                /* For a file the host refuses it, after checks that come first. */
                 return -EINVAL;
         return 0;
 }
@@ -115,7 +114,7 @@ static long place(const struct mm_request *r)
         return (long)r->addr;
 }
 
-/* Pages of VMAs in the range: what MAP_FIXED takes away. */
+/* Pages of VMAs in the range, which MAP_FIXED unmaps. */
 static uint64_t mapped_pages(uint64_t start, uint64_t end)
 {
         uint64_t pages = 0;
@@ -166,8 +165,8 @@ long mm_map_opened(struct mm_request *r)
 
         if (at < 0)
                 return mm_give_up(r, at);
-        /* Errors of population are not reported, and beyond half of the cache it would only evict
-         * what it brought. */
+        /* Errors of population are not reported.  Beyond half of the cache, population would only
+         * evict what it brought. */
         if ((r->v.flags & VMA_LOCKED) && !mm_lock_onfault)
                 mm_populate_locked((uint64_t)at, (uint64_t)at + r->len);
         else if ((r->flags & (MAP_POPULATE | MAP_NONBLOCK)) == MAP_POPULATE)
@@ -175,8 +174,8 @@ long mm_map_opened(struct mm_request *r)
         return at;
 }
 
-/* Of two errors the descriptor's is the one that Linux finds first, but for an offset within a
- * page. */
+/* Of two errors Linux reports the descriptor's first, except that an unaligned offset comes before
+ * it. */
 static int descriptor_first(const struct mm_request *r, int err)
 {
         if (page_off(r->off) || (r->flags & MAP_ANONYMOUS))
@@ -273,8 +272,8 @@ long mm_batch(struct mm_op *ops, uint64_t n)
         return 0;
 }
 
-/* Lock-free, so the host may ask at any exit; a range being changed shows as it was or as it will
- * be. */
+/* Lock-free, so the host may ask at any exit.  A range that is being changed shows its old or its
+ * new state. */
 uint32_t mm_maps(uint64_t above, struct map_entry *out, uint32_t max)
 {
         const uint32_t shown = MAP_SHARED | MAP_PRIVATE | VMA_STACK | VMA_HEAP | VMA_LOCKED;

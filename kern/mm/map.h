@@ -1,5 +1,5 @@
 /*
- * A mapping being made, for mmap and shmat; and upcalls of the loader and of /proc/self/maps
+ * A mapping under construction, for mmap and shmat; upcalls of the loader and of /proc/self/maps
  * (abi.h).
  */
 #ifndef VMRUN_MAP_H
@@ -9,16 +9,17 @@
 
 struct mm_request {
         uint64_t addr, len, off;        /* len: whole pages */
-        uint32_t flags;                 /* the MAP_* that say where, and what to do at once */
+        uint32_t flags;                 /* the MAP_* flags about placement and population */
         int32_t fd;
-        struct vma v;                   /* what it becomes: all but its bounds */
+        struct vma v;                   /* the VMA it becomes, except its bounds */
 };
 
-/* In this order, where there is an object of the host's.  May MAP_FIXED be there?  0 or -errno. */
+/* Call these in this order if the mapping has an object of the host.  May MAP_FIXED map there?  0
+ * or -errno. */
 int mm_check_fixed(const struct mm_request *r);
 /* r->v owns the object that the last exit has opened. */
 void mm_take_object(struct mm_request *r);
-/* Maps what r->v says.  Address, or -errno, and the object was given back. */
+/* Maps what r->v says.  Returns the address.  On -errno the object has been given back. */
 long mm_map_opened(struct mm_request *r);
 /* Gives the object back; returns err. */
 long mm_give_up(struct mm_request *r, long err);

@@ -9,7 +9,7 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* How v is paid for once it has prot, given that payment never becomes less; see mm_account.c. */
+/* How v is paid for once it has prot.  Payment never becomes less; see mm_account.c. */
 static uint32_t new_payment(const struct vma *v, uint32_t prot)
 {
         uint32_t old = v->flags & (VMA_CHARGED | VMA_TOUCH);
@@ -18,7 +18,7 @@ static uint32_t new_payment(const struct vma *v, uint32_t prot)
         return prot & PROT_WRITE && !(old & VMA_CHARGED) ? mm_payment(&changed) : old;
 }
 
-/* One VMA, or the part of it in [start, end), which is hidden. */
+/* One VMA, or its part in [start, end).  The range is hidden. */
 static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32_t prot)
 {
         struct vma v = n->v;
@@ -33,8 +33,8 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
         uint32_t paid = v.flags & (VMA_CHARGED | VMA_TOUCH), pay = new_payment(&v, prot);
         struct vma after = v;
         after.prot = prot;
-        /* RLIMIT_DATA, as Linux asks for it: would mapping this much more fail only because it is
-         * to be writable? */
+        /* RLIMIT_DATA as Linux checks it: would mapping this much more fail only because it is to
+         * be writable? */
         if ((prot & PROT_WRITE) && !mm_may_expand(&after, pages, 0) && mm_may_expand(&v, pages, 0))
                 return -ENOMEM;
         if (pay != paid && pay == VMA_CHARGED && !mm_charge(pages))
@@ -46,7 +46,8 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
                 return err;
         }
         if (!paid && pay == VMA_TOUCH)
-                /* Pages read from the file cost nothing; what is touched from now on does. */
+                /* Pages read from the file so far cost nothing; pages touched from now on are
+                 * charged. */
                 mm_zap(start, end);
 
         n = vma_find(start);
@@ -62,8 +63,8 @@ static int protect_part(struct vma_node *n, uint64_t start, uint64_t end, uint32
         return 0;
 }
 
-/* All of [start, end) up to the first hole or error.  *locked: some of it is, and can be accessed
- * now. */
+/* All of [start, end) up to the first hole or error.  *locked: part of it is locked and can now be
+ * accessed. */
 static int protect(uint64_t start, uint64_t end, uint32_t prot, bool *locked)
 {
         int err = 0;
@@ -110,7 +111,7 @@ long sys_mprotect(const uint64_t a[6])
                         err = -EINVAL;
         } else if (n->v.start > start)
                 err = -ENOMEM;
-        else if (grows)                 /* nothing grows up here */
+        else if (grows)                 /* no VMA grows upwards */
                 err = -EINVAL;
         if (!err)
                 err = protect(start, end, (uint32_t)prot & PROT_ALL, &locked);

@@ -1,5 +1,5 @@
 /*
- * mincore and msync: they look, and change nothing.
+ * mincore and msync, which change no mapping.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -10,7 +10,7 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* Pages a look at the page tables: its answer lies on the stack. */
+/* Pages for each look at the page tables.  Bounded because the answer lies on the stack. */
 #define CHUNK 512
 
 static void resident(uint64_t start, uint64_t end, uint8_t *vec)
@@ -20,9 +20,9 @@ static void resident(uint64_t start, uint64_t end, uint8_t *vec)
 }
 
 /*
- * Of a file, or of memory that others share, what counts is the host's page cache.  A private page
- * that was changed is not in it.  A locked page of shared memory is there once it is used: the host
- * allocates it no sooner, whereas Linux does at mlock.
+ * For a file, and for shared memory, the host's page cache decides.  A private page that was
+ * changed is not in it.  A locked page of shared memory is there once it has been used: the host
+ * does not allocate it before, whereas Linux does at mlock.
  */
 static void ask_host(const struct vma *v, uint64_t pages, uint8_t *vec)
 {
@@ -36,7 +36,7 @@ static void ask_host(const struct vma *v, uint64_t pages, uint8_t *vec)
                         vec[i] = cached[i] & 1;
 }
 
-/* Up to CHUNK pages of one VMA.  How many, or -ENOMEM. */
+/* Up to CHUNK pages of one VMA.  Returns how many, or -ENOMEM. */
 static long mincore_chunk(uint64_t start, uint64_t end, uint8_t vec[CHUNK])
 {
         struct vma v = { .file = FILE_NONE };
@@ -82,7 +82,7 @@ long sys_mincore(const uint64_t a[6])
         return 0;
 }
 
-/* One VMA at a time, and without mm_lock while the host writes to a disk. */
+/* One VMA at a time; mm_lock is not held while the host writes to a disk. */
 long sys_msync(const uint64_t a[6])
 {
         uint64_t start = a[0], len = page_align(a[1]), end = start + len, flags = a[2];

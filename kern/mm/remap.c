@@ -1,10 +1,10 @@
 /*
  * mremap.
  *
- * A shared mapping has its room in the arena once and for all.  Where it is to be longer, the host
- * maps its object once more, and the old room is given back.
+ * The arena range of a shared mapping cannot grow.  To make the mapping longer, the host maps its
+ * object again, and the old range is given back.
  *
- * What differs from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux
+ * Difference from Linux: MREMAP_DONTUNMAP of a shared mapping is EINVAL, as it was before Linux
  * 5.13.
  */
 #include <asm-generic/errno.h>
@@ -42,7 +42,7 @@ static struct vma_node *check_resize(const struct remap *r, int *err)
         return *err ? NULL : n;
 }
 
-/* A shared VMA that is not in the tree gets an arena range of its length.  0 or -errno. */
+/* Gives a shared VMA that is not in the tree an arena range of its length.  0 or -errno. */
 static int map_again(struct vma *v)
 {
         int64_t err = vmexit(EXIT_SHARED_AGAIN, v->file, v->gpa, v->end - v->start);
@@ -57,7 +57,7 @@ static bool room_behind(struct vma_node *n, const struct remap *r)
         if (n->v.end != r->addr + r->old_len || end > TASK_SIZE || end < r->addr ||
             mm_reserved(n->v.end, end))
                 return false;
-        struct vma_node *next = vma_next(n);    /* whose guard gap Linux ignores here */
+        struct vma_node *next = vma_next(n);    /* Linux ignores its guard gap here */
         return !next || next->v.start >= end;
 }
 
@@ -78,7 +78,7 @@ static int grow_shared(struct vma_node *n, struct vma *v)
         return 0;
 }
 
-/* The VMA of which the old range is the end. */
+/* n: the VMA whose end is the old range. */
 static int grow_in_place(struct vma_node *n, const struct remap *r)
 {
         struct vma v = vma_part(n->v, n->v.start, r->addr + r->new_len);
@@ -97,8 +97,8 @@ static int grow_in_place(struct vma_node *n, const struct remap *r)
         return err;
 }
 
-/* n is exactly the old range; to is free.  Its VMA and its pages go there.  The node leaves the
- * tree for as long as pages move. */
+/* n is exactly the old range; `to` is free.  Moves the VMA and its pages there.  The node is out of
+ * the tree while pages move. */
 static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
 {
         struct vma old = n->v, moved = vma_part(old, old.start, old.start + r->new_len);
@@ -127,7 +127,7 @@ static int move_all(struct vma_node *n, uint64_t to, const struct remap *r)
         return err;
 }
 
-/* An old length of 0: a shared mapping stays where it is, and is mapped at `to` as well. */
+/* An old length of 0: the shared mapping stays and is also mapped at `to`. */
 static int duplicate(uint64_t to, const struct remap *r)
 {
         struct vma v = vma_part(vma_find(r->addr)->v, r->addr, r->addr + r->new_len);
@@ -145,7 +145,7 @@ static int duplicate(uint64_t to, const struct remap *r)
         return 0;
 }
 
-/* MREMAP_DONTUNMAP: the pages go, the VMA stays, empty. */
+/* MREMAP_DONTUNMAP: the pages move; the old VMA stays, empty. */
 static int move_pages(struct vma_node *n, uint64_t to, const struct remap *r)
 {
         struct vma left = n->v, moved = n->v;

@@ -1,9 +1,9 @@
 /*
- * shmat and shmdt.  The host attaches the segment in the arena, so that attachments are counted
- * where they always are; here it is mapped as any shared object is.  Each attachment has a file id
- * of its own, by which shmdt knows what belongs together.
+ * shmat and shmdt.  The host attaches the segment in the arena, so the host kernel counts
+ * attachments as usual; here it is mapped like any shared object.  Each attachment has a file id of
+ * its own, by which shmdt finds the VMAs that belong together.
  *
- * What differs from Linux: a mapping that mprotect cuts in two still counts as one attachment
+ * Difference from Linux: a mapping that mprotect splits still counts as one attachment
  * (shm_nattch).
  */
 #include <asm-generic/errno.h>
@@ -13,13 +13,14 @@
 #include "mm/map.h"
 #include "space/range.h"
 
-/* <linux/shm.h> cannot be had without the C library. */
+/* <linux/shm.h> is not available without the C library. */
 #define SHM_RDONLY 010000
 #define SHM_RND    020000
 #define SHM_REMAP  040000
 #define SHM_EXEC   0100000
 
-/* An address is no hint: it is there, or, with SHM_RND, in its page.  0 or -EINVAL. */
+/* The address is not a hint: the mapping goes exactly there or, with SHM_RND, to its rounded
+ * address.  0 or -EINVAL. */
 static int where(struct mm_request *r, uint64_t addr, uint64_t flags)
 {
         if (page_off(addr) && !(flags & SHM_RND))
@@ -27,7 +28,7 @@ static int where(struct mm_request *r, uint64_t addr, uint64_t flags)
         r->addr = addr & PAGE_MASK;
         if (!r->addr && (flags & SHM_REMAP))
                 return -EINVAL;
-        if (addr)                       /* and where it is rounded to 0, there */
+        if (addr)                       /* also if it was rounded to 0 */
                 r->flags = flags & SHM_REMAP ? MAP_FIXED : MAP_FIXED | MAP_FIXED_NOREPLACE;
         return 0;
 }
@@ -61,8 +62,8 @@ long sys_shmat(const uint64_t a[6])
         return at == -EEXIST ? -EINVAL : at;
 }
 
-/* The first VMA above addr that is of an attachment which began there: of that file, if it is known
- * already. */
+/* The first VMA above addr that belongs to an attachment which began at addr; of that file, if the
+ * file is already known. */
 static struct vma_node *attached(struct vma_node *n, uint64_t addr, uint32_t file)
 {
         for (; n; n = vma_next(n))
@@ -72,8 +73,8 @@ static struct vma_node *attached(struct vma_node *n, uint64_t addr, uint32_t fil
         return NULL;
 }
 
-/* As on Linux, all that is left of the attachment at its old place; what mremap took elsewhere
- * stays. */
+/* As on Linux, unmaps all of the attachment that is still in place; parts that mremap moved
+ * stay. */
 long sys_shmdt(const uint64_t a[6])
 {
         uint64_t addr = a[0];

@@ -17,8 +17,8 @@
 #include <asm-generic/errno-base.h>
 #include "pager/pager.h"
 
-/* The epoch stamp is 32 bits of a counter.  One "after the next flush" is a leftover of the
- * previous turn of the counter, long done. */
+/* The stamp is the low 32 bits of the epoch counter.  A stamp that lies after the next flush is
+ * left from the counter's previous wrap, so that flush is long done. */
 static bool epoch_done(uint64_t word)
 {
         uint64_t next = env_flush_next();
@@ -26,9 +26,9 @@ static bool epoch_done(uint64_t word)
         return (int32_t)age < 0 || age >= next || env_flush_done(next - age);
 }
 
-/* Takes a slot away from a resident page, which is dirty from then on: when the far tiers are full,
- * the second copies of resident pages are what is left to use; not those that other processes read.
- * The caller holds another frame claimed. */
+/* Takes a slot away from a resident page, which is dirty from then on.  When the far tiers are
+ * full, the slots that hold second copies of resident pages are all that is left to use, except
+ * those that other processes read.  The caller holds another frame claimed. */
 static uint64_t slot_take_back(struct pager *pg)
 {
         for (uint32_t i = 0; i < pg->nframes; i++) {
@@ -51,9 +51,9 @@ static uint64_t slot_take_back(struct pager *pg)
         return SLOT_NONE;
 }
 
-/* Makes a claimed page clean, which nobody writes to now: it is cold, or nothing runs.  Its content
- * goes to its slot, or to a new one, with take_back to another page's if need be.  p: the entry.
- * 0: done, ENV_POSTED: under way, else it failed. */
+/* Makes a claimed page clean.  No CPU writes to it now: it is cold, or no program thread runs.  Its
+ * content goes to its slot or to a new one; with take_back, if need be to the slot of another page.
+ * p: the entry.  0: done; ENV_POSTED: under way; else it failed. */
 static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, bool take_back,
                       uint64_t *cnt)
 {
@@ -68,7 +68,7 @@ static int write_back(struct pager *pg, frame_t n, pte_slot_t *pte, pte_t p, boo
                         return -ENOSPC;
                 }
                 f->slot = slot;
-                if (old != SLOT_NONE)   /* what it holds is others' from now on: see below */
+                if (old != SLOT_NONE)   /* now only others hold it; see below */
                         env_slot_free(old);
         }
         if ((p & PTE_D) && !atomic_compare_exchange_strong(pte, &p, p & ~PTE_D)) {
@@ -94,8 +94,9 @@ static void write_posted(struct pager *pg, frame_t n)
         atomic_fetch_or(&pg->frames[n].word, FRAME_WRITING);
 }
 
-/* It is over.  True: the claim is ours alone, as before.  False: the claim is gone, because the
- * frame was pinned meanwhile.  Acquire: sees what holders of a pin did before they dropped it. */
+/* The write is over.  True: the claim is ours alone, as before.  False: the claim is dropped,
+ * because the frame was pinned meanwhile.  Acquire: sees what holders of a pin did before they
+ * dropped it. */
 static bool write_over(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
@@ -154,13 +155,13 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
         atomic_fetch_and(&f->word, ~(FRAME_USED | FRAME_CLAIMED));
 }
 
-/* Takes a claimed page off its entry if it is (still) cold and clean; the frame stays claimed, to
- * be freed.  Else drops the claim. */
+/* Unmaps a claimed page if it is (still) cold and clean; the frame stays claimed, to be freed.
+ * Else drops the claim. */
 static bool take_off(struct pager *pg, frame_t n)
 {
         struct frame *f = &pg->frames[n];
         pte_t p;
-        /* Under the claim: entry, stamp and mlock (set under a pin) as they are now. */
+        /* Read under the claim: entry, stamp and mlock (which is set under a pin). */
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
 
@@ -202,8 +203,8 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
         return true;
 }
 
-/* Takes note of writes that are over.  Meanwhile the page may have been used or pinned, and stays
- * then, or unmapped: an orphan.  Returns how many frames were freed. */
+/* Completes writes that are over.  A page that was used or pinned meanwhile stays; one that was
+ * unmapped is an orphan.  Returns how many frames were freed. */
 static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
 {
         uint32_t freed = 0;
@@ -268,7 +269,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
         return r;
 }
 
-/* No slot is taken back: that one could just have been promised to the child. */
+/* No slot is taken back: it could be one already given to the child. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
 {
         pte_t p = atomic_load(pte);

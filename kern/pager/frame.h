@@ -9,20 +9,20 @@
  *
  * Rules.
  *
- * [I] An evictor claims a frame (pins 0 -> CLAIMED, one CAS) before it touches the PTE.  Nobody
- * pins a claimed frame, unless it is WRITING.
+ * [I] An evictor claims a frame (pins 0 -> CLAIMED, one CAS) before it touches the PTE.  A claimed
+ * frame is not pinned, unless it is WRITING.
  *
- * A claim that is WRITING lasts as long as the node takes, in an outage for minutes, and nobody has
- * to wait for its end: until then the evictor leaves entry and word alone, as if it had only a pin.
- * At the end it clears WRITING and looks at the pins in one CAS.  With pins, it drops the claim and
- * the page stays; else the claim is its alone again.  Content that changes meanwhile is marked
- * dirty (D, or DIRTY by the pin).
+ * A claim that is WRITING lasts as long as the node takes, in an outage for minutes, and no other
+ * thread has to wait for its end: until then the evictor leaves entry and word alone, as if it had
+ * only a pin.  At the end the evictor clears WRITING and looks at the pins in one CAS.  If there
+ * are pins, it drops the claim and the page stays; else the claim is the evictor's alone again.
+ * Content that changes meanwhile is marked dirty (D, or DIRTY by the pin).
  *
  * [I] WRITING is set after DIRTY was cleared.  Once pins may join, mprotect may move D to DIRTY
  * while TLBs still store to the page; clearing DIRTY then would lose those stores.
  *
- * A frame with pins or CLAIMED is never freed: whoever unmaps it sets ORPHAN, and the CLOCK hand
- * frees it once nobody holds it.
+ * A frame with pins or CLAIMED is never freed: the thread that unmaps it sets ORPHAN, and the CLOCK
+ * hand frees it once it is no longer held.
  *
  * pte, slot: written only by the holder of CLAIMED (a frame off the free list starts out claimed by
  * its taker), or, for pte, by mremap under mm_lock with the PTE empty (transition.c).
@@ -42,8 +42,8 @@
 #define FRAME_RESIDENT  (1ull << 27)    /* in use; clear: on a free list, or never used */
 #define FRAME_ORPHAN    (1ull << 28)    /* unmapped while held: the CLOCK hand frees it */
 #define FRAME_LOCKED    (1ull << 29)    /* mlock: never evicted */
-/* Pinned since the hand last came by: an A bit for what the CPU does not see.  No TLB knows of it,
- * so clearing it needs no flush, and while there is no pin nobody sets it. */
+/* Pinned since the hand last passed: an A bit for accesses that the CPU does not see.  No TLB
+ * caches it, so clearing it needs no flush, and it is set only while there is a pin. */
 #define FRAME_USED      (1ull << 30)
 #define FRAME_EPOCH_SHIFT 32
 #define FRAME_HELD_MASK (FRAME_PINS | FRAME_CLAIMED)
@@ -55,7 +55,7 @@ typedef uint32_t frame_t;               /* index of a frame */
 
 struct frame {
         _Atomic uint64_t word;
-        /* Where the content is, or was, kept: SLOT_NONE or a slot this frame owns. */
+        /* The slot that this frame owns, which has or had its content, or SLOT_NONE. */
         uint64_t slot;
         /* The entry that maps it (PT pages are type-stable, so it can always be read). */
         _Atomic(pte_slot_t *) pte;
@@ -64,7 +64,7 @@ struct frame {
 _Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
 
 static inline bool frame_word_held(uint64_t w) { return w & FRAME_HELD_MASK; }
-/* Is it claimed by an owner that must be alone?  Such a claim is short. */
+/* Is it claimed by an owner that excludes pins?  Such a claim is short. */
 static inline bool frame_word_closed(uint64_t w)
 {
         return (w & (FRAME_CLAIMED | FRAME_WRITING)) == FRAME_CLAIMED;
@@ -77,8 +77,8 @@ static inline bool frame_word_open(uint64_t w)
 
 static inline uint32_t frame_word_epoch(uint64_t w) { return (uint32_t)(w >> FRAME_EPOCH_SHIFT); }
 
-/* Claims a resident frame nobody holds; w is a recent value of the word.  Acquires what the last
- * holder released. */
+/* Claims a resident frame that is not held; w is a recent value of the word.  Acquires what the
+ * last holder released. */
 static inline bool frame_claim(struct frame *f, uint64_t w)
 {
         if (!(w & FRAME_RESIDENT) || frame_word_held(w) || (w & FRAME_ORPHAN))
@@ -124,10 +124,11 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         return FRAME_NONE;
 }
 
-/* Ends the fetch of frame f, CLAIMED, into the BUSY entry that it names: PRESENT, or REMOTE again
- * if err.  ad: PTE_A for a page somebody waits for, else PTE_PREF.  True: somebody sleeps on the
- * entry.  Called where the data arrived, kern or host: a CPU keeps nothing about an entry that is
- * not present, so no TLB and no shadow page table has to hear of it. */
+/* Ends the fetch into frame f, which is CLAIMED and names its BUSY entry.  The entry becomes
+ * PRESENT, or REMOTE again if err.  ad: PTE_A for a page that a vCPU waits for, else PTE_PREF.
+ * True: a vCPU sleeps on the entry.  Called where the data arrived, in kern or on the host.  A CPU
+ * caches nothing about an entry that is not present, so no TLB or shadow page table needs an
+ * invalidation. */
 static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err)
 {
         pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
@@ -136,15 +137,16 @@ static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err
 
         if (err)
                 f->slot = SLOT_NONE;            /* the entry owns it again */
-        /* While the entry is BUSY, others may only set WAITERS.  Release: they find the content. */
+        /* While the entry is BUSY, others may only set WAITERS.  Release: a walk that finds PRESENT
+         * sees the content. */
         bool awaited = atomic_exchange(pte, next) & PTE_WAITERS;
         if (!err)
                 frame_drop_claim(f);
         return awaited;
 }
 
-/* wrote: the content changed; [I] the dirty bit is set before the pin goes, so no evictor sees the
- * page clean. */
+/* wrote: the content changed.  [I] The dirty bit is set before the pin is dropped, so no evictor
+ * sees the page clean. */
 static inline void frame_unpin(struct frame *f, bool wrote)
 {
         if (wrote)

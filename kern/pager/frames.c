@@ -1,6 +1,6 @@
 /*
- * Free frames: a global list under a lock, and a stock for each vCPU so that the lock is taken once
- * a batch.
+ * Free frames: a global list under a lock, and a reserve for each vCPU so that the lock is taken
+ * once a batch.
  */
 #include "pager/pager.h"
 
@@ -39,7 +39,7 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
         pager_share(pg, 2);
 }
 
-/* No vCPU may hoard a small cache, nor all of them together: they keep at most an eighth of it, two
+/* The reserves must not use up a small cache: all vCPUs together keep at most an eighth of it, two
  * batches each. */
 void pager_share(struct pager *pg, uint32_t vcpus)
 {
@@ -75,7 +75,7 @@ static void refill(struct pager *pg, struct frame_list *l)
         pool_unlock(pg);
 }
 
-/* Onto the global list, whose lock is held. */
+/* Pushes onto the global list.  Its lock is held. */
 static void push(struct pager *pg, frame_t n)
 {
         pg->frames[n].slot = pg->free_head;
@@ -152,8 +152,8 @@ void frame_discard(struct pager *pg, struct frame_list *l, frame_t n)
                 w = atomic_load(&f->word);
                 if (!frame_word_held(w))
                         continue;
-                /* Held by a system call's pin or by the hand: the hand frees it when it comes by
-                 * and nobody holds it any more. */
+                /* Held by a system call's pin or by the hand: the hand frees it when it next passes
+                 * and the frame is no longer held. */
                 if (atomic_compare_exchange_strong(&f->word, &w, w | FRAME_ORPHAN))
                         return;
         }

@@ -2,8 +2,8 @@
  * The pager core: what happens to a page, from first touch to eviction.
  *
  * Pure logic over atomic PTEs and frame words.  What it needs from outside is the short list under
- * "environment"; kern provides it in the guest, the unit tests on the host, where the very same
- * files run under sanitizers and a model check.  Nothing here allocates memory or blocks other than
+ * "environment": kern provides it in the guest, and the unit tests on the host, where the same
+ * files run under sanitizers and a model check.  Nothing here allocates memory or blocks except
  * through env_*.
  *
  * Errors: 0 or -errno.  All pte pointers are window addresses of entries in type-stable page-table
@@ -22,30 +22,30 @@ struct pager {
         uint64_t pfn0;                  /* guest-physical page number of frame 0 */
 
         uint32_t low, high;             /* the cleaner is woken below low and works up to high */
-        /* Frames that move between a vCPU's stock and the global list at a time; a hint. */
+        /* Frames that move between a vCPU's reserve and the global list at a time; a hint. */
         _Atomic uint32_t batch;
 
-        /* lock guards free_head, fresh and the writing of nfree; held for one batch, never across a
-         * call out. */
+        /* lock guards free_head, fresh and stores to nfree.  It is held for one batch, never across
+         * a call of env_*. */
         _Atomic uint32_t lock;
         /* Global free frames, fresh ones included; read without the lock as a hint. */
         _Atomic uint32_t nfree;
         uint32_t fresh;                 /* frames [fresh, nframes) were never used */
         frame_t free_head;              /* linked through frame.slot */
 
-        /* The pager's writes: for the cleaner or, during a fork, in which the cleaner is quiesced,
-         * for the forking vCPU (page_write_back). */
+        /* The pager's writes.  These fields belong to the cleaner; during a fork the cleaner is
+         * quiesced and they belong to the forking vCPU (page_write_back). */
         uint32_t hand, slot_hand;       /* CLOCK, and the search for slots to take back */
         uint32_t writing;               /* frames claimed for a write that is under way */
-        /* Evictions given up for want of a slot, or by a failure of the far tier. */
+        /* Evictions given up because there was no slot or the far tier failed. */
         uint64_t unwritable;
 };
 
 /* --- environment: provided by kern/, or by the test --- */
 void *env_frame_va(frame_t f);                          /* content of a frame */
-/* In a spin: pause, and now and then (not at 0) let others run. */
+/* In a spin: pauses, and from time to time (not at 0) lets other threads run. */
 void env_relax(unsigned spins);
-/* Is an entry that is BUSY worth another look before the vCPU sleeps?  *begun: 0 at the first. */
+/* Should the vCPU look at a BUSY entry again before it sleeps?  *begun: 0 at the first call. */
 bool env_wait_on(uint64_t *begun);
 /* Asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...). */
 uint64_t env_flush_begin(void);
@@ -56,8 +56,8 @@ bool env_flush_done(uint64_t epoch);
 /* Far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is
  * over. */
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
-/* Frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() tells when it is
- * over.  For the pager's writes only, as the next two. */
+/* Frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() reports its end.
+ * For the pager's writes only, as the next two. */
 int env_slot_write(uint64_t slot, frame_t f);
 bool env_slot_write_room(void);                         /* can another write be posted? */
 /* A write that is over; FRAME_NONE if there is none (now). */
@@ -77,7 +77,7 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 
 /* --- frames (frames.c) --- */
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
-/* Tells how many vCPUs share the cache: the more, the less each keeps in stock. */
+/* Sets how many vCPUs share the cache: the more, the smaller the reserve of each. */
 void pager_share(struct pager *pg, uint32_t vcpus);
 /* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one;
  * FRAME_NONE if both are empty. */
@@ -86,10 +86,10 @@ frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt);
  * vCPU's list, or to the global one. */
 void frame_free(struct pager *pg, struct frame_list *l, frame_t f);
 void frame_free_global(struct pager *pg, frame_t f);
-/* Gives all of a vCPU's stock back. */
+/* Gives back all of a vCPU's reserve. */
 void frame_list_drain(struct pager *pg, struct frame_list *l);
 /* For a frame that no PTE names any more and no TLB can reach: frees it, or leaves it to the CLOCK
- * hand if somebody holds it. */
+ * hand if it is held. */
 void frame_discard(struct pager *pg, struct frame_list *l, frame_t f);
 
 /* --- one page (transition.c) --- */
@@ -104,19 +104,19 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
 /* Waits, bounded, for a BUSY entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
 
-/* Any state -> NONE.  Waits out BUSY.  A slot is freed at once; a frame is returned for
- * frame_discard() *after* the caller has flushed all TLBs, else FRAME_NONE.  *old: the entry
- * before. */
+/* Any state -> NONE.  Waits while the entry is BUSY.  A slot is freed at once.  A frame is
+ * returned, for frame_discard() *after* the caller has flushed all TLBs; else FRAME_NONE.  *old:
+ * the entry before. */
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
 /* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a
- * TLB may hold more rights than that. */
+ * TLB may hold more rights than the new ones. */
 bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
 /* Moves the page of *from to *to, which is NONE.  True: a TLB may still hold it at its old
  * place. */
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
 /* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it. */
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
-/* Forgets that the page was used: the hand may take it when it next comes by. */
+/* Clears the page's use bits: the hand may evict it when it next passes. */
 void page_cool(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
@@ -133,7 +133,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
  * tier failed. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt);
 /* For a vCPU out of frames: takes frame f if it is resident, flushed, clean and cold, without I/O.
- * True: CLAIMED and off its entry. */
+ * True: the frame is CLAIMED and unmapped. */
 bool clock_take_clean(struct pager *pg, frame_t f);
 
 #endif

@@ -14,9 +14,9 @@
  *   63 62..55 54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
  *   NX  0     CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
  *
- * W, NX, ACCESS (the hardware's U bit, set on what the program may touch) and CHARGED (this page
- * was charged against the commit limit at its first touch, not with its VMA) keep their place in
- * all states, so protection and charge travel with the page, and a fault on REMOTE needs no VMA.
+ * W, NX, ACCESS (the hardware's U bit, set where the program may access) and CHARGED (this page was
+ * charged against the commit limit at its first touch, not with its VMA) keep their place in all
+ * states.  So protection and charge travel with the page, and a fault on REMOTE needs no VMA.
  * Not-present forms keep bits 5, 6 and 8 clear: a page walk that began before the entry changed may
  * still set A or D in it.
  *
@@ -46,7 +46,7 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_CHARGED (1ull << 54)
 #define PTE_NUM     0x000ffffffffff000ull
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
-/* What travels with a page through all its states. */
+/* Bits that travel with a page through all states. */
 #define PTE_KEEP    (PTE_PROT | PTE_CHARGED)
 
 /* An entry that leads to a table; with ACCESS if the program may follow. */
@@ -113,8 +113,8 @@ static inline pte_t pte_make_held(uint64_t pfn, pte_t keep)
         return pfn << 12 | keep | PTE_ST_HELD;
 }
 
-/* A large entry (2 MiB) of the window, for a program at level p: never far memory, never
- * flushed. */
+/* A large entry (2 MiB) of the window, for a program at privilege level `level`: never far memory,
+ * never flushed. */
 static inline pte_t pte_make_window(uint64_t gpa, uint32_t level)
 {
         return gpa | PTE_WINDOW | PTE_W | PTE_PS | PTE_NX | (level == 3 ? PTE_ACCESS : 0);

@@ -47,7 +47,7 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
 
 void page_wait(pte_slot_t *pte, pte_t seen)
 {
-        /* It is short unless the far tier is slow, or the fetcher does not run. */
+        /* A fetch is short unless the far tier is slow or the fetching thread does not run. */
         for (uint64_t begun = 0; env_wait_on(&begun); ) {
                 if (atomic_load_explicit(pte, memory_order_acquire) != seen)
                         return;
@@ -89,9 +89,9 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         }
 }
 
-/* Holds a resident frame by a pin, so that no evictor acts on its entry; waits out a claim, which
- * is short (one that is WRITING is joined), and a full count of pins.  False: the frame went free
- * meanwhile, so the entry has changed too. */
+/* Pins a resident frame, so that no evictor acts on its entry.  Waits while it is claimed, which is
+ * short (a claim that is WRITING is joined), or its count of pins is full.  False: the frame became
+ * free meanwhile, so the entry has changed too. */
 static bool hold(struct frame *f)
 {
         uint64_t w = atomic_load(&f->word);
@@ -116,7 +116,7 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
 
         if (!hold(f))
                 return false;
-        /* A=1: a TLB may hold it from before; the hand must see a flush first [I] */
+        /* A=1 [I]: a TLB may still hold the old entry, so the hand must see a flush first */
         if (prot & PTE_ACCESS) {
                 next = pte_make_present(pte_num(p), keep, PTE_A | (p & PTE_D));
         } else {
@@ -131,7 +131,7 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
         return done;
 }
 
-/* Could a TLB that holds p allow what prot does not? */
+/* Could a TLB that holds p allow an access that prot does not? */
 static bool loses_rights(pte_t p, pte_t prot)
 {
         bool access = !(prot & PTE_ACCESS);
@@ -154,8 +154,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                         page_wait(pte, p);
                         continue;
                 case PTE_ARENA: {
-                        /* No frame behind it: without access it goes, and the next fault makes it
-                         * again. */
+                        /* It has no frame: without access the entry is dropped, and the next fault
+                         * makes it again. */
                         pte_t next = prot & PTE_ACCESS ? (p & ~PTE_PROT) | prot : 0, old = p;
                         done = atomic_compare_exchange_strong(pte, &old, next);
                         break;
@@ -191,9 +191,9 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
                         break;
                 }
         }
-        /* Between the two stores the hand finds no entry that names the frame and lets it be.  A=1
-         * at the new place [I]: the hand must clear it and see a flush before it trusts that no TLB
-         * knows the page. */
+        /* Between the two stores the hand finds no entry that names the frame and leaves the frame
+         * alone.  A=1 at the new place [I]: the hand must clear it and see a flush before it may
+         * assume that no TLB holds the translation. */
         bool resident = pte_has_frame(p);
         if (pte_kind(p) == PTE_PRESENT)
                 p |= PTE_A;
@@ -212,7 +212,7 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
                 struct frame *f = &pg->frames[frame_of(pg, p)];
                 if (!hold(f))
                         continue;
-                /* Held, the frame stays behind its entry if it still is. */
+                /* While the frame is pinned, an entry that names it keeps naming it. */
                 pte_t now = atomic_load(pte);
                 bool same = (pte_kind(now) == PTE_PRESENT || pte_kind(now) == PTE_HELD) &&
                             pte_num(now) == pte_num(p);
@@ -237,7 +237,7 @@ void page_cool(struct pager *pg, pte_slot_t *pte)
         if (!(p & PTE_A) && !(atomic_load(&f->word) & FRAME_USED))
                 return;
         /* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If
-         * the frame is another page's by now, that one loses no more than a hint. */
+         * the frame belongs to another page by now, that page loses no more than a hint. */
         if (!hold(f))
                 return;
         atomic_fetch_and(&f->word, ~FRAME_USED);

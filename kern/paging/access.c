@@ -1,5 +1,5 @@
 /*
- * kern's own accesses to the program's memory: through the window, never by the program's address.
+ * kern's own accesses to the program's memory: through the window, never at the program's address.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -11,8 +11,8 @@
 
 static int copy_out_page(uint64_t dst, const void *src, size_t len)
 {
-        /* Nothing of the program's is there, and fault_in() could not say so of the last byte of
-         * all: no address follows it. */
+        /* The program has nothing there.  fault_in() cannot report that for the last byte of the
+         * address space, since no address follows it. */
         if (dst >= TASK_SIZE || (dst >= RESERVED_START && dst < RESERVED_END))
                 return -EFAULT;
         for (;;) {

@@ -1,5 +1,5 @@
 /*
- * kern's own accesses to the program's memory: through the window, never by the program's address.
+ * kern's own accesses to the program's memory: through the window, never at the program's address.
  */
 #ifndef VMRUN_ACCESS_H
 #define VMRUN_ACCESS_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies to the program's memory as it would store itself.  0, or -EFAULT. */
+/* Copies to the program's memory, with the rights of the program's own stores.  0, or -EFAULT. */
 int kern_copy_out(uint64_t dst, const void *src, size_t len);
 
 #endif

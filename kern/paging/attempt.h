@@ -1,5 +1,5 @@
 /*
- * One fault on its way, and what an attempt to resolve it comes to: shared by fault.c and file.c.
+ * A fault in progress, and the outcomes of an attempt to resolve it: shared by fault.c and file.c.
  */
 #ifndef VMRUN_ATTEMPT_H
 #define VMRUN_ATTEMPT_H
@@ -12,9 +12,9 @@ struct fault {
         bool write, exec;
         enum fault_kind kind;           /* how it was resolved, for the statistics */
         struct vma vma;                 /* as found by first_touch() */
-        pte_slot_t *pte;                /* entry to wait for, and the value seen */
+        pte_slot_t *pte;                /* the entry to wait for, and the value seen there */
         pte_t seen;
-        uint32_t refused;               /* times that the host did not know the file */
+        uint32_t refused;               /* how often the host did not know the file */
 };
 
 enum outcome {
@@ -27,7 +27,7 @@ enum outcome {
         UNMAPPED,                       /* SIGSEGV: nothing is mapped */
         BEYOND_END,                     /* SIGBUS: past the end of the mapped file */
         NO_MEMORY,                      /* SIGBUS with a message: cache and far tiers are full */
-        /* SIGBUS with a message: the far tier could not give the page back. */
+        /* SIGBUS with a message: the far tier could not deliver the page. */
         FAR_FAILED,
 };
 

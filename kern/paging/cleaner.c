@@ -1,5 +1,5 @@
 /*
- * The service vCPU: keeps free frames in stock by moving the CLOCK hand (pager/clock.c).
+ * The service vCPU: keeps a reserve of free frames by moving the CLOCK hand (pager/clock.c).
  *
  * It sleeps, in an exit, while enough frames are free; the vCPU that crosses the low mark wakes it.
  * It runs no program code, so its mode is never PROGRAM and no flush waits for it.
@@ -13,7 +13,7 @@
 #include "far/slots.h"
 #include "paging/cleaner.h"
 
-/* Frames the hand passes before the flush for what it cleared is asked for. */
+/* Frames that the hand passes before one flush is requested for all A bits it cleared. */
 static uint32_t pass_size(void)
 {
         uint32_t n = pager.nframes / 8;
@@ -25,7 +25,7 @@ void cleaner_poke(void)
         if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low ||
             !atomic_load_explicit(&control.service_asleep, memory_order_relaxed))
                 return;
-        /* The vCPU that clears the flag rings the bell: one bell a crossing. */
+        /* The vCPU that clears the flag rings the doorbell: once a crossing. */
         if (atomic_exchange(&control.service_asleep, 0)) {
                 atomic_fetch_add(&control.service_seq, 1);
                 count(CNT_DOORBELLS);
@@ -35,7 +35,7 @@ void cleaner_poke(void)
 
 static void wake_waiters(void)
 {
-        /* Full barrier: before the look at the waiters. */
+        /* Full barrier: frames_seq moves before frames_waiters is read. */
         atomic_fetch_add(&control.frames_seq, 1);
         if (atomic_load(&control.frames_waiters) > 0)
                 vmexit(EXIT_WAKE_FRAMES, 0, 0, 0);
@@ -43,7 +43,7 @@ static void wake_waiters(void)
 
 #define RECLAIM_SCAN 64
 
-/* Takes a clean, cold frame without help. */
+/* Evicts a clean, cold page without the cleaner. */
 static bool reclaim_directly(void)
 {
         struct vcpu *v = &vcpu_self;
@@ -68,15 +68,15 @@ int frames_wait(void)
         if (reclaim_directly())
                 return 0;
         count(CNT_FRAME_WAITS);
-        /* Counted as a waiter (full barrier), then look once more: the cleaner frees, bumps the
-         * sequence, then looks for waiters; and before it sleeps it says so (full barrier), then
-         * looks for waiters. */
+        /* Count this vCPU as a waiter (full barrier), then look once more.  The cleaner frees,
+         * increments frames_seq, then looks for waiters; and before it sleeps it sets
+         * service_asleep (full barrier), then looks for waiters. */
         atomic_fetch_add(&control.frames_waiters, 1);
         cleaner_poke();
         if (atomic_load(&pager.nfree) == 0) {
                 vmexit(EXIT_WAIT_FRAMES, seq, 0, 0);
-                /* Only what was found out since we asked: an older finding is about pages that were
-                 * in use then. */
+                /* Only a finding from after our request counts: an older one is about pages that
+                 * were in use then. */
                 uint32_t found = atomic_load(&control.starved);
                 bool newer = found != 0 && (int32_t)(found - seq) > 0;
                 starved = newer && atomic_load(&pager.nfree) == 0;
@@ -86,9 +86,9 @@ int frames_wait(void)
 }
 
 /*
- * When the cleaner gives up, and what a vCPU in frames_wait() hears of it.  A turn is nframes
- * frames passed by the hand, flushes complete.  "only hot": the turn met used pages, and none that
- * could not be written.
+ * When the cleaner gives up, and what a vCPU in frames_wait() sees of it.  A turn: the hand has
+ * passed nframes frames, and all flushes are complete.  "only hot": the turn met used pages, and
+ * none that could not be written.
  *
  *   event                                 fruitless turns  starved         the waiter
  *   a pass frees a frame                  0                0               woken; takes it
@@ -136,7 +136,7 @@ static bool stock_up(void)
         while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high &&
                !to_hold_still()) {
                 uint32_t n = pass_size();
-                /* Enough is on its way out: see how it goes first. */
+                /* Enough writes are under way: wait for one first. */
                 if (!env_slot_write_room() || pager.writing >= pager.high)
                         ring_write_wait();
                 struct clock_result r = clock_pass(&pager, n, counters());
@@ -162,7 +162,7 @@ static bool stock_up(void)
                         return false;
                 }
         }
-        /* Frames stay claimed until their writes are over, so none is left behind when this vCPU
+        /* Frames stay claimed until their writes are over, so all are completed before this vCPU
          * sleeps. */
         while (pager.writing > 0) {
                 ring_write_wait();
@@ -172,15 +172,15 @@ static bool stock_up(void)
         return true;
 }
 
-/* Sleeps until the host clears service_hold; another vCPU has the pager's writes meanwhile.  No
- * write is under way: stock_up() waited for all. */
+/* Quiesced: sleeps until the host clears service_hold.  Another vCPU has the pager's writes
+ * meanwhile.  No write is under way: stock_up() waited for all. */
 static void hold_still(void)
 {
         while (to_hold_still()) {
                 uint32_t seq = atomic_load(&control.service_seq);
-                /* release: pager and slots are as we left them */
+                /* release: the vCPU that takes over sees pager and slots as we left them */
                 atomic_store(&control.service_held, 1);
-                if (to_hold_still())    /* the host takes it down, then moves the sequence */
+                if (to_hold_still())    /* the host clears it, then moves the sequence */
                         vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
         }
         atomic_store(&control.service_held, 0);
@@ -192,14 +192,14 @@ _Noreturn void cleaner_main(void)
                 hold_still();
                 uint32_t seq = atomic_load(&control.service_seq);
                 bool stocked = stock_up();
-                /* Asleep (full barrier), then look once more: a poker takes a frame, or becomes a
-                 * waiter, then looks at asleep. */
+                /* Set asleep (full barrier), then look once more.  A vCPU that pokes takes a frame,
+                 * or becomes a waiter, then looks at asleep. */
                 atomic_exchange(&control.service_asleep, 1);
                 if ((atomic_load(&pager.nfree) >= pager.low ||
                      (!stocked && atomic_load(&control.frames_waiters) == 0)) &&
                     !to_hold_still()) {
-                        /* Others may have freed frames since stock_up(), for which somebody waits:
-                         * they woke nobody. */
+                        /* Other vCPUs may have freed frames since stock_up().  They wake no
+                         * waiters, so this does. */
                         wake_waiters();
                         vmexit(EXIT_SERVICE_SLEEP, seq, 0, 0);
                 }

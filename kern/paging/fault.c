@@ -1,16 +1,16 @@
 /*
  * The fault path: from a faulting address to a present page.
  *
- *   page_fault()            called by entry.S for #PF; returns to the program, or to its signal
+ *   page_fault() called by entry.S for #PF; returns to the program, or to its signal handler
  *     resolve()             repeats attempt() until the page is there or cannot be
  *       attempt()           one look at the entry, with the fault published:
- *         REMOTE            fetch(): a frame from this vCPU's stock, then page_fetch()
+ *         REMOTE fetch(): a frame from this vCPU's reserve, then page_fetch()
  *         NONE              first_touch(): the VMA decides: zeroes, page of a file or of the arena
  *       settle()            what an attempt may not do while published: wait, sleep, exit
  *         FETCHING          fetch_wait(): a node sends the page; the host ends it by page_fetched()
  *         NEED_FILE         file_fill(), NEED_SHARED: shared_map() (file.c)
  *
- * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and takes it back
+ * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and unpublishes it
  * after its last change of an entry.  It changes entries only in the aligned run around that
  * address (FAULT_AROUND).  A range operation changes the tree, waits until no fault is published
  * inside its range, then edits entries (pt_wait_faults).  So what a fault installs always agrees
@@ -35,7 +35,7 @@
 /* Error code of #PF (Intel SDM vol. 3A 4.7). */
 enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };
 
-/* Leaves vma, pte and seen unset: clearing them would cost more than the rest of the way in. */
+/* Leaves vma, pte and seen unset: clearing them would cost more than the rest of the entry path. */
 static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool exec)
 {
         f->addr = addr & ~(uint64_t)(PAGE_SIZE - 1);
@@ -118,7 +118,7 @@ static enum outcome attempt(struct fault *f)
                 return first_touch(f, pte);
         case PTE_PRESENT:
         case PTE_ARENA:
-                /* Another vCPU was first, unless it is denied. */
+                /* Another vCPU was first, unless the access is denied. */
                 return pte_allows(p, f->write, f->exec) ? DONE : DENIED;
         case PTE_HELD:
                 return DENIED;
@@ -131,9 +131,9 @@ static enum outcome attempt(struct fault *f)
         }
 }
 
-/* Waits for the page that this vCPU asked for.  Nothing is published: a range operation waits by
- * itself for an entry that is BUSY, and only the end of the fetch changes it.  If the page is gone
- * again before we look, the program's access faults again. */
+/* Waits for the page that this vCPU asked for.  No fault is published: a range operation waits by
+ * itself while an entry is BUSY, and only the end of the fetch changes the entry.  If the page is
+ * evicted again before we look, the program's access faults again. */
 static void fetch_wait(const struct fault *f)
 {
         pte_t now = f->seen;
@@ -144,7 +144,7 @@ static void fetch_wait(const struct fault *f)
         } while ((now & ~PTE_WAITERS) == f->seen);
 }
 
-/* Does what an attempt asked for; nothing is published.  RETRY: attempt again. */
+/* Does what an attempt asked for; no fault is published.  RETRY: attempt again. */
 static enum outcome settle(struct fault *f, enum outcome o)
 {
         switch (o) {
@@ -186,7 +186,7 @@ static enum outcome resolve(struct fault *f)
                 if (o != DONE)
                         o = settle(f, o);
         } while (o == RETRY);
-        cleaner_poke();                 /* here, for it may exit */
+        cleaner_poke();                 /* here, because it may exit */
         return o;
 }
 
@@ -200,7 +200,7 @@ static void record(const struct fault *f, uint64_t tsc, uint64_t exits)
                 s->hist[f->kind][hist_bucket(cpu_tsc() - tsc)]++;
 }
 
-/* The page cannot be had: a signal, with a message where the program is not to blame. */
+/* The page is not available: raises a signal, with a message if the program is not to blame. */
 static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t addr,
                                                  enum outcome o)
 {
@@ -242,7 +242,7 @@ void page_fault(void)
         v->entry_tsc = control.stats_on ? cpu_tsc() : 0;
         if (v->regs.rip - WINDOW < CONTROL_OFF)
                 kern_bug("page fault in kern", addr, v->regs.rip);
-        /* A pagetable-based KVM sets it for its own half. */
+        /* A pagetable-based KVM sets this bit for its own half of the address space. */
         if ((err & PF_RESERVED) && f.addr < TASK_SIZE)
                 kern_bug("a page-table entry has reserved bits set", addr,
                          pt_find(addr) ? *pt_find(addr) : 0);
@@ -277,7 +277,7 @@ int fault_in(uint64_t start, uint64_t end, bool write)
         return 0;
 }
 
-/* Not in an upcall, which serves a host that may hold locks of its own. */
+/* Not for an upcall: the host thread that made it may hold locks. */
 int fault_in_all(uint64_t start, uint64_t end, bool write)
 {
         int err = 0;

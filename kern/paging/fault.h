@@ -1,5 +1,5 @@
 /*
- * The fault path, for callers that want pages without an access of the program's.
+ * The fault path, for callers that want pages without an access by the program.
  */
 #ifndef VMRUN_FAULT_H
 #define VMRUN_FAULT_H
@@ -10,10 +10,11 @@
 /* #PF: the address is in vcpu.cr2, the error code in vcpu.regs.  entry.S calls it. */
 void page_fault(void);
 
-/* Faults pages in, as a program access would; it publishes by itself.  The caller holds no lock.
- * write: for write access.  0; -EFAULT: no VMA or no permission; -ENOMEM: no memory; -EIO. */
+/* Faults pages in, as an access by the program would.  It publishes the faults itself.  The caller
+ * holds no lock.  write: for write access.  0; -EFAULT: no VMA or no permission; -ENOMEM: no
+ * memory; -EIO. */
 int fault_in(uint64_t start, uint64_t end, bool write);
-/* The same for a system call, which may take hours: the threads can be stopped meanwhile. */
+/* The same for a system call.  It may take hours; threads can be stopped meanwhile. */
 int fault_in_all(uint64_t start, uint64_t end, bool write);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * First touches whose content the host has: pages of files, and of the arena (file.h).
+ * First touches of pages whose content the host has: files, and the arena (file.h).
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -9,8 +9,8 @@
 
 _Atomic uint32_t object_cuts;
 
-/* Is the page still mapped as it was when we last looked?  Then f->vma gets its bounds of now.  The
- * fault is published. */
+/* Is the page still mapped as it was at the last look?  If so, f->vma gets the VMA's current
+ * bounds.  The fault is published. */
 static bool still_mapped(struct fault *f)
 {
         struct vma now;
@@ -53,7 +53,7 @@ static uint64_t file_run(const struct fault *f, uint32_t *npages)
         return start;
 }
 
-/* Frames for pages of a file, from start on; the one that faulted is number `wanted`. */
+/* Frames for pages of a file, from start on; page number `wanted` is the one that faulted. */
 struct run {
         uint64_t start;
         uint32_t n, wanted;
@@ -66,7 +66,8 @@ static void run_give_back(struct run *r, uint32_t keep)
                 frame_free(&pager, &vcpu_self.frames, r->frame[--r->n]);
 }
 
-/* Takes as many frames as there are, for the page that faulted at least.  False: there is none. */
+/* Takes as many frames as are free, at least one for the page that faulted.  False: none is
+ * free. */
 static bool run_take(const struct fault *f, struct run *r)
 {
         uint32_t npages;
@@ -88,8 +89,8 @@ static bool run_take(const struct fault *f, struct run *r)
         return r->n > 0;
 }
 
-/* Installs the first `got` pages of the run, or as many as its VMA still has; gives the other
- * frames back.  The outcome is that of the page that faulted. */
+/* Installs the first `got` pages of the run, or as many as the VMA still has, and gives the other
+ * frames back.  Returns the outcome for the page that faulted. */
 static enum outcome run_install(const struct fault *f, struct run *r, int64_t got)
 {
         enum outcome result = got < 0 ? FAR_FAILED : BEYOND_END;
@@ -109,8 +110,8 @@ static enum outcome run_install(const struct fault *f, struct run *r, int64_t go
         return result;
 }
 
-/* EBADF is stale as a rule: a mapped file holds a reference, so its id cannot be free.  Not this
- * often: its descriptor is gone, as one that only a child of vfork had. */
+/* EBADF is normally a stale answer: a mapped file holds a reference, so its id cannot be free.
+ * After this many times the descriptor is really gone, as one that only a child of vfork had. */
 #define REFUSED_MAX 1000
 
 static bool is_lost(struct fault *f, int64_t got, bool same)
@@ -148,7 +149,7 @@ enum outcome shared_map(struct fault *f)
         int64_t left = vmexit(EXIT_SHARED_CHECK, f->vma.file, off, 0);
 
         pt_publish(f->addr);
-        /* As above: else the answer is about another mapping. */
+        /* As above: otherwise the answer is about another mapping. */
         bool same = still_mapped(f), mapped = left != -EBADF && same;
         pte_slot_t *pte = mapped && left > 0 ? pt_find(f->addr) : NULL;
         uint64_t run_end = (f->addr | (FAULT_AROUND * PAGE_SIZE - 1)) + 1;

@@ -6,17 +6,18 @@
 
 #include "paging/attempt.h"
 
-/* How often a file was cut short (mm_cut.c).  [I] Counted before that waits for the faults.  A
- * fault on a file looks again once it has published: what was read before a cut is not installed
- * after it. */
+/* How many times a file was truncated (mm_cut.c).  [I] Incremented before the truncation waits for
+ * published faults.  A fault on a file looks at it again once it has published, so content read
+ * before a truncation is not installed after it. */
 extern _Atomic uint32_t object_cuts __attribute__((visibility("hidden")));
 
-/* Reads pages of a private file mapping into frames, by an exit, and installs them.  Not published
- * on entry.  [I] It leaves xfer alone: the arguments of an upcall may be there, as those of
- * mm_batch(). */
+/* Reads pages of a private file mapping into frames, by an exit, and installs them.  The fault is
+ * not published on entry.  [I] It does not use xfer, which may hold the arguments of an upcall, as
+ * those of mm_batch(). */
 enum outcome file_fill(struct fault *f);
 
-/* Maps pages of the arena, as far as the object behind it reaches.  Not published on entry. */
+/* Maps pages of the arena, as far as the object behind it reaches.  The fault is not published on
+ * entry. */
 enum outcome shared_map(struct fault *f);
 
 #endif

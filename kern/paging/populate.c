@@ -1,5 +1,5 @@
 /*
- * Bringing pages before they are touched: MAP_POPULATE, and what mlock asks for.
+ * Makes pages resident before they are touched: for MAP_POPULATE and mlock.
  */
 #include <asm-generic/errno.h>
 #include "base/state.h"
@@ -28,9 +28,9 @@ int mm_populate(uint64_t start, uint64_t end, uint64_t max)
         return 0;
 }
 
-/* Little enough that few pages go again before they are locked. */
+/* Small enough that few pages are evicted again before they are locked. */
 #define CHUNK (256 * PAGE_SIZE)
-/* Those that did go are brought again; each time more are locked. */
+/* Evicted pages are brought in again; each time more are locked. */
 #define LOCK_TRIES 64
 
 static bool all_resident(uint64_t start, uint64_t end)
@@ -43,15 +43,15 @@ static bool all_resident(uint64_t start, uint64_t end)
         return true;
 }
 
-/* Brings pages of v, which is locked, and locks their frames. */
+/* Makes pages of v resident and locks their frames.  v is VMA_LOCKED. */
 static int populate_and_lock(const struct vma *v, uint64_t start, uint64_t end)
 {
         int err = 0;
         bool done = false;
         for (int tries = 0; !done && !err && tries < LOCK_TRIES; tries++) {
                 err = mm_populate(start, end, ~0ull);
-                /* A page that came from the far tiers came without a look at its VMA, and may have
-                 * gone since. */
+                /* A page fetched from the far tiers was not locked at once, since that needs its
+                 * VMA; it may have been evicted since. */
                 lock_take(&mm_lock);
                 pt_wait_faults(start, end);
                 mm_lock_frames(start, end, true);

@@ -9,9 +9,9 @@
  *                the VMA is so
  *   neither      private file mappings that never were writable: their pages can be read again
  *
- * The bit in the entry makes the second kind exact whatever happens to the VMA: whoever turns an
- * entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
- * mprotect to writable makes TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that
+ * The bit in the entry keeps the second kind exact whatever happens to the VMA: the code that turns
+ * an entry with PTE_CHARGED into NONE gives one charge back (pt_zap's count, or the evictor).
+ * mprotect to writable turns TOUCH into CHARGED, unless MAP_NORESERVE or --overcommit rule that
  * out; pages touched before then count twice, until they are dropped.  Shared mappings live in the
  * host's arena and cost nothing here.
  */
@@ -22,7 +22,7 @@
 #include "space/account.h"
 
 static uint64_t limit;                  /* set once */
-/* A plain counter: orders nothing, hence relaxed everywhere. */
+/* A counter that orders nothing, hence relaxed everywhere. */
 static _Atomic uint64_t charged;
 
 uint32_t mm_lock_future;

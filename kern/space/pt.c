@@ -1,9 +1,9 @@
 /*
  * Page tables of the program: walks and range operations (pt.h).
  *
- * Tables are added by compare-and-swap, by any vCPU.  They are taken away by pt_zap alone: unlink,
- * flush, wait for the faults that may still be walking, and only then reuse, and then only as a
- * page table.
+ * Tables are added by compare-and-swap, by any vCPU.  Only pt_zap takes them away: it unlinks them,
+ * flushes, and waits for faults that may still be walking.  Only then are they reused, and only as
+ * page tables.
  */
 #include <asm-generic/errno.h>
 #include "base/flush.h"
@@ -14,8 +14,8 @@
 
 void pt_wait_faults(uint64_t start, uint64_t end)
 {
-        /* The caller changed the VMA tree before; a fault publishes before it reads the tree
-         * (fault.c).  Full barriers on both sides: one of the two sees the other.  [I] */
+        /* The caller has changed the VMA tree; a fault publishes before it reads the tree
+         * (fault.c).  Full barriers on both sides, so one of the two sees the other.  [I] */
         atomic_thread_fence(memory_order_seq_cst);
         uint32_t n = atomic_load_explicit(&control.nvcpus, memory_order_acquire);
         const uint64_t run = FAULT_AROUND * PAGE_SIZE;
@@ -38,7 +38,7 @@ void pt_wait_faults(uint64_t start, uint64_t end)
         for (uint64_t addr = (start); addr < (end); addr += PAGE_SIZE)                           \
                 for (pte_slot_t *pte = pt_next(&addr, (end)); pte; pte = NULL)
 
-/* Frames whose entries are gone but which a TLB may still reach. */
+/* Frames that no entry names any more, but that a TLB may still reach. */
 struct detached { uint32_t n; frame_t frame[256]; bool flush; };
 
 static void discard(struct detached *d)

@@ -13,18 +13,18 @@
 void pt_wait_faults(uint64_t start, uint64_t end);
 
 /* Drops every page (frames, slots, arena entries) and frees empty tables.  After it returns no TLB
- * holds any of them.  Returns how many of them carried a charge of their own (PTE_CHARGED), for the
- * caller to give back. */
+ * holds any of these pages.  Returns how many of the pages carried a charge of their own
+ * (PTE_CHARGED), for the caller to give back. */
 uint64_t pt_zap(uint64_t start, uint64_t end);
 
-/* New protection for what is instantiated; prot: PTE_PROT bits.  Flushes if needed. */
+/* Sets the protection of instantiated pages; prot: PTE_PROT bits.  Flushes if needed. */
 void pt_protect(uint64_t start, uint64_t end, pte_t prot);
 
 /* Moves [from, from+len) to [to, to+len), which holds nothing; keeps contents.  0, or -ENOMEM with
  * everything as before. */
 int pt_move(uint64_t from, uint64_t to, uint64_t len);
 
-/* One byte a page: PT_RESIDENT, PT_FAR, or 0 for one that was never there or was dropped. */
+/* One byte a page: PT_RESIDENT, PT_FAR, or 0 for a page that was never touched or was dropped. */
 #define PT_RESIDENT 1
 #define PT_FAR 2
 void pt_resident(uint64_t start, uint64_t end, uint8_t *vec);

@@ -1,6 +1,5 @@
 /*
- * Operations on ranges that several memory system calls are made of; mm_range.h has the rules they
- * follow.
+ * Operations on ranges, which the memory system calls share; mm_range.h has the rules they follow.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -132,7 +131,8 @@ int mm_unmap(uint64_t start, uint64_t end)
         struct vma_node *n = vma_find(start);
         if (!n || n->v.start >= end)
                 return 0;
-        /* As on Linux, the limit counts only if VMAs become more: a hole in the middle of one. */
+        /* As on Linux, the limit matters only if the number of VMAs grows: a hole in the middle of
+         * one. */
         if (n->v.start < start && n->v.end > end && vma_counts.nodes >= VMA_MAX)
                 return -ENOMEM;
         int err = mm_isolate(start, end, VMA_MAX + 2);

@@ -5,7 +5,7 @@
  * A range operation has one of two shapes, both under mm_lock from start to end:
  *   take VMAs out of the tree, pt_wait_faults(), edit PTEs (put VMAs back);
  *   mm_hide() the range, which waits too, edit VMAs and PTEs in any order, mm_show().
- * A fault that looks meanwhile finds nothing, calls mm_grow_stack(), waits there for mm_lock and
+ * A fault that looks meanwhile finds no VMA, calls mm_grow_stack(), waits there for mm_lock and
  * looks again.  So every operation is atomic for the program, and no page is instantiated or
  * charged while its VMA changes.
  */
@@ -14,7 +14,7 @@
 
 #include "space/vma.h"
 
-/* Does [start, end) touch what vmrun keeps for itself? */
+/* Does [start, end) overlap the range that vmrun keeps for itself? */
 static inline bool mm_reserved(uint64_t start, uint64_t end)
 {
         return start < RESERVED_END && end > RESERVED_START;
@@ -36,10 +36,10 @@ void mm_show(void);
 /* Splits VMAs so that bounds lie at start and end; with at most max VMAs afterwards.  0 or -ENOMEM,
  * then all is as before. */
 int mm_isolate(uint64_t start, uint64_t end, uint32_t max);
-/* Joins neighbours in and around [start, end] that have become alike. */
+/* Merges neighbours in and around [start, end] that have become alike. */
 void mm_merge(uint64_t start, uint64_t end);
-/* Charges v and puts it in a free place, merged.  A node is reserved (vma_reserve).  0 or
- * -ENOMEM. */
+/* Charges v, inserts it where no VMA is, and merges it.  The caller has reserved a node
+ * (vma_reserve).  0 or -ENOMEM. */
 int mm_insert(struct vma v);
 
 /* Unmaps; 0 or -ENOMEM.  mm_munmap() checks its arguments first as munmap does: -EINVAL. */
@@ -47,11 +47,10 @@ int mm_unmap(uint64_t start, uint64_t end);
 int mm_munmap(uint64_t start, uint64_t len);
 /* Gives back what a VMA holds outside the tree: file reference or arena range. */
 void mm_release(const struct vma *v);
-/* Drops the pages of a hidden or removed range, with the charges of their own. */
+/* Drops the pages of a hidden or removed range, with the charges that pages carry. */
 void mm_zap(uint64_t start, uint64_t end);
 
-/* Sets or clears FRAME_LOCKED of the frames that are there, in VMAs whose VMA_LOCKED says the
- * same. */
+/* Sets or clears FRAME_LOCKED of resident frames, in VMAs whose VMA_LOCKED says the same. */
 void mm_lock_frames(uint64_t start, uint64_t end, bool lock);
 
 /* Free address space for len bytes; flags: MAP_32BIT.  Address or -ENOMEM. */

@@ -1,8 +1,9 @@
 /*
  * The VMA tree; vma.h says what it promises.
  *
- * Readers and the one writer meet in a sequence count.  A reader looks at the count, walks, copies,
- * and looks again: any change in between makes it start over.  What keeps that sound:
+ * A sequence count keeps readers and the one writer apart.  A reader reads the count, walks,
+ * copies, and reads the count again: any change in between makes it start over.  This is sound
+ * because:
  *   - the count is odd while the tree changes;
  *   - the writer's stores to what readers read are releases and the readers' loads are acquires, so
  *     a reader that saw any part of a change also sees the odd count (or a later one) in its second
@@ -27,8 +28,8 @@ static struct vma_node *free_nodes;
 static unsigned nfree;
 struct vma_counts vma_counts;
 
-/* What readers read is stored with release and loaded by them with acquire (see above); the writer
- * itself needs no order. */
+/* Readers' data is stored with release and loaded with acquire (see above); the writer's own loads
+ * need no order. */
 static void publish(_Atomic uint64_t *p, uint64_t v)
 {
         atomic_store_explicit(p, v, memory_order_release);
@@ -57,17 +58,17 @@ void vma_begin(void)
         uint64_t s = atomic_load_explicit(&seq, memory_order_relaxed);
         if (s & 1)
                 kern_bug("VMA tree: change inside a change", s, 0);
-        /* Relaxed: the release stores that follow order it before themselves. */
+        /* Relaxed: each release store that follows orders this store before itself. */
         atomic_store_explicit(&seq, s + 1, memory_order_relaxed);
 }
 
 void vma_end(void)
 {
         uint64_t s = atomic_load_explicit(&seq, memory_order_relaxed);
-        /* Release, for the reader that starts at the new count and must see the whole change.  And
-         * a full barrier, for pt_wait_faults(): the change is visible before it looks at the
-         * published faults, as a fault is published before it looks here; so one of the two sees
-         * the other. */
+        /* Release: a reader that starts at the new count sees the whole change.  And a full
+         * barrier, for pt_wait_faults(): the change is visible before it reads the published
+         * faults, and a fault is published before it reads the tree; so one of the two sees the
+         * other. */
         atomic_store_explicit(&seq, s + 1, memory_order_seq_cst);
 }
 
@@ -148,7 +149,7 @@ static void pull(struct vma_node *n)
                      r ? max(r->gap, room(n->v.end, r->lo)) : 0);
 }
 
-/* The child on that side comes up in place of n. */
+/* Rotates the child on that side up into n's place. */
 static struct vma_node *rotate(struct vma_node *n, int side)
 {
         struct vma_node *up = kid(n, side);
@@ -207,7 +208,7 @@ static struct vma_node *remove_below(struct vma_node *t, struct vma_node *n)
         return balance(up);
 }
 
-/* n's own bounds changed: everything above it recomputes. */
+/* n's own bounds changed: recomputes all its ancestors. */
 static void pull_path(struct vma_node *t, struct vma_node *n)
 {
         if (t != n)
@@ -287,8 +288,8 @@ struct vma_node *vma_before(uint64_t addr)
 }
 
 /* The search for a run of len bytes below limit, in a subtree t whose neighbours leave it the space
- * [low, high).  t may stick out below low, and above limit, where it is cut off; for a t that does
- * not, the test of its gaps is exact, so the search goes down only where it will succeed. */
+ * [low, high).  t may extend below low, and above limit, where it is cut off.  For a t that does
+ * not, the test of its gaps is exact, so the search descends only where it will succeed. */
 static uint64_t gap_below(struct vma_node *t, uint64_t low, uint64_t high, uint64_t limit,
                           uint64_t len)
 {
@@ -341,7 +342,7 @@ bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden)
                         u.word[i] = observe(&n->pub[i]);
                 hidden->start = observe(&hidden_start);
                 hidden->end = observe(&hidden_end);
-                /* Relaxed: the acquires above keep it behind them. */
+                /* Relaxed: the acquire loads above order it after themselves. */
                 if (atomic_load_explicit(&seq, memory_order_relaxed) != s)
                         continue;
                 if (n)
@@ -355,8 +356,8 @@ int mm_lookup(uint64_t addr, struct vma *out)
         struct vma_hidden h;
         if (!vma_read(addr, out, &h) || out->start > addr || (h.start <= addr && addr < h.end))
                 return -EFAULT;
-        /* What is hidden is no part of it either: a fault that also brings its neighbours goes by
-         * these bounds. */
+        /* The hidden range is cut off as well: a fault that also brings in neighbouring pages
+         * relies on these bounds. */
         if (h.start < h.end && h.start > addr)
                 *out = vma_part(*out, out->start, lower(out->end, h.start));
         else if (h.start < h.end)

@@ -1,6 +1,6 @@
 /*
- * The VMA tree: which VMA is where, and where is room.  What a VMA means (charges, files, pages) is
- * not known here.
+ * The VMA tree: where each VMA is, and where there is free space.  What a VMA means (charges,
+ * files, pages) is not known here.
  *
  * An AVL tree by address.  Each node also knows the largest gap between two neighbours below it, so
  * the search for free space is O(log n).  Nodes are type-stable: a reader that follows a stale
@@ -11,9 +11,8 @@
  * operation edits page tables it has changed the tree and waited for the faults published inside
  * the range (pt_wait_faults), so no fault that saw the old tree can install a page afterwards.  [I]
  *
- * Everything but vma_read() and mm_lookup() needs mm_lock, and every change stands between
- * vma_begin() and vma_end(), which wait for nothing and exit to nobody: allocate first
- * (vma_reserve).
+ * Everything but vma_read() and mm_lookup() needs mm_lock.  Every change stands between vma_begin()
+ * and vma_end().  Code between them neither waits nor exits: allocate first (vma_reserve).
  */
 #ifndef VMRUN_VMA_H
 #define VMRUN_VMA_H
@@ -30,8 +29,8 @@
 #define VMA_HEAP    0x20000000u         /* brk */
 #define VMA_LOCKED  0x40000000u         /* mlock */
 #define VMA_CHARGED 0x80000000u         /* its whole length is charged against the commit limit */
-/* A page is charged by itself when it is instantiated (mm_charge_page, PTE_CHARGED).  With neither
- * flag pages cost nothing: shared, or a private file mapping that was never writable. */
+/* Each page is charged when it is instantiated (mm_charge_page, PTE_CHARGED).  With neither flag
+ * pages cost nothing: shared, or a private file mapping that was never writable. */
 #define VMA_TOUCH   0x08000000u
 /* PROT_* that mprotect must refuse: how the file was opened or mounted. */
 #define VMA_DENY(prot) ((uint32_t)(prot) << 24)
@@ -66,8 +65,8 @@ struct vma_node {
         uint32_t height;
 };
 
-/* In pages; nodes: how many VMAs.  Kept by insert, remove and change.  peak: the most that total
- * has been. */
+/* In pages; nodes: number of VMAs.  Insert, remove and change keep them.  peak: the largest total
+ * so far. */
 struct vma_counts { uint64_t total, data, locked, peak; uint32_t nodes; };
 extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 
@@ -90,17 +89,16 @@ void vma_init(void);
 void vma_begin(void);
 void vma_end(void);
 
-/* Makes sure that the next n vma_insert() find a node.  0 or -ENOMEM. */
+/* Ensures that the next n calls of vma_insert() find a node.  0 or -ENOMEM. */
 int vma_reserve(unsigned n);
 struct vma_node *vma_insert(const struct vma *v);
 /* Takes n out of the tree; vma_free() gives the node back. */
 void vma_remove(struct vma_node *n);
 void vma_free(struct vma_node *n);
-/* New content for n, which keeps its place among its neighbours. */
+/* Gives n new content; it keeps its place among its neighbours. */
 void vma_change(struct vma_node *n, const struct vma *v);
 
-/* Until the next call readers are told that [start, end) is hidden; an empty range hides
- * nothing. */
+/* Hides [start, end) from readers until the next call; an empty range hides nothing. */
 struct vma_hidden { uint64_t start, end; };
 void vma_hide(uint64_t start, uint64_t end);
 
@@ -118,9 +116,9 @@ uint64_t vma_floor(const struct vma *v);
 bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden);
 
 /* Lock-free: copies the VMA that holds addr.  0, or -EFAULT if there is none, or if a range
- * operation is under way there: so -EFAULT is final only when mm_grow_stack(), which waits for that
- * operation, says the same.  Where one is under way elsewhere in the VMA, the copy is only the part
- * on this side of it. */
+ * operation is under way there.  So -EFAULT is final only if mm_grow_stack(), which waits for that
+ * operation, says the same.  If an operation is under way elsewhere in the VMA, the copy is only
+ * the part on this side of it. */
 int mm_lookup(uint64_t addr, struct vma *out);
 
 /* Order, balance, gaps and counts: NULL, or what is wrong.  For tests and the leak check. */

@@ -2,10 +2,10 @@
  * What NBD clients can ask for by name, and the memory behind it.
  *
  * Named exports come from the settings, have their memory from start to end, and are listed.  A
- * lease is made by the first client that names it, is shared by all connections that name it, and
- * goes when the last of them has ended and the grace time went by without a new one; so a client
- * that lost its connection finds its bytes again.  Its name holds 128 random bits and is listed
- * nowhere: who does not know it cannot find it.  It is therefore not in the log either, but for its
+ * lease is made by the first client that names it and shared by all connections that name it.  It
+ * ends when its last connection has ended and the grace time has passed without a new one; so a
+ * client that lost its connection finds its bytes again.  Its name holds 128 random bits and is
+ * listed nowhere: a client that does not know it cannot find it.  Therefore the log has only its
  * first digits.
  *
  * Every lease has an account of its own: to memnode, one lease is one client.
@@ -29,7 +29,7 @@ struct lease {
         unsigned users;                         /* attached, or waiting to be */
         /* one thread is taking the memory; the others wait */
         bool making;
-        uint32_t error;                         /* that went wrong: nobody stays */
+        uint32_t error;                         /* if making it failed: no user stays */
         const char *text;
         int64_t until;                          /* ms: users == 0: it goes then */
         struct lease *next;
@@ -60,7 +60,7 @@ static bool token_fits(const struct nbd_lease_name *l)
         return secret_same(theirs, ours, sizeof(ours)) && l->token_len <= sizeof(theirs);
 }
 
-/* A lease's name that is one, with its token checked.  0, or an error with a sentence. */
+/* Parses the name of a lease and checks its token.  0, or an error with a sentence. */
 static uint32_t lease_name(const char *name, size_t len, struct nbd_lease_name *l,
                            const char **text)
 {
@@ -253,7 +253,7 @@ void nbd_export_leave(struct nbd_export *e)
         pthread_mutex_lock(&lock);
         bool last = --l->users == 0;
         if (last)
-                unlink_lease(l);        /* from here on nobody can find it */
+                unlink_lease(l);        /* from here on it cannot be found */
         pthread_mutex_unlock(&lock);
         if (last) {
                 info_("NBD lease %.*s... is over: its client said goodbye", MARK, l->hex);
@@ -289,7 +289,7 @@ static void *sweep(void *arg)
                         struct timespec until = deadline_in_ms((uint64_t)left);
                         pthread_cond_clockwait(&due, &lock, CLOCK_MONOTONIC, &until);
                 } else {
-                        /* Out of the list nobody can find it, so it may be zeroed without the
+                        /* Out of the list it cannot be found, so it may be zeroed without the
                          * lock. */
                         unlink_lease(l);
                         pthread_mutex_unlock(&lock);

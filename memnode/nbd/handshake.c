@@ -2,14 +2,14 @@
  * The handshake of NBD, fixed newstyle: a state machine that is fed bytes and asks its ops for
  * everything else, so that it can be tested and fuzzed without a socket.
  *
- * Its memory is bounded by struct nbd_handshake.  An option whose data is longer than fits is
- * skipped as it comes and refused; the caller bounds the time that takes.  Nothing is sent but by
- * answer to a whole option.
+ * Its memory is bounded by struct nbd_handshake.  An option whose data does not fit is skipped as
+ * it arrives, and refused; the caller bounds the time that takes.  Nothing is sent except in answer
+ * to a complete option.
  */
 #include <stdio.h>
 #include "nbd/nbd.h"
 
-/* a client needs a handful; one that tries many names is of no use to us */
+/* a client needs a handful; one that tries many names is not wanted */
 #define OPTIONS_MAX 256
 
 static void broken(struct nbd_handshake *h, const char *why)
@@ -59,7 +59,7 @@ static uint16_t transmission_flags(const struct nbd_handshake *h)
         return h->structured ? flags | NBD_FLAG_SEND_DF : flags;
 }
 
-/* The old way in: no errors, only an end. */
+/* The old way to choose an export: it has no error reply, only the end of the connection. */
 static void export_name(struct nbd_handshake *h)
 {
         uint8_t answer[8 + 2 + 124] = { 0 };
@@ -111,8 +111,8 @@ static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size
                 nbd_put16(type, NBD_INFO_NAME);
                 reply2(h, NBD_REP_INFO, type, sizeof(type), name, name_len);
         }
-        /* Not only on demand: libnbd and the kernel's client ask for it, others are glad to
-         * know. */
+        /* Sent even if not requested: libnbd and the kernel's client ask for it, others can use
+         * it. */
         nbd_put16(block, NBD_INFO_BLOCK_SIZE);
         nbd_put32(block + 2, NBD_BLOCK_MIN);
         nbd_put32(block + 6, NBD_BLOCK_WANT);
@@ -120,7 +120,8 @@ static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size
         reply(h, NBD_REP_INFO, block, sizeof(block));
 }
 
-/* INFO and GO: u32 length of the name, the name, u16 number of wishes, the wishes, u16 each. */
+/* INFO and GO: u32 length of the name, the name, u16 number of information requests, the requests,
+ * u16 each. */
 static void go(struct nbd_handshake *h, bool attach)
 {
         const uint8_t *d = h->buf;
@@ -198,8 +199,7 @@ static void next_option(struct nbd_handshake *h)
 static void flags(struct nbd_handshake *h)
 {
         h->client_flags = nbd_get32(h->buf);
-        /* The protocol wants it so: what an unknown flag would change about the stream nobody
-         * knows. */
+        /* The protocol requires the end: an unknown flag may change the stream in unknown ways. */
         if (h->client_flags & ~(uint32_t)(NBD_FIXED_NEWSTYLE | NBD_NO_ZEROES))
                 broken(h, "it set flags in its first word that memnode did not offer");
         else

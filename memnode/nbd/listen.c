@@ -1,6 +1,6 @@
 /*
- * NBD's listening sockets: addresses, paths, and a thread for each, which hands new connections to
- * serve.c.
+ * NBD's listening sockets: addresses, paths, and a thread for each socket that passes new
+ * connections to serve.c.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -24,11 +24,12 @@ struct listener {
         int fd;
         pthread_t thread;
         struct sockaddr_un path;                /* sun_path is empty: not a unix socket */
-        dev_t dev;                              /* which file it made there */
+        dev_t dev;                              /* the file that it made there */
         ino_t ino;
 };
 
-/* Of the main thread alone; a listener's thread reads its own, which was complete before. */
+/* Only for the main thread, except that a listener's thread reads its own entry, which is complete
+ * before the thread starts. */
 static struct listener listeners[LISTENERS_MAX];
 static unsigned nlisteners;
 
@@ -182,13 +183,13 @@ static int listen_tcp(const char *url, char *why, size_t n)
                 if (!err)
                         got++;
                 else if (err != -EAFNOSUPPORT && !first)
-                        first = err;            /* a host without IPv6 is none */
+                        first = err;            /* a host without IPv6 is not an error */
         }
         freeaddrinfo(all);
         return first ? first : got ? 0 : err;
 }
 
-/* No other thread makes files. */
+/* No other thread makes files meanwhile. */
 static int bind_unix(int fd, const struct sockaddr_un *a)
 {
         mode_t mask = opt.socket_mode < 0 ? 0 : umask(0777 & ~(mode_t)opt.socket_mode);

@@ -1,11 +1,11 @@
 /*
- * The NBD side of memnode: the protocol's numbers (fixed newstyle, structured replies), and what
- * its parts are to each other.
+ * The NBD side of memnode: the protocol's numbers (fixed newstyle, structured replies), and the
+ * interfaces of its parts.
  *
  *   listen.c     listening sockets, the end
  *   serve.c      a thread for each connection
  *   thread.c     how threads are made
- *   handshake.c  what comes before the first command: a state machine on bytes, without sockets
+ *   handshake.c the protocol before the first command: a state machine on bytes, without sockets
  *   export.c     named exports and leases: who uses which memory
  *   name.c       the names of leases
  *   transmit.c   the commands
@@ -123,7 +123,8 @@ _Static_assert(sizeof(struct nbd_request) == 28 && sizeof(struct nbd_simple_repl
 
 #define NBD_LEASE_HEX   32
 struct nbd_lease_name {
-        char hex[NBD_LEASE_HEX];                /* the secret: whoever knows it has the lease */
+        /* the secret: a client that knows it has the lease */
+        char hex[NBD_LEASE_HEX];
         uint64_t size;
         const char *token;                      /* within the name; NULL: none */
         size_t token_len;
@@ -136,7 +137,7 @@ int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l);
 
 struct account;
 struct nbd_export {
-        char *base;                             /* constant while somebody is attached */
+        char *base;                             /* constant while a client is attached */
         uint64_t size;
         struct account *account;
 };
@@ -151,9 +152,9 @@ void nbd_exports_close(void);
 uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, const char **text);
 /* after the last one, a lease stays for the grace time */
 void nbd_export_detach(struct nbd_export *e);
-/* the same for a client that says goodbye: after the last one, a lease is over */
+/* the same for a client that ends properly (DISC): after the last one, the lease ends */
 void nbd_export_leave(struct nbd_export *e);
-/* Only its size; takes no memory and attaches nothing, so a GO may still fail. */
+/* Only the export's size; takes no memory and attaches nothing, so a GO may still fail. */
 uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, const char **text);
 /* The i-th name of the list; NULL: no more. */
 const char *nbd_export_listed(unsigned i);
@@ -176,11 +177,11 @@ struct nbd_handshake_ops {
 enum nbd_handshake_end {
         NBD_HS_GOING,                           /* more bytes, please */
         NBD_HS_ATTACHED,                        /* commands follow */
-        NBD_HS_GOODBYE,                         /* the client has what it wanted */
+        NBD_HS_GOODBYE,                         /* the client has ended the handshake */
         NBD_HS_BROKEN,                          /* not the protocol, or send failed */
 };
 
-/* of an option's data: a name and a list of wishes; more is skipped and refused */
+/* of an option's data: a name and a list of information requests; more is skipped and refused */
 #define NBD_OPTION_MAX  8192
 struct nbd_handshake {
         const struct nbd_handshake_ops *ops;
@@ -190,7 +191,7 @@ struct nbd_handshake {
         bool structured;                        /* agreed on */
         /* its own */
         enum { NBD_HS_FLAGS, NBD_HS_HEADER, NBD_HS_DATA, NBD_HS_SKIP } state;
-        /* the option under way, and what of it is still to be skipped */
+        /* the option under way, and how many of its bytes are still to be skipped */
         uint32_t client_flags, option, length;
         /* bytes in buf, and how many the state wants there */
         size_t have, need;
@@ -210,15 +211,15 @@ struct nbd_link {
         bool structured;
         const _Atomic bool *stopping;           /* new requests are answered with NBD_ESHUTDOWN */
 };
-/* Serves until the client goes; `ahead`: what came after the handshake.  0: it said goodbye;
- * -errno; -EPROTO: not the protocol. */
+/* Serves until the client ends; `ahead`: bytes that came after the handshake.  0: it ended properly
+ * (DISC); -errno; -EPROTO: not the protocol. */
 int nbd_transmit(const struct nbd_link *l, const uint8_t *ahead, size_t len);
 /* bytes a connection reads ahead at most, and so the most that ahead may be */
 #define NBD_RECEIVE (64u << 10)
 
 /* ---- Threads (thread.c) ---- */
 
-/* A thread that takes no signals: they are for the main thread.  0 or -errno. */
+/* Starts a thread that takes no signals: they are for the main thread.  0 or -errno. */
 int nbd_thread(pthread_t *id, void *(*main_)(void *), void *arg, bool detached);
 
 /* ---- Connections (serve.c) ---- */

@@ -1,8 +1,8 @@
 /*
  * NBD's connections: a thread for each, from the handshake to the end, and the end of them all.
  *
- * A connection belongs to its thread, which closes and frees it; others find it in the list, under
- * the lock, only to shut its socket down.
+ * A connection belongs to its thread, which closes and frees it.  Other threads find it in the
+ * list, under the lock, only to shut its socket down.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -19,7 +19,7 @@
 #include "nbd/nbd.h"
 
 #define CONNECTIONS_MAX 256
-/* a client that has not asked for an export by then is shown out */
+/* a client that has not asked for an export by then is disconnected */
 #define HANDSHAKE_MS    10000
 /* wanted: the kernel gives what net.core.wmem_max allows */
 #define UNIX_BUFFER     (4 << 20)
@@ -31,13 +31,13 @@ struct connection {
         struct connection *next;
 };
 
-/* relaxed everywhere: it carries nothing but itself */
+/* relaxed everywhere: it publishes no other data */
 static _Atomic bool stopping;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by lock: */
 static struct connection *connections;
 static unsigned nconnections;
-/* the log has been told, and it was not otherwise since */
+/* the log has a line about it, and there was no room since */
 static bool said_full;
 static pthread_cond_t fewer = PTHREAD_COND_INITIALIZER; /* a connection has ended */
 
@@ -198,11 +198,11 @@ static void *connection_main(void *arg)
         while (*p != c)
                 p = &(*p)->next;
         *p = c->next;
-        /* under the lock, so that nobody shuts down another's socket of that number */
+        /* under the lock, so that no other socket that gets this number is shut down */
         close(c->fd);
         nconnections--;
         said_full = false;
-        /* the last that this thread does with what nbd_stop() waits for */
+        /* this thread's last access to what nbd_stop() waits for */
         pthread_cond_broadcast(&fewer);
         pthread_mutex_unlock(&lock);
         free(c);
@@ -239,10 +239,10 @@ static void tune(int fd, int family)
                 set(fd, SOL_SOCKET, SO_SNDBUF, UNIX_BUFFER);
                 return;
         }
-        /* TCP's buffers are left to the kernel, whose own limit is larger than what it would let us
+        /* TCP's buffers are left to the kernel: its own limit is larger than what it lets us
          * set. */
         set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-        /* A peer that lost power is noticed within some 30 s, also when nothing is under way. */
+        /* A peer that lost power is noticed within some 30 s, even if nothing is under way. */
         set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
         set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
         set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
@@ -273,7 +273,7 @@ void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
         }
         if (!err)
                 err = nbd_thread(&id, connection_main, c, true);
-        if (!err) {                             /* it cannot end before we let go of the lock */
+        if (!err) {                             /* it cannot end before we release the lock */
                 c->next = connections;
                 connections = c;
                 nconnections++;
@@ -290,7 +290,7 @@ void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
 
 /* ---- The end ---- */
 
-/* Waits until all connections have ended, until ms from now; with the lock. */
+/* Waits up to ms for all connections to end.  The lock is held. */
 static bool all_ended(unsigned ms)
 {
         const struct timespec until = deadline_in_ms(ms);
@@ -309,9 +309,9 @@ static void shut_all(int how)
 void nbd_refuse(void) { atomic_store_explicit(&stopping, true, memory_order_relaxed); }
 
 /*
- * In three steps: for a moment new requests are answered with NBD_ESHUTDOWN, so that a busy client
- * learns why.  Then nothing more is read, and every connection ends once what it has read is
- * answered.  In the end those are cut that do not take their answers.
+ * In three steps.  For a moment new requests are answered with NBD_ESHUTDOWN, so that a busy client
+ * learns why.  Then nothing more is read, and every connection ends once its requests are answered.
+ * At last, connections whose clients do not take their answers are cut.
  */
 bool nbd_end_connections(unsigned timeout_ms)
 {

@@ -5,14 +5,14 @@
  * sendmsg(), headers from here and data straight from the export's memory.  The data of a WRITE
  * that is not yet in the buffer is received straight into that memory.
  *
- * A client that sends its next request at once is looked for a moment before this thread sleeps: to
- * wake a thread costs more than to serve it.
+ * Before this thread sleeps it polls for a moment, for a client that sends its next request at
+ * once: waking the thread costs more than serving the request.
  *
- * [I] Replies that wait are sent before anything is waited for: a client that waits for an answer
- * before it goes on is never waited for. A client that does not read its replies stops its own
- * thread in sendmsg(), which holds no lock and no memory but this connection's.
+ * [I] Queued replies are sent before this thread waits for anything, so it never waits for a client
+ * that itself waits for a reply.  A client that does not read its replies stops its own thread in
+ * sendmsg(), which holds no lock and only this connection's memory.
  *
- * Requests of several connections, and a READ whose reply waits here, may overlap a WRITE: the
+ * Requests of several connections, and a READ whose reply is queued here, may overlap a WRITE: the
  * protocol leaves open what such a READ returns.
  */
 #include <errno.h>
@@ -26,18 +26,18 @@
 #include "nbd/nbd.h"
 
 #define PAGE            4096ul
-/* zeroed ranges that long go back to the host where that is possible */
+/* zeroed ranges at least this long go back to the host where possible */
 #define RETURNED        (1u << 20)
-/* Zeroed between two looks at whether memnode is to end: by 256 connections at once, 1 GiB. */
+/* Zeroed between two checks whether memnode is to end.  256 connections at once: 1 GiB. */
 #define ZERO_STEP       (4u << 20)
 #define BATCH           64                      /* replies that leave together at most */
-/* more is not held back: the client has enough to do */
+/* more than this is sent at once: the client has enough to do */
 #define BATCH_BYTES     (256u << 10)
-/* after a WRITE that large only the next header is read ahead: the data behind it */
+/* after a WRITE this large only the next header is read ahead: the data behind it */
 #define DIRECT          (32u << 10)
-                                                /* is then received in its place, not copied there
-                                                 * from the buffer */
-/* no longer is a request looked for before this thread sleeps */
+                                                /* is then received in place, not copied from the
+                                                 * buffer */
+/* the longest poll for a request before this thread sleeps */
 #define LOOK_NS         100000ul
 
 struct reply_head {
@@ -52,11 +52,11 @@ struct conn {
         const struct nbd_link *l;
         size_t from, to;                        /* in[from, to) is received and not yet served */
         size_t ahead;                           /* bytes to read ahead next time */
-        struct iovec iov[2 * BATCH];            /* replies that wait */
+        struct iovec iov[2 * BATCH];            /* queued replies */
         struct reply_head head[BATCH];
         unsigned niov, nheads;
         size_t queued;                          /* bytes in iov */
-        /* what a receive took: average of about the last eight */
+        /* how long a receive took: average of about the last eight */
         uint64_t wait_ns;
         uint64_t reads, writes, read_bytes, written_bytes;      /* since the last account_count() */
         uint8_t in[NBD_RECEIVE];
@@ -173,9 +173,10 @@ static ssize_t receive_now(struct conn *c, struct iovec *iov, size_t n, int flag
 }
 
 /*
- * One receive into up to two places; the number of bytes, or -errno; 0 at the end of the stream.
- * Looks twice as long as it took lately before it sleeps; other threads that want the CPU have it
- * meanwhile.  With a client that takes its time the average is too long for that.
+ * One receive into up to two places: the number of bytes, or -errno; 0 at the end of the stream.
+ * Before it sleeps it polls for twice the time that receives took lately, and yields the CPU to
+ * other threads meanwhile.  If the client is slow, so that the average is too long, it does not
+ * poll.
  */
 static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
 {
@@ -190,13 +191,13 @@ static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
                 got = receive_now(c, iov, n, 0);
                 took = now_ns() - from;
         }
-        if (took > 4 * LOOK_NS)                 /* one pause does not count for many */
+        if (took > 4 * LOOK_NS)                 /* one pause counts no more than this */
                 took = 4 * LOOK_NS;
         c->wait_ns += took / 8 - c->wait_ns / 8;
         return got;
 }
 
-/* At least one byte more into the buffer.  -EPIPE: the client has ended the stream. */
+/* Receives at least one more byte into the buffer.  -EPIPE: the client has ended the stream. */
 static int refill(struct conn *c)
 {
         memmove(c->in, c->in + c->from, c->to - c->from);
@@ -230,7 +231,7 @@ static int payload(struct conn *c, char *at, size_t len)
                 return err;
         c->from = c->to = 0;                    /* all of it was taken */
         while (len) {
-                /* What follows comes along with the last part, if it is there already. */
+                /* The next requests, if already there, are received with the last part. */
                 struct iovec iov[2] = { { at, len }, { c->in, c->ahead } };
                 if (!at)
                         iov[0] = (struct iovec){ c->in, len < sizeof(c->in) ? len : sizeof(c->in) };
@@ -281,7 +282,7 @@ static int do_write(struct conn *c, const struct nbd_request *r, bool known_flag
         uint32_t error = ending ? NBD_ESHUTDOWN :
                          !known_flags || r->length > NBD_PAYLOAD_MAX ? NBD_EINVAL :
                          !inside(c, r) ? NBD_ENOSPC : 0;
-        /* Refused or not, its data comes. */
+        /* The client sends the data even if the request is refused. */
         int err = payload(c, error ? NULL : c->l->e->base + r->offset, r->length);
         if (err)
                 return err;
@@ -297,9 +298,9 @@ static int do_write(struct conn *c, const struct nbd_request *r, bool known_flag
 }
 
 /*
- * Zeroes.  Where the pool has small pages, long ranges are given back to the host, unless `keep`;
- * huge pages would lose their reservation. MADV_REMOVE is a matter of the mapping's file and so
- * shows at once to all who read it.
+ * Zeroes a range.  If the pool has small pages, long ranges are given back to the host, unless
+ * `keep`; huge pages would lose their reservation.  MADV_REMOVE acts on the mapping's file, so all
+ * readers see it at once.
  */
 static void zero(char *at, size_t len, bool keep)
 {
@@ -317,12 +318,12 @@ static void zero(char *at, size_t len, bool keep)
 
 static bool stopping(const struct conn *c)
 {
-        /* Relaxed: the flag carries nothing but itself. */
+        /* Relaxed: the flag publishes no other data. */
         return atomic_load_explicit(c->l->stopping, memory_order_relaxed);
 }
 
-/* TRIM may leave the bytes as they are; zeroes are what the other servers of memory show, and
- * nothing of what was given up stays. */
+/* TRIM may leave the bytes as they are.  Zeroes are what other memory servers return, and no
+ * discarded data stays. */
 static int do_zero(struct conn *c, const struct nbd_request *r)
 {
         if (!inside(c, r))
@@ -343,9 +344,9 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
 }
 
 /*
- * The flags that a command may have.  FUA asks for no more than a reply already promises, for
- * memory has no cache behind it; it is taken wherever clients are known to set it.  NO_HOLE: memory
- * stays with the export.  FAST_ZERO: always faster than sending zeroes.
+ * The flags that a command may have.  FUA asks for no more than a reply already promises, because
+ * memory has no cache; it is accepted on each command on which clients are known to set it.
+ * NO_HOLE: memory stays with the export.  FAST_ZERO: always faster than sending zeroes.
  */
 static uint16_t flags_of(uint16_t type)
 {
@@ -356,7 +357,7 @@ static uint16_t flags_of(uint16_t type)
         }
 }
 
-/* The request at in[from].  1: the client says goodbye. */
+/* Serves the request at in[from].  1: the client ends properly (DISC). */
 static int serve(struct conn *c)
 {
         struct nbd_request r;
@@ -414,8 +415,8 @@ int nbd_transmit(const struct nbd_link *l, const uint8_t *ahead, size_t len)
                 if (!err)
                         err = refill(c);
         }
-        /* Whatever ended it, what was served is answered, unless sending is what failed: then this
-         * fails again. */
+        /* Whatever ended the connection, served requests are answered.  If sending is what failed,
+         * this fails again. */
         if (err == 1 || err == -EPROTO || err == -EPIPE) {
                 int last = flush(c);
                 err = err == 1 ? 0 : last ? last : err;

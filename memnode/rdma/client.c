@@ -1,10 +1,10 @@
 /*
- * Clients of the RDMA server and what they lease.
+ * Clients of the RDMA server and their leases.
  *
- * [I] Memory goes back to the pool only when no network card can reach it any more: first the data
- * connections of the client end, then the registration, then the pool has it, which zeroes it
- * before anybody else gets it.  A registration that cannot be ended keeps its memory for as long as
- * memnode runs.
+ * [I] Memory goes back to the pool only when no network card can reach it any more.  First the data
+ * connections of the client end, then the registration; then the pool gets the memory and zeroes it
+ * before it is given out again.  A registration that cannot be ended keeps its memory for as long
+ * as memnode runs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void count_clients(void)
         atomic_store_explicit(&rdma_counts.gone, gone, memory_order_relaxed);
 }
 
-/* Unused by anybody, and not to be guessed. */
+/* Makes an id that no client uses, and a secret that cannot be guessed. */
 static bool make_names(struct client *cl)
 {
         do {
@@ -156,7 +156,7 @@ int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *
         return 0;
 }
 
-/* Whether nothing can reach the memory of a lease any more. */
+/* True: nothing can reach the memory of the lease any more. */
 static bool deregister(struct client *cl, struct lease *l)
 {
         int err = ibv_dereg_mr(l->mr);

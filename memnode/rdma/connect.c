@@ -1,6 +1,6 @@
 /*
- * Connection requests and other events of rdma_cm: which connections are accepted, and what becomes
- * of them.
+ * Connection requests and other events of rdma_cm: accepts or rejects connections, and notices
+ * their ends.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 /* 4.096 us * 2^14 = 67 ms; with six retries a dead machine is noticed in half a second */
 #define ACK_TIMEOUT 14
-#define RNR_RETRY   7           /* for ever: a stopped client posts no receives */
+#define RNR_RETRY   7           /* without limit: a stopped client posts no receives */
 
 static void peer_text(struct rdma_cm_id *id, char *text, size_t n)
 {
@@ -57,7 +57,7 @@ static unsigned data_of(const struct client *cl, uint32_t member)
         return n;
 }
 
-/* Whether this one may come in: 0, or why not. */
+/* Whether this connection may be accepted: 0, or why not. */
 static int admit(const struct node_private *p, struct device *d, struct client **client, char *why,
                  size_t n)
 {
@@ -134,8 +134,8 @@ static int accept_connection(struct connection *c, const struct node_private *p,
         return rdma_accept(c->id, &param) == 0 ? 0 : -errno;
 }
 
-/* A control connection of a known member takes the place of its older one, and its data connections
- * are made anew. */
+/* A control connection of a known member replaces its older one, and the client makes the data
+ * connections again. */
 static void rejoin(struct client *cl, struct connection *c)
 {
         struct connection *old = connections;
@@ -245,6 +245,6 @@ void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int s
                 connection_lost(c, "the device was taken out");
                 break;
         default:
-                break;                  /* TIMEWAIT_EXIT, ADDR_CHANGE: nothing follows from them */
+                break;                  /* TIMEWAIT_EXIT, ADDR_CHANGE: nothing to do */
         }
 }

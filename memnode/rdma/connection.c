@@ -1,5 +1,5 @@
 /*
- * The connections that there are, and how they end.
+ * The list of connections, and how connections end.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ void connection_disown(const struct client *cl)
         for (struct connection *c = connections; c; c = c->next) {
                 if (c->kind == NODE_CONTROL && c->client == cl) {
                         c->client = NULL;
-                        /* at the next tick, for who calls this may still use it */
+                        /* ends at the next tick, since the caller may still use it */
                         c->closing = true;
                         c->deadline = now_ms() + HELLO_MS;
                 }

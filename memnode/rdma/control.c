@@ -1,10 +1,10 @@
 /*
  * Control connections of the RDMA server: receiving requests, answering them, and the zero-byte
- * WRITEs that tell whether a client lives.
+ * WRITEs that show whether a client is alive.
  *
- * A WRITE of no bytes needs no memory on the other side and no program that runs there: its network
- * card answers.  So a client that is stopped (Ctrl-Z, a debugger) lives, and one whose machine or
- * link is dead does not.
+ * A WRITE of no bytes needs no memory on the other side and no running program: the network card
+ * answers it.  So a client that is stopped (Ctrl-Z, a debugger) counts as alive, and one whose
+ * machine or link is dead does not.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ int control_setup(struct connection *c)
 
 /* --- what memnode says --- */
 
-/* A message of the given type into a free send buffer; NULL if none is free: the client asks
+/* Starts a message of the given type in a free send buffer.  NULL if none is free: the client asks
  * without waiting for answers. */
 static void *compose(struct connection *c, enum node_type type, size_t size)
 {
@@ -105,8 +105,8 @@ static bool send_message(struct connection *c, void *message)
 
 bool control_close(struct connection *c)
 {
-        /* One that is ended before it is established is a rejection to the client, which by then
-         * thinks it has a connection. */
+        /* Ending a connection before it is established looks like a rejection to the client, which
+         * by then thinks it has a connection. */
         if (c->sends_busy || !c->established)
                 return true;
         connection_lost(c, "memnode ended it");
@@ -224,7 +224,7 @@ static bool obey(struct connection *c, const struct node_request *rq)
         }
 }
 
-/* Whether more requests come in a second than any use needs. */
+/* Whether more requests arrive in a second than any real client sends. */
 static bool too_many(struct connection *c)
 {
         uint64_t second = now_ms() / 1000;
@@ -245,7 +245,7 @@ static bool received(struct connection *c, unsigned i, size_t length)
         if (too_many(c))
                 return flood(c);
         int error = node_request_parse(buffer(c, i), length, &rq, why, sizeof(why));
-        /* A token has no business to stay here. */
+        /* The token must not stay in the buffer. */
         explicit_bzero(buffer(c, i), NODE_MESSAGE_MAX);
         if (!(error ? refuse(c, error, why, true) : obey(c, &rq)))
                 return false;
@@ -285,7 +285,7 @@ static bool drain(struct connection *c)
         struct ibv_wc wc;
         int got;
 
-        while ((got = ibv_poll_cq(c->cq, 1, &wc)) > 0)  /* ends: too_many() sees to it */
+        while ((got = ibv_poll_cq(c->cq, 1, &wc)) > 0)  /* bounded by too_many() */
                 if (!completed(c, &wc))
                         return false;
         if (got < 0) {
@@ -300,12 +300,12 @@ void control_completions(struct device *d)
         struct ibv_cq *cq;
         void *context;
 
-        for (unsigned i = 0; i < 64; i++) {     /* then others have their turn */
+        for (unsigned i = 0; i < 64; i++) {     /* then other connections have their turn */
                 if (ibv_get_cq_event(d->channel, &cq, &context) != 0)
                         return;
                 ibv_ack_cq_events(cq, 1);
                 struct connection *c = context;
-                /* Armed before it is read: what comes in between makes an event. */
+                /* Armed before it is polled: a completion in between makes an event. */
                 if (ibv_req_notify_cq(cq, 0) != 0)
                         connection_lost(c, "its completion queue is broken");
                 else
@@ -332,7 +332,7 @@ bool control_tick(struct connection *c, uint64_t now)
                 connection_lost(c, "it does not answer");
                 return false;
         }
-        /* Without memory at either end, so neither address nor key matters. */
+        /* No memory at either end, so neither address nor key matters. */
         struct ibv_send_wr wr = { .wr_id = PROBE_WR,
                                   .opcode = IBV_WR_RDMA_WRITE,
                                   .send_flags = IBV_SEND_SIGNALED },

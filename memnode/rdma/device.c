@@ -1,6 +1,6 @@
 /*
- * RDMA devices, as they turn up with connections.  librdmacm opens each once; a device that was
- * taken out and put in again is another.
+ * RDMA devices, as connections bring them.  librdmacm opens each once; a device that was removed
+ * and plugged in again is a new one.
  */
 #include <errno.h>
 #include <fcntl.h>

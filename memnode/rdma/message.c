@@ -73,7 +73,7 @@ int node_request_parse(const void *bytes, size_t length, struct node_request *rq
         }
         memset(rq, 0, sizeof(*rq));
         rq->type = h.type;
-        /* the union's members begin alike, and size is that of the right one */
+        /* the union's members have the same header, and size is that of the right one */
         memcpy(&rq->hello, bytes, size);
         return check_request(rq, why, n);
 }

@@ -1,6 +1,6 @@
 /*
- * Messages of include/nodeproto.h as bytes from the network: what is a request, and what is not.
- * Pure functions.
+ * Messages of include/nodeproto.h as bytes from the network: parses and checks requests.  Pure
+ * functions.
  */
 #ifndef MEMNODE_RDMA_MESSAGE_H
 #define MEMNODE_RDMA_MESSAGE_H
@@ -18,12 +18,11 @@ struct node_request {
         };
 };
 
-/* Takes a message of `length` bytes apart: 0, or enum node_error (NODE_EPROTO, NODE_EVERSION) with
- * a sentence in why. */
+/* Parses a message of `length` bytes: 0, or enum node_error (NODE_EPROTO, NODE_EVERSION) with a
+ * sentence in why. */
 int node_request_parse(const void *bytes, size_t length, struct node_request *rq, char *why,
                        size_t n);
-/* The same for the private data of a connection request, which has `length` bytes or, for all we
- * know, padding. */
+/* The same for the private data of a connection request; its `length` bytes may include padding. */
 int node_private_parse(const void *bytes, size_t length, struct node_private *p, char *why,
                        size_t n);
 

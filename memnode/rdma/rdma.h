@@ -2,10 +2,10 @@
  * What the files of the RDMA server share: devices, connections, clients.
  *
  * One thread, rdma_thread() in server.c, owns all of it, so nothing here has a lock.  It handles
- * events of rdma_cm, completions of control connections, and the clock.  What takes long makes
- * everybody wait: the registration of a lease is that, some 0.1 s a GiB and more, and so is a wait
- * for memory that is still being zeroed.  Nobody loses anything by that, for whether a client lives
- * is judged by what its network card answers, and only after all answers have been read.
+ * events of rdma_cm, completions of control connections, and the clock.  A long operation makes all
+ * clients wait: the registration of a lease takes some 0.1 s a GiB and more, and memory may still
+ * have to be zeroed.  No client is lost by that: whether a client is alive is judged by the answers
+ * of its network card, and only after all answers have been read.
  */
 #ifndef MEMNODE_RDMA_H
 #define MEMNODE_RDMA_H
@@ -26,10 +26,10 @@
 #define RECEIVES        4               /* posted at a time, a control connection */
 #define SENDS           4
 #define REQUESTS_MAX    1000            /* a second: more is a flood */
-/* from connecting to HELLO, and for the last words to get out */
+/* from connecting to HELLO, and for the last messages to be sent */
 #define HELLO_MS        5000
 #define PROBE_MS        1000            /* between zero-byte WRITEs */
-/* a WRITE that is neither done nor failed by then: the client asked for endless retries */
+/* a WRITE that has neither completed nor failed by then: the client asked for endless retries */
 #define PROBE_LOST_MS   10000
 
 struct device {
@@ -37,7 +37,7 @@ struct device {
         struct ibv_device_attr attr;
         /* of the completion queues of control connections */
         struct ibv_comp_channel *channel;
-        /* of control connections: nothing in it may be read or written from afar */
+        /* of control connections: nothing in it may be read or written remotely */
         struct ibv_pd *pd;
         struct ibv_cq *idle;            /* of data connections, on which this side posts nothing */
 };
@@ -48,7 +48,7 @@ struct client {
         char name[NODE_NAME_MAX];
         struct account *account;
         struct device *device;
-        /* of its leases and data connections, and of nobody else's */
+        /* of its own leases and data connections only */
         struct ibv_pd *pd;
         struct lease *leases;
         unsigned nleases;
@@ -67,8 +67,8 @@ struct connection {
         struct client *client;
         uint32_t member;                /* of the client: the process at the other end */
         char peer[64];                  /* for the log */
-        bool established, closing;      /* closing: the last words are on their way */
-        /* of its contents only `next` still counts, until connections_reap() */
+        bool established, closing;      /* closing: its last messages are being sent */
+        /* only `next` is still valid, until connections_reap() */
         bool ended;
         uint64_t deadline;              /* ms: for HELLO, or for closing */
         /* control only */
@@ -101,19 +101,19 @@ void device_close_all(void);
 void connection_add(struct connection *c);
 /* Frees what control_setup() and rdma_create_qp() made; any part may be missing. */
 void connection_release(struct connection *c);
-/* Ends a connection, for good and at once; its client is not touched.  A function that a loop over
- * the connections calls may end any of them: their memory stays, and their `next` leads on, until
- * connections_reap(), which the thread calls where it holds no pointer to one. */
+/* Ends a connection, for good and at once; its client is not touched.  A function called from a
+ * loop over the connections may end any connection: its memory stays and its `next` stays valid
+ * until connections_reap(), which the thread calls where it holds no pointer to a connection. */
 void connection_end(struct connection *c);
 void connections_reap(void);
-/* It broke: as connection_end(), and if it was the last control connection of its client, the
- * client is gone from now on. */
+/* The connection broke: as connection_end(), and if it was the last control connection of its
+ * client, the client is gone from now on. */
 void connection_lost(struct connection *c, const char *why);
 /* All data connections of a client, or of one member of it. */
 void connection_end_data(const struct client *cl);
 void connection_end_member(const struct client *cl, uint32_t member);
-/* The client is no more: its control connections are nobody's, and end once what was said has
- * arrived. */
+/* The client has ended: its control connections belong to no client, and end once all messages sent
+ * have arrived. */
 void connection_disown(const struct client *cl);
 
 /* connect.c */
@@ -122,24 +122,24 @@ void connection_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int s
 /* The clock of all control connections. */
 void connections_tick(uint64_t now);
 
-/* control.c: what is said on control connections.  A function that may end the connection returns
+/* control.c: messages on control connections.  A function that may end the connection returns
  * whether it still exists. */
 /* before accept: queue pair, buffers, receives.  0 or -errno */
 int control_setup(struct connection *c);
 void control_completions(struct device *d);     /* the device's channel has something */
 bool control_tick(struct connection *c, uint64_t now);
 bool control_goodbye(struct connection *c);     /* memnode ends */
-/* ends one that is closing, if all that was said has arrived */
+/* ends a connection that is closing, if all messages sent have arrived */
 bool control_close(struct connection *c);
 
 /* client.c */
 struct client *client_new(struct device *d, const char *name, char *why, size_t n,
                           enum node_error *error);
 struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET]);     /* NULL */
-/* All it has goes back: data connections, registrations, memory, in this order.  Its control
- * connections become nobody's. */
+/* Ends its data connections and registrations and gives its memory back, in this order.  Its
+ * control connections then belong to no client. */
 void client_end(struct client *cl);
-void client_tick(uint64_t now);         /* ends those who have been gone for too long */
+void client_tick(uint64_t now);         /* ends clients that have been gone for too long */
 /* 0 or enum node_error */
 int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n);
 int client_release(struct client *cl, uint64_t slab, char *why, size_t n);

@@ -20,11 +20,11 @@
 
 #define LISTEN_MAX 16
 #define BACKLOG    128
-#define TICK_MS    250          /* how often the clock is looked at while somebody is connected */
+#define TICK_MS    250          /* how often the clock is read while a client is connected */
 
-/* Made by rdma_server_listen() before the thread starts or, by then, only used by it; listeners[]
- * is added to by the main thread until memnode is announced, and the thread does not look at it
- * before rdma_server_stop(). */
+/* rdma_server_listen() makes these before the thread starts; from then on only the thread uses
+ * them.  The main thread adds to listeners[] until memnode is announced, and the thread does not
+ * read it before rdma_server_stop(). */
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *listeners[LISTEN_MAX];
 static unsigned nlisteners;
@@ -42,8 +42,8 @@ static void cm_events(void)
                 char data[256];
                 if (rdma_get_cm_event(channel, &e) != 0)
                         return;
-                /* A copy: an id cannot be destroyed before its events are acknowledged, and that
-                 * frees them. */
+                /* A copy: an id cannot be destroyed before its events are acknowledged, and the
+                 * acknowledgement frees them. */
                 struct rdma_cm_id *id = e->id;
                 enum rdma_cm_event_type type = e->event;
                 int status = e->status;
@@ -107,7 +107,7 @@ static void *rdma_thread(void *arg)
                 }
                 if (rdma_ending && (!talking() || now >= end))
                         break;
-                /* Without clients there is no clock to look at; the next event comes through a
+                /* Without clients there are no time limits; the next event comes through a
                  * descriptor. */
                 if (poll(fds, n, connections || clients || rdma_ending ? TICK_MS : -1) <= 0)
                         continue;
@@ -171,7 +171,8 @@ static int parse_address(const char *url, struct hostport *hp, char *why, size_t
         return -EINVAL;
 }
 
-/* Says if no port of the device, or of any device, has a link: it is no error, for it may come. */
+/* Warns if no port of the device, or of any device, has a link.  That is not an error: the link may
+ * come later. */
 static void warn_link(const char *url, struct ibv_context *verbs)
 {
         int count = 1;
@@ -249,7 +250,7 @@ int rdma_server_listen(const char *url, char *why, size_t n)
                 snprintf(why, n, "no connection identifier can be had: %s", strerror(-err));
         }
         if (!err) {
-                /* [::] for IPv6 alone, so that 0.0.0.0 may be given beside it. */
+                /* [::] is for IPv6 only, so that 0.0.0.0 may be given beside it. */
                 int only = 1;
                 rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof(only));
                 err = bind_and_listen(id, found->ai_addr, why, n);
@@ -274,7 +275,7 @@ bool rdma_server_stop(unsigned timeout_ms)
         stop_ms = timeout_ms;
         if (write(stop_fd, &one, sizeof(one)) != sizeof(one))
                 return false;
-        /* The thread minds the time; what is added is for the clean-up. */
+        /* The thread keeps the time limit; the addition is for the clean-up. */
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += timeout_ms / 1000 + 5;
         if (pthread_timedjoin_np(thread, NULL, &until) != 0) {

@@ -44,8 +44,8 @@ bool host_number(const char *path, uint64_t *v)
         return true;
 }
 
-/* The tightest memory.max (and what is left below it) of this process' control groups, version
- * 2. */
+/* The tightest memory.max of this process's control groups (version 2), and how much is left below
+ * it. */
 static void cgroup_memory(uint64_t *limit, uint64_t *left)
 {
         char text[1024], path[1200];
@@ -158,8 +158,8 @@ int host_check_phys_bits(unsigned host, unsigned guest, const char **why)
         return -EOPNOTSUPP;
 }
 
-/* Who may open /dev/kvm differs: distributions have a group for it, containers often a number
- * only. */
+/* Why this user may not open /dev/kvm.  Distributions have a group for it; containers often have
+ * only a number. */
 static const char *why_not_allowed(void)
 {
         static char text[512];
@@ -218,7 +218,7 @@ static const char *why_not_open(int err)
         }
 }
 
-/* What vmrun cannot do without. */
+/* The capabilities that vmrun needs. */
 static const struct { int cap; const char *name; } needed[] = {
         { KVM_CAP_USER_MEMORY, "KVM_CAP_USER_MEMORY" },
         { KVM_CAP_SYNC_MMU, "KVM_CAP_SYNC_MMU" },

@@ -13,18 +13,17 @@ struct kvm_cpuid2;
 /* Bytes; the smaller of the machine's and the control group's.  0 if neither can be read. */
 uint64_t host_memory_total(void);
 uint64_t host_memory_available(void);
-/* The number that a small file holds, as those of sysfs do; false if it cannot be read or is
- * none. */
+/* The number in a small file, as in sysfs; false if it cannot be read or is not a number. */
 bool host_number(const char *path, uint64_t *v);
 /* Its first line, without the newline; false if it cannot be read. */
 bool host_line(const char *path, char *line, size_t n);
 
-/* What this CPU shows. */
+/* Whether this CPU shows VMX, SVM. */
 bool host_has_vmx(void), host_has_svm(void);
 
 /* Can /dev/kvm be used?  0, or -errno with *why a sentence that names cause and cure (static
- * storage).  Cheap: what it leaves out is host_check_phys_bits, since asking KVM for the CPUID of a
- * guest takes longer than all the rest, and vm_open asks anyway. */
+ * storage).  Cheap: it leaves out host_check_phys_bits, since asking KVM for a guest's CPUID takes
+ * longer than all other checks, and vm_open asks anyway. */
 int host_check_kvm(const char **why);
 /* MAXPHYADDR of the host, and of guests: by what KVM_GET_SUPPORTED_CPUID said, or through an open
  * /dev/kvm (which asks it again); 0 if unknown. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include "base/message.h"
 
-#define KEYS 256                        /* remembered; what comes later is not said */
+#define KEYS 256                        /* remembered; messages with further keys are dropped */
 
 void info_once(unsigned long key, const char *fmt, ...)
 {
@@ -14,7 +14,7 @@ void info_once(unsigned long key, const char *fmt, ...)
 
         for (i = 0; i < KEYS; i++) {
                 unsigned long seen = 0;
-                /* Relaxed: nothing but the key itself is told. */
+                /* Relaxed: the key publishes no other data. */
                 if (atomic_compare_exchange_strong_explicit(&said[i], &seen, key + 1,
                                                             memory_order_relaxed,
                                                             memory_order_relaxed))

@@ -1,5 +1,6 @@
 /*
- * How vmrun ends by itself, and what it says but once.  The rest is in common/message.h.
+ * The exit status of vmrun's own failures, and messages said only once.  The rest is in
+ * common/message.h.
  */
 #ifndef VMRUN_MESSAGE_H
 #define VMRUN_MESSAGE_H

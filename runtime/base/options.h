@@ -18,7 +18,7 @@ struct node_option {
         const char *token_file;         /* NULL: none */
         /* rdma: name of the local RDMA device; NULL: by the route to the node */
         const char *device;
-        uint64_t size;                  /* bytes to use of it, whole pages; 0: all it has */
+        uint64_t size;                  /* bytes of it to use, whole pages; 0: all */
         unsigned weight;                /* share of the slabs, 1 to 1000 */
         /* rdma: in the local device's table; -1: by the route to the node */
         int gid_index;
@@ -35,7 +35,8 @@ struct options {
         enum placement placement;
         unsigned timeout_ms;            /* how long a node may be silent before it counts as lost */
         unsigned connect_timeout_ms;    /* how long it may take to answer at start */
-        /* who moves pages of remote nodes: a thread of its own, or the vCPUs' in an exit */
+        /* which thread moves pages of remote nodes: the I/O thread, or the vCPUs' threads in an
+         * exit */
         enum { IO_THREAD, IO_INLINE } io;
         bool verbose, overcommit, debug;
         /* programs that the program executes run under vmrun, too */

@@ -1,17 +1,18 @@
 /*
  * vmrun's own file descriptors, out of the program's sight and reach.
  *
- * They are handed out from a base upwards, which is the program's soft RLIMIT_NOFILE wherever
- * possible: no descriptor of the program can be there.  For that the host's soft limit is raised to
- * the hard one.  The base is lower, and the program's numbers pass over ours, in two cases:
+ * They are allocated from a base upwards.  Where possible the base is the program's soft
+ * RLIMIT_NOFILE: no descriptor of the program can be there.  For that the host's soft limit is
+ * raised to the hard one.  In two cases the base is lower, and the program's numbers skip ours:
  *
  *   soft == hard             there is no room above; the base is below the limit by a reserve
  *   soft > FD_BASE_MAX       (containers: a million) the kernel's table of descriptors is as long
  *                            as the highest one, and 8 MiB of it at every start is too much
  *
- * So what is private is an exact set, not a range, and the limits that the program sees are those
- * it would see natively.  A program that raises its own limit later changes nothing for those that
- * exist.  All functions may be called by any thread; privfd_init comes first, with one thread.
+ * So the private descriptors are an exact set, not a range, and the program sees the limits that it
+ * would see natively.  If the program raises its own limit later, existing private descriptors stay
+ * where they are.  All functions may be called by any thread; privfd_init comes first, with one
+ * thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,13 +34,14 @@
 
 struct privfd_marks { _Atomic uint64_t set[FD_END / 64]; };
 
-/* Of the process's table of descriptors; and of this thread's, where that is another: the child of
- * a vfork runs in its parent's memory with a table of its own.  room: where those are to be. */
+/* Marks for the process's table of descriptors, and for this thread's table where it has its own:
+ * the child of a vfork runs in its parent's memory with a descriptor table of its own.  room:
+ * memory for the marks of that table. */
 static struct privfd_marks of_process;
 static _Thread_local struct privfd_marks *own, *room;
 static uint64_t seen_soft, seen_hard;   /* what the program sees as RLIMIT_NOFILE */
-static uint64_t base;                   /* where ours begin */
-static struct rlimit host;              /* what the host kernel keeps */
+static uint64_t base;                   /* lowest private number */
+static struct rlimit host;              /* the limits in the host kernel */
 
 static _Atomic uint64_t *marks(void) { return own ? own->set : of_process.set; }
 
@@ -124,10 +126,11 @@ static int dup_up(int fd)
         return n;
 }
 
-/* Held for reading while the program looks which numbers are ours and closes or replaces others,
- * for writing while one of ours has a number that is not marked yet.  Bounded: a close may take
- * long, as where it waits for a server or for SO_LINGER, and a child of vfork may have been killed
- * in one.  A thread that is alone on its table needs none. */
+/* Held for reading while a system call of the program checks which numbers are private and closes
+ * or replaces others; held for writing while a private descriptor has a number that is not marked
+ * yet.  Taken with a time limit: a close may take long, as when it waits for a server or for
+ * SO_LINGER, and a child of vfork may have been killed in one.  A thread that is alone on its table
+ * needs no lock. */
 static pthread_rwlock_t low_numbers = PTHREAD_RWLOCK_INITIALIZER;
 #define MAKING_WAITS_MS 100
 
@@ -196,7 +199,8 @@ void privfd_parting(void)
                 copy_marks(room, own ? own : &of_process);
 }
 
-/* Other threads go on with theirs: what was private before or is after may be in the new one. */
+/* Other threads still use the old table: a descriptor that was private before the call, or is after
+ * it, may be in the new one. */
 void privfd_parted(void)
 {
         if (!room || own == room)
@@ -226,15 +230,15 @@ int privfd_move(int fd)
         return n;
 }
 
-/* The mark goes first: once closed, the number may be the program's. */
+/* Clear the mark first: once closed, the number may be the program's. */
 void privfd_close(int fd)
 {
         privfd_forget(fd);
         close(fd);
 }
 
-/* Takes the number for a moment, to see that nobody else has got it since: then the mark is that
- * one's. */
+/* Takes the number for a moment, to see whether another descriptor has got it since.  If so, the
+ * mark belongs to that one. */
 void privfd_closed(int fd)
 {
         int any = open("/", O_PATH | O_CLOEXEC), n = any < 0 ? -1 : fcntl(any, F_DUPFD_CLOEXEC, fd);
@@ -286,7 +290,8 @@ int privfd_close_range(unsigned first, unsigned last, unsigned flags)
 uint64_t privfd_nofile_soft(void) { return seen_soft; }
 uint64_t privfd_nofile_hard(void) { return seen_hard; }
 
-/* setrlimit as Linux judges it, on what the program sees.  The host's own limit only ever grows. */
+/* setrlimit with Linux's checks, on the limits that the program sees.  The host's own limit only
+ * ever grows. */
 int privfd_set_nofile(uint64_t soft, uint64_t hard)
 {
         if (soft > hard)

@@ -11,13 +11,15 @@
 /* vmrun's own file descriptors sit at and above the program's RLIMIT_NOFILE where there is room,
  * close-on-exec.  They are an exact set: privfd_is is not monotonous. (privfd.c) */
 void privfd_init(void);                 /* fixes the border from the current limits */
-/* Instead, after execve: with limits of the program's that are not the host's. */
+/* After execve, instead of privfd_init(): with the program's limits, which differ from the
+ * host's. */
 void privfd_init_seen(uint64_t soft, uint64_t hard);
 /* makes an inherited descriptor private and close-on-exec where it is: 0 or -EBADF */
 int privfd_adopt(int fd);
 int privfd_base(void);                  /* where they begin */
-/* A new private one: `call` makes it under a low number. -errno if that fails. While it has that
- * number, the program's threads close and replace no descriptor, for they could hit this one. */
+/* A new private descriptor: `call` makes it under a low number.  -errno if that fails.  While it
+ * has that number, threads of the program close and replace no descriptor, since they could hit
+ * this one. */
 #define PRIVFD_NEW(call) ({                                             \
         bool held_ = privfd_making();                                   \
         int fd_ = (call);                                               \
@@ -25,33 +27,35 @@ int privfd_base(void);                  /* where they begin */
         privfd_made(held_);                                             \
         fd_;                                                            \
 })
-/* the same by hand, for calls that make several; privfd_made() takes the result */
+/* the two halves of PRIVFD_NEW, for calls that make several descriptors; privfd_made() takes the
+ * result */
 bool privfd_making(void);
 void privfd_made(bool held);
 /* around a call by which the program closes or replaces a number */
 void privfd_numbers_lock(void), privfd_numbers_unlock(void);
-/* in a child: the threads that were between the two are not there */
+/* in a child: threads that were between lock and unlock do not exist there */
 void privfd_forked(void);
-/* The child of a vfork runs on its parent's thread, in its memory, and with a table of its own:
- * what is private there is noted apart.  Around the vfork, false: no memory; and, between the two,
- * around the call that makes the table. */
+/* The child of a vfork runs on its parent's thread, in its parent's memory, with a descriptor table
+ * of its own, which has its own marks.  privfd_vfork() and privfd_vforked() stand around the vfork
+ * (false: no memory); privfd_parting() and privfd_parted() between them, around the call that makes
+ * the table. */
 struct privfd_lent { struct privfd_marks *own, *room, *made; };
 bool privfd_vfork(struct privfd_lent *was);
 void privfd_vforked(const struct privfd_lent *was);
 void privfd_parting(void), privfd_parted(void);
 bool privfd_apart(void);                /* has this thread such a table? */
-/* moves fd up there; returns the new one, or -errno (fd is closed either way) */
+/* moves fd to a private number; returns it, or -errno (fd is closed either way) */
 int privfd_move(int fd);
 /* same, but leaves fd open; not between privfd_making() and _made() */
 int privfd_dup(int fd);
-void privfd_close(int fd);              /* never plain close() for a private one */
+void privfd_close(int fd);              /* never use plain close() for a private one */
 /* for a library that will close this one itself, right after */
 void privfd_forget(int fd);
 void privfd_closed(int fd);             /* a library has closed this one by plain close() */
 bool privfd_is(int fd);                 /* must the program not see this one? */
 int privfd_next(int from);              /* the lowest private fd at or above from, or -1 */
-/* close_range that passes over the private ones, which are a set and not a range: the program may
- * have raised its limit beyond them. */
+/* close_range that skips the private ones.  They are a set and not a range: the program may have
+ * raised its limit beyond them. */
 int privfd_close_range(unsigned first, unsigned last, unsigned flags);
 /* what the program sees as RLIMIT_NOFILE */
 uint64_t privfd_nofile_soft(void), privfd_nofile_hard(void);

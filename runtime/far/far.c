@@ -1,6 +1,5 @@
 /*
- * All far tiers together: opening and closing them, what becomes of them over execve and fork, and
- * the end of the program.
+ * All far tiers together: opening and closing them, execve, fork, and the end of the program.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -11,7 +10,8 @@
 #include "far/far.h"
 #include "far/io.h"
 
-#define END_MS 500                      /* to wait for others at the end of the program */
+/* the longest wait for other threads at the end of the program */
+#define END_MS 500
 
 /* The nodes of opt, or the default one. */
 static const struct node_option *wanted(unsigned *count)
@@ -36,7 +36,7 @@ void far_adopt(const struct far_kept *k)
                 slabs_adopt(k->tree);
 }
 
-/* True: all of them. */
+/* True: all nodes can be inherited. */
 static bool keep_nodes(struct far_kept *k)
 {
         bool all = true;
@@ -66,13 +66,13 @@ bool far_keep(struct far_kept *k, bool borrowed)
         bool all = keep_nodes(k), alone = false;
         int tree = slabs_tree_fd(borrowed ? NULL : &alone);
 
-        /* Nobody else needs what is on a remote node: that is given back, rather than kept until no
-         * write of ours can come any more. */
+        /* No other process needs what is on a remote node: give it back, rather than keep it until
+         * none of our writes can arrive any more. */
         for (unsigned i = 0; alone && i < far_nodes(); i++)
                 all &= far_node_at(i)->driver->kind == SLAB_MEMORY;
         k->tree = tree >= 0 && all ? tree : -1;
-        /* In a tree that it leaves, or that others make when they need it, a node is another's
-         * too. */
+        /* In a tree that this process leaves, or that other processes make when they need it,
+         * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (k->tree < 0 && !(alone && far_node_at(i)->driver->kind == SLAB_MEMORY)) {
                         k->node[i].kept = false;
@@ -81,12 +81,12 @@ bool far_keep(struct far_kept *k, bool borrowed)
         return !all && !borrowed;
 }
 
-/* Set by the first who ends the program: nobody else says goodbye, nor is the loss of a node of any
- * interest. */
+/* Set by the first thread that ends the program: no other thread releases the leases, and the loss
+ * of a node no longer matters. */
 static atomic_flag ending = ATOMIC_FLAG_INIT;
 
-/* But for one that is lost.  Nobody else is in a driver.  Nodes that are memory stay mapped: other
- * vCPUs may still run on them. */
+/* Releases the leases of all remote nodes except the lost one.  No other thread is in a driver.
+ * Nodes that are memory stay mapped: other vCPUs may still run on them. */
 static void say_goodbye(const struct far_node *lost)
 {
         for (unsigned i = 0; i < far_nodes(); i++)
@@ -105,8 +105,8 @@ void far_end(void)
                 say_goodbye(NULL);
 }
 
-/* A node is lost, and pages of the program are on it.  Each slab has one place, so nothing else has
- * them. */
+/* A node is lost, and pages of the program are on it.  Each slab has one place, so no other node
+ * has them. */
 static void end_lost(const struct far_node *n)
 {
         while (atomic_flag_test_and_set(&ending))
@@ -184,7 +184,7 @@ const struct far_node *far_cannot_fork(void)
 int far_forked(const struct tree_child *c)
 {
         int err = slabs_forked(c);
-        const void *module = NULL;      /* rdma's is the only one that asks for it */
+        const void *module = NULL;      /* only the rdma module asks for this */
 
         io_forked();
         for (unsigned i = 0; i < far_nodes(); i++)

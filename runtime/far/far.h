@@ -1,11 +1,11 @@
 /*
  * Far-memory nodes and their drivers.
  *
- * A node is one --node URL or [node] section; a driver is what its scheme means.  Space is leased
- * slab by slab when the cleaner asks (EXIT_LEASE), from the node that the placement chooses, so
- * nothing at start grows with a node's size.  A driver tells how the data of its slabs moves:
- * SLAB_MEMORY is mapped at the same address in host and guest and kern copies; SLAB_REMOTE goes
- * through the rings.
+ * A node is one --node URL or [node] section; its scheme names the driver.  Space is leased slab by
+ * slab when the cleaner asks (EXIT_LEASE), from the node that the placement chooses, so nothing at
+ * start grows with a node's size.  A driver says how the data of its slabs moves: SLAB_MEMORY is
+ * mapped at the same address in host and guest, and kern copies; SLAB_REMOTE goes through the
+ * rings.
  *
  * Functions return 0 or -errno; where there is a `why`, it receives one sentence for the user that
  * names the thing, the cause and the cure, without the URL.
@@ -26,7 +26,7 @@
 
 struct tree_child;
 
-/* A node over execve: what the program before opened, for the next one to go on with. */
+/* A node across execve: what the old program opened, and the next one continues to use. */
 #define FAR_KEPT 768
 struct far_kept_node {
         bool kept;
@@ -42,8 +42,8 @@ struct far_node {
         /* capacity: set by open, may be lowered before the first lease; nodes.c lowers it to
          * option->size */
         uint64_t pages;
-        /* pages beyond them that the driver keeps for itself, out of the size that the user asked
-         * for */
+        /* pages that the driver keeps for itself, not counted in `pages`, out of the size that the
+         * user asked for */
         uint32_t kept;
         /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will
          * do */
@@ -53,20 +53,20 @@ struct far_node {
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
         void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
-        /* from keep() before execve, for open() to go on with; NULL: nothing */
+        /* from keep() before execve, for open() to continue with; NULL: nothing */
         const struct far_kept_node *inherited;
         /* set by open: no second process can use it beside this one, so there is no fork */
         bool alone;
         void *data;                     /* the driver's own */
         bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
-        bool settled;                   /* which has seen it */
-        char why[FAR_WHY];              /* it is lost */
+        bool settled;                   /* the owner has seen the loss */
+        char why[FAR_WHY];              /* the reason why it is lost */
 };
 
-/* Where a slab is: one place today, more with replication. */
+/* The place of a slab on a node.  Today a slab has one; with replication it would have more. */
 struct far_place {
         struct far_node *node;
-        /* its first page, as the node counts what was leased from it */
+        /* its first page, in the node's count of leased pages */
         uint64_t first;
         void *data;                     /* the driver's own, from lease() */
         /* the same, for all processes of the tree: what use() needs */
@@ -75,20 +75,20 @@ struct far_place {
 #define FAR_PLACES 1
 struct far_slab { struct far_place place[FAR_PLACES]; };
 
-/* One page on its way between a frame and a node.  Made by io.c, which gives it to the driver of
- * its node; the driver gives it back by far_done() when the transfer is over, or by far_failed() if
- * it never will be. */
+/* The transfer of one page between a frame and a node.  io.c makes it and gives it to the driver of
+ * its node.  The driver gives it back by far_done() when the transfer is over, or by far_failed()
+ * if it never will be. */
 struct far_request {
         enum far_op { FAR_READ, FAR_PREFETCH, FAR_WRITE } op;   /* in this order of urgency */
         uint32_t page;                  /* in its slab */
         const struct far_place *place;
         char *frame;                    /* PAGE_SIZE bytes inside what attach() registered */
-        struct far_request *next;       /* for lists of the driver's */
+        struct far_request *next;       /* for lists of the driver */
         uint64_t cookie[2];             /* the driver's own */
 };
 
 /* A driver of remote memory (kind == SLAB_REMOTE) also has the functions from attach on.  post,
- * poll and arm are called by one thread at a time, the I/O thread as a rule, and never wait; lease
+ * poll and arm are called by one thread at a time, normally the I/O thread, and never wait.  lease
  * may wait, and may run beside them. */
 struct far_driver {
         const char *scheme;             /* "mem" for mem:... */
@@ -96,51 +96,52 @@ struct far_driver {
         /* rest: what follows the scheme and its colon.  Sets pages and data.  A remote node is
          * connected here, within opt.connect_timeout. */
         int (*open)(struct far_node *n, const char *rest, char why[FAR_WHY]);
-        /* One more slab of `pages` pages (at most SLAB_SHIFT's worth, and within n->pages), which
-         * begins at page `first` of the node. SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill
+        /* Leases one more slab of `pages` pages (at most 1 << SLAB_SHIFT, and within n->pages),
+         * which begins at page `first` of the node.  SLAB_MEMORY: fills s.  SLAB_REMOTE: may fill
          * place->data.  Called by one thread at a time. */
         int (*lease)(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
                      struct slab *s, struct far_place *place);
-        /* A slab that another process of the tree leased: the same for this one.  place: as lease()
-         * left it, but for data.  NULL: lease() does. */
+        /* Makes a slab that another process of the tree leased usable in this one.  place: as
+         * lease() left it, except data.  NULL: lease() does that too. */
         int (*use)(struct far_node *n, struct far_place *place, uint32_t pages);
         void (*close)(struct far_node *n);
-        /* Fills in what open() needs in the next program of this process, so that the slabs of the
-         * process tree are found there.  NULL, or false: cannot be done, it must lease again. */
+        /* Fills in what open() needs in the next program of this process to find the slabs of the
+         * process tree.  NULL, or false: not possible, the next program must lease again. */
         bool (*keep)(const struct far_node *n, struct far_kept_node *k);
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
 
-        /* Makes the frames, [base, base+len), ready for transfers; once, before the first post. */
+        /* Makes the frames, [base, base+len), ready for transfers.  Called once, before the first
+         * post. */
         int (*attach)(struct far_node *n, char *base, size_t len, char why[FAR_WHY]);
-        /* Starts transfers, all of one kind: the first of r[], as many as there is room for now;
-         * returns how many it took. */
+        /* Starts transfers, all of one kind: the first requests of r[], as many as there is room
+         * for now.  Returns how many it took. */
         unsigned (*post)(struct far_node *n, struct far_request **r, unsigned count);
-        /* Calls far_done() for each transfer that is over; returns how many.  Also looks at the
-         * clock: time-outs, reconnection. */
+        /* Calls far_done() for each transfer that is over; returns how many.  Also handles
+         * time-outs and reconnection. */
         unsigned (*poll)(struct far_node *n);
-        /* Before the I/O thread sleeps: fills in what to poll(2) for so that it wakes at the next
-         * completion, at most max entries, and lowers *timeout_ms if the driver wants to look at
-         * the clock sooner.  Returns how many, or -EAGAIN: poll() has work now. */
+        /* Called before the I/O thread sleeps.  Fills in at most max entries for poll(2), so that
+         * the thread wakes at the next completion, and lowers *timeout_ms if the driver has a
+         * deadline sooner.  Returns how many entries, or -EAGAIN: poll() has work now. */
         int (*arm)(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
-        /* How long the I/O thread calls poll() without a completion before it sleeps.  0 where
+        /* How long the I/O thread calls poll() without a completion before it sleeps.  0 if
          * completions come through the host kernel: a spinning thread would only take the CPU from
-         * the threads that make them. */
+         * the threads that produce them. */
         unsigned spin_us;
         /* In a forked child: closes the inherited copies of the parent's connections, without
-         * telling the node.  attach() makes the child's own, to the same slabs, when one of them is
-         * first needed.  True: the module must be loaded again before that, because its libraries
-         * keep state of the parent's; so nothing in n->data points into the module.  NULL: this
-         * driver cannot. */
+         * telling the node.  attach() makes the child's own connections, to the same slabs, when a
+         * slab is first needed.  True: the module must be loaded again before that, because its
+         * libraries keep state of the parent; so nothing in n->data points into the module.  NULL:
+         * this driver cannot. */
         bool (*forked)(struct far_node *n);
 };
 /* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);
-/* The transfer will never be over on this node, for which far_lost() has given the reason.  What
- * becomes of the page is decided by the request's owner, io.c, once the driver has returned. */
+/* The transfer will never be over on this node; far_lost() has given the reason.  The request's
+ * owner, io.c, decides what becomes of the page once the driver has returned. */
 void far_failed(struct far_request *r);
-/* The node will not come back: notes why, and whether pages of the program may be there.  The
- * driver then gives back all its requests, and takes no more; the owner decides what follows. */
+/* The node will not come back: records why, and whether pages of the program may be there.  The
+ * driver then gives back all its requests and takes no more.  The owner decides what follows. */
 void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
@@ -149,50 +150,51 @@ extern const struct far_driver far_mem, far_dax;
 
 /* --- the table of nodes and places (nodes.c) --- */
 
-/* Opens one node; NULL with why.  o must outlive it, and so must `before`: what the program before
- * execve kept for it, or NULL. */
+/* Opens one node; NULL with why.  o must outlive the node, and so must `before`: what the program
+ * before execve kept for it, or NULL. */
 struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
                                char why[FAR_WHY]);
 void far_node_close(struct far_node *n);
-/* The next node of the table; takes the last one out of it, NULL: there is none. */
+/* far_node_add() appends a node to the table; far_node_drop() takes the last one out, NULL: there
+ * is none. */
 void far_node_add(struct far_node *n);
 struct far_node *far_node_drop(void);
 struct far_node *const *far_node_list(void);
 unsigned far_nodes(void);
 struct far_node *far_node_at(unsigned i);
 uint64_t far_total_pages(void);         /* what all nodes can hold */
-/* Slab number i of CONTROL->slabs, as this side knows it. */
+/* Slab number i of CONTROL->slabs, with what only the host knows of it. */
 const struct far_slab *far_slab(uint32_t i);
 void far_slab_set(uint32_t i, const struct far_place *place);
-/* In a forked child: loads a module again, which several nodes may have.  What librdmacm and its
- * like keep for ever is the parent's, and none of their functions makes them forget it. */
+/* In a forked child: loads a module again; several nodes may use it.  Libraries like librdmacm keep
+ * state of the parent for as long as they are loaded, and none of their functions drops it. */
 void far_reload(const void *module);
 
 /* --- all of them (far.c) --- */
 
-/* Opens all nodes of opt, or the default one, and ends vmrun with a sentence when one cannot be
- * had.  room: bytes of guest-physical space for nodes that are plain memory; they are cut to it
- * with a notice.  Touches no VM, so it can come before it. */
+/* Opens all nodes of opt, or the default one; ends vmrun with a sentence if one cannot be opened.
+ * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
+ * notice.  Touches no VM, so it may run before the VM exists. */
 void far_init(uint64_t room);
 void far_close(void);
 /* The program ends, for whatever reason.  The last process of its tree releases the leases on
  * remote nodes, so that their memory is free at once and not after their grace time.  Any thread;
- * takes a second at most.  Other threads may continue, but get no more pages. */
+ * takes a second at most.  Other threads may continue, but no more pages arrive for them. */
 void far_end(void);
-/* Before that: no write of this process is under way, or will be, so that others may use its slots
- * as soon as it is no more. */
+/* Called before far_end(): no write of this process is under way, or will be, so other processes
+ * may use its slots as soon as it is dead. */
 void far_still(void);
 
 /* --- over execve (exec.c) --- */
 
 /* What the next program inherits. */
 struct far_kept {
-        /* private descriptor of the process tree, to be joined again; -1: none */
+        /* private descriptor of the process tree, which the next program joins; -1: none */
         int tree;
         struct far_kept_node node[NODES_MAX];
 };
-/* Before a child that shares our memory: so that parent and child's program do not both believe
- * that a node is all theirs. */
+/* Called before a child that shares our address space is made, so that the parent and the child's
+ * program do not both take a node for theirs alone. */
 void far_expect_program(void);
 /* execve: fills k with the descriptors and driver state that the next vmrun inherits.  borrowed:
  * this is a vfork child, which called far_expect_program() before.  Returns true if remote leases
@@ -203,39 +205,40 @@ void far_adopt(const struct far_kept *k);
 
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
-/* In a forked child: it is that process of the tree from now on, with a VM that knows no slab yet
- * and no connections.  0, or -errno as tree_be_child(). */
+/* In a forked child: it becomes process c of the tree, with a VM that has no slab yet, and without
+ * connections.  0, or -errno as tree_be_child(). */
 int far_forked(const struct tree_child *c);
 uint64_t far_leased_pages(void);
-/* vmrun --check: tries each node of opt, all open at once as a program would have them; prints a
- * line a node.  0, or the last error. */
+/* vmrun --check: tries each node of opt, all open at the same time as for a program; prints a line
+ * a node.  0, or the last error. */
 int far_check(FILE *f);
 
 /* --- the sequence of slabs (slabs.c) --- */
 
-/* Cuts memory nodes to `room` bytes of guest-physical space, and all of them to what the table of
+/* Cuts memory nodes to `room` bytes of guest-physical space, and all nodes to what the table of
  * slabs can name. */
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
 void slabs_close(void);
-/* The process tree that this process is in (tree.h), made if there is none yet; NULL with a message
- * if it cannot be.  For fork. */
+/* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
+ * fails.  For fork. */
 struct tree *slabs_tree(void);
-/* The descriptor of that tree, or -1.  *alone: no other process is in it; NULL: takes no lock, for
- * a process that borrows our memory and that may be killed while it has it. */
+/* The descriptor of that tree, or -1.  *alone: no other process is in it.  With alone NULL it takes
+ * no lock: for a process that shares our address space and may be killed at any time. */
 int slabs_tree_fd(bool *alone);
 /* After execve: the first lease joins the tree of this descriptor instead of making one.  What the
- * program before held in it is given up. */
+ * old program held in it is released. */
 void slabs_adopt(int fd);
-/* far_forked(), the slabs' part. */
+/* The slabs' part of far_forked(). */
 int slabs_forked(const struct tree_child *c);
-/* This process leaves the tree: is it the last one, so that nobody needs the nodes any more?  If
- * that cannot be known within limit_ms: no. */
+/* This process leaves the tree.  True: it is the last one, so no process needs the nodes any more.
+ * False also if that cannot be found out within limit_ms. */
 bool slabs_last(bool still, unsigned limit_ms);
-/* No more leases from here on, and none under way.  False: one still is, after limit_ms. */
+/* Stops leasing: no lease is under way, and none will begin.  False: one is still under way after
+ * limit_ms. */
 bool slabs_stop(unsigned limit_ms);
 
-/* kern uses `have` slabs: the next one is in CONTROL->slabs afterwards.  0, or an error as
- * EXIT_LEASE has it (abi.h). */
+/* kern uses `have` slabs: puts the next one into CONTROL->slabs.  0, or an error as for EXIT_LEASE
+ * (abi.h). */
 int far_lease(struct vm *vm, uint32_t have);
 
 /* EXIT_LEASE, EXIT_SLOTS_RELEASE */

@@ -4,17 +4,17 @@
  *   take()      entries off the rings of all vCPUs, as requests on the list of their node and kind
  *   post()      as many of a list as its node's driver has room for; demand reads first
  *   driver      moves the data, and calls far_done()
- *   far_done()  a read: the entry becomes PRESENT; a write: its ring entry is over.  Whoever sleeps
- *               on it is woken
+ *   far_done() a read: the entry becomes PRESENT; a write: its ring entry is over.  vCPUs that
+ *   sleep
+ *               on it are woken
  *
- * It spins while work is in flight or was a moment ago, where a driver's news come past the host
- * kernel, then sleeps in poll(2) on the drivers' completion channels and on the guest's doorbell
- * (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPU's own host thread
- * does the work while it waits (io_wait), one at a time.
+ * It spins while work is in flight or was a moment ago, if a driver's completions bypass the host
+ * kernel.  Then it sleeps in poll(2) on the drivers' completion channels and on the guest's
+ * doorbell (an ioeventfd: no exit).  With --io inline there is no such thread: the vCPUs' own
+ * threads do the work while they wait (io_wait), one at a time.
  *
- * [I] A sleeping I/O thread misses nothing: it says that it sleeps (full barrier), then looks at
- * the tails once more; a vCPU moves its tail (full barrier), then looks whether the I/O thread
- * sleeps.
+ * [I] A sleeping I/O thread misses nothing.  It sets io_asleep (full barrier), then looks at the
+ * tails once more; a vCPU moves its tail (full barrier), then looks at io_asleep.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -59,22 +59,24 @@ static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
 /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static bool started;
-static uint64_t spin_ticks;             /* without news, before it sleeps */
+static uint64_t spin_ticks;             /* without a completion, before it sleeps */
 static unsigned cpus;                   /* of this host */
-/* io_stop() asks, the I/O thread answers and touches no driver any more: released by the answer. */
+/* io_stop() asks; the I/O thread answers and touches no driver any more.  The answer is a
+ * release. */
 static atomic_bool stop_asked, stopped;
 
 static bool forked;                     /* io_forked() was called */
-/* futex: 1: nodes are attached.  Released by who did it, for who then talks to drivers */
+/* futex: 1: nodes are attached.  Stored with release by the thread that attached them, for threads
+ * that then call drivers. */
 static _Atomic uint32_t attached;
 
-/* Futex.  io_hold() asks, the I/O thread answers, and has left everything as who asked may find it:
- * released by the answer. */
+/* Futex.  io_hold() asks; the I/O thread finishes what it is doing and answers.  The answer is a
+ * release, so the thread that asked sees all that the I/O thread did. */
 static _Atomic uint32_t hold;
-enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };   /* HOLD_END: it is to end */
+enum { HOLD_NONE, HOLD_ASKED, HOLD_HELD, HOLD_END };   /* HOLD_END: the I/O thread must end */
 static pthread_t io_thread;
 
-/* The rest belongs to the I/O thread; with --io inline to who holds this lock. */
+/* The rest belongs to the I/O thread; with --io inline to the thread that holds this lock. */
 static pthread_mutex_t io_lock = PTHREAD_MUTEX_INITIALIZER;
 /* by node and far_op: taken from a ring, not yet posted */
 static struct queue queues[NODES_MAX][3];
@@ -103,16 +105,16 @@ static struct frame *frame_of(const struct io_request *q)
         return &((struct frame *)CONTROL->frame_table)[q->frame];
 }
 
-/* How long a vCPU looks at an entry before it sleeps: sleeping and waking cost more than a node
- * takes to answer, as a rule, but who looks at a node that is slow takes a CPU from others. */
+/* How long a vCPU polls an entry before it sleeps.  Sleeping and waking normally cost more than a
+ * node takes to answer, but polling for a slow node takes a CPU from other threads. */
 #define WAIT_LEAST_US 20
 #define WAIT_MOST_US  4000
 
-/* What holds until a node has answered, and for good where all tiers are memory.  There the vCPU
- * that found the page copies it itself, in about a microsecond, so whoever meets it on the way sees
- * it arrive.  Unless that vCPU's thread does not run, or the host has to find the page first: then
- * a sleep is right, and 20 us is about what one costs (two exits, two futex calls, another thread's
- * wake-up), so that looking first never costs more than twice the better choice. */
+/* The value until a node has answered, and for good if all tiers are memory.  There the vCPU that
+ * found the page copies it itself, in about a microsecond, so a vCPU that meets the page meanwhile
+ * sees it arrive.  If the copying vCPU's thread does not run, or the host has to allocate the page
+ * first, sleeping is right.  A sleep costs about 20 us (two exits, two futex calls, the wake-up of
+ * another thread), so polling that long first never costs more than twice the better choice. */
 void io_first_wait(void)
 {
         /* a hint */
@@ -120,8 +122,8 @@ void io_first_wait(void)
                               memory_order_relaxed);
 }
 
-/* Notes what a demand read took.  The wait is twice the average, of about the last eight; short if
- * that is too long, or if there are no CPUs for all vCPUs and this thread. */
+/* Records how long a demand read took.  The wait is twice the average of about the last eight; it
+ * is short if that is too long, or if there are not enough CPUs for all vCPUs and this thread. */
 static void learn_wait(uint64_t took)
 {
         static uint64_t average;
@@ -140,7 +142,7 @@ void far_done(struct far_request *r)
         struct io_request *q = (struct io_request *)r;
 
         if (r->op == FAR_WRITE) {
-                /* Release: the data is at the node before the vCPU lets go of the frame. */
+                /* Release: the data is at the node before the vCPU releases the frame. */
                 if (atomic_exchange(&q->entry->state, IO_OVER) == IO_AWAITED)
                         word_wake(&q->entry->state, INT_MAX);
         } else {
@@ -148,7 +150,8 @@ void far_done(struct far_request *r)
                 pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
                 bool awaited = page_fetched(f, frame_pfn0() + q->frame,
                                             r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
-                if (awaited && opt.io == IO_THREAD)     /* inline, who waits is in io_wait() */
+                /* inline: the waiting thread is in io_wait() */
+                if (awaited && opt.io == IO_THREAD)
                         word_wake(pte, INT_MAX);
                 if (r->op == FAR_READ && opt.io == IO_THREAD)
                         learn_wait(__rdtsc() - q->asked);
@@ -165,8 +168,7 @@ void far_failed(struct far_request *r)
 
 void io_on_loss(void (*owner)(const struct far_node *n)) { on_loss = owner; }
 
-/* What follows from the loss of a node.  There is no second place for a slab yet, so a request that
- * failed is a page that is lost. */
+/* Handles the loss of a node.  A slab has only one place, so a failed request is a lost page. */
 static void settle(struct far_node *n)
 {
         if (n->lost_pages || failed)
@@ -259,7 +261,7 @@ static unsigned post_queue(struct far_node *node, struct queue *list)
 
 static bool is_remote(const struct far_node *n) { return n->driver->kind == SLAB_REMOTE; }
 
-/* One look at everything.  Returns how much there was to do. */
+/* One turn over rings, queues and drivers.  Returns how much there was to do. */
 static unsigned step(void)
 {
         unsigned work = take();
@@ -288,8 +290,8 @@ static bool tails_moved(void)
         return false;
 }
 
-/* Sleeps until a driver or the doorbell has news, at most *limit_ms.  False: there was no need
- * to. */
+/* Sleeps until a driver has a completion or the doorbell rings, at most limit_ms.  False: it did
+ * not sleep. */
 static bool wait_for_news(int limit_ms)
 {
         struct pollfd fds[FDS_MAX] = { { .fd = doorbell, .events = POLLIN } };
@@ -313,7 +315,7 @@ static bool wait_for_news(int limit_ms)
         return true;
 }
 
-/* The process ends; so does this thread with it. */
+/* The process is ending, and this thread ends with it. */
 static _Noreturn void stay_stopped(void)
 {
         atomic_store_explicit(&stopped, true, memory_order_release);
@@ -345,7 +347,7 @@ void io_wait_attached(void)
                 word_sleep(&attached, 0, NULL);
 }
 
-/* False: it is to end. */
+/* Quiesced until io_release().  False: the thread must end. */
 static bool stand_still(void)
 {
         uint32_t asked = HOLD_ASKED;
@@ -485,8 +487,8 @@ static int make_doorbell(void)
         return ioctl(io_vm->fd, KVM_IOEVENTFD, &e) == 0 ? 0 : -errno;
 }
 
-/* With its doorbell in the VM.  -EINVAL: this process has left its PID namespace for its children's
- * (unshare), and makes no more threads. */
+/* Starts the thread, with its doorbell in the VM.  -EINVAL: this process has left its PID namespace
+ * for its children's (unshare) and can make no more threads. */
 static int start_thread(void)
 {
         sigset_t all, old;
@@ -540,7 +542,7 @@ void io_start(struct vm *vm)
                 if (!atomic_load(&attached))
                         attach_all();
         }
-        if (opt.io == IO_INLINE)        /* nothing arrives until the vCPU that waits for it exits */
+        if (opt.io == IO_INLINE)        /* nothing arrives until the waiting vCPU exits */
                 atomic_store_explicit(&CONTROL->wait_ticks, 0, memory_order_relaxed);
         started = true;
 }

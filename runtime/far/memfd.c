@@ -12,7 +12,7 @@
 #include "common/size.h"
 #include "far/memfd.h"
 
-/* The limit of file sizes is for the program's files, not for memory. */
+/* RLIMIT_FSIZE is for the program's files, not for memory. */
 static int set_size(int fd, uint64_t bytes)
 {
         struct rlimit old, most;

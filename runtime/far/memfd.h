@@ -1,5 +1,5 @@
 /*
- * Memory files of vmrun's own.
+ * vmrun's own memory files.
  */
 #ifndef VMRUN_FAR_MEMFD_H
 #define VMRUN_FAR_MEMFD_H
@@ -7,9 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes a memory file of that many bytes, none of which exists before it is touched, whose size
- * nobody can change any more.  Returns its descriptor, which is private (privfd), or -errno with a
- * sentence in why. */
+/* Makes a sparse memory file of that many bytes, sealed against changes of its size.  Returns its
+ * descriptor, which is private (privfd), or -errno with a sentence in why. */
 int memfd_make(const char *name, uint64_t bytes, char *why, size_t n);
 /* The same, but the descriptor is not private: close-on-exec, the lowest number. */
 int memfd_open(const char *name, uint64_t bytes, char *why, size_t n);

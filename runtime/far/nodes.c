@@ -1,6 +1,6 @@
 /*
- * The table of nodes and of the slabs on them, and what a URL becomes: its driver, which may be a
- * module, and a node.  How a node is made is its driver's business.
+ * The table of nodes and of the slabs on them.  Finds the driver of a URL, which may be in a
+ * module, and has it make the node.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,10 +23,10 @@ static const struct { const char *scheme, *file; } modules[] = {
 
 static struct far_node *nodes[NODES_MAX];
 static unsigned nnodes;
-/* Entry i is written before CONTROL->nslabs says that it exists. */
+/* Entry i is written before CONTROL->nslabs covers it. */
 static struct far_slab slabs[SLABS_MAX];
 
-/* The folder of modules as the one of vmrun sees it, as in ../libexec/vmrun/ */
+/* The folder of modules relative to the folder of vmrun, as in ../libexec/vmrun/ */
 static void module_dir(char *dir, size_t size)
 {
         const char *from = BIN_DIR, *to = MODULE_DIR;
@@ -42,7 +42,7 @@ static void module_dir(char *dir, size_t size)
 
 /*
  * Modules are installed in a folder of their own; in the build tree they lie beside vmrun.  An
- * installed tree that lies elsewhere, by DESTDIR or because it was moved, has its own.
+ * installed tree in another place, by DESTDIR or because it was moved, uses its own modules.
  */
 static void *load_module(const char *file, char why[FAR_WHY])
 {
@@ -213,7 +213,7 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
         va_list ap;
 
         if (n->lost)
-                return;                 /* the first reason is the one to tell */
+                return;                 /* the first reason is the one to report */
         va_start(ap, fmt);
         vsnprintf(n->why, sizeof(n->why), fmt, ap);
         va_end(ap);

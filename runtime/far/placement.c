@@ -1,10 +1,10 @@
 /*
  * See placement.h.
  *
- * Slabs are small at first, so that a small program takes little, and double node by node: if they
+ * Slabs are small at first, so that a small program takes little, and double node by node.  If they
  * doubled over all nodes, sixteen nodes would get one slab of 16 MiB and fourteen of half a GiB to
- * a GiB, and whoever came last most.  While a slab fills, all write-backs go to its node.  So where
- * there are several remote nodes, their slabs stop growing early: at the size with which all
+ * a GiB, and the last node would give most.  While a slab fills, all write-backs go to its node.
+ * So if there are several remote nodes, their slabs stop growing early: at the size with which all
  * capacity still fits into the table of slabs.  Nodes that are memory need no such spreading, and
  * each of their slabs costs one of KVM's memory slots.
  */
@@ -12,7 +12,7 @@
 
 static uint64_t left(const struct far_node *n) { return n->pages - n->leased; }
 
-/* Pages of slab number `slab` of a node with `left` pages left. */
+/* The size, in pages, of slab number `slab` of a node with `left` pages left. */
 static uint32_t slab_pages(const struct far_node *n, uint32_t slab, uint64_t left)
 {
         uint64_t most = n->slab_most ? n->slab_most : SLAB_LAST,
@@ -42,9 +42,9 @@ uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most
         return count;
 }
 
-/* Should a give before b, by weight?  The one whose share would be smaller with its next slab: so
- * leased bytes follow the weights at every moment, whatever the sizes of slabs, and a node that
- * gave nothing for a while is not asked to make up for it with more than that. */
+/* Should a give before b, by weight?  The node whose share, with its next slab, would be smaller
+ * gives first.  So leased bytes follow the weights at every moment, whatever the sizes of slabs,
+ * and a node that gave nothing for a while only catches up to its share. */
 static bool lighter(const struct far_node *a, const struct far_node *b)
 {
         return (a->leased + placement_slab(a)) * b->option->weight <

@@ -1,6 +1,6 @@
 /*
  * Which node gives the next slab, and how large it is.  Pure functions of what the nodes have and
- * gave.
+ * have given.
  */
 #ifndef VMRUN_FAR_PLACEMENT_H
 #define VMRUN_FAR_PLACEMENT_H
@@ -16,9 +16,9 @@
 uint32_t placement_slab(const struct far_node *n);
 /* Index of the node to ask next, -1 when none has anything left. */
 int placement_next(enum placement how, struct far_node *const nodes[], unsigned n);
-/* Slabs that a node of that many pages comes to in all, counting no further than `most`. */
+/* How many slabs a node of that many pages gives in all, counted up to `most`. */
 uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most);
-/* Sets slab_most of each, by what they have in all. */
+/* Sets slab_most of each node, by the capacity of all. */
 void placement_sizes(enum placement how, struct far_node *const nodes[], unsigned n);
 
 #endif

@@ -2,8 +2,8 @@
  * The sequence of slabs: how each one is leased, and where it is.  Which node gives it is decided
  * in placement.c.
  *
- * The sequence is the process tree's (tree.h): a slab that one process leased, the others use as
- * well before they lease another.
+ * The sequence belongs to the process tree (tree.h): a process first uses the slabs that others of
+ * the tree have leased, and only then leases another.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,16 +21,17 @@
 
 static struct far_node *const *nodes;
 static unsigned nnodes;
-static uint32_t max_slabs;              /* that the nodes can come to in all */
+static uint32_t max_slabs;              /* the most slabs that all nodes can give */
 
-/* Guards what follows, CONTROL->slabs and nslabs, and what every node has leased; taken before the
- * lock of the tree. */
+/* Guards the data below, CONTROL->slabs and nslabs, and what every node has leased.  Taken before
+ * the lock of the tree. */
 static pthread_mutex_t lease_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tree tree;
-/* tree is there, made by the first lease: a program that fits its cache has none */
+/* there is a tree.  The first lease makes it, so a program that fits its cache has none. */
 static bool in_tree;
-static int inherited = -1;              /* over execve: the descriptor of the tree to join then */
-/* of each step of TREE_WINDOW that the VM knows: see map_unit() */
+/* across execve: the descriptor of the tree to join at the first lease */
+static int inherited = -1;
+/* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
 static uint64_t map_gpa[16];
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
@@ -62,8 +63,8 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
                 struct far_node *node = nodes[i];
                 bool memory = node->driver->kind == SLAB_MEMORY;
                 uint64_t had = node->pages;
-                /* A slab's place is aligned to 2 MiB or the granule: that much may be lost at each
-                 * node's first and last. */
+                /* A slab's address is aligned to 2 MiB or to the granule: that much may be lost at
+                 * the first and last slab of each node. */
                 uint64_t lost = 2ull * (node->granule > 512 ? node->granule : 512);
                 if (memory && node->pages > (room > lost ? room - lost : 0))
                         node->pages = room > lost ? room - lost : 0;
@@ -90,7 +91,7 @@ uint64_t far_leased_pages(void)
         return sum;
 }
 
-/* What the nodes have given, from the tree and to it. */
+/* pull() copies what the nodes have given from the tree, push() to it. */
 static void pull(void)
 {
         for (unsigned i = 0; i < nnodes; i++) {
@@ -145,7 +146,7 @@ int slabs_tree_fd(bool *alone)
 {
         if (alone) {
                 pthread_mutex_lock(&lease_lock);
-                *alone = inherited < 0; /* if it never joined: who knows */
+                *alone = inherited < 0; /* if it never joined: unknown */
                 if (in_tree) {
                         tree_lock(&tree);
                         *alone = tree_alone_locked(&tree);
@@ -168,8 +169,8 @@ void slabs_adopt(int fd)
         fcntl(fd, F_SETLK, &all);
 }
 
-/* Makes a unit of TREE_WINDOW known to the VM; *gpa: where.  Memory slots are dear, so by steps
- * that double: 16 units, 16, 32, 64, ... */
+/* Maps a unit of TREE_WINDOW in the VM; *gpa: its address.  Memory slots are scarce, so the mapped
+ * part grows in doubling steps: 16 units, 16, 32, 64, ... */
 static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
 {
         unsigned step = unit < 16 ? 0 : 28 - (unsigned)__builtin_clz(unit);
@@ -189,21 +190,21 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
         return 0;
 }
 
-/* Slab i as a slab of this process. */
+/* Publishes slab i as a slab of this process. */
 static void publish(uint32_t i, const struct slab *s, const struct far_place *place)
 {
         far_slab_set(i, place);
         CONTROL->slabs[i] = *s;
         CONTROL->tree_number = tree.self;
-        /* kern on other vCPUs reads the slab of a slot number; none of this slab exists before the
-         * count says so. */
+        /* Release: kern on other vCPUs looks up the slab of a slot number.  No slot of this slab
+         * exists before the count covers it. */
         __atomic_store_n(&CONTROL->nslabs, i + 1, __ATOMIC_RELEASE);
 }
 
-/* Others in the tree may free slots, or die. */
+/* Other processes of the tree may still free slots, or die. */
 static int nothing_left(void) { return tree_alone_locked(&tree) ? -ENOSPC : -EBUSY; }
 
-/* One more slab for the tree, which is this process's next one as well. */
+/* Leases one more slab for the tree; it is also this process's next one. */
 static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         int k;
@@ -235,7 +236,8 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 memcpy(tree.head->slab[i].word, place.word, sizeof(place.word));
                 n->leased += s.pages;
                 n->slabs++;
-                /* The list counts, whoever dies now (tree.c, mend_head). */
+                /* From here on the list is valid, even if this process dies now (tree.c,
+                 * mend_head). */
                 __atomic_store_n(&tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
                 publish(i, &s, &place);
                 return 0;
@@ -243,7 +245,8 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
         return nothing_left();
 }
 
-/* A slab that another process leased.  For plain memory, leasing the same pages again maps them. */
+/* Uses a slab that another process leased.  For plain memory, leasing the same pages again maps
+ * them. */
 static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         const struct tree_slab *known = &tree.head->slab[i];
@@ -269,7 +272,7 @@ static int lease_locked(struct vm *vm, uint32_t have)
         uint64_t gpa;
 
         if (have < CONTROL->nslabs)
-                return 0;               /* it had no page tables for it the last time */
+                return 0;               /* kern had no page tables for it the last time */
         if (have > CONTROL->nslabs)
                 return -EINVAL;
         if (have >= tree.head->nslabs && tree_mend_locked(&tree) > 0)
@@ -316,8 +319,8 @@ int slabs_forked(const struct tree_child *c)
         return tree_be_child(&tree, c);
 }
 
-/* slabs_stop() has come before.  A program that came by execve and never leased belongs to a tree
- * all the same. */
+/* slabs_stop() was called before.  A program after execve belongs to the inherited tree even if it
+ * never leased. */
 bool slabs_last(bool still, unsigned limit_ms)
 {
         if (!in_tree && inherited >= 0 && start_tree() != 0)

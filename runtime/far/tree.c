@@ -1,11 +1,11 @@
 /*
- * See tree.h: the memory file, and the lives of the processes that share it.
+ * See tree.h: the memory file, and which processes that share it are alive.
  *
- * A process is alive as long as somebody holds a lock on its byte of the file (fcntl, F_RDLCK: its
- * own, and its parent's until it is up). The kernel drops such locks when the last thread of the
- * process has gone, so none of its code runs any more when others notice.  They belong to the
- * process, not to the descriptor: a child does not inherit them; and closing any descriptor of the
- * file would drop them, so there is one only, out of the program's reach.
+ * A process is alive as long as its byte of the file is locked (fcntl, F_RDLCK): by itself, and by
+ * its parent until the child is up.  The kernel drops such locks when the last thread of the
+ * process has ended, so none of its code runs any more when others notice.  The locks belong to the
+ * process, not to the descriptor: a child does not inherit them, and closing any descriptor of the
+ * file would drop them.  So there is only one descriptor, which the program cannot reach.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static void *map(int fd, void *at, uint64_t off, uint64_t size)
 {
         void *p = mmap(at, size, PROT_READ | PROT_WRITE,
                        MAP_SHARED | (at ? MAP_FIXED_NOREPLACE : 0), fd, (off_t)off);
-        if (p != MAP_FAILED && at && p != at) { /* a kernel that takes the address for a hint */
+        if (p != MAP_FAILED && at && p != at) { /* a kernel that takes the address as a hint */
                 munmap(p, size);
                 errno = EEXIST;
                 p = MAP_FAILED;
@@ -50,7 +50,7 @@ static void unmap(void *p, uint64_t size)
 
 static uint64_t bits_size(const struct tree *t) { return t->max_slabs * SLAB_BITS_SIZE; }
 
-/* t takes the descriptor over if all goes well. */
+/* On success t owns the descriptor. */
 static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, int64_t linger_ms,
                    char *why, size_t n)
 {
@@ -137,8 +137,8 @@ void tree_close(struct tree *t)
 
 /* ---- the lock ---- */
 
-/* Somebody died while it changed what the lock guards.  Leases: what was published in the list of
- * slabs counts.  Records: each change is one store, and burying can begin anew. */
+/* A process died while it changed data under the lock.  Leases: slabs published in the list count.
+ * Records: each change is one store, and burying can be repeated. */
 static void mend_head(struct tree_head *h)
 {
         for (uint32_t i = 0; i < h->nnodes; i++)
@@ -149,7 +149,7 @@ static void mend_head(struct tree_head *h)
         }
 }
 
-/* err: what an attempt to lock came to.  False: another has it. */
+/* err: the result of an attempt to lock.  False: another process has it. */
 static bool locked(struct tree *t, int err)
 {
         if (err == EOWNERDEAD) {
@@ -163,8 +163,8 @@ static bool locked(struct tree *t, int err)
         return err != EBUSY;
 }
 
-/* By looking now and then: the thread sanitizer does not know pthread_mutex_clocklock(), and a
- * time-out must not follow the wall clock. */
+/* Polls, because the thread sanitizer does not know pthread_mutex_clocklock(), and a time-out must
+ * not follow the wall clock. */
 static bool tree_lock_within(struct tree *t, unsigned limit_ms)
 {
         const struct timespec ms = { .tv_nsec = 1000000 };
@@ -215,7 +215,8 @@ static int keep_alive(struct tree *t, uint32_t p)
         return 0;
 }
 
-/* If the kernel does not tell, it is alive: that costs space, the other thing data. */
+/* If the kernel reports an error, it counts as alive: a wrong guess then costs space, the opposite
+ * would cost data. */
 static bool is_alive(const struct tree *t, uint32_t p)
 {
         struct flock l = byte(F_WRLCK, p);
@@ -233,7 +234,7 @@ static int take_number(struct tree *t)
                 p++;
         if (p == TREE_PROCESSES)
                 return -EAGAIN;
-        /* First the lock, then the record: a number in use whose byte is not locked is a dead
+        /* First the lock, then the record: a number in use whose byte is not locked means a dead
          * process. */
         int err = keep_alive(t, p);
         if (err)
@@ -282,7 +283,8 @@ int tree_be_child(struct tree *t, const struct tree_child *c)
         if (err)
                 return err;
         t->self = c->number;
-        /* If the parent died before that, the number may have been buried, and be another's now. */
+        /* If the parent died before that, the number may have been buried, and belong to another
+         * process now. */
         tree_lock(t);
         if (r->state == RECORD_USED && r->birth == c->birth)
                 r->pid = getpid();
@@ -324,8 +326,8 @@ uint64_t tree_mend_locked(struct tree *t)
         return freed;
 }
 
-/* Who dies after this look without having said so is not asked again: the nodes notice that by
- * themselves. */
+/* A process that dies after this check without having set `leaving` is not checked again: the nodes
+ * notice its end themselves. */
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
 {
         struct tree_head *h = t->head;

@@ -1,20 +1,19 @@
 /*
  * See tree.h: slots held by several processes.
  *
- * There is no count of holders that a kill could leave wrong.  Each process has a bit a slot, and
- * who lets go clears his own and then finds out whether he was the last.  For that he takes the
- * word from SHARED to CHECK, looks at everybody's bits, and takes it on to FREE or back.
+ * There is no count of holders that a kill could leave wrong.  Each process has a bit a slot.  A
+ * process that releases a slot clears its own bit and then finds out whether it was the last
+ * holder: it changes the word from SHARED to CHECK, reads the bits of all processes, and changes
+ * the word to FREE or back to SHARED.
  *
  * Two races decide the protocol:
- *   Two let go at the same time.  Only one gets the word to CHECK; the other leaves AGAIN there
- *   after it cleared its bit, and the first one
- *   looks again.
- *   While q looks, p shares with c and then lets go, and q has looked at c's bit before and at p's
- *   after.  So p, too, leaves AGAIN, after it
- *   set c's bit and before it clears its own.
+ *   Two processes release the slot at the same time.  Only one gets the word to CHECK; the other
+ *   leaves AGAIN there after it cleared its bit, and the first one looks again.
+ *   While q looks, p shares the slot with c and then releases it, and q has read c's bit before and
+ *   p's bit after.  So p, too, leaves AGAIN: after it set c's bit and before it clears its own.
  *
- * All accesses are sequentially consistent: each of these orders one process's store before its
- * load of what another stores.
+ * All accesses are sequentially consistent: each step orders a process's own store before its load
+ * of what another process stores.
  */
 #include <errno.h>
 #include "far/tree.h"
@@ -31,8 +30,8 @@ static _Atomic uint64_t *bits_of(struct tree *t, uint32_t p, uint64_t slot)
 }
 static uint64_t bit_of(uint64_t slot) { return 1ull << (slot % 64); }
 
-/* A process that never touched the chunk has no bits there: no need to make the page that would say
- * so. */
+/* A process that never touched the chunk has no bits there: do not allocate a page of the file by
+ * reading them. */
 static bool anybody_holds(struct tree *t, uint64_t slot)
 {
         struct slab_map *map = tree_map(t->units, slot_slab(slot));
@@ -45,7 +44,7 @@ static bool anybody_holds(struct tree *t, uint64_t slot)
         return false;
 }
 
-/* The word is CHECK by us.  True: the slot is free now. */
+/* The word is CHECK of this process.  True: the slot is free now. */
 static bool finish_check(struct tree *t, uint64_t slot)
 {
         struct slab_map *map = tree_map(t->units, slot_slab(slot));
@@ -59,7 +58,7 @@ static bool finish_check(struct tree *t, uint64_t slot)
                                 chunk_reopen(map, slot_chunk(slot));
                         return !held;
                 }
-                /* AGAIN goes before the next look */
+                /* AGAIN is cleared before the bits are read again */
                 atomic_store(word, (uint16_t)(SLOT_CHECK | t->self));
         }
 }
@@ -81,14 +80,14 @@ static bool check(struct tree *t, uint64_t slot)
                                                            (uint16_t)(seen | SLOT_AGAIN)))
                                 return false;
                 } else {
-                        /* freed by another, perhaps taken since; or somebody will look again
-                         * anyway */
+                        /* freed by another process, and maybe taken since; or its checker will look
+                         * again anyway */
                         return false;
                 }
         }
 }
 
-/* Someone who looks for holders right now must look again. */
+/* A process that checks for holders right now must look again. */
 static void disturb_check(slot_word_t *word)
 {
         uint16_t seen = atomic_load(word);
@@ -158,12 +157,12 @@ static uint64_t bury_word(struct tree *t, uint32_t p, uint64_t slot)
                 atomic_store(word, SLOT_FREE);
                 return 1;
         }
-        /* it died while it looked: look in its place */
+        /* p died during its check: finish the check in its place */
         while ((seen & ~SLOT_AGAIN) == (SLOT_CHECK | p))
                 if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(SLOT_CHECK | t->self)))
                         return finish_check(t, slot);
-        /* It, or who buried it before us, may have died after it cleared its bit and before it
-         * looked for others. */
+        /* p, or a process that was burying it, may have died after p's bit was cleared and before
+         * the check for other holders. */
         return seen == SLOT_SHARED && !anybody_holds(t, slot) && check(t, slot);
 }
 

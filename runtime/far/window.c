@@ -8,7 +8,7 @@
 
 #define SLAB_ALIGN (2ull << 20)         /* nested page tables can then use 2 MiB entries */
 
-/* bytes of FAR_WINDOW handed out, by all nodes; guarded by the lease lock */
+/* bytes of FAR_WINDOW in use, by all nodes; guarded by the lease lock */
 static uint64_t used;
 
 static uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) & ~(unit - 1); }
@@ -19,7 +19,7 @@ int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t g
         uint64_t bytes = (uint64_t)pages * PAGE_SIZE, room = round_up(bytes, SLAB_ALIGN);
         uint64_t start = round_up(used, granule > SLAB_ALIGN ? granule : SLAB_ALIGN);
 
-        /* FAR_WINDOW itself is aligned to far more than any granule. */
+        /* FAR_WINDOW itself has a larger alignment than any granule. */
         if (start + room > FAR_WINDOW_END - FAR_WINDOW)
                 return -ENOSPC;
         void *want = (char *)FAR_WINDOW + start;
@@ -33,7 +33,7 @@ int window_map(struct vm *vm, int fd, uint64_t first, uint32_t pages, uint64_t g
                 return -EEXIST;
         }
         madvise(p, bytes, MADV_DONTDUMP);
-        /* a child gets at far pages through slots, not through a copy of this mapping */
+        /* a child reads far pages through slots, not through a copy of this mapping */
         madvise(p, bytes, MADV_DONTFORK);
         /* where shmem_enabled says "advise"; no matter if it fails */
         madvise(p, bytes, MADV_HUGEPAGE);

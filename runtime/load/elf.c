@@ -1,9 +1,9 @@
 /*
  * Reading of ELF executables (elf.h).
  *
- * libelf decodes the headers; all judgement is made here.  It follows Linux's fs/binfmt_elf.c and
- * is stricter where Linux would start a program only to kill it: cut-off segments, overlaps,
- * addresses that cannot be had.
+ * libelf decodes the headers; all checks are made here.  They follow Linux's fs/binfmt_elf.c and
+ * are stricter where Linux would start a program only to kill it: cut-off segments, overlaps,
+ * addresses that are not available.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,8 +58,8 @@ static const char *machine_name(unsigned machine)
         return "unknown";
 }
 
-/* What the first bytes tell.  Done by hand, because libelf says the same "not ELF" to all that
- * follows. */
+/* Checks the first bytes.  Done by hand, because libelf gives the same "not ELF" for all these
+ * errors. */
 static int check_ident(int fd, uint64_t size, struct elf_info *out)
 {
         /* e_ident, e_type, e_machine: the same in both classes */
@@ -236,8 +236,8 @@ static int take_phdrs(int fd, const Elf64_Phdr *ph, uint64_t size, struct elf_in
         return 0;
 }
 
-/* Where the program headers and the entry point are in memory.  The first segment that holds the
- * headers counts, as in Linux. */
+/* Finds the program headers and the entry point in memory.  As in Linux, the first segment that
+ * holds the headers counts. */
 static void locate(uint64_t phoff, struct elf_info *out)
 {
         for (unsigned k = 0; k < out->nsegments; k++) {
@@ -283,8 +283,8 @@ int elf_parse(int fd, struct elf_info *out, const char **why)
         if (err)
                 return err;
 
-        /* ELF_C_READ, not its mmap variant: a file cut short by somebody else must not be a SIGBUS
-         * here. */
+        /* ELF_C_READ, not its mmap variant: a file truncated by another process must not raise
+         * SIGBUS here. */
         elf_version(EV_CURRENT);
         Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
         err = parse(elf, fd, size, out);

@@ -1,9 +1,8 @@
 /*
  * Reading of ELF executables: from an open file to a checked plan of what to map where.
  *
- * A pure function over the file's bytes: it maps nothing, prints nothing, and takes any bytes
- * whatever.  Where the plan is applied, and at which address a position-independent file goes, is
- * image.c's business.
+ * A pure function over the file's bytes: it maps nothing, prints nothing, and accepts any bytes.
+ * image.c applies the plan and chooses the address of a position-independent file.
  */
 #ifndef VMRUN_ELF_H
 #define VMRUN_ELF_H
@@ -41,20 +40,20 @@ struct elf_info {
         uint64_t entry;
         uint64_t phdr_vaddr;
         unsigned phnum;
-        uint64_t low, high;             /* what the segments span, rounded to pages */
+        uint64_t low, high;             /* the span of all segments, rounded to pages */
         /* largest p_align of a segment, a power of two, at least a page */
         uint64_t align;
         char interp[PATH_MAX];          /* PT_INTERP, "" if there is none */
         bool has_interp;
         unsigned nsegments;
         struct elf_segment segment[ELF_PHDRS_MAX];
-        char text[256];                 /* what *why points to */
+        char text[256];                 /* *why points to it */
 };
 
 /* Returns 0 with *out filled, or -errno with *why a sentence that names the cause (without the
  * file's name; it lives in out): -ENOEXEC for a file that no x86-64 Linux would run, -ENOMEM for
  * one that needs addresses which vmrun keeps for itself, -EACCES for something that is not a
- * regular file, or what reading said.  out is large: not for small stacks. */
+ * regular file, or the error of a read.  out is too large for small stacks. */
 int elf_parse(int fd, struct elf_info *out, const char **why);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * The process image (image.h): where everything goes, and putting it there.
+ * The process image (image.h): chooses all addresses, and maps and fills the image.
  *
  * All addresses are chosen here, none by kern, so that the whole program with its interpreter,
- * stack and heap is one batch of operations (one upcall) as a rule.  There is no address
+ * stack and heap is normally one batch of operations (one upcall).  There is no address
  * randomisation: runs are repeatable, and the VM protects nothing from the program anyway (DESIGN:
  * trust model).
  */
@@ -27,7 +27,7 @@
 #endif
 #define HWCAP2_FSGSBASE 2
 
-#define STACK_ROOM      0x20000         /* mapped below what the arguments take, as Linux */
+#define STACK_ROOM      0x20000         /* mapped below the arguments, as Linux does */
 
 /* Not getauxval(AT_HWCAP): glibc puts a value of its own there. */
 static uint64_t cpuid_1_edx(void)
@@ -62,7 +62,7 @@ int image_exit_status(int err)
 
 /* ---- Placement ---- */
 
-/* A file and where it goes: its addresses plus bias, modulo 2^64. */
+/* A file and its place: its addresses plus bias, modulo 2^64. */
 struct placed {
         struct elf_info elf;
         uint64_t bias;
@@ -76,7 +76,7 @@ static bool meet(uint64_t lo, uint64_t hi, uint64_t from, uint64_t to)
         return lo < to && from < hi;
 }
 
-/* Can this range be the program's?  stack_low: the stack's first mapping begins there. */
+/* May the program have this range?  stack_low: start of the stack's first mapping. */
 static int check_range(const struct placed *p, const struct image_config *c, uint64_t stack_low,
                        struct why *why)
 {
@@ -107,7 +107,7 @@ static void place_main(struct placed *p)
         p->bias = p->elf.type == ET_EXEC ? 0 : (IMAGE_PIE_BASE & mask) - (p->elf.low & mask);
 }
 
-/* The highest place below mmap_top that is clear of the program and of vmrun's own range. */
+/* The highest place below mmap_top that overlaps neither the program nor vmrun's own range. */
 static int place_interp(struct placed *in, const struct placed *prog, const struct image_config *c,
                         struct why *why)
 {
@@ -158,7 +158,7 @@ static void add_op(struct image *im, enum mm_op_kind kind, uint64_t addr, uint64
                                               .off = off };
 }
 
-/* Does a segment after the k-th of the file cover this page again? */
+/* Does a segment after the k-th also cover this page? */
 static bool replaced(const struct elf_info *e, unsigned k, uint64_t page)
 {
         while (++k < e->nsegments)
@@ -272,7 +272,7 @@ static int build_stack(struct image *im, const struct placed *prog, const struct
         return stack_build(&im->stack, &in, &im->why);
 }
 
-/* How low the first mapping of the stack reaches. */
+/* The lowest address of the stack's first mapping. */
 static uint64_t stack_low(const struct image *im, const struct image_config *c)
 {
         uint64_t size = TASK_SIZE - PAGE_DOWN(im->stack.sp) + STACK_ROOM;
@@ -282,7 +282,7 @@ static uint64_t stack_low(const struct image *im, const struct image_config *c)
 
 /* ---- Open ---- */
 
-/* as_loader: execve reports a loader that is no program as ELIBBAD. */
+/* as_loader: execve reports ELIBBAD for a loader that is not a program. */
 static int parse(struct placed *p, struct image *im, bool as_loader)
 {
         const char *text;
@@ -344,7 +344,7 @@ static int open_interp(struct image *im, struct placed *in, const struct placed 
         return err;
 }
 
-/* From an open program to the complete plan.  room: two of them, too large for the stack. */
+/* Makes the complete plan for an open program.  room: two structs, too large for the stack. */
 static int make(struct image *im, struct placed room[2], const struct program *p,
                 char *const envp[], const struct image_config *c)
 {
@@ -407,7 +407,7 @@ int image_take(struct image *im, const char *path, struct program *p, char *cons
         if (!err)
                 err = make(im, room, p, envp, c);
         free(room);
-        p->fd = -1;                     /* im's now */
+        p->fd = -1;                     /* im owns it now */
         program_close(p);
         if (err)
                 image_close(im);

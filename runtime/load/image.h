@@ -2,9 +2,9 @@
  * The process image: from a program's path, arguments and environment to memory and registers at
  * its first instruction.
  *
- * image_open does everything that can fail for reasons of the program's (permissions, #! lines, bad
+ * image_open does everything that can fail because of the program (permissions, #! lines, bad
  * files, too many arguments) and touches nothing but files; image_load applies the result through
- * kern.  So the former alone is the check of an execve before its point of no return.
+ * kern.  So image_open alone is the check of an execve before its point of no return.
  *
  * Layout as Linux without address randomisation: ET_EXEC where linked, PIE and static PIE at
  * IMAGE_PIE_BASE, the interpreter (dynamic loader) below CONTROL->mmap_top, the heap right after
@@ -35,9 +35,9 @@ int refuse(struct why *why, int err, const char *fmt, ...) __attribute__((format
 
 /* ---- Which file runs (script.c) ---- */
 
-/* What a shell does with a command's name: name itself if it has a slash, else the first executable
- * file of that name in the directories of path (NULL: the system's default path).  0; -ENOENT (exit
- * status 127); -EACCES (126) if the only ones found are not executable. */
+/* Finds a command as a shell does: name itself if it has a slash, else the first executable file of
+ * that name in the directories of path (NULL: the system's default path).  0; -ENOENT (exit status
+ * 127); -EACCES (126) if all files found are not executable. */
 int program_find(char out[PATH_MAX], const char *name, const char *path, struct why *why);
 
 /* An executable file, opened after the checks execve makes, at the end of its chain of "#!"
@@ -54,12 +54,12 @@ struct program {
 };
 /* Which file: as execveat names it.  flags: AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW. */
 struct program_place { int dirfd; const char *path; int flags; };
-/* path: how the program hears of the file, and messages call it: at->path as a rule.  path, argv
- * and its strings must stay while p is used. 0, or -errno and nothing to close. */
+/* path: the file's name for the program and in messages, normally at->path.  path, argv and its
+ * strings must stay valid while p is used.  0, or -errno and nothing to close. */
 int program_open(struct program *p, const struct program_place *at, const char *path,
                  char *const argv[], struct why *why);
 void program_close(struct program *p);
-/* The checks and the open alone, of a file that `user` needs.  role: what for, as messages say it
+/* Only the checks and the open, for a file that `user` needs.  role: its purpose, for messages
  * ("loader"). */
 int program_open_file(const char *path, const char *role, const char *user, struct stat *st,
                       struct why *why);
@@ -77,11 +77,11 @@ struct stack_input {
         struct aux { uint64_t key, value; } aux[IMAGE_AUX_MAX];
 };
 struct stack_image {
-        uint8_t *bytes;                 /* what belongs at [sp, top) */
+        uint8_t *bytes;                 /* the content of [sp, top) */
         uint64_t sp, top;               /* sp: where argc is, 16-byte aligned */
         uint64_t arg_start, arg_end, env_start, env_end;
         unsigned naux;
-        /* as stored, AT_NULL included: the content of /proc/self/auxv */
+        /* as stored, with AT_NULL: the content of /proc/self/auxv */
         struct aux aux[IMAGE_AUX_MAX + 1];
 };
 /* 0 (free bytes), -E2BIG as execve, -ENOMEM.  A pure function. */
@@ -96,21 +96,21 @@ struct image_config {
         uint64_t hwcap2;                /* AT_HWCAP2: bit 1: rdfsbase and the like may be used */
         uint64_t minsigstksz;           /* AT_MINSIGSTKSZ; 0: leave it out */
 };
-/* From struct control, and what Linux told vmrun itself about this CPU.  The caller may change the
- * fields afterwards. */
+/* Fills c from struct control and from what Linux tells vmrun itself about this CPU.  The caller
+ * may change the fields afterwards. */
 void image_config_init(struct image_config *c, const struct control *control);
 
 struct image {
         /* Kept after the load, for /proc/self and the like. */
         char execfn[PATH_MAX];          /* the path as it was given (AT_EXECFN) */
-        /* absolute path of the ELF file that runs: for a script that of its interpreter */
+        /* absolute path of the ELF file that runs; for a script, of its interpreter */
         char exe[PATH_MAX];
         char interp[PATH_MAX];          /* its PT_INTERP, "" if static */
         char comm[16];                  /* thread name: of a script, the script's */
         /* has a set-uid or set-gid bit, which vmrun does not honour */
         bool set_id;
         uint64_t start, end;            /* the main program's span, page-aligned */
-        /* what Linux takes for its code and its data: executable segments, and from the last one
+        /* what Linux counts as code and data: the executable segments, and all from the last one
          * on; */
         uint64_t code_start, code_end;
         uint64_t data_start, data_end;  /* the ends without bss */
@@ -126,43 +126,42 @@ struct image {
         int fd, interp_fd;              /* -1 after the load */
         struct mm_op *ops;
         unsigned nops;
-        /* tails of file pages that are the beginning of a bss */
+        /* tails of file pages where a bss begins */
         struct zero { uint64_t addr, len; } *zero;
         unsigned nzero;
         unsigned wx;                    /* segments that are writable and executable */
         bool exec_stack, entry_mapped;
 
-        /* ENOEXEC, but another kind of host, or binfmt_misc, may know this file: of another
-         * machine, or no ELF at all */
+        /* ENOEXEC, but another kind of host, or binfmt_misc, may run this file: it is for another
+         * machine, or not an ELF file */
         bool foreign;
 
         struct why why;                 /* set whenever image_open or image_load fail */
 };
 
 /* path: as to execve, no PATH search.  envp NULL: empty.  0; or -errno, im->why set, and nothing to
- * close. The errno values are execve's: ENOENT EACCES ENOEXEC ELIBBAD E2BIG ELOOP ENAMETOOLONG ...,
- * ENOMEM where addresses cannot be had. */
+ * close.  The errno values are execve's: ENOENT EACCES ENOEXEC ELIBBAD E2BIG ELOOP ENAMETOOLONG
+ * ..., ENOMEM if addresses are not available. */
 int image_open(struct image *im, const char *path, char *const argv[], char *const envp[],
                const struct image_config *c);
-/* The same from a program that is open, which becomes im's also where this fails.  path: as to
+/* The same for a program that is open.  im takes it over even if this fails.  path: as for
  * program_open. */
 int image_take(struct image *im, const char *path, struct program *p, char *const envp[],
                const struct image_config *c);
 /* Maps everything, writes the first stack, sets t's registers (not cs, ss) and closes the files.
- * Only from within EXIT_READY; once. 0, or -errno and im->why. */
+ * Called once, within EXIT_READY.  0, or -errno and im->why. */
 int image_load(struct thread *t, struct image *im);
-/* Frees what is still held; the fields "kept after the load" stay readable.  Harmless when
- * repeated. */
+/* Frees what is still held; the fields "kept after the load" stay readable.  May be called
+ * again. */
 void image_close(struct image *im);
 
-/* vmrun's exit status for an error of program_find or image_open, as shells have it: 126, 127, or
- * 125. */
+/* vmrun's exit status for an error of program_find or image_open: as in shells 126, 127, or 125. */
 int image_exit_status(int err);
 
-/* A program's file is not to be written to while the program runs.  The host kernel sees to that
- * for what it executes itself; vmruns tell each other by a lock on a byte that no file has, which
- * lasts as long as a process has the file open as the program's.  Where the file system has no
- * locks, nobody knows. */
+/* A program's file must not be written to while the program runs.  The host kernel ensures that for
+ * files it executes itself.  vmruns tell each other by a lock on a byte that no file has, which
+ * lasts as long as a process has the file open as its program.  If the file system has no locks,
+ * there is no protection. */
 static inline struct flock program_lock(short type)
 {
         return (struct flock){

@@ -88,7 +88,7 @@ int program_find(char out[PATH_MAX], const char *name, const char *path, struct 
 
 /* ---- Opening ---- */
 
-/* For reading; the file is there and may be executed.  O_NONBLOCK: should it have become a FIFO
+/* Opens for reading; the file exists and may be executed.  O_NONBLOCK: in case it has become a FIFO
  * since. */
 static int open_at(const struct program_place *at)
 {
@@ -98,7 +98,7 @@ static int open_at(const struct program_place *at)
         if (*at->path)
                 return openat(at->dirfd, at->path,
                               flags | (at->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0));
-        /* The descriptor may be one that cannot be read from. */
+        /* The descriptor may not be readable. */
         snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", at->dirfd);
         return open(link, flags);
 }
@@ -107,8 +107,8 @@ static int open_at(const struct program_place *at)
 #define AT_EXECVE_CHECK 0x10000
 #endif
 
-/* File systems whose inodes are this kernel's alone.  Others (NFS, CIFS, FUSE, clusters) refuse a
- * lease for reasons of their own, as without a delegation. */
+/* File systems whose inodes only this kernel uses.  Others (NFS, CIFS, FUSE, clusters) refuse a
+ * lease for other reasons, as without a delegation. */
 static bool is_local(int fd)
 {
         static const uint32_t local[] = {
@@ -126,9 +126,10 @@ static bool is_local(int fd)
         return false;
 }
 
-/* Has anybody the file open for writing?  The kernel executes no such file.  It says so since Linux
- * 6.14; before, by refusing a lease, which only the owner of the file may ask for.  (Should a
- * writer come while we have that, its holder gets a signal: one that nobody need handle.) */
+/* Does a process have the file open for writing?  The kernel does not execute such a file.  Since
+ * Linux 6.14 it can be asked; before, it shows by refusing a lease, which only the owner of the
+ * file may request.  (If a writer comes while we hold the lease, we get a signal that need not be
+ * handled.) */
 static bool open_for_writing(int fd)
 {
         static char *const none[] = { (char *)"", NULL };
@@ -144,7 +145,7 @@ static bool open_for_writing(int fd)
         return false;
 }
 
-/* who: how messages call the file. */
+/* who: the file's name in messages. */
 static int open_checked(const struct program_place *at, const char *who, struct stat *st,
                         struct why *why)
 {
@@ -193,7 +194,7 @@ int program_open_file(const char *path, const char *role, const char *user, stru
         const struct program_place at = { AT_FDCWD, path, 0 };
         char who[PATH_MAX + 300];
 
-        if (!*path)                     /* Linux looks the empty name up: the current directory */
+        if (!*path)                     /* Linux resolves the empty name to the current directory */
                 return refuse(why, -EACCES, "%s: names no %s", user, role);
         snprintf(who, sizeof(who), "%.200s (the %s of %s)", path, role, user);
         int fd = open_checked(&at, who, st, why);
@@ -232,7 +233,7 @@ static int split_line(char line[SCRIPT_LINE], char **name, char **arg)
                 p++;
         if (p == end)
                 return -ENOEXEC;
-        *name = p;                      /* may be empty, where the file ends */
+        *name = p;                      /* may be empty, if the file ends here */
         while (*p && !blank(*p))
                 p++;
         *arg = NULL;
@@ -279,7 +280,7 @@ static int copy_argv(struct program *p, char *const argv[])
         return 0;
 }
 
-/* Goes from the script p->fd to the interpreter its line names. */
+/* Goes from the script p->fd to the interpreter that its line names. */
 static int follow(struct program *p, char line[SCRIPT_LINE], struct why *why)
 {
         char *name, *arg;
@@ -288,7 +289,7 @@ static int follow(struct program *p, char line[SCRIPT_LINE], struct why *why)
                               "%s: no interpreter in its #! line, or one that does not end within "
                               "%d bytes",
                               p->file, SCRIPT_LINE);
-        /* argv[0] gives way to the script's path, as Linux does */
+        /* the script's path replaces argv[0], as in Linux */
         p->argv[0] = (char *)p->file;
         if (arg)
                 *--p->argv = arg;
@@ -299,7 +300,7 @@ static int follow(struct program *p, char line[SCRIPT_LINE], struct why *why)
         return p->fd < 0 ? p->fd : 0;
 }
 
-/* Named by a descriptor that is gone when its interpreter looks for it. */
+/* True: the script is named by a descriptor that is closed before its interpreter opens it. */
 static bool out_of_reach(const struct program_place *at)
 {
         return at->dirfd != AT_FDCWD && *at->path != '/' &&

@@ -1,14 +1,13 @@
 /*
  * Where system calls enter the host kernel: vmrun's own for the program, and the program's.
  *
- * A signal that the host handler (../signals.c) took must not be followed by a call that sleeps:
- * the handler left all signals blocked, so nothing would wake it.  The look at sys_put_off and the
- * `syscall` instruction are two instructions, and a signal may come between them; so the handler
- * moves a RIP in [sys_enter_look, sys_enter_syscall] to sys_enter_put_off. A RIP at `syscall`
- * itself may also be the kernel's verdict that an interrupted call is to be made again.  Both mean
- * the same: the call had no effect, the program makes it again after its handler ran.  An
- * interrupted call that must not be repeated has RIP behind `syscall` and its result (EINTR, or a
- * short count) in RAX.
+ * After the host handler (../signals.c) took a signal, no call that sleeps may follow: the handler
+ * left all signals blocked, so nothing would wake it.  The check of sys_put_off and the `syscall`
+ * instruction are separate instructions, and a signal may come between them.  So the handler moves
+ * a RIP in [sys_enter_look, sys_enter_syscall] to sys_enter_put_off.  A RIP at `syscall` itself may
+ * also mean that the kernel will restart an interrupted call.  Both cases are the same: the call
+ * had no effect, and the program makes it again after its handler ran.  An interrupted call that
+ * must not be repeated has RIP behind `syscall` and its result (EINTR, or a short count) in RAX.
  */
 #include "marshal/sys.h"
 

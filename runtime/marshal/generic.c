@@ -1,17 +1,17 @@
 /*
  * The marshaller: performs any row of a table in the three phases that dispatch.h names.
  *
- * A bad pointer is not answered here: it is replaced by the bad address (sys_bad), and the host
- * kernel finds EFAULT, or another error that comes before it, where Linux does.  A buffer of which
- * only the beginning is there is replaced by one like it (sys_scratch_edge): how much of it is
- * needed is the kernel's to say.
+ * A bad pointer is not refused here: it is replaced by the bad address (sys_bad), and the host
+ * kernel finds EFAULT, or an error that comes before it, where Linux does.  A buffer of which only
+ * the beginning is accessible is replaced by one like it (sys_scratch_edge): the kernel decides how
+ * much of it is needed.
  */
 #include <fcntl.h>
 #include "base/privfd.h"
 #include "marshal/proc_path.h"
 #include "marshal/sys.h"
 
-/* How many bytes argument i of a row has. */
+/* The size in bytes of argument i of a row. */
 static size_t arg_size(const struct sys_arg *d, const uint64_t a[6], const uint64_t h[6])
 {
         uint64_t n;
@@ -44,18 +44,18 @@ static uint64_t collect_mask(struct thread *t, uint64_t addr)
         return P(mask);
 }
 
-/* An argument that the kernel reads and nobody else. */
+/* An argument that only the kernel reads. */
 static uint64_t collect_in(struct thread *t, uint64_t addr, size_t n)
 {
         void *p = sys_in(t, addr, n, SYS_ARG_MAX);
 
-        /* One that is too long for us is too long for the kernel as well, which may look at its
-         * beginning before it says so. */
+        /* An argument that is too long for us is too long for the kernel as well, but the kernel
+         * may read its beginning before it refuses it. */
         return P(p != sys_bad() ? p : sys_in_edge(t, addr, n < SYS_ARG_MAX ? n : SYS_ARG_MAX));
 }
 
-/* A result of exactly n bytes of which the program has room for some only: *reach is how many.
- * That may be enough: not all are always written. */
+/* A result of exactly n bytes, of which the program has room only for *reach bytes.  That may be
+ * enough: the kernel does not always write all. */
 static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t *reach)
 {
         void *p;
@@ -65,14 +65,14 @@ static uint64_t collect_short(struct thread *t, uint64_t addr, size_t n, size_t 
         return p && !gmem_read(t, p, addr, *reach) ? P(p) : P(sys_bad());
 }
 
-/* The one result whose length the kernel refuses above a limit, before it looks at anything. */
+/* The only result whose length the kernel refuses above a limit before all other checks. */
 #define EPOLL_EVENT 12
 
-/* No option of a socket reads more of what its value will replace. */
+/* No socket option reads more than this of the buffer that its value will replace. */
 #define READ_FIRST 4096ul
 
-/* Can a result of up to n bytes be stored?  One that may be shorter is looked at where it begins
- * and where it would end: to make all of it resident would cost more than it is worth. */
+/* Can a result of up to n bytes be stored?  For a result that may be shorter, only its first and
+ * last byte are checked: making all of it resident would cost more than it is worth. */
 static bool has_room(struct thread *t, uint64_t addr, size_t n, bool variable)
 {
         uint64_t last = addr + n - 1;
@@ -96,8 +96,8 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
                 if (!variable ||
                     (d->size == EPOLL_EVENT && n / EPOLL_EVENT > INT32_MAX / EPOLL_EVENT))
                         return P(sys_bad());
-                /* No result is that long: a smaller room is as good, and the kernel must not be
-                 * told of more. */
+                /* No result is that long, so less room will do; the kernel must not be told of
+                 * more. */
                 n = SYS_ARG_MAX;
                 if (d->kind == K_VOUT)
                         memcpy((void *)(uintptr_t)h[d->len], &(int32_t){ SYS_ARG_MAX }, 4);
@@ -107,7 +107,7 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
         p = sys_scratch(n < 64 ? 64 : n);
         if (!p)
                 return P(sys_bad());
-        /* A result with a length of its own is not looked at: the kernel looks at that first. */
+        /* A result with a length argument is not checked: the kernel checks that length first. */
         if (d->kind != K_VOUT && !has_room(t, a[i], n, variable))
                 return d->flags & AF_CHG ? P(sys_bad()) : collect_short(t, a[i], n, reach);
         if (d->kind == K_PRE && n && gmem_read(t, p, a[i], n))
@@ -117,10 +117,10 @@ static uint64_t collect_out(struct thread *t, const struct sys_arg *d, const uin
         return P(p);
 }
 
-/* What is needed from before the call to deliver after it. */
+/* What deliver() needs to know from before the call. */
 struct before {
         int32_t room[6];
-        size_t reach[6];                /* no more than this goes back */
+        size_t reach[6];                /* no more than this is copied back */
         uint64_t old[6][4];
 };
 
@@ -137,7 +137,7 @@ static const char *resolved(const struct sys_row *row, const uint64_t a[6], int 
         return d->kind == K_PATH ? procfs_follow(dirfd, path) : path;
 }
 
-/* Preconditions: h[] holds a copy of a[], and nothing of b is used but reach.  0, or -errno. */
+/* Preconditions: h[] holds a copy of a[], and of b only reach is set.  0, or -errno. */
 static long collect(struct thread *t, const struct sys_row *row, const uint64_t a[6], uint64_t h[6],
                     struct before *b)
 {
@@ -148,8 +148,8 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
                         continue;
                 switch (d->kind) {
                 case K_FD:
-                        /* A descriptor the program must not see is one that is not open: the kernel
-                         * says so. */
+                        /* A descriptor that the program must not see counts as not open: the kernel
+                         * finds EBADF. */
                         if (privfd_is((int)a[i]))
                                 h[i] = (uint32_t)INT32_MAX;
                         break;
@@ -181,7 +181,7 @@ static long collect(struct thread *t, const struct sys_row *row, const uint64_t 
         return 0;
 }
 
-/* The kernel may look for addresses that cannot be before it looks for anything else. */
+/* The kernel may check for impossible addresses before all else. */
 static uint64_t for_kernel(uint64_t h, uint64_t a) { return h == P(sys_bad()) ? sys_bad_at(a) : h; }
 
 static void remember(const struct sys_row *row, const uint64_t a[6], const uint64_t h[6],
@@ -197,7 +197,7 @@ static void remember(const struct sys_row *row, const uint64_t a[6], const uint6
         }
 }
 
-/* How many bytes of argument i go back to the program. */
+/* How many bytes of argument i are copied back to the program. */
 static size_t result_size(const struct sys_arg *d, const uint64_t a[6], const uint64_t h[6], int i,
                           const struct before *b, long ret)
 {
@@ -238,8 +238,8 @@ static long deliver(struct thread *t, const struct sys_row *row, const uint64_t 
         return ret;
 }
 
-/* New descriptors past what the program may have, and those it will never hear of, are closed
- * again. */
+/* Closes new descriptors that are beyond the program's limit, and those that the program will never
+ * learn of. */
 static long check_newfd(const struct sys_row *row, const uint64_t h[6], long ret)
 {
         if (row->flags & RF_NEWFD)
@@ -269,7 +269,7 @@ long sys_generic(struct thread *t, const struct sys_row *row, const uint64_t a[6
         if (ret)
                 return ret;
         remember(row, a, h, &b);
-        /* EFAULT comes first, for a path. */
+        /* For a path, EFAULT comes first. */
         if ((row->flags & RF_RESERVE) && h[0] != P(sys_bad()) && h[1] != P(sys_bad()) &&
             sys_no_fd_left())
                 return -EMFILE;

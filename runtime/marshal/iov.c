@@ -15,7 +15,7 @@ int sys_iov_read(struct thread *t, struct sys_iov *v, uint64_t addr, uint64_t n,
         memset(v, 0, sizeof(*v));
         *kernel = sys_bad();
         if (n > SYS_IOV_MAX)
-                return -EINVAL;         /* the kernel counts before it looks */
+                return -EINVAL;         /* the kernel checks the count before the array */
         v->prog = sys_scratch(bytes + 1);
         v->host = sys_scratch(bytes + sizeof(struct iovec));
         if (!v->prog || !v->host || (n && gmem_read(t, v->prog, addr, bytes)))
@@ -65,9 +65,9 @@ size_t sys_iov_clip(struct sys_iov *v, size_t max)
 }
 
 /*
- * Only the first byte of a piece and its last are looked at, where they are on different pages:
- * what comes may be shorter than the room, and to make all of it resident would cost more than it
- * is worth.  A hole in the middle is met when the bytes are stored.
+ * Of each piece only the first byte is checked, and the last if it is on another page: the data may
+ * be shorter than the room, and making all of it resident would cost more than it is worth.  A hole
+ * in the middle is found when the bytes are stored.
  */
 int sys_iov_room(struct thread *t, struct sys_iov *v)
 {
@@ -115,8 +115,8 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n)
                 uint64_t addr = P(v->prog[i].iov_base);
                 const char *src = v->host[i].iov_base;
 
-                /* Counted, and yet the kernel wrote nothing there: it threw it away (MSG_TRUNC of a
-                 * TCP socket). */
+                /* Counted, but the kernel wrote nothing there: it discarded the data (MSG_TRUNC of
+                 * a TCP socket). */
                 if (src == sys_bad()) {
                         done += len;
                         continue;
@@ -139,7 +139,7 @@ size_t sys_iov_store(struct thread *t, const struct sys_iov *v, size_t n)
         return done;
 }
 
-/* Memory (/dev/zero) and terminals are; what other character devices take may be messages
+/* Memory (/dev/zero) and terminals are streams; other character devices may take messages
  * (FUSE). */
 static bool is_stream(unsigned device)
 {

@@ -1,5 +1,5 @@
 /*
- * Which file of /proc a path means, and the links there that must lead to the program
+ * Which file of /proc a path names, and the links there that must lead to the program
  * (proc_path.h).
  *
  * Paths are taken as text: absolute, relative to a descriptor, or to the working directory if that
@@ -84,8 +84,8 @@ static void tidy(char *s)
         *to = 0;
 }
 
-/* Could the last component be of interest at all?  Spares relative paths the look at their
- * directory. */
+/* Could the last component matter at all?  Saves the lookup of the directory for most relative
+ * paths. */
 static bool name_matters(const char *path)
 {
         static const char *const names[] = { "exe",     "maps",      "mem",   "meminfo",
@@ -101,7 +101,7 @@ static bool name_matters(const char *path)
         return (last[0] >= '0' && last[0] <= '9') || strstr(path, "map_files");
 }
 
-/* Skips a number that is this process's, or this thread's; NULL: it is not. */
+/* Skips the number of this process or of this thread; NULL: it is another number. */
 static const char *skip_own(const char *p)
 {
         char *end;
@@ -112,10 +112,10 @@ static const char *skip_own(const char *p)
         return end;
 }
 
-/* A thread that vmrun has for itself.  Each of the program's is known by its vCPU. */
+/* True: a thread of vmrun itself.  Each thread of the program is known by its vCPU. */
 bool procfs_is_helper(pid_t tid)
 {
-        /* their blocks are filled in */
+        /* acquire: their blocks are filled in */
         uint32_t n = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);
 
         for (uint32_t i = 0; i < n; i++) {
@@ -126,7 +126,8 @@ bool procfs_is_helper(pid_t tid)
         return n > 0;
 }
 
-/* Skips the number of a thread of this process: *task; NULL if it is none. */
+/* Skips the number of a thread of this process, which goes to *task; NULL if it is no such
+ * number. */
 static const char *skip_task(const char *p, pid_t *task)
 {
         char *end, path[64];
@@ -140,9 +141,9 @@ static const char *skip_task(const char *p, pid_t *task)
 }
 
 /*
- * Writes what comes after /proc/self/ to rest ("exe", "maps", "fd/7"), after /proc/ for global
- * files with a leading slash ("/meminfo").  A path by way of a thread is the same, with *task its
- * number; else that is 0.  false: not a path into /proc, or another process's.
+ * Writes to rest the part after /proc/self/ ("exe", "maps", "fd/7"); for global files the part
+ * after /proc, with a leading slash ("/meminfo").  For a path through a thread *task is its number,
+ * else 0.  false: not a path into /proc, or of another process.
  */
 bool procfs_own_path(int dirfd, const char *path, char rest[PATH_MAX], pid_t *task)
 {
@@ -211,7 +212,7 @@ static int map_file(const char *rest, char path[PATH_MAX])
         return find_map_file(thread_self, rest + strlen(MAP_FILES), path);
 }
 
-/* The host's folder has entries of vmrun's own mappings: no name leads there. */
+/* The host's folder has entries for vmrun's own mappings: use a name that does not exist. */
 #define NO_MAP_FILE "/proc/thread-self/" MAP_FILES "none"
 
 const char *procfs_follow(int dirfd, const char *path)

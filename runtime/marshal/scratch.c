@@ -2,8 +2,8 @@
  * Host buffers for the arguments of one call, and the small copies made through them.
  *
  * A thread's scratch is a short list of chunks, newest first.  Pointers into it stay valid until
- * the call ends; then only the first chunk is kept (grow-only up to SYS_CHUNK), so one big transfer
- * does not cost memory for ever.
+ * the call ends; then only the first chunk is kept (it only grows, up to SYS_CHUNK), so one big
+ * transfer does not keep its memory for ever.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #define FIRST_CHUNK (256ul << 10)
 #define KEEP_CHUNK  (2 * SYS_CHUNK)
 
-/* With the address sanitizer, what was not handed out cannot be touched either. */
+/* With the address sanitizer, bytes that were not allocated cannot be touched either. */
 #if defined __has_feature
 #if __has_feature(address_sanitizer)
 #define ADDRESS_SANITIZER
@@ -210,8 +210,8 @@ char *sys_string(struct thread *t, uint64_t addr)
                 return sys_bad();
         n = gmem_string(t, s, addr, PAGE_SIZE);
         if (n == -ENAMETOOLONG) {
-                /* Hand over something the kernel finds too long by itself: ENAMETOOLONG or ERANGE
-                 * is its choice. */
+                /* Pass a string that the kernel itself finds too long, so that it chooses
+                 * ENAMETOOLONG or ERANGE. */
                 if (gmem_read(t, s, addr, PAGE_SIZE))
                         return sys_bad();
                 s[PAGE_SIZE] = 0;
@@ -233,7 +233,7 @@ void *sys_out(struct thread *t, uint64_t addr, size_t n)
 
 long sys_deliver(struct thread *t, uint64_t addr, const void *host, size_t n, long ret)
 {
-        /* The bad address: the kernel had nothing to say there, or the call would have failed. */
+        /* The bad address: the kernel wrote nothing there, or the call would have failed. */
         if (!host || host == sys_bad() || !addr || !n)
                 return ret;
         return gmem_write(t, addr, host, n) ? -EFAULT : ret;
@@ -253,7 +253,7 @@ bool sys_no_fd_left(void)
         uint64_t soft = privfd_nofile_soft();
         long lowest;
 
-        /* The cheap question first, which also answers most: numbers are taken from below. */
+        /* The cheap check first, which settles most cases: the lowest free number is used first. */
         if (!soft || sys_own(__NR_fcntl, soft - 1, F_GETFD, 0, 0, 0, 0) < 0)
                 return !soft;
         lowest = sys_own(__NR_fcntl, soft - 1, F_DUPFD_CLOEXEC, 0, 0, 0, 0);

@@ -3,7 +3,7 @@
  * space, its top), so one constant converts between them.  The host range is reserved as a whole at
  * first use, which costs one VMA and no memory; KVM learns of it in adjacent memory slots that
  * double in size, since a slot cannot grow and deleting one drops every nested entry of the VM.
- * [I] None is ever deleted; a range that is given back becomes PROT_NONE again and is used anew.
+ * [I] No slot is ever deleted; a range that is given back becomes PROT_NONE again and is reused.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -19,8 +19,8 @@
 #define SLOT_MIN (64ull << 20)
 #define FREE     FILE_NONE
 
-/* A run of bytes from ARENA on, of one owner.  The list is sorted and covers [0, backed) without a
- * gap; no two free ones are adjacent. */
+/* A run of bytes of one owner, as offsets from ARENA.  The list is sorted and covers [0, backed)
+ * without a gap; no two free extents are adjacent. */
 struct extent {
         uint64_t start, end;
         uint32_t owner;                 /* file id, or FREE */
@@ -45,7 +45,7 @@ static uint64_t arena_size(void)
 
 static uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) & ~(unit - 1); }
 
-/* The extent that ends at or covers at becomes two; nothing to do if at is a border already. */
+/* Splits the extent that covers `at`; nothing to do if `at` is already a border. */
 static bool split(uint64_t at)
 {
         for (struct extent *e = extents; e && e->start < at; e = e->next) {
@@ -128,7 +128,7 @@ static int grow(struct vm *vm, uint64_t len)
         if (add > room)
                 add = room;
         int err = vm_add_memory(vm, arena_gpa_base() + backed, (char *)ARENA + backed, add);
-        if (err && add > need) {        /* perhaps only doubling was too much */
+        if (err && add > need) {        /* maybe only the doubling was too much */
                 add = need;
                 err = vm_add_memory(vm, arena_gpa_base() + backed, (char *)ARENA + backed, add);
         }
@@ -170,8 +170,8 @@ static int take(struct vm *vm, uint64_t len, uint32_t owner, uint64_t *start)
         return err;
 }
 
-/* The extent that begins at start, where [start, end) is in use throughout, cut at both ends; else
- * NULL with *err. */
+/* If all of [start, end) is in use, cuts it out at both ends and returns the extent that begins at
+ * start; else NULL with *err. */
 static struct extent *cut_out(uint64_t start, uint64_t end, int *err)
 {
         *err = -EINVAL;
@@ -187,7 +187,7 @@ static struct extent *cut_out(uint64_t start, uint64_t end, int *err)
         return e;
 }
 
-/* The host mapping goes first: once the range is free, another thread may map there. */
+/* Unmap on the host first: once the range is free, another thread may map there. */
 static int give_back(uint64_t start, uint64_t len, arena_gone_fn *gone)
 {
         int err;
@@ -211,7 +211,7 @@ static int give_back(uint64_t start, uint64_t len, arena_gone_fn *gone)
         return 0;
 }
 
-/* [gpa, gpa+len) as bytes from ARENA on, within what is backed. */
+/* Converts [gpa, gpa+len) to offsets from ARENA; it must be within [0, backed). */
 static int checked_range(uint64_t gpa, uint64_t len, uint64_t *start)
 {
         *start = gpa - arena_gpa_base();
@@ -226,20 +226,20 @@ void *arena_host(uint64_t gpa)
         return gpa >= arena_gpa_base() && s < backed ? (char *)ARENA + s : NULL;
 }
 
-/* Room for len bytes in the name of owner. */
+/* Claims a range of len bytes for owner. */
 static int begin_mapping(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *start)
 {
         uint64_t size = round_up(len, PAGE_SIZE);
         return size < len ? -ENOMEM : take(vm, size, owner, start);
 }
 
-/* err: why nothing is mapped there.  Of a core that the program leaves this is no part, or it would
- * be as long as all that it shares. */
+/* err: why nothing is mapped there, or 0.  The range is left out of core files, which would
+ * otherwise be as long as all shared mappings. */
 static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
 {
         uint64_t size = round_up(len, PAGE_SIZE);
         if (err)
-                give_back(start, size, NULL); /* a mapping that failed may have left a hole there */
+                give_back(start, size, NULL); /* a failed mapping may have left a hole */
         else
                 madvise((char *)ARENA + start, size, MADV_DONTDUMP);
         *gpa = arena_gpa_base() + start;
@@ -247,9 +247,9 @@ static int end_mapping(uint64_t start, uint64_t len, int err, uint64_t *gpa)
 }
 
 /*
- * The host mapping is as permissive as the file allows, because a later mprotect stays in kern and
- * must not need the host: what the program asked for is in its PTEs.  What the file does not allow
- * (opened for reading, sealed, a noexec mount) is refused for ever.
+ * The host mapping is as permissive as the file allows, because a later mprotect is done in kern
+ * and must not need the host: the program's protection is in its PTEs.  What the file does not
+ * allow (opened for reading, sealed, a noexec mount) is refused for good.
  */
 int arena_map_fd(struct vm *vm, uint32_t owner, int fd, int prot, int flags, uint64_t off,
                  uint64_t len, uint64_t *gpa, int *refused)
@@ -281,7 +281,7 @@ int arena_map_anonymous(struct vm *vm, uint32_t owner, uint64_t len, uint64_t *g
         return arena_map_fd(vm, owner, -1, 0, MAP_SHARED | MAP_ANONYMOUS, 0, len, gpa, &refused);
 }
 
-/* mremap of an old length of 0 maps the same object once more: no descriptor is needed. */
+/* mremap with an old length of 0 maps the same object again: no descriptor is needed. */
 int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, uint64_t *gpa)
 {
         uint64_t start;
@@ -296,8 +296,8 @@ int arena_map_again(struct vm *vm, uint32_t owner, uint64_t from, uint64_t len, 
 
 #define HUGE (2ull << 20)
 
-/* [I] Not where a huge page may begin: a segment of huge pages, which only another program can have
- * made, is refused there (EINVAL). */
+/* [I] Attached at an address where a huge page cannot begin: so a segment of huge pages, which only
+ * another program can have made, is refused (EINVAL). */
 int arena_attach(struct vm *vm, uint32_t owner, int shmid, int flags, uint64_t len, uint64_t *gpa)
 {
         uint64_t start;
@@ -332,7 +332,7 @@ void arena_usage(uint64_t *used, uint64_t *backed_bytes)
         pthread_mutex_unlock(&arena_lock);
 }
 
-/* By the kernel's hand: where a plain store would raise SIGBUS, it says EFAULT. */
+/* Copies by a system call: where a plain store would raise SIGBUS, it returns EFAULT. */
 int arena_copy(uint64_t gpa, const void *from, uint64_t len)
 {
         char *to = arena_host(gpa);

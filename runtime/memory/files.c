@@ -1,16 +1,15 @@
 /*
- * The registry (files.h): its entries, and what a mapping makes of them. files_read.c has what
- * reads through them.
+ * The registry (files.h): its entries, and mapping.  files_read.c reads through them.
  *
  * What an entry keeps open.  A private mapping needs an fd to read from: a private dup, shared by
  * all mappings of the object that were opened alike.  A shared mapping needs none for its data,
  * only for fstat and the name: an O_PATH handle, because closing an ordinary fd makes the kernel
  * drop every POSIX lock this process has on the file, and databases hold locks on what they map
  * shared.  (Known gap: a program that takes POSIX locks on a file it also maps private loses them
- * when the last such mapping goes.)
+ * when the last such mapping is unmapped.)
  *
- * Whether mmap is allowed is the host kernel's word: a mapping of one page is made and dropped, and
- * its error passed on.
+ * The host kernel decides whether mmap is allowed: a mapping of one page is made and dropped, and
+ * its error is passed on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +72,8 @@ static bool grow_table(void)
         return true;
 }
 
-/* Is its descriptor there, and of that file?  Asked where tables of descriptors may differ. */
+/* Is its descriptor open, and does it refer to that file?  For threads whose descriptor tables may
+ * differ. */
 static bool is_here(const struct file *f)
 {
         struct stat st;
@@ -100,7 +100,7 @@ static uint32_t add(const struct file *like)
         return id;
 }
 
-/* Frees an entry nobody uses; returns its fd, which the caller closes without the lock. */
+/* Frees an unused entry; returns its fd, which the caller closes without the lock. */
 static int drop_if_unused(uint32_t id)
 {
         struct file *f = &table[id];
@@ -149,7 +149,8 @@ static bool is_dev_zero(const struct stat *st)
         return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 5);
 }
 
-/* What a mapping of fd would be: everything but the fd itself.  -EBADF as mmap says it. */
+/* Fills in the entry that a mapping of fd would have, except the fd itself.  -EBADF as from
+ * mmap. */
 static int identify(int fd, enum file_kind kind, struct file *f)
 {
         struct stat st;
@@ -168,8 +169,8 @@ static int identify(int fd, enum file_kind kind, struct file *f)
         f->endless = S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode);
         f->copied_up =
                 S_ISREG(st.st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
-        /* A private mapping of /dev/zero reads as the file does.  Other devices map memory that
-         * read() does not show. */
+        /* A private mapping of /dev/zero has the content that read() returns.  Other devices map
+         * memory that read() does not return. */
         if (kind == FILE_PRIVATE && f->endless && !is_dev_zero(&st)) {
                 info_("private mapping of device %u:%u: not supported, the program gets ENODEV",
                       major(st.st_rdev), minor(st.st_rdev));
@@ -178,8 +179,8 @@ static int identify(int fd, enum file_kind kind, struct file *f)
         return 0;
 }
 
-/* Asks the host kernel.  The last page stands for the whole range: what depends on the offset is an
- * end that is too far. */
+/* Asks the host kernel.  The last page stands for the whole range: only an end that is too far
+ * depends on the offset. */
 static int probe(int fd, int prot, int flags, uint64_t off, uint64_t len, bool *no_exec)
 {
         uint64_t end;
@@ -209,7 +210,7 @@ int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, u
         if (err)
                 return err;
 
-        /* A library is mapped in five pieces: the second and later ones need no question. */
+        /* A library is mapped in five pieces: the second and later ones need no probe. */
         pthread_mutex_lock(&files_lock);
         uint32_t have = find(&want, fd);
         struct file *f = have ? &table[have] : NULL;
@@ -252,8 +253,8 @@ int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, u
         return 0;
 }
 
-/* A handle that fstat and readlink take and whose closing touches no lock; a dup where /proc cannot
- * be had. */
+/* A handle that fstat and readlink accept and whose closing touches no lock; a dup if /proc is not
+ * available. */
 static int path_handle(int fd)
 {
         char name[40];
@@ -298,7 +299,7 @@ int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, u
         return err;
 }
 
-/* An object without a descriptor, of the kernel's own file system.  FILE_NONE: no memory. */
+/* Adds an object without a descriptor, of the kernel's own file system.  FILE_NONE: no memory. */
 static uint32_t add_memory(struct file *f)
 {
         f->fd = -1;
@@ -320,7 +321,7 @@ uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages)
                                           .key = key });
 }
 
-/* Adds to or takes from the references of an entry that is, or is not, private. */
+/* Adds to and subtracts from the references of an entry, whose kind must match `private`. */
 static int change_refs(uint32_t id, bool private, uint64_t add, uint64_t sub)
 {
         int fd = -1, err = 0;

@@ -14,12 +14,12 @@
 #include <sys/types.h>
 #include "vm/thread.h"
 
-/* Until this is called the loader may map private fds; afterwards they are EBADF, as the program
- * knows nothing of them. */
+/* Until this is called the loader may map private fds; afterwards they are EBADF, since the program
+ * must not see them. */
 void files_program_starts(void);
 
-/* The registry alone, for the loader and the tests.  0, or what Linux's mmap says; refused: the
- * PROT_* that a later mprotect must refuse, because the file does not allow them. */
+/* The registry without exits, for the loader and the tests.  0, or the errors of Linux's mmap;
+ * refused: the PROT_* that a later mprotect must refuse, because the file does not allow them. */
 int files_map_private(int fd, int prot, int flags, uint64_t off, uint64_t len, uint32_t *id,
                       int *refused);
 int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, uint64_t len,
@@ -27,7 +27,7 @@ int files_map_shared(struct vm *vm, int fd, int prot, int flags, uint64_t off, u
 /* An attachment of a System V segment of size bytes, for so many pages of the arena.  An id, or
  * FILE_NONE: no memory. */
 uint32_t files_segment(int shmid, uint32_t key, uint64_t size, uint64_t pages);
-/* A reference of a private mapping more or less.  0, or -EBADF for an id that does not exist or is
+/* Adds or drops a reference of a private mapping.  0, or -EBADF for an id that does not exist or is
  * shared. */
 int files_ref(uint32_t id, int change);
 /* That many pages of a shared object left the arena (arena.h). */
@@ -35,7 +35,7 @@ void files_unmapped(uint32_t id, uint64_t pages);
 /* The next id after `id` that is mapped shared, FILE_NONE after the last: to find a truncated
  * file. */
 uint32_t files_next_shared(uint32_t id);
-/* The next id after `id` that is mapped private, of that file; FILE_NONE after the last. */
+/* The next id after `id` that is a private mapping of that file; FILE_NONE after the last. */
 uint32_t files_next_private(uint32_t id, dev_t dev, ino_t ino);
 /* Fills n frames from offset off on: see EXIT_FILE_READ.  frame numbers index the cache. */
 int64_t files_read(uint32_t id, uint64_t off, const uint32_t *frame, uint32_t n);

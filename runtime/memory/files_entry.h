@@ -13,7 +13,7 @@ enum file_kind { FILE_FREE, FILE_PRIVATE, FILE_SHARED, FILE_ANONYMOUS, FILE_SEGM
 struct file {
         enum file_kind kind;
         int fd;                         /* private fd; -1 for FILE_ANONYMOUS and FILE_SEGMENT */
-        bool endless;                   /* no end that fstat knows: /dev/zero, devices */
+        bool endless;                   /* without an end that fstat reports: /dev/zero, devices */
         /* overlayfs: one inode number may stand for two files (before and after a write) */
         bool copied_up;
         uint64_t refs;                  /* private: VMAs.  Otherwise: pages in the arena */
@@ -21,7 +21,7 @@ struct file {
         dev_t dev;
         ino_t ino;
         int mode;                       /* open flags that tell two entries of one inode apart */
-        uint64_t size;                  /* where there is no fd: bytes */
+        uint64_t size;                  /* bytes, if there is no fd */
         uint32_t key;                   /* FILE_SEGMENT: System V's */
         bool no_exec;                   /* FILE_PRIVATE: a mapping must not become executable */
         uint64_t probed_end;            /* FILE_PRIVATE: mmap was allowed up to this offset */

@@ -1,5 +1,5 @@
 /*
- * What is read through the registry of mapped files (files.h): pages, sizes, names.
+ * Reads pages, sizes and names through the registry of mapped files (files.h).
  */
 #include <errno.h>
 #include <limits.h>
@@ -121,7 +121,7 @@ int file_describe(uint32_t id, char *path, size_t n, dev_t *dev, ino_t *ino)
                 path[len] = 0;
         else if (f.kind == FILE_SEGMENT)
                 snprintf(path, n, "/SYSV%08x (deleted)", f.key);
-        else    /* what Linux calls shared anonymous memory, or a /proc that is gone */
+        else    /* Linux's name for shared anonymous memory; or /proc is not mounted */
                 snprintf(path, n, "%s", f.kind == FILE_ANONYMOUS ? "/dev/zero (deleted)" : "");
         files_unpin(id);
         return 0;
@@ -142,8 +142,8 @@ int64_t files_exit_shared_check(struct thread *t, struct exit_req *rq)
         return rq->a[0] > UINT32_MAX ? -EBADF : files_pages_left((uint32_t)rq->a[0], rq->a[1]);
 }
 
-/* What the host kernel would say of a mapping like the program's: nothing is mapped by it that was
- * not, for no page of it is touched. */
+/* Asks the host kernel about a mapping like the program's.  No page of it is touched, so this makes
+ * nothing resident. */
 static int64_t mincore_private(uint32_t id, uint64_t off, uint64_t len, unsigned char *vec)
 {
         struct file f;

@@ -22,8 +22,8 @@ struct held { char *host; frame_t frame; };
 
 static struct frame *frame_table(void) { return (struct frame *)CONTROL->frame_table; }
 
-/* With page published, as by a fault of t's own vCPU, which is waiting in an exit: kern reuses no
- * table on our way (kern/base/tables.h). */
+/* The page is published as a fault of t's own vCPU, which is waiting in an exit: so kern reuses no
+ * table on our walk (kern/base/tables.h). */
 static bool try_hold_published(struct thread *t, uint64_t page, bool write, struct held *h)
 {
         pte_slot_t *pte = pt_walk(page);
@@ -51,20 +51,20 @@ static bool try_hold(struct thread *t, uint64_t page, bool write, struct held *h
         return held;
 }
 
-/* No call may pin more than an eighth of the cache, so that its own faults find frames. */
+/* A call may pin at most an eighth of the cache, so that its own faults find frames. */
 static int pin_limit(void)
 {
         uint64_t share = CONTROL->nframes / 8;
         return share < GMEM_PIN_MAX ? (int)share : GMEM_PIN_MAX;
 }
 
-/* Holds the page of addr, made resident by kern if need be, together with what the caller will want
- * next: len bytes from addr on, as far as they may be pinned at once. (The upcall, two exits, costs
- * several times what a fault does.)  A range that fails says nothing of its first page, which is
- * then asked for alone.  Each try that fails means that the page went between kern's answer and our
- * pin, or that an evictor has just claimed it.  Neither repeats: a page that kern brought has A
- * set, so the hand passes it by once, and a claim that pins cannot join is short
- * (kern/pager/frame.h). */
+/* Pins the page of addr.  If need be kern makes it resident, together with what the caller will
+ * want next: len bytes from addr on, as far as they may be pinned at once.  (The upcall, two exits,
+ * costs several times as much as a fault.)  If populating the range fails, retry with the first
+ * page alone: only its failure is this call's.  If a pin fails after an upcall, the page was
+ * evicted between the upcall and the pin, or an evictor has just claimed it.  The loop ends: kern
+ * sets A on what it populates, so the hand skips the page once, and a claim that pins cannot join
+ * is short (kern/pager/frame.h). */
 static int hold(struct thread *t, uint64_t addr, size_t len, bool write, struct held *h)
 {
         uint64_t page = addr & ~(uint64_t)(PAGE_SIZE - 1);
@@ -93,8 +93,8 @@ static void release(struct thread *t, const struct held *h, bool wrote)
         frame_unpin(&frame_table()[h->frame], wrote);
 }
 
-/* A copy that survives an arena page whose file was cut short.  (The process is named by this
- * thread: the first one may have ended, and then has no memory.) */
+/* A copy that survives an arena page whose file was truncated.  (The process is named by this
+ * thread: the first thread may have ended, and then has no memory.) */
 static int careful_copy(void *dst, const void *src, size_t len)
 {
         struct iovec d = { dst, len }, s = { (void *)src, len };
@@ -178,13 +178,13 @@ static void count_page(pte_t p, bool anonymous, struct gmem_count *c)
         bool dirty =
                 (p & PTE_D) || (atomic_load_explicit(&f->word, memory_order_relaxed) & FRAME_DIRTY);
         c->dirty += dirty;
-        /* A page of a file's private mapping that was changed is one, too. */
+        /* A changed page of a private file mapping is anonymous, too. */
         c->anonymous +=
                 anonymous || dirty || __atomic_load_n(&f->slot, __ATOMIC_RELAXED) != SLOT_NONE;
 }
 
-/* Table by table, each with an address in it published: then kern does not use it for something
- * else. */
+/* Table by table, each with one of its addresses published, so that kern does not reuse the
+ * table. */
 void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
                 struct gmem_count *c)
 {

@@ -1,10 +1,10 @@
 /*
  * The program's memory, as forwarded system calls see it.
  *
- * Every pointer argument goes through here; nothing else in the runtime may look at program
- * addresses.  Where a page is not resident, kern is asked to fault it in (UPCALL_POPULATE), so VMA,
- * permission and stack growth checks are kern's alone. All functions: 0 (or a length) on success,
- * -EFAULT for what Linux would refuse; partial effects as copy_to_user's.
+ * Every pointer argument goes through here; no other code of the runtime may access program
+ * addresses.  If a page is not resident, kern is asked to fault it in (UPCALL_POPULATE), so only
+ * kern checks VMAs, permissions and stack growth.  All functions: 0 (or a length) on success,
+ * -EFAULT for what Linux would refuse; partial effects as with copy_to_user.
  */
 #ifndef VMRUN_GMEM_H
 #define VMRUN_GMEM_H
@@ -20,8 +20,8 @@ int gmem_write(struct thread *t, uint64_t dst, const void *src, size_t len);
 /* Checks that [addr, addr+len) may be accessed without touching it: 0 or -EFAULT. */
 int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write);
 
-/* Pages of [start, end), added to c; anonymous: it is no mapping of a file, nor shared.  A moment's
- * view, for /proc. */
+/* Adds the pages of [start, end) to c; anonymous: the mapping is neither of a file nor shared.  A
+ * snapshot, for /proc. */
 struct gmem_count { uint64_t resident, dirty, referenced, anonymous, shared, far; };
 void gmem_count(struct thread *t, uint64_t start, uint64_t end, bool anonymous,
                 struct gmem_count *c);
@@ -32,7 +32,7 @@ long gmem_string(struct thread *t, char *dst, uint64_t src, size_t max);
 
 /* Bulk data without a copy: pins pages from addr on and describes them in iov.  Returns the bytes
  * covered (at most len, at most what GMEM_PIN_MAX pages hold), or -EFAULT if not even the first
- * byte can be had.  write: the host will store into them. */
+ * byte is accessible.  write: the host will store into them. */
 #define GMEM_PIN_MAX 256
 struct gmem_pins {
         struct iovec iov[GMEM_PIN_MAX];
@@ -43,11 +43,11 @@ struct gmem_pins {
 long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, bool write);
 void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used);
 
-/* An aligned word for the host's futex, whose address stays as it is until it is dropped: its frame
- * is pinned, or it lies in the MAP_SHARED arena, which other processes may see too. */
+/* An aligned word for the host's futex.  Its host address stays the same until it is dropped: its
+ * frame is pinned, or it lies in the MAP_SHARED arena, which other processes may see too. */
 struct gmem_word { uint32_t *host; uint32_t frame; };
 int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w);
-/* Same, but only if the page is resident: a word that somebody waits on is. */
+/* Same, but only if the page is resident: a word that a thread waits on is. */
 bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w);
 /* The byte at addr, or -1 if its page is not resident. */
 int gmem_peek(struct thread *t, uint64_t addr);

@@ -1,6 +1,6 @@
 /*
- * See shm.h.  The segment is attached in the arena, so that the host counts attachments, with its
- * own detaching at exec and exit and its own inheritance at fork.
+ * See shm.h.  The segment is attached in the arena, so the host counts attachments, detaches them
+ * at exec and exit, and passes them on at fork.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -27,8 +27,8 @@ int64_t shm_exit_attach(struct thread *t, struct exit_req *rq)
         files_unmapped(id, err ? pages + 1 : 1);
         if (err)
                 return err;
-        /* The segment allows mprotect what the attachment does: all but to write where it is
-         * attached for reading. */
+        /* mprotect may do what the attachment allows: all but writing if it is attached for
+         * reading. */
         rq->out[0] = id | (uint64_t)(flags & SHM_RDONLY ? PROT_WRITE : 0) << 32;
         rq->out[1] = gpa;
         return (int64_t)(pages * PAGE_SIZE);

@@ -1,6 +1,6 @@
 /*
- * System V shared memory: what shmat of the program does on the host.  shmget and shmctl are
- * forwarded (syscalls/sysv.c).
+ * System V shared memory: the host's part of the program's shmat.  shmget and shmctl are forwarded
+ * (syscalls/sysv.c).
  */
 #ifndef VMRUN_SHM_H
 #define VMRUN_SHM_H

@@ -1,9 +1,9 @@
 /*
  * See alone.h.
  *
- * Guest memory stays where it is, in this process; what goes and comes again is what KVM and the
- * host kernel have: memory slots (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back),
- * threads.  No transfer is under way meanwhile, and nodes stay connected.
+ * Guest memory stays in this process.  Only what KVM and the host kernel hold is removed and made
+ * again: memory slots (vm_away, vm_back), registers (vcpu_keep, vcpu_bring_back), threads.  No
+ * transfer is under way meanwhile, and nodes stay connected.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,7 +24,7 @@
 static uint64_t mask;                   /* the program's, and */
 static struct vcpu_kept **kept;         /* by number; there is one alone_begin() at a time */
 
-/* After unshare or setns of PID namespaces Linux makes children there, but no threads. */
+/* After unshare or setns of a PID namespace Linux makes children there, but no threads. */
 static bool threads_can_be_made(void)
 {
         char own[64] = "", next[64] = "";
@@ -32,15 +32,15 @@ static bool threads_can_be_made(void)
         ssize_t b = readlink("/proc/thread-self/ns/pid_for_children", next, sizeof(next) - 1);
 
         if (a < 0 || b < 0 || strcmp(own, next) == 0)
-                return true;            /* (as far as is known: without /proc nobody tells) */
+                return true;            /* assumed; without /proc this cannot be known */
         info_once(0x70006, "a user or time namespace cannot be entered after unshare or setns "
                               "of a PID namespace, as vmrun could make no "
                               "threads there: EINVAL; enter all at once, or this one first");
         return false;
 }
 
-/* A thread that has ended is one of this process until the kernel has buried it, which takes
- * moments.  CLONE_THREAD asks for just that and changes nothing. */
+/* A thread that has ended still counts until the kernel has reaped it, a moment later.
+ * unshare(CLONE_THREAD) only checks whether the process has one thread, and changes nothing. */
 static void wait_for_burial(void)
 {
         const struct timespec pause = { .tv_nsec = 200000 };
@@ -98,7 +98,7 @@ int alone_begin(struct thread *t)
 void alone_end(struct thread *t)
 {
         put_together(t->vm);
-        /* Its first run: now the VM has its thread, even if none can be made a moment later. */
+        /* First run: now the VM has its kernel thread, even if none can be made a moment later. */
         vcpu_retire(t);
         io_again();
         service_again();

@@ -24,7 +24,7 @@ static int64_t leaks_and_statistics(struct thread *t)
         threads_stop(t);
         threads_end_robust_lists(t);
         if (opt.debug) {
-                service_hold(0);        /* nothing moves while it counts */
+                service_hold(0);        /* no page moves while it counts */
                 leaks = thread_upcall(t, UPCALL_LEAKCHECK, threads_pins(t), 0, 0);
                 service_release();
         }
@@ -51,7 +51,7 @@ void program_goodbye(void)
 
 void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
 
-/* The program ends as it chose to: statistics, leak check, exit status. */
+/* The program exits by itself: statistics, leak check, exit status. */
 static _Noreturn void program_exit(struct thread *t, int status)
 {
         int64_t leaks = leaks_and_statistics(t);
@@ -68,11 +68,11 @@ static _Noreturn void program_killed(struct thread *t, const struct thread_end *
         struct sigaction dfl = { .sa_handler = SIG_DFL };
         sigset_t set;
 
-        if (!opt.stats)                 /* those have a time limit, and are to come first */
+        if (!opt.stats)                 /* the statistics have a time limit, and come first */
                 signals_open_deadly(t);
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo),
               end->code, (unsigned long long)t->v->regs.rip, (unsigned long long)end->addr);
-        if (!t->vforked) {              /* the program is its parent's */
+        if (!t->vforked) {              /* the program belongs to its parent */
                 leaks_and_statistics(t);
                 program_goodbye();
                 threads_stop_for_good();

@@ -6,14 +6,14 @@
 
 #include "vm/thread.h"
 
-/* After thread_loop(), the exit still pending: carries out t->end. Returns only if the thread alone
- * has ended, and was not the first: t may then be another thread's already. */
+/* Called after thread_loop(), with the exit still pending: carries out t->end. Returns only if just
+ * this thread has ended, and it was not the first: t may then already belong to another thread. */
 void thread_finish(struct thread *t);
 
-/* What is told at the end of a program: statistics, leak check, which ends vmrun where it fails.
- * Only from within an exit of kern. */
+/* The reports at the end of a program: statistics, and the leak check, which ends vmrun if it
+ * fails. Only from within an exit of kern. */
 void program_report(struct thread *t);
-/* The program ends, all its other threads being stopped: releases far memory. */
+/* The program ends and all its other threads are stopped: releases far memory. */
 void program_goodbye(void);
 
 #endif

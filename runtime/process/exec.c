@@ -1,5 +1,5 @@
 /*
- * See exec.h: the checks of an execve, the way out of one vmrun, and the way into the next.
+ * See exec.h: the checks of an execve, the end of one vmrun, and the start of the next.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +50,7 @@ void exec_room_free(struct thread *t)
 
 /* ---- what runs natively ---- */
 
-/* Would the file give this process rights that it does not have?  vmrun could not give them. */
+/* Would the file give this process rights that it does not have?  vmrun could not give these. */
 static bool gives_rights(const struct program *p)
 {
         bool set_uid = (p->st.st_mode & S_ISUID) && p->st.st_uid != geteuid();
@@ -74,7 +74,7 @@ static bool only_unreadable(const struct program_place *at)
 
 /* ---- the way out ---- */
 
-/* This program ends, or what a child of vfork did in its parent's. */
+/* This program ends, or a child of vfork stops using its parent's. */
 static void end(struct thread *t, bool goodbye)
 {
         if (t->vforked)
@@ -96,8 +96,8 @@ static uint64_t strings_size(char *const *v)
         return n;
 }
 
-/* The host judges by its own limit of the stack, the program may have a higher one.  *old: what it
- * was. */
+/* The host checks its own limit of the stack; the program may have a higher one.  *old: the
+ * previous limit. */
 static int make_room_for_strings(uint64_t need, uint64_t *old)
 {
         const uint64_t least = 131072, most = 6u << 20;
@@ -123,8 +123,8 @@ static void give_back_stack(uint64_t soft)
         }
 }
 
-/* vmrun's own loader and libc must not take these for theirs: they are for the program's, which
- * looks again.  "LD_" alone could end vmrun before it began (LD_TRACE_LOADED_OBJECTS). */
+/* vmrun's own loader and libc must not use these variables: they are for the program's, which gets
+ * them back.  One "LD_" variable could end vmrun before it starts (LD_TRACE_LOADED_OBJECTS). */
 static bool is_for_libc(const char *s)
 {
         return strncmp(s, "LD_", 3) == 0 || strncmp(s, "MALLOC_", 7) == 0 ||
@@ -142,7 +142,7 @@ static uint32_t hide(char **envp, uint32_t *hidden)
         return n;
 }
 
-/* The first byte tells them apart. */
+/* A hidden string has another first byte. */
 static void set_hidden(char **envp, const uint32_t *hidden, uint32_t n, bool hide_them)
 {
         for (uint32_t i = 0; i < n; i++) {
@@ -151,7 +151,7 @@ static void set_hidden(char **envp, const uint32_t *hidden, uint32_t n, bool hid
         }
 }
 
-/* Everything that the next vmrun is to know.  True: program_goodbye() is due. */
+/* Fills in everything that the next vmrun must know.  True: program_goodbye() must be called. */
 static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int program)
 {
         struct handover *h = &r->handover;
@@ -168,22 +168,22 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         return far_keep(&h->far, t->vforked);
 }
 
-/* The host's execve, which ends all other threads.  A child that borrows their memory keeps it, and
- * goes on, for nobody would tell it to later; if the execve fails, threads_go() tells all. */
+/* The host's execve, which ends all other threads.  Before it, children of vfork that share this
+ * address space continue: they outlive the execve, and no thread would let them continue later.  If
+ * the execve fails, threads_go() lets all continue. */
 static long host_exec(struct thread *t, int dirfd, const char *path, char *const *argv,
                       char *const *envp, int flags)
 {
         if (!t->vforked)
                 threads_stop_for_good();
-        signals_end_kicks(t);           /* nobody sends one: this vCPU is not in the program */
+        signals_end_kicks(t);           /* none will come: this vCPU is not in the program */
         long err = sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp),
                            (uint64_t)flags, 0);
         signals_expect_kicks(t);
         return err;
 }
 
-/* The last look at everything is over: only the kernel can refuse now, for want of memory at
- * most. */
+/* All checks are over: only the kernel can still refuse, and only for lack of memory. */
 static long replace(struct thread *t, struct exec_room *r, const struct handover_fds *fds,
                     bool goodbye)
 {
@@ -222,8 +222,8 @@ static long follow(struct thread *t, struct exec_room *r, uint64_t mask, int pro
         return err;
 }
 
-/* Until execve, a signal that has a handler could be taken by ours and be lost: as if it came after
- * execve, it has its default effect. */
+/* Until execve our handler could take a signal that has a handler, and lose it.  So such signals
+ * get their default action, as if they came after execve. */
 static void handlers(struct ksigaction old[SIGNALS_MAX + 1], bool away)
 {
         const struct ksigaction dfl = { 0 };
@@ -236,8 +236,7 @@ static void handlers(struct ksigaction old[SIGNALS_MAX + 1], bool away)
         }
 }
 
-/* certain: the file passed all checks, so this is the end of this program, and is reported as
- * such. */
+/* certain: the file passed all checks, so this program ends here, and is reported as ended. */
 static long run_natively(struct thread *t, struct exec_room *r, const struct program_place *at,
                          uint64_t mask, bool certain)
 {
@@ -266,8 +265,7 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
 
 /* ---- the checks ---- */
 
-/* The name under which a program that was named by a descriptor hears of itself, as Linux makes
- * it. */
+/* The name of a program that was executed by descriptor, as Linux makes it. */
 static const char *name_of(const struct exec_room *r, char name[PATH_MAX + 32])
 {
         if (r->dirfd == AT_FDCWD || *r->path == '/')
@@ -331,7 +329,7 @@ static long check(struct exec_room *r, const struct program_place *at, enum way 
 
 long exec_run(struct thread *t, struct exec_room *r)
 {
-        /* A link that is not to be followed stays one. */
+        /* A link that must not be followed is passed unchanged. */
         const struct program_place at = { privfd_is(r->dirfd) ? INT_MAX : r->dirfd,
                                           *r->path && !(r->flags & AT_SYMLINK_NOFOLLOW)
                                                   ? procfs_follow(r->dirfd, r->path)
@@ -340,8 +338,8 @@ long exec_run(struct thread *t, struct exec_room *r)
         enum way way;
         int program;
 
-        /* A child may share its parent's descriptors, too (CLONE_FILES).  Linux parts them at this
-         * call as well, though only when it succeeds. */
+        /* A child may also share its parent's descriptors (CLONE_FILES).  Linux unshares them at
+         * this call as well, though only if it succeeds. */
         if (t->vforked) {
                 privfd_parting();
                 if (sys_own(__NR_unshare, CLONE_FILES, 0, 0, 0, 0, 0) == 0)
@@ -350,8 +348,8 @@ long exec_run(struct thread *t, struct exec_room *r)
         long err = check(r, &at, &way, &program);
         if (err)
                 return err;
-        /* No signal may be taken from here on: it would be lost with this program.  Pending, it
-         * waits for the next one. */
+        /* No signal may be taken from here on: it would be lost with this program.  It stays
+         * pending for the next one. */
         uint64_t mask = signals_hold(t);
         err = sys_put_off ? -SYS_PUT_OFF : 0;
         if (!err) {

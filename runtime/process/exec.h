@@ -1,11 +1,11 @@
 /*
- * execve: the process goes on with another program, in a vmrun of its own that has the same
- * settings (handover.h).
+ * execve: the process continues with another program, in a new vmrun that has the same settings
+ * (handover.h).
  *
  * The caller fills an exec_room from the program's memory (syscalls/exec.c); all checks come before
- * the point of no return, by the very code that loads programs.  It works as well in a process that
- * only borrows this memory (vfork): nothing in it is different afterwards, but for the room itself,
- * which the thread's next execve takes away.
+ * the point of no return, by the same code that loads programs.  It also works in a process that
+ * shares this address space (vfork): nothing in it has changed afterwards, except the room itself,
+ * which the thread's next execve frees.
  */
 #ifndef VMRUN_EXEC_H
 #define VMRUN_EXEC_H
@@ -21,13 +21,13 @@
 #define EXEC_TEXT_MAX     (6u << 20)
 #define EXEC_POINTERS_MAX (EXEC_TEXT_MAX / 8)
 
-/* Host memory for one execve; large, and only as much of it exists as is used. */
+/* Host memory for one execve; large, but only the pages in use exist. */
 struct exec_room {
-        int dirfd, flags;               /* as execveat has them */
+        int dirfd, flags;               /* as for execveat */
         char path[PATH_MAX];
         char **argv, **envp;            /* in pointer[], strings in text[]; both end with NULL */
 
-        /* exec.c's own */
+        /* used only by exec.c */
         struct program program;
         struct image image;
         struct handover handover;
@@ -42,18 +42,18 @@ struct exec_room {
 
 /* The thread's room, empty; NULL: no memory. */
 struct exec_room *exec_room(struct thread *t);
-/* Harmless when repeated.  The parent of a vfork calls it when the child has gone. */
+/* May be called again.  The parent of a vfork calls it when the child has ended. */
 void exec_room_free(struct thread *t);
 
 /* Runs the program; returns only if that fails: -errno, or -SYS_PUT_OFF.  Only from within
  * EXIT_SYSCALL. */
 long exec_run(struct thread *t, struct exec_room *r);
 
-/* At vmrun's start: was this process executed by a program under vmrun?  Then everything is as
- * options_parse, privfd_init, message_to and stats_init would have left it; else NULL.  The
- * descriptor `program` is the caller's. */
+/* At vmrun's start: was this process executed by a program under vmrun?  If so, sets up everything
+ * that options_parse, privfd_init, message_to and stats_init would; else NULL.  The caller owns the
+ * descriptor `program`. */
 const struct handover *exec_resume(char **argv);
-/* Else: what later executions need. */
+/* Called otherwise: sets up what later executions need. */
 void exec_init(void);
 
 #endif

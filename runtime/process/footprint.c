@@ -1,5 +1,5 @@
 /*
- * What vmrun and its program have of the host's memory: its part of --stats.
+ * How much of the host's memory vmrun and its program use: the part of --stats.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "process/footprint.h"
 #include "stats/stats.h"
 
-/* What guest RAM outside the cache has in memory: its pool is address space for the most part,
- * which costs nothing.  And the file in which the processes of a tree keep who has which slots. */
+/* The resident part of guest RAM outside the cache (most of its pool is only address space, which
+ * costs nothing), and of the file in which the processes of a tree record who has which slots. */
 static uint64_t metadata_bytes(void)
 {
         static unsigned char here[65536];       /* a thread's stack is small */
@@ -32,8 +32,8 @@ static uint64_t metadata_bytes(void)
         return bytes;
 }
 
-/* VmHWM and the parts of the resident set at this moment, which is near the peak: frames and far
- * pages are never given back. */
+/* VmHWM, and the parts of the current resident set, which is near the peak: frames and far pages
+ * are never given back. */
 void footprint_stats(FILE *f)
 {
         static const char *const fields[][2] = {

@@ -1,5 +1,5 @@
 /*
- * What vmrun and its program have of the host's memory.
+ * How much of the host's memory vmrun and its program use.
  */
 #ifndef VMRUN_FOOTPRINT_H
 #define VMRUN_FOOTPRINT_H

@@ -7,8 +7,8 @@
  *            continues where the parent made the call
  *   parent   waits for the child's message; all threads continue
  *
- * Nothing of the program runs in the parent meanwhile, and of vmrun's threads only this one, so no
- * lock is held when the host forks, and no memory of malloc's is half done.
+ * Meanwhile no thread of the program runs in the parent, and of vmrun's threads only this one.  So
+ * no lock is held when the host forks, and malloc's data is consistent.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -46,8 +46,8 @@
  * parent that sleeps with all its threads stopped. */
 #define NOT_OURS (CLONE_FILES | CLONE_VFORK)
 
-/* fork() with flags of the program's.  libc is told what its fork() would tell it: the child's
- * thread number and its robust mutexes. */
+/* fork() with the program's flags.  Does for libc what its own fork() would: the child's thread
+ * number and its robust mutexes. */
 static long clone_process(uint64_t flags, int *pidfd)
 {
         void *tid_at = NULL, *robust = NULL;
@@ -75,7 +75,7 @@ static long host_fork(const struct clone_request *rq, int *pidfd)
 
 /* ---- the child ---- */
 
-/* What the program changed since the start, and what vmrun found out then. */
+/* Restores what the program changed since the start, and what vmrun found out at the start. */
 static void restore_control(const struct control *from)
 {
         struct control *c = CONTROL;
@@ -90,7 +90,7 @@ static void restore_control(const struct control *from)
         c->rlimit_memlock = from->rlimit_memlock;
         c->mmap_top = from->mmap_top;
         c->mmap_min = from->mmap_min;
-        c->service_asleep = 1;          /* its thread is made when the bell first rings */
+        c->service_asleep = 1;          /* its thread is made when the doorbell first rings */
 }
 
 static int make_vm(struct thread *t, const struct fork_image *im, char *why, size_t n)
@@ -116,8 +116,8 @@ static int make_vm(struct thread *t, const struct fork_image *im, char *why, siz
         return vcpu_start_known(vm, t, why, n);
 }
 
-/* Its own thread's record in the program's terms: what the host kernel's own fork leaves to a
- * child. */
+/* The record of the child's thread, in the program's terms: the state that the host kernel's fork
+ * gives a child. */
 static void settle(struct thread *t, const struct clone_request *rq)
 {
         const int32_t tid = t->tid;
@@ -126,10 +126,10 @@ static void settle(struct thread *t, const struct clone_request *rq)
         vcpu_fixed(t->v)->robust_list = 0;
         if (rq->flags & CLONE_CLEAR_SIGHAND)
                 signals_clear(t);
-        if (t->pid == 1)                /* of a namespace: signals are another matter there */
+        if (t->pid == 1)                /* init of a PID namespace: signals act differently there */
                 signals_process_start(t);
         if (rq->flags & CLONE_CHILD_SETTID)
-                /* a bad address is nobody's error, on Linux too */
+                /* a bad address is ignored, as on Linux */
                 gmem_write(t, rq->child_tid, &tid, sizeof(tid));
         /* kern, which has just started, does not wait for the end of a system call */
         t->v->regs.rax = 0;
@@ -137,7 +137,7 @@ static void settle(struct thread *t, const struct clone_request *rq)
                 t->v->regs.rsp = rq->stack;
 }
 
-/* Signals are held, so the one that a write to a pipe without readers raises still waits; it is not
+/* Signals are held, so SIGPIPE from a write to a pipe without readers is still pending; it is not
  * the program's. */
 static void take_back_sigpipe(void)
 {
@@ -154,10 +154,10 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
 
         privfd_forked();                /* before the first new descriptor */
         int err = far_forked(c);
-        if (err)                        /* the parent is no more, and with it what it shared */
+        if (err)                        /* the parent has died, and the slots it shared are gone */
                 die_(EXIT_VMRUN_FAILED,
                      "a child was left without memory: its parent died before it was up");
-        if (write(up, "", 1) < 0) {     /* the parent was killed just now: it is not missed */
+        if (write(up, "", 1) < 0) {     /* the parent was killed just now: that does not matter */
                 take_back_sigpipe();
                 info_("a child outlives its parent");
         }
@@ -180,7 +180,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
 
 /* ---- the parent ---- */
 
-/* The child is a process of the tree, or never will be. */
+/* Waits until the child is a process of the tree, or never will be. */
 static void wait_until_up(int up)
 {
         char c;
@@ -188,7 +188,8 @@ static void wait_until_up(int up)
                 ;
 }
 
-/* The words of clone() to the parent.  Like Linux, it tells nobody if they cannot be stored. */
+/* Stores clone()'s results for the parent.  Like Linux, it reports no error if they cannot be
+ * stored. */
 static void tell_parent(struct thread *t, const struct clone_request *rq, int32_t pid, int pidfd)
 {
         if (rq->flags & CLONE_PARENT_SETTID)
@@ -216,7 +217,7 @@ static int open_pipe(int up[2])
         return -EAGAIN;
 }
 
-/* With everything but this thread standing still. */
+/* Called while all but this thread is quiesced. */
 static long fork_still(struct thread *t, const struct clone_request *rq, int *pidfd)
 {
         struct fork_image im = { 0 };
@@ -277,7 +278,7 @@ long fork_process(struct thread *t, const struct clone_request *rq)
         if (pid)
                 return pid;
 
-        /* In the child, too: no signal finds it half made. */
+        /* In the child, too: no signal may come while it is half made. */
         uint64_t mask = signals_hold(t);
         pid = sys_put_off ? -SYS_PUT_OFF : 0;
         if (pid == 0) {

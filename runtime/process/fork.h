@@ -8,8 +8,8 @@
 #include "process/threads.h"
 
 /* clone() without CLONE_VM.  The child's pid in the parent; 0 in the child, which returns on the
- * very same host stack; -errno; -SYS_PUT_OFF: a signal comes first, then the call is to be made
- * again. */
+ * same host stack; -errno; -SYS_PUT_OFF: a signal comes first, and the call must be made again
+ * after it. */
 long fork_process(struct thread *t, const struct clone_request *rq);
 
 #endif

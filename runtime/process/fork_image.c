@@ -1,11 +1,11 @@
 /*
  * See fork_image.h.
  *
- * A page that is not what its VMA says travels in one of two ways.  By its slot: it is in one
- * already, or is written to one now, and parent and child share the slot.  By its content, in a
- * buffer that the host's fork() copies: the first few dirty pages, because a small program then
- * needs no far memory at all; and what cannot be written, because it is pinned or the far tiers are
- * full.
+ * A page whose content does not follow from its VMA is passed to the child in one of two ways.  By
+ * its slot: it is in a slot already, or is written to one now, and parent and child share the slot.
+ * By its content, in a buffer that the host's fork() copies: the first few dirty pages, because a
+ * small program then needs no far memory at all; and pages that cannot be written, because they are
+ * pinned or the far tiers are full.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,13 +20,13 @@
 #include "vm/xstate.h"
 #include "window.h"
 
-/* Dirty pages that travel by their content rather than be written: 2 MiB, or a quarter of the
+/* Dirty pages that are passed by content instead of being written: 2 MiB, or a quarter of the
  * cache. */
 #define COPIES 512
 
 static uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Where a frame named by an entry is. */
+/* The content of the frame that an entry names. */
 static void *content_of(pte_t pte) { return window_va(pte & PTE_NUM); }
 
 static bool by_content(const struct fork_page *p) { return pte_kind(p->pte) != PTE_REMOTE; }
@@ -106,13 +106,13 @@ static int take_pages(struct fork_image *im, struct thread *t, struct tree *tree
         uint64_t few = lower(COPIES, CONTROL->nframes / 4), from = 0;
         int64_t n;
 
-        /* The child needs a frame for each of them before it can write any out. */
+        /* The child needs a frame for each of these pages before it can write any out. */
         im->content_max = CONTROL->nframes / 2;
         im->content = mmap(NULL, im->content_max * PAGE_SIZE, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (im->content == MAP_FAILED)
                 return im->content = NULL, -ENOMEM;
-        /* few of them, as a rule: a huge page takes longer to clear */
+        /* normally few: a huge page takes longer to clear */
         madvise(im->content, im->content_max * PAGE_SIZE, MADV_NOHUGEPAGE);
         do {
                 if (!make_room(im))
@@ -148,7 +148,7 @@ int fork_image_take(struct fork_image *im, struct thread *t, struct tree *tree,
 
 /* ---- the child ---- */
 
-/* What MADV_DONTFORK keeps out: the references came along with the registry of files, and the
+/* Drops a VMA with MADV_DONTFORK: its references came along with the registry of files, and its
  * mappings with the host's fork(). */
 static int drop(const struct fork_vma *v)
 {

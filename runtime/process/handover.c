@@ -1,6 +1,6 @@
 /*
- * See handover.h: the memory file, its numbers, and what is in it: struct handover, the numbers of
- * hidden strings, then the texts of the options in the order of each_text().
+ * See handover.h: the memory file, its descriptor numbers, and its content: struct handover, the
+ * numbers of hidden strings, then the texts of the options in the order of each_text().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ void handover_private_fds(const struct handover *h, void (*fn)(int fd))
 
 /* ---- texts ---- */
 
-/* One text after the other, each with a byte before it that says whether there is one. */
+/* One text after the other, each after a byte that says whether the text exists. */
 struct cursor { char *at; size_t left; bool bad; };
 
 static void each_text(struct options *o, void (*fn)(const char **text, struct cursor *c),
@@ -121,7 +121,7 @@ static int write_file(struct handover *h, const uint32_t *hidden)
         return fd;
 }
 
-/* Two neighbouring numbers, up where private ones are: the second will be one for good. */
+/* Two neighbouring numbers, among the private ones: the second will stay private. */
 static int take_numbers(int fd, struct handover_fds *fds)
 {
         for (int at = privfd_base();; at = fds->vmrun + 1) {

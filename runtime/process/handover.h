@@ -2,11 +2,10 @@
  * What a program that executes another hands over to the vmrun that runs the next one.
  *
  * The next vmrun has the argv and the environment of its program, so that /proc/PID/cmdline and
- * environ are what they would be natively; all else is in a sealed memory file.  It knows by
- * AT_EXECFN that there is one: who is executed by descriptor finds "/dev/fd/N" there, N being the
- * descriptor of vmrun's own file, and the memory file is number N - 1.  No shell starts a program
- * like that; a program which does has another N - 1, and is taken for what it is by the file's
- * seals and first bytes.
+ * environ are what they would be natively; all else is in a sealed memory file.  It finds the file
+ * by AT_EXECFN.  vmrun is re-executed by descriptor (execveat on fd N), which the kernel shows
+ * there as "/dev/fd/N"; the memory file is fd N - 1.  No shell starts a program like that.  If
+ * another program does, the seals and the magic of N - 1 show that it is not a handover.
  */
 #ifndef VMRUN_HANDOVER_H
 #define VMRUN_HANDOVER_H
@@ -20,16 +19,16 @@
 #include "stats/stats.h"
 
 struct handover {
-        uint64_t magic;                 /* these three: handover.c's */
+        uint64_t magic;                 /* these three are for handover.c */
         uint32_t version, size;
         uint64_t bytes;
-        struct options opt;             /* but argv */
+        struct options opt;             /* except argv */
         char path[PATH_MAX + 32];       /* as the program was named, for AT_EXECFN and comm */
         uint64_t mask;                  /* signals that the program blocks */
         struct limits_kept limits;
         /* the host's soft RLIMIT_STACK from before it was raised for this execve */
         uint64_t host_stack;
-        /* strings of the environment whose first byte was replaced */
+        /* number of environment strings whose first byte was replaced */
         uint32_t nhidden;
         /* Inherited descriptors; -1: none. */
         int program;                    /* the ELF file, which passed all checks */
@@ -46,14 +45,15 @@ void handover_init(int fd);
 
 /* What execve needs. */
 struct handover_fds { int settings, vmrun; };
-/* Writes it and hidden[h->nhidden], in numbers that the next vmrun will look at; open over execve.
- * Neither is private: the process may be one that shares the list of those with its parent.  0, or
- * -errno. */
+/* Writes h and hidden[h->nhidden] to a memory file, and opens it and vmrun under the numbers that
+ * the next vmrun expects; both stay open across execve.  Neither is private: the process may share
+ * the list of private descriptors with its parent.  0, or -errno. */
 int handover_make(struct handover *h, const uint32_t *hidden, struct handover_fds *fds);
 void handover_drop(const struct handover_fds *fds);
 
-/* What this vmrun was started with; NULL: nothing, it was started by a command line.  *hidden: the
- * numbers in environ; *vmrun: a descriptor of its own file, open over execve.  Never freed. */
+/* The handover that this vmrun was started with; NULL: none, it was started by a command line.
+ * *hidden: the numbers of hidden strings in environ; *vmrun: a descriptor of its own file, open
+ * across execve.  Never freed. */
 const struct handover *handover_find(const uint32_t **hidden, int *vmrun);
 
 #endif

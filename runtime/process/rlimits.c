@@ -1,8 +1,9 @@
 /*
  * Resource limits of the program.
  *
- * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose
- * mappings are the cache. Descriptors are privfd's.  Everything else is the host process's own.
+ * kern keeps the limits on memory (control.rlimit_*): set on the host, they would limit vmrun,
+ * whose mappings are the cache.  privfd keeps the limit of descriptors.  All others are those of
+ * the host process.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +12,7 @@
 #include "marshal/sys.h"
 #include "process/rlimits.h"
 
-/* Hard limits of those kern keeps; it knows the soft ones only.  Under lock. */
+/* Hard limits of those that kern keeps; kern has only the soft ones.  Under lock. */
 static struct { bool known, set; uint64_t max; } hard[RLIM_NLIMITS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,8 +64,8 @@ void limits_keep(struct limits_kept *k)
 {
         k->nofile[0] = privfd_nofile_soft();
         k->nofile[1] = privfd_nofile_hard();
-        /* Without the lock: as a rule nobody else runs, and a process that borrows our memory may
-         * be killed while it holds it. */
+        /* Without the lock: normally no other thread runs, and a child of vfork, which shares our
+         * address space, may be killed while it holds the lock. */
         for (int i = 0; i < LIMITS_KEPT; i++) {
                 int res = kept_limits[i];
                 k->memory[i] =

@@ -1,6 +1,6 @@
 /*
- * Robust lists: what the kernel does for a thread that ends and holds locks
- * (Documentation/locking/robust-futexes.rst), and the wake-up of futexes that it takes.
+ * Robust lists: what the kernel does for a thread that ends while it holds locks
+ * (Documentation/locking/robust-futexes.rst), and the wake-up of futexes that this needs.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -8,24 +8,24 @@
 #include "marshal/sys.h"
 #include "process/robust.h"
 
-/* The word must be one's own, aligned. */
+/* The word must be aligned and at an address of the program. */
 long futex_bad_word(uint64_t addr) { return addr & 3 ? -EINVAL : addr >= TASK_SIZE ? -EFAULT : 0; }
 
-/* What the host kernel is told beside the command. */
+/* The flags for the host kernel, beside the command. */
 uint64_t futex_flags(const struct gmem_word *w, uint64_t op)
 {
         return (op & FUTEX_CLOCK_REALTIME) | (gmem_word_shared(w) ? 0 : FUTEX_PRIVATE_FLAG);
 }
 
-/* A word that is to be shared, but lies in memory of this process alone: Linux then names it by its
- * page, which must be one to write to. */
+/* A futex without FUTEX_PRIVATE_FLAG whose word lies in private memory: Linux then identifies it by
+ * its page, which must be writable. */
 bool futex_cannot_be_shared(struct thread *t, uint64_t addr, uint64_t op, const struct gmem_word *w)
 {
         return !(op & FUTEX_PRIVATE_FLAG) && !gmem_word_shared(w) && gmem_check(t, addr, 4, true);
 }
 
-/* What the kernel finds wrong with a word before it looks at anything else: that a private one is
- * not there is no error. */
+/* Errors that the kernel finds in a futex word before all others.  A private word that is not
+ * mapped is not an error. */
 long futex_bad_key(struct thread *t, uint64_t addr, uint64_t op)
 {
         struct gmem_word w;
@@ -42,8 +42,8 @@ long futex_bad_key(struct thread *t, uint64_t addr, uint64_t op)
 long futex_wake_as(struct thread *t, uint64_t addr, uint64_t op, uint64_t n, uint64_t bits)
 {
         struct gmem_word w;
-        /* which makes a shared one resident: another process may wait on a page that this one has
-         * not touched */
+        /* this makes a shared word resident: another process may wait on a page that this process
+         * has not touched */
         long ret = futex_bad_key(t, addr, op);
 
         if (ret || !gmem_word_here(t, addr, &w))
@@ -70,7 +70,7 @@ static void owner_died(struct thread *t, uint64_t addr, uint32_t tid, bool pi, b
                 return;
         _Atomic uint32_t *word = (_Atomic uint32_t *)w.host;
         uint32_t old = atomic_load(word);
-        /* it died between its unlock and its wake-up */
+        /* the owner died between its unlock and its wake-up */
         bool mine = false, wakes = pending && !pi && old == 0;
 
         while (!wakes && (old & FUTEX_TID_MASK) == tid && !mine)
@@ -88,7 +88,7 @@ void robust_list_end(struct thread *t, uint64_t head, uint32_t tid)
 
         if (!head || gmem_read(t, &h, head, sizeof(h)))
                 return;
-        /* Bit 0 of a pointer says that the lock inherits priority. */
+        /* Bit 0 of a pointer marks a lock with priority inheritance. */
         entry = h.next;
         for (int n = 0; (entry & ~1ull) != head && n < ROBUST_MOST; n++) {
                 bool readable = gmem_read(t, &next, entry & ~1ull, sizeof(next)) == 0;

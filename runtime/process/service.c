@@ -18,7 +18,7 @@ static struct thread service;
 static pthread_t id;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool exists;                     /* the thread was made; guarded by lock */
-static _Atomic uint32_t up;             /* futex: its vCPU is there */
+static _Atomic uint32_t up;             /* futex: its vCPU exists */
 static _Atomic bool kicks_asked;
 
 static void make_vcpu(void)
@@ -30,7 +30,7 @@ static void make_vcpu(void)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
 }
 
-/* Of what the child of a vfork asked for (service_kick). */
+/* Sends the kicks that a child of vfork asked for (service_kick). */
 static void send_kicks(void)
 {
         if (!atomic_load(&kicks_asked))
@@ -63,15 +63,15 @@ static void start(void *again)
 {
         uint64_t all = ~0ull, old;
 
-        /* Signals are the program's: this thread takes none, not even the two that libc would leave
-         * open. */
+        /* Signals are for the program: this thread takes none, not even the two that libc would
+         * leave open. */
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
         int err = pthread_create(&id, NULL, service_main, again);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
         if (err)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
-        /* The program thread that rang must not run meanwhile: the vCPU's descriptor has a low
-         * number for a moment. */
+        /* The program thread that rang the doorbell must not run meanwhile: the new vCPU's
+         * descriptor has a low number for a moment. */
         while (!atomic_load(&up))
                 word_sleep(&up, 0, NULL);
 }
@@ -101,7 +101,7 @@ void service_kick(struct thread *u)
         wake();
 }
 
-/* Nobody rings its bell meanwhile, so `exists` stays what it is. */
+/* The doorbell is not rung meanwhile, so `exists` does not change. */
 bool service_hold(unsigned limit_ms)
 {
         const struct timespec tenth = { .tv_nsec = limit_ms * 100000l % 1000000000,
@@ -109,11 +109,11 @@ bool service_hold(unsigned limit_ms)
 
         if (!exists)
                 return true;
-        /* Before the sequence moves: the one that wakes by that sees it
+        /* Before the sequence moves: the service vCPU that it wakes sees it
          * (kern/paging/cleaner.c). */
         atomic_store(&CONTROL->service_hold, 1);
         wake();
-        /* acquire: what it did before it kept still */
+        /* acquire: sees what the cleaner did before it was quiesced */
         for (unsigned i = 0; !atomic_load(&CONTROL->service_held); i++) {
                 if (limit_ms && i == 10)
                         return false;
@@ -134,7 +134,7 @@ void service_end(void)
 {
         if (!exists)
                 return;
-        /* before the sequence moves, by which it is woken */
+        /* before the sequence moves, which wakes the thread */
         service.end.how = END_THREAD;
         wake();
         pthread_join(id, NULL);

@@ -26,7 +26,7 @@ struct start {
         const struct clone_request *rq;
         uint64_t mask;                  /* the program's */
         pid_t tid;
-        /* futex: the new thread is there and has stored its tid where rq wants it */
+        /* futex: the new thread runs and has stored its tid where rq wants it */
         _Atomic uint32_t up;
 };
 
@@ -45,7 +45,7 @@ static int copy_state(struct thread *t, struct thread *child, const struct clone
         struct regs *r = &child->v->regs;
         *r = t->v->regs;
         r->rax = 0;
-        r->rcx = r->rip;                /* as SYSCALL leaves them */
+        r->rcx = r->rip;                /* as SYSCALL leaves rcx and r11 */
         r->r11 = r->rflags;
         if (rq->stack)
                 r->rsp = rq->stack;
@@ -76,7 +76,7 @@ static void *thread_main(void *arg)
         if (rq.flags & CLONE_CHILD_SETTID)
                 gmem_write(t, rq.child_tid, &tid, sizeof(tid));
         s->tid = tid;
-        atomic_store(&s->up, 1);        /* s is gone from here on */
+        atomic_store(&s->up, 1);        /* s may be gone from here on */
         word_wake(&s->up, 1);
         signals_release(t, mask);
         t->v->exit.ret = 0;
@@ -120,7 +120,7 @@ long threads_make(struct thread *t, const struct clone_request *rq)
         }
         if (ret == 0) {
                 while (!atomic_load(&s.up))
-                        word_sleep(&s.up, 0, NULL);      /* it only has to run */
+                        word_sleep(&s.up, 0, NULL);      /* the new thread only has to start */
                 ret = s.tid;
         }
         signals_release(t, s.mask);

@@ -1,6 +1,5 @@
 /*
- * Threads of the program (threads.h): vCPUs for them, their start and end, and the stop of all
- * others.
+ * Threads of the program (threads.h): their vCPUs, their start and end.
  */
 #include <errno.h>
 #include <limits.h>
@@ -28,22 +27,23 @@
 #include "vm/watch.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
-#define FRAMES_EACH  64                 /* of the cache, for a vCPU to make progress with */
-/* A vCPU that another host thread takes over costs milliseconds: KVM_RUN notes the new one and
- * waits until no CPU of the host can still see the old (synchronize_rcu in kvm_vcpu_ioctl, Linux
- * 6.1).  A new vCPU costs some of KVM's memory instead, so: new ones up to here. */
+#define FRAMES_EACH  64                 /* of the cache, that a vCPU needs to make progress */
+/* When another host thread takes over a vCPU, that costs milliseconds: KVM_RUN records the new
+ * thread and waits until no CPU of the host can still see the old one (synchronize_rcu in
+ * kvm_vcpu_ioctl, Linux 6.1).  A new vCPU only costs some of KVM's memory, so new ones are made up
+ * to this number. */
 #define VCPUS_FRESH  256
 
 /* guards the next six, and thread.next_idle */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vm *vm;
 static struct thread *idle;             /* vCPUs without a thread */
-/* threads whose end the program may know of, and whose vCPUs are not idle yet */
+/* threads whose end the program may have seen, but whose vCPUs are not idle yet */
 static unsigned leaving;
 static uint32_t next_vcpu = FIRST_VCPU;
 static unsigned live = 1;
 static pid_t leader;
-static pthread_cond_t one_idle = PTHREAD_COND_INITIALIZER;      /* idle has grown */
+static pthread_cond_t one_idle = PTHREAD_COND_INITIALIZER;      /* a vCPU became idle */
 
 void threads_init(struct thread *first)
 {
@@ -55,7 +55,7 @@ void threads_init(struct thread *first)
         signals_expect_kicks(first);
 }
 
-/* What the others' records took stays lost: a few hundred bytes each. */
+/* The records of the other threads are not freed: a few hundred bytes each. */
 void threads_forked(struct thread *t)
 {
         pthread_mutex_init(&lock, NULL);
@@ -68,8 +68,7 @@ void threads_forked(struct thread *t)
         threads_list_forked();
 }
 
-/* Locks that threads hold when the program ends; those in shared memory are other processes' affair
- * too. */
+/* Locks that threads hold when the program ends; other processes use those in shared memory too. */
 void threads_end_robust_lists(struct thread *t)
 {
         for (uint32_t i = 0; i < next_vcpu; i++)
@@ -81,7 +80,7 @@ void threads_end_robust_lists(struct thread *t)
 
 /* ---- vCPUs ---- */
 
-/* Says once why clone gives EAGAIN: the program seldom can.  Under lock. */
+/* Reports once why clone returns EAGAIN, which the program itself seldom does.  Under lock. */
 static void __attribute__((format(printf, 1, 2))) say_no_vcpu(const char *fmt, ...)
 {
         static bool said;
@@ -97,9 +96,9 @@ static void __attribute__((format(printf, 1, 2))) say_no_vcpu(const char *fmt, .
         warnx_("no more threads: %s", text);
 }
 
-/* Who has joined a thread expects its place to be free, so waits for vCPUs that will be idle at
- * once.  Under lock.  The bound is for a thread that is held up on its way out because all threads
- * are being stopped, which has to wait for us then. */
+/* A program that has joined a thread expects to be able to make another, so this waits for vCPUs
+ * that will be idle in a moment.  Under lock.  The wait is bounded because an ending thread may be
+ * delayed while all threads are being stopped, and that stop waits for us. */
 static void wait_for_idle(void)
 {
         const struct timespec end = deadline_in_ms(1000);
@@ -122,7 +121,7 @@ bool threads_single(void)
         return single;
 }
 
-/* One that is idle, or a new one; NULL: there can be no more. */
+/* Takes an idle vCPU, or makes a new one; NULL: there can be no more. */
 struct thread *threads_take_vcpu(void)
 {
         struct thread *t;
@@ -146,8 +145,8 @@ struct thread *threads_take_vcpu(void)
                             (unsigned long long)CONTROL->nframes, next_vcpu);
         } else if ((t = calloc(1, sizeof(*t))) != NULL) {
                 int err = vcpu_create(vm, t, next_vcpu, ROLE_PROGRAM, why, sizeof(why));
-                /* KVM keeps the number of one that failed half-way; vm->thread[] has a hole
-                 * there. */
+                /* KVM keeps the number of a vCPU whose making failed half-way; vm->thread[] has a
+                 * hole there. */
                 while (err == -EEXIST && next_vcpu + 1 < vm->vcpus_max)
                         err = vcpu_create(vm, t, ++next_vcpu, ROLE_PROGRAM, why, sizeof(why));
                 if (err == 0) {
@@ -171,7 +170,7 @@ struct thread *threads_take_vcpu(void)
         return t;
 }
 
-/* The thread did not come to be. */
+/* The thread could not be started. */
 void threads_return_vcpu(struct thread *t)
 {
         pthread_mutex_lock(&lock);
@@ -196,7 +195,7 @@ void threads_let_go(struct thread *t)
 long threads_end(struct thread *t, int status)
 {
         uint64_t mask = signals_hold(t);
-        /* it may be another thread's as well: it is not lost with this one */
+        /* another thread may take the signal: it must not be lost with this thread */
         if (sys_put_off) {
                 signals_release(t, mask);
                 return -SYS_PUT_OFF;
@@ -205,13 +204,13 @@ long threads_end(struct thread *t, int status)
         leaving++;
         bool last = live == 1;
         if (!last)
-                /* at once with the look: of two that end, one is the last */
+                /* under the same lock as the check: of two threads that end, one is the last */
                 live--;
         pthread_mutex_unlock(&lock);
-        /* Only now, as in Linux's do_exit(): who was told of this end is then the last. */
+        /* Only now, as in Linux's do_exit(): a thread that learns of this end is then the last. */
         threads_let_go(t);
         thread_upcall(t, UPCALL_THREAD_END, 0, 0, 0);
-        /* The last one's status is the program's, since Linux 6.0. */
+        /* The last thread's status is the program's, since Linux 6.0. */
         t->end = (struct thread_end){ .how = last ? END_PROGRAM : END_THREAD, .status = status };
         return 0;
 }
@@ -224,14 +223,14 @@ void threads_gone(struct thread *t)
         pthread_mutex_lock(&lock);
         threads_left(t);
         t->next_idle = idle;
-        idle = t;                       /* from here on it may be another thread's */
+        idle = t;                       /* from here on t may belong to another thread */
         leaving--;
         pthread_cond_signal(&one_idle);
         pthread_mutex_unlock(&lock);
         if (atomic_load(&threads_stopping))
                 threads_tell_stopper();
-        /* The leader stays as a zombie until the last one ends, as on Linux; returning from main()
-         * would end the process. */
+        /* The leader stays as a zombie until the last thread ends, as on Linux; returning from
+         * main() would end the process. */
         if (is_leader)
                 syscall(SYS_exit, 0);
 }

@@ -1,9 +1,9 @@
 /*
- * The program's threads: making one, its end, stopping all others.
+ * The program's threads: making them, and their end.
  *
- * One thread is one host thread with its vCPU.  Tid, mask, name, affinity and what else the host
- * kernel knows of a thread are the host thread's own.  vCPUs outlive their threads, for KVM cannot
- * give one back: they are used again.
+ * Each thread is a host thread with a vCPU.  Tid, mask, name, affinity and all other attributes
+ * that the host kernel keeps are those of the host thread.  KVM cannot destroy a vCPU, so vCPUs
+ * outlive their threads and are reused.
  */
 #ifndef VMRUN_THREADS_H
 #define VMRUN_THREADS_H
@@ -15,42 +15,44 @@
 #define CLONE_CLEAR_SIGHAND 0x100000000ull
 #endif
 
-/* What clone() and clone3() ask for, their arguments read. */
+/* A request of clone() or clone3(), with its arguments read. */
 struct clone_request {
         uint64_t flags;                 /* CLONE_*, without the exit signal */
         int exit_signal;
-        uint64_t stack;                 /* its upper end; 0: the caller's own */
+        uint64_t stack;                 /* the upper end; 0: the caller's stack */
         uint64_t tls, parent_tid, child_tid, pidfd;
 };
 
-/* The first thread, vCPU 0's, is there from the start. */
+/* The first thread, on vCPU 0, exists from the start. */
 void threads_init(struct thread *first);
 
-/* A thread of the program as rq says, which begins where t's system call returns.  Its tid, or
- * -errno (-EAGAIN: no vCPU, or a cache too small for one more), or -SYS_PUT_OFF. */
+/* Makes a thread of the program as rq says, which begins where t's system call returns.  Its tid,
+ * or -errno (-EAGAIN: no vCPU, or the cache is too small for one more), or -SYS_PUT_OFF. */
 long threads_make(struct thread *t, const struct clone_request *rq);
 
-/* A vCPU for one more thread, idle until now or new, and among the program's threads from now on;
- * NULL: there can be no more. The second gives it back where the thread did not come to be. */
+/* threads_take_vcpu() returns a vCPU for one more thread, idle until now or new, and enters it into
+ * the list of threads; NULL: there can be no more.  threads_return_vcpu() gives it back if the
+ * thread could not be started. */
 struct thread *threads_take_vcpu(void);
 void threads_return_vcpu(struct thread *t);
 
-/* What the kernel does for a thread that ends, for one whose lists are kept here: robust locks,
+/* Does what the kernel does for a thread that ends, for data that vmrun keeps: robust locks,
  * CLEARTID. */
 void threads_let_go(struct thread *t);
-/* t ends with that status.  Returns 0 if others go on, and thread_loop() then returns; otherwise
- * the program ends.  Or -SYS_PUT_OFF. */
+/* t ends with that status.  Returns 0, and thread_loop() then returns: only t ends if other threads
+ * continue, otherwise the program does.  Or -SYS_PUT_OFF. */
 long threads_end(struct thread *t, int status);
-/* After thread_loop(): gives t with its vCPU back, so the caller may not look at it any more.  Does
- * not return to the first thread. */
+/* Called after thread_loop(): gives t and its vCPU back, so the caller must not use t any more.
+ * Does not return if t is the first thread. */
 void threads_gone(struct thread *t);
 
-/* In a child that was just forked by t, all others being stopped: t is its only thread, and the
- * leader, with vCPU 0 to come; nobody is stopped any more. */
+/* In a child that t has just forked, with all other threads stopped: t is the child's only thread
+ * and its leader, and will get vCPU 0.  No thread counts as stopped any more. */
 void threads_forked(struct thread *t);
-/* The program ends, all but t being stopped: what ending threads do for locks that they hold. */
+/* The program ends, with all threads but t stopped: handles the locks that they hold, as for ending
+ * threads. */
 void threads_end_robust_lists(struct thread *t);
-/* Has the program this one thread?  One that is on its way out is waited for, a second at most. */
+/* Has the program only this thread?  Waits for a thread that is ending, at most a second. */
 bool threads_single(void);
 
 #endif

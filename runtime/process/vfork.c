@@ -1,16 +1,16 @@
 /*
  * vfork (vfork.h), and with it posix_spawn.
  *
- * The child is a process of the host that shares this one's memory (CLONE_VM), so pid, wait, groups
- * and descriptors are the kernel's own work.  Its parent's thread is suspended until it is done
- * (CLONE_VFORK), and with it the thread's vCPU is free: the child runs on that one, in the same VM.
- * KVM allows it, for a VM belongs to an mm, not to a process.  So nothing is made but the process.
- * It also runs with its parent's host thread-local storage, and with a copy of the dispositions,
+ * The child is a process of the host that shares this address space (CLONE_VM), so the kernel
+ * itself handles pid, wait, groups and descriptors.  The parent's thread is suspended until the
+ * child is done (CLONE_VFORK), so the thread's vCPU is free: the child runs on it, in the same VM.
+ * KVM allows that, because a VM belongs to an mm, not to a process.  So only the process is made.
+ * The child also uses its parent's host thread-local storage, and has a copy of the dispositions,
  * which are not shared.
  *
- * The parent then finds its vCPU where the child left it: in the system call that executed or
- * ended, as a rule; anywhere, if it was killed. It lets kern come to a place where nothing is held,
- * and puts the thread's state of before there.
+ * The parent then finds its vCPU where the child left it: normally in the system call execve or
+ * exit, but anywhere if the child was killed.  The parent runs kern up to a place where it holds
+ * nothing, and then restores the thread's earlier state.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -38,7 +38,7 @@
 
 #define STACK_SIZE  (256ul << 10)
 
-/* Flags that the host's clone gets; the rest is about memory and registers, which are ours. */
+/* Flags for the host's clone.  The others are about memory and registers, which vmrun handles. */
 #define HOST_FLAGS                                                                                 \
         (CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_PARENT |          \
          CLONE_IO | CLONE_PTRACE | CLONE_UNTRACED | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWCGROUP |  \
@@ -53,7 +53,7 @@ struct kept {
         struct sighand *sighand;
         pid_t tid, pid, kick_tid, kick_pid;
         uint64_t clear_tid, robust_list;
-        bool vforked;                   /* by a process that is itself the child of a vfork */
+        bool vforked;                   /* the caller is itself the child of a vfork */
 };
 
 struct child {
@@ -121,7 +121,7 @@ static int child_main(void *arg)
         if (!t->kick_tid)       /* not told: the same number, unless in a new PID namespace */
                 t->kick_tid = pid;
         t->kick_pid = t->kick_tid;
-        t->apart = getppid() == 0;      /* no number for the parent here */
+        t->apart = getppid() == 0;      /* the parent has no number in this namespace */
         t->clear_tid = rq->flags & CLONE_CHILD_CLEARTID ? rq->child_tid : 0;
         vcpu_fixed(t->v)->robust_list = 0;
         if (rq->flags & CLONE_CLEAR_SIGHAND)
@@ -134,22 +134,23 @@ static int child_main(void *arg)
                 t->v->regs.rsp = rq->stack;
         signals_release(t, c->mask);
         t->v->exit.ret = 0;
-        /* ends in execve, or as a child; what it forked comes by when its first thread ends */
+        /* ends in execve, or by END_CHILD; a child that it forked also returns here, when its first
+         * thread ends */
         thread_loop(t);
         thread_finish(t);
         _exit(EXIT_VMRUN_FAILED);       /* not reached */
 }
 
-/* Brings the vCPU, which the child left, to where kern waits for an answer and holds nothing. */
+/* Runs the vCPU that the child left up to where kern waits for an answer and holds nothing. */
 static void settle(struct thread *t)
 {
         struct vcpu *v = t->v;
 
-        /* it comes by on its way to the program, at the latest */
+        /* kern makes an exit before it returns to the program, at the latest */
         atomic_fetch_or(&v->event, EVENT_HOST);
-        /* killed inside KVM_RUN, or before the next */
+        /* killed inside KVM_RUN, or before the next one */
         if (t->running || atomic_load(&v->mode) != MODE_OUT) {
-                /* if an exit was just being made, that is its answer */
+                /* if an exit was pending, this is its answer */
                 v->exit.ret = -EINTR;
                 vcpu_redirect(t);
                 vcpu_run(t);
@@ -172,8 +173,8 @@ static void bring_back(struct thread *t, const struct kept *k)
 {
         t->run->immediate_exit = 0;
         t->v->upcall.op = UPCALL_NONE;
-        atomic_store(&t->kick, 0);      /* the child may have been killed with the door open, */
-        t->parked.si_signo = 0;         /* and with these in hand, which were its own */
+        atomic_store(&t->kick, 0);      /* the child may have been killed with KICK_OPEN set, */
+        t->parked.si_signo = 0;         /* and with parked signals, which were its own */
         t->has_parked_timer = false;
         t->arena_fault = false;
         t->privileged = 0;
@@ -181,7 +182,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->apart = false;
         atomic_store(&t->v->faulting, 0);
         t->vforked = k->vforked;
-        t->end = (struct thread_end){ .how = END_NOT };         /* that was the child's */
+        t->end = (struct thread_end){ .how = END_NOT };         /* this was set for the child */
         exec_room_free(t);
         t->sighand = k->sighand;
         t->clear_tid = k->clear_tid;
@@ -190,11 +191,12 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->kick_tid = k->kick_tid;
         t->kick_pid = k->kick_pid;
         sys_put_off = 0;
-        t->watch.seen_ms = 0;           /* a timer that there was has gone with the child */
-        /* KVM has the child's mask.  What that lets in is held here, and would end each KVM_RUN. */
+        t->watch.seen_ms = 0;           /* a timer ended with the child */
+        /* KVM has the child's mask.  A signal that it leaves open is blocked here, and would end
+         * each KVM_RUN. */
         t->sigmask_dirty = true;
         settle(t);
-        /* the exit is answered by kern's next run; now registers may be set */
+        /* KVM must finish the exit before registers can be set */
         vcpu_retire(t);
         t->v->regs = k->regs;
         t->signal = k->signal;
@@ -202,8 +204,8 @@ static void bring_back(struct thread *t, const struct kept *k)
                 die_(EXIT_VMRUN_FAILED,
                      "KVM does not take back the registers of a thread whose child has ended");
         xstate_bring_back(t, k->xstate);
-        /* All registers are the parent's again; and whatever came meanwhile has still to be looked
-         * at. */
+        /* All registers are the parent's again; events that came meanwhile must still be
+         * handled. */
         atomic_fetch_or(&t->v->event, EVENT_IRET | EVENT_HOST);
 }
 
@@ -234,7 +236,7 @@ static pid_t make_child(struct child *c, char *stack, uint64_t flags, int *pidfd
                          : "=a"(ret)
                          : "a"(SYS_clone3), "D"(args), "S"(sizeof(args)), "r"(fn), "r"(arg)
                          : "rcx", "r11", "memory");
-        if (ret == -ENOSYS) {           /* some containers */
+        if (ret == -ENOSYS) {           /* blocked by some containers */
                 t->kick_tid = 0;
                 return clone(child_main, stack + STACK_SIZE,
                              (int)(flags | (uint64_t)c->rq->exit_signal), c, pidfd);
@@ -253,7 +255,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         int pidfd = -1;
         long ret = -ENOMEM;
 
-        /* parent and child both block all: what comes now waits for its addressee */
+        /* parent and child both block all signals: a signal now stays pending for its addressee */
         uint64_t mask = signals_hold(t);
         if (sys_put_off) {
                 ret = -SYS_PUT_OFF;
@@ -266,10 +268,10 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
                 goto out;
         }
         far_expect_program();
-        /* made by the child, it would be a thread of the child's, and end with it */
+        /* if the child made the thread, it would belong to the child and end with it */
         service_ensure(t->vm);
         if (!t->vforked)
-                procfs_mem_make();      /* where that fails, the child's open does */
+                procfs_mem_make();      /* if this fails, the child's open fails */
         if (!c || stack == MAP_FAILED || !privfd_vfork(&lent) || (ret = keep(t, &k)) != 0)
                 goto out;
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)
@@ -281,14 +283,14 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         ret = pid < 0 ? -errno : pid;
         privfd_vforked(&lent);
         lent.made = NULL;
-        threads_return(t);              /* if the child died where it was safe */
+        threads_return(t);              /* if the child died while t was marked safe */
         if (pid < 0) {
                 t->kick_tid = k.kick_tid;
                 set_bases(t, &k.fs_base, NULL);
                 goto out;
         }
         bring_back(t, &k);
-        t->v->regs.rax = (uint64_t)pid; /* where kern does not take our answer for it */
+        t->v->regs.rax = (uint64_t)pid; /* in case kern does not use the exit's answer as result */
         k.xstate = NULL;
         if (rq->flags & CLONE_PIDFD)
                 gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));

@@ -1,8 +1,8 @@
 /*
- * map_files: a link to its file for each mapping of one, by its addresses.
+ * map_files: for each mapping of a file, a link to the file, named by the addresses.
  *
- * The folder itself is the host's; its listing is made here, with the place in the list as
- * position.  What an entry leads to is the file's path, as in maps.
+ * The folder itself is the host's; its listing is made here, and the file position is the index in
+ * the list.  An entry leads to the file's path, as in maps.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 struct listing {
         char *buf;
         size_t n, room;
-        long from, at;                  /* entries that were listed before, and that were seen */
+        long from, at;                  /* entries listed before, and entries seen */
         bool full, is64;
 };
 
@@ -71,6 +71,6 @@ long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t roo
         add(&l, "..", DT_DIR);
         procfs_each_map(t, add_map, &l);
         if (!l.n && l.full)
-                return -EINVAL;         /* no room for one */
+                return -EINVAL;         /* no room for one entry */
         return lseek(fd, l.at, SEEK_SET) < 0 ? -errno : (long)l.n;
 }

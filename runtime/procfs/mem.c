@@ -1,10 +1,10 @@
 /*
- * /proc/self/mem: an empty memfd that cannot be written, of which each open makes a description of
- * its own.  So position, access mode, dup and what else hangs on a descriptor are the host's; reads
- * and writes that name such a descriptor are done here, on the program's memory.
+ * /proc/self/mem: an empty memfd that cannot be written; each open makes its own file description
+ * of it.  So the host handles position, access mode, dup and all else about descriptors.  Reads and
+ * writes of such a descriptor are done here, on the program's memory.
  *
- * Other calls find an empty file, and so do processes that have it from this one, by fork or exec:
- * the memory it is about is not theirs, and gone on Linux, too, after exec.  Access is the
+ * Other calls see an empty file.  So do processes that inherited it by fork or exec: the memory it
+ * stands for is not theirs, and after exec it is gone on Linux, too.  Access rights are the
  * program's own, as with the kernel's proc_mem.force_override=never.
  */
 #include <errno.h>
@@ -20,8 +20,8 @@
 #include "memory/gmem.h"
 #include "procfs/procfs.h"
 
-_Atomic bool procfs_mem_exists;         /* opened by somebody: released with the two below there */
-static struct stat file;                /* what it is */
+_Atomic bool procfs_mem_exists;         /* it was opened; stored with release after the two below */
+static struct stat file;                /* identifies it */
 static int file_fd = -1;                /* private */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards the making of it */
 
@@ -71,7 +71,7 @@ long procfs_mem_open(struct thread *t, int flags)
         int fd = open(link, flags & (O_ACCMODE | O_CLOEXEC | O_NONBLOCK | O_PATH | O_DIRECTORY));
         if (fd < 0)
                 return -errno;
-        if (!procfs_mem_is_(fd)) {      /* whatever it is, the program must not have it */
+        if (!procfs_mem_is_(fd)) {      /* not the expected file: the program must not have it */
                 close(fd);
                 return -EIO;
         }
@@ -86,7 +86,7 @@ bool procfs_mem_is_(int fd)
                st.st_dev == file.st_dev && st.st_ino == file.st_ino;
 }
 
-/* In a forked child, whose own is another. */
+/* In a forked child, which needs a file of its own. */
 void procfs_mem_forked(void)
 {
         if (file_fd >= 0)
@@ -96,8 +96,8 @@ void procfs_mem_forked(void)
         pthread_mutex_init(&lock, NULL);
 }
 
-/* As mem_rw() of the kernel goes: in pieces, to the first that cannot be had; a bad buffer is
- * EFAULT whatever went before. */
+/* As the kernel's mem_rw(): in pieces, up to the first that is not accessible; a bad buffer is
+ * EFAULT whatever was copied before. */
 static long copy(struct thread *t, uint64_t buf, size_t len, uint64_t at, bool write)
 {
         char piece[PAGE_SIZE];
@@ -125,8 +125,8 @@ int procfs_mem_map(int fd)
         return flags & O_PATH ? -EBADF : (flags & O_ACCMODE) == O_WRONLY ? -EACCES : -ENODEV;
 }
 
-/* A position may be any 64 bits, but the host's file takes none that is negative: those of the
- * kernel's half are kept without their top bit, where the program has no memory. */
+/* A position may be any 64 bits, but the host's file takes no negative one.  Positions in the
+ * kernel's half are kept without their top bit; the program has no memory there. */
 #define KERNEL_HALF (1ull << 62)
 
 static uint64_t from_host(off_t at)

@@ -1,10 +1,10 @@
 /*
- * stat, statm and status: the host's own text, in which what tells of vmrun is replaced by what is
- * true of the program.
+ * stat, statm and status: the host's own text, in which vmrun's values are replaced by the
+ * program's.
  *
- * Its memory is the cache's frames that it uses (resident) and its slots in the far tiers (VmSwap);
- * a page that has both counts in both, as a page of Linux's swap cache has both.  All resident
- * memory counts as anonymous.
+ * Its memory is the cache frames that it uses (resident) and its slots in the far tiers (VmSwap).
+ * A page that has both counts in both, as in Linux's swap cache.  All resident memory counts as
+ * anonymous.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include "vm/stop.h"
 
 
-/* Where the parts of the program are: what stat's fields of these names say. */
+/* Addresses of the parts of the program, as in stat's fields of these names. */
 static struct {
         uint64_t start_code, end_code, start_stack, start_data, end_data, start_brk, arg_start,
                 arg_end, env_start, env_end;
@@ -87,7 +87,8 @@ static void statm(const struct sizes *s, struct text *x)
                  (unsigned long long)(s->use.data + s->stack));
 }
 
-/* The set of caught or of ignored ones, as the program made them: vmrun has handlers of its own. */
+/* The set of caught or of ignored signals, as the program set them: vmrun has handlers of its
+ * own. */
 static uint64_t seen_actions(bool caught)
 {
         uint64_t mask = 0;
@@ -100,7 +101,7 @@ static uint64_t seen_actions(bool caught)
         return mask;
 }
 
-/* Fields are counted from 1, as in proc(5).  False: it stays. */
+/* Fields are counted from 1, as in proc(5).  False: the field stays unchanged. */
 static bool stat_field(int field, uint64_t old, const struct sizes *s, uint64_t *new)
 {
         switch (field) {
@@ -144,7 +145,8 @@ static void stat_line(const char *line, const struct sizes *s, struct text *x)
         text_add(x, "\n");
 }
 
-/* As long as the kernel's table of descriptors would be for those that the program has open now. */
+/* The size that the kernel's descriptor table would have for the descriptors that the program has
+ * open now. */
 static unsigned fd_table(void)
 {
         unsigned last = 0, size = 128;

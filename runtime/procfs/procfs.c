@@ -1,13 +1,13 @@
 /*
  * Paths into /proc that must lead to the program.
  *
- * Native and right, since vmrun's process is the program's as far as the kernel knows: comm (the
- * loader sets it), cwd, root, fd, io, limits of most kinds, ns.  Written here: exe, maps, meminfo,
- * cmdline, environ, auxv, and with the program's numbers in the host's text stat, statm, status
- * (procfs_numbers.c); smaps (procfs_smaps.c), map_files (procfs_maps.c), mem (procfs_mem.c).  Not
- * there: what else tells of vmrun's memory page by page (pagemap and its like), as in a kernel
- * built without it. vmrun's own descriptors and threads are in no listing.  What is written here is
- * as of the open, not of each read.
+ * Native and correct, since to the kernel vmrun's process is the program's: comm (the loader sets
+ * it), cwd, root, fd, io, most limits, ns.  Written here: exe, maps, meminfo, cmdline, environ,
+ * auxv; stat, statm and status, which are the host's text with the program's numbers
+ * (procfs_numbers.c); smaps (procfs_smaps.c), map_files (procfs_maps.c), mem (procfs_mem.c).
+ * Missing: other files that show vmrun's memory page by page (pagemap and its like), as in a kernel
+ * built without them.  No listing has vmrun's own descriptors and threads.  The content is that of
+ * the time of open, not of each read.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ static void map_size(const struct map_entry *e, void *arg)
                 *(uint64_t *)arg += e->end - e->start;
 }
 
-/* Memory less what the program could have written to, but at least a sixteenth of it: it may have
+/* Memory minus what the program may write to, but at least a sixteenth of it: the program may have
  * reserved more than it uses. */
 uint64_t procfs_mem_free(struct thread *t)
 {
@@ -65,7 +65,7 @@ uint64_t procfs_mem_free(struct thread *t)
         return used < total - total / 16 ? total - used : total / 16;
 }
 
-/* The host's file with the three numbers replaced that programs size their caches by. */
+/* The host's file, in which the three numbers by which programs size their caches are replaced. */
 static void meminfo(struct thread *t, struct text *x)
 {
         unsigned long total = procfs_mem_total() >> 10, avail = procfs_mem_free(t) >> 10;
@@ -86,7 +86,7 @@ static void meminfo(struct thread *t, struct text *x)
                 fclose(f);
 }
 
-/* Strings of the program's, from its own memory, as it may have changed them. */
+/* Strings from the program's own memory, since the program may have changed them. */
 static void strings(struct thread *t, const struct range *r, struct text *x)
 {
         x->p = malloc(r->end - r->start);
@@ -101,7 +101,7 @@ static void bytes(const void *p, size_t n, struct text *x)
                 memcpy(x->p, p, n);
 }
 
-/* An fd, read-only, whose content is x: the lowest free one, as open would give. */
+/* A read-only fd with content x: the lowest free number, as from open. */
 static long serve(struct text *x, const char *name, int flags)
 {
         char link[64];

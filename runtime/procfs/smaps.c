@@ -1,9 +1,9 @@
 /*
- * smaps and smaps_rollup: what of each mapping is in the cache and what in the far tiers, as its
- * page tables say.
+ * smaps and smaps_rollup: how much of each mapping is in the cache and in the far tiers, from its
+ * page tables.
  *
- * Nobody counts who else has a page of a shared mapping, so all pages are this process's own
- * (Private, Pss = Rss).  Swap is what is in a far tier only.
+ * It is not counted which other processes have a page of a shared mapping, so all pages count as
+ * private (Pss = Rss).  Swap is what is only in a far tier.
  */
 #include <string.h>
 #include <sys/mman.h>

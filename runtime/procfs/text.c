@@ -1,5 +1,5 @@
 /*
- * Text in the making, and the line of maps.
+ * Text buffers, and the lines of maps.
  */
 #include <stdarg.h>
 #include <stdio.h>

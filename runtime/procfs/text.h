@@ -1,5 +1,5 @@
 /*
- * Between the files that write the content of /proc/self (procfs.c, procfs_numbers.c).
+ * Shared by the files that write the content of /proc/self (procfs.c, procfs_numbers.c).
  */
 #ifndef VMRUN_TEXT_H
 #define VMRUN_TEXT_H
@@ -11,11 +11,11 @@
 
 struct image;
 
-/* Content in the making; p is the caller's to free.  Cut off where memory ran out. */
+/* A text buffer; the caller frees p. The text is cut off where memory ran out. */
 struct text { char *p; size_t n, room; };
 void text_add(struct text *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The line of maps for one. */
+/* Appends the line of maps for one entry. */
 void procfs_map_line(const struct map_entry *e, struct text *x);
 /* smaps, or smaps_rollup. (procfs_smaps.c) */
 void procfs_smaps(struct thread *t, bool rollup, struct text *x);

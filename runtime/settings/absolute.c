@@ -1,6 +1,6 @@
 /*
- * Relative paths in settings, made absolute before the program can change its directory: programs
- * that it executes later open their nodes anew. Names and origins stay as the user wrote them.
+ * Makes relative paths in settings absolute before the program can change its directory: programs
+ * that it executes later open their nodes again.  Names and origins stay as the user wrote them.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const char *directory(void)
         static char dir[PATH_MAX + 1];
 
         if (!*dir && (!getcwd(dir, PATH_MAX) || *dir != '/'))
-                /* it is gone, or out of reach: what is relative to it cannot be found anyway */
+                /* it is removed, or not accessible: paths relative to it cannot be found anyway */
                 strcpy(dir, ".");
         if (dir[strlen(dir) - 1] != '/')
                 strcat(dir, "/");

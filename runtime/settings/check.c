@@ -1,6 +1,6 @@
 /*
- * The report of vmrun --check has one line a fact, and under it, indented, what it
- * means where something is missing.
+ * The report of vmrun --check has one line a fact.  If something is missing, an indented line below
+ * says what that means.
  */
 #include <cpuid.h>
 #include <dirent.h>
@@ -107,7 +107,7 @@ static void report_module(void)
         meaning("load kvm_intel or kvm_amd");
 }
 
-/* What an open /dev/kvm says of itself; err: it cannot be used anyway. */
+/* Reports the limits of an open /dev/kvm; err: it cannot be used anyway. */
 static int report_kvm_limits(int fd, int err)
 {
         unsigned host = host_phys_bits(), guest = host_guest_phys_bits(fd);
@@ -223,8 +223,8 @@ static void report_memory(void)
              size_text(available, b));
 }
 
-/* What the user set up: the file, whose mistakes ended vmrun already, and whether each node can be
- * had. */
+/* Reports the user's set-up: the configuration file (a mistake in it has already ended vmrun), and
+ * whether each node is available. */
 static int report_nodes(void)
 {
         fact("settings", "%s", opt.config ? opt.config : "no configuration file");

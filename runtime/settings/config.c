@@ -1,7 +1,7 @@
 /*
- * The configuration file: which one is read, and its lines.  inih takes lines apart; section
- * headings are read here, because inih tells nothing of a section without keys and cuts long names.
- * What the values mean is in settings.c.
+ * The configuration file: which one is read, and its lines.  inih parses the lines; section
+ * headings are read here, because inih does not report a section without keys and cuts long names.
+ * settings.c interprets the values.
  */
 #include <errno.h>
 #include <ini.h>
@@ -23,7 +23,7 @@ struct config {
         unsigned line;
         enum { IN_NONE, IN_VMRUN, IN_NODE } section;
         bool seen_vmrun;
-        unsigned given;                 /* bit n: setting number n was */
+        unsigned given;                 /* bit n: setting number n was given */
         struct node_draft node;         /* IN_NODE: of this section */
         unsigned node_line;
         char *why;                      /* the first mistake */
@@ -31,7 +31,7 @@ struct config {
         int err;
 };
 
-/* Only the first mistake counts: those after it may follow from it. */
+/* Only the first mistake is reported: later ones may follow from it. */
 static void __attribute__((format(printf, 3, 4)))
 mistake(struct config *c, unsigned line, const char *fmt, ...)
 {
@@ -127,8 +127,8 @@ static void begin_section(struct config *c, char *text)
 }
 
 /* For ini_parse_stream, instead of fgets: counts lines, refuses those that inih would misread, and
- * shows it all others without the blanks before them, which would mean to it that the line above
- * goes on.  A heading is shown as an empty line. */
+ * passes the others on without leading blanks, which inih would take for a continuation of the line
+ * above.  A heading is passed on as an empty line. */
 static char *next_line(char *text, int size, void *arg)
 {
         struct config *c = arg;
@@ -164,7 +164,7 @@ static char *next_line(char *text, int size, void *arg)
         return c->err ? NULL : text;
 }
 
-/* Behind a value, # is part of it for inih: seldom what was meant. */
+/* For inih, a # behind a value is part of the value, which is seldom meant. */
 static bool has_remark(struct config *c, const char *key, const char *value)
 {
         const char *mark = strchr(value, '#');
@@ -251,7 +251,7 @@ int config_read(struct options *o, const char *path, char *why, size_t n)
         return c.err;
 }
 
-/* Is there such a file, as far as we may see? */
+/* Does the file exist, as far as this user can see? */
 static bool exists(const char *path)
 {
         struct stat st;
@@ -264,7 +264,7 @@ const char *config_default(void)
         const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
         int n = -1;
 
-        /* The base directory specification: a relative one is to be ignored. */
+        /* The XDG base directory specification: a relative path must be ignored. */
         if (xdg && *xdg == '/')
                 n = snprintf(path, sizeof(path), "%s/vmrun.conf", xdg);
         else if (home && *home == '/')

@@ -1,5 +1,5 @@
 /*
- * The command line of vmrun: what it accepts, and how it goes together with the configuration file.
+ * The command line of vmrun: its options, and how they combine with the configuration file.
  */
 #ifdef HAVE_CONFIG_H
 #include "base/message.h"
@@ -36,7 +36,7 @@ enum {
 };
 
 static const struct option long_options[] = {
-        /* Those with OPT_SETTING, OPT_YES and OPT_NO are settings of that name (settings.c), with
+        /* Options with OPT_SETTING, OPT_YES and OPT_NO are settings of that name (settings.c), with
          * the value given, "yes" or "no". */
         { "cache",           required_argument, NULL, OPT_SETTING },
         { "placement",       required_argument, NULL, OPT_SETTING },
@@ -63,7 +63,8 @@ static const struct option long_options[] = {
         { NULL, 0, NULL, 0 }
 };
 
-/* What the command line says, until the configuration file was read, over which it goes. */
+/* Values of the command line, kept until the configuration file has been read, which they
+ * override. */
 struct given {
         const char *value[SETTINGS_MAX];        /* by number of the setting; NULL: not given */
         const char *nodes[NODES_MAX];
@@ -142,7 +143,7 @@ static void default_cache(void)
               size_text(opt.cache, a));
 }
 
-/* The option of which `given`, with its dashes and maybe a value, is a misspelling; NULL: none. */
+/* The option that `given`, with its dashes and maybe a value, misspells; NULL: none. */
 static const char *near_option(const char *given)
 {
         const char *words[sizeof(long_options) / sizeof(long_options[0]) - 1];
@@ -156,7 +157,7 @@ static const char *near_option(const char *given)
         return near;
 }
 
-/* getopt has no words for it that name the cure. */
+/* getopt's own messages do not name the cure. */
 static _Noreturn void bad_option(char **argv, bool missing_value)
 {
         const char *given = argv[optind - 1];
@@ -180,8 +181,8 @@ static _Noreturn void bad_option(char **argv, bool missing_value)
              given);
 }
 
-/* The value of --stats.  The plain name of a file is one in this folder, but a word that may be
- * meant for yes or no is looked at like one of the configuration file. */
+/* The value of --stats.  A plain name is a file in this folder, but a word that may be meant for
+ * yes or no is checked as in the configuration file. */
 static const char *stats_value(const char *given)
 {
         static const char *const words[] = { "yes", "no", "true", "false", "on", "off", "1", "0" };
@@ -289,7 +290,7 @@ static void take_settings(const struct given *g)
         }
 }
 
-/* Those of the file, if there are any, do not count then. */
+/* Nodes of the file, if there are any, are then ignored. */
 static void take_nodes(const struct given *g)
 {
         char why[SETTING_WHY], *origin;
@@ -327,7 +328,8 @@ void options_parse(int argc, char **argv)
                 return;
         opt.config = g.no_config ? NULL : g.config ? g.config : config_default();
         int err = opt.config ? config_read(&opt, opt.config, why, sizeof(why)) : 0;
-        if (err)                        /* -EINVAL: what is in it, which has its cure */
+        /* -EINVAL: a mistake in its content, whose message has a cure */
+        if (err)
                 die_(EXIT_VMRUN_FAILED, "%s%s", why, err == -EINVAL ? "" : err == -ENOENT ?
                      ": check the name after --config" : ": make it readable, or give --no-config");
         take_settings(&g);

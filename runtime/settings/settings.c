@@ -1,5 +1,5 @@
 /*
- * See settings.h: the values of settings and of nodes, and what is said about wrong ones.
+ * See settings.h: the values of settings and of nodes, and messages about wrong ones.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -101,9 +101,9 @@ static int text_parse(const char *text, const char **copy, char why[SETTING_WHY]
 
 /* --- keys that do not exist --- */
 
-#define NEAR_MOST 31                    /* bytes of a word that is looked at */
+#define NEAR_MOST 31                    /* bytes of a word that are compared */
 
-/* How many bytes to change, add or leave out make b of a (Levenshtein). */
+/* How many bytes must be changed, added or removed to make b of a (Levenshtein). */
 static unsigned distance(const char *a, const char *b)
 {
         unsigned row[NEAR_MOST + 1], n = (unsigned)strlen(b);
@@ -146,7 +146,7 @@ const char *near_word(const char *text, const char *const words[], size_t n)
         return nearest;
 }
 
-/* "cache-mb" and "512" for "cache": M, and so on; 0: no unit, or no plain number. */
+/* For "cache-mb" and "512" instead of "cache": M, and so on; 0: no unit, or no plain number. */
 static char unit_of(const char *text, const char *word, const char *value)
 {
         const char *unit = strlen(text) > strlen(word) ? text + strlen(word) + 1 : "";
@@ -158,7 +158,7 @@ static char unit_of(const char *text, const char *word, const char *value)
         return !*unit || strcasecmp(unit, "b") == 0 || strcasecmp(unit, "ib") == 0 ? first : 0;
 }
 
-/* Why the key is refused, which is none of the words; `where` it stands. */
+/* Why the key is refused, which is none of the words; `where`: its place. */
 static void say_unknown(const char *key, const char *value, const char *const words[], size_t n,
                         const char *where, char why[SETTING_WHY])
 {
@@ -383,7 +383,8 @@ static int percent_decode(char *text)
         return 0;
 }
 
-/* The part of a query that is not vmrun's: nbd+unix:///EXPORT?socket=PATH is a URL of libnbd's. */
+/* Does a pair of the query belong to the URL itself and not to vmrun?
+ * nbd+unix:///EXPORT?socket=PATH is a URL for libnbd. */
 static bool belongs_to_url(const char *url, const char *pair)
 {
         return has_scheme(url, "nbd+unix") && strncmp(pair, "socket=", 7) == 0;
@@ -420,7 +421,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         return err == -ENOENT ? -EINVAL : err;
 }
 
-/* Cuts vmrun's own options off the URL's query. */
+/* Removes vmrun's own options from the URL's query. */
 static int set_url(struct node_draft *d, const char *text, char why[SETTING_WHY])
 {
         const char *copy;
@@ -445,7 +446,7 @@ static int set_url(struct node_draft *d, const char *text, char why[SETTING_WHY]
                 if (next)
                         *next++ = '\0';
                 if (belongs_to_url(copy, pair)) {
-                        /* there is room: it was in the text, at this place or behind it */
+                        /* there is room: the mark was in the text, here or later */
                         *kept++ = mark;
                         mark = '&';
                         kept = stpcpy(kept, pair);
@@ -535,7 +536,7 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
 
 void node_option_free(struct node_option *n)
 {
-        /* The name is the url where the user gave it no other. */
+        /* The name is the url if the user gave no other. */
         if (n->name != n->url)
                 free((void *)n->name);
         free((void *)n->url);

@@ -1,6 +1,6 @@
 /*
- * vmrun --states PID: what the vCPUs of a running vmrun are doing, read from outside through /proc,
- * so it works when that one hangs.
+ * vmrun --states PID: what the vCPUs of a running vmrun are doing.  Read from outside through
+ * /proc, so it also works if that vmrun hangs.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -84,7 +84,7 @@ int states_print(const char *pid)
                      pid);
         if (fd < 0 && errno == ENOENT)
                 die_(EXIT_VMRUN_FAILED, "--states %s: there is no such process: " GIVE, pid);
-        if (fd < 0 && errno != ESRCH)   /* one of the kernel's own, or a zombie */
+        if (fd < 0 && errno != ESRCH)   /* a kernel thread, or a zombie */
                 die_(EXIT_VMRUN_FAILED, "--states %s: %s: %s", pid, path, strerror(errno));
         if (pread(fd, &c, sizeof(c), (off_t)(WINDOW + CONTROL_OFF)) != sizeof(c) ||
             c.abi_version != ABI_VERSION)

@@ -1,6 +1,6 @@
 /*
  * Frames of signal handlers: making and undoing them, with the whole extended state, and the
- * alternate stack they may be on. Which signal, and when, is signals.c.
+ * alternate stack.  signals.c decides which signal is delivered, and when.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -38,8 +38,8 @@ static int xstate_save(struct thread *t, uint64_t at, uint32_t size)
         return gmem_write(t, at, &x, size + sizeof(magic2));
 }
 
-/* Reads the area and finds out which features of it count.  Like Linux, takes it for FXSAVE's where
- * a magic number is missing. */
+/* Reads the area and finds out which of its features count.  Like Linux, takes it for an FXSAVE
+ * area if a magic number is missing. */
 static int xstate_read(struct thread *t, uint64_t at, struct xstate *x, uint64_t *features)
 {
         uint32_t size = xstate_size(t->vm), magic2 = 0;
@@ -59,8 +59,8 @@ static int xstate_read(struct thread *t, uint64_t at, struct xstate *x, uint64_t
         return at % 64 ? -EFAULT : gmem_read(t, &x->bv, at + FXSAVE_SIZE, x->sw.size - FXSAVE_SIZE);
 }
 
-/* As XRSTOR would: -EFAULT where it would fault, and features that are not there go to their
- * initial state. */
+/* As XRSTOR would: -EFAULT where it would fault; features that are missing get their initial
+ * state. */
 static int xstate_restore(struct thread *t, uint64_t at)
 {
         struct xstate x;
@@ -83,7 +83,7 @@ static int xstate_restore(struct thread *t, uint64_t at)
                 xstate_init_fp(&x);
         if (!(x.bv & XSTATE_SSE))
                 memset(x.xmm, 0, sizeof(x.xmm));
-        /* so that KVM takes MXCSR, which counts even where the registers do not */
+        /* so that KVM takes MXCSR, which counts even if the registers do not */
         x.bv |= XSTATE_FP | XSTATE_SSE;
         memset(x.header, 0, sizeof(x.header));
         return ioctl(t->vcpu_fd, KVM_SET_XSAVE, &x) < 0 ? -EFAULT : 0;
@@ -243,6 +243,6 @@ int sigframe_pop(struct thread *t, uint64_t *mask)
                     X86_IF;
         if (xstate_restore(t, f.fpstate))
                 return -EFAULT;
-        sigframe_altstack(t, &f.stack, NULL);   /* as on Linux, a bad one is no error */
+        sigframe_altstack(t, &f.stack, NULL);   /* as on Linux, a bad one is not an error */
         return 0;
 }

@@ -16,8 +16,8 @@ struct ksigaction { uint64_t handler, flags, restorer, mask; };
 int sigframe_push(struct thread *t, const struct ksigaction *k, const siginfo_t *info,
                   uint64_t mask);
 
-/* Restores what the frame on top of the stack says, its signal mask to *mask.  0, or -EFAULT: what
- * could not be restored is as it was. */
+/* Restores the state in the frame on top of the stack; its signal mask goes to *mask. 0, or
+ * -EFAULT: state that could not be restored is unchanged. */
 int sigframe_pop(struct thread *t, uint64_t *mask);
 
 /* sigaltstack(); new or old may be NULL.  0 or -errno. */

@@ -1,6 +1,6 @@
 /*
- * Signals: dispositions, the host's handler, delivery.  signals.h has the idea, sigframe.c the
- * frames, syscalls/call.c how a signal and a system call meet.
+ * Signals: dispositions, the host's handler, delivery.  signals.h has the overview, sigframe.c the
+ * frames, syscalls/call.c the races between signals and system calls.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -35,9 +35,9 @@ static bool ignored(const struct ksigaction *k)
         return k->handler == (uint64_t)(uintptr_t)SIG_IGN;
 }
 
-/* Runs on the thread that is to get the signal, whose vCPU does not run now; the kernel holds back
- * all other signals (sa_mask). All it stores is for this very thread, so no barrier is needed.  A
- * fault of vmrun's own ends here too: it repeats with its signal blocked, and so ends vmrun. */
+/* Runs on the thread that gets the signal, whose vCPU does not run now; the kernel holds back all
+ * other signals (sa_mask).  All it stores is for this thread alone, so no barrier is needed.  A
+ * fault in vmrun itself also comes here: it repeats with its signal blocked, and so ends vmrun. */
 static void take(int sig, siginfo_t *info, void *context)
 {
         ucontext_t *uc = context;
@@ -46,13 +46,13 @@ static void take(int sig, siginfo_t *info, void *context)
         struct thread *t = thread_self;
 
         if (!t)
-                return;                 /* not a program thread; those block everything */
+                return;                 /* one of vmrun's threads, which block all signals */
         if (sig == SYS_SIGKICK && vcpu_is_kick(t, info)) {
                 t->run->immediate_exit = 1;     /* if KVM_RUN is still to come */
                 return;
         }
         if (sig == SYS_SIGKICK && ignored(&t->sighand->action[sig]))
-                return;                 /* ours stands there for the kicks */
+                return;                 /* our handler is installed only for the kicks */
         memcpy(&t->signal.info, info, sizeof(*info));
         /* The kernel's set is 8 bytes; glibc's would reach into what follows it in the frame. */
         memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
@@ -69,7 +69,7 @@ static void take(int sig, siginfo_t *info, void *context)
 
 #define END_SECONDS 4   /* threads stop, statistics, and 1 s each for the cleaner and nodes */
 
-/* The default action, which is the host kernel's, once the handler has returned. */
+/* The default action, by the host kernel, once the handler has returned. */
 static void end_at_once(struct thread *t, int sig)
 {
         const struct ksigaction dfl = { .handler = 0 };
@@ -78,7 +78,8 @@ static void end_at_once(struct thread *t, int sig)
         sys_own(__NR_tgkill, (uint64_t)t->pid, (uint64_t)t->tid, (uint64_t)sig, 0, 0, 0);
 }
 
-/* The same signal once more, in a while.  t's address marks it: the program's timers lack it. */
+/* Sends the same signal again after END_SECONDS.  t's address marks it: timers of the program do
+ * not have it. */
 static bool timer_start(struct thread *t, int sig)
 {
         struct sigevent e = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = sig,
@@ -90,9 +91,9 @@ static bool timer_start(struct thread *t, int sig)
                sys_own(__NR_timer_settime, (uint64_t)*id, 0, P(&when), 0, 0, 0) == 0;
 }
 
-/* The program ends in signals_deliver().  Until then its signal stays open, to end a thread
- * that does not come there (kern waits for a node that is silent, say): by the timer only, for
- * timeout(1) and terminals may send the same one several times. */
+/* The program ends in signals_deliver().  Until then its signal stays open, to end a thread that
+ * does not get there (for example because kern waits for a silent node).  Only the timer's signal
+ * counts, because timeout(1) and terminals may send the same signal several times. */
 static void take_last(int sig, siginfo_t *info, void *context)
 {
         struct thread *t = thread_self;
@@ -111,7 +112,7 @@ static void take_last(int sig, siginfo_t *info, void *context)
         }
 }
 
-/* It does not end the program after all. */
+/* The signal does not end the program after all. */
 static void timer_stop(struct thread *t)
 {
         if (t->signal.ends)
@@ -119,8 +120,9 @@ static void timer_stop(struct thread *t)
         t->signal.ends = false;
 }
 
-/* Does its default action end t's process, which then is to be told?  Not that of process 1 of a
- * container: the kernel drops it.  32 and 33 are for libc, vmrun's as well. */
+/* Does the default action of sig end t's process, so that statistics must be printed first?  Not
+ * for process 1 of a container: the kernel drops the signal.  32 and 33 are for libc, also for
+ * vmrun's. */
 static bool tells_end(const struct thread *t, int sig)
 {
         const uint64_t others = bit(SIGKILL) | bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) |
@@ -154,8 +156,8 @@ static bool has_handler(const struct ksigaction *k)
         return k->handler > (uint64_t)(uintptr_t)SIG_IGN;
 }
 
-/* The child of a vfork gets a copy, as it does of the host's dispositions; t->sighand is back in
- * place when its parent goes on. */
+/* The child of a vfork gets a copy, as it does of the host's dispositions; t->sighand is restored
+ * when its parent continues. */
 void signals_copy(struct thread *t, struct sighand *copy)
 {
         struct sighand *h = t->sighand;
@@ -168,7 +170,7 @@ void signals_copy(struct thread *t, struct sighand *copy)
         t->sighand = copy;
 }
 
-/* On first sight it is what vmrun was started with, if that can be the program's. */
+/* At first use it is what vmrun was started with, if that can be the program's. */
 static struct ksigaction *lookup(struct sighand *h, int sig)
 {
         struct ksigaction *k = &h->action[sig];
@@ -182,8 +184,8 @@ static struct ksigaction *lookup(struct sighand *h, int sig)
 }
 
 /*
- * What the host has for a disposition of the program's.  Handlers take all signals' turns
- * (sa_mask), by the rules of SA_RESTART.  Kicks need one whatever the program has.
+ * The host's action for a disposition of the program.  A handler blocks all signals (sa_mask) and
+ * follows SA_RESTART.  The kick signal needs a handler whatever the program has.
  */
 static struct ksigaction host_action(const struct thread *t, int sig, const struct ksigaction *k)
 {
@@ -199,8 +201,8 @@ static struct ksigaction host_action(const struct thread *t, int sig, const stru
         };
 }
 
-/* Disposition of the kick signal that needs no handler of the program's; what is pending is dropped
- * by SIG_IGN. */
+/* A disposition of the kick signal without a handler of the program; SIG_IGN drops what is
+ * pending. */
 static void set_kick(uint64_t handler)
 {
         const struct ksigaction plain = { .handler = handler };
@@ -220,7 +222,7 @@ long signals_action(struct thread *t, int sig, const struct ksigaction *new, str
                 const struct ksigaction host = host_action(t, sig, new);
                 if (sig == SYS_SIGKICK && ignored(new))
                         set_kick(new->handler);
-                /* Not sys_raw(), where one that holds the lock might be stopped. */
+                /* Not sys_raw(), in which a thread that holds the lock could be stopped. */
                 ret = sys_own(__NR_rt_sigaction, (uint64_t)sig, P(&host), 0, 8, 0, 0);
                 if (ret == 0) {
                         *k = *new;
@@ -267,7 +269,7 @@ void signals_process_start(struct thread *t)
                         signals_action(t, sig, &k, NULL);
 }
 
-/* The disposition for a signal that is delivered now; SA_RESETHAND has its effect. */
+/* The disposition for a signal that is delivered now; applies SA_RESETHAND. */
 static struct ksigaction action_for_delivery(struct thread *t, int sig)
 {
         pthread_mutex_lock(&t->sighand->lock);
@@ -288,11 +290,11 @@ uint64_t signals_hold(struct thread *t)
         uint64_t mask = 0, all = ~0ull;
 
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&all), P(&mask), 8, 0, 0);
-        /* for KVM too: upcalls that run now must not end for a signal that stays pending */
+        /* for KVM too: upcalls made now must not be interrupted by a signal that stays pending */
         t->sigmask_dirty = true;
         t->signal.held = true;
-        /* From here on nothing comes; if one was taken before, the host's mask was all even
-         * then. */
+        /* From here on no signal comes.  If one was taken before, the host's mask was already
+         * full. */
         t->signal.held_mask = sys_put_off ? t->signal.mask : mask;
         return t->signal.held_mask;
 }
@@ -348,7 +350,7 @@ void signals_release(struct thread *t, uint64_t mask)
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&mask), 0, 8, 0, 0);
 }
 
-/* The program ends by that signal once thread_loop() has returned. Signals stay held. */
+/* The program ends by that signal once thread_loop() has returned.  Signals stay blocked. */
 static void killed(struct thread *t, int signo, int code, uint64_t addr)
 {
         t->end = (struct thread_end){
@@ -356,8 +358,8 @@ static void killed(struct thread *t, int signo, int code, uint64_t addr)
         };
 }
 
-/* Points the program at its handler.  Its mask is `mask`, rt_sigreturn will set `saved`.  Signals
- * are held, and released here. */
+/* Points the program at its handler, which runs with `mask`; rt_sigreturn will set `saved`.
+ * Signals are held before, and released here. */
 static void run_handler(struct thread *t, const struct ksigaction *k, const siginfo_t *info,
                         uint64_t mask, uint64_t saved)
 {
@@ -367,7 +369,7 @@ static void run_handler(struct thread *t, const struct ksigaction *k, const sigi
                 signals_release(t, mask | k->mask | (k->flags & SA_NODEFER ? 0 : bit(sig)));
                 return;
         }
-        /* No room for the frame is a SIGSEGV, on Linux too; a second time it is the end. */
+        /* No room for the frame is a SIGSEGV, as on Linux; the second time it ends the program. */
         const siginfo_t segv = { .si_signo = SIGSEGV, .si_code = SI_KERNEL };
         const struct ksigaction s =
                 sig == SIGSEGV ? (struct ksigaction){ 0 } : action_for_delivery(t, SIGSEGV);
@@ -399,7 +401,7 @@ void signals_deliver(struct thread *t)
         s->waits = false;
         if (mask & bit(info.si_signo)) {
                 timer_stop(t);
-                /* the mask changed since: an exception's handler or rt_sigreturn came first */
+                /* the mask has changed: an exception's handler or rt_sigreturn came first */
                 send_again(t, &info);
                 signals_release(t, s->mask);
                 return;
@@ -417,7 +419,8 @@ void signals_deliver(struct thread *t)
         if (k.handler == (uint64_t)(uintptr_t)SIG_DFL) {
                 if (info.si_signo == SYS_SIGKICK)
                         set_kick(0);
-                send_again(t, &info);   /* the handler went since: now it has its default effect */
+                /* the handler is gone by now: the signal gets its default action */
+                send_again(t, &info);
         }
         signals_release(t, s->mask);
 }
@@ -431,10 +434,10 @@ static void note_exception(struct thread *t, int vector)
         s->trapno = (uint64_t)vector;
         s->err = t->v->regs.err;
         if (vector == 14) {
-                /* "from user mode", which a program in ring 0 does not say by itself */
+                /* "from user mode", which the CPU does not set for a program in ring 0 */
                 s->err |= 4;
                 s->cr2 = t->v->cr2;
-                /* Linux does not tell if anything is mapped up there; 8: kern/paging/fault.c */
+                /* Linux does not show whether anything is mapped there; 8: kern/paging/fault.c */
                 if (s->cr2 >= TASK_SIZE)
                         s->err = (s->err | 1) & ~8ull;
         }
@@ -446,7 +449,7 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
         struct trapped x = { .signo = signo, .code = code, .addr = addr, .vector = vector };
 
         if (vector == 3 || vector == 4)
-                /* KVM goes on showing the number of an int3 or into */
+                /* KVM would still show the number of an int3 or into */
                 vcpu_forget_exception(t);
         if (vector != SIGNALS_NO_VECTOR && trapped_as_on_linux(t, &x)) {
                 signals_release(t, mask);

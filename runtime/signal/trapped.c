@@ -1,11 +1,11 @@
 /*
- * Exceptions that differ from Linux's because of where the program runs.
+ * Exceptions that differ from Linux's because of the program's privilege level.
  *
  * In ring 0 (p = 0) no IDT gate is closed to `int n`, so it arrives as the exception n itself.  And
  * a selector of ring 3 cannot be loaded: `lret` and `iretq` to Linux's CS and `mov` of Linux's SS
- * fault, which some programs execute (Wine).  The instruction before or at RIP tells what happened;
- * those that work on Linux are carried out here.  At p = 3 a pagetable-based KVM may raise #UD for
- * an `int n` whose gate is closed.
+ * fault, which some programs execute (Wine).  The instruction before or at RIP shows what happened;
+ * instructions that work on Linux are carried out here.  At p = 3 a pagetable-based KVM may raise
+ * #UD for an `int n` whose gate is closed.
  */
 #include <signal.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 
 /* ---- looking at the program's code ---- */
 
-/* Reads up to n bytes at `at`; returns how many there are before memory that cannot be read. */
+/* Reads up to n bytes at `at`; returns how many are readable. */
 static size_t read_code(struct thread *t, uint64_t at, uint8_t *code, size_t n)
 {
         size_t first = PAGE_SIZE - (at & (PAGE_SIZE - 1));
@@ -38,7 +38,7 @@ static bool is_prefix(uint8_t b)
 }
 
 struct instruction {
-        uint8_t code[CODE_MAX + 2]; /* zeros follow what could be read */
+        uint8_t code[CODE_MAX + 2]; /* zeros after the readable bytes */
         size_t op;                  /* where the opcode is */
         uint8_t rex;                /* 0: none */
         bool size16;
@@ -64,8 +64,8 @@ static bool follows_int(struct thread *t, unsigned n)
 }
 
 /*
- * Exceptions without an error code that CPUs do raise: is this one?  RIP is at the instruction
- * then, and what stands before it is chance; but for #DB of single-stepping, which TF tells.
+ * Was this exception without an error code raised by the CPU?  Then RIP is at the instruction, and
+ * the bytes before it are arbitrary.  Not so for #DB of single-stepping, which TF shows.
  */
 static bool is_cpus_own(struct thread *t, int vector)
 {
@@ -91,7 +91,7 @@ static bool is_io(uint8_t op)
 void trapped_io(struct thread *t)
 {
         const struct instruction i = instruction_at(t, t->v->regs.rip);
-        uint8_t before[4]; /* the longest that it steps over: two prefixes */
+        uint8_t before[4]; /* the longest instruction that it steps over: two prefixes */
         size_t len;
 
         if (is_io(i.code[i.op]) ||
@@ -110,15 +110,15 @@ void trapped_io(struct thread *t)
 
 /* ---- int n ---- */
 
-/* What `int n` is where its gate is closed to ring 3. */
+/* The result of `int n` where its gate is closed to ring 3. */
 static void closed_gate(struct thread *t, struct trapped *x, unsigned n)
 {
         *x = (struct trapped){.signo = SIGSEGV, .code = SI_KERNEL, .vector = VEC_GP};
         t->v->regs.err = n * 8 + 2;
 }
 
-/* QEMU 7.2, which has an error code of its own too (16 for 8), sometimes raises #GP for an `int n`
- * past the IDT's end behind it. */
+/* QEMU 7.2 sometimes raises #GP for an `int n` past the IDT's end with RIP behind it, and with an
+ * error code of its own (16 for 8). */
 static bool is_behind_int(struct thread *t)
 {
         const struct instruction i = instruction_at(t, t->v->regs.rip);
@@ -224,7 +224,7 @@ static bool load_ss(struct thread *t, const struct instruction *i)
         if (modrm >> 3 != (0xc0 >> 3 | 2) ||
             (uint16_t)general_register(r, (modrm & 7) | (i->rex & 1u) << 3) != SEL_USER_SS)
                 return false;
-        /* SS stays the one of ring 0, which looks the same to all memory accesses. */
+        /* SS stays ring 0's, which makes no difference to memory accesses. */
         r->rip += i->op + 2;
         return true;
 }
@@ -243,7 +243,7 @@ static bool carried_out(struct thread *t)
         }
 }
 
-/* int1, whose #DB no flag explains. */
+/* int1: a #DB that no flag explains. */
 static bool is_icebp(struct thread *t)
 {
         uint8_t code[2];
@@ -269,7 +269,8 @@ bool trapped_as_on_linux(struct thread *t, struct trapped *x)
                                 .signo = SIGSEGV, .code = SI_KERNEL, .vector = VEC_GP};
                 else if (x->vector != VEC_UD && x->vector != VEC_NM && carried_out(t))
                         return true;
-                /* The selectors of ring 3 are absent at p = 0 (vcpu_setup.c); Linux's are there. */
+                /* The selectors of ring 3 are absent at p = 0 (vcpu_setup.c); Linux's are
+                 * present. */
                 if (x->vector == VEC_NP)
                         *x = (struct trapped){
                                 .signo = SIGSEGV, .code = SI_KERNEL, .vector = VEC_GP};

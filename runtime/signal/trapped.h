@@ -1,5 +1,5 @@
 /*
- * An exception of the program's as kern saw it, and what Linux makes of it (trapped.c).
+ * An exception of the program as kern saw it, and as Linux would report it (trapped.c).
  */
 #ifndef VMRUN_TRAPPED_H
 #define VMRUN_TRAPPED_H
@@ -16,13 +16,13 @@ struct trapped {
 };
 
 /*
- * IN/OUT x, and t->v->regs: what they would be on Linux, where the program runs in ring 3.
- * True: the instruction is none that Linux refuses.  It was carried out, and the program goes on.
- * In EXIT_SIGNAL, all signals held.
+ * IN/OUT x, and t->v->regs: what they would be on Linux, where the program runs in ring 3.  True:
+ * Linux does not refuse the instruction.  It was carried out, and the program continues.  In
+ * EXIT_SIGNAL, all signals held.
  */
 bool trapped_as_on_linux(struct thread *t, struct trapped *x);
 
-/* An I/O instruction that KVM has refused the program: RIP is at it afterwards, where KVM may have
+/* An I/O instruction that KVM has refused the program: sets RIP back to it, since KVM may have
  * stepped over it.  In EXIT_EVENT. */
 void trapped_io(struct thread *t);
 

@@ -1,8 +1,8 @@
 /*
- * Where the report of --stats goes, and the shape of its lines: each of the registered owners
- * prints its own.  Every line is "key value", keys in the order of the owners, so that `awk '$1 ==
- * "faults.fetch" { print $2 }'` is all the parsing one needs.  Counts of zero are printed too,
- * except for exits and system calls, where the absent ones are zero.
+ * The destination of the --stats report, and the format of its lines: each registered owner prints
+ * its own.  Every line is "key value", keys in the order of the owners, so `awk '$1 ==
+ * "faults.fetch" { print $2 }'` is enough to parse it.  Counts of zero are printed too, except for
+ * exits and system calls: an absent one is zero.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "common/put.h"
 #include "stats/stats.h"
 
-#define READER_MS 5000          /* the statistics wait no longer for a reader that takes nothing */
+#define READER_MS 5000          /* the longest wait for a reader that takes nothing */
 
 /* Where the report goes. */
 static struct stats_place place = { .dir_fd = -1, .direct_fd = -1 };
@@ -40,7 +40,7 @@ static unsigned owners;
 
 void stats_register(stats_fn *fn) { owner[owners++] = fn; }
 
-/* All of the text. */
+/* Prints the whole report. */
 static void print(FILE *f)
 {
         stats_line(f, "", "vmrun_statistics", 1);       /* version of this format */
@@ -137,7 +137,7 @@ void stats_report(void)
                         warnx_("the statistics could not be written: %s", strerror(errno));
                 return;
         }
-        /* Whoever waits for the file sees all of it or none. */
+        /* A process that waits for the file sees all of it or nothing. */
         snprintf(temporary, sizeof(temporary), ".%.*s.%d", NAME_MAX - 16, place.name,
                  getpid() % 10000000);
         if (getpid() == place.pid && !place.execs)

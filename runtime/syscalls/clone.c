@@ -1,6 +1,6 @@
 /*
- * clone, clone3, fork, vfork: what is asked for, and who does it: a thread (../threads.c), a child
- * that borrows the memory (../vfork.c), or one with a memory of its own (../fork.c).
+ * clone, clone3, fork, vfork: reads the request and passes it on: to make a thread (../threads.c),
+ * a child that shares the address space (../vfork.c), or a child with its own (../fork.c).
  */
 #include <sched.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
         ((CLONE_CLEAR_SIGHAND | 0x200000000ull /* CLONE_INTO_CGROUP */) |                        \
          (0xffffffffull & ~(uint64_t)(CSIGNAL | CLONE_DETACHED)))
 
-/* All of what NPTL asks for and a host thread gives by itself. */
+/* Flags that NPTL uses and that every host thread has. */
 #define THREAD_NEEDS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD)
 #define THREAD_KNOWS                                                                             \
         (THREAD_NEEDS | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | \
@@ -45,7 +45,7 @@ static long make(struct thread *t, const struct clone_request *rq)
         if (ret)
                 return ret;
         if ((rq->flags & CLONE_PIDFD) && gmem_check(t, rq->pidfd, sizeof(int), true))
-                return -EFAULT;         /* before there is a child that nobody could tell of */
+                return -EFAULT;         /* before a child exists whose pid could not be stored */
         if (rq->flags & CLONE_THREAD) {
                 if ((rq->flags & THREAD_NEEDS) == THREAD_NEEDS &&
                     !(rq->flags & ~(uint64_t)THREAD_KNOWS))
@@ -119,7 +119,7 @@ long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6]
                 return -EFAULT;
         for (uint64_t i = sizeof(c); i < size; i++)
                 if (all[i])
-                        return -E2BIG;  /* an extension that nobody knows */
+                        return -E2BIG;  /* an unknown extension */
         memcpy(&c, all, size < sizeof(c) ? size : sizeof(c));
         if ((c.flags & ~CLONE3_FLAGS) || c.exit_signal & ~(uint64_t)CSIGNAL ||
             !c.stack != !c.stack_size)
@@ -127,8 +127,7 @@ long sys_clone3(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         if ((c.flags & (CLONE_THREAD | CLONE_PARENT)) && c.exit_signal)
                 return -EINVAL;
         if (c.set_tid_size || (c.flags & 0x200000000ull))
-                /* choosing a pid, or another control group, is for checkpointers and service
-                 * managers */
+                /* choosing a pid or a control group is for checkpointers and service managers */
                 return -EPERM;
         const struct clone_request rq = {
                 .flags = c.flags,

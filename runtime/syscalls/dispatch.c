@@ -1,5 +1,5 @@
 /*
- * Each forwarded system call finds its row here, and is counted.
+ * Finds the row of each forwarded system call, and counts calls.
  */
 #include <stdio.h>
 #include "base/message.h"
@@ -9,7 +9,7 @@
 #include "syscalls/handlers.h"
 
 #define COUNTS 512
-/* Calls made, by number, of all threads. The last element counts numbers beyond the array. */
+/* Calls of all threads, by number. The last element counts numbers beyond the array. */
 static uint64_t counts[COUNTS];
 
 long syscall_forward(struct thread *t, long nr, const uint64_t args[6])

@@ -1,10 +1,10 @@
 /*
  * System calls that kern does not serve itself: performed on the host thread that owns the vCPU.
  *
- * The host thread is the program's thread as far as the host kernel is concerned (tid, fds, cwd,
- * credentials, masks), so a call is made as it stands, with its own number; what changes is where
- * pointers point.  Each call runs in three phases: collect copies arguments in and has no side
- * effects, perform makes the call once, deliver copies results out and never repeats it.
+ * To the host kernel the host thread is the program's thread (tid, fds, cwd, credentials, masks),
+ * so a call is made unchanged, with its own number; only pointers are replaced.  Each call runs in
+ * three phases: collect copies arguments in and has no side effects, perform makes the call once,
+ * deliver copies results out and never repeats the call.
  */
 #ifndef VMRUN_DISPATCH_H
 #define VMRUN_DISPATCH_H
@@ -17,7 +17,7 @@
  * Only from within EXIT_SYSCALL. */
 long syscall_forward(struct thread *t, long nr, const uint64_t args[6]);
 
-/* The lines of --stats: calls made, by name, of all threads. */
+/* The lines of --stats: calls of all threads, by name. */
 void syscall_stats(FILE *f);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * execve and execveat: the program's arguments.  What becomes of them is ../exec.c.
+ * execve and execveat: reads the program's arguments; ../exec.c does the rest.
  */
 #include <fcntl.h>
 #include "marshal/sys.h"
@@ -19,7 +19,7 @@ static long take_string(struct thread *t, struct exec_room *r, uint64_t addr)
         return 0;
 }
 
-/* argv or envp: addresses up to NULL.  NULL itself is as good as none. */
+/* argv or envp: addresses up to NULL.  A NULL array counts as empty. */
 static long take_array(struct thread *t, struct exec_room *r, uint64_t addr, char ***array)
 {
         uint64_t string;

@@ -1,6 +1,6 @@
 /*
- * Descriptors and what hangs on them: fcntl, dup2 and dup3, close_range, directory listings, file
- * handles, fsconfig.
+ * Calls about descriptors: fcntl, dup2 and dup3, close_range, directory listings, file handles,
+ * fsconfig.
  */
 #include <fcntl.h>
 #include "base/privfd.h"
@@ -14,7 +14,7 @@
 #endif
 #define F_GETOWNER_UIDS_ 17
 
-/* The struct behind a fcntl command's argument: its size and which way it goes. */
+/* The struct behind a fcntl command's argument: its size and direction. */
 static size_t fcntl_struct(int cmd, bool *in, bool *out)
 {
         *in = *out = false;
@@ -69,8 +69,9 @@ long sys_fcntl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 
 typedef long numbers_fn(long nr, const uint64_t a[6]);
 
-/* A call that closes or replaces numbers of the program's choice.  The lock is held from the look
- * whether one is vmrun's, and not while this thread is stopped: a fork makes descriptors then. */
+/* A call that closes or replaces descriptor numbers that the program chose.  The lock is held from
+ * the check whether a number is vmrun's until the call is over, but not while this thread is
+ * stopped: a fork makes descriptors then. */
 static long on_numbers(struct thread *t, numbers_fn *f, long nr, const uint64_t a[6])
 {
         threads_leave(t);
@@ -116,9 +117,9 @@ long sys_dup2(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 }
 
 /*
- * Closes all but vmrun's own, and in this process's table: with CLOSE_RANGE_UNSHARE the kernel
- * would give this thread a table of its own, which vmrun's other threads would not share.  A
- * program of one thread cannot tell.
+ * Closes all but vmrun's own, in this process's table: with CLOSE_RANGE_UNSHARE the kernel would
+ * give this thread its own table, which vmrun's other threads would not share.  A program with one
+ * thread sees no difference.
  */
 static long close_all(long nr, const uint64_t a[6])
 {
@@ -153,7 +154,7 @@ static const char *entry_name(long nr, const char *entry)
         return entry + (nr == __NR_getdents64 ? 19 : 18);
 }
 
-/* Takes what is vmrun's out of a listing; returns its new length. */
+/* Removes vmrun's own entries from a listing; returns its new length. */
 static size_t hide_own(enum procfs_dir dir, long nr, char *buf, size_t n)
 {
         size_t to = 0;
@@ -190,7 +191,7 @@ long sys_getdents(struct thread *t, const struct sys_row *row, const uint64_t a[
                 ret = procfs_list_maps(t, (int)a[0], row->nr == __NR_getdents64, buf, room);
                 return ret > 0 ? sys_deliver(t, a[1], buf, (size_t)ret, ret) : ret;
         }
-        /* Nothing left after the filter is not the end: that is what 0 would say. */
+        /* If the filter leaves nothing, read on: 0 would mean the end. */
         do {
                 ret = sys_raw(row->nr, a[0], P(buf), room, 0, 0, 0);
                 if (ret <= 0)
@@ -200,7 +201,7 @@ long sys_getdents(struct thread *t, const struct sys_row *row, const uint64_t a[
         return sys_deliver(t, a[1], buf, (size_t)ret, ret);
 }
 
-/* A string value is a string; a blob has its length in aux and is not offered. */
+/* String values are passed on; a blob, whose length is in aux, is not supported. */
 long sys_fsconfig(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         if (a[1] == 2 /* FSCONFIG_SET_BINARY */)
@@ -208,7 +209,7 @@ long sys_fsconfig(struct thread *t, const struct sys_row *row, const uint64_t a[
         return sys_generic(t, row, a);
 }
 
-/* The last argument is a number, but for one kind of comparison: then the address of a struct. */
+/* The last argument is a number; for one kind of comparison it is the address of a struct. */
 long sys_kcmp(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t last = (int)a[2] == 7 /* KCMP_EPOLL_TFD */ ? P(sys_in(t, a[4], 12, 12)) : a[4];

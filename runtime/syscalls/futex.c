@@ -1,14 +1,14 @@
 /*
- * futex: on the host's futex of the word's own memory, which stays where it is while somebody waits
- * there (gmem_word).
+ * futex: uses the host's futex on the word's memory, which keeps its host address while a thread
+ * waits there (gmem_word).
  *
- * Two that use the same word meet at the same host address: a page has one frame, and the frame of
- * a page that is waited on is pinned.  So who wakes need not make the page resident: where it is
- * not, nobody waits.  In the arena of MAP_SHARED mappings the host address is the shared page
- * itself, so that other processes take part.
+ * Two threads that use the same word use the same host address: a page has one frame, and the frame
+ * of a page with waiters is pinned.  So a waker need not make the page resident: if it is not, no
+ * thread waits.  In the arena of MAP_SHARED mappings the host address is the shared page itself, so
+ * it works across processes.
  *
- * Requeueing is done by waking: a sleeper that the kernel moved to another word would have its
- * frame unpinned under it.
+ * Requeueing is done by waking: if the kernel moved a sleeper to another word, that word's frame
+ * would not be pinned.
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -20,7 +20,7 @@
 
 #define LOCK_PI2 13                     /* FUTEX_LOCK_PI2, Linux 5.14 */
 
-/* The timeout at addr: copied to *ts.  0, or -errno; *p NULL: none. */
+/* Copies the timeout at addr to *ts.  0, or -errno; *p NULL: no timeout. */
 static long read_timeout(struct thread *t, uint64_t addr, struct timespec *ts, struct timespec **p)
 {
         *p = addr ? ts : NULL;
@@ -57,8 +57,8 @@ static long futex_wait(struct thread *t, const uint64_t a[6], int op)
         return ret ? ret : on_word(t, a, op, false, p);
 }
 
-/* Changes the word as FUTEX_WAKE_OP's code says, and compares what it was.  1 or 0: the comparison;
- * -ENOSYS: an unknown one. */
+/* Changes the word as FUTEX_WAKE_OP's code says, and compares its old value.  1 or 0: the
+ * comparison; -ENOSYS: an unknown one. */
 static long operate(_Atomic uint32_t *word, uint32_t code)
 {
         int32_t arg = (int32_t)(code << 8) >> 20, compared = (int32_t)(code << 20) >> 20;
@@ -132,7 +132,7 @@ static long lock_pi(struct thread *t, const uint64_t a[6], int op)
 }
 
 /* Both words are held until the call is over, so a requeued sleeper keeps its frame: the kernel
- * moves only who waits by WAIT_REQUEUE_PI. */
+ * only moves threads that wait by WAIT_REQUEUE_PI. */
 static long on_two_words(struct thread *t, const uint64_t a[6], int op, uint64_t arg3)
 {
         struct gmem_word w, v;

@@ -15,7 +15,7 @@ bool sys_under_vmrun(int pid);
 /* Would opening it with these flags write to a program that vmrun runs?  (path.c) */
 bool sys_text_busy(int dirfd, const char *path, int flags);
 
-/* The file behind a descriptor may have been cut short.  (truncate.c) */
+/* The file behind a descriptor may have been truncated.  (truncate.c) */
 void sys_cut(struct thread *t, int fd);
 
 /* Handlers, by file. */

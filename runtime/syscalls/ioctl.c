@@ -1,10 +1,10 @@
 /*
- * ioctl: by a table of the old commands whose numbers say nothing, then by the size and direction
+ * ioctl: a table for old commands whose numbers are not encoded; for others, the size and direction
  * in the number.
  *
- * A struct with a pointer in it cannot be passed on: the kernel would follow it in vmrun's own
- * memory.  So a number is only believed for families known to have none; the others are ENOTTY,
- * said under -v.
+ * A struct with a pointer in it cannot be passed on: the kernel would follow the pointer in vmrun's
+ * own memory.  So the encoding is only trusted for families known to have no pointers; others get
+ * ENOTTY, reported with -v.
  */
 #include <linux/fs.h>
 #include <linux/fiemap.h>
@@ -92,19 +92,19 @@ static const struct ioctl_row {
         { 0x8990, 0x8999, I_REFUSE, 0 },        /* bonding: pointers in some */
         { 0x894b, 0x894b, I_OUT, 4 },           /* SIOCOUTQNSD */
         { 0x8910, 0x8989, I_INOUT, 40 },        /* the rest takes a struct ifreq */
-        /* FS_IOC_GETFLAGS: says long, is int; so are the next three */
+        /* FS_IOC_GETFLAGS: encoded as long, is int; also the next three */
         { 0x80086601, 0x80086601, I_OUT, 4 },
         { 0x40086602, 0x40086602, I_IN, 4 },            /* FS_IOC_SETFLAGS */
         { 0x80087601, 0x80087601, I_OUT, 4 },           /* FS_IOC_GETVERSION */
         { 0x40087602, 0x40087602, I_IN, 4 },            /* FS_IOC_SETVERSION */
-        { 0x400454ca, 0x400454ca, I_INOUT, 40 },        /* TUNSETIFF: says it takes an int */
+        { 0x400454ca, 0x400454ca, I_INOUT, 40 },        /* TUNSETIFF: encoded as int */
         { 0x400454c8, 0x400454ce, I_VALUE, 0 },         /* TUNSETNOCSUM..TUNSETGROUP: by value */
         { 0x800454cf, 0x800454cf, I_OUT, 4 },           /* TUNGETFEATURES */
         { 0x400454d0, 0x400454d0, I_VALUE, 0 },         /* TUNSETOFFLOAD */
         { 0x400454d4, 0x400454d4, I_IN, 4 },            /* TUNSETSNDBUF */
         { 0x400454d8, 0x400454d8, I_IN, 4 },            /* TUNSETVNETHDRSZ */
         { 0x800454d2, 0x800454d2, I_OUT, 40 },          /* TUNGETIFF */
-        /* NS_GET_OWNER_UID: says it takes nothing */
+        /* NS_GET_OWNER_UID: encoded without argument */
         { 0xb704, 0xb704, I_OUT, 4 },
 };
 
@@ -114,7 +114,7 @@ static bool family_known(unsigned type, unsigned nr)
         switch (type) {
         case 'T':       /* terminals; from 200 on tun devices */
                 return nr < 0x60;
-        case 'f':       /* FS_IOC_GETFLAGS, SETFLAGS; further on some have pointers (verity) */
+        case 'f':       /* FS_IOC_GETFLAGS, SETFLAGS; some higher numbers have pointers (verity) */
                 return nr >= 1 && nr <= 4;
         case 'v':       /* file version */
                 return nr <= 2;
@@ -129,9 +129,9 @@ static bool family_known(unsigned type, unsigned nr)
         /* XFS_IOC_DIOINFO, FS_IOC_FSGETXATTR, FSSETXATTR; FIFREEZE, FITHAW, FITRIM */
         case 'X':
                 return (nr >= 30 && nr <= 32) || (nr >= 119 && nr <= 121);
-        case 0x12:      /* block devices: the old size_t ones and BLKREPORTZONE */
+        case 0x12:      /* block devices: the old size_t commands and BLKREPORTZONE */
                 return nr >= 112 && nr <= 126;
-        case 0x94:      /* clone range, label; dedupe is apart */
+        case 0x94:      /* clone range, label; dedupe is handled apart */
                 return nr == 13 || nr == 49 || nr == 50;
         }
         return false;
@@ -140,15 +140,16 @@ static bool family_known(unsigned type, unsigned nr)
 static long with_struct(struct thread *t, const struct sys_row *row, const uint64_t a[6], int dir,
                         size_t size)
 {
-        /* Out is filled from the program first: drivers need not write all of it.  What is read
-         * first has its effect before the kernel finds that it cannot be written. */
+        /* An output struct is filled from the program first, because drivers need not write all of
+         * it.  A struct that is read and written takes effect before the kernel finds that it
+         * cannot be written. */
         void *p = dir == I_OUT ? sys_out(t, a[2], size) : sys_in(t, a[2], size, SYS_ARG_MAX);
         long ret = sys_raw(row->nr, a[0], a[1], p == sys_bad() ? sys_bad_at(a[2]) : P(p), 0, 0, 0);
 
         return ret >= 0 && dir != I_IN ? sys_deliver(t, a[2], p, size, ret) : ret;
 }
 
-/* A list of interfaces in a buffer of its own behind a pointer. */
+/* A list of interfaces in a separate buffer behind a pointer. */
 static long ifconf(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct { int32_t len, pad; uint64_t buf; } c, h;
@@ -175,7 +176,7 @@ static long ifconf(struct thread *t, const struct sys_row *row, const uint64_t a
         return sys_deliver(t, a[2], &h.len, 4, ret);
 }
 
-/* Structs that end in an array whose length they tell. */
+/* Structs that end in an array and contain its length. */
 static size_t flexible(struct thread *t, uint32_t cmd, uint64_t addr)
 {
         uint32_t n;
@@ -209,15 +210,16 @@ long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 return ifconf(t, row, a);
         if (cmd == FS_IOC_FIEMAP || cmd == FIDEDUPERANGE) {
                 size_t n = flexible(t, cmd, a[2]);
-                /* FIEMAP writes its head whatever the result, so it must be there in any case. */
+                /* FIEMAP writes its head whatever the result, so the head must always be
+                 * writable. */
                 return n ? with_struct(t, row, a, cmd == FS_IOC_FIEMAP ? I_OUT : I_INOUT, n)
                          : -EINVAL;
         }
-        if (cmd == SIOCETHTOOL) {       /* a pointer; what a driver without any of it says */
+        if (cmd == SIOCETHTOOL) {       /* has a pointer; answers as a driver without ethtool */
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : -EOPNOTSUPP;
         }
-        if (cmd == FICLONE)             /* says it writes an int, but takes an fd by value */
+        if (cmd == FICLONE)             /* encoded as writing an int, but takes an fd by value */
                 return privfd_is((int)a[2]) ? -EBADF : sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 if (cmd < rows[i].first || cmd > rows[i].last)
@@ -230,7 +232,7 @@ long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 return cmd == 0x5441 ? sys_newfd(ret) : ret;
         }
         if (dir == _IOC_NONE) {
-                /* By value, if it cannot be an address: below what may be mapped. */
+                /* By value, if it is too low for an address. */
                 if (a[2] < 0x10000) {
                         ret = sys_raw(row->nr, a[0], a[1], a[2], 0, 0, 0);
                         return cmd == NS_GET_USERNS || cmd == NS_GET_PARENT ? sys_newfd(ret) : ret;
@@ -238,7 +240,7 @@ long sys_ioctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
                 return unknown(cmd);
         }
         if (!family_known(_IOC_TYPE(cmd), _IOC_NR(cmd))) {
-                /* Let a descriptor that is not open, or no device at all, say so itself. */
+                /* Errors of the descriptor itself come first: not open, or not a device. */
                 ret = sys_raw(__NR_fcntl, a[0], 1 /* F_GETFD */, 0, 0, 0, 0);
                 return ret < 0 ? ret : unknown(cmd);
         }

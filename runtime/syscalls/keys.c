@@ -1,5 +1,5 @@
 /*
- * keyctl: its commands have rows of their own, and handlers for what these cannot say.
+ * keyctl: its commands have rows of their own, and handlers for what rows cannot express.
  */
 #include <linux/keyctl.h>
 #include "marshal/sys.h"
@@ -21,7 +21,7 @@ long sys_key_iov(struct thread *t, const struct sys_row *row, const uint64_t a[6
         return sys_raw(row->nr, a[0], a[1], P(a[2] && !err ? v.host : kernel), a[3], a[4], 0);
 }
 
-/* The last argument leads to a struct with pointers. */
+/* The last argument points to a struct with pointers. */
 long sys_key_dh(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct keyctl_kdf_params *kdf = sys_in_null(t, a[4], sizeof(*kdf));
@@ -34,8 +34,8 @@ long sys_key_dh(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         return sys_generic(t, row, with);
 }
 
-/* Encryption, decryption and signatures: the lengths of what goes in and of what comes out, or of
- * the two that go in, are in a struct. */
+/* Encryption, decryption and signatures: a struct has the lengths of input and output, or of two
+ * inputs. */
 long sys_key_pkey(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         struct keyctl_pkey_params *p = sys_in(t, a[1], sizeof(*p), sizeof(*p));
@@ -77,8 +77,8 @@ long sys_keyctl(struct thread *t, const struct sys_row *row, const uint64_t a[6]
 {
         uint32_t command = (uint32_t)a[0];
 
-        /* One that we do not know may have pointers: the kernel says what it says to a number that
-         * it does not know itself. */
+        /* An unknown command may have pointers: the kernel is given a number that it does not know
+         * either. */
         if (command >= sizeof(keyctl_rows) / sizeof(keyctl_rows[0]))
                 return sys_raw(row->nr, UINT32_MAX, 0, 0, 0, 0, 0);
         const struct sys_row *key = &keyctl_rows[command];

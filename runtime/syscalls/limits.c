@@ -1,8 +1,9 @@
 /*
  * Resource limits and the size of memory.
  *
- * Limits on memory are kern's (control.rlimit_*): set on the host, they would limit vmrun, whose
- * mappings are the cache. Descriptors are privfd's.  Everything else is the host process's own.
+ * kern keeps the limits on memory (control.rlimit_*): set on the host, they would limit vmrun,
+ * whose mappings are the cache.  privfd keeps the limit of descriptors.  All others are those of
+ * the host process.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,8 +17,9 @@
 #include "procfs/procfs.h"
 #include "syscalls/handlers.h"
 
-/* Does memory begin at the window there, as it does in each vmrun, whatever its file and version?
- * /proc is asked, not the memory itself, which may be read by fewer than limits may be set. */
+/* Has that process a mapping at the start of the window, as each vmrun has, whatever its file and
+ * version?  Uses /proc, not the memory itself: more users may set its limits than may read its
+ * memory. */
 static bool has_window(int pid)
 {
         char path[32], wanted[32], text[4096 + 1];
@@ -44,8 +46,8 @@ static bool has_window(int pid)
 }
 
 /*
- * (sys.h)  Its limits are in its own vmrun, and the host's are that vmrun's: it must not be kept
- * from its cache or its descriptors.  The file tells of one that has no window yet.
+ * (sys.h) The program's limits are in its own vmrun.  The host's are that vmrun's, which must not
+ * lose its cache or its descriptors.  A vmrun without a window yet is recognised by its file.
  */
 bool sys_under_vmrun(int pid)
 {
@@ -54,7 +56,7 @@ bool sys_under_vmrun(int pid)
 
         snprintf(path, sizeof(path), "/proc/%d/exe", pid);
         if (stat("/proc/thread-self/exe", &own) != 0)
-                return true;            /* without /proc nobody can tell */
+                return true;            /* cannot be known without /proc */
         return (stat(path, &theirs) == 0 && theirs.st_dev == own.st_dev &&
                 theirs.st_ino == own.st_ino) || has_window(pid);
 }

@@ -1,5 +1,5 @@
 /*
- * The open family and readlink: where paths into /proc must lead to the program and not to vmrun.
+ * The open family and readlink: paths into /proc must lead to the program and not to vmrun.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ long sys_openat(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         return open_at(t, row, a, (int)a[0], a[1], (int)a[2]);
 }
 
-/* struct open_how { flags, mode, resolve } may be longer one day: what we do not know must be zero,
- * the kernel checks. */
+/* struct open_how { flags, mode, resolve } may become longer: unknown parts must be zero, which the
+ * kernel checks. */
 long sys_openat2(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         char *s = sys_string(t, a[1]);

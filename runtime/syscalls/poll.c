@@ -1,6 +1,6 @@
 /*
- * poll, ppoll, select, pselect6: sets of descriptors, where vmrun's own must look closed, and time
- * left written back.
+ * poll, ppoll, select, pselect6: sets of descriptors, in which vmrun's own must look closed; the
+ * time left is written back.
  */
 #include <poll.h>
 #include <sys/time.h>
@@ -8,8 +8,7 @@
 #include "marshal/sys.h"
 #include "syscalls/handlers.h"
 
-/* Copies back the time left, which the kernel tries after any result and whose failure it
- * ignores. */
+/* Copies back the time left.  The kernel tries this after any result, and ignores a failure. */
 static void time_left(struct thread *t, uint64_t addr, const void *now, const uint64_t old[2])
 {
         if (addr && now && now != sys_bad() && memcmp(now, old, 16))
@@ -83,8 +82,8 @@ static long do_select(struct thread *t, const struct sys_row *row, const uint64_
         size_t bytes;
         long ret;
 
-        /* The kernel cuts n at its own table, which has vmrun's descriptors in it: cut before
-         * those. */
+        /* The kernel cuts n at the size of its table, which includes vmrun's descriptors: cut
+         * before those. */
         if (n > 0 && (uint64_t)n > limit)
                 n = (int32_t)limit;
         bytes = n > 0 ? ((size_t)n + 63) / 64 * 8 : 0;

@@ -1,5 +1,5 @@
 /*
- * The end of a thread or of the program, threads' small print, prctl, capabilities.
+ * The end of a thread or of the program, attributes of threads, prctl, capabilities.
  */
 #include <sched.h>
 #include <sys/prctl.h>
@@ -46,8 +46,8 @@ static bool peek(pid_t tid, void *to, const volatile void *from, size_t n)
         return sys_own(__NR_process_vm_readv, (uint64_t)tid, P(&l), 1, P(&r), 1, 0) == (long)n;
 }
 
-/* The list of a thread of any process that vmrun runs, ours or another's: it is in the thread's
- * vCPU block, which is at the same address in each of them. */
+/* The robust list of a thread of any process under vmrun, ours or another: it is in the thread's
+ * vCPU block, which has the same address in each process. */
 static bool find_robust_list(pid_t tid, uint64_t *head)
 {
         uint32_t version, n;
@@ -65,8 +65,8 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
         return false;
 }
 
-/* The host kernel says who may ask, and knows the lists of what runs natively; that of a thread
- * under vmrun is there vmrun's libc's. */
+/* The host kernel checks who may ask, and knows the lists of native threads.  For a thread under
+ * vmrun, its list is that of vmrun's libc. */
 long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t head = 0, len = 0;
@@ -81,12 +81,12 @@ long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint
         return gmem_write(t, a[2], &len, 8) || gmem_write(t, a[1], &head, 8) ? -EFAULT : 0;
 }
 
-/* Calls of these Linux allows to a process with one thread only, and */
+/* Linux allows these only to a process with one thread. */
 #define OF_ONE_THREAD (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)
-/* after these it makes children in the new namespace, but no threads in this process. */
+/* After these Linux makes children in the new namespace, but no threads in this process. */
 #define NO_THREADS_AFTER (CLONE_NEWPID | 0x80ull /* CLONE_NEWTIME */)
 
-/* The call again, which was refused, without vmrun's own threads. */
+/* Repeats a refused call without vmrun's own threads. */
 static long call_alone(struct thread *t, long nr, uint64_t a0, uint64_t a1, long refused)
 {
         int err = alone_begin(t);
@@ -105,14 +105,14 @@ static long unshare_some(struct thread *t, uint64_t flags)
         return ret;
 }
 
-/* A descriptor table of its own would part this thread from vmrun's others; so that is passed over.
- * What makes new threads impossible comes last where new ones are due, and when those are there
- * that vmrun may need. */
+/* A descriptor table of its own would separate this thread from vmrun's others, so that flag is
+ * ignored.  Flags that make new threads impossible come last: after the threads that vmrun has to
+ * make again, or may need, exist. */
 long sys_unshare(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t flags = a[0] & ~(uint64_t)CLONE_FILES, last = flags & NO_THREADS_AFTER;
 
-        if (t->vforked)                 /* alone already, and vmrun's threads are its parent's */
+        if (t->vforked)                 /* already alone; vmrun's threads are in its parent */
                 return sys_raw(row->nr, flags, 0, 0, 0, 0, 0);
         if (!last)
                 return unshare_some(t, flags);
@@ -122,11 +122,12 @@ long sys_unshare(struct thread *t, const struct sys_row *row, const uint64_t a[6
                         return ret;
         }
         service_ensure(t->vm);
-        /* One half of the call being made, no signal puts off the other. */
+        /* After one half of the call, no signal may put off the other. */
         return sys_own(row->nr, flags & CLONE_NEWUSER ? last : flags, 0, 0, 0, 0, 0);
 }
 
-/* What namespaces a[0] stands for: of one, the kernel tells; with a pidfd, the caller does. */
+/* The kinds of namespaces that a[0] stands for: for a namespace the kernel reports its kind; for a
+ * pidfd the caller names them. */
 static uint64_t kinds_of(const uint64_t a[6])
 {
         long kind = (long)a[1];
@@ -145,7 +146,7 @@ long sys_setns(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         long ret = sys_generic(t, row, a);
         if (ret != -EINVAL && ret != -EUSERS)
                 return ret;
-        /* Who changes his mount namespace may share root and working directory with nobody, which
+        /* A thread that changes its mount namespace must not share root and working directory, as
          * vmrun's threads do. */
         if ((kinds & CLONE_NEWNS) && threads_single() &&
             sys_own(__NR_unshare, CLONE_FS, 0, 0, 0, 0, 0) == 0)
@@ -166,7 +167,8 @@ static const struct prctl_row {
         uint8_t err;
         uint16_t size;
 } prctl_rows[] = {
-        { PR_SET_NAME, PC_IN, 0, 0 },                   /* a string, at most 16 bytes of it */
+        /* a string, of which at most 16 bytes count */
+        { PR_SET_NAME, PC_IN, 0, 0 },
         { PR_GET_NAME, PC_OUT, 0, 16 },
         { PR_GET_PDEATHSIG, PC_OUT, 0, 4 },
         { PR_GET_UNALIGN, PC_OUT, 0, 4 },
@@ -231,7 +233,8 @@ long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         }
         if (op == 0x53564d41 /* PR_SET_VMA: names for /proc/self/maps, which need not be kept */)
                 return a[1] == 0 ? 0 : -EINVAL;
-        /* About the program's memory, which is never huge; on the host it would hit vmrun's. */
+        /* About the program's memory, which has no huge pages; on the host it would affect
+         * vmrun's. */
         if (op == PR_SET_THP_DISABLE || op == PR_GET_THP_DISABLE) {
                 if (a[2] || a[3] || a[4] || (op == PR_GET_THP_DISABLE && a[1]))
                         return -EINVAL;
@@ -259,8 +262,8 @@ long sys_prctl(struct thread *t, const struct sys_row *row, const uint64_t a[6])
         return -EINVAL;
 }
 
-/* capget and capset: the header says how much data follows, and gets the right version written if
- * it was wrong. */
+/* capget and capset: the header says how much data follows; if its version is wrong, the right one
+ * is written to it. */
 long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t *head = sys_in(t, a[0], 8, 8);
@@ -284,8 +287,7 @@ long sys_capability(struct thread *t, const struct sys_row *row, const uint64_t 
         return ret == 0 && row->nr == __NR_capget ? sys_deliver(t, a[1], data, n, 0) : ret;
 }
 
-/* sched_setattr: the first word of the struct is its size; a size the kernel does not know comes
- * back corrected. */
+/* sched_setattr: the first word of the struct is its size; the kernel corrects an unknown size. */
 long sys_sched_attr(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t size = 0, *attr;

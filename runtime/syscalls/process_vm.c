@@ -2,15 +2,14 @@
  * process_vm_readv and process_vm_writev: between this program and itself, or a process that does
  * not run under vmrun.
  *
- * Of another program under vmrun, pages may be in far memory, where only its own kern finds them,
- * and page tables are no more than a moment's view for anybody else: EPERM, as for a process that
- * may not be traced.
+ * Pages of another program under vmrun may be in far memory, where only its own kern finds them,
+ * and its page tables may change at any time: EPERM, as for a process that may not be traced.
  */
 #include "base/message.h"
 #include "marshal/sys.h"
 #include "syscalls/handlers.h"
 
-/* In a list: pieces that are not used up, and bytes used of the first. */
+/* A position in a list: pieces left, and bytes used of the first one. */
 struct place { const struct iovec *iov; uint64_t left, at; };
 
 /* Bytes at *addr up to the end of its piece, at most a page; 0: the list is at its end. */
@@ -28,7 +27,7 @@ static size_t next_piece(struct place *p, uint64_t *addr)
         return rest < page ? rest : page;
 }
 
-/* n bytes of the other side, to buf or from there.  How many, or -errno. */
+/* Copies n bytes between the other side and buf.  Returns how many, or -errno. */
 static long there(struct thread *t, int pid, char *buf, uint64_t addr, size_t n, bool write)
 {
         const struct iovec l = { buf, n }, r = { (void *)(uintptr_t)addr, n };
@@ -65,8 +64,8 @@ static long transfer(struct thread *t, int pid, struct place *l, struct place *r
         return done ? done : got;
 }
 
-/* The other side's list, whose addresses may be anything: 0, and *any whether it names a byte; or
- * -errno. */
+/* Reads the other side's list, whose addresses are not checked.  0, with *any: it has at least one
+ * byte; or -errno. */
 static long read_remote(struct thread *t, uint64_t addr, uint64_t n, struct iovec **iov, bool *any)
 {
         *any = false;

@@ -1,5 +1,5 @@
 /*
- * How rows of system calls are written down (marshal/sys.h has their meaning).
+ * Macros for rows of system calls (marshal/sys.h has their meaning).
  */
 #ifndef VMRUN_ROWS_H
 #define VMRUN_ROWS_H

@@ -19,7 +19,7 @@
 #include "procfs/procfs.h"
 #include "syscalls/handlers.h"
 
-/* One transfer, whatever the call was. */
+/* One transfer, for all these calls. */
 struct io {
         long nr;                /* the program's own call, for the single-piece case */
         uint64_t a[6];
@@ -29,7 +29,7 @@ struct io {
         uint64_t flags;         /* RWF_* */
 };
 
-/* The program's own call with host buffers in place of its own. */
+/* The program's own call with host buffers instead of its own. */
 static long whole(const struct io *io, const struct sys_iov *v)
 {
         if (io->vector)
@@ -51,7 +51,7 @@ static long piece(const struct io *io, const struct iovec *iov, int n, size_t do
                        (uint64_t)n, position(io, done), 0, io->flags);
 }
 
-/* The same of a file, where Linux lets no signal come between the parts of a transfer. */
+/* The same for a file; Linux takes no signal between the parts of such a transfer. */
 static long file_piece(const struct io *io, const struct iovec *iov, int n, size_t done)
 {
         if (!done)
@@ -114,8 +114,8 @@ static int part(const struct sys_iov *v, size_t at, size_t max, struct sys_iov *
 }
 
 /*
- * Bytes came that could not be stored: the program gets what could, as Linux would have stopped
- * there, and a file's position goes back.  From a pipe or socket the rest is lost.
+ * If bytes arrived that could not be stored, the program gets those that could, since Linux would
+ * have stopped there, and a file's position moves back.  From a pipe or socket the rest is lost.
  */
 static long store(struct thread *t, const struct io *io, const struct sys_iov *v, long ret)
 {
@@ -185,7 +185,7 @@ static long transfer(struct thread *t, const struct io *io, struct sys_iov *v)
                 }
                 return bounced(t, io, v);
         }
-        /* The list itself lives in scratch, which every chunk starts anew. */
+        /* Copied, because the list is in scratch, which every chunk reuses. */
         struct iovec list[SYS_IOV_MAX];
         struct sys_iov kept = *v;
         memcpy(list, v->prog, (size_t)kept.n * sizeof(list[0]));
@@ -208,7 +208,7 @@ static long single(struct thread *t, const struct sys_row *row, const uint64_t a
                 return -EBADF;
         if (io.at && io.pos < 0)
                 return -EINVAL;
-        /* What cannot be a length or an address is refused by the kernel before anything else. */
+        /* The kernel refuses impossible lengths and addresses before all else. */
         if ((int64_t)a[2] < 0 || a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
                 return sys_raw(row->nr, a[0], a[1] >= TASK_SIZE ? a[1] : SYS_NOWHERE, a[2], a[3],
                                a[4], a[5]);
@@ -299,17 +299,17 @@ long sys_getrandom(struct thread *t, const struct sys_row *row, const uint64_t a
         return (long)done;
 }
 
-/* What it takes to have a copy of these bytes lie in its pages as they do in theirs, with a page
- * behind it. */
+/* The pages that a copy needs so that its bytes have the same offsets in their pages as the
+ * program's, plus one page behind it. */
 static size_t splice_pages(const struct iovec *v)
 {
         return ((P(v->iov_base) & (PAGE_SIZE - 1)) + v->iov_len + 2 * PAGE_SIZE - 1) &
                ~(size_t)(PAGE_SIZE - 1);
 }
 
-/* Into the pipe.  Copies that nobody else has, and that lie in their pages as the program's bytes
- * do: so the kernel finds the same room for them in the pipe, which keeps their pages when they are
- * unmapped here. */
+/* Into the pipe.  The copies are private and have the same offsets in their pages as the program's
+ * bytes, so the kernel needs the same room for them in the pipe.  The pipe keeps their pages when
+ * they are unmapped here. */
 static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct sys_iov *v)
 {
         size_t size = 0, at = 0;
@@ -330,7 +330,7 @@ static long splice_copies(struct thread *t, uint64_t fd, uint64_t flags, struct 
                 v->host[i] = (struct iovec){ reach || !len ? copy : sys_bad(), len };
                 if (reach == len)
                         continue;
-                if (reach)              /* it goes up to the end of a page */
+                if (reach)              /* it reaches up to the end of a page */
                         mprotect(copy + reach, PAGE_SIZE, PROT_NONE);
                 v->n = i + 1;
         }
@@ -354,7 +354,7 @@ long sys_vmsplice(struct thread *t, const struct sys_row *row, const uint64_t a[
 
         if (sys_iov_read(t, &v, a[1], a[2], &kernel))
                 return sys_raw(row->nr, fd, P(kernel), a[2], a[3], 0, 0);
-        /* no pipe: the kernel says so before it looks at any bytes */
+        /* not a pipe: the kernel refuses it before it reads any bytes */
         sys_iov_clip(&v, room > 0 ? (size_t)room : PAGE_SIZE);
         if ((flags & O_ACCMODE) != O_RDONLY)
                 return splice_copies(t, fd, a[3], &v);

@@ -2,8 +2,8 @@
  * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return
  * from a handler.
  *
- * Masks are the host thread's own, so the kernel does what Linux does.  What becomes of a signal is
- * ../signals.c.
+ * Masks are the host thread's own, so the kernel does what Linux does.  ../signals.c delivers
+ * signals.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -72,7 +72,7 @@ long sys_rt_sigreturn(struct thread *t, const struct sys_row *row, const uint64_
         (void)row;
         (void)a;
         signals_release(t, mask);
-        /* All registers are the frame's now, rcx and r11 too. */
+        /* All registers come from the frame now, rcx and r11 too. */
         atomic_fetch_or(&t->v->event, EVENT_IRET);
         if (err)
                 signals_fault(t, SIGSEGV, SI_KERNEL, 0, SIGNALS_NO_VECTOR);

@@ -1,7 +1,7 @@
 /*
- * Socket messages: buffers, names and control data in one header.  Descriptors in SCM_RIGHTS pass
- * as they are, since they are the host's; vmrun's own do not go out, and those that come in beyond
- * what the program may have are closed.
+ * Socket messages: buffers, names and control data in one header.  Descriptors in SCM_RIGHTS are
+ * passed unchanged, since they are the host's.  vmrun's own are not sent, and received ones beyond
+ * the program's limit are closed.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,7 +12,8 @@
 #include "marshal/sys.h"
 #include "syscalls/handlers.h"
 
-#define STREAM_MAX  (16ul << 20)        /* a longer stream transfer is short: its caller goes on */
+/* a longer stream transfer is short: its caller continues */
+#define STREAM_MAX  (16ul << 20)
 #define CONTROL_MAX (1ul << 20)
 #define NAME_MAX_   128
 
@@ -26,7 +27,7 @@ struct kmsg {
 };
 struct kmmsg { struct kmsg hdr; uint32_t len, pad; };
 
-/* A message in the making: the program's header, and the host's. */
+/* A message: the program's header, and the host's. */
 struct message {
         struct kmsg prog, host;
         struct sys_iov v;
@@ -39,7 +40,7 @@ static size_t data_max(int fd, size_t total)
         return sys_file_kind(fd) == FILE_STREAM ? STREAM_MAX : SYS_MESSAGE_MAX;
 }
 
-/* Descriptors of vmrun's in outgoing control data become bad ones. */
+/* Replaces vmrun's descriptors in outgoing control data by invalid ones. */
 static void guard_rights(char *p, size_t n)
 {
         for (size_t at = 0; at + sizeof(struct cmsghdr) <= n;) {
@@ -59,7 +60,7 @@ static void guard_rights(char *p, size_t n)
         }
 }
 
-/* Received descriptors beyond the limit are closed and cut off, as the kernel does at its own
+/* Closes and cuts off received descriptors beyond the limit, as the kernel does at its own
  * limit. */
 static void check_rights(struct kmsg *m)
 {
@@ -156,10 +157,10 @@ static long collect(struct thread *t, int fd, struct message *m, uint64_t addr, 
         return 0;
 }
 
-/* Delivers what a receive of ret bytes brought; addr is the program's header. */
+/* Delivers the ret bytes of a receive; addr is the program's header. */
 static long deliver(struct thread *t, struct message *m, uint64_t addr, long ret)
 {
-        /* MSG_TRUNC may say more than came */
+        /* with MSG_TRUNC ret may be more than came */
         size_t data = (size_t)ret < m->v.total ? (size_t)ret : m->v.total;
         int32_t name = m->host.namelen;
 
@@ -194,8 +195,7 @@ static long not_socket(uint64_t fd)
         return sys_raw(__NR_getsockopt, fd, SOL_SOCKET, SO_TYPE, P(&type), P(&n), 0);
 }
 
-/* A message could not be collected; but Linux looks first whether the descriptor is a socket at
- * all. */
+/* A message could not be collected; but Linux first checks whether the descriptor is a socket. */
 static long which_error(uint64_t fd, long err)
 {
         long ret = not_socket(fd);
@@ -222,7 +222,7 @@ long sys_recvmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6
         return ret < 0 ? ret : deliver(t, &m, a[1], ret);
 }
 
-/* Messages one by one, as the kernel's own loop does; an error after the first only ends it. */
+/* One message at a time, as the kernel's own loop; an error after the first only ends the loop. */
 long sys_sendmmsg(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint32_t n = (uint32_t)a[2] < SYS_IOV_MAX ? (uint32_t)a[2] : SYS_IOV_MAX, i;
@@ -321,7 +321,7 @@ long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[
                 return -EBADF;
         if (a[1] >= TASK_SIZE || a[2] > TASK_SIZE - a[1])
                 return sys_raw(row->nr, a[0], SYS_NOWHERE, a[2] ? a[2] : 1, a[3], 0, 0);
-        /* A length that is not there, or negative, is found once something came. */
+        /* An unreadable or negative length is only found once data came. */
         if (a[4] && gmem_read(t, &room, a[5], 4))
                 length_error = -EFAULT;
         else if (room < 0)

@@ -1,5 +1,5 @@
 /*
- * semctl, msgctl, shmctl: what the last argument is depends on the command.  And shmget, msgrcv.
+ * semctl, msgctl, shmctl, whose last argument depends on the command; shmget and msgrcv.
  */
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -67,7 +67,7 @@ long sys_msgctl(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         return control(t, row, a, cmd, 2, n, cmd != IPC_SET);
 }
 
-/* There are no huge pages, so a segment of such can be found but not made. */
+/* There are no huge pages, so a segment of huge pages can be found but not made. */
 long sys_shmget(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t find[6] = { a[0], a[1], a[2] & ~(uint64_t)(IPC_CREAT | SHM_HUGETLB) };
@@ -97,7 +97,7 @@ long sys_shmctl(struct thread *t, const struct sys_row *row, const uint64_t a[6]
         return control(t, row, a, cmd, 2, n, cmd != IPC_SET);
 }
 
-/* A length too big for the marshaller is shortened there, but a negative one must be refused. */
+/* The marshaller shortens a length that is too big, but a negative one must be refused. */
 long sys_msgrcv(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         return (int64_t)a[2] < 0 ? -EINVAL : sys_generic(t, row, a);

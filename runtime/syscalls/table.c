@@ -1,7 +1,7 @@
 /*
- * One row a system call number, x86-64, Linux 6.1.  Data only: what a row cannot say has a handler,
- * and what is not offered is refused by a row of its own, with the errno a kernel without that
- * feature gives.
+ * One row a system call number, x86-64, Linux 6.1.  Data only: a call that a row cannot describe
+ * has a handler, and a call that is not offered is refused by its row, with the errno of a kernel
+ * without that feature.
  */
 #include "marshal/sys.h"
 #include "syscalls/handlers.h"

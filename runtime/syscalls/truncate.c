@@ -1,7 +1,8 @@
 /*
- * truncate, ftruncate, O_TRUNC.  Where a file is mapped shared, the host takes away what was cut
- * off.  The pages of a private mapping are in the cache and in far memory, and kern must be told:
- * changed or not, they are no more.  (Of a file that another process cuts short we know nothing.)
+ * truncate, ftruncate, O_TRUNC.  If a file is mapped shared, the host removes the pages that were
+ * cut off.  The pages of a private mapping are in the cache and in far memory, so kern must be
+ * told: changed or not, they no longer exist.  (vmrun does not notice when another process
+ * truncates a file.)
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,8 +14,8 @@
 #include "syscalls/handlers.h"
 
 /*
- * Does any file with this number have the lock of a running program (image.h)?  To ask the file
- * itself means to open and close it, and that would drop locks (fcntl) that the program has on it.
+ * Does any file with this inode number have the lock of a running program (image.h)?  Asking the
+ * file itself means opening and closing it, which would drop the program's own locks (fcntl) on it.
  */
 static bool may_be_running(ino_t ino)
 {
@@ -32,7 +33,7 @@ static bool may_be_running(ino_t ino)
                 have += (size_t)n;
                 text[have] = 0;
                 found = strstr(text, wanted) != NULL;
-                /* one may be cut in two */
+                /* a line may be cut in two */
                 size_t keep = have < sizeof(wanted) ? have : sizeof(wanted);
                 memmove(text, text + have - keep, keep);
                 have = keep;
@@ -53,7 +54,7 @@ bool sys_text_busy(int dirfd, const char *path, int flags)
             !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
                 return false;
         if (faccessat(dirfd, path, W_OK, AT_EACCESS))
-                return false;           /* which is what Linux says then */
+                return false;           /* as Linux does then */
         if (!may_be_running(st.st_ino))
                 return false;
         int fd = PRIVFD_NEW(openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -69,7 +70,7 @@ static void cut(struct thread *t, const struct stat *st)
         for (uint32_t id = FILE_NONE;
              (id = files_next_private(id, st->st_dev, st->st_ino)) != FILE_NONE;) {
                 int64_t left = files_pages_left(id, 0);
-                if (left >= 0)          /* else it is not mapped any more */
+                if (left >= 0)          /* else the file is not mapped any more */
                         thread_upcall(t, UPCALL_OBJECT_CUT, id, (uint64_t)left, 0);
         }
 }

@@ -1,5 +1,5 @@
 /*
- * What vCPUs count: faults and their latencies, evictions, exits. Printed for --stats.
+ * Counters of the vCPUs: faults and their latencies, evictions, exits. Printed for --stats.
  */
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "stats/stats.h"
 #include "vm/counters.h"
 
-/* What abi.h adds later and nobody names here is printed by its number. */
+/* Kinds that abi.h adds later and that have no name here are printed by number. */
 static const char *const fault_names[FAULT_KINDS] = {
         [FAULT_ZERO] = "zero",     [FAULT_FILE] = "file", [FAULT_FETCH] = "fetch",
         [FAULT_SHARED] = "shared", [FAULT_WAIT] = "wait", [FAULT_SPURIOUS] = "spurious",
@@ -116,7 +116,7 @@ static void print_latencies(FILE *f, const struct totals *t)
 
 void counters_stats(FILE *f)
 {
-        /* 13 KiB: too much for a signal's or a thread's small stack */
+        /* 13 KiB: too much for the small stack of a signal handler or a thread */
         static struct totals t;
         uint64_t total = 0, evicted, fault_exits = 0;
 

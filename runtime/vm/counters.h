@@ -1,5 +1,5 @@
 /*
- * What vCPUs count.
+ * Counters of the vCPUs.
  */
 #ifndef VMRUN_COUNTERS_H
 #define VMRUN_COUNTERS_H

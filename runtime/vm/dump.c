@@ -1,5 +1,5 @@
 /*
- * A vCPU's state on stderr, for a guest that makes no sense.
+ * Prints a vCPU's state on stderr, for a guest in an impossible state.
  */
 #include <linux/kvm.h>
 #include <sys/ioctl.h>
@@ -21,7 +21,7 @@ static const uint64_t *table(uint64_t entry)
         return (entry & PTE_P) && off < CONTROL->pool_end ? (const uint64_t *)(WINDOW + off) : NULL;
 }
 
-/* The entries that lead to addr, as the CPU would walk them. */
+/* Prints the page-table entries that lead to addr, as the CPU would walk them. */
 static void dump_walk(struct vcpu *v, uint64_t addr)
 {
         const uint64_t *t = (const uint64_t *)((const char *)v + VCPU_PML4_OFF);

@@ -1,6 +1,5 @@
 /*
- * The VM and its memory: opening KVM, guest-physical layout, memory slots, the page tables that
- * exist from the start.
+ * The VM and its memory: opening KVM, guest-physical layout, memory slots, the first page tables.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -113,7 +112,7 @@ void vm_close(struct vm *vm)
 
 void vm_refuse_msrs(struct vm *vm)
 {
-        /* a filter must have a range, so one MSR is refused by name and all others by default */
+        /* a filter must have a range: one MSR is refused by name, all others by default */
         uint8_t none[1] = { 0 };
         struct kvm_msr_filter f = {
                 .flags = KVM_MSR_FILTER_DEFAULT_DENY,
@@ -133,7 +132,7 @@ int vm_make_again(struct vm *vm, char *why, size_t n)
         return vm->fd < 0 ? vm->fd : 0;
 }
 
-/* Room for one more.  Under lock. */
+/* Room for one more memory slot.  Under lock. */
 static struct kvm_userspace_memory_region *new_slot(struct vm *vm)
 {
         if (vm->next_slot == vm->slot_room) {
@@ -194,7 +193,7 @@ uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes)
 {
         uint64_t top = (1ull << vm->phys_bits) / 8 * 7;
         uint64_t ram = RAM_GPA + POOL_OFF + nframes * PAGE_SIZE;
-        /* The pool takes 1/64 of what the tiers hold, and both must fit. */
+        /* The pool takes 1/64 of the tiers' size, and both must fit. */
         return ram + 4 * GiB < top ? (top - ram - 4 * GiB) / 65 * 64 : 0;
 }
 
@@ -208,7 +207,7 @@ static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)
 
         if (p == MAP_FAILED)
                 return -errno;
-        if (p != at) {                  /* a kernel that takes the address for a hint */
+        if (p != at) {                  /* a kernel that takes the address as a hint */
                 munmap(p, size);
                 return -EEXIST;
         }
@@ -218,16 +217,16 @@ static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)
         return vm_add_memory(vm, RAM_GPA + off, p, size);
 }
 
-/* May kern write there?  It has no reason to where vCPU blocks are, which each vCPU writes at
- * VCPU_SELF, nor where these tables are. */
+/* May kern write there?  Not to the vCPU blocks, which each vCPU writes at VCPU_SELF, nor to these
+ * tables. */
 static bool is_writable(uint64_t off)
 {
         return off >= POOL_OFF || (off >= RINGS_OFF && off < RAM_PD_OFF);
 }
 
-/* Fills in the directories of the window for [from, to), multiples of 2 MiB.  Entries that are not
- * present are kept by nobody, so that is done while the guest runs, too (docs/architecture.md,
- * invariant 10). */
+/* Fills in the directories of the window for [from, to), multiples of 2 MiB.  No TLB keeps entries
+ * that are not present, so this is also done while the guest runs (docs/architecture.md, invariant
+ * 10). */
 static void map_ram(int level, uint64_t from, uint64_t to)
 {
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF);
@@ -249,8 +248,8 @@ int64_t vm_grow_pool(struct vm *vm, uint64_t size)
 
 /*
  * Page tables of the window.  The first 2 MiB (kern's image and CONTROL) have small pages, so that
- * only its text is executable. What kern never writes is mapped without W, for a wild store of the
- * program's to fault.
+ * only its text is executable.  What kern never writes is mapped without W, so that a wild store of
+ * the program faults.
  */
 void vm_map_window(struct vm *vm)
 {
@@ -260,7 +259,7 @@ void vm_map_window(struct vm *vm)
         uint64_t ram_end = CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE;
         uint64_t text = kern()->text_end - WINDOW, constant = kern()->constant_end - WINDOW;
 
-        /* More than one PML4 slot for a large cache: their PDPTs are neighbours too. */
+        /* A large cache needs more than one PML4 slot: their PDPTs are neighbours too. */
         for (uint64_t off = 0; off < ram_end; off += GiB)
                 pdpt[off / GiB] = (RAM_GPA + RAM_PD_OFF + off / GiB * PAGE_SIZE) | PTE_TABLE | user;
         for (uint64_t off = 0; off < LARGE; off += PAGE_SIZE) {
@@ -306,7 +305,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
                          (unsigned long long)(c->nframes * PAGE_SIZE / MiB), vm->phys_bits);
                 return -E2BIG;
         }
-        /* A program's start touches some seventy pages here and there in what comes first: clearing
+        /* The start of a program touches some seventy scattered pages of the first part: clearing
          * huge pages for them took two thirds of the instructions of `vmrun /bin/true`
          * (bench/startup.sh). */
         if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 ||

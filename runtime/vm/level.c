@@ -1,8 +1,8 @@
 /*
- * The privilege level of program and kern, found by asking; and what opens and closes a whole VM.
+ * The privilege level of program and kern, found by trying; opening and closing a whole VM.
  *
- * Program and kern run at privilege level p.  p = 0 wherever KVM runs ring 0 natively (VMX, SVM).
- * Where it would emulate ring 0 instruction by instruction, p = 3.  Which one is found by asking:
+ * Program and kern run at privilege level p. p = 0 wherever KVM runs ring 0 natively (VMX, SVM).
+ * Where it would emulate ring 0 instruction by instruction, p = 3.  The level is found by trying:
  * kern's first instruction is one that no instruction emulator knows.
  */
 #include <errno.h>
@@ -101,8 +101,8 @@ int vm_probe_level(char *why, size_t n)
         return err ? err : level;
 }
 
-/* /dev/kvm stays open: the program may have changed its root, or its user, so that it could not be
- * opened again. */
+/* /dev/kvm stays open: the program may have changed its root or its user, so that opening it again
+ * could fail. */
 void vm_away(struct vm *vm)
 {
         for (size_t i = 0; i < sizeof(vm->thread) / sizeof(vm->thread[0]); i++)

@@ -14,9 +14,10 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards thread.alive */
 
 _Atomic uint32_t threads_stopping;
-#define ENDED UINT32_MAX                /* a value of it: for good */
-static _Atomic uint32_t arrivals;       /* futex of who waits for the others to be safe */
-/* threads made so far: who counts the safe ones starts over if it moved */
+#define ENDED UINT32_MAX                /* a value of threads_stopping: for good */
+/* futex of the thread that waits for the others to be safe */
+static _Atomic uint32_t arrivals;
+/* threads made so far: a thread that counts the safe ones starts over if this changed */
 static _Atomic uint32_t started;
 
 void threads_enter(struct thread *t)
@@ -56,7 +57,7 @@ void threads_wait_to_go(struct thread *t)
                !(by == ENDED && t->vforked)) {
                 atomic_exchange(&t->safe, 1);
                 threads_tell_stopper();
-                word_sleep(&threads_stopping, by, NULL); /* as long as the other one takes */
+                word_sleep(&threads_stopping, by, NULL); /* as long as the stopping thread takes */
                 atomic_exchange(&t->safe, 0);
         }
 }
@@ -67,23 +68,23 @@ void threads_pause(struct thread *t)
                 threads_wait_to_go(t);
 }
 
-/* Numbers below this have been a vCPU's at some time, all that are alive among them. (Acquire: see
+/* The numbers of all vCPUs are below this; some of these may not exist any more.  (Acquire: see
  * vcpu_create.) */
 static uint32_t vcpus(void) { return atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire); }
 
-/* Is u where it is harmless?  If not, makes it come by. */
+/* Is u stopped?  If not, makes it come to where it stops. */
 static bool stopped(struct thread *u)
 {
         if (atomic_load(&u->safe))
                 return true;
-        /* full barrier: then the look at the mode (kern/entry/entry.S has the other half) */
+        /* full barrier, then the mode is read (kern/entry/entry.S has the other half) */
         atomic_fetch_or(&u->v->event, EVENT_HOST);
         if (atomic_load(&u->v->mode) == MODE_PROGRAM)
                 vcpu_kick(u);
         return false;
 }
 
-/* *work: what all others have done so far; it grows while one of them gets on. */
+/* *work: the work that all others have done so far; it grows while one of them makes progress. */
 static bool all_stopped(const struct thread *t, uint64_t *work)
 {
         uint32_t made = atomic_load(&started), n = vcpus();
@@ -101,7 +102,7 @@ static bool all_stopped(const struct thread *t, uint64_t *work)
         return all && atomic_load(&started) == made;
 }
 
-/* All others had the longest time that anything takes.  Those that are in the guest will not come
+/* The longest time that anything takes is over.  Threads that are still in the guest will not come
  * out of it. */
 static void complain(const struct thread *t)
 {
@@ -142,9 +143,9 @@ void threads_stop(struct thread *t)
                         return;
                 waits = work == before ? waits : 0;
                 before = work;
-                /* each of them is on its way: a fault, a system call in kern */
+                /* the others are on their way: in a fault, or a system call in kern */
                 word_sleep(&arrivals, seen, &again);
-                /* so many ms at most have passed: arrivals end a wait early */
+                /* at most so many ms have passed: arrivals end a wait early */
                 if (++waits * 10 > watch_limit_ms())
                         complain(t);
         }
@@ -152,7 +153,7 @@ void threads_stop(struct thread *t)
 
 void threads_go(void)
 {
-        atomic_store(&CONTROL->stopping, 0);    /* before the next one may stop them */
+        atomic_store(&CONTROL->stopping, 0);    /* before another thread may stop them */
         atomic_store(&threads_stopping, 0);
         word_wake(&threads_stopping, INT_MAX);
 }

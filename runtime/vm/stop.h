@@ -6,35 +6,37 @@
 
 #include "vm/thread.h"
 
-/* t is one of the program's threads from now on, and no longer. */
+/* threads_enter(): t is one of the program's threads from now on; threads_left(): no longer. */
 void threads_enter(struct thread *t);
 void threads_left(struct thread *t);
-/* In a child that was just forked: nobody is stopped any more. */
+/* In a child that was just forked: no thread is stopped any more. */
 void threads_list_forked(void);
 
 /* Stops all other threads of the program where they hold no lock of kern, have no fault under way
- * and touch nothing of the guest: before they go back to the program, or in a call of the host
- * kernel, which goes on meanwhile.  If another thread does the same, this one is stopped first, and
- * may never return. */
+ * and touch nothing of the guest: before they return to the program, or in a call of the host
+ * kernel, which continues meanwhile.  If another thread does the same, this one is stopped first,
+ * and may never return. */
 void threads_stop(struct thread *t);
 void threads_go(void);
-/* After threads_stop(), as the last thing before the process or its program ends: only children
- * that borrow its memory go on.  Should it not end, threads_go(). */
+/* After threads_stop(), as the last step before the process or its program ends: only children of
+ * vfork, which share its address space, continue.  If it does not end after all, call
+ * threads_go(). */
 void threads_stop_for_good(void);
-/* Frames that the stopped threads hold. */
+/* Number of frames that the stopped threads hold pinned. */
 uint64_t threads_pins(const struct thread *t);
 
-/* The program thread with that tid, or NULL.  t: the one that asks. */
+/* The program thread with that tid, or NULL.  t: the calling thread. */
 struct thread *threads_find(struct thread *t, pid_t tid);
 
-/* In EXIT_EVENT and EXIT_PAUSE: stays here while all are to stop. */
+/* In EXIT_EVENT and EXIT_PAUSE: waits here while all threads must stop. */
 void threads_pause(struct thread *t);
 
-/* Around what may take long on the host and touches nothing of the guest: meanwhile t counts as
- * stopped.  [I] t->safe is stored, full barrier, then threads_stopping is looked at; threads_stop()
- * stores that, full barrier, then looks at t->safe: so either t sees that it must wait, or the
- * other sees that t is not safe. */
-extern _Atomic uint32_t threads_stopping;       /* vCPU number + 1 of who stops all; a futex */
+/* Around a part that may take long on the host and touches nothing of the guest: meanwhile t counts
+ * as stopped.  [I] t->safe is stored, full barrier, then threads_stopping is read.  threads_stop()
+ * stores threads_stopping, full barrier, then reads t->safe.  So either t sees that it must wait,
+ * or the other thread sees that t is not safe. */
+/* vCPU number + 1 of the thread that stops all; a futex */
+extern _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void);
 void threads_wait_to_go(struct thread *t);
 

@@ -17,7 +17,7 @@ struct vm;
 /* An alternate signal stack, as sigaltstack() has it. */
 struct altstack { uint64_t sp; int32_t flags, pad; uint64_t size; };
 
-/* What a thread knows of its signals (signals.c, sigframe.c). */
+/* A thread's signal state (signals.c, sigframe.c). */
 struct thread_signals {
         /* the signal that the host handler took, while sys_put_off is set, */
         siginfo_t info;
@@ -25,16 +25,16 @@ struct thread_signals {
         uint64_t mask;
         bool held;                      /* between signals_hold and signals_release; */
         uint64_t held_mask;             /* the program's mask then */
-        bool waits;                     /* the call under way waits with a mask of its own: */
+        bool waits;                     /* the call under way waits with its own mask: */
         uint64_t wait_mask;
-        bool ends;                      /* that signal had the default action, the program's end: */
-        int timer;                      /* of the host, which sees to it that it does end */
+        bool ends;                      /* the default action of that signal ends the program: */
+        int timer;                      /* a host timer that makes sure that it ends */
         struct altstack alt;
         /* of the last exception that became a signal: signal frames show them */
         uint64_t trapno, err, cr2;
 };
 
-/* How a thread ends. Set within an exit of kern's; thread_loop() then returns, with that exit still
+/* How a thread ends. Set within an exit of kern; thread_loop() then returns, with that exit still
  * pending. */
 struct thread_end {
         enum {
@@ -56,25 +56,25 @@ struct thread {
         struct vcpu *v;                 /* this vCPU's block, in the window */
         struct kvm_run *run;
         int vcpu_fd;                    /* private fd */
-        /* as the program sees them: the child of a vfork runs on its parent's vCPU, under its own
+        /* as the program sees them: the child of a vfork runs on its parent's vCPU, with its own
          * ids */
         pid_t tid, pid;
-        /* a kick goes there: in the PID namespace of the process that made the VM */
+        /* the target of a kick: in the PID namespace of the process that made the VM */
         _Atomic pid_t kick_tid, kick_pid;
-        bool apart;                     /* the child of a vfork, in another one */
-        _Atomic bool kick_asked;        /* by one that is apart (service.c) */
+        bool apart;                     /* the child of a vfork, in another PID namespace */
+        _Atomic bool kick_asked;        /* by a thread that is apart (service.c) */
         /* the thread's mask changed: tell KVM before the next run */
         _Atomic bool sigmask_dirty;
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
         /* the program executed an instruction that only a kernel may: the KVM_EXIT_* it caused;
          * else 0 */
         uint32_t privileged;
-        struct {                        /* an int3 that seems to be on its way (p = 3; vcpu.c) */
-                uint64_t rip;           /* behind it; 0: none */
-                int64_t cpu_ns;         /* of this thread's processor time at the first kick */
+        struct {                        /* an int3 that seems to be pending (p = 3; vcpu.c) */
+                uint64_t rip;           /* RIP behind it; 0: none */
+                int64_t cpu_ns;         /* this thread's processor time at the first kick */
         } soft;
         uint64_t stuck_at;              /* RIP at the last arena_fault */
-        /* arena faults there, since anything else happened, that no cut file explained */
+        /* arena faults there in a row that no truncated file explained */
         unsigned stuck_times;
         bool running;               /* inside KVM_RUN */
         struct {                    /* watch.c */
@@ -85,36 +85,37 @@ struct thread {
                 bool has_timer;
                 unsigned exits;
         } watch;
-        /* may one be sent, is one being sent, was one sent (vcpu.c) */
+        /* KICK_*: may a kick be sent, is one being sent, was one sent (vcpu.c) */
         _Atomic uint32_t kick;
         /* si_signo not 0: the program's own SIGSTKFLT, which it blocks, taken from the queue while
          * the guest runs */
         siginfo_t parked;
-        int parked_timer;               /* of the host, if there is one: asks the others again */
+        /* a host timer, if there is one: offers the signal to others again */
+        int parked_timer;
         bool has_parked_timer;
-        bool bounced;                   /* it was put back once, for other threads */
+        bool bounced;                   /* the signal was put back once, for other threads */
         struct thread_signals signal;
         struct sighand *sighand;
 
         /* For threads.c. */
-        /* 1: touches nothing of the guest until it has looked whether all are to stop */
+        /* 1: touches nothing of the guest before it has checked whether all must stop */
         _Atomic uint32_t safe;
         /* a program thread runs here; under the lock of threads.c */
         bool alive;
         struct thread_end end;
-        bool vforked;                   /* the child of a vfork runs here meanwhile */
+        bool vforked;                   /* the child of a vfork runs on this vCPU meanwhile */
         struct thread *next_idle;
-        uint32_t pins;                  /* frames it holds (gmem.c) */
-        /* what set_tid_address says; kept here, as the vCPU block keeps set_robust_list's, for the
-         * host's are vmrun's own */
+        uint32_t pins;                  /* frames that it has pinned (gmem.c) */
+        /* the argument of set_tid_address; kept here, as that of set_robust_list in the vCPU block,
+         * because on the host vmrun uses its own */
         uint64_t clear_tid;
-        /* what an execve of a process that borrowed our memory has left behind (exec.c) */
+        /* left behind by an execve of a process that shared our address space (exec.c) */
         void *exec_room;
 };
 
-/* The program thread that this host thread is; NULL in vmrun's own threads. */
+/* The program thread that this host thread runs; NULL in vmrun's own threads. */
 extern _Thread_local struct thread *thread_self;
-/* A signal was taken: system calls of the program's are put off until its handler ran
+/* A signal was taken: the program's system calls are put off until its handler has run
  * (marshal/call.c). Set by the host's signal handler. */
 extern _Thread_local _Atomic uint32_t sys_put_off;
 

@@ -1,10 +1,10 @@
 /*
- * CONTROL->time: what kern needs to tell the time without an exit.
+ * CONTROL->time: the data from which kern computes the time without an exit.
  *
  * kern computes ns = base + (tsc - tsc0) * mult and asks for a refresh once the page is older than
  * REFRESH_NS.  Between two refreshes a clock must neither jump nor go back, so a refresh continues
- * from the value kern would have computed, and bends mult so that the error is gone by the next
- * one.  A step of the real clock (settimeofday) is taken at once.
+ * from the value that kern would have computed, and changes mult so that the error is gone by the
+ * next refresh.  A step of the real clock (settimeofday) is applied at once.
  */
 #include <linux/kvm.h>
 #include <pthread.h>
@@ -37,14 +37,14 @@ static int64_t elapsed(const struct time_page *t, uint64_t tsc, uint64_t mult)
         return (int64_t)((unsigned __int128)(tsc - t->tsc0) * mult >> 32);
 }
 
-/* The clock's new base: where kern's own clock stands, if that is near the truth. */
+/* The clock's new base: the value of kern's own clock, if that is near the truth. */
 static int64_t continued(int64_t old_base, int64_t dt, int64_t truth)
 {
         int64_t ours = old_base + dt;
         return llabs(truth - ours) < STEP_NS ? ours : truth;
 }
 
-/* The rate at which a clock is right again at the next refresh. */
+/* The rate at which the clock will be right at the next refresh. */
 static uint64_t bent(uint64_t nominal, int64_t base, int64_t truth)
 {
         int64_t error = truth - base;           /* none after a step */
@@ -54,8 +54,8 @@ static uint64_t bent(uint64_t nominal, int64_t base, int64_t truth)
 
 struct clocks { int64_t monotonic, realtime, boottime, tai, raw; };
 
-/* All clocks at one time, which is the result: again if it took long, because somebody else had the
- * CPU. */
+/* Reads all clocks at one time, which it returns as the guest's TSC.  Repeats if that took long
+ * because another thread had the CPU. */
 static uint64_t read_clocks(struct clocks *c)
 {
         uint64_t before, after;
@@ -82,7 +82,7 @@ void time_refresh(void)
 
         uint32_t seq = atomic_load_explicit(&t->seq, memory_order_relaxed);
         atomic_store_explicit(&t->seq, seq + 1, memory_order_relaxed);
-        /* odd before the fields change; kern/entry/time.c reads them in between */
+        /* release: seq is odd before the fields change (kern/entry/time.c is the reader) */
         atomic_thread_fence(memory_order_release);
         if (t->mult) {
                 int64_t dt = elapsed(t, tsc, t->mult);
@@ -145,7 +145,8 @@ void time_join(struct thread *t, const struct thread *first)
         if (ioctl(first->vcpu_fd, KVM_GET_DEVICE_ATTR, &a) == 0 &&
             ioctl(t->vcpu_fd, KVM_SET_DEVICE_ATTR, &a) == 0)
                 return;
-        /* An older KVM: near enough that it takes the two for synchronous. */
+        /* An older KVM: the written value is near enough that KVM treats both TSCs as
+         * synchronous. */
         u.m.entries[0].index = MSR_TSC;
         if (tsc_offset && ioctl(first->vcpu_fd, KVM_GET_MSRS, &u.m) == 1)
                 ioctl(t->vcpu_fd, KVM_SET_MSRS, &u.m);
@@ -174,14 +175,14 @@ void time_init(struct thread *t)
         int64_t guest = (int64_t)t->v->exit.a[0], host = (int64_t)__rdtsc();
 
         if (khz <= 0)
-                return;                 /* CONTROL->time stays invalid: each call exits */
+                return;                 /* CONTROL->time stays invalid: each clock call exits */
         tsc_hz = (uint64_t)khz * 1000;
         CONTROL->tsc_khz = (uint64_t)khz;
         int64_t before = (int64_t)__rdtsc();
         int64_t by_kvm = ioctl(t->vcpu_fd, KVM_GET_MSRS, &u.m) == 1
                                  ? (int64_t)u.m.entries[0].data - before
                                  : 0;
-        /* Where KVM does not virtualise RDTSC (p = 3) its MSR says nothing. */
+        /* If KVM does not virtualise RDTSC (p = 3), its MSR is meaningless. */
         if (close_to(guest, host + by_kvm))
                 tsc_offset = by_kvm;
         else if (close_to(guest, host))

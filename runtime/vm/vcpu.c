@@ -1,6 +1,6 @@
 /*
- * Running a vCPU: KVM_RUN until kern asks for something, kicks, and what ends a program from
- * outside kern.
+ * Running a vCPU: KVM_RUN until kern makes an exit, kicks, and ends of the program that kern does
+ * not cause.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -34,15 +34,15 @@ void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 /*
  * ---- kicks: what makes KVM_RUN return ----
  *
- * The signal is one that the program may use as well, so it is open or blocked as the program has
- * it; only inside KVM_RUN it is always open. A kick must not come later than that, for it would end
- * a system call of the program's.  [I] It is sent only by who has seen OPEN, and counts itself as a
- * sender before that look; who takes OPEN away (full barriers both) then waits for the senders and
- * takes what they have sent.
+ * The program may use the same signal, so it is open or blocked as the program has it; only inside
+ * KVM_RUN it is always open.  A kick must not arrive after KVM_RUN, because it would interrupt a
+ * system call of the program.  [I] A sender counts itself in first (full barrier), then sends only
+ * if it sees OPEN.  The thread that runs the vCPU clears OPEN (full barrier), then waits for the
+ * senders and takes what they have sent off the queue.
  */
 #define KICK_OPEN   1u
 #define KICK_SENT   2u                  /* a sender was here, whether it saw OPEN or not */
-#define KICK_SENDER 4u                  /* one more of them */
+#define KICK_SENDER 4u                  /* unit of the count of senders */
 
 static uint64_t kick_mask(void) { return 1ull << (KICK_SIGNAL - 1); }
 
@@ -54,7 +54,7 @@ static bool is_parked_long(struct thread *t, const siginfo_t *info)
 
 bool vcpu_is_kick(struct thread *t, const siginfo_t *info)
 {
-        /* Where the host has no memory for the rest, a signal has its number alone. */
+        /* If the host has no memory for the siginfo, a signal has only its number. */
         bool bare = info->si_code == SI_USER && info->si_pid == 0;
         if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &t->watch)
                 return true;            /* watch.c */
@@ -78,8 +78,8 @@ void vcpu_kick(struct thread *t)
                 ;
 }
 
-/* They are between two instructions each, unless one was the child of a vfork and was killed or
- * stopped there: hence the bound. */
+/* Each sender is only a few instructions from done, unless it was a child of vfork and was killed
+ * or stopped there: hence the bound. */
 static void wait_for_senders(struct thread *t)
 {
         const struct timespec ms = { .tv_nsec = 1000000 };
@@ -94,13 +94,13 @@ static void wait_for_senders(struct thread *t)
         }
 }
 
-/* Back to where it came from: to this thread, or to whichever of the program's has it open. */
+/* Puts the signal back: for this thread, or for any thread of the program that has it open. */
 static void give_back(struct thread *t, siginfo_t *info, bool here)
 {
         if (here || info->si_code == SI_TKILL)
                 syscall(SYS_rt_tgsigqueueinfo, t->pid, t->tid, KICK_SIGNAL, info);
         else if (syscall(SYS_rt_sigqueueinfo, t->pid, KICK_SIGNAL, info) != 0)
-                /* only the leader may say who the sender was */
+                /* only the leader may name another sender */
                 syscall(SYS_kill, t->pid, KICK_SIGNAL);
 }
 
@@ -111,8 +111,8 @@ static void let_others(void)
         nanosleep(&ms, NULL);
 }
 
-/* A thread that waits for a parked signal may come later, and this one compute for ever: so the
- * others are asked again this often. */
+/* Another thread may begin to wait for a parked signal later, while this thread computes without
+ * end.  So the signal is offered to the others again at this interval. */
 #define PARKED_MS 50
 
 static void park(struct thread *t, const siginfo_t *info)
@@ -127,15 +127,15 @@ static void park(struct thread *t, const siginfo_t *info)
         if (t->has_parked_timer)
                 return;
         e._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-        /* Without one (RLIMIT_SIGPENDING) it waits for the next exit. */
+        /* Without a timer (RLIMIT_SIGPENDING) the signal waits for the next exit. */
         t->has_parked_timer =
                 syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &t->parked_timer) == 0;
         if (t->has_parked_timer)
                 syscall(SYS_timer_settime, t->parked_timer, 0, &every, NULL);
 }
 
-/* Takes the kick signals off the queue; one of the program's own goes to `own`. True if the timer
- * of a parked signal was among them. */
+/* Takes the kick signals off the queue; a signal of the program itself goes to `own`.  True if the
+ * timer of a parked signal was among them. */
 static bool take_all(struct thread *t, siginfo_t *own)
 {
         const uint64_t kick = kick_mask();
@@ -155,7 +155,7 @@ static void unpark(struct thread *t)
 {
         if (t->has_parked_timer) {
                 syscall(SYS_timer_delete, t->parked_timer);
-                take_all(t, &t->parked);        /* its signal, if it came just now */
+                take_all(t, &t->parked);        /* the timer's signal, if it came just now */
         }
         t->has_parked_timer = false;
         give_back(t, &t->parked, false);
@@ -163,8 +163,9 @@ static void unpark(struct thread *t)
 }
 
 /*
- * The program's own signal came with the kicks.  One that it blocks would end each KVM_RUN at once:
- * it is parked until the next exit.  But if another thread is to take it, that one goes first.
+ * The program's own signal came with the kicks.  If this thread blocks it, it would interrupt each
+ * KVM_RUN at once, so it is parked until the next exit.  But first the other threads get a chance
+ * to take it.
  */
 static void put_off(struct thread *t, siginfo_t *info, bool blocked)
 {
@@ -178,7 +179,7 @@ static void put_off(struct thread *t, siginfo_t *info, bool blocked)
                 let_others();
 }
 
-/* Takes what was sent off the queue.  Nothing is delivered meanwhile, so a mask that `take`
+/* Takes what was sent off the queue.  No signal is delivered meanwhile, so a mask that `take`
  * (signals.c) sets stays. */
 static void kicked(struct thread *t)
 {
@@ -199,7 +200,7 @@ static void kicked(struct thread *t)
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 
-/* KVM_RUN, during which kicks may come, or which one that came before has made needless. */
+/* KVM_RUN, during which kicks may come.  It is skipped if a kick came before. */
 static int run_guest(struct thread *t)
 {
         int ret = -1, err = EINTR;
@@ -210,8 +211,8 @@ static int run_guest(struct thread *t)
                 err = errno;
         }
         t->running = false;
-        /* Interrupted by no signal that was taken (that sets immediate_exit): one that the program
-         * blocks is in the queue. */
+        /* Interrupted, but not by a signal that was taken (that sets immediate_exit): a signal that
+         * the program blocks is in the queue. */
         bool unexplained = ret < 0 && err == EINTR && !t->run->immediate_exit;
         if (atomic_fetch_and(&t->kick, ~KICK_OPEN) != KICK_OPEN || unexplained)
                 kicked(t);
@@ -221,7 +222,7 @@ static int run_guest(struct thread *t)
 
 static uint64_t deadly(struct thread *t) { return t->vm->calls ? t->vm->calls->deadly(t) : 0; }
 
-/* KVM_RUN was interrupted, perhaps by a signal that may end the program: then this is the end. */
+/* KVM_RUN was interrupted, maybe by a signal that may end the program: if so, lets it. */
 static void let_end(struct thread *t)
 {
         uint64_t open = deadly(t), mask;
@@ -242,7 +243,7 @@ static void set_run_mask(struct thread *t)
                 char room[sizeof(struct kvm_signal_mask) + sizeof(set)];
         } u = { .m.len = sizeof(set) };
 
-        /* first: a signal taken from here on sets it again (signals.c) */
+        /* cleared first: a signal taken from here on sets it again (signals.c) */
         t->sigmask_dirty = false;
         t->bounced = false;
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof(set));
@@ -254,7 +255,7 @@ static void set_run_mask(struct thread *t)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_SIGNAL_MASK: %s", strerror(errno));
 }
 
-/* Processor time in which a guest that is entered has long taken an exception that was waiting. */
+/* Processor time after which an entered guest has certainly taken a pending exception. */
 #define SOFT_NS 5000000
 
 static int64_t thread_cpu_ns(void)
@@ -291,8 +292,8 @@ static bool soft_exception_queued(struct thread *t, unsigned nr)
         return thread_cpu_ns() - t->soft.cpu_ns < SOFT_NS;
 }
 
-/* Does this KVM have an exception on its way into the guest?  Then it goes through kern, which
- * looks at the kick by itself. */
+/* Does KVM have an exception pending for the guest?  Then the vCPU enters kern anyway, which sees
+ * the kick itself. */
 static bool exception_queued(struct thread *t)
 {
         struct kvm_vcpu_events e;
@@ -302,8 +303,8 @@ static bool exception_queued(struct thread *t)
 
 static bool in_kern(uint64_t rip) { return rip - WINDOW < CONTROL_OFF; }
 
-/* A kicked vCPU that was running the program continues at kern's event entry; one on its way back
- * to the program looks again. */
+/* A kicked vCPU that was running the program continues at kern's event entry.  One that is on its
+ * way back to the program goes back to its check for events. */
 static void redirect_to_kern(struct thread *t)
 {
         const struct kern_header *h = kern();
@@ -318,7 +319,7 @@ static void redirect_to_kern(struct thread *t)
                 int i = r.rip >= h->look[0] && r.rip < h->look_end[0] ? 0 :
                         r.rip >= h->look[1] && r.rip < h->look_end[1] ? 1 : -1;
                 if (i < 0)
-                        return;         /* on its way in: it will look by itself */
+                        return;         /* in kern: it will check for events itself */
                 r.rip = h->look[i];
         } else {
                 v->regs.rip = r.rip;
@@ -327,16 +328,16 @@ static void redirect_to_kern(struct thread *t)
                 r.rip = h->event;
                 r.rsp = VCPU_SELF + VCPU_STACK_TOP;
         }
-        /* Kern's C code must not run with the program's flags: a return's popfq may have set DF or
-         * NT already. */
+        /* kern's C code must not run with the program's flags: the popfq of a return may have set
+         * DF or NT already. */
         r.rflags = RFLAGS_KERN;
         if (ioctl(t->vcpu_fd, KVM_SET_REGS, &r) < 0)
                 die_(EXIT_VMRUN_FAILED, "KVM_SET_REGS: %s", strerror(errno));
 }
 
-/* A KVM exit that program code caused: an instruction that only a kernel may execute.  Not so with
- * RIP in kern's image: there the page tables are wrong, or the program has jumped there, and the
- * same would happen for ever. */
+/* A KVM exit that program code caused by an instruction that only a kernel may execute.  With RIP
+ * in kern's image it is not: then the page tables are wrong, or the program has jumped there, and
+ * the exit would repeat for ever. */
 static bool program_misbehaved(struct thread *t)
 {
         struct kvm_regs r;
@@ -347,7 +348,7 @@ static bool program_misbehaved(struct thread *t)
         switch (t->run->exit_reason) {
         case KVM_EXIT_IO: case KVM_EXIT_HLT: case KVM_EXIT_MMIO: case KVM_EXIT_INTERNAL_ERROR:
                 return true;
-        /* after lidt, say; on VMX, where the registers outlive it */
+        /* for example after lidt; on VMX the registers survive it */
         case KVM_EXIT_SHUTDOWN: case KVM_EXIT_FAIL_ENTRY:
                 return vcpu_mend(t);
         default:
@@ -355,8 +356,8 @@ static bool program_misbehaved(struct thread *t)
         }
 }
 
-/* On Linux it is a fault, RIP being at the instruction.  Here it takes the way of a kick, so that
- * its signal finds the registers in v->regs.  Where KVM emulates I/O, RIP is behind it: see
+/* On Linux the instruction faults, with RIP at it.  Here it is handled like a kick, so that its
+ * signal finds the registers in v->regs.  If KVM emulates I/O, RIP is behind the instruction: see
  * trapped_io(). */
 static void privileged_instruction(struct thread *t)
 {
@@ -371,9 +372,10 @@ static void privileged_instruction(struct thread *t)
         ioctl(t->vcpu_fd, KVM_RUN, 0);
         t->run->immediate_exit = 0;
         at.rip -= halted;
-        ioctl(t->vcpu_fd, KVM_SET_REGS, &at);   /* all: an IN has changed RAX */
-        vcpu_mend(t);                   /* memory that does not exist: after a `mov` to CR3 */
-        t->privileged = reason;         /* KVM_RUN has changed the one in t->run */
+        ioctl(t->vcpu_fd, KVM_SET_REGS, &at);   /* all registers: an IN has changed RAX */
+        /* an access to memory that does not exist: after a `mov` to CR3 */
+        vcpu_mend(t);
+        t->privileged = reason;         /* KVM_RUN has changed t->run->exit_reason */
         atomic_fetch_or(&t->v->event, EVENT_HOST);
         redirect_to_kern(t);
 }
@@ -432,18 +434,18 @@ void vcpu_forget_exception(struct thread *t)
         }
 }
 
-/* A signal for the program waits for kern to come by.  If it does not: is that the program's
- * doing? */
+/* A signal for the program waits until kern makes an exit.  If kern does not: did the program cause
+ * that? */
 static void watch(struct thread *t)
 {
         if (!sys_put_off)
                 return;
         if (!t->watch.seen_ms) {
-                /* else kern goes on from an exit: see watch_exits() */
+                /* else kern continues from an exit: see watch_exits() */
                 if (atomic_load(&t->v->mode) != MODE_OUT)
                         watch_begin(t);
         } else if (atomic_load(&t->v->mode) == MODE_PROGRAM && vcpu_mend(t)) {
-                vcpu_forget_exception(t);       /* it was for tables that are gone */
+                vcpu_forget_exception(t);       /* it belonged to the old tables */
                 t->privileged = KVM_EXIT_INTERNAL_ERROR;
         } else if (watch_is_over(t)) {
                 vcpu_dump(t);
@@ -454,7 +456,7 @@ static void watch(struct thread *t)
         }
 }
 
-#define EXITS_UNWATCHED 64              /* more than a system call or a fault makes as a rule */
+#define EXITS_UNWATCHED 64              /* more than a system call or a fault normally makes */
 
 /* The same for a kern that exits again and again. */
 static void watch_exits(struct thread *t)
@@ -486,7 +488,7 @@ static void run_to_exit(struct thread *t)
                 int ret = run_guest(t);
                 if (ret < 0) {
                         if (errno == EINTR) {
-                                /* before we look at the mode: a signal taken later sets it again */
+                                /* before the mode is read: a signal taken later sets it again */
                                 t->run->immediate_exit = 0;
                                 let_end(t);
                                 watch(t);
@@ -502,8 +504,8 @@ static void run_to_exit(struct thread *t)
                         continue;
                 }
                 t->soft.rip = 0;
-                /* kern says OUT before each exit of its own; a program's OUT to the same port comes
-                 * from PROGRAM. */
+                /* kern stores MODE_OUT before each of its exits; an OUT of the program to the same
+                 * port comes in mode PROGRAM. */
                 if (t->run->exit_reason == KVM_EXIT_IO && t->run->io.port == EXIT_PORT &&
                     atomic_load(&t->v->mode) == MODE_OUT) {
                         look_at_canaries(t);
@@ -530,7 +532,7 @@ int64_t thread_upcall(struct thread *t, enum upcall_op op, uint64_t a0, uint64_t
                 vcpu_run(t);
                 if (t->v->exit.op == EXIT_UPCALL_DONE)
                         return t->v->upcall.ret;
-                /* kern needs something for it: a page of a file, a frame */
+                /* kern needs something for the upcall: a page of a file, a frame */
                 t->v->exit.ret = t->vm->calls->serve(t);
         }
 }

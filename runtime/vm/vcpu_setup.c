@@ -1,5 +1,5 @@
 /*
- * Making a vCPU: its block in the window, its tables, and the state it starts in.
+ * Making a vCPU: its block in the window, its tables, and its first state.
  */
 #include <errno.h>
 #include <linux/kvm.h>
@@ -27,13 +27,13 @@ static uint64_t block_gpa(uint32_t number)
         return RAM_GPA + VCPUS_OFF + (uint64_t)number * VCPU_BLOCK;
 }
 
-/* Pages of a block that the guest never writes: a wild store of the program's faults there. */
+/* Pages of a block that the guest never writes: a wild store of the program faults there. */
 static bool is_constant(unsigned off)
 {
         return off == VCPU_TSS_OFF || off == VCPU_GDT_OFF || off >= VCPU_TABLES_OFF;
 }
 
-/* This vCPU's PML4: the lower half shared, but for the slot that maps its own block at
+/* This vCPU's PML4: the lower half is shared, except the slot that maps its own block at
  * VCPU_SELF. */
 static void make_tables(struct vm *vm, uint32_t number)
 {
@@ -58,8 +58,8 @@ static void make_tables(struct vm *vm, uint32_t number)
 
 /*
  * GDT laid out as Linux's; its user code and data segments are what a p = 3 program sees in CS and
- * SS. At p = 0 its user code is not present: a return there would leave ring 0, so it faults, and
- * trapped.c does what is meant.
+ * SS.  At p = 0 its user code is not present: a return to it would leave ring 0, so it faults, and
+ * trapped.c does what Linux would.
  */
 static void make_gdt(char *block, bool user)
 {
@@ -166,8 +166,8 @@ static struct kvm_segment data_segment(int level)
                                      .g = 1 };
 }
 
-/* What is vmrun's in the special registers; segments that a program may load are left as they
- * are. */
+/* Sets the special registers that belong to vmrun; segments that a program may load stay
+ * unchanged. */
 static void set_ours(const struct vm *vm, uint32_t number, struct kvm_sregs *s)
 {
         s->cs = code_segment(vm->level);
@@ -263,7 +263,7 @@ int vcpu_reset(struct thread *t, enum vcpu_role role)
         return set_start(t);
 }
 
-/* KVM's side of it. */
+/* KVM's part of a vCPU. */
 static int make_vcpu(struct vm *vm, struct thread *t, uint32_t number, char *why, size_t n)
 {
         t->sigmask_dirty = true;
@@ -346,7 +346,7 @@ int vcpu_bring_back(struct thread *t, struct vcpu_kept *k, char *why, size_t n)
         int err = make_vcpu(t->vm, t, vcpu_fixed(t->v)->number, why, n);
         if (err)
                 return err;
-        err = set_start(t);             /* what is the same for all: MSRs, XCR0 */
+        err = set_start(t);             /* the same for all vCPUs: MSRs, XCR0 */
         if (!err && (ioctl(t->vcpu_fd, KVM_SET_SREGS, &k->sregs) < 0 ||
                      ioctl(t->vcpu_fd, KVM_SET_REGS, &k->regs) < 0))
                 err = -errno;

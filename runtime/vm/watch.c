@@ -1,10 +1,10 @@
 /*
  * A watch over a thread that has taken a signal for the program while its vCPU was in kern.
  *
- * Normally kern comes to EXIT_EVENT within microseconds, or when a page has come from a node. Where
- * the program has written over kern's memory, or changed the CPU's tables, it may never come; and
- * while the signal waits, all others are blocked.  So a timer of the host interrupts KVM_RUN by the
- * kick signal, and vcpu.c looks what is wrong.
+ * Normally kern makes EXIT_EVENT within microseconds, or when a page has come from a node.  If the
+ * program has overwritten kern's memory, or changed the CPU's tables, kern may never get there, and
+ * while the signal waits, all others are blocked.  So a host timer interrupts KVM_RUN by the kick
+ * signal, and vcpu.c checks what is wrong.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -59,8 +59,7 @@ void watch_begin(struct thread *t)
         t->watch.seen_ms = now_ms();
         t->watch.waited_ms = 0;
         t->watch.work = watch_work(t);
-        /* Without a timer (RLIMIT_SIGPENDING) the next signal or kick is when the guest is looked
-         * at. */
+        /* Without a timer (RLIMIT_SIGPENDING) the guest is checked at the next signal or kick. */
         t->watch.has_timer = syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &t->watch.timer) == 0;
         if (t->watch.has_timer)
                 syscall(SYS_timer_settime, t->watch.timer, 0, &every, NULL);

@@ -1,5 +1,5 @@
 /*
- * A bound for kern: it has so long to let the program have a signal (watch.c).
+ * A time limit for kern: it has so long to let a signal through to the program (watch.c).
  */
 #ifndef VMRUN_WATCH_H
 #define VMRUN_WATCH_H
@@ -9,15 +9,15 @@
 
 struct thread;
 
-/* Longer than anything kern does without bringing a page: a silent node's --timeout, and a
- * minute. */
+/* The limit, longer than anything kern does without bringing in a page: a silent node's --timeout,
+ * and a minute. */
 uint64_t watch_limit_ms(void);
 
-/* Pages that kern has brought for t's program so far.  It may be at one call for hours (mlock), but
- * this grows meanwhile; not so where it finds a page resident again and again. */
+/* Pages that kern has brought in for t's program so far.  One call may take hours (mlock), but this
+ * grows meanwhile; it does not grow if kern finds the same page resident again and again. */
 uint64_t watch_work(const struct thread *t);
 
-/* From now on KVM_RUN of this thread is interrupted once a second.  No effect if that is so
+/* From now on KVM_RUN of this thread is interrupted once a second.  No effect if a watch has begun
  * already. */
 void watch_begin(struct thread *t);
 /* A look: has the thread waited for longer than the limit, without any work done? Only between

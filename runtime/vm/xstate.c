@@ -66,7 +66,7 @@ void xstate_reset(struct thread *t)
         memset(&x, 0, t->vm->xsave_size);
         xstate_init_fp(&x);
         x.mxcsr = MXCSR_INIT;
-        /* said, so that MXCSR counts; what is not said is in its initial state */
+        /* set so that MXCSR counts; features without a bit are in their initial state */
         x.bv = XSTATE_FP | XSTATE_SSE;
         xstate_set(t, &x);
 }
@@ -102,7 +102,7 @@ int xstate_fpe_code(struct thread *t, unsigned vector)
         struct xstate x;
 
         xstate_get(t, &x);
-        /* Exceptions that happened and are not masked. */
+        /* Exceptions that are raised and not masked. */
         uint32_t e = vector == 16 ? x.fsw & ~x.fcw & 0x3f : x.mxcsr & ~(x.mxcsr >> 7) & 0x3f;
         return e & 0x01   ? FPE_FLTINV
                : e & 0x04 ? FPE_FLTDIV

@@ -1,5 +1,5 @@
 /*
- * A vCPU's extended state: x87, SSE, AVX and what else XCR0 opens.
+ * A vCPU's extended state: x87, SSE, AVX and the other features in XCR0.
  */
 #ifndef VMRUN_XSTATE_H
 #define VMRUN_XSTATE_H
@@ -17,8 +17,8 @@
 #define FCW_INIT     0x37f
 #define MXCSR_INIT   0x1f80
 
-/* The area as XSAVE stores it, the last 48 legacy bytes being the kernel's note to itself in a
- * signal frame. */
+/* The area as XSAVE stores it. In a signal frame the kernel uses the last 48 legacy bytes for its
+ * own data. */
 struct xstate {
         uint16_t fcw, fsw;
         uint8_t ftw[2];
@@ -46,8 +46,8 @@ void xstate_reset(struct thread *t);
 
 /* The new thread `to` begins with the extended state of `from`. */
 void xstate_copy(struct thread *from, struct thread *to);
-/* For the parent of a vfork: keeps t's extended state, and brings it back. The first allocates, the
- * second frees. */
+/* For the parent of a vfork: xstate_keep() saves t's extended state and allocates,
+ * xstate_bring_back() restores it and frees. */
 void *xstate_keep(struct thread *t);
 void xstate_bring_back(struct thread *t, void *kept);
 

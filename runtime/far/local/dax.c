@@ -3,13 +3,12 @@
  * (/dev/dax0.0), a file on hugetlbfs or tmpfs, or a file of a file system on a block device, where
  * pages then go through the host's page cache.
  *
- * The file is as large as it is, belongs to this process and its children alone (flock), and is
- * neither zeroed before nor after: what is in it is of no meaning to anybody, but may be pages of
- * the program.
+ * The file keeps its size, belongs to this process and its children alone (flock), and is zeroed
+ * neither before nor after.  Its content means nothing to others, but may be pages of the program.
  *
- * That it is of no meaning must be seen, or said: a file of a file system must have no data, or the
- * mark that vmrun leaves in its last page before it writes to the others; else the user has to ask
- * for it (overwrite=yes).  So a name that was mistyped costs nobody his file.
+ * Whether the old content may be overwritten must be visible or stated: a file of a file system
+ * must have no data, or have the mark that vmrun leaves in its last page before it writes to the
+ * others; else the user has to ask for it (overwrite=yes).  So a mistyped name destroys no file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,14 +32,14 @@ struct dax_node {
         int fd;
         /* of a file system: blocks must be allocated, and may run out */
         bool file;
-        bool direct;                    /* its pages are the memory itself, not a cache of it */
+        bool direct;                    /* its pages are the memory itself, not a page cache */
         bool hugetlbfs;
         uint64_t mark_at; /* of a file: where its last page begins, which is no slot */
         uint64_t mark_room;             /* bytes of that page */
         bool marked;                    /* the mark was written, by this process or its parent */
 };
 
-/* Text: who looks into the file sees what it is. */
+/* Text, so that a user who looks into the file sees what it is. */
 static const char mark[] =
         "vmrun far memory: this file may be overwritten.  See dax: in vmrun(1).\n";
 
@@ -72,7 +71,8 @@ static int why_not_open(int err, const char *path, char why[FAR_WHY])
         return err;
 }
 
-/* A character device: must be of the dax subsystem.  Its mappings must be aligned as it says. */
+/* A character device must belong to the dax subsystem.  Its mappings must be aligned as the device
+ * says. */
 static int device_size(dev_t device, uint64_t *bytes, uint64_t *align, char why[FAR_WHY])
 {
         char base[64], path[128], link[256];
@@ -98,7 +98,7 @@ static int device_size(dev_t device, uint64_t *bytes, uint64_t *align, char why[
         return 0;
 }
 
-/* How large it is, and what mappings must be aligned to. */
+/* Its size, and the alignment that mappings must have. */
 static int measure(struct dax_node *d, uint64_t *bytes, uint64_t *align, char why[FAR_WHY])
 {
         struct stat st;
@@ -129,8 +129,7 @@ static int measure(struct dax_node *d, uint64_t *bytes, uint64_t *align, char wh
         return 0;
 }
 
-/* Is there nothing in it that somebody could miss?  Blocks that were set aside but never written
- * are holes too. */
+/* Is there no data in it?  Blocks that were allocated but never written are holes too. */
 static bool is_empty(const struct dax_node *d)
 {
         struct stat st;
@@ -148,8 +147,8 @@ static bool is_marked(const struct dax_node *d)
                memcmp(found, mark, sizeof(mark)) == 0;
 }
 
-/* With its blocks there: hugetlbfs has no write(2), and a store into a file system that is full
- * would be SIGBUS. */
+/* Writes the mark, after allocating its blocks: hugetlbfs has no write(2), and a store into a full
+ * file system would be SIGBUS. */
 static int put_mark(struct dax_node *d)
 {
         void *p = mmap(NULL, d->mark_room, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd,
@@ -163,12 +162,12 @@ static int put_mark(struct dax_node *d)
         return 0;
 }
 
-/* Maps all of it once: what cannot be mapped, or has no huge pages behind it, is found out now and
- * not in the middle of the program.  For hugetlbfs this also reserves them for good. */
+/* Maps all of it once: a file that cannot be mapped, or for which huge pages are missing, is found
+ * out now and not while the program runs.  For hugetlbfs this also reserves the pages for good. */
 static int try_mapping(struct dax_node *d, uint64_t bytes, char why[FAR_WHY])
 {
-        /* MAP_SYNC is understood by file systems on DAX alone; nothing else is wanted of it, since
-         * the content need not survive. */
+        /* MAP_SYNC works only on file systems on DAX.  It is used only to recognise them, since the
+         * content need not survive. */
         void *p =
                 mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, d->fd, 0);
         if (p != MAP_FAILED)
@@ -253,7 +252,7 @@ static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
                 return -ENOMEM;
         }
-        /* O_NONBLOCK: what is no file may have an opinion on when to open it. */
+        /* O_NONBLOCK: opening something that is not a regular file could block. */
         d->fd = n->inherited ? n->inherited->fd
                              : open(rest, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         if (d->fd < 0) {
@@ -278,11 +277,12 @@ static int dax_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         return 0;
 }
 
-/* Blocks of a sparse file now: when the file system is full, this node has no more, but the program
- * goes on with the others.  At the first write of a page it would be SIGBUS. */
+/* Allocates the blocks of a sparse file now.  If the file system is full, this node has no more
+ * space, and the program continues with the other nodes.  At the first write of a page it would be
+ * SIGBUS. */
 static int allocate(const struct dax_node *d, uint64_t start, uint64_t bytes)
 {
-        /* tmpfs gives up for a signal, and starts anew the next time */
+        /* tmpfs gives up for a signal, and starts again the next time */
         for (int tries = 0; tries < 100; tries++) {
                 if (fallocate(d->fd, 0, (off_t)start, (off_t)bytes) == 0 || errno == EOPNOTSUPP)
                         return 0;

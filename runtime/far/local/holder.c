@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "far/local/holder.h"
 
-/* The one who took it: children that share the lock are not listed. */
+/* The process that took the lock: children that share it are not listed. */
 static int pid_of(const struct stat *st)
 {
         FILE *f = fopen("/proc/locks", "re");

@@ -1,5 +1,5 @@
 /*
- * Who holds the lock of a tier that is one process tree's at a time.
+ * Which process holds the lock of a tier that only one process tree may use at a time.
  */
 #ifndef VMRUN_FAR_HOLDER_H
 #define VMRUN_FAR_HOLDER_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* After flock() of fd failed with EWOULDBLOCK: "process 123 (redis-server)", "another node of this
- * vmrun", or "another program" where the kernel does not tell, as for one in another PID
+ * vmrun", or "another program" if the kernel does not say, as for a process in another PID
  * namespace. */
 const char *lock_holder(int fd, char *text, size_t n);
 

@@ -4,9 +4,9 @@
  * One sparse memfd of the whole size (so it counts as RssShmem, and a page of it exists from its
  * first write-back on); slab after slab is mapped into FAR_WINDOW and given to the VM as a memory
  * slot when it is leased.  mem: without a size is as large as the memory that is available at
- * start.  A larger SIZE is allowed, but then the host may run out: a page that cannot be had is
- * SIGBUS on the host side of the window, and vmrun ends with the kernel's OOM killer or an error of
- * KVM_RUN.
+ * start.  A larger SIZE is allowed, but then the host may run out of memory: a page that cannot be
+ * allocated is SIGBUS on the host side of the window, and vmrun ends by the kernel's OOM killer or
+ * an error of KVM_RUN.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -88,7 +88,7 @@ static int mem_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t
         return window_map(vm, m->fd, first, pages, 0, s);
 }
 
-/* Mapped slabs stay: the VM's memory slots name them, and they go with the process. */
+/* Slabs stay mapped: the VM's memory slots name them.  They end with the process. */
 static void mem_close(struct far_node *n)
 {
         struct mem_node *m = n->data;

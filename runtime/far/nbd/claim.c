@@ -1,6 +1,6 @@
 /*
- * See nbd.h: what makes an export this vmrun's alone.  A lease of memnode by a name that nobody can
- * guess, any other export by a lock.
+ * See nbd.h: how this vmrun becomes the only user of an export.  A lease of memnode has a name that
+ * cannot be guessed; any other export is locked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why
         return 0;
 }
 
-/* FNV-1a: the lock's name need only tell exports apart; two that collide cost a refusal that names
+/* FNV-1a: the lock's name need only tell exports apart.  A collision causes a refusal that names
  * the file. */
 static uint64_t hash(uint64_t h, const void *data, size_t n)
 {
@@ -52,8 +52,8 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
         return h;
 }
 
-/* In a folder where anyone may make files: what is there already may be another user's, and only
- * O_CREAT is refused for those (fs.protected_regular). */
+/* Any user may make files in this folder.  An existing file may be another user's, and only O_CREAT
+ * is refused for those (fs.protected_regular). */
 static int open_lock(const char *path)
 {
         const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -62,7 +62,7 @@ static int open_lock(const char *path)
         int fd = open(path, flags);
         if (fd < 0 && errno == ENOENT)
                 fd = open(path, flags | O_CREAT | O_EXCL, 0644);
-        if (fd < 0 && errno == EEXIST)          /* another made it in between */
+        if (fd < 0 && errno == EEXIST)          /* another process made it in between */
                 fd = open(path, flags);
         if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
                 close(fd);
@@ -73,9 +73,9 @@ static int open_lock(const char *path)
 }
 
 /*
- * Two vmruns on one export would destroy each other's pages.  The lock is one of this host: it sees
+ * Two vmruns on one export would destroy each other's pages.  The lock covers this host only:
  * neither other hosts nor other names of the same server (another address, a symbolic link).  Its
- * file stays: to remove it would race with the next who takes it.
+ * file stays: removing it would race with the next process that takes the lock.
  */
 int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY])
 {

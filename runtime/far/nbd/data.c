@@ -24,7 +24,7 @@ void nbd_slots_reset(struct nbd_link *l)
 }
 
 /* libnbd's callback, inside one of its functions.  If the connection broke, the transfer keeps its
- * slot and goes out again. */
+ * slot and is sent again. */
 static int transferred(void *slot, int *error)
 {
         struct nbd_slot *s = slot;
@@ -75,9 +75,9 @@ static unsigned run_length(struct far_request *const *r, unsigned count)
         return n;
 }
 
-/* Makes s a command for the n requests.  Their frames are claimed until it is over, so what is
- * gathered stays true; without memory for it there is one page a command.  Returns how many it
- * took. */
+/* Makes s a command for the n requests.  Their frames are claimed until it is over, so the gathered
+ * copy stays valid; without memory for the copy a command has one page.  Returns how many requests
+ * it took. */
 static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n)
 {
         bool scattered = false;
@@ -121,12 +121,13 @@ unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
                 s->since = d->clock;
                 taken += fill_slot(s, r + taken, run_length(r + taken, count - taken));
                 if (l->state == LINK_UP)
-                        nbd_transfer(s);            /* else when it is up again */
+                        nbd_transfer(s);            /* otherwise when the link is up again */
         }
         return taken;
 }
 
-/* Gives back what is over; returns how many.  Not in the callback: far_done() may post again. */
+/* Gives back requests that are over; returns how many.  Not in the callback, because far_done() may
+ * post again. */
 static unsigned give_back(struct nbd_link *l)
 {
         struct far_request *r = l->done, *next;
@@ -152,7 +153,7 @@ void nbd_slots_fail(struct nbd_link *l)
         nbd_slots_reset(l);
 }
 
-/* libnbd takes one answer a call. */
+/* libnbd reads one answer a call. */
 unsigned nbd_take_answers(struct nbd_link *l)
 {
         unsigned n = 0;
@@ -168,7 +169,7 @@ unsigned nbd_take_answers(struct nbd_link *l)
                         break;
                 n += give_back(l);
                 if (!l->used)
-                        break;          /* nothing more to come: do not look */
+                        break;          /* nothing more can arrive: do not read */
         }
         nbd_link_broken(l);
         return n;

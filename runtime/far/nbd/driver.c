@@ -2,20 +2,21 @@
  * nbd://HOST[:PORT][/EXPORT] and nbd+unix:///[EXPORT]?socket=PATH: far memory on an NBD server,
  * through libnbd.
  *
- * Without EXPORT the server is memnode, and is asked for a lease: an export that nobody else knows.
- * Its size is that of the option size=.  With EXPORT it is any server's, used from its first byte
- * on and as a whole.
+ * Without EXPORT the server is memnode, and is asked for a lease: an export that no other client
+ * knows.  Its size is that of the option size=. With EXPORT the server may be any, and the whole
+ * export is used, from its first byte on.
  *
- * A server that says multi-conn gets three connections, one for each kind of transfer: a demand
- * read then does not wait behind write-backs.  That a page is written through one and read through
- * another needs no FLUSH: the guest reads no slot before its write-back is over, and by multi-conn
- * the server promises that what is over is seen by all.
+ * A server that offers multi-conn gets three connections, one for each kind of transfer: a demand
+ * read then does not wait behind write-backs.  A page written through one connection and read
+ * through another needs no FLUSH: the guest reads no slot before its write-back is over, and by
+ * multi-conn the server promises that a completed write is seen on all connections.
  *
- * When a server ends a connection, a new one is made, and everything in flight goes out again:
- * transfers are whole pages, and the guest uses neither frame nor slot of one that is not over.
+ * When a server ends a connection, a new one is made, and everything in flight is sent again:
+ * transfers are whole pages, and the guest uses neither frame nor slot of an unfinished transfer.
  * Silence alone never makes a new connection: the server could still carry out an old write from
- * the old one after a newer write to the same slot had gone through the new one.  TCP itself sends
- * again what a broken link has swallowed.  Whatever takes longer than `timeout_ms` ends vmrun.
+ * the old connection after a newer write to the same slot went through the new one.  TCP itself
+ * retransmits what a broken link has lost.  A transfer that takes longer than `timeout_ms` ends
+ * vmrun.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -29,12 +30,13 @@
 #include "common/size.h"
 #include "far/nbd/nbd.h"
 
-#define UNASKED 16                      /* polls without an arm() between looks at the sockets */
+/* polls without an arm() between two reads of the sockets */
+#define UNASKED 16
 
 /* ---- Open and close ---- */
 
-/* A lease is free again when its server has read a goodbye on all connections: which is when it has
- * closed them. */
+/* A lease is free again when its server has read NBD_CMD_DISC on all connections, which shows by
+ * its closing them. */
 static void say_goodbye(struct nbd_node *d)
 {
         int64_t end = (int64_t)nbd_clock(d) + NBD_GOODBYE_MS;
@@ -43,7 +45,8 @@ static void say_goodbye(struct nbd_node *d)
                 if (d->link[i].state != LINK_UP)
                         continue;
                 nbd_aio_disconnect(d->link[i].h, 0);
-                /* libnbd waits for an answer after a look that found none, and sends nothing */
+                /* after a read that found no answer libnbd keeps waiting for one, and sends
+                 * nothing */
                 if (!nbd_aio_is_ready(d->link[i].h))
                         nbd_aio_notify_read(d->link[i].h);
         }
@@ -95,8 +98,8 @@ static struct nbd_node *node_new(struct far_node *n)
         return NULL;
 }
 
-/* Over execve goes the mark, behind which the server finds out that it is the same export, and the
- * name of that. */
+/* Across execve go the name of the export and the mark, by which the next program checks that the
+ * export is the same. */
 static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
 {
         const struct nbd_node *d = n->data;
@@ -122,7 +125,7 @@ static int take_over(struct nbd_node *d, char why[FAR_WHY])
         return d->export ? 0 : -ENOMEM;
 }
 
-/* What is to be asked for, and the mark.  0, or -errno with why. */
+/* Chooses the export's name and makes the mark.  0, or -errno with why. */
 static int prepare(struct nbd_node *d, char why[FAR_WHY])
 {
         static const char sign[] = "a page of vmrun's";
@@ -241,7 +244,7 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         d->found = true;
         for (d->nlinks = 1; d->multi && d->nlinks < NBD_LINKS; d->nlinks++) {
                 err = bring_up(&d->link[d->nlinks], less);
-                /* no multi-conn in truth, or a server that was started anew just now */
+                /* the server has no real multi-conn, or was restarted just now */
                 if (err == -ESTALE) {
                         memcpy(why, less, FAR_WHY);
                         nbd_node_free(d);
@@ -269,7 +272,7 @@ static void nbd_node_close(struct far_node *n)
         n->data = NULL;
 }
 
-/* All of the export was taken at open. */
+/* The whole export was taken at open. */
 static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
                      struct slab *s, struct far_place *place)
 {
@@ -278,14 +281,15 @@ static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t
         (void)vm;
         (void)s;
         (void)place;
-        /* then the look at lost: nbd_lost() does it the other way round */
+        /* then lost is read: nbd_lost() uses the opposite order */
         atomic_store(&d->leased, true);
         if (atomic_load(&d->lost))
                 return -ENOLINK;
         return first <= n->pages && pages <= n->pages - first ? 0 : -ENOSPC;
 }
 
-/* libnbd's handles are closed as they are: the connections are the parent's, and stay. */
+/* libnbd's handles are closed without a goodbye: the connections are the parent's, and stay
+ * open. */
 static bool nbd_forked(struct far_node *n)
 {
         struct nbd_node *d = n->data;
@@ -310,9 +314,9 @@ static void nbd_describe(const struct far_node *n, char *text, size_t size)
                  d->nlinks, d->nlinks == 1 ? "" : "s");
 }
 
-/* Frames need no registration: libnbd copies between them and the socket.  A forked child's links
- * are made by poll(); the parent's, or another's of the tree, keep the lease meanwhile, and for its
- * grace time. */
+/* Frames need no registration: libnbd copies between them and the socket.  In a forked child poll()
+ * makes the links.  Until then the links of the parent, or of another process of the tree, keep the
+ * lease, and after them the grace time. */
 static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
 {
         struct nbd_node *d = n->data;
@@ -329,7 +333,7 @@ static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_W
 
 /* ---- Trouble ---- */
 
-/* Of those under way, the time of the oldest; 0: there is none. */
+/* When the oldest transfer under way was posted; 0: there is none. */
 static uint64_t oldest(const struct nbd_link *l, int *error)
 {
         uint64_t since = 0;
@@ -343,9 +347,9 @@ static uint64_t oldest(const struct nbd_link *l, int *error)
 }
 
 /*
- * The node will not come back.  Its owner wants to know whether pages of the program may be there.
- * [I] lease() and this function each say what they do before they look at the other, so they cannot
- * both miss the other.
+ * The node will not come back.  Its owner needs to know whether pages of the program may be there.
+ * [I] lease() and this function each store their own flag before they read the other's, so they
+ * cannot both miss the other.
  */
 __attribute__((format(printf, 2, 3)))
 static void nbd_lost(struct nbd_node *d, const char *fmt, ...)
@@ -364,7 +368,7 @@ static void nbd_lost(struct nbd_node *d, const char *fmt, ...)
         }
 }
 
-/* Looks at time-outs, and sends again what the server failed. */
+/* Checks time-outs, and sends again what the server failed. */
 static void judge(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
@@ -419,9 +423,9 @@ static unsigned nbd_poll_node(struct far_node *n)
         for (unsigned i = 0; i < d->nlinks; i++) {
                 struct nbd_link *l = &d->link[i];
                 if (l->state == LINK_UP) {
-                        /* Right after sending there is no answer yet: who sleeps for news comes
-                         * back by arm(), and only who does not (another node keeps this thread
-                         * busy) makes us look unasked. */
+                        /* Right after sending there is no answer yet.  If this thread sleeps for
+                         * completions, it returns by way of arm().  Only if it does not (another
+                         * node keeps it busy) must we read the sockets unasked. */
                         if (l->done || all || (l->used && d->passes % UNASKED == 0))
                                 done += nbd_take_answers(l);
                         continue;
@@ -461,7 +465,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
                 if (used < max)
                         fds[used++] = p;
                 else
-                        /* no room to wait for it: look often */
+                        /* no room in fds to wait for it: poll often */
                         ms = ms >= 0 && ms < 1 ? ms : 1;
         }
         if (ms >= 0 && (*timeout_ms < 0 || ms < *timeout_ms))

@@ -1,14 +1,14 @@
 /*
  * See nbd.h: one connection to an NBD server, as a state machine.
  *
- * The socket is made and connected here, so that it can be a private descriptor (privfd_move()) and
- * its deadline ours, and goes to libnbd when its peer has answered.  Then come the handshake, the
+ * The socket is made and connected here, so that it can be a private descriptor (privfd_move())
+ * with our own deadline.  libnbd gets it when the peer has answered.  Then come the handshake, the
  * choice of the export, and the mark.
  *
- * The mark is how a new connection shows that it leads to what was written over the old one: a
- * server that was started anew may have the same export, empty.  It is random, written into the
- * last page of the export when the node is opened, and read on every further connection before
- * anything else.  A lease that memnode makes anew is zero there.
+ * The mark shows that a new connection leads to the data written over the old one: a restarted
+ * server may have the same export, empty.  The mark is random, is written into the last page of the
+ * export when the node is opened, and is read on every further connection before anything else.  A
+ * lease that memnode has made again is zero there.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -34,8 +34,8 @@ uint64_t nbd_clock(struct nbd_node *d)
         return d->clock;
 }
 
-/* libnbd closes the socket when a connection ends, and else in nbd_close(); either way by plain
- * close(), which knows of no marks. */
+/* libnbd closes the socket when a connection ends, otherwise in nbd_close().  Either way it uses
+ * plain close(), which does not clear the private mark. */
 void nbd_link_close(struct nbd_link *l)
 {
         if (!l->h && l->fd >= 0)
@@ -48,7 +48,7 @@ void nbd_link_close(struct nbd_link *l)
         l->h = NULL;
         l->fd = -1;
         l->state = LINK_DOWN;
-        l->failed = 0;                  /* all go out again with the next connection */
+        l->failed = 0;                  /* all are sent again on the next connection */
 }
 
 void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)
@@ -67,8 +67,8 @@ void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)
                 l->trouble = l->node->clock;
 }
 
-/* What libnbd says of a failure, without the function's name that precedes it; valid until its next
- * call in this thread. */
+/* libnbd's message about a failure, without the function's name before it; valid until the next
+ * call of libnbd in this thread. */
 static const char *nbd_says(void)
 {
         const char *s = nbd_get_error(), *rest = s ? strstr(s, ": ") : NULL;
@@ -132,7 +132,7 @@ static void explain_connect(struct nbd_link *l, int err)
         }
 }
 
-/* The next address of a host that has several, else down. */
+/* Tries the next address of a host that has several; else the link is down. */
 static void connect_failed(struct nbd_link *l, int err)
 {
         struct nbd_node *d = l->node;
@@ -158,7 +158,7 @@ static void link_connect(struct nbd_link *l)
                               strerror(-l->fd));
                 return;
         }
-        /* requests are small, and somebody waits for each */
+        /* requests are small, and a thread waits for each */
         if (a->any.sa_family != AF_UNIX)
                 setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         l->state = LINK_CONNECTING;
@@ -168,7 +168,7 @@ static void link_connect(struct nbd_link *l)
                 connect_failed(l, errno);
 }
 
-/* Copies what a server says so that a terminal can bear it. */
+/* Copies text from a server, made safe for a terminal. */
 static void take_words(char *to, size_t size, const char *from)
 {
         size_t n = 0;
@@ -177,8 +177,7 @@ static void take_words(char *to, size_t size, const char *from)
         to[n] = '\0';
 }
 
-/* The only way to the text of a refusal is through libnbd's debugging output; nothing of it is
- * printed. */
+/* libnbd's debugging output is the only source of the text of a refusal; none of it is printed. */
 static int hear(void *link, const char *context, const char *message)
 {
         static const char prefix[] = "handshake: server error message: ";
@@ -191,8 +190,8 @@ static int hear(void *link, const char *context, const char *message)
 }
 
 /* With LIBNBD_DEBUG=1, which is meant for the program, nbd_create() would write to file descriptor
- * 2, which may be any file of the program's by then.  No other way to stop it: so the value is
- * another one meanwhile. */
+ * 2, which by then may be any file of the program.  There is no other way to stop that, so the
+ * variable has another value meanwhile. */
 static struct nbd_handle *create_silently(void)
 {
         char *debug = getenv("LIBNBD_DEBUG"), was = debug ? *debug : '\0';
@@ -217,8 +216,8 @@ static void link_greet(struct nbd_link *l)
         bool set = nbd_set_debug_callback(l->h, cb) == 0 && nbd_set_debug(l->h, true) == 0 &&
                    nbd_set_opt_mode(l->h, true) == 0 &&
                    nbd_set_tls(l->h, LIBNBD_TLS_DISABLE) == 0 &&
-                   /* Simple replies carry whole pages: shorter, and no reply can leave a part of a
-                    * page unwritten. */
+                   /* Simple replies carry whole pages.  They are shorter, and no reply can leave
+                    * part of a page unwritten. */
                    nbd_set_request_structured_replies(l->h, false) == 0 &&
                    nbd_set_pread_initialize(l->h, false) == 0;
         if (!set) {
@@ -319,8 +318,8 @@ static void explain_refusal(struct nbd_link *l)
                               l->words);
 }
 
-/* Is this an export for us?  Sets the node's size at the first connection, and sees that it is
- * still the same at others. */
+/* Can this export be used?  Sets the node's size at the first connection, and checks at others that
+ * it is still the same. */
 static bool export_fits(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
@@ -399,8 +398,8 @@ static void end_marking(struct nbd_link *l)
         }
 }
 
-/* Lets libnbd read and write until it would wait; a server that never stops talking gets no more
- * than its turn. */
+/* Lets libnbd read and write until it would wait.  The number of turns is bounded, in case the
+ * server never stops sending. */
 static void pump(struct nbd_link *l)
 {
         for (unsigned turn = 0; turn < 64; turn++) {
@@ -425,15 +424,16 @@ static void pump(struct nbd_link *l)
 }
 
 /*
- * Some servers know every name: they would give one memory to all who ask for a lease.  So before
- * the first lease, a server must refuse a name as random as the lease's which is none.
+ * Some servers accept every name: they would give the same memory to all clients that ask for a
+ * lease.  So before the first lease, a server must refuse a name that is as random as a lease's but
+ * is not one.
  */
 static void begin_probing(struct nbd_link *l)
 {
         nbd_completion_callback cb = { .callback = answered, .user_data = l };
         char name[64];
 
-        /* up to the secret's end, which is another's that way */
+        /* up to the end of the secret: as random as a lease's name, but not one */
         snprintf(name, sizeof(name), "no-%.38s", l->node->export);
         l->state = LINK_PROBING;
         l->answer = NBD_WAITING;
@@ -454,7 +454,8 @@ static void begin_choosing(struct nbd_link *l)
 
 static void end_probing(struct nbd_link *l)
 {
-        if (l->answer == ENOTSUP)               /* it wants TLS, or is too old for the question */
+        /* it requires TLS, or is too old for the question */
+        if (l->answer == ENOTSUP)
                 explain_refusal(l);
         else if (l->answer == 0)
                 fail_no_memnode(l);
@@ -491,7 +492,7 @@ static void step_libnbd(struct nbd_link *l)
         else if (l->state == LINK_CHOOSING && negotiating && over)
                 explain_refusal(l);
         else if (l->state == LINK_GREETING && nbd_aio_is_ready(l->h) &&
-                 d->lease) /* an old server, which has one export */
+                 d->lease) /* an old server, which has only one export */
                 fail_no_memnode(l);
         else if (l->state <= LINK_CHOOSING && nbd_aio_is_ready(l->h) && export_fits(l))
                 begin_marking(l);

@@ -1,5 +1,5 @@
 /*
- * nbd:// and nbd+unix://: what the parts of the driver are to each other.
+ * nbd:// and nbd+unix://: the interfaces between the parts of the driver.
  *
  *   driver.c          the driver: open and close, and what is done when a connection breaks
  *   data.c     transfers
@@ -21,22 +21,23 @@
 #include "common/hostport.h"
 #include "far/far.h"
 
-/* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server knows how to share an export */
+/* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server can share an export */
 #define NBD_LINKS     3
 #define NBD_DEPTH     128       /* transfers in flight on a link */
-/* of them prefetches and writes, where demand reads share the link and would wait behind them */
+/* at most so many prefetches and writes, if demand reads share the link and would wait behind
+ * them */
 #define NBD_BACKGROUND 16
 #define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
-/* between two looks at the clock; what is more was not silence but we */
+/* between two looks at the clock; more than this is our own pause, not the server's silence */
 #define NBD_GAP_MS    1000
 /* between two attempts to connect again, or to repeat a transfer that the server failed */
 #define NBD_PAUSE_MS  100
-/* in a row: nobody listens any more, so memnode has ended, and its leases with it */
+/* in a row: no server listens any more, so memnode has ended, and its leases with it */
 #define NBD_REFUSALS  8
-/* the longest that the end of the program waits for the server to have read the goodbye */
+/* the longest that the end of the program waits until the server has read NBD_CMD_DISC */
 #define NBD_GOODBYE_MS 500
-#define NBD_ADDRESSES 8         /* of one host name, that are tried */
+#define NBD_ADDRESSES 8         /* of one host name, that are tried at most */
 #define NBD_MARK      64        /* bytes of the mark that count */
 
 /* What the user said about a node. */
@@ -69,7 +70,7 @@ struct nbd_target {
 int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char why[FAR_WHY]);
 int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_WHY]);
 void nbd_target_free(struct nbd_target *t);
-/* An export name that nobody can guess and that memnode makes a lease of `bytes` for;
+/* An export name that cannot be guessed and for which memnode makes a lease of `bytes`;
  * malloc()ed. */
 int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY]);
 /* Claims the export at address i of t for this process; *fd is to be held, and closed by
@@ -80,7 +81,7 @@ struct nbd_slot {                       /* a command under way */
         /* what it moves: `pages` requests, linked; more than one only for FAR_WRITE */
         struct far_request *r;
         unsigned pages;
-        bool scattered;                 /* their frames do not lie together in the cache: */
+        bool scattered;                 /* their frames are not contiguous in the cache */
         /* room for a copy of NBD_RUN pages, made when first needed and kept */
         char *gathered;
         struct nbd_link *link;
@@ -106,17 +107,17 @@ struct nbd_link {
         int fd;
         unsigned address;               /* the one that is tried */
         uint64_t until;                 /* nbd_clock() */
-        /* since when it has been of no use, by nbd_clock(); 0: it is fine */
+        /* since when it has not worked, by nbd_clock(); 0: it works */
         uint64_t trouble;
         int err;                        /* why the last attempt failed, -errno */
-        unsigned refused;               /* attempts in a row that found nobody listening */
+        unsigned refused;               /* attempts in a row that found no listener */
         char why[FAR_WHY];
-        char words[128];                /* about a refusal: the server's own, else libnbd's */
+        char words[128];                /* the text of a refusal: the server's own, else libnbd's */
         int answer;                     /* of the step under way: WAITING, 0 or an errno */
         char *page;                     /* PAGE_SIZE bytes for the mark */
         struct nbd_slot slot[NBD_DEPTH], *free;
         unsigned used;                  /* slots that are not free */
-        unsigned failed;                /* of them those with an error */
+        unsigned failed;                /* slots with an error */
         struct far_request *done;       /* over, but not yet given back */
 };
 #define NBD_WAITING (-1)
@@ -128,16 +129,17 @@ struct nbd_node {
         char *export;
         bool lease;
         uint64_t asked;                 /* bytes of the lease */
-        int lock;                       /* of an export that is no lease, or -1 */
-        bool found;                     /* address[0] is the one that answers */
-        /* the mark is there from before execve: the first link reads it, too */
+        int lock;                       /* of an export that is not a lease, or -1 */
+        bool found;                     /* address[0] is the address that answered */
+        /* the mark was written before execve: the first link reads it, too */
         bool inherited;
         bool marked;                    /* the mark has been written */
         atomic_bool leased, lost;       /* see nbd_lost() */
         bool armed;                     /* arm() was called since the last poll() */
-        unsigned passes;                /* polls that might have looked without */
+        unsigned passes;                /* polls that were not preceded by arm() */
         char mark[NBD_MARK];
-        uint64_t mark_at;               /* byte offset of its page; what is before it can be used */
+        /* byte offset of its page; the bytes before it can be used */
+        uint64_t mark_at;
         bool multi;                     /* the server said multi-conn */
         unsigned nlinks;
         struct nbd_link link[NBD_LINKS];
@@ -146,9 +148,9 @@ struct nbd_node {
         uint64_t judged;                /* clock of the last look at time-outs */
 };
 
-/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls.  So nobody is blamed
- * for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and after that the answers
- * that wait in the sockets are read before the next look at time-outs. */
+/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls.  So a server is not
+ * blamed for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and afterwards the
+ * answers that wait in the sockets are read before time-outs are checked. */
 uint64_t nbd_clock(struct nbd_node *d);
 
 /* --- transfers (data.c) --- */
@@ -166,13 +168,12 @@ unsigned nbd_take_answers(struct nbd_link *l);
 void nbd_resume(struct nbd_link *l);
 
 /* --- one connection (link.c) --- */
-/* Takes a link as far as it gets without waiting, towards LINK_UP.  When that fails, it is
- * LINK_DOWN with err and why; err == -ESTALE: the server answers, but what it held is gone. */
+/* Moves a link towards LINK_UP as far as possible without waiting.  If that fails, it is LINK_DOWN
+ * with err and why; err == -ESTALE: the server answers, but the data it held is gone. */
 void nbd_link_step(struct nbd_link *l);
 void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
-/* What a link that is not up waits for: fills in p and returns true, or false: only for
- * l->until. */
+/* What a link that is not up waits for.  True: fills in p. False: it only waits for l->until. */
 bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p);
 /* Is the connection gone?  Then the link is down. */
 bool nbd_link_broken(struct nbd_link *l);

@@ -1,6 +1,6 @@
 /*
- * What vmrun's options say about an nbd:// node: the only place of the driver that knows them, so
- * that a test can have others.
+ * What vmrun's options say about an nbd:// node.  Only this file of the driver knows them, so that
+ * a test can have others.
  */
 #include "base/options.h"
 #include "far/nbd/nbd.h"

@@ -3,7 +3,8 @@
  *
  *   nbd://HOST[:PORT][/EXPORT]         nbd+unix:///[EXPORT]?socket=PATH
  *
- * Options of vmrun's own in the query (size=, token-file=, ...) are gone when a URL arrives here.
+ * vmrun's own options in the query (size=, token-file=, ...) have been removed before a URL arrives
+ * here.
  */
 #include <arpa/inet.h>
 #include <ctype.h>

@@ -1,10 +1,10 @@
 /*
- * Where a node is: its URL, name service, and the source address that leads rdma_cm to a chosen
- * device.
+ * The address of a node: its URL, name service, and the source address that makes rdma_cm use a
+ * chosen device.
  *
- * rdma_cm finds the device by the routing table: the one behind the interface that the node's
- * address is reached by.  A device that the user names is asked for by binding to an address from
- * its GID table, which for RoCE are the addresses of its interface.
+ * rdma_cm finds the device by the routing table: the one behind the interface through which the
+ * node's address is reached.  A device that the user names is selected by binding to an address
+ * from its GID table; for RoCE these are the addresses of its interface.
  */
 #include <arpa/inet.h>
 #include <errno.h>

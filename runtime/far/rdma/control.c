@@ -1,9 +1,9 @@
 /*
  * The control connection: messages of nodeproto.h, and keeping it up.
  *
- * All is done in steps that do not wait (rdma_control_step); who needs an answer takes the lock,
- * and waits for descriptors between the steps.  Invariant: after a step the completion queue is
- * armed, so a thread without the lock can wait for the two descriptors, too.
+ * All is done in steps that do not wait (rdma_control_step).  A thread that needs an answer takes
+ * the lock, and waits for descriptors between the steps.  Invariant: after a step the completion
+ * queue is armed, so a thread without the lock can wait for the two descriptors, too.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,15 +13,15 @@
 #include <unistd.h>
 #include "far/rdma/rdma.h"
 
-#define RETRY_MS      200               /* between the beginnings of two attempts */
-/* for one of them: the CM's own repetition is after 4 s, and the next attempt sooner */
+#define RETRY_MS      200               /* between the starts of two attempts */
+/* for one attempt: the CM itself retries only after 4 s, our next attempt is sooner */
 #define ATTEMPT_MS    1500
-/* nobody listens so often in a row: memnode has ended, and its memory with it */
+/* after so many refusals in a row memnode has ended, and its memory with it */
 #define DEAF_TRIES    4
-/* a waiting lease() looks so often whether the I/O thread found the connection broken */
+/* how often a waiting lease() checks whether the I/O thread found the connection broken */
 #define SLICE_MS      50
 #define GOODBYE_MS    200
-/* the longest time between two looks whether memnode still knows an idle connection */
+/* the longest time between two checks whether memnode still knows an idle connection */
 #define PROBE_MS      5000
 
 enum { WR_SEND = CONTROL_RECEIVES, WR_PROBE };  /* wr_id; those below are receive buffers */
@@ -31,7 +31,7 @@ static void lose(struct rdma_control *c, const char *why)
         if (atomic_load_explicit(&c->lost, memory_order_relaxed))
                 return;
         snprintf(c->why, sizeof(c->why), "%s", why);
-        atomic_store_explicit(&c->lost, true, memory_order_release);    /* publishes why */
+        atomic_store_explicit(&c->lost, true, memory_order_release);    /* release: publishes why */
 }
 
 static int post_receive(struct rdma_control *c, unsigned i)
@@ -52,7 +52,7 @@ static void free_buffers(struct rdma_control *c)
         c->buffers = NULL;
 }
 
-/* Receives are posted before the connection exists, so that memnode's first word finds one. */
+/* Receives are posted before the connection exists, so that memnode's first message finds one. */
 static int ready(struct rdma_link *l)
 {
         struct rdma_control *c = &l->node->control;
@@ -95,10 +95,10 @@ static int send_message(struct rdma_control *c, const union rdma_message *m)
 
 /*
  * A program that touches no far memory for a while has nothing under way that could fail.  If the
- * network was down meanwhile, memnode's own probes have told it that we are gone, and its grace
- * time runs, but its word about that may have got lost as well.  So now and then a WRITE of no
- * bytes, which needs neither memory nor memnode's CPU: it fails where memnode has ended the
- * connection, and we rejoin.
+ * network was down meanwhile, memnode's own probes have failed, so it counts us as gone and our
+ * grace time runs; its message about that may have been lost as well.  So from time to time we send
+ * a WRITE of no bytes, which needs neither memory nor memnode's CPU: it fails if memnode has ended
+ * the connection, and we rejoin.
  */
 static int64_t probe_interval(const struct rdma_node *rn)
 {
@@ -123,7 +123,7 @@ static void probe(struct rdma_node *rn, int64_t now)
         c->probed = now;
 }
 
-/* What memnode may send, and how long each is. */
+/* The length of each message that memnode may send. */
 static uint32_t length_of(uint16_t type)
 {
         switch (type) {
@@ -185,8 +185,8 @@ static void completions(struct rdma_control *c)
         }
 }
 
-/* Takes what was told on the channel, arms again, then looks once more: what came before the arming
- * is not told. */
+/* Reads the channel's events, arms again, then polls once more: a completion from before the arming
+ * makes no event. */
 static void messages(struct rdma_node *rn)
 {
         struct rdma_control *c = &rn->control;
@@ -218,16 +218,17 @@ static void begin(struct rdma_node *rn, int64_t now)
         rdma_link_start(&c->link);
 }
 
-/* The link failed, or is not to be used any more. */
+/* The link failed, or must not be used any more. */
 static void end(struct rdma_node *rn, int64_t now)
 {
         struct rdma_control *c = &rn->control;
         struct rdma_link *l = &c->link;
         bool rejoin = c->id != 0;
 
-        /* A last word that came with the end, as REFUSED or GOODBYE; l->state stays what it is. */
+        /* A last message may have come with the end, as REFUSED or GOODBYE; l->state does not
+         * change. */
         completions(c);
-        atomic_store_explicit(&c->up, 0, memory_order_relaxed); /* nothing is published by it */
+        atomic_store_explicit(&c->up, 0, memory_order_relaxed); /* it publishes nothing */
         if (!atomic_load_explicit(&c->lost, memory_order_relaxed)) {
                 if (l->why[0])
                         snprintf(c->why, sizeof(c->why), "%s", l->why);
@@ -251,7 +252,7 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
         struct rdma_control *c = &rn->control;
         struct rdma_link *l = &c->link;
 
-        /* Messages first: an end that is told as an event comes after them. */
+        /* Messages first: an end reported as an event comes after them. */
         messages(rn);
         rdma_link_events(c->channel);
         if (c->state == CONTROL_CONNECTING && l->state == LINK_UP) {
@@ -288,7 +289,7 @@ int rdma_control_patience(const struct rdma_node *rn, int64_t now)
         return at > now ? (int)(at - now) : 0;
 }
 
-/* Until something happens, or for ms. */
+/* Waits until something happens, or for ms. */
 static void wait_a_little(struct rdma_node *rn, int ms)
 {
         struct pollfd fds[2] = { { .fd = rn->control.channel->fd, .events = POLLIN } };
@@ -315,13 +316,13 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                 if (atomic_load_explicit(&c->lost, memory_order_relaxed))
                         return -ENOLINK;
                 if (c->state != CONTROL_UP && !c->id)
-                        return -ENOTCONN;       /* HELLO is said once */
+                        return -ENOTCONN;       /* HELLO is sent only once */
                 if (now >= deadline)
                         return -ETIMEDOUT;
                 if (c->state == CONTROL_UP && sent != c->generation && !c->sending) {
-                        /* A request whose answer got lost with the connection is sent again:
-                         * memnode may have granted a slab that we never hear of.  It counts against
-                         * our share until we leave, no more. */
+                        /* A request whose answer was lost with the connection is sent again.
+                         * memnode may have granted a slab that we never learn of: it only counts
+                         * against our share until we leave. */
                         c->answered = false;
                         int err = send_message(c, m);
                         if (err)
@@ -335,7 +336,7 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
         }
 }
 
-/* One address of the node: connected, or why not. */
+/* Tries one address of the node: 0, or -errno with why. */
 static int try_address(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
 {
         struct rdma_control *c = &rn->control;
@@ -441,7 +442,7 @@ int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, 
                 err = try_address(rn, now + (deadline - now) / (count - i), why);
                 if (!err)
                         break;
-                /* The next address may lead over another device. */
+                /* The next address may use another device. */
                 free_buffers(c);
                 rdma_device_close(&rn->dev);
         }
@@ -459,8 +460,8 @@ void rdma_control_close(struct rdma_node *rn)
 
         pthread_mutex_lock(&c->lock);
         if (c->state == CONTROL_UP && c->id && !c->sending && send_message(c, &m) == 0) {
-                /* memnode ends the connection when it has read it; if we did so first, it might
-                 * take that for an accident. */
+                /* memnode ends the connection when it has read GOODBYE; if we ended it first,
+                 * memnode might take that for a failure. */
                 int64_t end_ms = now_ms() + GOODBYE_MS;
                 while (c->link.state == LINK_UP && now_ms() < end_ms) {
                         wait_a_little(rn, GOODBYE_MS);

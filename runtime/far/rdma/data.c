@@ -4,7 +4,7 @@
  * One RC queue pair for each kind of request, so that a demand read waits neither for prefetches
  * nor for write-backs; each with a completion queue of its own, demand first.
  *
- * All of this is the I/O thread's, without locks.
+ * Only the I/O thread runs this code, so there are no locks.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 #include "far/rdma/rdma.h"
 
 #define LOOK_EVERY  64                  /* polls between looks at the clock */
-#define LOOK_MS     10                  /* and the least time between steps while all is well */
+#define LOOK_MS     10                  /* and the shortest time between steps while all works */
 #define WATCH_MS    1000                /* the longest sleep while something is under way */
 #define MEND_MS     50                  /* and while something is broken */
 #define LOCKED_MS   10                  /* and while lease() has the control connection */
@@ -49,7 +49,7 @@ unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned num
         return i;
 }
 
-/* After a sleep: what the completion channel told. */
+/* After a sleep: reads the events of the completion channel. */
 static void take_told(struct rdma_node *rn)
 {
         struct ibv_cq *cq;
@@ -76,8 +76,8 @@ unsigned rdma_data_poll(struct far_node *n)
         }
         for (int k = 0; k < DATA_QUEUES && d->state == DATA_UP; k++) {
                 struct rdma_queue *q = &d->q[k];
-                /* What the last turn made room for: not in that turn, so that demand reads asked
-                 * meanwhile were posted first. */
+                /* Posts what the last turn made room for.  Not in that turn itself, so that demand
+                 * reads asked for meanwhile were posted first. */
                 if ((q->unsent && rdma_queue_send(rn, q) != 0) ||
                     rdma_queue_poll(rn, q, &over) != 0)
                         rdma_data_broken(rn);
@@ -91,7 +91,8 @@ unsigned rdma_data_poll(struct far_node *n)
         return over;
 }
 
-/* Completions that are there already stay with their queues: the channel would not tell of them. */
+/* Completions that are already there stay with their queues: the channel would make no event for
+ * them. */
 static bool arm_queues(struct rdma_data *d)
 {
         bool work = false;
@@ -129,8 +130,8 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
         int fd[4] = { rn->dev.data_comp->fd, d->channel->fd, rn->dev.control_comp->fd,
                       c->channel->fd };
         unsigned want = 4;
-        /* lease() reads its descriptors itself; we would wake for each of its messages and find the
-         * lock taken. */
+        /* A running lease() reads its descriptors itself: this thread would wake for each message
+         * and find the lock taken. */
         if (pthread_mutex_trylock(&c->lock) == 0) {
                 int patience = rdma_control_patience(rn, now_ms());
                 if (patience >= 0)

@@ -1,18 +1,18 @@
 /*
  * The RDMA device of a node: protection domain, completion channels, registered memory, and
- * descriptors out of the program's sight.
+ * descriptors hidden from the program.
  *
- * What remains visible: nothing that stays open.  Event and completion channels are moved by their
- * public `fd`, and so are the two descriptors of the device's context, which the libraries use by
- * these fields only.  The context itself belongs to librdmacm, which keeps it until the process
+ * No descriptor that stays open is visible.  Event and completion channels are moved by their
+ * public `fd`, and so are the two descriptors of the device's context, which the libraries use only
+ * through these fields.  The context itself belongs to librdmacm, which keeps it until the process
  * ends; two nodes on one device share it.  While a connection is made, the libraries open files
- * under low numbers for a moment (sysfs, netlink); the program does not run yet then, or takes a
- * gap in its numbers for what it is.
+ * under low numbers for a moment (sysfs, netlink).  The program does not run yet then, or sees a
+ * short gap in its numbers.
  *
  * No ibv_fork_init(): it marks registered memory MADV_DONTFORK, so that a copy-on-write fault of
- * the parent does not part the device's page from the process's.  Linux since 5.12 copies pinned
- * pages at fork instead, and vmrun's frames are not inherited by copying anyway. It would cost a
- * system call per registration, and the frames of a child.
+ * the parent does not separate the device's page from the process's.  Linux since 5.12 copies
+ * pinned pages at fork instead, and vmrun's frames are not inherited by copying anyway.  It would
+ * cost a system call per registration, and a child would not have the frames.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "common/size.h"
 #include "far/rdma/rdma.h"
 
-/* Moves the descriptor behind a public field, and makes reads of it return at once. */
+/* Makes the descriptor in a public field private, and non-blocking. */
 static int hide(int *fd)
 {
         int moved = privfd_move(*fd);
@@ -35,8 +35,8 @@ static int hide(int *fd)
         return flags >= 0 && fcntl(moved, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : -errno;
 }
 
-/* Back to a number that the library may close: the private mark must go before the number is
- * free. */
+/* Back to a number that the library may close: the private mark must be cleared before the number
+ * is free. */
 static void unhide(int *fd)
 {
         int low = fcntl(*fd, F_DUPFD_CLOEXEC, 0);

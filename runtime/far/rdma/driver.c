@@ -14,10 +14,10 @@ static void rdma_close(struct far_node *n)
 {
         struct rdma_node *rn = n->data;
 
-        /* A forked child that never came to use the node (fork.c): nothing of it is open. */
+        /* A forked child that has never used the node (fork.c): nothing of it is open. */
         if (!rn->control.channel && rn->control.id)
                 return;
-        /* Goodbye first: with it memnode knows that the data connections do not end by accident. */
+        /* GOODBYE first: it tells memnode that the end of the data connections is no failure. */
         if (rn->control.channel)
                 rdma_control_close(rn);
         rdma_data_close(rn);
@@ -121,7 +121,7 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
         struct rdma_grant *g = malloc(sizeof(*g));
         if (!g)
                 return -ENOMEM;
-        /* Held while waiting: the I/O thread does without (rdma.h).  The bound is that for
+        /* Held while waiting: the I/O thread needs no lock (rdma.h).  The limit is the time-out for
          * silence. */
         pthread_mutex_lock(&c->lock);
         int err = rdma_control_ask(rn, &m, now_ms() + rn->set.timeout_ms, &a);
@@ -135,8 +135,8 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
                         .rkey = a.grant.rkey,
                         .next = atomic_load_explicit(&rn->grants, memory_order_relaxed),
                 };
-                /* One lease at a time: no other writer.  Under the lock, so that who has it and
-                 * finds the node lost knows of all grants. */
+                /* One lease at a time: no other writer.  Under the lock, so that a thread that
+                 * holds it and finds the node lost sees all grants. */
                 atomic_store_explicit(&rn->grants, g, memory_order_release);
         }
         pthread_mutex_unlock(&c->lock);

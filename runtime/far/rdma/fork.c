@@ -1,12 +1,12 @@
 /*
  * A forked child leaves its parent's connections.
  *
- * Queue pairs, registrations and connections are of the parent's open files and address space.  The
- * child has the descriptors, too, and a call of the libraries' would act on the parent's objects;
- * so they are cut off first, and what the libraries know in memory is left alone.  The one thing
- * that librdmacm would use again is the device that it opened, for it keeps it: therefore nodes.c
- * loads this module, and with it librdmacm, anew (far_driver.forked).  Its clean-up closes that
- * device, whose descriptors lead to /dev/null by then.
+ * Queue pairs, registrations and connections belong to the parent's open files and address space.
+ * The child has the descriptors, too, and a call of the libraries would act on the parent's
+ * objects.  So the descriptors are cut off first, and the libraries' data in memory is left alone.
+ * librdmacm would only use one thing again: the device that it opened and keeps.  Therefore nodes.c
+ * loads this module again, and librdmacm with it (far_driver.forked).  The clean-up closes that
+ * device; its descriptors lead to /dev/null by then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 #include "base/privfd.h"
 #include "far/rdma/rdma.h"
 
-/* The number stays taken, as the library will close it; it is no private one from then on, since it
- * is the library that does. */
+/* The number stays in use, because the library will close it.  It is no longer private, because the
+ * library uses plain close(). */
 static void cut_off(int fd)
 {
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -43,7 +43,7 @@ bool rdma_forked(struct far_node *n)
         struct rdma_device *d = &old->dev;
 
         if (!old->control.channel)
-                /* the parent is a child itself, and never came to use the node: nothing of it is
+                /* the parent is itself a child that has never used the node: nothing of it is
                  * open */
                 return false;
         struct rdma_node *rn = calloc(1, sizeof(*rn));

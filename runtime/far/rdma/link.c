@@ -1,14 +1,14 @@
 /*
- * One connection made by rdma_cm, as a machine that events drive: nothing here waits for the
+ * One connection made by rdma_cm, as an event-driven state machine: nothing here waits for the
  * network.
  *
  * start -> address resolved: make CQ and QP -> route resolved: connect -> established.  Each step
- * may fail; then the link keeps a sentence and waits to be closed.  How long a step may take is up
- * to the caller, who closes the link when it has waited enough.
+ * may fail; then the link keeps a sentence and waits to be closed.  The caller limits the time of a
+ * step: it closes the link when it has waited enough.
  *
- * librdmacm moves the QP through its states by itself.  Silence of the peer is told by the QP after
- * about half a second: an ack time-out of 4.096 us << 14 = 67 ms (devices may take up to four times
- * that) and 6 retries.  rdma_cm's defaults report it after minutes, or never.
+ * librdmacm moves the QP through its states itself.  The QP reports silence of the peer after about
+ * half a second: an ack time-out of 4.096 us << 14 = 67 ms (devices may take up to four times that)
+ * and 6 retries.  rdma_cm's defaults report it after minutes, or never.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define ACK_TIMEOUT   14
 #define RETRIES       6
-/* for the kernel's part of address and route; ours is shorter */
+/* for the kernel's part of address and route; our own limit is shorter */
 #define STEP_MS       4000
 
 void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...)
@@ -85,7 +85,8 @@ static void make_qp(struct rdma_link *l)
         }
         const char *device = ibv_get_device_name(l->id->verbs->device);
         if (l->id->verbs != d->verbs) {
-                /* Memory is registered with one device. The route may come back. */
+                /* Memory is registered with one device, and the route now leads to another.  It may
+                 * come back. */
                 rdma_link_fail(
                         l, FAIL_SILENT,
                         "%s is now reached over RDMA device %.32s, not %.32s: restore the route",
@@ -138,8 +139,8 @@ static void resolve_route(struct rdma_link *l)
 {
         uint8_t timeout = ACK_TIMEOUT;
 
-        /* An older kernel does not know it: then silence is told later, and the watchdog is
-         * there. */
+        /* An older kernel does not know this option: then silence is reported later, and the
+         * watchdog covers it. */
         rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
                         sizeof(timeout));
         l->state = LINK_ROUTE;
@@ -153,9 +154,9 @@ static void connect_link(struct rdma_link *l)
         struct rdma_conn_param p = {
                 .private_data = &l->ask,
                 .private_data_len = sizeof(l->ask),
-                /* READs we have outstanding; the peer may lower it */
+                /* outstanding READs of this side; the peer may lower it */
                 .initiator_depth = (uint8_t)(most < 1 ? 1 : most > 128 ? 128 : most),
-                /* it reads nothing of ours; some devices do not take 0 */
+                /* the peer reads nothing here; some devices do not accept 0 */
                 .responder_resources = 1,
                 .retry_count = RETRIES,
                 .rnr_retry_count = RETRIES,

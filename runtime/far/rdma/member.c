@@ -1,9 +1,9 @@
 /*
- * A process's part in a lease that another process of its tree has: a forked child's, and that of a
- * program which one of them executed.
+ * A process that joins a lease of another process of its tree: a forked child, or a program that a
+ * process of the tree executed.
  *
- * It comes to memnode as another member of the same client (nodeproto.h): by id and secret, over
- * connections of its own.  What the others leased has the same addresses and keys, for the queue
+ * It joins as another member of the same client (nodeproto.h): by id and secret, over connections
+ * of its own.  Slabs that other members leased have the same addresses and keys, because the queue
  * pairs of all members are in one protection domain.
  */
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include <sys/random.h>
 #include "far/rdma/rdma.h"
 
-/* What such a program must know of the lease.  Like a forked child, it connects when it first needs
- * a slab. */
+/* What a program after execve must know of the lease.  Like a forked child, it connects when it
+ * first needs a slab. */
 struct kept {
         union rdma_sockaddr to, from;
         struct ibv_device_attr attr;
@@ -94,7 +94,7 @@ int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages)
                                           .address = place->word[1],
                                           .rkey = (uint32_t)place->word[2],
                                           .bytes = (uint64_t)pages * PAGE_SIZE };
-                /* As in lease(): under the lock, so that who finds the node lost knows of all
+                /* As in lease(): under the lock, so that a thread that finds the node lost sees all
                  * grants. */
                 pthread_mutex_lock(&rn->control.lock);
                 g->next = atomic_load_explicit(&rn->grants, memory_order_relaxed);

@@ -1,11 +1,11 @@
 /*
- * How many background transfers (prefetches, write-backs) the device has at a time while demand
- * reads are about.
+ * How many background transfers (prefetches, write-backs) the device has at a time while there are
+ * demand reads.
  *
- * A queue pair of its own spares a demand read the wait behind others in that queue, but not the
- * wait for what all share: the link, or with soft-RoCE the CPU on which everything is done (64
- * prefetches there held a demand read up for 5 ms).  So the driver takes as many requests as
- * before, but posts of each kind of background no more than `window` pages at a time.
+ * With a queue pair of its own a demand read does not wait behind other transfers in the queue, but
+ * it still waits for what all share: the link, or with soft-RoCE the CPU that does all the work (64
+ * prefetches there delayed a demand read by 5 ms).  So the driver takes as many requests as before,
+ * but posts no more than `window` pages of each kind of background at a time.
  *
  * The window follows from the latency of demand reads.  `best` is the latency of an undisturbed
  * one. A sample is the latency of one demand read, measured from the start of the last poll turn
@@ -23,7 +23,7 @@
 #define GOOD      8                     /* samples in a row before the window grows */
 /* the part of the difference by which the best follows undisturbed samples that are slower */
 #define FOLLOW    16
-/* a window as small as this belongs to a device that does one thing after the other */
+/* a window as small as this means that the device does one transfer after the other */
 #define SERIAL    2
 #define RECENT    4096                  /* "for long": so many times the best */
 
@@ -41,12 +41,12 @@ void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t
         bool known = p->turn[1].end;
 
         p->last = now;
-        /* One under way is measured at a time: others that are asked meanwhile tell the same. */
+        /* One demand read is measured at a time: others asked for meanwhile would give the same. */
         if (p->asked)
                 return;
-        /* The turn before this one began to look when the one before that ended.  With soft-RoCE
-         * what is posted may be over when ibv_post_send() returns: so what was in the way is all
-         * that was not over then. */
+        /* The previous turn began to poll when the turn before it ended.  With soft-RoCE a transfer
+         * may be over when ibv_post_send() returns: so all transfers that were not over at that
+         * time count as in the way. */
         p->asked = known ? p->turn[1].end : now;
         p->in_way = (unsigned)(sent - (known ? p->turn[1].done : done));
 }
@@ -55,9 +55,9 @@ void rdma_pace_sent(struct rdma_pace *p) { p->owed = false; }
 
 unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted)
 {
-        /* A device that does one thing after the other would do this one before it tells that the
-         * demand read is over.  But after each demand read that was waited for, the background has
-         * a turn, so that it goes on whatever is asked. */
+        /* A device that does one transfer after the other would do this one before it reports the
+         * end of the demand read.  But after each demand read that was waited for, the background
+         * has a turn, so that it makes progress under any load. */
         if (p->asked && p->window && p->window <= SERIAL && !p->owed)
                 return 0;
         if (!p->window || p->window >= DATA_DEPTH ||
@@ -66,9 +66,9 @@ unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted)
         return posted < p->window ? p->window - posted : 0;
 }
 
-/* Only what was undisturbed may raise the best: under a load that does not end it would creep up to
- * what that load makes of it.  One sample counts for little, for it may hold a time in which this
- * thread did not run. */
+/* Only undisturbed samples may raise the best: under a constant load it would otherwise creep up to
+ * the latency under that load.  One sample counts for little, because it may include a time in
+ * which this thread did not run. */
 static void follow(struct rdma_pace *p, uint64_t took)
 {
         if (!p->window) {               /* the first */
@@ -98,7 +98,7 @@ void rdma_pace_done(struct rdma_pace *p, uint64_t now)
                 return;
         }
         p->good = 0;
-        if (!p->in_way)                 /* it was not their doing */
+        if (!p->in_way)                 /* the background did not cause it */
                 return;
         uint64_t fit = p->in_way * p->best / (took - p->best);
         /* more than were posted at a time may have been in the way, one after the other */

@@ -1,10 +1,10 @@
 /*
  * One queue pair of the data connections: from requests to work requests, and back.
  *
- * A QP completes in order, so a completion ends all requests up to its number: READs all tell,
- * WRITEs every few and the last of a batch.  Neighbours in a slab go in one WRITE.
+ * A QP completes in order, so a completion ends all requests up to its number.  Every READ is
+ * signaled; of WRITEs one in a few, and the last of a batch.  Neighbours in a slab share one WRITE.
  *
- * All of this is the I/O thread's, without locks.
+ * Only the I/O thread runs this code, so there are no locks.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 static void count(uint64_t *counter, uint64_t n)
 {
-        /* one writer; readers only want a whole number */
+        /* one writer; readers only need an untorn number */
         __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
@@ -56,8 +56,8 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
                 while (run--)
                         r = r->next;
         }
-        /* The last always tells: else nobody would hear of those before it, nor would the send
-         * queue get its entries back. */
+        /* The last is always signaled: otherwise the end of those before it would never be seen,
+         * and the send queue would not get its entries back. */
         d->wr[n - 1].next = NULL;
         d->wr[n - 1].send_flags = IBV_SEND_SIGNALED;
         *rest = r;
@@ -71,7 +71,7 @@ uint64_t rdma_background_done(const struct rdma_data *d)
 
 static unsigned posted(const struct rdma_queue *q) { return (unsigned)(q->sent - q->done); }
 
-/* How many more may be posted now. */
+/* How many more requests may be posted now. */
 static unsigned room(const struct rdma_data *d, const struct rdma_queue *q)
 {
         unsigned n = q->depth - posted(q);
@@ -91,7 +91,7 @@ int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q)
                 struct ibv_send_wr *bad;
                 unsigned pages = make_chain(rn, q, n, &rest);
                 int err = ibv_post_send(q->link.id->qp, d->wr, &bad);
-                /* part of it may be under way: all are posted again, on a new connection */
+                /* part of the chain may be under way: all are posted again, on a new connection */
                 if (err) {
                         snprintf(d->why, sizeof(d->why), "a transfer cannot be posted: %s",
                                  strerror(err));
@@ -149,7 +149,7 @@ static void finish(struct rdma_node *rn, struct rdma_queue *q)
         q->done++;
         if (r->op == FAR_READ)
                 rdma_pace_done(&rn->data.pace, __rdtsc());
-        far_done(r);                    /* r is its maker's again */
+        far_done(r);                    /* r belongs to io.c again */
 }
 
 static int completion(struct rdma_node *rn, struct rdma_queue *q, const struct ibv_wc *wc)
@@ -194,7 +194,7 @@ bool rdma_queue_arm(struct rdma_queue *q)
 {
         if (!q->armed)
                 q->armed = ibv_req_notify_cq(q->link.cq, 0) == 0;
-        if (!q->nwc) {                  /* what was there before is not told */
+        if (!q->nwc) {                  /* an earlier completion makes no event */
                 int n = ibv_poll_cq(q->link.cq, DATA_WC, q->wc);
                 q->nwc = n > 0 ? n : 0;
         }

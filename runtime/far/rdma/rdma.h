@@ -5,29 +5,29 @@
  *   settings.c   what options say about a node
  *   address.c    the URL, name service, the source address of a chosen device
  *   link.c       one connection of rdma_cm: address, route, queue pair, connect; never waits
- *   words.c      why a connection failed, for people
+ *   words.c why a connection failed, as text
  *   device.c     the device: its protection domain, channels, registered memory, hidden descriptors
  *   control.c    the control connection: messages of nodeproto.h, keeping it up
  *   data.c       the data connections: open and close, post, poll, arm
  *   queue.c      one of them: from requests to work requests, and back
  *   run.c        which requests go in one work request
- *   pace.c       how much of the background the device has at a time, so that a demand read need
+ *   pace.c how much background the device has at a time, so that a demand read need
  *                not wait for it
  *   fork.c       a forked child: away from its parent's connections
- *   member.c     and to its own; the same for a program that a process of the tree executed
+ *   member.c joins with connections of its own; the same for a program after execve
  *   recover.c    the data connections when one breaks: silence, reconnection, what was under way
  *                posted again
  *
- * Two threads come here.  The data connections belong to the thread that calls post, poll and arm
- * ("the I/O thread"), without a lock. The control connection belongs to who holds its lock: lease()
- * holds it until it is answered, the I/O thread only tries it, so it never waits for lease().
- * Whoever holds the lock moves the control connection on (control_step), so either thread alone can
- * mend it.
+ * Two threads run this code.  The data connections belong to the thread that calls post, poll and
+ * arm ("the I/O thread"), without a lock.  The control connection belongs to the thread that holds
+ * its lock: lease() holds it until it is answered; the I/O thread only tries it, so it never waits
+ * for lease().  The thread that holds the lock advances the control connection (control_step), so
+ * either thread alone can repair it.
  *
- * The data connections live under one control connection each time: a connection of either kind
- * that breaks takes all others with it, and they are made anew in the order of the protocol,
- * control first.  The two sides tell each other by numbers that only grow: the control connection
- * has a generation (control.up), and the I/O thread says which one it found broken
+ * The data connections belong to one control connection at a time.  A connection of either kind
+ * that breaks takes all others with it, and they are made again in the order of the protocol,
+ * control first.  The two sides communicate by numbers that only grow: the control connection has a
+ * generation (control.up), and the I/O thread stores the generation that it found broken
  * (control.broken).
  */
 #ifndef VMRUN_RDMA_H
@@ -48,8 +48,8 @@
 /* ---- settings ---- */
 
 struct rdma_settings {
-        uint64_t size;                  /* bytes to use at most; 0: all */
-        uint32_t timeout_ms;            /* silence that is borne */
+        uint64_t size;                  /* the most bytes to use; 0: all */
+        uint32_t timeout_ms;            /* tolerated silence */
         uint32_t connect_timeout_ms;
         const char *device;             /* NULL: by the routing table */
         int gid_index;                  /* of the device; -1: chosen */
@@ -67,13 +67,13 @@ union rdma_sockaddr { struct sockaddr sa; struct sockaddr_in in; struct sockaddr
 
 /* "//HOST[:PORT][/]", HOST a name, an IPv4 address or an IPv6 address in brackets. */
 int rdma_parse_url(const char *rest, char host[RDMA_HOST_MAX], uint16_t *port, char why[FAR_WHY]);
-/* All addresses of the host, at most RDMA_ADDRESSES: how many, or -errno with why.  Waits for name
- * service, at most timeout_ms. */
+/* All addresses of the host, at most RDMA_ADDRESSES.  Returns how many, or -errno with why.  Waits
+ * for name service, at most timeout_ms. */
 int rdma_resolve(const char *host, uint16_t port, unsigned timeout_ms, union rdma_sockaddr *list,
                  char why[FAR_WHY]);
-/* The address of a device by which rdma_cm can be made to take it; 0, or -errno with why.
- * from->sa.sa_family is AF_UNSPEC if such a device has none (InfiniBand): then the route must lead
- * there. */
+/* The address of a device by which rdma_cm can be made to use it; 0, or -errno with why.
+ * from->sa.sa_family is AF_UNSPEC if such a device has no address (InfiniBand): then the route must
+ * lead to it. */
 int rdma_device_address(const struct rdma_settings *s, int family, union rdma_sockaddr *from,
                         char why[FAR_WHY]);
 
@@ -81,7 +81,7 @@ int rdma_device_address(const struct rdma_settings *s, int family, union rdma_so
 
 enum rdma_failure {
         FAIL_NONE,
-        FAIL_SILENT,                    /* it may work again: no answer, no route, broken */
+        FAIL_SILENT,                    /* no answer, no route, broken: it may work again */
         FAIL_DEAF,                      /* the host answers, but no memnode listens */
         FAIL_UNKNOWN,                   /* memnode does not know this client (any more) */
         FAIL_FINAL,                     /* no use in trying again */
@@ -90,31 +90,30 @@ enum rdma_failure {
 struct rdma_node;
 struct rdma_link {
         struct rdma_node *node;
-        struct rdma_event_channel *channel;     /* where its events come; not its own */
-        /* where its completions are told; not its own, made with the device */
+        struct rdma_event_channel *channel;     /* for its events; not owned by the link */
+        /* for its completions; not owned by the link, made with the device */
         struct ibv_comp_channel **comp;
         enum { LINK_NONE, LINK_ADDRESS, LINK_ROUTE, LINK_CONNECT, LINK_UP, LINK_FAILED } state;
-        struct rdma_cm_id *id;          /* its own, as are its QP and: */
+        struct rdma_cm_id *id;          /* owned by the link, as are its QP and: */
         struct ibv_cq *cq;
         uint32_t send, recv, sge;       /* size of the queues */
-        /* Called between the making of the QP and the connection: post receives here.  NULL:
-         * nothing to do. */
+        /* Called after the QP is made and before it is connected: posts receives.  NULL: nothing to
+         * do. */
         int (*ready)(struct rdma_link *l);
-        struct node_private ask;        /* what the request for the connection says */
-        uint16_t depth;                 /* that memnode allowed */
+        struct node_private ask;        /* private data of the connection request */
+        uint16_t depth;                 /* allowed by memnode */
         uint8_t reads;                  /* outstanding READs that both devices can do */
         enum rdma_failure failure;
         char why[FAR_WHY];              /* LINK_FAILED: a sentence */
 };
-/* Begins; what follows is by events. */
+/* Starts connecting; events drive the rest. */
 void rdma_link_start(struct rdma_link *l);
-/* Reads all events of a channel and moves its links on; returns how many there were. */
+/* Reads all events of a channel and advances its links; returns how many events there were. */
 unsigned rdma_link_events(struct rdma_event_channel *channel);
-/* Frees all it has, whatever its state.  Afterwards the device touches no memory on its behalf,
- * which is what makes it safe to use this memory for something else, or to post the same requests
- * elsewhere. */
+/* Frees all it has, whatever its state.  Afterwards the device touches no memory on its behalf, so
+ * it is safe to use this memory for something else, or to post the same requests elsewhere. */
 void rdma_link_close(struct rdma_link *l);
-/* The link has failed, for its owner to close; the first reason stays. */
+/* Marks the link as failed; its owner must close it.  The first reason stays. */
 __attribute__((format(printf, 3, 4)))
 void rdma_link_fail(struct rdma_link *l, enum rdma_failure failure, const char *fmt, ...);
 void rdma_link_errno(struct rdma_link *l, int err, const char *doing);
@@ -126,12 +125,12 @@ enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, con
                                    char why[FAR_WHY]);
 enum rdma_failure rdma_words_event(const union rdma_sockaddr *peer, const struct rdma_cm_event *ev,
                                    char why[FAR_WHY]);
-/* found: the address and the route were. */
+/* found: the address and the route had been resolved. */
 enum rdma_failure rdma_words_silent(const union rdma_sockaddr *peer, bool found, unsigned ms,
                                     char why[FAR_WHY]);
 const char *rdma_words_address(const union rdma_sockaddr *a, char text[80]);
-/* "; the limit of locked memory is 64K: raise it ..." when it is so low that this may be the cause,
- * else "". */
+/* "; the limit of locked memory is 64K: raise it ..." if the limit is so low that it may be the
+ * cause, else "". */
 const char *rdma_words_memlock(char text[128]);
 
 /* ---- the device ---- */
@@ -139,20 +138,20 @@ const char *rdma_words_memlock(char text[128]);
 #define RDMA_POOL_PAGES 256
 
 struct rdma_device {
-        struct ibv_context *verbs;      /* librdmacm's, which keeps it for ever */
+        struct ibv_context *verbs;      /* owned by librdmacm, which never closes it */
         struct ibv_pd *pd;
         struct ibv_comp_channel *control_comp, *data_comp;
         struct ibv_device_attr attr;
         uint8_t port;
 };
 struct rdma_memory {
-        struct ibv_mr *mr;              /* over all frames, or over the pool */
+        struct ibv_mr *mr;              /* covers all frames, or the pool */
         char *base;                     /* of the frames */
         size_t len;
         /* NULL: the frames are registered; else pages to copy through */
         char *pool;
 };
-/* The device that the first connection was resolved to. */
+/* Opens the device to which the first connection was resolved. */
 int rdma_device_open(struct rdma_device *d, struct rdma_cm_id *id, char why[FAR_WHY]);
 void rdma_device_close(struct rdma_device *d);
 int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, size_t len,
@@ -179,7 +178,7 @@ union rdma_message {
 };
 
 struct rdma_control {
-        /* Guards what follows, but for the atomics. */
+        /* Guards the fields below, except the atomics. */
         pthread_mutex_t lock;
         struct rdma_link link;
         /* set by open: any thread may wait for its descriptor */
@@ -189,42 +188,42 @@ struct rdma_control {
         enum { CONTROL_DOWN, CONTROL_CONNECTING, CONTROL_UP } state;
         uint64_t id;                    /* 0: memnode has not said WELCOME yet */
         uint8_t secret[NODE_SECRET];
-        unsigned generation;            /* of the last connection that came up */
+        unsigned generation;            /* of the last connection that was established */
         unsigned deaf;                  /* attempts in a row that found nobody listening */
-        /* ms: of the last attempt, of the next one, when this one is given up */
+        /* ms: start of the last attempt, of the next one, end of this one */
         int64_t started, next, deadline;
-        bool sending;                   /* the send buffer is the device's */
+        bool sending;                   /* the device uses the send buffer */
         bool probing;                   /* a WRITE of no bytes is under way */
         int64_t probed;                 /* ms: when the last one began, or the connection came up */
         bool answered;                  /* answer is valid */
         union rdma_message answer;
-        char why[FAR_WHY];              /* the last failure; with lost: the sentence to end with */
+        char why[FAR_WHY];              /* the last failure; with lost: the final sentence */
 
         /* The generation that is up, 0: none.  Stored with release after id, QP and all are in
          * place; the I/O thread loads it with acquire to know when and for what to make data
          * connections. */
         atomic_uint up;
-        /* The I/O thread: generations up to this one are broken.  Read by who holds the lock; only
-         * the number itself matters. */
+        /* Written by the I/O thread: generations up to this one are broken.  Read by the thread
+         * that holds the lock.  Relaxed: it publishes no other data. */
         atomic_uint broken;
         /* The node will not come back.  Stored with release after `why`, which does not change any
          * more; loaded with acquire. */
         atomic_bool lost;
 };
-/* Its channel, and how its connections are to be made. */
+/* Makes its channel, and sets how its connections are made. */
 int rdma_control_prepare(struct rdma_node *rn, char why[FAR_WHY]);
-/* Connects and says hello.  Waits, at most until deadline.  Fills the limits of the node. */
+/* Connects and sends HELLO.  Waits, at most until deadline.  Fills in the limits of the node. */
 int rdma_control_open(struct rdma_node *rn, const char *rest, int64_t deadline, char why[FAR_WHY]);
-/* Says goodbye and disconnects; waits a little. */
+/* Sends GOODBYE, which releases the leases, and disconnects; waits a little. */
 void rdma_control_close(struct rdma_node *rn);
-/* With the lock held: takes events and messages, notices breaks, begins and ends attempts.  Never
+/* With the lock held: handles events and messages, notices breaks, begins and ends attempts.  Never
  * waits. */
 void rdma_control_step(struct rdma_node *rn, int64_t now);
 /* With the lock held: sends a request and waits for its answer, across reconnections, until
  * deadline (ms).  0, or -errno. */
 int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
                      union rdma_message *answer);
-/* Milliseconds until rdma_control_step has to be called if nothing happens; -1: none. */
+/* Milliseconds until rdma_control_step must be called if nothing happens; -1: no limit. */
 int rdma_control_patience(const struct rdma_node *rn, int64_t now);
 
 /* ---- the data connections ---- */
@@ -233,26 +232,27 @@ int rdma_control_patience(const struct rdma_node *rn, int64_t now);
 #define DATA_DEPTH    128               /* requests in flight on each */
 #define DATA_SGE      16
 #define DATA_CHAIN    64                /* requests in one ibv_post_send */
-#define DATA_SIGNAL   8                 /* a WRITE in so many tells its completion */
+#define DATA_SIGNAL   8                 /* one WRITE in so many is signaled */
 #define DATA_WC       16
 
 struct rdma_grant { uint64_t slab, address, bytes; uint32_t rkey; struct rdma_grant *next; };
 
 struct rdma_queue {
         struct rdma_link link;
-        /* Requests not over, oldest first: a QP completes in order, so does this list.  Those from
-         * unsent on wait to be posted. A request is in one list, once, until far_done(). */
+        /* Requests that are not over, oldest first: a QP completes in order, and so does this list.
+         * Those from `unsent` on wait to be posted.  A request is in one list, once, until
+         * far_done(). */
         struct far_request *head, **tail, *unsent;
         unsigned count, depth;          /* in the list; at most */
         /* requests posted on this connection, and over; a wr_id is the value of sent after it */
         uint64_t sent, done;
         struct ibv_wc wc[DATA_WC];      /* completions that arm() found */
         int nwc;
-        bool armed;                     /* the next completion will be told on the channel */
+        bool armed;                     /* the next completion makes an event on the channel */
         char **spare;                   /* free pages of the pool */
         unsigned nspare;
         uint64_t seen;                  /* done when the watchdog last looked */
-        /* and when that was not as before, or nothing was under way; ms */
+        /* and when it last changed, or nothing was under way; ms */
         int64_t moved;
 };
 
@@ -260,14 +260,14 @@ struct rdma_queue {
 struct rdma_pace {
         /* pages of each kind of background posted at a time; 0: not known yet */
         unsigned window;
-        unsigned good;                  /* samples in a row that were */
+        unsigned good;                  /* good samples in a row */
         /* a demand read is over since the last background page was posted */
         bool owed;
-        uint64_t best;                  /* what a demand read takes at best */
-        uint64_t last;                  /* when one was last asked for */
-        /* 0, or the earliest moment at which the one that is measured may have been asked */
+        uint64_t best;                  /* latency of an undisturbed demand read */
+        uint64_t last;                  /* when a demand read was last asked for */
+        /* 0, or the earliest time at which the measured demand read may have been asked for */
         uint64_t asked;
-        /* background pages that the device had since then, until it was posted */
+        /* background pages that the device had from then until it was posted */
         unsigned in_way;
         /* The last turns of the I/O thread, newest first: when they ended (0: unknown, it slept),
          * background pages over by then. */
@@ -283,7 +283,7 @@ void rdma_pace_asked(struct rdma_pace *p, uint64_t sent, uint64_t done, uint64_t
 void rdma_pace_done(struct rdma_pace *p, uint64_t now);
 /* some of the background was posted */
 void rdma_pace_sent(struct rdma_pace *p);
-/* how many more of a kind that has `posted` pages */
+/* how many more pages of a kind may be posted, with `posted` already */
 unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted);
 
 struct rdma_data {
@@ -291,57 +291,61 @@ struct rdma_data {
         struct rdma_pace pace;
         struct rdma_queue q[DATA_QUEUES];
         enum { DATA_DOWN, DATA_CONNECTING, DATA_UP } state;
-        /* of the control connection that the data connections are, or are being made, under */
+        /* of the control connection to which the data connections belong */
         unsigned generation;
-        int64_t deadline, looked;       /* of the attempt; when the clock was last looked at; ms */
-        /* ms since something broke, but for the time this process was stopped */
+        int64_t deadline, looked;       /* end of the attempt; when the clock was last read; ms */
+        /* ms since something broke, without the time in which this process was stopped */
         int64_t silence;
-        bool progress;                  /* a request was done on these connections */
-        /* arm() was called: events and completions may have been told */
+        bool progress;                  /* a request has completed on these connections */
+        /* arm() was called: channels may have events */
         bool slept;
-        bool lost;                      /* far_lost() was told: nothing is under way, or will be */
+        /* far_lost() was called: nothing is under way, or will be */
+        bool lost;
         unsigned looks;                 /* calls of poll since then */
-        char why[FAR_WHY];              /* what broke last */
+        char why[FAR_WHY];              /* the last failure */
         struct ibv_send_wr wr[DATA_CHAIN];
         struct ibv_sge sge[DATA_CHAIN];
         /* counters; read by describe() without a lock, so atomically */
         uint64_t copies, reconnections, merged;
 };
 
-/* One work request's worth of neighbours: how many requests from r on, at most max_pages, are one
- * run in their slab; their memory as at most max_sge pieces in sge (address and length). cookie[0]
- * is the address of a request's memory. */
+/* Neighbours for one work request: how many requests from r on, at most max_pages, form one run in
+ * their slab.  Their memory, in at most max_sge pieces, goes to sge (address and length).
+ * cookie[0] is the address of a request's memory. */
 unsigned rdma_run(const struct far_request *r, unsigned max_pages, unsigned max_sge,
                   struct ibv_sge *sge, int *nsge);
 
 /* --- one queue (queue.c).  -errno: the connection is broken, and d->why says why. --- */
 
-/* The memory of a request, from here on under way; q has room (count < depth). */
+/* Adds a request, which is under way from here on, and gives it memory.  q has room (count <
+ * depth). */
 void rdma_queue_add(struct rdma_node *rn, struct rdma_queue *q, struct far_request *r);
 /* Posts what is unsent, as far as there is room on the device. */
 int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q);
-/* Takes completions: adds to *over how many requests are. */
+/* Takes completions; adds the number of finished requests to *over. */
 int rdma_queue_poll(struct rdma_node *rn, struct rdma_queue *q, unsigned *over);
-/* The next completion will be told on the channel.  True: one is there already, kept for poll. */
+/* Makes the next completion an event on the channel.  True: a completion is already there, kept for
+ * poll. */
 bool rdma_queue_arm(struct rdma_queue *q);
-/* Takes a queue down: all that was under way waits to be posted again. */
+/* Takes a queue down: all requests under way wait to be posted again. */
 void rdma_queue_down(struct rdma_queue *q);
-/* Gives all back by far_failed(). */
+/* Gives all requests back by far_failed(). */
 void rdma_queue_fail(struct rdma_node *rn, struct rdma_queue *q);
 uint64_t rdma_background_done(const struct rdma_data *d);       /* pages */
 
 /* --- when one breaks (recover.c) --- */
 
-/* A data connection broke (d->why): takes all down; the control connection is to be renewed. */
+/* A data connection broke (d->why): takes all three down, and has the control connection
+ * renewed. */
 void rdma_data_broken(struct rdma_node *rn);
-/* Events, the clock, recovery; or the loss of the node. */
+/* Handles events, time-outs, recovery, and the loss of the node. */
 void rdma_data_step(struct rdma_node *rn, int64_t now);
 
 /* --- all three (data.c) --- */
 
 int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]);
 void rdma_data_close(struct rdma_node *rn);
-void rdma_data_attach(struct rdma_node *rn);    /* deals the pool's pages out to the queues */
+void rdma_data_attach(struct rdma_node *rn);    /* distributes the pool's pages over the queues */
 unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned count);
 unsigned rdma_data_poll(struct far_node *n);
 int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
@@ -351,16 +355,16 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
 struct rdma_node {
         struct far_node *n;
         struct rdma_settings set;
-        char host[RDMA_HOST_MAX], name[NODE_NAME_MAX];  /* as in the URL; as memnode calls itself */
+        char host[RDMA_HOST_MAX], name[NODE_NAME_MAX];  /* as in the URL; memnode's own name */
         union rdma_sockaddr to, from;   /* from.sa.sa_family AF_UNSPEC: any */
         struct rdma_device dev;
         struct rdma_memory mem;
         struct rdma_control control;
         struct rdma_data data;
-        uint64_t limit;                 /* bytes to lease in all, as WELCOME had it */
-        uint32_t depth, grace_ms;       /* as WELCOME had them */
+        uint64_t limit;                 /* bytes to lease in all, from WELCOME */
+        uint32_t depth, grace_ms;       /* from WELCOME */
         uint32_t member;                /* this process, among those of the client */
-        /* Leases so far.  lease() pushes with release; the I/O thread only asks whether there are
+        /* Leases so far.  lease() pushes with release; the I/O thread only checks whether there are
          * any. */
         _Atomic(struct rdma_grant *) grants;
 };
@@ -372,7 +376,7 @@ bool rdma_forked(struct far_node *n);
 
 /* member.c */
 int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY]);
-/* far_driver.keep; and open(), where n->inherited has what that left. */
+/* far_driver.keep; and open(), if n->inherited has what keep() left. */
 bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
 int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
 /* far_driver.use */

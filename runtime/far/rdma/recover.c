@@ -1,19 +1,19 @@
 /*
- * The data connections coming up, breaking, and coming up again.
+ * Making the data connections, and making them again when one breaks.
  *
- * When one breaks, all three go, and the control connection is renewed first.  That order is a
- * fence: memnode ends what is left of this client's older queue pairs before it accepts the new
- * control connection, so no late packet of a WRITE can come after what is posted on the new ones.
- * On our side a destroyed queue pair touches no frame any more.
+ * When one breaks, all three are closed, and the control connection is renewed first.  That order
+ * is a fence: memnode ends what is left of this client's older queue pairs before it accepts the
+ * new control connection, so no late packet of a WRITE can arrive after what is posted on the new
+ * ones.  On our side a destroyed queue pair touches no frame any more.
  *
  * Then every request that was not over is posted again, in its old order.  Each is a whole page,
- * and nobody changes its source or uses its target before far_done(): the guest reads no frame
- * before its READ is done, and does not use a slot again before the WRITE to it is done.  So doing
- * it twice does the same as once, and no later WRITE to the same slot can exist that an older one
- * could overtake.
+ * and its source does not change and its target is not used before far_done(): the guest reads no
+ * frame before its READ is done, and does not reuse a slot before the WRITE to it is done.  So
+ * doing a request twice has the same effect as once, and there is no later WRITE to the same slot
+ * that an older one could overtake.
  *
- * Silence is counted in time that this process was running, so that one that was stopped does not
- * wake up to a lost node.
+ * Silence is counted in time in which this process ran, so that a process that was stopped does not
+ * lose a node by that.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,9 +22,10 @@
 #include "far/rdma/rdma.h"
 
 #define ATTEMPT_MS   1500               /* for the three data connections together */
-/* a QP with work that completes nothing so long is broken, even if its device says nothing */
+/* a QP with work that completes nothing for so long is broken, even if its device reports no
+ * error */
 #define STALL_MS     3000
-/* between two looks at the clock; what is more was not silence but we */
+/* between two looks at the clock; more than this is our own pause, not the node's silence */
 #define GAP_MS       1000
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
@@ -38,7 +39,7 @@ void rdma_data_broken(struct rdma_node *rn)
         for (int k = 0; k < DATA_QUEUES; k++)
                 rdma_queue_down(&d->q[k]);
         d->state = DATA_DOWN;
-        /* Who has the lock sees it at its next step. */
+        /* Relaxed: the thread that has the lock sees it at its next step. */
         atomic_store_explicit(&rn->control.broken, d->generation, memory_order_relaxed);
 }
 
@@ -70,7 +71,7 @@ static void made(struct rdma_node *rn, int64_t now)
 
         d->state = DATA_UP;
         d->progress = false;
-        d->pace = (struct rdma_pace){ .window = 0 };    /* the way there may be another */
+        d->pace = (struct rdma_pace){ .window = 0 };    /* the new path may differ */
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_queue *q = &d->q[k];
                 unsigned depth = q->link.send;
@@ -126,11 +127,11 @@ static bool stalled(struct rdma_data *d, int64_t now)
         return stall;
 }
 
-/* Moves the state on. */
+/* Advances the state. */
 static void advance(struct rdma_node *rn, int64_t now)
 {
         struct rdma_data *d = &rn->data;
-        /* id and secret are in place */
+        /* acquire: id and secret are in place */
         unsigned up = atomic_load_explicit(&rn->control.up, memory_order_acquire);
         const struct rdma_link *l = failed(d);
 
@@ -159,7 +160,7 @@ static void advance(struct rdma_node *rn, int64_t now)
         }
 }
 
-/* Everything is up, and something came over it if there was anything to come. */
+/* Everything is up, and if requests were under way, one has completed. */
 static bool whole(const struct rdma_node *rn)
 {
         const struct rdma_data *d = &rn->data;
@@ -175,13 +176,13 @@ static bool step_control(struct rdma_node *rn, int64_t now)
         struct rdma_control *c = &rn->control;
 
         if (pthread_mutex_trylock(&c->lock) != 0)
-                return false;           /* lease() has it, and moves it on */
+                return false;           /* lease() has the lock, and advances it */
         rdma_control_step(rn, now);
         pthread_mutex_unlock(&c->lock);
         return true;
 }
 
-/* What is under way will never be over here. */
+/* Requests under way will never complete on this node. */
 static void give_up(struct rdma_node *rn)
 {
         rn->data.lost = true;
@@ -190,15 +191,14 @@ static void give_up(struct rdma_node *rn)
                 rdma_queue_fail(rn, &rn->data.q[k]);
 }
 
-/* The control connection says that the node will not come back. */
+/* The control connection reports that the node will not come back. */
 static void lost(struct rdma_node *rn)
 {
         struct rdma_control *c = &rn->control;
 
-        /* A lease() that has the lock may just have got something; none that comes later gets
-         * anything. */
+        /* A lease() that has the lock may just have got a grant; no later lease() gets one. */
         if (pthread_mutex_trylock(&c->lock) != 0)
-                return;                 /* the next step asks again */
+                return;                 /* the next step tries again */
         bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
         pthread_mutex_unlock(&c->lock);
         far_lost(rn->n, leased, "%s", c->why);
@@ -224,7 +224,7 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
         unsigned before = d->generation;
         advance(rn, now);
         if (mine && (d->state == DATA_DOWN || before != d->generation))
-                /* at once: time without a connection is time the program waits */
+                /* at once: the program waits as long as there is no connection */
                 step_control(rn, now);
         if (whole(rn)) {
                 d->silence = 0;

@@ -1,5 +1,5 @@
 /*
- * Runs of neighbours: which requests go in one work request.
+ * Runs of neighbours: which requests share one work request.
  */
 #include "far/rdma/rdma.h"
 

@@ -1,5 +1,5 @@
 /*
- * What vmrun's options say about an rdma:// node: the only place of the driver that knows them.
+ * What vmrun's options say about an rdma:// node.  Only this file of the driver knows them.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * Why a connection cannot be had, in words that name cause and cure.
+ * Why a connection failed, as text that names cause and cure.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,7 +10,8 @@
 #include "common/size.h"
 #include "far/rdma/rdma.h"
 
-/* Reasons of rejection as the InfiniBand specification numbers them; for those that speak of us. */
+/* Reasons of rejection, numbered as in the InfiniBand specification: only those that can concern
+ * us. */
 #define REJECT_NO_LISTENER 8
 #define REJECT_BY_MEMNODE  28
 #define MEMLOCK_SMALL      (64ull << 20)
@@ -42,7 +43,7 @@ const char *rdma_words_memlock(char text[128])
         return text;
 }
 
-/* " (port 1 of rxe0 has no link)" if that is so of some device: a likely cause when no device or no
+/* " (port 1 of rxe0 has no link)" if a device has no link: a likely cause when no device or no
  * route is found. */
 static const char *idle_port(char text[96])
 {
@@ -109,7 +110,7 @@ enum rdma_failure rdma_words_errno(const union rdma_sockaddr *peer, int err, con
         }
 }
 
-/* memnode's own word is a number; its sentences are here. */
+/* memnode's rejection is a number; the sentences are here. */
 static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_conn_param *p,
                                              char why[FAR_WHY])
 {
@@ -117,7 +118,7 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
 
         if (p->private_data_len < sizeof(r))
                 goto stranger;
-        memcpy(&r, p->private_data, sizeof(r));         /* what comes after length is padding */
+        memcpy(&r, p->private_data, sizeof(r));         /* the bytes after length are padding */
         if (r.magic != NODE_MAGIC || r.length != sizeof(r))
                 goto stranger;
         if (r.version != NODE_VERSION || r.kind == NODE_EVERSION)
