@@ -159,8 +159,9 @@ _Static_assert(sizeof(struct frame) == 440 && offsetof(struct frame, mask) == 30
                        sizeof(siginfo_t) == 128,
                "struct frame is Linux's");
 
-#define EACH_REGISTER(DO) DO(r8) DO(r9) DO(r10) DO(r11) DO(r12) DO(r13) DO(r14) DO(r15) DO(rdi) DO(rsi) DO(rbp) DO(rbx) \
-        DO(rdx) DO(rax) DO(rcx) DO(rsp) DO(rip)
+#define EACH_REGISTER(DO)                                                                        \
+        DO(r8) DO(r9) DO(r10) DO(r11) DO(r12) DO(r13) DO(r14) DO(r15)                            \
+        DO(rdi) DO(rsi) DO(rbp) DO(rbx) DO(rdx) DO(rax) DO(rcx) DO(rsp) DO(rip)
 
 /* Program and kern share selectors, which differ with the privilege level; the program sees
  * Linux's. */
