@@ -7,7 +7,7 @@
 only='' case='' one=()
 # What a run has that is not --full, and what one has that is; and seconds for one command in the
 # lab, for one here, and for a fuzzer.
-quick=(--quick) long=() lab_command=600 command=400 fuzz=10
+quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=10
 
 is_full() { [ ${#long[@]} -gt 0 ]; }
 
@@ -168,8 +168,8 @@ natively() {
     suite 'system tests that wait, on this machine' 250w 'in_system --waiting' \
         test/system/run --waiting "${long[@]}" "${one[@]}" --limit $command build/vmrun
     suite "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
-    suite 'system tests on this machine, NBD nodes' 200 "in_system ${quick[*]}" \
-        test/system/nodes unix "${quick[@]}" "${one[@]}" --limit $command build/vmrun
+    suite 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
+        test/system/nodes unix "${about_memory[@]}" "${one[@]}" --limit $command build/vmrun
     large 'on this machine' 60 $command
     if is_full; then
         suite 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \
@@ -190,7 +190,9 @@ in_the_lab() {
     # by --full.
     local sizes=(--small)
     ! is_full || sizes=()
-    suite 'the lab itself' 400 in_selftest patient tap lab/selftest ${case:+"$case"}
+    local itself=("${quick[@]}")
+    [ -z "$case" ] || itself=("$case")
+    suite 'the lab itself' 300 in_selftest patient tap lab/selftest "${itself[@]}"
     suite 'system tests in the lab, nested paging' 1500 'in_system --working' \
         lab_suite -- test/system/run --working "${sizes[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun
@@ -208,15 +210,14 @@ in_the_lab() {
     suite 'faults of memory nodes, in the lab' 300 'in_source test/faults/cases.sh' \
         patient lab_suite --memnodes 2 --memnode-size 256M -- \
         test/faults/run "${long[@]}" "${one[@]}" build
-    suite 'system tests in the lab, shadow paging' 400 "in_system ${quick[*]}" \
-        lab_suite --npt 0 -- \
-        test/system/run "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command build/vmrun
+    suite 'system tests in the lab, shadow paging' 500 "in_system ${about_memory[*]}" \
+        lab_suite --npt 0 -- test/system/run "${about_memory[@]}" "${sizes[@]}" "${one[@]}" \
+        --limit $lab_command build/vmrun
     suite 'system tests in the lab, VMX and EPT' 400 'in_source test/system/vmx' \
         test/system/vmx "${quick[@]}" "${one[@]}" build/vmrun
-    suite 'system tests in the lab, nodes of all kinds' 500 "in_system ${quick[*]}" \
-        lab_suite --rdma -- \
-        test/system/nodes mixed "${quick[@]}" "${sizes[@]}" "${one[@]}" --limit $lab_command \
-        build/vmrun
+    suite 'system tests in the lab, nodes of all kinds' 600 "in_system ${about_memory[*]}" \
+        lab_suite --rdma -- test/system/nodes mixed "${about_memory[@]}" "${sizes[@]}" \
+        "${one[@]}" --limit $lab_command build/vmrun
     ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 'in_system --working' \
         lab_suite --rdma -- test/system/nodes rdma --working "${one[@]}" --limit $lab_command \
         build/vmrun

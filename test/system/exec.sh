@@ -8,7 +8,7 @@ executions() {
         make_executables || not_ok 'executables for execve' 'they cannot be made'
     fi
     compare --quick --cache 1M,64M 't_exec' "$me"
-    compare --quick --cache 8M 'env' env -i FOO=1 BAR='two words' /usr/bin/printenv
+    compare --quick --elsewhere --cache 8M 'env' env -i FOO=1 BAR='two words' /usr/bin/printenv
     compare --cache 8M 'nice' nice -n 5 nice
     compare --cache 8M 'nohup' nohup echo 'no hangup'
     compare --cache 8M 'chroot to the same root' chroot / /bin/echo inside
@@ -20,7 +20,8 @@ executions() {
         prlimit --nofile=100:200 sh -c 'ulimit -n; exec sh -c "ulimit -n; ulimit -Hn"'
     compare --cache 8M 'setpriv to another user' \
         setpriv --reuid 65534 --regid 65534 --clear-groups id
-    compare --quick --cache 8M 'sh, exec' sh -c 'exec 3<../data/small; exec head -n 2 <&3'
+    compare --quick --elsewhere --cache 8M 'sh, exec' \
+        sh -c 'exec 3<../data/small; exec head -n 2 <&3'
     compare --cache 8M 'sh, exec with other limits' \
         sh -c 'ulimit -s 16384; ulimit -v 9000000; exec sh -c "ulimit -s; ulimit -v"'
     compare --cache 8M 'bash, exec -a and -c' \
@@ -37,7 +38,7 @@ os.execvpe("sh", ["sh", "-c", "echo $A; exec printenv"], {"A": "b", "PATH": "/bi
     compare --cache 8M 'a chain of shells' \
         sh -c 'n=${1:-5}; echo $n; [ $n = 0 ] || exec sh -c "$0" "$0" $((n - 1))' \
         'n=${1:-5}; echo $n; [ $n = 0 ] || exec sh -c "$0" "$0" $((n - 1))'
-    compare --quick --cache 8M 'env, a script' env $in/script one 'two three'
+    compare --quick --elsewhere --cache 8M 'env, a script' env $in/script one 'two three'
     compare --cache 8M 'env, a shell script' env $in/shell-script one two
     compare --cache 8M 'env, a script without a first line' env $in/plain-script one
     compare --cache 8M 'env, a script without an interpreter' env $in/lost-script
@@ -46,7 +47,7 @@ os.execvpe("sh", ["sh", "-c", "echo $A; exec printenv"], {"A": "b", "PATH": "/bi
     compare --cache 8M 'env, a 32-bit program' env $in/i386
 
     # In the child of a vfork, and with other threads.
-    compare --quick --cache 8M 'sh, commands' sh -c '
+    compare --quick --elsewhere --cache 8M 'sh, commands' sh -c '
         ls -a ../data/tree; echo $?; true; ls nowhere; echo $?
         ../data/script a b; ../data/lost-script; echo $?'
     compare --quick --cache 16M 'python3, subprocess' /usr/bin/python3 -c 'import subprocess
@@ -87,7 +88,7 @@ while True: pass'
 
 natively() {
     local vmrun_flags=("${vmrun_flags[@]}" --no-follow) in=../data
-    compare --quick --cache 8M '--no-follow: sh, exec' sh -c '
+    compare --quick --elsewhere --cache 8M '--no-follow: sh, exec' sh -c '
         ulimit -n 77; ulimit -v 9000000; trap "" USR1
         exec sh -c "ulimit -n; ulimit -v; kill -USR1 \$\$; echo alive"'
     compare --cache 8M '--no-follow: a file of /proc that only native programs have' \

@@ -14,11 +14,11 @@ default_caches=1M,8M,256M
 #   --no-stderr    what it says on standard error is not compared
 #   --quick        is part of a quick run too
 #   --long         is part of a long run only
-#   --thrash       a python3 that has its small cache in an emulated machine, too
+#   --elsewhere    hardly touches far memory: no part of a run with --memory
 # The program runs in a folder that is otherwise empty; the data is in ../data.
 compare() {
     local sizes=$default_caches least=0 input='' copy=''
-    local check_stderr=yes is_quick=no is_long=no thrash=no
+    local check_stderr=yes is_quick=no is_long=no elsewhere=no
     while true; do
         case $1 in
         --cache) sizes=$2 && shift 2 ;;
@@ -28,7 +28,7 @@ compare() {
         --no-stderr) check_stderr=no && shift ;;
         --quick) is_quick=yes && shift ;;
         --long) is_long=yes && shift ;;
-        --thrash) thrash=yes && shift ;;
+        --elsewhere) elsewhere=yes && shift ;;
         *) break ;;
         esac
     done
@@ -36,6 +36,7 @@ compare() {
     shift
     [ "$quick" = no ] || [ "$is_quick" = yes ] || return 0
     [ "$is_long" = no ] || [ "$long" = yes ] || return 0
+    [ "$elsewhere" = no ] || [ "$memory" = no ] || return 0
     selected "$name" || return 0
     if [ -n "$caches" ]; then
         sizes=$caches
@@ -44,9 +45,9 @@ compare() {
         if [[ $sizes == *M ]] && [ "${sizes%M}" -gt 8 ]; then
             sizes=8M
         fi
-        # With less, python3 reads the pages of its own files again and again: half a minute of
-        # emulation for each start. One case does.
-        [[ $1 != */script && $1 != *python3 ]] || [ $thrash = yes ] || [ "$least" -ge 4 ] || least=4
+        # With less, these read the pages of their own files again and again: half a minute of
+        # emulation for each start.
+        [[ $1 != */script && $1 != *python3 && $1 != gawk ]] || [ "$least" -ge 4 ] || least=4
     elif [ "$quick" = yes ]; then
         sizes=${sizes%%,*}
     fi
@@ -126,14 +127,19 @@ judge() {
 
 # A vCPU for each thread needs 64 pages of the cache: what has many threads gets 20M.
 threads() {
-    local t=$build/test/system/t_threads way
-    compare --quick --least 20M --cache 20M,64M 't_threads, basic' "$t" basic
-    compare --quick --least 4M --cache 4M,64M 't_threads, futex' "$t" futex
-    compare --least 4M --cache 4M,64M 't_threads, locks' "$t" lock
-    compare --quick --least 4M --cache 4M,64M 't_threads, what each has' "$t" own
-    compare --least 8M --cache 8M,64M 't_threads, signals' "$t" signal
-    compare --quick --least 4M --cache 4M,64M 't_threads, memory' "$t" memory
-    compare --quick --least 4M --cache 4M,64M 't_threads, vfork' "$t" vfork
+    local t=$build/test/system/t_threads way short=()
+    # Emulated, each group takes a minute.
+    [ "$sizing" != small ] || short=(short)
+    compare --quick --elsewhere --least 20M --cache 20M,64M 't_threads, basic' \
+        "$t" "${short[@]}" basic
+    compare --quick --elsewhere --least 4M --cache 4M,64M 't_threads, futex' \
+        "$t" "${short[@]}" futex
+    compare --least 4M --cache 4M,64M 't_threads, locks' "$t" "${short[@]}" lock
+    compare --quick --elsewhere --least 4M --cache 4M,64M 't_threads, what each has' \
+        "$t" "${short[@]}" own
+    compare --least 8M --cache 8M,64M 't_threads, signals' "$t" "${short[@]}" signal
+    compare --quick --least 4M --cache 4M,64M 't_threads, memory' "$t" "${short[@]}" memory
+    compare --quick --least 4M --cache 4M,64M 't_threads, vfork' "$t" "${short[@]}" vfork
     compare --long --least 20M --cache 20M 't_threads, long' "$t" long
     for way in {1..22}; do
         compare --least 4M --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
@@ -160,15 +166,15 @@ namespaces() {
     fi
     # A program that leaves its network leaves its nodes there.
     if [[ ${nodes[*]-} != *nbd://* && ${nodes[*]-} != *rdma://* ]]; then
-        compare --quick 'unshare -Urn' unshare -Urn sh -c 'wc -l </proc/net/dev'
+        compare --quick --elsewhere 'unshare -Urn' unshare -Urn sh -c 'wc -l </proc/net/dev'
         compare --quick --cache 1M,64M t_ns "$t" net
     else
         compare --cache 1M,64M t_ns "$t"
     fi
-    compare --quick 'unshare -Ur' unshare -Ur id -u
+    compare --quick --elsewhere 'unshare -Ur' unshare -Ur id -u
     compare 'unshare -Urm' \
         unshare -Urm sh -c 'mount -t tmpfs none /mnt && echo here >/mnt/file && cat /mnt/file'
-    compare --quick 'unshare -Urp' unshare -Urp --fork --mount-proc \
+    compare --quick --elsewhere 'unshare -Urp' unshare -Urp --fork --mount-proc \
         sh -c 'echo $$; ls -d /proc/1; exec readlink /proc/self/exe'
     compare --quick --cache 8M bubblewrap bwrap --ro-bind / / --dev /dev --proc /proc \
         --tmpfs /mnt --unshare-all --share-net --die-with-parent \
@@ -227,13 +233,13 @@ programs() {
     prepare_programs
     local in=../data
     compare --quick true true
-    compare --quick false false
-    compare --quick echo echo 'two  words' '' -n
-    compare --quick cat cat $in/text $in/small $in/empty
+    compare --quick --elsewhere false false
+    compare --quick --elsewhere echo echo 'two  words' '' -n
+    compare --quick --elsewhere cat cat $in/text $in/small $in/empty
     compare --stdin text 'cat of stdin' cat
     compare 'cat of no file' cat $in/missing
     compare ls ls -lR --full-time $in
-    compare --quick 'ls in columns' ls -aC -w 100 / $in/tree
+    compare --quick --elsewhere 'ls in columns' ls -aC -w 100 / $in/tree
     compare 'ls of nothing' ls nowhere
     compare --quick sort sort --parallel=1 -S 64M $in/text
     compare 'sort by number' sort --parallel=1 -S 64M -k1,1n -o sorted $in/numbers
@@ -254,7 +260,7 @@ programs() {
         END { printf "%.3f\n", s; for (w in t) c += length(t[w]); print c }' $in/numbers
     compare sed sed -E -n 's/([a-z]+) ([a-z]+)$/\2 \1/p' $in/text
     compare --copy numbers 'sed in place' sed -i -e '/7/d' -e 's/^-//' numbers
-    compare --quick grep grep -rnE 'ba(ne|zo)+$' $in/tree $in/text
+    compare --quick --elsewhere grep grep -rnE 'ba(ne|zo)+$' $in/tree $in/text
     compare 'grep, no match' grep -c QQQ $in/text
     compare find find $in -type f -size +1k -newermt 2019-01-01 -printf '%p %s %m %TY\n'
     compare --stdin pi.bc bc bc -lq
@@ -283,7 +289,7 @@ class Node:
 def count(n): return 1 + sum(map(count, n.kids))
 for turn in range(3):
     print(count(Node(7)), gc.collect() >= 0)'
-    compare --thrash 'python3, an exception' python3 -c 'print(1, flush=True); {}["missing"]'
+    compare 'python3, an exception' python3 -c 'print(1, flush=True); {}["missing"]'
     compare --quick sqlite3 sqlite3 :memory: ".read $in/table.sql"
     compare 'sqlite3 on a file' sqlite3 -batch base.db ".read $in/table.sql"
     compare --quick 'busybox (static)' busybox sort -u $in/text
@@ -292,8 +298,8 @@ for turn in range(3):
         { n[length($0)]++ }
         END { for (i = 0; i < 200; i++) if (n[i]) print i, n[i] }' $in/text
     compare 'busybox ls' busybox ls -la $in/tree
-    compare --quick 'a script' $in/script one 'two three'
-    compare --quick 'a shell script' $in/shell-script one two
+    compare --quick --elsewhere 'a script' $in/script one 'two three'
+    compare --quick --elsewhere 'a shell script' $in/shell-script one two
     compare 'the shell' sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; echo $i; exit 3'
     compare 'dates and clocks' python3 -c 'import time
 def both():
@@ -314,7 +320,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         python3 -c 'import os, sys; print(sorted(os.environ.items()), sys.argv)' '' $'\n' x
 
     # How programs die.
-    compare --quick --no-stderr SIGSEGV \
+    compare --quick --elsewhere --no-stderr SIGSEGV \
         python3 -c 'import ctypes; print("before", flush=True); ctypes.string_at(16)'
     compare --no-stderr 'SIGSEGV in perl' \
         perl -e '$| = 1; print "before\n"; print unpack "p", pack "Q", 8'
@@ -336,17 +342,20 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --long --cache 64M 'quicksort, 8 times its cache' "$build/examples/quicksort" 512M
 
     # Programs of our own that look into corners.
-    compare --quick --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"
-    compare --quick --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
-    compare --quick --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
-    compare --quick --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
+    compare --quick --elsewhere --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"
+    compare --quick --elsewhere --cache 1M,64M 't_sys_net' "$build/test/system/t_sys_net"
+    compare --quick --elsewhere --cache 1M,64M 't_sys_pointers' "$build/test/system/t_sys_pointers"
+    compare --quick --elsewhere --cache 1M,64M 't_sys_shapes' "$build/test/system/t_sys_shapes"
     local part
     for part in vmsplice requeue mmap mincore robust arch_prctl keys busy; do
-        compare --quick --cache 1M,64M "t_calls, $part" "$build/test/system/t_calls" . "$part"
+        compare --quick --elsewhere --cache 1M,64M "t_calls, $part" \
+        "$build/test/system/t_calls" . "$part"
     done
-    compare --quick --cache 4M,64M 't_calls_signals' "$build/test/system/t_calls_signals" 15 17
-    compare --cache 64M 't_calls_signals, all 64' "$build/test/system/t_calls_signals" 1 64
-    compare --quick --cache 1M,64M 't_proc' "$build/test/system/t_proc"
+    compare --quick --elsewhere --cache 4M,64M 't_calls_signals' \
+        "$build/test/system/t_calls_signals" 15 17
+    compare --cache 64M 't_calls_signals, all 64' \
+        "$build/test/system/t_calls_signals" 1 64 defaults
+    compare --quick --elsewhere --cache 1M,64M 't_proc' "$build/test/system/t_proc"
     compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
     namespaces

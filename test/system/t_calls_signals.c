@@ -1,6 +1,9 @@
 /*
- * Each of the 64 signals: what it does by default, to a program that computes, sleeps, or has it
- * blocked; handlers, masks, queues. vmrun uses one of them too, which must not show.
+ * t_calls_signals [LEAST LAST [defaults]]
+ *
+ * Each of the 64 signals, or those from LEAST to LAST: what it does by default, to a program that
+ * computes, sleeps, or has it blocked.  Then, without `defaults`: handlers, masks, queues.  vmrun
+ * uses one of the signals too, which must not show.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -120,6 +123,17 @@ static void stop_sender(pthread_t thread)
         pthread_join(thread, NULL);
 }
 
+/* In an emulated machine Linux itself ends such a wait by EINTR, once in some hundred. */
+static int wait_for_signal(const sigset_t *set, siginfo_t *info, const struct timespec *limit)
+{
+        int sig;
+
+        do
+                sig = sigtimedwait(set, info, limit);
+        while (sig < 0 && errno == EINTR);
+        return sig;
+}
+
 static void with_handler(int sig)
 {
         struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO }, old;
@@ -179,7 +193,7 @@ static void with_handler(int sig)
         stop_sender(thread);
         sigprocmask(SIG_BLOCK, &set, NULL);
         thread = start_sender(sig);
-        CHECK(sigtimedwait(&set, &info, &soon) == sig && !came);
+        CHECK(wait_for_signal(&set, &info, &soon) == sig && !came);
         stop_sender(thread);
         thread = start_sender(sig);
         sigprocmask(SIG_UNBLOCK, &set, NULL);
@@ -226,7 +240,7 @@ static void waiting_thread(int sig)
                         usleep(1000);
                         _exit(kill(getppid(), sig) ? 1 : 0);
                 }
-                got += sigtimedwait(&set, &info, &soon) == sig;
+                got += wait_for_signal(&set, &info, &soon) == sig;
                 CHECK(waitpid(pid, NULL, 0) == pid);
         }
         printf("waited for signal %d: %d of 8\n", sig, got);
@@ -320,6 +334,8 @@ int main(int argc, char **argv)
         for (int sig = least; sig <= last; sig++)
                 if (sig != 32 && sig != 33)     /* the C library's */
                         by_default(sig);
+        if (argc == 4)
+                return failures ? 1 : 0;
         static const int handled[] = { SIGUSR1, SIGSTKFLT, SIGIO, SIGPWR, 34, 64 };
         for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
                 with_handler(handled[i]);

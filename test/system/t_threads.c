@@ -4,6 +4,7 @@
  *   t_threads            all groups
  *   t_threads GROUP...   these: basic, futex, lock, own, signal, memory, vfork
  *   t_threads long ...   the same, five times as long
+ *   t_threads short ...  a third of it
  *   t_threads end N      ends in the n-th way (t_threads_ends.c), for a test of the status
  *   t_threads collide    two threads touch the same far pages at the same time
  *   t_threads limit      as many threads as there can be, where there cannot be many
@@ -13,7 +14,7 @@
 #include "t_threads.h"
 
 _Atomic int failures;
-int effort = 1;
+int effort = 100;
 
 void check_failed(const char *file, int line, const char *what)
 {
@@ -174,8 +175,9 @@ int main(int argc, char **argv)
         int ran = 0;
 
         setvbuf(stdout, NULL, _IOLBF, 0);
-        if (argc > 1 && strcmp(argv[1], "long") == 0) {
-                effort = 5;
+        bool is_long = argc > 1 && strcmp(argv[1], "long") == 0;
+        if (is_long || (argc > 1 && strcmp(argv[1], "short") == 0)) {
+                effort = is_long ? 500 : 30;
                 argc--;
                 argv++;
         }

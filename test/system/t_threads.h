@@ -27,8 +27,9 @@ extern const struct test basic_tests[], futex_tests[], lock_tests[], own_tests[]
 /* A way to end: t_threads end N. */
 void end_in_way(int way);
 
-/* Rounds are multiplied by this: 1, or more for a long run. */
+/* Rounds and waits in per cent: 100, or more for a long run and less for a short one. */
 extern int effort;
+static inline int times(int n) { return n * effort / 100; }
 
 /* A failed check is printed and counted; the test continues. */
 extern _Atomic int failures;

@@ -152,7 +152,7 @@ static void mutexes(void)
 
 static void *plays(void *me)
 {
-        for (int i = 0; i < 1000 * effort; i++) {
+        for (int i = 0; i < times(1000); i++) {
                 pthread_mutex_lock(&mutex);
                 while (turn % 2 != (uintptr_t)me)
                         pthread_cond_wait(&cond, &mutex);
@@ -169,7 +169,7 @@ static void ping_pong(void)
         pthread_t id = start(plays, (void *)1);
         plays((void *)0);
         finish(id);
-        CHECK(turn == 2000u * (unsigned)effort);
+        CHECK(turn == 2u * (unsigned)times(1000));
 }
 
 /* Not early, and not much too late. */
@@ -236,7 +236,7 @@ static void *reads_or_writes(void *me)
 {
         bool bad = false;
 
-        for (int i = 0; i < 500 * effort; i++)
+        for (int i = 0; i < times(500); i++)
                 if ((uintptr_t)me == 0) {
                         pthread_rwlock_wrlock(&rwlock);
                         pair[0]++;
@@ -259,7 +259,7 @@ static void rwlocks(void)
                 id[i] = start(reads_or_writes, (void *)(i / 2));
         for (int i = 0; i < 5; i++)
                 CHECK(finish(id[i]) == NULL);
-        CHECK(pair[0] == 1000u * (unsigned)effort && pair[1] == pair[0]);
+        CHECK(pair[0] == 2u * (unsigned)times(500) && pair[1] == pair[0]);
 }
 
 static _Atomic int serial, phase[8];
@@ -330,7 +330,7 @@ static void *passes(void *me)
         int64_t t;
         bool bad = false;
 
-        for (uint64_t i = (uintptr_t)me; i < 1500u * (unsigned)effort; i += 3) {
+        for (uint64_t i = (uintptr_t)me; i < (uint64_t)times(1500); i += 3) {
                 while (atomic_load_explicit(&token, memory_order_acquire) != i)
                         sched_yield();
                 t = now_ns(CLOCK_MONOTONIC);

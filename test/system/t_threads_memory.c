@@ -75,7 +75,7 @@ static void protected(void)
 {
         pthread_t id = start_storing();
 
-        for (int round = 0; round < 100 * effort; round++) {
+        for (int round = 0; round < times(100); round++) {
                 a_later_value(*cell);
                 closed = 1;
                 CHECK(mprotect((void *)cell, PG, PROT_READ) == 0);
@@ -111,7 +111,7 @@ static void replaced(void)
 {
         pthread_t id = start_storing();
 
-        for (int round = 0; round < 120 * effort; round++) {
+        for (int round = 0; round < times(120); round++) {
                 uint64_t last = a_later_value(*cell), v;
                 uint64_t *trap = map_pages(1, RW, MAP_PRIVATE); /* gets its memory afterwards */
 
@@ -145,7 +145,7 @@ static void moved(void)
         pthread_t id = start_storing();
         uint64_t *elsewhere = map_pages(1, PROT_NONE, MAP_PRIVATE);
 
-        for (int round = 0; round < 60 * effort; round++) {
+        for (int round = 0; round < times(60); round++) {
                 uint64_t last = a_later_value(*cell);
                 closed = 1;
                 CHECK(remap((void *)cell, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) ==
@@ -246,7 +246,7 @@ static void shared_arena(void)
         stop = false;
         for (uintptr_t i = 0; i < WORKERS; i++)
                 id[i] = start(uses_arena, (void *)i);
-        int64_t end = now_ns(CLOCK_MONOTONIC) + 2000 * effort * MS;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + times(2000) * MS;
         while (now_ns(CLOCK_MONOTONIC) < end ||
                (operations <= 20 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE))
                 sleep_ms(50);
@@ -328,7 +328,7 @@ static void *mallocs(void *seed)
         char *p[32] = { NULL };
         size_t size[32];
 
-        for (int i = 0; i < 150 * effort; i++) {
+        for (int i = 0; i < times(150); i++) {
                 uint64_t k = next(&x) % 32;
                 if (p[k])
                         for (size_t b = 0; b < size[k]; b += 512)
@@ -423,7 +423,7 @@ static void *looks(void *arg)
 static void files_replaced(void)
 {
         const int fd[] = { new_file('a'), new_file('b') };
-        int64_t end = now_ns(CLOCK_MONOTONIC) + 500 * effort * MS;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + times(500) * MS;
         pthread_t id[2];
 
         place = map_pages(PAGES, RW, MAP_PRIVATE);
@@ -475,7 +475,7 @@ static void files_cut(void)
         for (int i = 0; i < 3; i++)
                 id[i] = start(touches, NULL);
         int64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
-        for (int k = 0; k < 100 * effort || (buses < 20 && now_ns(CLOCK_MONOTONIC) < end); k++) {
+        for (int k = 0; k < times(100) || (buses < 20 && now_ns(CLOCK_MONOTONIC) < end); k++) {
                 CHECK(ftruncate(fd, (off_t)(k % 3 * 10 * PG)) == 0);
                 if (k % 2)
                         sched_yield();

@@ -317,7 +317,7 @@ static void timers(void)
         for (intptr_t i = 0; i < 4; i++)
                 id[i] = start(works, (void *)i);
         every(2000);
-        CHECK(BECOMES(handled >= 50 * effort));
+        CHECK(BECOMES(handled >= times(50)));
         no_more();
         stop = true;
         for (int i = 0; i < 4; i++)
@@ -327,14 +327,14 @@ static void timers(void)
 }
 
 #define THREADS 20
-#define EACH (50 * effort)
+#define EACH times(50)
 static __thread int got;
 static _Atomic uint32_t never;
 static void count_rt(int sig) { (void)sig; got++; }
 
 static void *counts(void *arg)
 {
-        int64_t end = now_ns(CLOCK_MONOTONIC) + effort * PATIENCE;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + (effort + 99) / 100 * PATIENCE;
 
         while (*(volatile int *)&got < EACH && now_ns(CLOCK_MONOTONIC) < end)
                 if ((intptr_t)arg % 8 == 0)
@@ -385,7 +385,7 @@ static void *faults(void *arg)
 static void storm(void)
 {
         pthread_t id[4];
-        int64_t end = now_ns(CLOCK_MONOTONIC) + 1000 * effort * MS;
+        int64_t end = now_ns(CLOCK_MONOTONIC) + times(1000) * MS;
 
         on(SIGALRM, note, SA_RESTART);
         on(SIGUSR1, note, 0);
@@ -419,7 +419,7 @@ static void births(void)
 
         on(SIGALRM, note, SA_RESTART);
         every(1000);
-        for (int round = 0; round < 20 * effort; round++) {
+        for (int round = 0; round < times(20); round++) {
                 for (intptr_t i = 0; i < 4; i++)
                         id[i] = start(short_life, (void *)i);
                 for (int i = 0; i < 4; i++)
@@ -449,7 +449,7 @@ static void *short_lives(void *arg)
 
 static void outlive(void)
 {
-        const int n = 2000 * effort;
+        const int n = times(2000);
         sigset_t s = only(SIGRTMIN);
 
         on(SIGRTMIN, note, 0);
