@@ -87,8 +87,8 @@ enum exit_op {
         EXIT_UPCALL_DONE,
         /* An exception of the program's.  a[0] signo, a[1] si_code, a[2] si_addr, a[3] vector,
          * perhaps with SOFTWARE_INT.  Changes regs so that the program's handler runs next, or that
-         * the program continues as on Linux (runtime/trapped.c).  Does not return if the program
-         * dies of it. */
+         * the program continues as on Linux (runtime/signal/trapped.c).  Does not return if the
+         * program dies of it. */
         EXIT_SIGNAL,
         /* kern met an impossible state.  a[0] address of a text in the window.  Does not return. */
         EXIT_BUG,
@@ -179,8 +179,8 @@ enum exit_op {
 /* Upcalls: the host asks, kern answers in upcall.ret.  a[] is IN; bulk data is in xfer. */
 enum upcall_op {
         UPCALL_NONE = 0,
-        /* Makes [a[0], a[0]+a[1]) resident; a[2]: 1 for write access.  ret: 0, -EFAULT, or -ENOMEM:
-         * no frames. */
+        /* Makes [a[0], a[0]+a[1]) resident; a[2]: 1 for write access.  ret: 0; -EFAULT;
+         * -ENOMEM: no frames; -EIO: the page cannot be read back. */
         UPCALL_POPULATE,
         /* Performs a[0] struct mm_op from xfer in order.  ret: 0 or -errno of the first that
          * failed; each op's own result is in its ret. */
@@ -270,7 +270,7 @@ struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
 /*
  * A program that runs at kern's own privilege level may write into kern by accident.  What is never
  * written is mapped without W.  What must be writable has canaries between its parts; the host
- * looks at them at each exit (runtime/vcpu.c).
+ * looks at them at each exit (runtime/vm/vcpu.c).
  */
 #define CANARY 0x5afe57ac6b0b1e55ull
 
@@ -370,8 +370,9 @@ struct slab {
 /* Rings of far memory: requests of a vCPU to the nodes behind SLAB_REMOTE slabs.  They are the
  * guest's NIC: the I/O thread of the host (runtime/far/io.c) takes entries off and moves the data.
  *
- * A read is over when the host has made the BUSY entry PRESENT (frame.h, page_fetched).  A write is
- * over when `state` says so; until the service vCPU has seen that, it keeps the frame claimed.
+ * A read is over when the host has made the BUSY entry PRESENT (kern/pager/frame.h, page_fetched).
+ * A write is over when `state` says so; until the service vCPU has seen that, it keeps the frame
+ * claimed.
  *
  * tail is written by the vCPU (release: the entry is complete), head by the host (release: the
  * entry was copied and may be reused; the entry of a write only after its state is IO_OVER too).

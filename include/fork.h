@@ -4,7 +4,7 @@
  * else of a process is copied by the host's fork().
  *
  * Filled in by kern (kern/entry/fork.c) in the parent, read by kern in the child; the host
- * (runtime/fork_image.c) stores it in between, and fills in what is marked IN.
+ * (runtime/process/fork_image.c) stores it in between, and fills in what is marked IN.
  */
 #ifndef VMRUN_FORK_H
 #define VMRUN_FORK_H

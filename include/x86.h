@@ -1,6 +1,6 @@
 /*
- * Bits and numbers of the x86-64 architecture, as the Intel SDM names them.  For more than one file;
- * page-table entries are in kern/pager/pte.h.
+ * Bits and numbers of the x86-64 architecture, as the Intel SDM names them.  Only what more than
+ * one file needs; page-table entries are in kern/pager/pte.h.
  */
 #ifndef VMRUN_X86_H
 #define VMRUN_X86_H

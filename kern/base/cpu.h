@@ -27,8 +27,8 @@ static inline uint64_t cpu_tsc(void)
         return (uint64_t)hi << 32 | lo;
 }
 
-/* Drops all non-global translations: a CR3 reload, by the gate (entry.S) where kern does not run in
- * ring 0. */
+/* Drops all non-global translations: a CR3 reload, by the gate (entry/entry.S) where kern does not
+ * run in ring 0. */
 static inline void cpu_flush_tlb(int level)
 {
         if (level == 0) {

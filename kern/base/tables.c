@@ -1,7 +1,7 @@
 /*
  * Page tables: walking them and adding to them (tables.h).
  *
- * Tables are added by compare-and-swap, by any vCPU.  Only pt_zap() takes them away (pt.c).
+ * Tables are added by compare-and-swap, by any vCPU.  Only pt_zap() takes them away (space/pt.c).
  */
 #include "base/pool.h"
 #include "base/tables.h"

@@ -28,7 +28,7 @@ bool pt_map_window(uint64_t va, uint64_t gpa, uint64_t len);
 /* A vCPU that walks to an entry, or changes one, publishes the address first (full barrier) and
  * withdraws it afterwards: no table on the way is reused meanwhile (pt_wait_faults).  A vCPU
  * publishes one address at a time and does not sleep while it is published.  The host does the same
- * (gmem.c). */
+ * (runtime/memory/gmem.c). */
 static inline void pt_publish(uint64_t addr) { atomic_exchange(&vcpu_self.faulting, addr + 1); }
 
 static inline void pt_unpublish(void)

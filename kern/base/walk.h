@@ -1,7 +1,7 @@
 /*
  * Walking the page tables of the program, in kern and in vmrun.  Four levels; the PDPTs of the
  * lower half exist from the start.  Tables come and go: publish the address first (tables.h,
- * runtime's gmem.c).
+ * runtime/memory/gmem.c).
  */
 #ifndef VMRUN_WALK_H
 #define VMRUN_WALK_H

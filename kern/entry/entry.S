@@ -1,7 +1,7 @@
 /*
  * Ways into kern and back to the program.
  *
- *   page fault    stub (#PF, IST 1) -> pf_common -> page_fault() (fault.c) -> return_iret
+ *   page fault    stub (#PF, IST 1) -> pf_common -> page_fault() (paging/fault.c) -> return_iret
  *   other traps   stub (IST 2) -> trap_common -> trap() (trap.c) -> return_iret
  *   system call   syscall_entry -> syscall_dispatch() (syscall.c) -> return_syscall
  *   kick          the host points RIP at event_entry -> return_iret
@@ -17,7 +17,7 @@
  * trap_common and syscall_entry on, the code is the same at both levels.
  *
  * The returns are restartable: from "look" on there are only plain moves from an intact vcpu.regs,
- * so a vCPU that is kicked there starts again at "look" and sees the kick (runtime/vcpu.c does
+ * so a vCPU that is kicked there starts again at "look" and sees the kick (runtime/vm/vcpu.c does
  * that).  [I]
  */
 #include "entry/offsets.h"
@@ -47,7 +47,7 @@ kern_header:
         .globl kern_start_asm
 kern_start_asm:
         xorl %ebp, %ebp
-        /* No instruction emulator knows this one: the probe for p (runtime/vcpu_setup.c). */
+        /* No instruction emulator knows this one: the probe for p (runtime/vm/vcpu_setup.c). */
         addps %xmm0, %xmm0
         call kern_start
         jmp return_iret
@@ -283,7 +283,7 @@ syscall_entry:
 .endm
 
 /* Store PROGRAM, full barrier, then look for events and flushes.  A kicker sets those, full
- * barrier, then looks at the mode.  So one of the two sees the other.  [I] (flush.c) */
+ * barrier, then looks at the mode.  So one of the two sees the other.  [I] (base/flush.c) */
 .macro become_program label
         movl $MODE_PROGRAM_, V(V_MODE)
         lock orl $0, -8(%rsp)                   /* RSP may be the very top of kern's stack */

@@ -5,7 +5,8 @@
  * The caller's host thread has stopped everything else that could change pages: all other program
  * threads, and the cleaner.  So this vCPU has the pager and the pager's writes to itself.  [I]
  * Entries lose D here while they have A, so all TLBs are flushed before the program continues: no
- * vCPU is in PROGRAM now, and each looks at the flush epoch before it enters PROGRAM (flush.c).
+ * vCPU is in PROGRAM now, and each looks at the flush epoch before it enters PROGRAM
+ * (base/flush.c).
  */
 #include <asm-generic/errno.h>
 #include "base/cpu.h"

@@ -1,6 +1,6 @@
 /*
  * System calls: a few are served here, without an exit; all others are forwarded to the host
- * (runtime/syscall.c).
+ * (runtime/syscalls/dispatch.c).
  */
 #include <asm-generic/errno.h>
 #include <asm/prctl.h>

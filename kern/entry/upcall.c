@@ -14,8 +14,8 @@
 #include "paging/fault.h"
 #include "space/account.h"
 
-/* A system call cannot report why it fails; the program's own access would (fault.c). */
-static int64_t populate(uint64_t start, uint64_t end, bool write)
+/* A system call cannot report why it fails; the program's own access would (paging/fault.c). */
+static int64_t populate_for_host(uint64_t start, uint64_t end, bool write)
 {
         int err = fault_in(start, end, write);
         if (err == -ENOMEM)
@@ -49,7 +49,7 @@ int64_t upcall_serve(const struct upcall *u)
 {
         switch (u->op) {
         case UPCALL_POPULATE:
-                return populate(u->a[0], u->a[0] + u->a[1], u->a[2]);
+                return populate_for_host(u->a[0], u->a[0] + u->a[1], u->a[2]);
         case UPCALL_MM:
                 return mm_batch((struct mm_op *)vcpu_self_xfer, u->a[0]);
         case UPCALL_MAPS:

@@ -9,7 +9,8 @@
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
 
-/* Only for the vCPU that has the pager's writes (pager.h), after env_slot_write_room() was true. */
+/* Only for the vCPU that has the pager's writes (pager/pager.h), after env_slot_write_room() was
+ * true. */
 void ring_write(uint64_t slot, frame_t f);
 /* Waits, bounded, for the oldest write under way.  Only for the same vCPU. */
 void ring_write_wait(void);

@@ -15,7 +15,7 @@
 
 static struct slotmap slots;
 
-/* For the vCPU that has the pager's writes (pager.h) only. */
+/* For the vCPU that has the pager's writes (pager/pager.h) only. */
 static uint64_t capacity;               /* slots in our slabs */
 /* no slab is left, and no other process could free a slot */
 static bool used_up;

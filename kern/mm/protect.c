@@ -9,7 +9,7 @@
 #include "space/pt.h"
 #include "space/range.h"
 
-/* How v is paid for once it has prot.  Payment never becomes less; see mm_account.c. */
+/* How v is paid for once it has prot.  Payment never becomes less; see space/account.c. */
 static uint32_t new_payment(const struct vma *v, uint32_t prot)
 {
         uint32_t old = v->flags & (VMA_CHARGED | VMA_TOUCH);

@@ -92,7 +92,7 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
 /* Pins a resident frame, so that no evictor acts on its entry.  Waits while it is claimed, which is
  * short (a claim that is WRITING is joined), or its count of pins is full.  False: the frame became
  * free meanwhile, so the entry has changed too. */
-static bool hold(struct frame *f)
+static bool pin_wait(struct frame *f)
 {
         uint64_t w = atomic_load(&f->word);
         for (unsigned spins = 0;; spins++) {
@@ -114,7 +114,7 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
         pte_t keep = prot | (p & PTE_CHARGED), next;
         bool done;
 
-        if (!hold(f))
+        if (!pin_wait(f))
                 return false;
         /* A=1 [I]: a TLB may still hold the old entry, so the hand must see a flush first */
         if (prot & PTE_ACCESS) {
@@ -210,7 +210,7 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
                 if (pte_kind(p) != PTE_PRESENT && pte_kind(p) != PTE_HELD)
                         return false;
                 struct frame *f = &pg->frames[frame_of(pg, p)];
-                if (!hold(f))
+                if (!pin_wait(f))
                         continue;
                 /* While the frame is pinned, an entry that names it keeps naming it. */
                 pte_t now = atomic_load(pte);
@@ -238,7 +238,7 @@ void page_cool(struct pager *pg, pte_slot_t *pte)
                 return;
         /* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If
          * the frame belongs to another page by now, that page loses no more than a hint. */
-        if (!hold(f))
+        if (!pin_wait(f))
                 return;
         atomic_fetch_and(&f->word, ~FRAME_USED);
         if ((p & PTE_A) && atomic_compare_exchange_strong(pte, &p, p & ~PTE_A))

@@ -1,7 +1,7 @@
 /*
  * The fault path: from a faulting address to a present page.
  *
- *   page_fault() called by entry.S for #PF; returns to the program, or to its signal handler
+ *   page_fault() called by entry/entry.S for #PF; returns to the program, or to its signal handler
  *     resolve()             repeats attempt() until the page is there or cannot be
  *       attempt()           one look at the entry, with the fault published:
  *         REMOTE fetch(): a frame from this vCPU's reserve, then page_fetch()

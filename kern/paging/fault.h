@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* #PF: the address is in vcpu.cr2, the error code in vcpu.regs.  entry.S calls it. */
+/* #PF: the address is in vcpu.cr2, the error code in vcpu.regs.  entry/entry.S calls it. */
 void page_fault(void);
 
 /* Faults pages in, as an access by the program would.  It publishes the faults itself.  The caller

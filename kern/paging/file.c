@@ -158,7 +158,8 @@ enum outcome shared_map(struct fault *f)
                 if (a >= f->vma.end || a >= run_end)
                         break;
                 uint64_t gpa = f->vma.gpa + (a - f->vma.start);
-                pte_t p = atomic_load(pte + i);         /* NONE may carry a stray A or D (pte.h) */
+                /* NONE may carry a stray A or D (pager/pte.h) */
+                pte_t p = atomic_load(pte + i);
                 pte_t next = pte_make_arena(gpa / PAGE_SIZE, vma_keep(&f->vma));
                 if (pte_kind(p) == PTE_NONE)
                         atomic_compare_exchange_strong(pte + i, &p, next);

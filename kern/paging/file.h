@@ -6,7 +6,7 @@
 
 #include "paging/attempt.h"
 
-/* How many times a file was truncated (mm_cut.c).  [I] Incremented before the truncation waits for
+/* How many times a file was truncated (mm/cut.c).  [I] Incremented before the truncation waits for
  * published faults.  A fault on a file looks at it again once it has published, so content read
  * before a truncation is not installed after it. */
 extern _Atomic uint32_t object_cuts __attribute__((visibility("hidden")));

@@ -15,7 +15,7 @@
 void pt_wait_faults(uint64_t start, uint64_t end)
 {
         /* The caller has changed the VMA tree; a fault publishes before it reads the tree
-         * (fault.c).  Full barriers on both sides, so one of the two sees the other.  [I] */
+         * (paging/fault.c).  Full barriers on both sides, so one of the two sees the other.  [I] */
         atomic_thread_fence(memory_order_seq_cst);
         uint32_t n = atomic_load_explicit(&control.nvcpus, memory_order_acquire);
         const uint64_t run = FAULT_AROUND * PAGE_SIZE;

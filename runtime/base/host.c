@@ -1,6 +1,6 @@
 /*
  * What this host offers: memory, address bits, and whether KVM can be used. (vmrun --check reports
- * it: check.c)
+ * it: settings/check.c)
  */
 #include <cpuid.h>
 #include <errno.h>

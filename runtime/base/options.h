@@ -9,7 +9,7 @@
 
 #define NODES_MAX 64
 
-/* A far-memory node as the user named it.  (settings.c) */
+/* A far-memory node as the user named it.  (settings/settings.c) */
 struct node_option {
         const char *url;                /* without the options that followed it */
         const char *name;               /* of its section in the configuration file, else the url */
@@ -27,7 +27,7 @@ struct node_option {
 
 enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
 
-/* Settings, from the command line (options.c) and the configuration file (config.c). */
+/* Settings, from the command line (options.c) and the configuration file (settings/config.c). */
 struct options {
         uint64_t cache;                 /* bytes; 0: choose */
         struct node_option nodes[NODES_MAX];    /* in the order given */

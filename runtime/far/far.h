@@ -185,7 +185,7 @@ void far_end(void);
  * may use its slots as soon as it is dead. */
 void far_still(void);
 
-/* --- over execve (exec.c) --- */
+/* --- over execve (process/exec.c) --- */
 
 /* What the next program inherits. */
 struct far_kept {

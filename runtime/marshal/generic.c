@@ -1,5 +1,5 @@
 /*
- * The marshaller: performs any row of a table in the three phases that dispatch.h names.
+ * The marshaller: performs any row of a table in the three phases that syscalls/dispatch.h names.
  *
  * A bad pointer is not refused here: it is replaced by the bad address (sys_bad), and the host
  * kernel finds EFAULT, or an error that comes before it, where Linux does.  A buffer of which only

@@ -2,8 +2,8 @@
  * Host buffers for the arguments of one call, and the small copies made through them.
  *
  * A thread's scratch is a short list of chunks, newest first.  Pointers into it stay valid until
- * the call ends; then only the first chunk is kept (it only grows, up to SYS_CHUNK), so one big
- * transfer does not keep its memory for ever.
+ * the call ends; then only the largest chunk of at most KEEP_CHUNK is kept, so one big transfer
+ * does not keep its memory for ever.
  */
 #include <fcntl.h>
 #include <stdarg.h>

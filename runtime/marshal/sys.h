@@ -1,7 +1,7 @@
 /*
  * What the forwarded system calls share: the row of a call, host buffers, the raw call. The rows
- * are in table.c, the marshaller that performs them in ../syscall.c, the calls a row cannot
- * describe in the other files of this folder.
+ * are in syscalls/table.c, the marshaller that performs them in generic.c, the calls that a row
+ * cannot describe in syscalls/.
  */
 #ifndef VMRUN_SYS_H
 #define VMRUN_SYS_H
@@ -105,9 +105,9 @@ static inline long sys_raw_unless(const _Atomic uint32_t *word, long nr, const u
 {
         struct thread *t = thread_self;
 
-        threads_leave(t);
+        threads_safe_begin(t);
         long ret = sys_enter(word, nr, a);
-        threads_return(t);
+        threads_safe_end(t);
         return ret;
 }
 

@@ -17,14 +17,14 @@ static bool is_program_address(uint64_t a)
         return a < TASK_SIZE && (a < RESERVED_START || a >= RESERVED_END);
 }
 
-/* One page held for host access: a pinned frame, or a page of the arena (frame == FRAME_NONE). */
-struct held { char *host; frame_t frame; };
+/* One page pinned for host access: a pinned frame, or a page of the arena (frame == FRAME_NONE). */
+struct pinned { char *host; frame_t frame; };
 
 static struct frame *frame_table(void) { return (struct frame *)CONTROL->frame_table; }
 
 /* The page is published as a fault of t's own vCPU, which is waiting in an exit: so kern reuses no
  * table on our walk (kern/base/tables.h). */
-static bool try_hold_published(struct thread *t, uint64_t page, bool write, struct held *h)
+static bool try_pin_published(struct thread *t, uint64_t page, bool write, struct pinned *h)
 {
         pte_slot_t *pte = pt_walk(page);
         if (!pte)
@@ -43,10 +43,10 @@ static bool try_hold_published(struct thread *t, uint64_t page, bool write, stru
         return true;
 }
 
-static bool try_hold(struct thread *t, uint64_t page, bool write, struct held *h)
+static bool try_pin(struct thread *t, uint64_t page, bool write, struct pinned *h)
 {
         atomic_exchange(&t->v->faulting, page + 1);
-        bool held = try_hold_published(t, page, write, h);
+        bool held = try_pin_published(t, page, write, h);
         atomic_store_explicit(&t->v->faulting, 0, memory_order_release);
         return held;
 }
@@ -65,14 +65,14 @@ static int pin_limit(void)
  * evicted between the upcall and the pin, or an evictor has just claimed it.  The loop ends: kern
  * sets A on what it populates, so the hand skips the page once, and a claim that pins cannot join
  * is short (kern/pager/frame.h). */
-static int hold(struct thread *t, uint64_t addr, size_t len, bool write, struct held *h)
+static int pin_page(struct thread *t, uint64_t addr, size_t len, bool write, struct pinned *h)
 {
         uint64_t page = addr & ~(uint64_t)(PAGE_SIZE - 1);
         uint64_t most = (uint64_t)pin_limit() << PAGE_SHIFT;
 
         if (!is_program_address(addr))
                 return -EFAULT;
-        while (!try_hold(t, page, write, h)) {
+        while (!try_pin(t, page, write, h)) {
                 uint64_t range = len < most ? (addr + len + PAGE_SIZE - 1 - page) &
                                                       ~(uint64_t)(PAGE_SIZE - 1)
                                             : most;
@@ -85,7 +85,7 @@ static int hold(struct thread *t, uint64_t addr, size_t len, bool write, struct 
         return 0;
 }
 
-static void release(struct thread *t, const struct held *h, bool wrote)
+static void unpin_page(struct thread *t, const struct pinned *h, bool wrote)
 {
         if (h->frame == FRAME_NONE)
                 return;
@@ -111,8 +111,8 @@ static int copy(struct thread *t, char *host, uint64_t addr, size_t len, bool wr
 {
         while (len > 0) {
                 size_t n = in_page(addr, len);
-                struct held h;
-                int err = hold(t, addr, len, write, &h);
+                struct pinned h;
+                int err = pin_page(t, addr, len, write, &h);
                 if (err)
                         return err;
                 char *page = h.host + (addr & (PAGE_SIZE - 1));
@@ -122,7 +122,7 @@ static int copy(struct thread *t, char *host, uint64_t addr, size_t len, bool wr
                         memcpy(page, host, n);
                 else
                         memcpy(host, page, n);
-                release(t, &h, write);
+                unpin_page(t, &h, write);
                 if (err)
                         return err;
                 addr += n;
@@ -146,11 +146,11 @@ int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write)
 {
         while (len > 0) {
                 size_t n = in_page(addr, len);
-                struct held h;
-                int err = hold(t, addr, len, write, &h);
+                struct pinned h;
+                int err = pin_page(t, addr, len, write, &h);
                 if (err)
                         return err;
-                release(t, &h, false);
+                unpin_page(t, &h, false);
                 addr += n;
                 len -= n;
         }
@@ -225,8 +225,8 @@ long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, 
         p->n = 0;
         p->write = write;
         while (done < len && p->n < max) {
-                struct held h;
-                if (hold(t, addr + done, len - done, write, &h) != 0)
+                struct pinned h;
+                if (pin_page(t, addr + done, len - done, write, &h) != 0)
                         break;
                 size_t n = in_page(addr + done, len - done);
                 p->iov[p->n] = (struct iovec){ h.host + ((addr + done) & (PAGE_SIZE - 1)), n };
@@ -239,8 +239,8 @@ long gmem_pin(struct thread *t, struct gmem_pins *p, uint64_t addr, size_t len, 
 void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
 {
         for (int i = 0; i < p->n; i++) {
-                struct held h = { .frame = p->frame[i] };
-                release(t, &h, p->write && used > 0);
+                struct pinned h = { .frame = p->frame[i] };
+                unpin_page(t, &h, p->write && used > 0);
                 used -= used < p->iov[i].iov_len ? used : p->iov[i].iov_len;
         }
         p->n = 0;
@@ -248,9 +248,9 @@ void gmem_unpin(struct thread *t, struct gmem_pins *p, size_t used)
 
 bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w)
 {
-        struct held h;
+        struct pinned h;
 
-        if (!is_program_address(addr) || !try_hold(t, addr & ~(uint64_t)(PAGE_SIZE - 1), false, &h))
+        if (!is_program_address(addr) || !try_pin(t, addr & ~(uint64_t)(PAGE_SIZE - 1), false, &h))
                 return false;
         *w = (struct gmem_word){ .host = (uint32_t *)(h.host + (addr & (PAGE_SIZE - 1))),
                                  .frame = h.frame };
@@ -259,8 +259,8 @@ bool gmem_word_here(struct thread *t, uint64_t addr, struct gmem_word *w)
 
 int gmem_word(struct thread *t, uint64_t addr, bool write, struct gmem_word *w)
 {
-        struct held h;
-        int err = hold(t, addr, sizeof(uint32_t), write, &h);
+        struct pinned h;
+        int err = pin_page(t, addr, sizeof(uint32_t), write, &h);
 
         if (err)
                 return err;
@@ -284,6 +284,6 @@ bool gmem_word_shared(const struct gmem_word *w) { return w->frame == FRAME_NONE
 
 void gmem_word_drop(struct thread *t, const struct gmem_word *w, bool wrote)
 {
-        const struct held h = { .frame = w->frame };
-        release(t, &h, wrote);
+        const struct pinned h = { .frame = w->frame };
+        unpin_page(t, &h, wrote);
 }

@@ -17,7 +17,8 @@
 
 int gmem_read(struct thread *t, void *dst, uint64_t src, size_t len);
 int gmem_write(struct thread *t, uint64_t dst, const void *src, size_t len);
-/* Checks that [addr, addr+len) may be accessed without touching it: 0 or -EFAULT. */
+/* Checks that the program may access [addr, addr+len): 0 or -EFAULT.  Brings each page into the
+ * cache (UPCALL_POPULATE) and changes none. */
 int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write);
 
 /* Adds the pages of [start, end) to c; anonymous: the mapping is neither of a file nor shared.  A

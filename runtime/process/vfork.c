@@ -283,7 +283,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         ret = pid < 0 ? -errno : pid;
         privfd_vforked(&lent);
         lent.made = NULL;
-        threads_return(t);              /* if the child died while t was marked safe */
+        threads_safe_end(t);              /* if the child died while t was marked safe */
         if (pid < 0) {
                 t->kick_tid = k.kick_tid;
                 set_bases(t, &k.fs_base, NULL);

@@ -21,9 +21,9 @@ void procfs_set_image(const struct image *im);
 bool procfs_open(struct thread *t, int dirfd, const char *path, int flags, long *ret);
 
 /* PROCFS_MAPS: the result of getdents (or getdents64) from fd's position on, or -errno.
- * (procfs_maps.c) */
+ * (maps.c) */
 long procfs_list_maps(struct thread *t, int fd, bool is64, char *buf, size_t room);
-/* /proc/self/mem.  (procfs_mem.c) Opens it: a new fd, or -errno; tells whether fd is such a
+/* /proc/self/mem.  (mem.c) Opens it: a new fd, or -errno; tells whether fd is such a
  * descriptor; reads and writes, at *pos or at the descriptor's own position. */
 struct sys_iov;
 long procfs_mem_open(struct thread *t, int flags);

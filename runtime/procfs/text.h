@@ -1,5 +1,5 @@
 /*
- * Shared by the files that write the content of /proc/self (procfs.c, procfs_numbers.c).
+ * Shared by the files that write the content of /proc/self (procfs.c, numbers.c).
  */
 #ifndef VMRUN_TEXT_H
 #define VMRUN_TEXT_H
@@ -17,9 +17,9 @@ void text_add(struct text *x, const char *fmt, ...) __attribute__((format(printf
 
 /* Appends the line of maps for one entry. */
 void procfs_map_line(const struct map_entry *e, struct text *x);
-/* smaps, or smaps_rollup. (procfs_smaps.c) */
+/* smaps, or smaps_rollup. (smaps.c) */
 void procfs_smaps(struct thread *t, bool rollup, struct text *x);
-/* "stat", "statm" or "status" of the process (task 0) or of a thread. (procfs_numbers.c) */
+/* "stat", "statm" or "status" of the process (task 0) or of a thread. (numbers.c) */
 void procfs_numbers(struct thread *t, const char *name, pid_t task, struct text *x);
 void procfs_numbers_set(const struct image *im);
 

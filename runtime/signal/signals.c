@@ -1,6 +1,6 @@
 /*
  * Signals: dispositions, the host's handler, delivery.  signals.h has the overview, sigframe.c the
- * frames, syscalls/call.c the races between signals and system calls.
+ * frames, marshal/call.c the races between signals and system calls.
  */
 #include <errno.h>
 #include <linux/kvm.h>

@@ -269,7 +269,7 @@ bool trapped_as_on_linux(struct thread *t, struct trapped *x)
                                 .signo = SIGSEGV, .code = SI_KERNEL, .vector = VEC_GP};
                 else if (x->vector != VEC_UD && x->vector != VEC_NM && carried_out(t))
                         return true;
-                /* The selectors of ring 3 are absent at p = 0 (vcpu_setup.c); Linux's are
+                /* The selectors of ring 3 are absent at p = 0 (vm/vcpu_setup.c); Linux's are
                  * present. */
                 if (x->vector == VEC_NP)
                         *x = (struct trapped){

@@ -1,6 +1,7 @@
 /*
- * clone, clone3, fork, vfork: reads the request and passes it on: to make a thread (../threads.c),
- * a child that shares the address space (../vfork.c), or a child with its own (../fork.c).
+ * clone, clone3, fork, vfork: reads the request and passes it on: to make a thread
+ * (process/threads.c), a child that shares the address space (process/vfork.c), or a child with its
+ * own (process/fork.c).
  */
 #include <sched.h>
 #include <signal.h>

@@ -2,9 +2,9 @@
  * System calls that kern does not serve itself: performed on the host thread that owns the vCPU.
  *
  * To the host kernel the host thread is the program's thread (tid, fds, cwd, credentials, masks),
- * so a call is made unchanged, with its own number; only pointers are replaced.  Each call runs in
- * three phases: collect copies arguments in and has no side effects, perform makes the call once,
- * deliver copies results out and never repeats the call.
+ * so a call is made unchanged, with its own number; only pointers are replaced.  A call that its
+ * row describes runs in three phases (marshal/generic.c): collect copies arguments in and has no
+ * side effects, perform makes the call once, deliver copies results out and never repeats the call.
  */
 #ifndef VMRUN_DISPATCH_H
 #define VMRUN_DISPATCH_H

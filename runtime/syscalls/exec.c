@@ -1,5 +1,5 @@
 /*
- * execve and execveat: reads the program's arguments; ../exec.c does the rest.
+ * execve and execveat: reads the program's arguments; process/exec.c does the rest.
  */
 #include <fcntl.h>
 #include "marshal/sys.h"

@@ -74,11 +74,11 @@ typedef long numbers_fn(long nr, const uint64_t a[6]);
  * stopped: a fork makes descriptors then. */
 static long on_numbers(struct thread *t, numbers_fn *f, long nr, const uint64_t a[6])
 {
-        threads_leave(t);
+        threads_safe_begin(t);
         privfd_numbers_lock();
         long ret = f(nr, a);
         privfd_numbers_unlock();
-        threads_return(t);
+        threads_safe_end(t);
         return ret;
 }
 

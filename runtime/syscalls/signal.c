@@ -2,7 +2,7 @@
  * The system calls about signals: dispositions and handlers, masks, the alternate stack, the return
  * from a handler.
  *
- * Masks are the host thread's own, so the kernel does what Linux does.  ../signals.c delivers
+ * Masks are the host thread's own, so the kernel does what Linux does.  signal/signals.c delivers
  * signals.
  */
 #include <signal.h>

@@ -14,8 +14,9 @@
 #include "syscalls/handlers.h"
 
 /*
- * Does any file with this inode number have the lock of a running program (image.h)?  Asking the
- * file itself means opening and closing it, which would drop the program's own locks (fcntl) on it.
+ * Does any file with this inode number have the lock of a running program (load/image.h)?  Asking
+ * the file itself means opening and closing it, which would drop the program's own locks (fcntl) on
+ * it.
  */
 static bool may_be_running(ino_t ino)
 {

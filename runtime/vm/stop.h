@@ -40,14 +40,14 @@ extern _Atomic uint32_t threads_stopping;
 void threads_tell_stopper(void);
 void threads_wait_to_go(struct thread *t);
 
-static inline void threads_leave(struct thread *t)
+static inline void threads_safe_begin(struct thread *t)
 {
         atomic_exchange(&t->safe, 1);
         if (atomic_load(&threads_stopping))
                 threads_tell_stopper();
 }
 
-static inline void threads_return(struct thread *t)
+static inline void threads_safe_end(struct thread *t)
 {
         atomic_exchange(&t->safe, 0);
         if (atomic_load(&threads_stopping))

@@ -17,7 +17,7 @@ struct vm;
 /* An alternate signal stack, as sigaltstack() has it. */
 struct altstack { uint64_t sp; int32_t flags, pad; uint64_t size; };
 
-/* A thread's signal state (signals.c, sigframe.c). */
+/* A thread's signal state (signal/signals.c, signal/sigframe.c). */
 struct thread_signals {
         /* the signal that the host handler took, while sys_put_off is set, */
         siginfo_t info;
@@ -49,7 +49,7 @@ struct thread_end {
         uint64_t addr;
 };
 
-struct sighand;                         /* dispositions of a process (signals.c) */
+struct sighand;                         /* dispositions of a process (signal/signals.c) */
 
 struct thread {
         struct vm *vm;
@@ -62,7 +62,7 @@ struct thread {
         /* the target of a kick: in the PID namespace of the process that made the VM */
         _Atomic pid_t kick_tid, kick_pid;
         bool apart;                     /* the child of a vfork, in another PID namespace */
-        _Atomic bool kick_asked;        /* by a thread that is apart (service.c) */
+        _Atomic bool kick_asked;        /* by a thread that is apart (process/service.c) */
         /* the thread's mask changed: tell KVM before the next run */
         _Atomic bool sigmask_dirty;
         bool arena_fault;               /* for EXIT_EVENT: KVM_RUN met a page without memory, */
@@ -97,19 +97,19 @@ struct thread {
         struct thread_signals signal;
         struct sighand *sighand;
 
-        /* For threads.c. */
+        /* For vm/stop.c. */
         /* 1: touches nothing of the guest before it has checked whether all must stop */
         _Atomic uint32_t safe;
-        /* a program thread runs here; under the lock of threads.c */
+        /* a program thread runs here; under the lock of vm/stop.c */
         bool alive;
         struct thread_end end;
         bool vforked;                   /* the child of a vfork runs on this vCPU meanwhile */
         struct thread *next_idle;
-        uint32_t pins;                  /* frames that it has pinned (gmem.c) */
+        uint32_t pins;                  /* frames that it has pinned (memory/gmem.c) */
         /* the argument of set_tid_address; kept here, as that of set_robust_list in the vCPU block,
          * because on the host vmrun uses its own */
         uint64_t clear_tid;
-        /* left behind by an execve of a process that shared our address space (exec.c) */
+        /* left behind by an execve of a process that shared our address space (syscalls/exec.c) */
         void *exec_room;
 };
 

@@ -180,7 +180,7 @@ static void put_off(struct thread *t, siginfo_t *info, bool blocked)
 }
 
 /* Takes what was sent off the queue.  No signal is delivered meanwhile, so a mask that `take`
- * (signals.c) sets stays. */
+ * (signal/signals.c) sets stays. */
 static void kicked(struct thread *t)
 {
         const uint64_t kick = kick_mask(), all = ~0ull;
@@ -243,7 +243,7 @@ static void set_run_mask(struct thread *t)
                 char room[sizeof(struct kvm_signal_mask) + sizeof(set)];
         } u = { .m.len = sizeof(set) };
 
-        /* cleared first: a signal taken from here on sets it again (signals.c) */
+        /* cleared first: a signal taken from here on sets it again (signal/signals.c) */
         t->sigmask_dirty = false;
         t->bounced = false;
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &set, sizeof(set));

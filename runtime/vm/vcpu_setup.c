@@ -59,7 +59,7 @@ static void make_tables(struct vm *vm, uint32_t number)
 /*
  * GDT laid out as Linux's; its user code and data segments are what a p = 3 program sees in CS and
  * SS.  At p = 0 its user code is not present: a return to it would leave ring 0, so it faults, and
- * trapped.c does what Linux would.
+ * signal/trapped.c does what Linux would.
  */
 static void make_gdt(char *block, bool user)
 {

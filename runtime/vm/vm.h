@@ -11,18 +11,19 @@
 
 /* Functions of the layers above that the VM calls.  Set once, by main.c. */
 struct vm_calls {
-        /* Answers one exit of kern. */
+        /* Answers one exit of kern: exit_serve() (exits.c). */
         int64_t (*serve)(struct thread *t);
-        /* Mask of the signals that may end the program although t holds all back (signals.h). */
+        /* Mask of the signals that may end the program although t holds all back
+         * (signal/signals.h). */
         uint64_t (*deadly)(struct thread *t);
         /* The program's byte at addr, or -1 if there is no page. */
         int (*peek)(struct thread *t, uint64_t addr);
-        /* Has a thread of the first process's PID namespace kick u (service.h). */
+        /* Has a thread of the first process's PID namespace kick u (process/service.h). */
         void (*kick)(struct thread *u);
 };
 
 struct vm {
-        const struct vm_calls *calls;   /* NULL: none of the program's code has run yet */
+        const struct vm_calls *calls;   /* NULL: the VM of vm_probe_level() */
         int kvm_fd, fd;                 /* private fds */
         int run_size;                   /* bytes of a vCPU's struct kvm_run mapping */
         int level;                      /* privilege level p of program and kern: 0 or 3 */
@@ -72,15 +73,16 @@ void vm_close(struct vm *vm);
 int vm_renew(struct vm *vm, char *why, size_t n);
 
 /* vm_away() closes the VM and its vCPUs; guest memory stays where it is.  vm_back() makes the VM
- * again; vcpu_bring_back() makes the vCPUs.  No other thread uses the VM meanwhile.  (alone.c) */
+ * again; vcpu_bring_back() makes the vCPUs.  No other thread uses the VM meanwhile.
+ * (process/alone.c) */
 void vm_away(struct vm *vm);
 int vm_back(struct vm *vm, char *why, size_t n);
 
 /* Bytes of guest-physical space left for far tiers. */
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
 
-/* The first guest-physical address of the arena (arena.h); addresses below it are for RAM and far
- * tiers.  From CONTROL->phys_bits. */
+/* The first guest-physical address of the arena (memory/arena.h); addresses below it are for RAM
+ * and far tiers.  From CONTROL->phys_bits. */
 uint64_t arena_gpa_base(void);
 
 /* Adds one KVM memory slot; never deleted.  size: a multiple of 4 KiB. */
@@ -130,8 +132,8 @@ void thread_loop(struct thread *t);
 /* The pending exit will not be answered by running on: lets KVM finish it, so that registers can be
  * set. */
 void vcpu_retire(struct thread *t);
-/* Makes a vCPU that ran the program when its host thread was killed (vfork.c) continue in kern; an
- * EXIT_EVENT comes at the latest. */
+/* Makes a vCPU that ran the program when its host thread was killed (process/vfork.c) continue in
+ * kern; an EXIT_EVENT comes at the latest. */
 void vcpu_redirect(struct thread *t);
 /* What to say of a guest in a state that makes no sense. */
 #define VM_BLAME                                                                                 \

@@ -1,5 +1,5 @@
 /*
- * The watch over a thread that waits for kern (runtime/watch.c): what counts as waiting.
+ * The watch over a thread that waits for kern (runtime/vm/watch.c): what counts as waiting.
  */
 #include <setjmp.h>
 #include <signal.h>

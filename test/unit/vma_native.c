@@ -1,8 +1,8 @@
 /*
  * The same random calls, well-formed and not, to kern's code and to the kernel underneath: results
  * and maps must agree. Runs in a child, over addresses that nothing else uses. Calls that differ on
- * purpose (mm_remap.c, mm_advise.c) are left out, and mremap over several VMAs, which Linux allows
- * since 6.17.
+ * purpose (kern/mm/remap.c, kern/mm/advise.c) are left out, and mremap over several VMAs, which
+ * Linux allows since 6.17.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
  * Queue pairs, registrations and connections belong to the parent's open files and address space.
  * The child has the descriptors, too, and a call of the libraries would act on the parent's
  * objects.  So the descriptors are cut off first, and the libraries' data in memory is left alone.
- * librdmacm would only use one thing again: the device that it opened and keeps.  Therefore nodes.c
- * loads this module again, and librdmacm with it (far_driver.forked).  The clean-up closes that
- * device; its descriptors lead to /dev/null by then.
+ * librdmacm would only use one thing again: the device that it opened and keeps.  Therefore
+ * far/nodes.c loads this module again, and librdmacm with it (far_driver.forked).  The clean-up
+ * closes that device; its descriptors lead to /dev/null by then.
  */
 #include <errno.h>
 #include <fcntl.h>
