@@ -86,7 +86,7 @@ enum exit_op {
         /* The answer to an upcall is in upcall.ret. */
         EXIT_UPCALL_DONE,
         /* An exception of the program's.  a[0] signo, a[1] si_code, a[2] si_addr, a[3] vector,
-         * perhaps with SOFTWARE_INT.  Changes regs so that the program's handler runs next, or that
+         * maybe with SOFTWARE_INT.  Changes regs so that the program's handler runs next, or that
          * the program continues as on Linux (runtime/trapped.c).  Does not return if the program
          * dies of it. */
         EXIT_SIGNAL,

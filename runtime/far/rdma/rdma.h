@@ -189,7 +189,7 @@ struct rdma_control {
         uint64_t id;                    /* 0: memnode has not said WELCOME yet */
         uint8_t secret[NODE_SECRET];
         unsigned generation;            /* of the last connection that was established */
-        unsigned deaf;                  /* attempts in a row that found nobody listening */
+        unsigned deaf;                  /* attempts in a row that found no listener */
         /* ms: start of the last attempt, of the next one, end of this one */
         int64_t started, next, deadline;
         bool sending;                   /* the device uses the send buffer */
