@@ -13,7 +13,7 @@ void message_prefix(const char *text);
 void message_to(int fd);
 int message_fd(void);
 void message_verbose(bool yes);         /* whether info_() says anything; at first it does not */
-/* Says how many messages nobody read, if the last ones were dropped (line.h). */
+/* Says how many messages were dropped unread, if the last ones were (line.h). */
 void message_end(void);
 
 void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

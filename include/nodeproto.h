@@ -114,7 +114,7 @@ struct node_welcome {
         uint64_t id;
         uint8_t  secret[NODE_SECRET];
         uint64_t limit;                 /* bytes this client may lease in all, as things stand */
-        uint64_t free;                  /* bytes nobody has leased */
+        uint64_t free;                  /* bytes not leased */
         uint32_t grace_ms;              /* how long a client that vanished keeps its leases */
         /* transfers in flight that a data connection may have at most */
         uint32_t depth;

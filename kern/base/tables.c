@@ -18,7 +18,7 @@ static pte_slot_t *table_make(pte_slot_t *entry)
                 return NULL;
         e = 0;
         if (!atomic_compare_exchange_strong(entry, &e, window_gpa(page) | PTE_TABLE | PTE_ACCESS)) {
-                pool_page_free(POOL_PT, page);  /* another vCPU made it; nobody has seen ours */
+                pool_page_free(POOL_PT, page);  /* another vCPU made it; ours was never visible */
                 return pt_table(e);
         }
         return page;

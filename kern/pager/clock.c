@@ -9,7 +9,7 @@
  * For D it is the same: a TLB that does not hold the entry must walk, and the walk sets A (and D,
  * for a write) with a locked operation, so "A=0, D=1 -> A=0, D=0" loses no write.
  *
- * A prefetched page enters with A=0 and epoch 0: nobody has ever used its translation.
+ * A prefetched page enters with A=0 and epoch 0: no CPU has ever used its translation.
  *
  * A page that only system calls use never gets A.  Their pins set USED in the frame word, which
  * counts as A does and is cleared with it.
@@ -225,7 +225,7 @@ static uint32_t reap_writes(struct pager *pg, uint64_t *cnt)
         return freed;
 }
 
-/* An unmapped frame that nobody holds any more. */
+/* Frees an unmapped frame that is no longer held. */
 static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w)
 {
         struct frame *f = &pg->frames[n];

@@ -4,7 +4,7 @@
  *   page_fault() called by entry/entry.S for #PF; returns to the program, or to its signal handler
  *     resolve()             repeats attempt() until the page is there or cannot be
  *       attempt()           one look at the entry, with the fault published:
- *         REMOTE fetch(): a frame from this vCPU's reserve, then page_fetch()
+ *         REMOTE            fetch(): a frame from this vCPU's reserve, then page_fetch()
  *         NONE              first_touch(): the VMA decides: zeroes, page of a file or of the arena
  *       settle()            what an attempt may not do while published: wait, sleep, exit
  *         FETCHING          fetch_wait(): a node sends the page; the host ends it by page_fetched()

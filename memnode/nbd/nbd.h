@@ -5,8 +5,8 @@
  *   listen.c     listening sockets, the end
  *   serve.c      a thread for each connection
  *   thread.c     how threads are made
- *   handshake.c the protocol before the first command: a state machine on bytes, without sockets
- *   export.c     named exports and leases: who uses which memory
+ *   handshake.c  the protocol before the first command: a state machine on bytes, without sockets
+ *   export.c     named exports and leases: which client uses which memory
  *   name.c       the names of leases
  *   transmit.c   the commands
  *

@@ -4,9 +4,8 @@
  *   take()      entries off the rings of all vCPUs, as requests on the list of their node and kind
  *   post()      as many of a list as its node's driver has room for; demand reads first
  *   driver      moves the data, and calls far_done()
- *   far_done() a read: the entry becomes PRESENT; a write: its ring entry is over.  vCPUs that
- *   sleep
- *               on it are woken
+ *   far_done()  a read: the entry becomes PRESENT; a write: its ring entry is over.  vCPUs that
+ *               sleep on it are woken
  *
  * It spins while work is in flight or was a moment ago, if a driver's completions bypass the host
  * kernel.  Then it sleeps in poll(2) on the drivers' completion channels and on the guest's

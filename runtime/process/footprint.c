@@ -12,7 +12,8 @@
 #include "stats/stats.h"
 
 /* The resident part of guest RAM outside the cache (most of its pool is only address space, which
- * costs nothing), and of the file in which the processes of a tree record who has which slots. */
+ * costs nothing), and of the file in which the processes of a tree record which process has which
+ * slots. */
 static uint64_t metadata_bytes(void)
 {
         static unsigned char here[65536];       /* a thread's stack is small */

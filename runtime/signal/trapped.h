@@ -12,7 +12,7 @@ struct thread;
 struct trapped {
         int signo, code; /* the signal, and its si_code */
         uint64_t addr;   /* si_addr */
-        int vector;      /* of the exception; IN: perhaps with SOFTWARE_INT */
+        int vector;      /* of the exception; IN: maybe with SOFTWARE_INT */
 };
 
 /*

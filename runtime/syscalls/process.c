@@ -65,8 +65,8 @@ static bool find_robust_list(pid_t tid, uint64_t *head)
         return false;
 }
 
-/* The host kernel checks who may ask, and knows the lists of native threads.  For a thread under
- * vmrun, its list is that of vmrun's libc. */
+/* The host kernel checks the caller's rights, and knows the lists of native threads.  For a thread
+ * under vmrun, its list is that of vmrun's libc. */
 long sys_get_robust_list(struct thread *t, const struct sys_row *row, const uint64_t a[6])
 {
         uint64_t head = 0, len = 0;

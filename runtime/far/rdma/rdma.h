@@ -5,16 +5,16 @@
  *   settings.c   what options say about a node
  *   address.c    the URL, name service, the source address of a chosen device
  *   link.c       one connection of rdma_cm: address, route, queue pair, connect; never waits
- *   words.c why a connection failed, as text
+ *   words.c      why a connection failed, as text
  *   device.c     the device: its protection domain, channels, registered memory, hidden descriptors
  *   control.c    the control connection: messages of nodeproto.h, keeping it up
  *   data.c       the data connections: open and close, post, poll, arm
  *   queue.c      one of them: from requests to work requests, and back
  *   run.c        which requests go in one work request
- *   pace.c how much background the device has at a time, so that a demand read need
- *                not wait for it
+ *   pace.c       how much background the device has at a time, so that a demand read need not
+ *                wait for it
  *   fork.c       a forked child: away from its parent's connections
- *   member.c joins with connections of its own; the same for a program after execve
+ *   member.c     joins with connections of its own; the same for a program after execve
  *   recover.c    the data connections when one breaks: silence, reconnection, what was under way
  *                posted again
  *
@@ -189,7 +189,7 @@ struct rdma_control {
         uint64_t id;                    /* 0: memnode has not said WELCOME yet */
         uint8_t secret[NODE_SECRET];
         unsigned generation;            /* of the last connection that was established */
-        unsigned deaf;                  /* attempts in a row that found nobody listening */
+        unsigned deaf;                  /* attempts in a row that found no listener */
         /* ms: start of the last attempt, of the next one, end of this one */
         int64_t started, next, deadline;
         bool sending;                   /* the device uses the send buffer */
