@@ -76,7 +76,7 @@ mutant pager/transition.c "protection changes lose D" \
     '/^static bool protect_resident/,/^}/s/PTE_A \| \(p & PTE_D\)/PTE_A/'
 mutant pager/transition.c "protection changes do not hold the frame" '
     /^static bool protect_resident/,/^}/{
-        s/if \(!hold\(f\)\)/if (0)/
+        s/if \(!pin_wait\(f\)\)/if (0)/
         s/frame_unpin\(f, false\);/;/
     }'
 mutant pager/transition.c "lost rights ask for no flush" \
