@@ -252,7 +252,7 @@ programs() {
     compare --copy binary.gz 'gzip, unpacking' gzip -d binary.gz
     compare --cache 4M,16M,256M xz xz -T1 -1 -c $in/text
     compare --cache 8M,64M 'xz, all it can' xz -T1 -9 -c $in/numbers
-    compare --quick --cache 2M,8M,256M gawk gawk '
+    compare --quick --elsewhere --cache 2M,8M,256M gawk gawk '
         { for (i = 1; i <= NF; i++) n[$i]++ }
         END { for (w in n) if (n[w] > 8) print w, n[w] }' $in/text
     compare mawk mawk '
@@ -269,7 +269,8 @@ programs() {
         my @k = sort { $h{$b} <=> $h{$a} || $a cmp $b } keys %h;
         print "$_ $h{$_}\n" for @k[0 .. 99]' $in/text
     compare 'perl, dying' perl -e 'die "at last\n"'
-    compare --quick --cache 8M,24M,256M python3 python3 -c 'import sys, json, hashlib, zlib, decimal
+    compare --quick --elsewhere --cache 8M,24M,256M python3 \
+        python3 -c 'import sys, json, hashlib, zlib, decimal
 words = open("../data/text").read().split()
 index = {}
 for n, w in enumerate(words):
@@ -292,7 +293,7 @@ for turn in range(3):
     compare 'python3, an exception' python3 -c 'print(1, flush=True); {}["missing"]'
     compare --quick sqlite3 sqlite3 :memory: ".read $in/table.sql"
     compare 'sqlite3 on a file' sqlite3 -batch base.db ".read $in/table.sql"
-    compare --quick 'busybox (static)' busybox sort -u $in/text
+    compare --quick --elsewhere 'busybox (static)' busybox sort -u $in/text
     compare 'busybox sha1sum' busybox sha1sum $in/binary
     compare 'busybox awk' busybox awk '
         { n[length($0)]++ }
@@ -356,12 +357,12 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --cache 64M 't_calls_signals, all 64' \
         "$build/test/system/t_calls_signals" 1 64 defaults
     compare --quick --elsewhere --cache 1M,64M 't_proc' "$build/test/system/t_proc"
-    compare --quick --cache 1M,64M 't_signals' "$build/test/system/t_signals"
+    compare --quick --elsewhere --cache 1M,64M 't_signals' "$build/test/system/t_signals"
     compare --cache 1M,64M 't_ends' "$build/test/system/t_ends"
     namespaces
-    compare --quick --cache 64M 't_entry, flags' \
+    compare --quick --elsewhere --cache 64M 't_entry, flags' \
         "$build/test/system/t_entry" flags $(at_level3 && echo level3)
-    compare --quick --cache 64M 't_entry, kicks' "$build/test/system/t_entry" kicks 2000
+    compare --quick --elsewhere --cache 64M 't_entry, kicks' "$build/test/system/t_entry" kicks 2000
     compare --long --cache 64M 't_entry, kicks, long' "$build/test/system/t_entry" kicks 30000
     local way
     for way in {1..11}; do
@@ -377,7 +378,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --cache 1M 't_fork, children killed' "$build/test/system/t_fork" --bomb 1 40
 
     # Children of shells, which execute nothing.
-    compare --quick --cache 1M,64M 'sh, pipes and substitution' sh -c \
+    compare --quick --elsewhere --cache 1M,64M 'sh, pipes and substitution' sh -c \
         'echo a | while read -r x; do echo "got $x"; done; (echo sub; exit 3); echo $?
          y=$(echo one; echo two); echo "$y"; : & wait; echo $?'
     compare --cache 1M,64M 'bash, jobs and here-documents' bash -c \
