@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "base/host.h"
 #include "base/privfd.h"
@@ -53,6 +55,22 @@ static int device = -1;                 /* /dev/kvm, if it is open already */
 
 void vm_use_device(int fd) { device = fd; }
 
+/* KVM_CREATE_VM registers a notifier of the address space, which Linux gives up (EINTR) if a signal
+ * is pending that is not blocked.  SIGSTOP and a freezer cannot be blocked: it is made again. */
+static int create_vm(int kvm_fd)
+{
+        const uint64_t all = ~0ull;
+        uint64_t mask;
+        int fd;
+
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask));
+        do
+                fd = PRIVFD_NEW(ioctl(kvm_fd, KVM_CREATE_VM, 0));
+        while (fd == -EINTR);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+        return fd;
+}
+
 int vm_open(struct vm *vm, char *why, size_t n)
 {
         const char *reason;
@@ -68,7 +86,7 @@ int vm_open(struct vm *vm, char *why, size_t n)
         vm->kvm_fd = device >= 0 ? device : PRIVFD_NEW(open("/dev/kvm", O_RDWR | O_CLOEXEC));
         if (vm->kvm_fd < 0)
                 return snprintf(why, n, "/dev/kvm: %s", strerror(-vm->kvm_fd)), vm->kvm_fd;
-        vm->fd = PRIVFD_NEW(ioctl(vm->kvm_fd, KVM_CREATE_VM, 0));
+        vm->fd = create_vm(vm->kvm_fd);
         if (vm->fd < 0) {
                 err = vm->fd;
                 snprintf(why, n, "KVM cannot make a virtual machine: %s", strerror(-err));
@@ -126,7 +144,7 @@ void vm_refuse_msrs(struct vm *vm)
 
 int vm_make_again(struct vm *vm, char *why, size_t n)
 {
-        vm->fd = PRIVFD_NEW(ioctl(vm->kvm_fd, KVM_CREATE_VM, 0));
+        vm->fd = create_vm(vm->kvm_fd);
         if (vm->fd < 0)
                 snprintf(why, n, "KVM cannot make a virtual machine again: %s", strerror(-vm->fd));
         return vm->fd < 0 ? vm->fd : 0;
