@@ -55,7 +55,7 @@ print(subprocess.run(["sh", "-c", "echo hi; exit 3"], capture_output=True))
 try: subprocess.run(["/no/such"])
 except FileNotFoundError as e: print(e)
 print(subprocess.run(["sh", "-c", "kill -9 $$"]).returncode)'
-    compare --least 8M --cache 64M 'python3, subprocesses of threads' \
+    compare --slow --least 8M --cache 64M 'python3, subprocesses of threads' \
         /usr/bin/python3 -c 'import subprocess, threading
 r = []
 def run(i): r.append(subprocess.run(["echo", str(i)], stdout=subprocess.PIPE).stdout)
@@ -67,8 +67,8 @@ threading.Thread(target=lambda: time.sleep(100)).start()
 threading.Thread(target=lambda: os.execv("/bin/echo", ["echo", "from a thread"])).start()
 while True: pass'
     compare --cache 512K,64M 'far memory of parent and child' "$me" parent 3 3072
-    compare --cache 64M 'gcc' gcc -O2 -o hello $in/hello.c $in/two.c
-    compare --cache 64M 'make' make -s -f $in/makefile
+    compare --slow --cache 64M 'gcc' gcc -O2 -o hello $in/hello.c $in/two.c
+    compare --slow --cache 64M 'make' make -s -f $in/makefile
 
     local user=(setpriv --reuid 65534 --regid 65534 --clear-groups) file
     for file in set-uid set-gid capable unreadable; do

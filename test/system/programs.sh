@@ -14,11 +14,12 @@ default_caches=1M,8M,256M
 #   --no-stderr    what it says on standard error is not compared
 #   --quick        is part of a quick run too
 #   --long         is part of a long run only
+#   --slow         not with --small, for it takes half a minute in an emulated machine
 #   --elsewhere    hardly touches far memory: no part of a run with --memory
 # The program runs in a folder that is otherwise empty; the data is in ../data.
 compare() {
     local sizes=$default_caches least=0 input='' copy=''
-    local check_stderr=yes is_quick=no is_long=no elsewhere=no
+    local check_stderr=yes is_quick=no is_long=no elsewhere=no slow=no
     while true; do
         case $1 in
         --cache) sizes=$2 && shift 2 ;;
@@ -29,6 +30,7 @@ compare() {
         --quick) is_quick=yes && shift ;;
         --long) is_long=yes && shift ;;
         --elsewhere) elsewhere=yes && shift ;;
+        --slow) slow=yes && shift ;;
         *) break ;;
         esac
     done
@@ -36,6 +38,7 @@ compare() {
     shift
     [ "$quick" = no ] || [ "$is_quick" = yes ] || return 0
     [ "$is_long" = no ] || [ "$long" = yes ] || return 0
+    [ "$slow" = no ] || [ "$sizing" != small ] || return 0
     [ "$elsewhere" = no ] || [ "$memory" = no ] || return 0
     selected "$name" || return 0
     if [ -n "$caches" ]; then
@@ -251,7 +254,7 @@ programs() {
     compare --copy text 'gzip in place' gzip -n text
     compare --copy binary.gz 'gzip, unpacking' gzip -d binary.gz
     compare --cache 4M,16M,256M xz xz -T1 -1 -c $in/text
-    compare --cache 8M,64M 'xz, all it can' xz -T1 -9 -c $in/numbers
+    compare --slow --cache 8M,64M 'xz, all it can' xz -T1 -9 -c $in/numbers
     compare --quick --elsewhere --cache 2M,8M,256M gawk gawk '
         { for (i = 1; i <= NF; i++) n[$i]++ }
         END { for (w in n) if (n[w] > 8) print w, n[w] }' $in/text
@@ -282,7 +285,7 @@ decimal.getcontext().prec = 500
 print(decimal.Decimal(2).sqrt())
 assert json.loads(s) == index
 sys.exit(7)'
-    compare --cache 4M,16M 'python3, a class tree and gc' python3 -c 'import gc
+    compare --slow --cache 4M,16M 'python3, a class tree and gc' python3 -c 'import gc
 class Node:
     def __init__(self, depth):
         self.kids = [Node(depth - 1) for _ in range(3)] if depth else []
@@ -387,7 +390,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
          (trap "echo term; exit 7" TERM; kill $BASHPID; :) & wait $!; echo $?
          { echo x; echo y; } | { read -r a; read -r b; echo "$b$a"; }
          mapfile -t z < <(echo p; echo q); echo "${z[@]}" "${PIPESTATUS[@]}"; (exit 5) || echo $?'
-    compare --least 2M --cache 2M,64M 'python, fork and multiprocessing' python3 -c \
+    compare --slow --least 2M --cache 2M,64M 'python, fork and multiprocessing' python3 -c \
         'import os, multiprocessing as m
 c = os.fork()
 if c == 0: os._exit(4)

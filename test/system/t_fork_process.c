@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include "t_fork.h"
 
 static pid_t own_tid(void) { return (pid_t)syscall(SYS_gettid); }
@@ -352,6 +353,47 @@ static void test_limits(void)
         CHECK(setrlimit(RLIMIT_DATA, &old) == 0);
 }
 
+static volatile unsigned came;
+static void on_usr2(int sig) { (void)sig; came++; }
+
+static int64_t now_us(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1000000ll + t.tv_nsec / 1000;
+}
+
+/* A signal at any moment while a child begins does not keep it from that. */
+static void test_storm(void)
+{
+        struct sigaction sa = { .sa_handler = on_usr2, .sa_flags = SA_RESTART }, old;
+        int64_t takes = 0;
+
+        CHECK(sigaction(SIGUSR2, &sa, &old) == 0);
+        for (int i = 0; i < 40; i++) {
+                int p[2];
+                char c;
+                CHECK(pipe(p) == 0);
+                int64_t began = now_us();
+                pid_t child = start_child();
+                if (!child) {
+                        CHECK(write(p[1], "", 1) == 1);
+                        while (!came)
+                                ;
+                        _exit(0);
+                }
+                while (now_us() - began < takes * i / 40)
+                        ;
+                CHECK(kill(child, SIGUSR2) == 0 && read(p[0], &c, 1) == 1);
+                if (i == 0)
+                        takes = now_us() - began;
+                reap(child, 0);
+                close(p[0]), close(p[1]);
+        }
+        CHECK(sigaction(SIGUSR2, &old, NULL) == 0);
+}
+
 void process_tests(void)
 {
         static const struct { const char *name; void (*run)(void);
@@ -360,6 +402,7 @@ void process_tests(void)
                 { "orphans", test_orphans }, { "pipes", test_pipes },
                 { "signals", test_signals }, { "registers", test_registers },
                 { "limits", test_limits },   { "clone", test_clone },
+                { "storm", test_storm },
         };
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 tests[i].run();
