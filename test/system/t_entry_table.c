@@ -388,7 +388,8 @@ static struct instruction interrupt(unsigned n)
 
         if (!code[0][0]) {
                 for (unsigned i = 0; i < 256; i++)
-                        memcpy(code[i], (unsigned char[]){ 0xcd, (unsigned char)i, 0xc3, 0x90 }, 4);
+                        memcpy(code[i], (unsigned char[4]){ 0xcd, (unsigned char)i, 0xc3, 0x90 },
+                               4);
                 mprotect(code, sizeof(code), PROT_READ | PROT_WRITE | PROT_EXEC);
         }
         snprintf(name[n], sizeof(name[n]), "int 0x%02x", n);
