@@ -31,10 +31,11 @@ hard_limit() {
     local pid status
     local over_kb=$overhead_kb
     selected "$name" || return 0
-    # Drivers of nodes have libraries, threads and buffers of their own: what is there for `true`.
+    # Drivers of nodes have libraries, threads and buffers of their own: what is there for `true`,
+    # and 2 MiB for what they have under way.
     if [ ${#nodes[@]} -gt 0 ]; then
         "$vmrun" --cache 1M --stats="$WORK/stats" -- true
-        over_kb=$((over_kb + $(sed -n 's/^rss_bytes\.anon //p' "$WORK/stats") / 1024))
+        over_kb=$((over_kb + 2048 + $(sed -n 's/^rss_bytes\.anon //p' "$WORK/stats") / 1024))
     fi
     "$vmrun" --cache ${cache_kb}K -- "$build/examples/randmem" --size 128M --accesses 5000 \
         >"$WORK/out" 2>"$WORK/err" &
