@@ -186,16 +186,16 @@ natively() {
 }
 
 in_the_lab() {
-    # Each case once, with its smallest cache: what else a larger one shows is shown natively, and
-    # by --full.
-    local sizes=(--small)
-    ! is_full || sizes=()
+    # Each case once, with its smallest cache, and fewer programs: what the others show is shown
+    # natively, and by --full.
+    local sizes=(--small) few=(--few)
+    ! is_full || sizes=() few=()
     local itself=("${quick[@]}")
     [ -z "$case" ] || itself=("$case")
     suite 'the lab itself' 300 in_selftest patient tap lab/selftest "${itself[@]}"
-    suite 'system tests in the lab, nested paging' 1500 'in_system --working' \
-        lab_suite -- test/system/run --working "${sizes[@]}" "${one[@]}" --limit $lab_command \
-        build/vmrun
+    suite 'system tests in the lab, nested paging' 1500 "in_system --working ${few[*]}" \
+        lab_suite -- test/system/run --working "${few[@]}" "${sizes[@]}" "${one[@]}" \
+        --limit $lab_command build/vmrun
     suite 'system tests that wait, in the lab' 300w 'in_system --waiting' \
         lab_suite -- test/system/run --waiting "${one[@]}" --limit $lab_command build/vmrun
     large 'in the lab, nested paging' 300 $lab_command lab_suite --

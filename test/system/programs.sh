@@ -37,6 +37,7 @@ compare() {
     local name=$1
     shift
     [ "$quick" = no ] || [ "$is_quick" = yes ] || return 0
+    [ "$few" = no ] || [ "$is_quick" = yes ] || [[ $1 = "$build"/* ]] || return 0
     [ "$is_long" = no ] || [ "$long" = yes ] || return 0
     [ "$slow" = no ] || [ "$sizing" != small ] || return 0
     [ "$elsewhere" = no ] || [ "$memory" = no ] || return 0
