@@ -59,11 +59,15 @@ lab_suite() {
     in_lab "${options[@]}" -- sh -c 'echo "# up"; exec "$@"' "$@"
 }
 
-# unit FOLDER FLAG...: the unit tests of a build of their own.
+# unit FOLDER FLAG...: the unit tests of a build of their own, of which no more is made than they
+# link: the libraries of these parts.
 unit() {
-    local folder=$1
+    local folder=$1 part
     shift
     configured "$folder" "$@"
+    for part in common kern runtime memnode; do
+        compile "$folder/$part" all
+    done
     make_check "$folder/test/unit"
 }
 

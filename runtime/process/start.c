@@ -61,7 +61,8 @@ static void *thread_main(void *arg)
         uint64_t mask = s->mask;
         pid_t tid = (pid_t)syscall(SYS_gettid);
 
-        t->tid = t->kick_tid = tid;
+        t->tid = tid;
+        t->kick_tid = tid;
         vcpu_fixed(t->v)->tid = (uint32_t)tid;
         vcpu_fixed(t->v)->pid = (uint32_t)t->pid;
         t->clear_tid = rq.flags & CLONE_CHILD_CLEARTID ? rq.child_tid : 0;
