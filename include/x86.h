@@ -72,7 +72,9 @@
 #define TSS_SIZE  104
 
 /* Exceptions: SDM volume 3, 6.15 */
-enum { VEC_DE = 0, VEC_DB = 1, VEC_BP = 3, VEC_OF = 4, VEC_UD = 6, VEC_NM = 7, VEC_NP = 11,
-       VEC_SS = 12, VEC_GP = 13, VEC_PF = 14, VEC_AC = 17 };
+enum vector {
+        VEC_DE = 0, VEC_DB = 1, VEC_BP = 3, VEC_OF = 4, VEC_BR = 5, VEC_UD = 6, VEC_NM = 7,
+        VEC_NP = 11, VEC_SS = 12, VEC_GP = 13, VEC_PF = 14, VEC_MF = 16, VEC_AC = 17, VEC_XM = 19,
+};
 
 #endif

@@ -193,6 +193,8 @@ in_the_lab() {
     # Each case once, with its smallest cache, and fewer programs: what the others show is shown
     # natively, and by --full.
     local sizes=(--small) few=(--few)
+    # One that is named is wanted, also if it is none of the few.
+    [ -z "$case" ] || few=()
     ! is_full || sizes=() few=()
     local itself=("${quick[@]}")
     [ -z "$case" ] || itself=("$case")

@@ -16,11 +16,6 @@ enum { BUS_ADRALN = 1, BUS_ADRERR = 2 };
 enum { FPE_INTDIV = 1, FPE_FLTINV = 7 };
 enum { SEGV_MAPERR = 1, SEGV_ACCERR = 2 };
 
-enum vector {
-        VEC_DE = 0, VEC_DB = 1, VEC_BP = 3, VEC_OF = 4, VEC_BR = 5, VEC_UD = 6, VEC_NP = 11,
-        VEC_SS = 12, VEC_GP = 13, VEC_PF = 14, VEC_MF = 16, VEC_AC = 17, VEC_XM = 19,
-};
-
 /* Tells the host of an exception of the program's.  The host changes vcpu.regs so that the
  * program's handler runs next or that the program continues as on Linux; it does not return if the
  * program dies.  The caller returns to its assembly, which enters the program by vcpu.regs. */

@@ -4,8 +4,8 @@
  */
 #include <stddef.h>
 #include "abi.h"
-#include "base/signal.h"
 #include "entry/trap.h"
+#include "x86.h"
 
 #define DEFINE(sym, val) __asm__ volatile("\n->" #sym " %0" :: "i"(val))
 

@@ -8,6 +8,7 @@
 #include "base/print.h"
 #include "base/signal.h"
 #include "entry/trap.h"
+#include "x86.h"
 
 void trap(uint64_t vector)
 {

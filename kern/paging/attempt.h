@@ -22,7 +22,7 @@ enum outcome {
         RETRY,                          /* the entry changed under us */
         WAIT_PTE,                       /* BUSY: another vCPU fetches it */
         FETCHING,                       /* BUSY: this vCPU fetches it */
-        NEED_FRAME, NEED_TABLE, NEED_CHARGE, NEED_VMA, NEED_FILE, NEED_SHARED,
+        NEED_FRAME, NEED_TABLE, NEED_VMA, NEED_FILE, NEED_SHARED,
         DENIED,                         /* SIGSEGV: a page is mapped, but not for this access */
         UNMAPPED,                       /* SIGSEGV: nothing is mapped */
         BEYOND_END,                     /* SIGBUS: past the end of the mapped file */

@@ -31,6 +31,7 @@
 #include "paging/file.h"
 #include "space/account.h"
 #include "space/grow.h"
+#include "x86.h"
 
 /* Error code of #PF (Intel SDM vol. 3A 4.7). */
 enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };

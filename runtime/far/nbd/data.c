@@ -3,7 +3,6 @@
  * their answers.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/message.h"
 #include "far/nbd/nbd.h"
@@ -14,10 +13,15 @@ void nbd_slots_reset(struct nbd_link *l)
 {
         l->free = NULL;
         l->done = NULL;
-        l->used = l->failed = 0;
+        l->used = l->failed = l->spares = 0;
+        while (l->spares < NBD_COPIES) {
+                l->spare[l->spares] = l->room + l->spares * NBD_RUN * PAGE_SIZE;
+                l->spares++;
+        }
         for (unsigned k = NBD_DEPTH; k-- > 0; ) {
                 l->slot[k].link = l;
                 l->slot[k].r = NULL;
+                l->slot[k].copy = NULL;
                 l->slot[k].next = l->free;
                 l->free = &l->slot[k];
         }
@@ -41,6 +45,9 @@ static int transferred(void *slot, int *error)
         last->next = l->done;
         l->done = s->r;
         s->r = NULL;
+        if (s->copy)
+                l->spare[l->spares++] = s->copy;
+        s->copy = NULL;
         s->next = l->free;
         l->free = s;
         l->used--;
@@ -52,7 +59,7 @@ void nbd_transfer(struct nbd_slot *s)
         struct nbd_link *l = s->link;
         nbd_completion_callback cb = { .callback = transferred, .user_data = s };
         uint64_t at = (s->r->place->first + s->r->page) * PAGE_SIZE;
-        const char *from = s->scattered ? s->gathered : s->r->frame;
+        const char *from = s->copy ? s->copy : s->r->frame;
 
         s->error = 0;
         int64_t cookie = s->r->op == FAR_WRITE
@@ -75,25 +82,25 @@ static unsigned run_length(struct far_request *const *r, unsigned count)
         return n;
 }
 
-/* Makes s a command for the n requests.  Their frames are claimed until it is over, so the gathered
- * copy stays valid; without memory for the copy a command has one page.  Returns how many requests
- * it took. */
+/* Makes s a command for the n requests.  Their frames are claimed until it is over, so the copy
+ * stays valid; without room for a copy a command has one page.  Returns how many requests it
+ * took. */
 static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n)
 {
+        struct nbd_link *l = s->link;
         bool scattered = false;
 
         for (unsigned i = 1; i < n; i++)
                 scattered |= r[i]->frame != r[0]->frame + i * PAGE_SIZE;
-        if (scattered && !s->gathered && !(s->gathered = malloc(NBD_RUN * PAGE_SIZE))) {
-                scattered = false;
+        if (scattered && l->spares)
+                s->copy = l->spare[--l->spares];
+        else if (scattered)
                 n = 1;
-        }
         for (unsigned i = 0; i < n; i++) {
-                if (scattered)
-                        memcpy(s->gathered + i * PAGE_SIZE, r[i]->frame, PAGE_SIZE);
+                if (s->copy)
+                        memcpy(s->copy + i * PAGE_SIZE, r[i]->frame, PAGE_SIZE);
                 r[i]->next = i + 1 < n ? r[i + 1] : NULL;
         }
-        s->scattered = scattered;
         s->error = 0;
         s->r = r[0];
         s->pages = n;
@@ -117,7 +124,6 @@ unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
                         break;
                 l->free = s->next;
                 l->used++;
-                s->link = l;
                 s->since = d->clock;
                 taken += fill_slot(s, r + taken, run_length(r + taken, count - taken));
                 if (l->state == LINK_UP)

@@ -63,8 +63,7 @@ static void nbd_node_free(struct nbd_node *d)
         for (unsigned i = 0; i < NBD_LINKS; i++) {
                 struct nbd_link *l = &d->link[i];
                 nbd_link_close(l);
-                for (unsigned k = 0; k < NBD_DEPTH; k++)
-                        free(l->slot[k].gathered);
+                free(l->room);
                 free(l->page);
         }
         if (d->lock >= 0)
@@ -90,7 +89,9 @@ static struct nbd_node *node_new(struct far_node *n)
                 l->node = d;
                 l->fd = -1;
                 ok &= (l->page = malloc(PAGE_SIZE)) != NULL;
-                nbd_slots_reset(l);
+                ok &= (l->room = malloc(NBD_COPIES * NBD_RUN * PAGE_SIZE)) != NULL;
+                if (ok)
+                        nbd_slots_reset(l);
         }
         if (ok)
                 return d;

@@ -28,6 +28,7 @@
  * them */
 #define NBD_BACKGROUND 16
 #define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
+#define NBD_COPIES    8         /* such commands under way on a link, that are sent from a copy */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 /* between two looks at the clock; more than this is our own pause, not the server's silence */
 #define NBD_GAP_MS    1000
@@ -81,9 +82,7 @@ struct nbd_slot {                       /* a command under way */
         /* what it moves: `pages` requests, linked; more than one only for FAR_WRITE */
         struct far_request *r;
         unsigned pages;
-        bool scattered;                 /* their frames are not contiguous in the cache */
-        /* room for a copy of NBD_RUN pages, made when first needed and kept */
-        char *gathered;
+        char *copy;                     /* of frames that are not contiguous, else NULL */
         struct nbd_link *link;
         uint64_t since;                 /* when it was posted, by nbd_clock() */
         int error;                      /* what the server answered; 0: no answer yet */
@@ -117,6 +116,10 @@ struct nbd_link {
         char *page;                     /* PAGE_SIZE bytes for the mark */
         struct nbd_slot slot[NBD_DEPTH], *free;
         unsigned used;                  /* slots that are not free */
+        /* NBD_COPIES * NBD_RUN pages: memory beside --cache, and so not one piece for each slot */
+        char *room;
+        char *spare[NBD_COPIES];        /* pieces of room, of NBD_RUN pages, that no slot has */
+        unsigned spares;
         unsigned failed;                /* slots with an error */
         struct far_request *done;       /* over, but not yet given back */
 };
