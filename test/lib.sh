@@ -73,7 +73,7 @@ dump_states() {
 # of its session added to $ERR and is killed with them.
 run_limited() {
     local pid dog
-    rm -f "$WORK/timeout"
+    [ ! -e "$WORK/timeout" ] || rm "$WORK/timeout"
     setsid "$@" <"${STDIN:-/dev/null}" >"$OUT" 2>"$ERR" &
     pid=$!
     # A read that never ends, as a sleep that leaves no process behind.

@@ -42,8 +42,7 @@ accept() {
     fi
 }
 
-# A kernel before 6.14, for vmrun, on a file system of the type $FS_TYPE: leases are refused.
-make_no_leases() {
+leases() {
     cat >"$WORK/no_leases.c" <<'C' && gcc -shared -fPIC -o "$WORK/no_leases.so" "$WORK/no_leases.c"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -93,89 +92,16 @@ C
 }
 
 leases() {
-    local with=(env LD_PRELOAD="$WORK/no_leases.so")
+    local with=(env LD_PRELOAD="$build/test/system/no_leases.so")
     local run=("$vmrun" --cache 64M "${vmrun_flags[@]}" -- /bin/echo it runs)
-    if ! make_no_leases; then
-        skip 'no leases' 'gcc makes no library'
-        return
-    fi
     accept 'no leases on NFS' "${with[@]}" FS_TYPE=6969 "${run[@]}"
     accept 'no leases on CIFS' "${with[@]}" FS_TYPE=ff534d42 "${run[@]}"
     refuse 'no lease on ext4: open for writing' 126 'open for writing: wait until its writer' \
         "${with[@]}" FS_TYPE=ef53 "${run[@]}"
 }
 
-# Files that are no programs, or damaged ones: variations of a good static one, byte by byte.
-make_bad_files() {
-    bad=$WORK/bad
-    mkdir -p "$bad" && cd "$bad" || return
-    cp "$build/examples/quicksort-static" good || return
-    python3 - <<'PYTHON' || return
-import os, struct
-good = open("good", "rb").read()
-PT_LOAD, PT_INTERP = 1, 3
-phoff, = struct.unpack_from("<Q", good, 32)
-phentsize, phnum = struct.unpack_from("<HH", good, 54)
-
-def write(name, content):
-    with open(name, "wb") as f:
-        f.write(content)
-    os.chmod(name, 0o755)
-
-def patched(*changes):
-    b = bytearray(good)
-    for offset, format, value in changes:
-        struct.pack_into("<" + format, b, offset, value)
-    return bytes(b)
-
-def headers(content, kind):
-    offset, = struct.unpack_from("<Q", content, 32)
-    size, count = struct.unpack_from("<HH", content, 54)
-    all_headers = range(offset, offset + size * count, size)
-    return [h for h in all_headers if struct.unpack_from("<I", content, h)[0] == kind]
-
-loads = headers(good, PT_LOAD)
-vaddr, = struct.unpack_from("<Q", good, loads[0] + 16)
-write("text", b"just some words\n")
-write("empty", b"")
-write("magic-only", good[:4])
-write("half-header", good[:40])
-write("no-program-headers", good[:64])
-write("cut-program-headers", good[:phoff + phentsize + 20])
-write("cut-segments", good[:4096])
-write("wrong-machine", patched((18, "H", 183)))
-write("wrong-class", patched((4, "B", 9)))
-write("big-endian", patched((5, "B", 2)))
-write("an-object", patched((16, "H", 1)))
-write("phnum-0", patched((56, "H", 0)))
-write("phnum-65535", patched((56, "H", 65535)))
-write("phentsize-1", patched((54, "H", 1)))
-write("phoff-huge", patched((32, "Q", 2**64 - 8)))
-write("overlapping", patched((loads[1] + 16, "Q", vaddr), (loads[1] + 24, "Q", vaddr),
-                             (loads[1] + 8, "Q", 0)))
-write("filesz-above-memsz", patched((loads[1] + 40, "Q", 1)))
-write("vaddr-wraps", patched((loads[1] + 16, "Q", 2**64 - 4096), (loads[1] + 40, "Q", 2**63)))
-write("kernel-address", patched((loads[0] + 16, "Q", 0xffff800000000000)))
-offset = struct.unpack_from("<Q", good, loads[1] + 8)[0]
-write("misaligned", patched((loads[1] + 8, "Q", offset + 8)))
-
-dynamic = bytearray(open("/bin/true", "rb").read())
-h = headers(dynamic, PT_INTERP)[0]
-offset, = struct.unpack_from("<Q", dynamic, h + 8)
-size, = struct.unpack_from("<Q", dynamic, h + 32)
-dynamic[offset:offset + size] = b"/no/ld.so".ljust(size, b"\0")
-write("no-interpreter", bytes(dynamic))
-write("script-no-interpreter", b"#!/no/such/interpreter -x\n")
-write("script-empty", b"#!\n")
-write("script-of-itself", b"#!" + os.fsencode(os.path.abspath("script-of-itself")) + b"\n")
-PYTHON
-    cp good not-executable && chmod 644 not-executable
-    cp good not-readable && chmod 111 not-readable
-}
-
 refusals() {
-    make_bad_files || { not_ok 'bad ELF files' 'cannot be made' && return; }
-    local file
+    local file bad=$build/test/system/bad
 
     # Not programs: 126, as a shell has it.
     for file in text empty magic-only half-header no-program-headers cut-program-headers \
@@ -184,15 +110,17 @@ refusals() {
         misaligned script-empty script-of-itself; do
         refuse "bad file: $file" 126 "$file" "$vmrun" -- "$bad/$file"
     done
-    refuse 'not executable' 126 'permission|executable' "$vmrun" -- "$bad/not-executable"
+    cp "$bad/good" "$WORK/not-executable" && chmod 644 "$WORK/not-executable"
+    cp "$bad/good" "$WORK/not-readable" && chmod 111 "$WORK/not-readable"
+    refuse 'not executable' 126 'permission|executable' "$vmrun" -- "$WORK/not-executable"
     refuse 'a folder' 126 'directory|folder|not.*file|permission' "$vmrun" -- "$bad"
     # Root may read anything, unless it gives that up.
     if [ "$(id -u)" -ne 0 ]; then
-        refuse 'not readable' 126 'permission|read' "$vmrun" -- "$bad/not-readable"
+        refuse 'not readable' 126 'permission|read' "$vmrun" -- "$WORK/not-readable"
     else
         refuse 'not readable' 126 'permission|read' \
             setpriv --bounding-set -dac_override,-dac_read_search \
-            --inh-caps -dac_override,-dac_read_search "$vmrun" -- "$bad/not-readable"
+            --inh-caps -dac_override,-dac_read_search "$vmrun" -- "$WORK/not-readable"
     fi
 
     leases

@@ -12,6 +12,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
+#include <linux/xattr.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -20,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include "t_sys.h"
 
 extern char **environ;
@@ -576,6 +579,17 @@ static void again(int n, size_t kib)
         exit(1);
 }
 
+/* Makes the file one with cap_net_raw+ep. */
+static int make_capable(const char *file)
+{
+        const struct vfs_cap_data c = {
+                .magic_etc = VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE,
+                .data[0].permitted = 1 << CAP_NET_RAW,
+        };
+
+        return setxattr(file, XATTR_NAME_CAPS, &c, sizeof(c), 0) ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
         const char *step = argc > 2 && !strcmp(argv[1], "step") ? argv[2] : "";
@@ -585,6 +599,8 @@ int main(int argc, char **argv)
                 again(atoi(argv[2]), strtoul(argv[3], NULL, 10));
         if (argc == 4 && !strcmp(argv[1], "parent"))
                 parent(atoi(argv[2]), argv[3]);
+        if (argc == 3 && !strcmp(argv[1], "capable"))
+                return make_capable(argv[2]);
         if (argc == 2 && !strcmp(argv[1], "ids")) {
                 printf("%d %d %d %d\n", getuid(), geteuid(), getgid(), getegid());
                 show_capabilities();

@@ -2,14 +2,14 @@
  * What a program may expect of fork, at several times its cache: its output is the same natively
  * and under vmrun.
  *
- * usage: t_fork [--size MB [TEST]]         memory of parent and child, over a working set of that
+ * usage: t_fork [short] [--size MB [TEST]] memory of parent and child, over a working set of that
  *                                          size (4), then processes (t_fork_process.c) and threads
  *                                          (t_fork_threads.c); TEST: one of memory, by its name, or
  *                                          "memory" for all of them
  *        t_fork --bomb SEED CHILDREN [MB]  children that are killed at any moment
  *        t_fork --time MB FORKS            how long fork, exit and wait take with that much
  *                                          resident, in microseconds
- * Writes files into the current folder, and removes them.
+ * short: a fifth of the children, where each takes a tenth of a second.  Writes files into the current folder, and removes them.
  */
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -17,6 +17,7 @@
 #include "t_fork.h"
 
 static uint64_t pages;                  /* the working set */
+unsigned effort = 100;
 static int scratch;                     /* a file */
 
 /* Can the system read there?  Tells protection without a signal. */
@@ -303,9 +304,10 @@ static void test_many(void)
         uint64_t n = pages / 2;
         char *p = map_pages(n, RW, MAP_PRIVATE);
         pid_t child[20];
+        unsigned most = times(20);
 
         fill(p, 0, n, 1);
-        for (uint64_t k = 0; k < 100; k++) {            /* one after the other */
+        for (uint64_t k = 0; k < times(100); k++) {     /* one after the other */
                 fill(p + k % n * PG, k % n, 1, 2);
                 if (!(child[0] = start_child())) {
                         verify("the last change", p + k % n * PG, k % n, 1, 2);
@@ -316,14 +318,14 @@ static void test_many(void)
                 reap(child[0], (int)k << 8);
         }
         fill(p, 0, n, 1);
-        for (unsigned k = 0; k < 20; k++) {             /* at once */
+        for (unsigned k = 0; k < most; k++) {           /* at once */
                 if (!(child[k] = start_child())) {
                         change(p, n, k + 1, 10 + k);
                         expect("one of many", p, n, k + 1, 10 + k, 1);
                         _exit(0);
                 }
         }
-        for (unsigned k = 0; k < 20; k++)
+        for (unsigned k = 0; k < most; k++)
                 reap(child[k], 0);
         verify("the parent of many", p, 0, n, 1);
         CHECK(munmap(p, n * PG) == 0);
@@ -430,6 +432,10 @@ static int time_forks(uint64_t mb, unsigned forks)
 
 int main(int argc, char **argv)
 {
+        if (argc > 1 && strcmp(argv[1], "short") == 0) {
+                effort = 20;
+                argc--, argv++;
+        }
         pages = (argc >= 3 && strcmp(argv[1], "--size") == 0 ? (uint64_t)atoi(argv[2]) : 4) * MiB /
                 PG;
         CHECK((scratch = open("t_fork.scratch", O_RDWR | O_CREAT, 0600)) >= 0 &&

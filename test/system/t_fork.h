@@ -6,6 +6,10 @@
 
 #include "t_child.h"
 
+/* How much the tests do, in per cent (t_fork.c). */
+extern unsigned effort;
+static inline unsigned times(unsigned n) { return n * effort / 100; }
+
 /* t_fork_threads.c */
 void thread_tests(void);
 /* t_fork_process.c */

@@ -369,9 +369,10 @@ static void test_storm(void)
 {
         struct sigaction sa = { .sa_handler = on_usr2, .sa_flags = SA_RESTART }, old;
         int64_t takes = 0;
+        int turns = (int)times(40);
 
         CHECK(sigaction(SIGUSR2, &sa, &old) == 0);
-        for (int i = 0; i < 40; i++) {
+        for (int i = 0; i < turns; i++) {
                 int p[2];
                 char c;
                 CHECK(pipe(p) == 0);
@@ -383,7 +384,7 @@ static void test_storm(void)
                                 ;
                         _exit(0);
                 }
-                while (now_us() - began < takes * i / 40)
+                while (now_us() - began < takes * i / turns)
                         ;
                 CHECK(kill(child, SIGUSR2) == 0 && read(p[0], &c, 1) == 1);
                 if (i == 0)
