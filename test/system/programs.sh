@@ -391,8 +391,10 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
             "$build/test/system/t_signals" die "$way"
     done
     threads
-    compare --quick --cache 512K 't_memory, 8 times its cache' \
-        "$build/test/system/t_memory" --size 4
+    local t_memory=(--cache 512K --size 4)
+    [ "$sizing" != small ] || t_memory=(--cache 256K --size 2)
+    compare --quick "${t_memory[@]:0:2}" 't_memory, 8 times its cache' \
+        "$build/test/system/t_memory" "${t_memory[@]:2}"
     local t_fork=("$build/test/system/t_fork" "${short[@]}") children=40
     [ "$sizing" != small ] || children=10
     compare --cache 256K 't_fork, 16 times its cache' "${t_fork[@]}" --size 4 memory
