@@ -31,8 +31,8 @@ part() {
 
 # compile SOURCE... [FLAG...]
 compile() {
-    "$CC" -std=gnu11 -O2 -w -D_GNU_SOURCE -pthread -iquote "$unit" -iquote "$tree/kern" \
-        -iquote "$tree/runtime" -I"$tree/include" -o "$WORK/test" "$@" -lcmocka
+    "$CC" -std=gnu11 -O2 -w -D_GNU_SOURCE -pthread -iquote "$unit" -iquote "$tree" \
+        -iquote "$tree/kern" -iquote "$tree/runtime" -I"$tree/include" -o "$WORK/test" "$@" -lcmocka
 }
 
 # mutant FILES WHAT SED-SCRIPT: the script must change one of the files, patterns as of part().
