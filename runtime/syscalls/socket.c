@@ -352,11 +352,14 @@ long sys_recvfrom(struct thread *t, const struct sys_row *row, const uint64_t a[
         return ret;
 }
 
-/* Tables of iptables, ip6tables, arptables and ebtables: structs with pointers.  80, between them,
- * is SO_ORIGINAL_DST. */
-static bool is_table(int opt)
+/* Tables of iptables, arptables and ebtables, and of ip6tables: structs with pointers.  80, between
+ * them, is SO_ORIGINAL_DST.  The numbers of ip6tables are between those of IPv6's own options. */
+static bool is_table(int level, int opt)
 {
-        return (opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) || (opt >= 128 && opt < 144);
+        if (level == IPPROTO_IPV6)
+                return opt == 64 || opt == 65;  /* IP6T_SO_SET_REPLACE, _ADD_COUNTERS */
+        return level == SOL_IP && ((opt >= 64 && opt < 80) || (opt >= 96 && opt < 112) ||
+                                   (opt >= 128 && opt < 144));
 }
 
 /* Options with a pointer in them, or that make the kernel keep or map the program's pages. */
@@ -379,8 +382,7 @@ long sys_setsockopt(struct thread *t, const struct sys_row *row, const uint64_t 
                 return sys_raw(row->nr, a[0], a[1], a[2], P(prog), sizeof(*prog), 0);
         }
         if ((level == SOL_SOCKET && opt == SO_ZEROCOPY) || level == 283 /* SOL_XDP */ ||
-            level == 276 /* SOL_RDS */ ||
-            ((level == SOL_IP || level == IPPROTO_IPV6) && is_table(opt))) {
+            level == 276 /* SOL_RDS */ || is_table(level, opt)) {
                 info_once(0x70000000 + (unsigned)level * 256 + (unsigned)opt,
                           "socket option %d of level %d is refused: ENOPROTOOPT", opt, level);
                 return -ENOPROTOOPT;
@@ -394,7 +396,7 @@ long sys_getsockopt(struct thread *t, const struct sys_row *row, const uint64_t 
 
         if ((level == SOL_SOCKET && opt == SO_GET_FILTER) ||
             (level == IPPROTO_TCP && opt == 35 /* ZEROCOPY_RECEIVE */) ||
-            (level == SOL_IP && is_table(opt))) {
+            (level == SOL_IP && is_table(level, opt))) {
                 info_once(0x80000000 + (unsigned)level * 256 + (unsigned)opt,
                           "socket option %d of level %d is refused: ENOPROTOOPT", opt, level);
                 return -ENOPROTOOPT;

@@ -14,6 +14,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
@@ -521,6 +522,39 @@ static void test_proc(char **argv)
         fclose(f);
 }
 
+static const char *outcome(int result) { return result ? strerrorname_np(errno) : "ok"; }
+
+/* Refused, because there is a pointer in it, or because the kernel would map the program's pages:
+ * docs/syscalls.md. */
+static bool is_refused(int level, int opt)
+{
+        return (level == IPPROTO_IP && opt >= 64 && opt < 80) ||
+               (level == IPPROTO_IPV6 && (opt == 64 || opt == 65 || opt == 68 || opt == 69)) ||
+               (level == SOL_SOCKET && (opt == SO_ZEROCOPY || opt == SO_GET_FILTER)) ||
+               (level == IPPROTO_TCP && opt == 35);
+}
+
+/* Whatever number an option has, it is set and told as natively. */
+static void test_options(void)
+{
+        static const int levels[] = { SOL_SOCKET, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP };
+        int value, fd;
+        socklen_t n;
+
+        for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+                for (int opt = 1; opt < 90; opt++) {
+                        if (is_refused(levels[i], opt))
+                                continue;
+                        CHECK((fd = socket(AF_INET6, SOCK_STREAM, 0)) >= 0);
+                        value = 1;
+                        n = sizeof(value);
+                        printf("option %d of level %d: set %s", opt, levels[i],
+                               outcome(setsockopt(fd, levels[i], opt, &value, n)));
+                        printf(", get %s\n", outcome(getsockopt(fd, levels[i], opt, &value, &n)));
+                        close(fd);
+                }
+}
+
 int main(int argc, char **argv)
 {
         (void)argc;
@@ -529,6 +563,7 @@ int main(int argc, char **argv)
         close_range(3, ~0U, 0);
         test_unix();
         test_inet();
+        test_options();
         test_wait();
         close_range(3, ~0U, 0);
         test_event_fds();
