@@ -244,7 +244,8 @@ link_shakes() {
 # come back before its lease is over.
 idle() {
     "$vmrun" "${flags[@]}" --connect-timeout 30 --node 'rdma://m1?size=16M' -- perl -e '
-        my $have = join "", map { pack "N", $_ * 2654435761 % 4294967296 } 0 .. 500000;
+        my $have = "";
+        $have .= pack "N", $_ * 2654435761 % 4294967296 for 0 .. 500000;
         print STDERR "randmem: fill\n";
         sleep 45;
         for (0 .. 500000) {
@@ -292,9 +293,10 @@ machine_dies() { silence kill; }
 
 # --- leases of clients that vanish or stand still ---
 
+holds() { [ "$(held "$1")" -eq "$2" ]; }
 grace() {
-    local before after
-    serve m --size 62M --grace 8 || return
+    local before
+    serve m --size 62M --grace 12 || return
     run_vm rdma 2M --node "$RDMA?size=16M"
     run_vm nbd 2M --node "$NBD?size=16M"
     run_vm still_rdma 2M --node "$RDMA?size=16M"
@@ -305,10 +307,8 @@ grace() {
     sleep 3
     before=$(held m)
     [ "$before" -eq 60 ] || { echo "$before MiB are held after 3 s, not 60"; return 1; }
-    sleep 9
     # What is left belongs to the two stopped programs.
-    after=$(held m)
-    [ "$after" -eq 28 ] || { echo "$after MiB are held, not 28"; return 1; }
+    await 30 holds m 28 || return
     kill -CONT "${program[still_rdma]}" "${program[still_nbd]}"
     verified still_rdma still_nbd && await 3 all_free m && end_node m
 }
