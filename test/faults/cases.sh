@@ -308,7 +308,7 @@ grace() {
     before=$(held m)
     [ "$before" -eq 60 ] || { echo "$before MiB are held after 3 s, not 60"; return 1; }
     # What is left belongs to the two stopped programs.
-    await 30 holds m 28 || return
+    await 15 holds m 28 || return
     kill -CONT "${program[still_rdma]}" "${program[still_nbd]}"
     verified still_rdma still_nbd && await 3 all_free m && end_node m
 }
