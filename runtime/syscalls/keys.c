@@ -47,7 +47,7 @@ long sys_key_pkey(struct thread *t, const struct sys_row *row, const uint64_t a[
                                 : sys_out(t, a[4], p->out_len);
         long ret = sys_raw(row->nr, a[0], P(p), P(info), P(in), P(second), 0);
 
-        if (ret <= 0 || verify || !known)
+        if (ret <= 0 || verify || !known)       /* p is no struct if it is not known */
                 return ret;
         return sys_deliver(t, a[4], second, (size_t)ret < p->out_len ? (size_t)ret : p->out_len,
                            ret);
