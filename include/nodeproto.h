@@ -18,17 +18,21 @@
  *                                          <-   GRANT address, rkey                  or REFUSED
  *   RELEASE slab                           ->
  *                                          <-   DONE                                 or REFUSED
+ *   CUT ranges of members                  ->   their connections are ended, for good
+ *                                          <-   DONE                                 or REFUSED
  *   GOODBYE                                -> all its leases are free from here on
  *
  * After a broken connection: connect again with private data CONTROL and the id and secret of
  * WELCOME.  If memnode still knows them (it keeps a client for a grace time), it accepts, and all
- * grants stay as they were; the data connections are made again.  HELLO is not repeated.  A new
- * control connection of a client ends its older one.
+ * grants stay as they were; the data connections are made again.  HELLO is not repeated.
  *
  * A client may be several processes, which share its leases: the children of a program that forked.
  * Each has a control connection and data connections of its own, told apart by the `member` in the
- * private data.  The rule above about older connections applies to those of the same member.  A
- * client is gone when its last member is; GOODBYE from any member ends the whole client.
+ * private data.  A control connection is admitted if its `generation` is above all that its member
+ * had before; it ends the older ones of that member, control and data.  A data connection names the
+ * generation of the control connection that it belongs to, and is admitted as long as that is the
+ * newest.  A member that was CUT is admitted never again.  docs/protocol.md says what this is for.
+ * A client is gone when its last member is; GOODBYE from any member ends the whole client.
  *
  * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is
  * about to end.  A connection request that cannot be accepted is rejected by rdma_cm, also with
@@ -43,7 +47,7 @@
 #include <stdint.h>
 
 #define NODE_MAGIC      0x4e4d4d56u     /* "VMMN" */
-#define NODE_VERSION    2
+#define NODE_VERSION    3
 #define NODE_PORT       7471
 #define NODE_SECRET     16
 #define NODE_TOKEN_MAX  64
@@ -60,8 +64,9 @@ struct node_private {
         /* DATA: the most transfers that the client keeps in flight; in the acceptance: the most
          * that memnode allows */
         uint16_t depth;
-        /* which process of the client: a random number that it chose */
-        uint32_t member;
+        uint32_t generation;            /* from 1 on */
+        /* which process of the client: a number from 1 on that no other process of it ever has */
+        uint64_t member;
         uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
         uint8_t  secret[NODE_SECRET];
 };
@@ -85,6 +90,7 @@ enum node_type {
         NODE_RELEASE,
         NODE_DONE,
         NODE_GOODBYE,
+        NODE_CUT,
 };
 
 /* Why a request was refused; the text says it for people. */
@@ -100,6 +106,8 @@ enum node_error {
         /* an error of memnode's own, as a failed memory registration */
         NODE_EINTERNAL,
         NODE_ECLOSING,                  /* memnode is about to end */
+        NODE_ESTALE,                    /* a connection of a newer generation was here before */
+        NODE_ECUT,                      /* the member was cut */
 };
 
 struct node_hello {
@@ -140,11 +148,18 @@ struct node_release {
         struct node_header h;
         uint64_t slab;
 };
+#define NODE_RANGES 30
+struct node_cut {
+        struct node_header h;
+        uint32_t count, pad;            /* ranges that are used, at least one */
+        struct node_range { uint64_t first, last; } range[NODE_RANGES];
+};
 struct node_plain { struct node_header h; };    /* DONE, GOODBYE */
 
 _Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");
 _Static_assert(sizeof(struct node_refused) <= NODE_MESSAGE_MAX &&
                        sizeof(struct node_hello) <= NODE_MESSAGE_MAX &&
+                       sizeof(struct node_cut) <= NODE_MESSAGE_MAX &&
                        sizeof(struct node_welcome) <= NODE_MESSAGE_MAX,
                "every message fits a receive buffer");
 

@@ -8,12 +8,18 @@
  * listed nowhere: a client that does not know it cannot find it.  Therefore the log has only its
  * first digits.
  *
+ * vmrun's leases are made by CREATE and used by JOIN, whose names say which connection of which
+ * process it is (members.h).  Such a lease has an incarnation, a random number that is the answer to
+ * CREATE: a JOIN that was meant for another lease, of a memnode that ran here before, is refused by
+ * it.
+ *
  * Every lease has an account of its own: to memnode, one lease is one client.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include "common/clock.h"
 #include "common/secret.h"
 #include "memnode.h"
@@ -26,6 +32,8 @@ struct lease {
         /* first: an nbd_export that is no named one is a lease */
         struct nbd_export e;
         char hex[NBD_LEASE_HEX];
+        uint64_t incarnation;                   /* 0: of a client without members */
+        struct members members;
         unsigned users;                         /* attached, or waiting to be */
         /* one thread is taking the memory; the others wait */
         bool making;
@@ -68,7 +76,8 @@ static uint32_t lease_name(const char *name, size_t len, struct nbd_lease_name *
         case 0: break;
         case -EINVAL:
                 *text = "a lease is called lease-<32 hexadecimal digits, in small letters>-<bytes, "
-                        "a multiple of 4096>[-<token>]";
+                        "a multiple of 4096>[-<token>], and what else vmrun says of leases is "
+                        "said otherwise: install the same version on both";
                 return NBD_REP_ERR_INVALID;
         default:
                 *text = len ? "memnode has no export of that name"
@@ -94,6 +103,8 @@ static struct nbd_export *find_named(const char *name, size_t len)
         return NULL;
 }
 
+static bool is_named(const struct nbd_export *e) { return e >= named && e < named + nnamed; }
+
 const char *nbd_export_listed(unsigned i) { return i < nnamed ? opt.export[i].name : NULL; }
 
 /* ---- Leases ---- */
@@ -114,10 +125,40 @@ static void unlink_lease(struct lease *gone)
         *p = gone->next;
 }
 
-static uint32_t other_size(const char **text)
+/* Whether what a name says of a lease agrees with it; l: NULL, there is none.  0, or an error with a
+ * sentence. */
+static uint32_t agrees(const struct lease *l, const struct nbd_lease_name *n, const char **text)
 {
-        *text = "that lease exists with another size";
+        if (n->verb == NBD_CREATE && l)
+                *text = "that lease exists already";
+        else if (n->verb == NBD_LEASE && l && l->incarnation)
+                *text = "that lease is for its members only";
+        else if (n->verb == NBD_LEASE && l && l->e.size != n->size)
+                *text = "that lease exists with another size";
+        else if (n->verb < NBD_JOIN)
+                return 0;
+        else if (!l || l->incarnation != n->incarnation) {
+                *text = "memnode does not know that lease: it was started anew, or has given the "
+                        "lease up";
+                return NBD_REP_ERR_UNKNOWN;
+        } else {
+                return 0;
+        }
         return NBD_REP_ERR_INVALID;
+}
+
+static uint32_t admit(struct lease *l, const struct nbd_who *who, const char **text)
+{
+        int err = who->member ? members_admit(&l->members, who->member, who->link, who->generation)
+                              : 0;
+
+        if (!err)
+                return 0;
+        *text = err == -EPERM    ? "this process counts as dead, and its connections as ended"
+                : err == -ESTALE ? "a newer connection of this process was here before"
+                : err == -EUSERS ? "this lease has too many members"
+                                 : "memnode cannot take this connection";
+        return err == -EPERM ? NBD_REP_ERR_UNKNOWN : NBD_REP_ERR_POLICY;
 }
 
 /* Account and memory for an export: 0, or an error with a sentence. */
@@ -160,87 +201,172 @@ static void make(struct lease *l)
         pthread_cond_broadcast(&made);
 }
 
+/* Nobody uses the lease: its grace time begins.  With the lock. */
+static void let_go(struct lease *l)
+{
+        /* SIGHUP may change it */
+        l->until = now_ms() + __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
+        pthread_cond_signal(&due);
+}
+
+static struct lease *new_lease(const struct nbd_lease_name *n, const char **text)
+{
+        struct lease *l = calloc(1, sizeof(*l));
+
+        *text = "memnode has no memory or no random numbers left";
+        while (l && n->verb == NBD_CREATE && !l->incarnation)
+                if (getrandom(&l->incarnation, sizeof(l->incarnation), 0) !=
+                    sizeof(l->incarnation)) {
+                        free(l);
+                        return NULL;
+                }
+        if (!l)
+                return NULL;
+        l->e.size = n->size;
+        memcpy(l->hex, n->hex, sizeof(l->hex));
+        l->next = leases;
+        leases = l;
+        return l;
+}
+
+/* Called and returns with the lock. */
 static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export **e,
                              const char **text)
 {
-        uint32_t error = 0;
-
-        pthread_mutex_lock(&lock);
         struct lease *l = find_lease(n->hex);
-        if (l && l->e.size != n->size) {
-                pthread_mutex_unlock(&lock);
-                return other_size(text);
-        }
+        uint32_t error = agrees(l, n, text);
+
+        if (error)
+                return error;
         if (l) {
                 l->users++;
                 while (l->making)               /* as long as account_take() takes */
                         pthread_cond_wait(&made, &lock);
-        } else if ((l = calloc(1, sizeof(*l)))) {
-                l->e.size = n->size;
-                memcpy(l->hex, n->hex, sizeof(l->hex));
-                l->users = 1;
-                l->next = leases;
-                leases = l;
-                make(l);
         } else {
-                *text = "memnode has no memory for its own use left";
-                error = NBD_REP_ERR_POLICY;
+                l = new_lease(n, text);
+                if (!l)
+                        return NBD_REP_ERR_POLICY;
+                l->users = 1;
+                make(l);
         }
-        if (l && l->error) {
-                error = l->error;
+        error = l->error;
+        if (error)
                 *text = l->text;
-                if (--l->users == 0)
-                        free(l);
-        } else if (l) {
+        else
+                error = admit(l, &n->who, text);
+        if (!error) {
                 *e = &l->e;
+                return 0;
         }
-        pthread_mutex_unlock(&lock);
+        if (--l->users == 0 && l->error)
+                free(l);
+        else if (l->users == 0)
+                let_go(l);
         return error;
 }
 
-uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, const char **text)
+uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, struct nbd_who *who,
+                           const char **text)
 {
         struct nbd_lease_name n;
 
+        *who = (struct nbd_who){ 0 };
+        *text = "";
         *e = find_named(name, len);
         if (*e)
                 return 0;
         uint32_t error = lease_name(name, len, &n, text);
-        return error ? error : attach_lease(&n, e, text);
+        if (!error && n.verb == NBD_CUT) {
+                *text = "members are cut with INFO";
+                error = NBD_REP_ERR_INVALID;
+        }
+        if (error)
+                return error;
+        *who = n.who;
+        pthread_mutex_lock(&lock);
+        error = attach_lease(&n, e, text);
+        pthread_mutex_unlock(&lock);
+        return error;
 }
 
-uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, const char **text)
+bool nbd_export_current(struct nbd_export *e, const struct nbd_who *who)
+{
+        struct lease *l = (struct lease *)e;
+
+        if (!who->member)
+                return true;
+        pthread_mutex_lock(&lock);
+        bool current = members_is_current(&l->members, who->member, who->link, who->generation);
+        pthread_mutex_unlock(&lock);
+        return current;
+}
+
+void nbd_export_describe(const struct nbd_export *e, char text[NBD_DESCRIPTION])
+{
+        const struct lease *l = (const struct lease *)e;
+
+        *text = '\0';
+        if (!is_named(e) && l->incarnation)     /* which is constant */
+                snprintf(text, NBD_DESCRIPTION, "incarnation %016llx",
+                         (unsigned long long)l->incarnation);
+}
+
+/* With the lock.  0, or an error with a sentence. */
+static uint32_t cut(struct lease *l, struct nbd_lease_name *n, const char **text)
+{
+        uint64_t first, last;
+
+        while (nbd_lease_range(n, &first, &last))
+                if (members_cut(&l->members, first, last) != 0) {
+                        *text = "memnode has no memory left to note which processes are dead";
+                        return NBD_REP_ERR_POLICY;
+                }
+        return 0;
+}
+
+uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, struct nbd_export **e,
+                         const char **text)
 {
         struct nbd_lease_name n;
-        const struct nbd_export *e = find_named(name, len);
-        uint32_t error = e ? 0 : lease_name(name, len, &n, text);
+        const struct nbd_export *known = find_named(name, len);
+        uint32_t error = known ? 0 : lease_name(name, len, &n, text);
 
-        if (e)
-                *size = e->size;
-        if (e || error)
+        *e = NULL;
+        if (known)
+                *size = known->size;
+        if (known || error)
                 return error;
         pthread_mutex_lock(&lock);
-        const struct lease *l = find_lease(n.hex);
-        if (l && l->e.size != n.size)
-                error = other_size(text);
+        struct lease *l = find_lease(n.hex);
+        error = agrees(l, &n, text);
+        *size = l ? l->e.size : n.size;
+        if (!error && n.verb == NBD_CUT)
+                error = cut(l, &n, text);
+        if (!error && n.verb == NBD_CUT) {
+                *e = &l->e;
+                l->users++;
+        }
         pthread_mutex_unlock(&lock);
-        *size = n.size;
         return error;
+}
+
+/* It cannot be found any more. */
+static void end(struct lease *l)
+{
+        account_close(l->e.account);
+        members_free(&l->members);
+        free(l);
 }
 
 void nbd_export_detach(struct nbd_export *e)
 {
         struct lease *l = (struct lease *)e;
-        /* SIGHUP may change it */
-        uint32_t grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
 
-        if (e >= named && e < named + nnamed)
+        if (is_named(e))
                 return;
         pthread_mutex_lock(&lock);
-        if (--l->users == 0) {
-                l->until = now_ms() + grace_ms;
-                pthread_cond_signal(&due);
-        }
+        if (--l->users == 0)
+                let_go(l);
         pthread_mutex_unlock(&lock);
 }
 
@@ -248,7 +374,7 @@ void nbd_export_leave(struct nbd_export *e)
 {
         struct lease *l = (struct lease *)e;
 
-        if (e >= named && e < named + nnamed)
+        if (is_named(e))
                 return;
         pthread_mutex_lock(&lock);
         bool last = --l->users == 0;
@@ -257,8 +383,7 @@ void nbd_export_leave(struct nbd_export *e)
         pthread_mutex_unlock(&lock);
         if (last) {
                 info_("NBD lease %.*s... is over: its client said goodbye", MARK, l->hex);
-                account_close(l->e.account);
-                free(l);
+                end(l);
         }
 }
 
@@ -295,8 +420,7 @@ static void *sweep(void *arg)
                         pthread_mutex_unlock(&lock);
                         info_("NBD lease %.*s... is over: nobody has used it for the grace time",
                               MARK, l->hex);
-                        account_close(l->e.account);
-                        free(l);
+                        end(l);
                         pthread_mutex_lock(&lock);
                 }
         }

@@ -95,21 +95,33 @@ static void list(struct nbd_handshake *h)
         ack(h);
 }
 
-static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size_t name_len,
-                  const uint8_t *wish, unsigned wishes)
+/* INFO and GO: u32 length of the name, the name, u16 number of information requests, the requests,
+ * u16 each. */
+struct go { const char *name, *description; size_t name_len; const uint8_t *wish; };
+
+static bool wants(const struct go *g, unsigned info)
+{
+        for (unsigned i = 0; i < nbd_get16(g->wish); i++)
+                if (nbd_get16(g->wish + 2 + 2 * i) == info)
+                        return true;
+        return false;
+}
+
+static void infos(struct nbd_handshake *h, uint64_t size, const struct go *g)
 {
         uint8_t export[2 + 8 + 2], block[2 + 3 * 4], type[2];
-        bool want_name = false;
 
-        for (unsigned i = 0; i < wishes; i++)
-                want_name |= nbd_get16(wish + 2 * i) == NBD_INFO_NAME;
         nbd_put16(export, NBD_INFO_EXPORT);
         nbd_put64(export + 2, size);
         nbd_put16(export + 10, transmission_flags(h));
         reply(h, NBD_REP_INFO, export, sizeof(export));
-        if (want_name) {
+        if (wants(g, NBD_INFO_NAME)) {
                 nbd_put16(type, NBD_INFO_NAME);
-                reply2(h, NBD_REP_INFO, type, sizeof(type), name, name_len);
+                reply2(h, NBD_REP_INFO, type, sizeof(type), g->name, g->name_len);
+        }
+        if (*g->description && wants(g, NBD_INFO_DESCRIPTION)) {
+                nbd_put16(type, NBD_INFO_DESCRIPTION);
+                reply2(h, NBD_REP_INFO, type, sizeof(type), g->description, strlen(g->description));
         }
         /* Sent even if not requested: libnbd and the kernel's client ask for it, others can use
          * it. */
@@ -120,8 +132,6 @@ static void infos(struct nbd_handshake *h, uint64_t size, const char *name, size
         reply(h, NBD_REP_INFO, block, sizeof(block));
 }
 
-/* INFO and GO: u32 length of the name, the name, u16 number of information requests, the requests,
- * u16 each. */
 static void go(struct nbd_handshake *h, bool attach)
 {
         const uint8_t *d = h->buf;
@@ -145,7 +155,7 @@ static void go(struct nbd_handshake *h, bool attach)
                 refuse(h, error, text);
                 return;
         }
-        infos(h, size, name, name_len, d + 6 + name_len, nbd_get16(d + 4 + name_len));
+        infos(h, size, &(struct go){ name, text, name_len, d + 4 + name_len });
         ack(h);
         if (!attach)
                 return;

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include "memnode/members.h"
 
 /* ---- The protocol's numbers ---- */
 
@@ -122,16 +123,43 @@ _Static_assert(sizeof(struct nbd_request) == 28 && sizeof(struct nbd_simple_repl
 /* ---- Names of leases (name.c) ---- */
 
 #define NBD_LEASE_HEX   32
+/* Which connection this is: see members.h.  Member 0: the client tells its connections not apart. */
+struct nbd_who {
+        uint64_t member;
+        unsigned link;
+        uint32_t generation;
+};
 struct nbd_lease_name {
+        enum nbd_verb {
+                NBD_LEASE,                      /* made if it is not there: for any NBD client */
+                NBD_CREATE,                     /* made, must not be there: by its first member */
+                NBD_JOIN,                       /* by further connections of members */
+                NBD_CUT,                        /* ends members, with INFO: see members_cut() */
+                NBD_VERBS,
+        } verb;
         /* the secret: a client that knows it has the lease */
         char hex[NBD_LEASE_HEX];
-        uint64_t size;
+        uint64_t size;                          /* LEASE, CREATE */
+        uint64_t incarnation;                   /* JOIN, CUT: what CREATE was answered */
+        struct nbd_who who;                     /* CREATE, JOIN */
+        /* CUT: within the name; nbd_lease_range() takes from it */
+        const char *ranges;
+        size_t ranges_len;
         const char *token;                      /* within the name; NULL: none */
         size_t token_len;
 };
-/* `lease-HEX-BYTES` or `lease-HEX-BYTES-TOKEN`.  0; -ENOENT: no lease name at all; -EINVAL: it
- * begins as one, but is none. */
+/*
+ *   lease-HEX-BYTES
+ *   create-HEX-BYTES-MEMBER-LINK-GENERATION
+ *   join-HEX-INCARNATION-MEMBER-LINK-GENERATION
+ *   cut-HEX-INCARNATION-FIRST.LAST[,FIRST.LAST]...
+ *
+ * each with -TOKEN behind it or not.  INCARNATION has 16 hexadecimal digits, LINK counts from 1.
+ * 0; -ENOENT: no lease name at all; -EINVAL: it begins as one, but is none.
+ */
 int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l);
+/* Takes the next range of members to cut.  False: there is none. */
+bool nbd_lease_range(struct nbd_lease_name *l, uint64_t *first, uint64_t *last);
 
 /* ---- Exports (export.c).  Any thread. ---- */
 
@@ -147,23 +175,32 @@ struct nbd_export {
 int nbd_exports_open(char *why, size_t n);
 /* Ends that thread.  Memory stays where it is: the process is about to end. */
 void nbd_exports_close(void);
-/* The export of that name, attached: to be detached once.  0, or NBD_REP_ERR_... with a sentence in
- * *text. */
-uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, const char **text);
+/* The export of that name, attached: to be detached once.  who: the connection that asks for it;
+ * the caller must end stale ones before it answers (nbd_export_current()).  0, or NBD_REP_ERR_...
+ * with a sentence in *text. */
+uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, struct nbd_who *who,
+                           const char **text);
+/* No newer connection of that member and link was admitted, and the member was not cut. */
+bool nbd_export_current(struct nbd_export *e, const struct nbd_who *who);
+/* What the answer to CREATE says of the export: "incarnation ..."; "" for one without. */
+#define NBD_DESCRIPTION 40
+void nbd_export_describe(const struct nbd_export *e, char text[NBD_DESCRIPTION]);
 /* after the last one, a lease stays for the grace time */
 void nbd_export_detach(struct nbd_export *e);
 /* the same for a client that ends properly (DISC): after the last one, the lease ends */
 void nbd_export_leave(struct nbd_export *e);
-/* Only the export's size; takes no memory and attaches nothing, so a GO may still fail. */
-uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, const char **text);
+/* Only the export's size; takes no memory, so a GO may still fail.  *e: NULL, or the lease of
+ * which members were cut, attached: the caller must end their connections before it answers. */
+uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, struct nbd_export **e,
+                         const char **text);
 /* The i-th name of the list; NULL: no more. */
 const char *nbd_export_listed(unsigned i);
 
 /* ---- The handshake (handshake.c).  One thread a handshake. ---- */
 
 struct nbd_handshake_ops {
-        /* Called with a name as the client sent it (no NUL at its end).  0, or NBD_REP_ERR_... with
-         * a sentence. */
+        /* Called with a name as the client sent it (no NUL at its end).  0, with a description of
+         * the export or "", or NBD_REP_ERR_... with a sentence. */
         uint32_t (*attach)(void *ctx, const char *name, size_t len, uint64_t *size,
                            const char **text);
         uint32_t (*look)(void *ctx, const char *name, size_t len, uint64_t *size,
@@ -210,6 +247,8 @@ struct nbd_link {
         struct nbd_export *e;
         bool structured;
         const _Atomic bool *stopping;           /* new requests are answered with NBD_ESHUTDOWN */
+        /* no request is served any more, not even one that was received before */
+        const _Atomic bool *cut;
 };
 /* Serves until the client ends; `ahead`: bytes that came after the handshake.  0: it ended properly
  * (DISC); -errno; -EPROTO: not the protocol. */

@@ -21,6 +21,8 @@
 #define CONNECTIONS_MAX 256
 /* a client that has not asked for an export by then is disconnected */
 #define HANDSHAKE_MS    10000
+/* A connection that is cut leaves at its next receive, or between two requests. */
+#define CUT_MS          10000
 /* wanted: the kernel gives what net.core.wmem_max allows */
 #define UNIX_BUFFER     (4 << 20)
 
@@ -28,6 +30,11 @@ struct connection {
         int fd;
         char peer[80];                          /* for the log */
         struct nbd_export *e;
+        struct nbd_who who;                     /* guarded by lock once e is set */
+        char description[NBD_DESCRIPTION];
+        /* Set under the lock.  Relaxed: whoever sets it waits until this connection's thread has
+         * left, under the same lock. */
+        _Atomic bool cut;
         struct connection *next;
 };
 
@@ -83,6 +90,58 @@ static int guest_send(void *ctx, const void *data, size_t len)
         return 0;
 }
 
+/* The connection uses its export no longer.  goodbye: it ends properly. */
+static void leave(struct connection *c, bool goodbye)
+{
+        pthread_mutex_lock(&lock);
+        struct nbd_export *e = c->e;
+        c->e = NULL;
+        pthread_cond_broadcast(&fewer);
+        pthread_mutex_unlock(&lock);
+        if (e && goodbye)
+                nbd_export_leave(e);
+        else if (e)
+                nbd_export_detach(e);
+}
+
+static bool is_cut(const struct connection *c)
+{
+        return atomic_load_explicit(&c->cut, memory_order_relaxed);
+}
+
+/*
+ * Ends the connections to an export that are stale, and waits until their threads have left.  self:
+ * the caller's own, NULL if it has none.  False: the caller's own is stale, or another has not left
+ * in time.
+ *
+ * [I] A connection is in the list with its `who` before it looks whether it is stale.  A newer one
+ * is admitted before it looks for stale ones.  So one of the two sees the other.  Older connections
+ * wait for none that is newer, so these waits end.
+ */
+static bool end_stale(struct nbd_export *e, const struct connection *self)
+{
+        const struct timespec until = deadline_in_ms(CUT_MS);
+        bool waits = true, late = false;
+
+        pthread_mutex_lock(&lock);
+        while (waits && !late && !(self && is_cut(self))) {
+                waits = false;
+                for (struct connection *c = connections; c; c = c->next) {
+                        if (c->e != e || nbd_export_current(e, &c->who))
+                                continue;
+                        if (!is_cut(c))
+                                shutdown(c->fd, SHUT_RDWR);
+                        atomic_store_explicit(&c->cut, true, memory_order_relaxed);
+                        waits |= c != self;
+                }
+                late = waits && !(self && is_cut(self)) &&
+                       pthread_cond_clockwait(&fewer, &lock, CLOCK_MONOTONIC, &until) != 0;
+        }
+        bool ok = !late && !(self && is_cut(self));
+        pthread_mutex_unlock(&lock);
+        return ok;
+}
+
 static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *size,
                              const char **text)
 {
@@ -92,26 +151,50 @@ static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *
                 *text = "memnode is about to end";
                 return NBD_REP_ERR_SHUTDOWN;
         }
-        uint32_t error = nbd_export_attach(name, len, &g->c->e, text);
-        if (error)
+        struct nbd_export *e;
+        struct nbd_who who;
+        uint32_t error = nbd_export_attach(name, len, &e, &who, text);
+        if (error) {
                 info_("NBD client %s: refused: %s", g->c->peer, *text);
-        else
-                *size = g->c->e->size;
-        return error;
+                return error;
+        }
+        pthread_mutex_lock(&lock);
+        g->c->who = who;
+        g->c->e = e;
+        pthread_mutex_unlock(&lock);
+        if (!end_stale(e, g->c)) {
+                leave(g->c, false);
+                *text = "an older connection of this process has not ended, or a newer one is here";
+                return NBD_REP_ERR_POLICY;
+        }
+        nbd_export_describe(e, g->c->description);
+        *text = g->c->description;
+        *size = e->size;
+        return 0;
 }
 
 static uint32_t guest_look(void *ctx, const char *name, size_t len, uint64_t *size,
                            const char **text)
 {
-        (void)ctx;
-        return nbd_export_look(name, len, size, text);
+        struct guest *g = ctx;
+        struct nbd_export *e;
+        uint32_t error = nbd_export_look(name, len, size, &e, text);
+
+        if (error || !e)
+                return error;
+        info_("NBD client %s: cuts members of its lease", g->c->peer);
+        bool ended = end_stale(e, NULL);
+        nbd_export_detach(e);
+        if (ended)
+                return 0;
+        *text = "a connection of a member that was cut has not ended yet";
+        return NBD_REP_ERR_POLICY;
 }
 
 static void guest_detach(void *ctx)
 {
-        struct guest *g = ctx;
-        nbd_export_detach(g->c->e);
-        g->c->e = NULL;
+        const struct guest *g = ctx;
+        leave(g->c, false);
 }
 
 static const char *guest_listed(void *ctx, unsigned i)
@@ -168,19 +251,18 @@ static void serve(struct connection *c)
                 goto out;
         info_("NBD client %s: uses an export of %llu bytes", c->peer,
               (unsigned long long)c->e->size);
-        struct nbd_link l = { c->fd, c->e, h->structured, &stopping };
+        struct nbd_link l = { c->fd, c->e, h->structured, &stopping, &c->cut };
         free(h);
         h = NULL;
         err = nbd_transmit(&l, buf + from, to - from);
         info_("NBD client %s: %s", c->peer,
               err == 0         ? "said goodbye"
               : err == -EPROTO ? "closed: what it sent is no NBD request"
+              : is_cut(c)      ? "is cut off"
               : err == -EPIPE  ? "went without goodbye"
                                : strerror(-err));
-        if (err == 0) {
-                nbd_export_leave(c->e);
-                c->e = NULL;
-        }
+        if (err == 0)
+                leave(c, true);
 out:
         free(h);
         free(buf);
@@ -191,8 +273,7 @@ static void *connection_main(void *arg)
         struct connection *c = arg;
 
         serve(c);
-        if (c->e)
-                nbd_export_detach(c->e);
+        leave(c, false);
         pthread_mutex_lock(&lock);
         struct connection **p = &connections;
         while (*p != c)

@@ -197,6 +197,13 @@ static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
         return got;
 }
 
+/* -ECONNABORTED: what was received must not be served any more. */
+static int check_cut(const struct conn *c)
+{
+        /* Relaxed: the thread that cuts waits until this one has left. */
+        return atomic_load_explicit(c->l->cut, memory_order_relaxed) ? -ECONNABORTED : 0;
+}
+
 /* Receives at least one more byte into the buffer.  -EPIPE: the client has ended the stream. */
 static int refill(struct conn *c)
 {
@@ -243,6 +250,9 @@ static int payload(struct conn *c, char *at, size_t len)
                 c->to = (size_t)got - part;
                 if (at)
                         at += part;
+                err = check_cut(c);             /* no slice more than the one under way */
+                if (err)
+                        return err;
         }
         return 0;
 }
@@ -331,6 +341,9 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
                             "beyond the end of the export");
         char *at = c->l->e->base + r->offset, *end = at + r->length;
         while (at < end) {
+                int err = check_cut(c);
+                if (err)
+                        return err;
                 if (stopping(c))
                         return fail(c, r, NBD_ESHUTDOWN, "memnode is about to end");
                 size_t len = ZERO_STEP - (uintptr_t)at % ZERO_STEP;     /* to a border of pages */
@@ -408,8 +421,9 @@ int nbd_transmit(const struct nbd_link *l, const uint8_t *ahead, size_t len)
         memcpy(c->in, ahead, len);
         c->to = len;
         while (!err) {
-                while (!err && c->to - c->from >= sizeof(struct nbd_request))
-                        err = serve(c);
+                while (!(err = check_cut(c)) && c->to - c->from >= sizeof(struct nbd_request) &&
+                       !(err = serve(c)))
+                        ;
                 if (!err)
                         err = flush(c);
                 if (!err)

@@ -208,6 +208,7 @@ void client_end(struct client *cl)
         }
         nclients--;
         count_clients();
+        members_free(&cl->members);
         explicit_bzero(cl, sizeof(*cl));
         free(cl);
 }

@@ -49,12 +49,41 @@ static unsigned strangers(void)
         return n;
 }
 
-static unsigned data_of(const struct client *cl, uint32_t member)
+static unsigned data_of(const struct client *cl, uint64_t member)
 {
         unsigned n = 0;
         for (const struct connection *c = connections; c; c = c->next)
                 n += c->kind == NODE_DATA && c->client == cl && c->member == member;
         return n;
+}
+
+static bool has_control(const struct client *cl, const struct node_private *p)
+{
+        for (const struct connection *c = connections; c; c = c->next)
+                if (c->kind == NODE_CONTROL && c->client == cl && c->member == p->member &&
+                    c->generation == p->generation && !c->closing)
+                        return true;
+        return false;
+}
+
+/* Whether nothing newer of this member was here: 0, or why it is refused. */
+static int admit_member(struct client *cl, const struct node_private *p, char *why, size_t n)
+{
+        if (members_is_cut(&cl->members, p->member)) {
+                snprintf(why, n, "this process of %s counts as dead", cl->name);
+                return NODE_ECUT;
+        }
+        int err = p->kind == NODE_DATA
+                          ? (has_control(cl, p) ? 0 : -ESTALE)
+                          : members_admit(&cl->members, p->member, 0, p->generation);
+        if (!err)
+                return 0;
+        if (err == -ESTALE) {
+                snprintf(why, n, "a newer connection of this process of %s was here", cl->name);
+                return NODE_ESTALE;
+        }
+        snprintf(why, n, "%s has too many processes", cl->name);
+        return NODE_EBUSY;
 }
 
 /* Whether this connection may be accepted: 0, or why not. */
@@ -92,8 +121,10 @@ static int admit(const struct node_private *p, struct device *d, struct client *
                          cl->controls, cl->name);
                 return NODE_EBUSY;
         }
-        *client = cl;
-        return 0;
+        int error = admit_member(cl, p, why, n);
+        if (!error)
+                *client = cl;
+        return error;
 }
 
 static int data_setup(struct connection *c)
@@ -179,6 +210,7 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         c->kind = p.kind;
         c->client = cl;
         c->member = p.member;
+        c->generation = p.generation;
         c->deadline = now_ms() + HELLO_MS;
         peer_text(id, c->peer, sizeof(c->peer));
         int err = c->kind == NODE_CONTROL ? control_setup(c) : data_setup(c);

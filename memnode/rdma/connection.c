@@ -84,7 +84,7 @@ void connection_lost(struct connection *c, const char *why)
         connection_end(c);
 }
 
-static void end_data(const struct client *cl, const uint32_t *member)
+static void end_data(const struct client *cl, const uint64_t *member)
 {
         for (struct connection *c = connections; c; c = c->next)
                 if (c->kind == NODE_DATA && c->client == cl && (!member || c->member == *member))
@@ -92,7 +92,16 @@ static void end_data(const struct client *cl, const uint32_t *member)
 }
 
 void connection_end_data(const struct client *cl) { end_data(cl, NULL); }
-void connection_end_member(const struct client *cl, uint32_t member) { end_data(cl, &member); }
+void connection_end_member(const struct client *cl, uint64_t member) { end_data(cl, &member); }
+
+void connection_end_cut(struct client *cl, const struct connection *self)
+{
+        for (struct connection *c = connections; c; c = c->next)
+                if (c != self && c->client == cl && members_is_cut(&cl->members, c->member)) {
+                        info_("a process of %s at %s is cut off", cl->name, c->peer);
+                        connection_end(c);
+                }
+}
 
 void connection_disown(const struct client *cl)
 {

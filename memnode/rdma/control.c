@@ -168,6 +168,10 @@ static bool hello(struct connection *c, const struct node_hello *m)
                 return refuse(c, error, why, true);
         c->client = cl;
         cl->controls = 1;
+        if (members_admit(&cl->members, c->member, 0, c->generation) != 0) {
+                client_end(cl);
+                return refuse(c, NODE_EINTERNAL, "the node has no memory left", true);
+        }
 
         struct node_welcome *w = compose(c, NODE_WELCOME, sizeof(*w));
         if (!w)
@@ -206,6 +210,24 @@ static bool release_slab(struct connection *c, uint64_t slab)
         return error ? refuse(c, error, why, false) : send_message(c, m);
 }
 
+static bool cut(struct connection *c, const struct node_cut *m)
+{
+        struct node_plain *done = compose(c, NODE_DONE, sizeof(*done));
+        int err = 0;
+
+        if (!done)
+                return flood(c);
+        for (unsigned i = 0; i < m->count && !err; i++)
+                err = members_cut(&c->client->members, m->range[i].first, m->range[i].last);
+        if (err)
+                return refuse(c, NODE_EINTERNAL, "the node has no memory left for dead processes",
+                              false);
+        if (members_is_cut(&c->client->members, c->member))
+                return refuse(c, NODE_ECUT, "this process counts as dead itself", true);
+        connection_end_cut(c->client, c);
+        return send_message(c, done);
+}
+
 static bool obey(struct connection *c, const struct node_request *rq)
 {
         if (!c->client && rq->type != NODE_HELLO)
@@ -217,6 +239,8 @@ static bool obey(struct connection *c, const struct node_request *rq)
                 return lease(c, rq->lease.bytes);
         case NODE_RELEASE:
                 return release_slab(c, rq->release.slab);
+        case NODE_CUT:
+                return cut(c, &rq->cut);
         default:
                 warnx_("%s says goodbye: its memory is free", c->client->name);
                 client_end(c->client);

@@ -16,6 +16,8 @@ static size_t size_of(unsigned type)
                 return sizeof(struct node_lease);
         case NODE_RELEASE:
                 return sizeof(struct node_release);
+        case NODE_CUT:
+                return sizeof(struct node_cut);
         case NODE_GOODBYE:
                 return sizeof(struct node_plain);
         default:
@@ -36,6 +38,15 @@ static int check_request(const struct node_request *rq, char *why, size_t n)
                          (unsigned long long)rq->lease.bytes);
                 return NODE_EPROTO;
         }
+        if (rq->type == NODE_CUT && (!rq->cut.count || rq->cut.count > NODE_RANGES)) {
+                snprintf(why, n, "a CUT of %u ranges: it has 1 to %u", rq->cut.count, NODE_RANGES);
+                return NODE_EPROTO;
+        }
+        for (unsigned i = 0; rq->type == NODE_CUT && i < rq->cut.count; i++)
+                if (!rq->cut.range[i].first || rq->cut.range[i].first > rq->cut.range[i].last) {
+                        snprintf(why, n, "a CUT of members that cannot be");
+                        return NODE_EPROTO;
+                }
         return 0;
 }
 
@@ -104,6 +115,10 @@ int node_private_parse(const void *bytes, size_t length, struct node_private *p,
         }
         if (p->kind != NODE_CONTROL && p->kind != NODE_DATA) {
                 snprintf(why, n, "a connection request of kind %u, which there is not", p->kind);
+                return NODE_EPROTO;
+        }
+        if (!p->member || !p->generation) {
+                snprintf(why, n, "a connection request that does not say whose it is");
                 return NODE_EPROTO;
         }
         if (p->kind == NODE_DATA && (!p->id || !p->depth)) {

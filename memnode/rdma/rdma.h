@@ -13,6 +13,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
+#include "memnode/members.h"
 #include "memnode.h"
 #include "rdma/message.h"
 
@@ -53,6 +54,7 @@ struct client {
         struct lease *leases;
         unsigned nleases;
         uint64_t last_slab;
+        struct members members;
         /* control connections, one a member; 0: the client is gone, since gone_at */
         unsigned controls;
         uint64_t gone_at;               /* ms, of now_ms() */
@@ -65,7 +67,10 @@ struct connection {
         enum node_kind kind;
         /* NULL: control without HELLO, or after the end of its client */
         struct client *client;
-        uint32_t member;                /* of the client: the process at the other end */
+        /* of the client: the process at the other end.  A data connection has the generation of
+         * its control connection. */
+        uint64_t member;
+        uint32_t generation;
         char peer[64];                  /* for the log */
         bool established, closing;      /* closing: its last messages are being sent */
         /* only `next` is still valid, until connections_reap() */
@@ -111,7 +116,10 @@ void connections_reap(void);
 void connection_lost(struct connection *c, const char *why);
 /* All data connections of a client, or of one member of it. */
 void connection_end_data(const struct client *cl);
-void connection_end_member(const struct client *cl, uint32_t member);
+void connection_end_member(const struct client *cl, uint64_t member);
+/* All connections of members that were cut, except `self`.  When it returns, no network card takes
+ * anything more from them. */
+void connection_end_cut(struct client *cl, const struct connection *self);
 /* The client has ended: its control connections belong to no client, and end once all messages sent
  * have arrived. */
 void connection_disown(const struct client *cl);

@@ -53,10 +53,14 @@ struct far_node {
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
         void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
+        /* this process, among those of its tree: a number that no other process of it ever has.
+         * Set before attach(), and before open() unless the node is inherited. */
+        uint64_t member;
         /* from keep() before execve, for open() to continue with; NULL: nothing */
         const struct far_kept_node *inherited;
         /* set by open: no second process can use it beside this one, so there is no fork */
         bool alone;
+        bool fences;                    /* set by open: cut() works */
         void *data;                     /* the driver's own */
         bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
         bool settled;                   /* the owner has seen the loss */
@@ -86,6 +90,9 @@ struct far_request {
         struct far_request *next;       /* for lists of the driver */
         uint64_t cookie[2];             /* the driver's own */
 };
+
+/* Processes of the tree that have ended, by their numbers (far_node.member). */
+struct far_range { uint64_t first, last; };
 
 /* A driver of remote memory (kind == SLAB_REMOTE) also has the functions from attach on.  post,
  * poll and arm are called by one thread at a time, normally the I/O thread, and never wait.  lease
@@ -134,6 +141,11 @@ struct far_driver {
          * libraries keep state of the parent; so nothing in n->data points into the module.  NULL:
          * this driver cannot. */
         bool (*forked)(struct far_node *n);
+        /* Has the node end all connections of dead members, and refuse new ones.  When this returns
+         * 0, nothing that they sent can arrive any more; else -errno with why.  Waits, at most
+         * limit_ms.  Any thread, one at a time, the node attached; only if node.fences. */
+        int (*cut)(struct far_node *n, const struct far_range *dead, unsigned count,
+                   unsigned limit_ms, char why[FAR_WHY]);
 };
 /* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);
@@ -222,6 +234,8 @@ void slabs_close(void);
 /* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
  * fails.  For fork. */
 struct tree *slabs_tree(void);
+/* Before fork: has nodes told of processes that ended, if there are many.  May wait for nodes. */
+void slabs_cut(struct vm *vm);
 /* The descriptor of that tree, or -1.  *alone: no other process is in it.  With alone NULL it takes
  * no lock: for a process that shares our address space and may be killed at any time. */
 int slabs_tree_fd(bool *alone);

@@ -148,6 +148,7 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         node->option = o;
         node->url = o->url;
         node->inherited = before;
+        node->member = before ? 0 : 1;  /* the first of a tree; until it has joined one: unknown */
         if (d->open(node, colon + 1, why) != 0) {
                 free(node);
                 return NULL;

@@ -19,6 +19,10 @@
 #include "far/window.h"
 #include "vm/vm.h"
 
+/* for one node to cut off dead processes, and how long to leave it alone if it does not */
+#define CUT_MS       1000
+#define CUT_AGAIN_MS 5000
+
 static struct far_node *const *nodes;
 static unsigned nnodes;
 static uint32_t max_slabs;              /* the most slabs that all nodes can give */
@@ -33,6 +37,8 @@ static bool in_tree;
 static int inherited = -1;
 /* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
 static uint64_t map_gpa[16];
+/* One thread at a time has dead processes cut off.  Not within other locks of this file. */
+static pthread_mutex_t cut_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
 static uint64_t pages_of(const struct far_node *n, uint32_t count)
@@ -110,6 +116,23 @@ static void push(void)
                                                          nodes[i]->slabs, nodes[i]->slab_most };
 }
 
+/* A node that cannot cut off a dead process: its writes are given this time to arrive. */
+static int64_t linger_ms(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->driver->kind == SLAB_REMOTE && !nodes[i]->fences)
+                        return opt.timeout_ms;
+        return 0;
+}
+
+/* Nodes know this process by its birth.  The first process of a tree has connected before there is
+ * a tree, as the member that it is now (far_node_open()). */
+static void is_member(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                nodes[i]->member = tree.head->record[tree.self].birth;
+}
+
 /* With lease_lock held. */
 static int start_tree(void)
 {
@@ -118,9 +141,10 @@ static int start_tree(void)
         if (in_tree)
                 return 0;
         bool join = inherited >= 0;
-        int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, opt.timeout_ms, why,
+        int64_t linger = linger_ms();
+        int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, linger, why,
                                      sizeof(why))
-                       : tree_make(&tree, max_slabs, (void *)TREE_WINDOW, opt.timeout_ms, why,
+                       : tree_make(&tree, max_slabs, (void *)TREE_WINDOW, linger, why,
                                    sizeof(why));
         if (err) {
                 warnx_("far memory: %s", why);
@@ -132,6 +156,7 @@ static int start_tree(void)
                 tree_close(&tree);
                 return err;
         }
+        is_member();
         if (join) {
                 max_slabs = tree.max_slabs;
         } else {
@@ -267,7 +292,7 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 }
 
 /* kern uses `have` slabs and asks for the next one. */
-static int lease_locked(struct vm *vm, uint32_t have)
+static int lease_locked(struct vm *vm, uint32_t have, bool cut)
 {
         uint64_t gpa;
 
@@ -277,6 +302,8 @@ static int lease_locked(struct vm *vm, uint32_t have)
                 return -EINVAL;
         if (have >= tree.head->nslabs && tree_mend_locked(&tree) > 0)
                 return -EAGAIN;
+        if (have >= tree.head->nslabs && cut && tree_uncut_locked(&tree, true))
+                return -ECHILD;
         if (have >= max_slabs)
                 return nothing_left();
         int err = map_unit(vm, 0, &CONTROL->tree_gpa);
@@ -287,18 +314,88 @@ static int lease_locked(struct vm *vm, uint32_t have)
         return have < tree.head->nslabs ? use_existing(vm, have, gpa) : lease_new(vm, have, gpa);
 }
 
-int far_lease(struct vm *vm, uint32_t have)
+/* Has all remote nodes cut off the processes that ended; no other process, and no lease or fork of
+ * this one, waits for that.  True: all have. */
+static bool cut_everywhere(struct vm *vm, const struct tree_dead *d)
+{
+        char why[FAR_WHY];
+
+        pthread_mutex_lock(&lease_lock);
+        io_start(vm);
+        pthread_mutex_unlock(&lease_lock);
+        io_wait_attached();
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct far_node *n = nodes[i];
+                if (n->driver->kind != SLAB_REMOTE || !n->fences)
+                        continue;
+                int err = n->driver->cut(n, d->range, d->n, CUT_MS, why);
+                if (err) {
+                        info_("%s: dead processes cannot be cut off now: %s", n->option->origin,
+                              why);
+                        return false;
+                }
+        }
+        return true;
+}
+
+/* True: some slots may have become free. */
+static bool cut_dead(struct vm *vm)
+{
+        static int64_t next;            /* after a failure: not before; guarded by cut_lock */
+        struct tree_dead d;
+        uint64_t freed = 0;
+
+        if (pthread_mutex_trylock(&cut_lock) != 0)
+                return false;           /* another thread does it */
+        if (now_ms() >= next) {
+                tree_lock(&tree);
+                tree_dead_locked(&tree, &d);
+                tree_unlock(&tree);
+                if (d.n && cut_everywhere(vm, &d)) {
+                        tree_lock(&tree);
+                        tree_cut_locked(&tree, &d);
+                        freed = tree_mend_locked(&tree);
+                        tree_unlock(&tree);
+                } else if (d.n) {
+                        next = now_ms() + CUT_AGAIN_MS;
+                }
+        }
+        pthread_mutex_unlock(&cut_lock);
+        return freed > 0;
+}
+
+void slabs_cut(struct vm *vm)
+{
+        tree_lock(&tree);
+        tree_mend_locked(&tree);
+        bool many = tree_uncut_locked(&tree, false);
+        tree_unlock(&tree);
+        if (many)
+                cut_dead(vm);
+}
+
+/* -ECHILD, if cut: dead processes are to be cut off first. */
+static int lease(struct vm *vm, uint32_t have, bool cut)
 {
         pthread_mutex_lock(&lease_lock);
         int err = start_tree();
         if (!err) {
                 tree_lock(&tree);
                 pull();
-                err = lease_locked(vm, have);
+                err = lease_locked(vm, have, cut);
                 push();
                 tree_unlock(&tree);
         }
         pthread_mutex_unlock(&lease_lock);
+        return err;
+}
+
+int far_lease(struct vm *vm, uint32_t have)
+{
+        int err = lease(vm, have, true);
+
+        if (err == -ECHILD)
+                err = cut_dead(vm) ? -EAGAIN : lease(vm, have, false);
         return err;
 }
 
@@ -316,7 +413,11 @@ int slabs_forked(const struct tree_child *c)
 {
         memset(map_gpa, 0, sizeof(map_gpa));
         window_forked();
-        return tree_be_child(&tree, c);
+        pthread_mutex_init(&cut_lock, NULL);
+        int err = tree_be_child(&tree, c);
+        if (!err)
+                is_member();
+        return err;
 }
 
 /* slabs_stop() was called before.  A program after execve belongs to the inherited tree even if it

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -324,6 +325,12 @@ static bool any_remote(const struct tree_head *h)
         return false;
 }
 
+/* None of its writes can arrive any more. */
+static bool is_harmless(const struct tree *t, const struct tree_record *r)
+{
+        return r->leaving == LEAVE_STILL || (r->cut && now_ms() - r->died >= t->linger_ms);
+}
+
 uint64_t tree_mend_locked(struct tree *t)
 {
         struct tree_head *h = t->head;
@@ -335,13 +342,71 @@ uint64_t tree_mend_locked(struct tree *t)
                         r->died = now_ms();
                         r->state = RECORD_DEAD;
                 }
-                if (r->state != RECORD_DEAD || (r->leaving != LEAVE_STILL && any_remote(h) &&
-                                                now_ms() - r->died < t->linger_ms))
+                if (r->state != RECORD_DEAD || (any_remote(h) && !is_harmless(t, r)))
                         continue;
                 freed += tree_bury(t, p);
                 r->state = RECORD_FREE;
         }
         return freed;
+}
+
+/* Nodes remember who connected until they are told of the end, so they are told now and then. */
+#define UNTOLD_MOST 1024
+/* Dead processes whose slots nobody wants yet: they also hold numbers. */
+#define UNCUT_MOST  64
+
+bool tree_uncut_locked(struct tree *t, bool wanted)
+{
+        const struct tree_head *h = t->head;
+        unsigned uncut = 0;
+
+        if (!any_remote(h))
+                return false;
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                uncut += h->record[p].state == RECORD_DEAD && !h->record[p].cut;
+        return uncut > (wanted ? 0 : UNCUT_MOST) || h->births - h->told > UNTOLD_MOST;
+}
+
+static int by_birth(const void *a, const void *b)
+{
+        uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+        return (x > y) - (x < y);
+}
+
+void tree_dead_locked(const struct tree *t, struct tree_dead *d)
+{
+        const struct tree_head *h = t->head;
+        uint64_t alive[TREE_PROCESSES + 1], before = 0;
+        unsigned n = 0;
+
+        for (uint32_t p = 0, most = atomic_load(&common(t)->numbers); p < most; p++)
+                if (h->record[p].state == RECORD_USED)
+                        alive[n++] = h->record[p].birth;
+        alive[n++] = h->births + 1;     /* nobody yet: the end */
+        qsort(alive, n, sizeof(alive[0]), by_birth);
+        d->n = 0;
+        for (unsigned i = 0; i < n; before = alive[i++])
+                if (alive[i] - before > 1)
+                        d->range[d->n++] = (struct far_range){ before + 1, alive[i] - 1 };
+}
+
+static bool is_in(const struct tree_dead *d, uint64_t birth)
+{
+        for (unsigned i = 0; i < d->n; i++)
+                if (birth >= d->range[i].first && birth <= d->range[i].last)
+                        return true;
+        return false;
+}
+
+void tree_cut_locked(struct tree *t, const struct tree_dead *d)
+{
+        struct tree_head *h = t->head;
+
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                if (h->record[p].state == RECORD_DEAD && is_in(d, h->record[p].birth))
+                        h->record[p].cut = true;
+        if (d->n && d->range[d->n - 1].last > h->told)
+                h->told = d->range[d->n - 1].last;
 }
 
 /* A process that dies after this check without having set `leaving` is not checked again: the nodes

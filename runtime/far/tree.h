@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include "base/options.h"
+#include "far/far.h"
 #include "include/tree.h"
 
 /* A slab, with the data that all processes of the tree share. */
@@ -35,7 +36,9 @@ struct tree_record {
         enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL } leaving;
         /* RECORD_DEAD: when the death was noticed; ms, CLOCK_MONOTONIC */
         int64_t died;
-        uint64_t birth;                 /* differs for each use of a number */
+        /* RECORD_DEAD: every node that can has ended its connections, for good */
+        bool cut;
+        uint64_t birth;                 /* counts up from 1; never given again */
 };
 
 /* The first part of the file. */
@@ -49,6 +52,7 @@ struct tree_head {
         uint32_t max_slabs;             /* the file has room for so many; constant */
         uint32_t nslabs;                /* slab entries below it do not change any more */
         uint64_t births;
+        uint64_t told;                  /* births up to here: nodes know which of them ended */
         struct tree_node node[NODES_MAX];
         struct tree_record record[TREE_PROCESSES];
         struct tree_slab slab[SLABS_MAX];
@@ -79,7 +83,8 @@ struct tree {
         uint32_t max_slabs;
         /* numbers kept alive by this process: its own, and those of children not up yet */
         uint64_t keeping[TREE_PROCESSES / 64];
-        /* how long a write of a dead process may still be under way to a node */
+        /* how long a write of a dead process may still be under way to a node that cannot cut
+         * it off; 0: all can */
         int64_t linger_ms;
 };
 
@@ -111,10 +116,25 @@ int tree_be_child(struct tree *t, const struct tree_child *c);
 /* In the parent: the child is up, or never will be.  The parent keeps it alive no longer. */
 void tree_child_left(struct tree *t, const struct tree_child *c);
 
-/* Buries dead processes; returns how many slots became free.  If a slab is remote, a dead process
- * is left alone for linger_ms, since its last writes may still be on their way to its slots, unless
- * it had said that none is under way. */
+/* Buries dead processes; returns how many slots became free.  If a slab is remote, the last writes
+ * of a dead process may still be on their way to its slots: it is left alone until it has been cut
+ * off, unless it had said that none is under way. */
 uint64_t tree_mend_locked(struct tree *t);
+
+/*
+ * Cutting off: tree_dead_locked(), far_driver.cut() of each node without the lock, and then
+ * tree_cut_locked(), by which the next tree_mend_locked() buries them.  Any process may do it, also
+ * several at once.
+ */
+struct tree_dead {
+        unsigned n;
+        struct far_range range[TREE_PROCESSES + 1];
+};
+/* There are processes to be cut off: some whose slots are wanted, or very many. */
+bool tree_uncut_locked(struct tree *t, bool wanted);
+/* All processes that ever were and are not alive. */
+void tree_dead_locked(const struct tree *t, struct tree_dead *d);
+void tree_cut_locked(struct tree *t, const struct tree_dead *d);
 /* This process is about to end; still: none of its writes is under way any more.  True: all others
  * have ended or are about to.  False also if that cannot be found out within limit_ms. */
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms);

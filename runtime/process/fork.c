@@ -225,6 +225,8 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
         int up[2];
 
         struct tree *tree = slabs_tree();
+        if (tree)
+                slabs_cut(t->vm);
         int err = tree ? tree_child(tree, &child) : -ENOMEM;
         if (err)
                 return err;

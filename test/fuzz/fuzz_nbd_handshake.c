@@ -44,9 +44,22 @@ static uint32_t find(const char *name, size_t len, uint64_t *size, const char **
                 FAIL("a name longer than names may be");
         memcpy(copy, name, len);
         int err = nbd_lease_parse(copy, len, &l);
-        if (!err &&
-            (l.size == 0 || l.size % 4096 || (l.token && l.token + l.token_len != copy + len)))
+        bool sized = l.verb == NBD_LEASE || l.verb == NBD_CREATE;
+        bool whose = l.verb == NBD_CREATE || l.verb == NBD_JOIN;
+        if (!err && ((sized && (l.size == 0 || l.size % 4096)) ||
+                     (whose && (!l.who.member || !l.who.generation ||
+                                l.who.link >= MEMBER_LINKS)) ||
+                     (l.token && l.token + l.token_len != copy + len)))
                 FAIL("not the name of a lease, but taken for one");
+        uint64_t first, last;
+        unsigned ranges = 0;
+        while (!err && l.verb == NBD_CUT && nbd_lease_range(&l, &first, &last)) {
+                if (!first || first > last)
+                        FAIL("a range that is none");
+                ranges++;
+        }
+        if (!err && l.verb == NBD_CUT && (!ranges || l.ranges_len))
+                FAIL("ranges that were taken for some, and are none");
         uint32_t error = err == 0 || (len == 4 && memcmp(copy, "disk", 4) == 0) ? 0
                          : err == -22 ? NBD_REP_ERR_INVALID
                                       : NBD_REP_ERR_UNKNOWN;

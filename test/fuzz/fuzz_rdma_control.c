@@ -398,7 +398,7 @@ static size_t bytes(struct reader *r, void *to, size_t n)
 static void connect_peer(struct reader *r, unsigned i)
 {
         struct node_private p = {
-                NODE_MAGIC, NODE_VERSION, sizeof(p), NODE_CONTROL, 8, 0, 0, { 0 }
+                NODE_MAGIC, NODE_VERSION, sizeof(p), NODE_CONTROL, 8, 1, 1, 0, { 0 }
         };
         uint8_t raw[255] = { 0 };
         size_t len = 56;                /* as rdma_cm pads it */
@@ -406,7 +406,8 @@ static void connect_peer(struct reader *r, unsigned i)
 
         if (peers[i])
                 return;
-        p.member = how >> 7;
+        p.member = 1 + (how >> 7);
+        p.generation = 1 + how % 5;
         if (how & 1)
                 p.kind = NODE_DATA;
         if (how & 2 && nknown) {

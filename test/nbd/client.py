@@ -101,13 +101,17 @@ class Client:
         self.structured = True
         return self
 
-    def go(self, name, option=GO):
+    def go(self, name, option=GO, infos=()):
         """INFO or GO; returns the size."""
         raw = name.encode()
-        self.option(option, struct.pack(">I", len(raw)) + raw + struct.pack(">H", 0))
+        self.option(option, struct.pack(">I", len(raw)) + raw + struct.pack(">H", len(infos))
+                    + b"".join(struct.pack(">H", i) for i in infos))
+        self.description = ""
         for data in self.answers(option):
             if data[:2] == b"\0\0":
                 self.size, self.flags = struct.unpack(">QH", data[2:])
+            if data[:2] == b"\0\2":
+                self.description = data[2:].decode()
         return self.size
 
     def list(self):

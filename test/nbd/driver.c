@@ -341,7 +341,7 @@ int main(int argc, char **argv)
 {
         bool open_only = false;
         char why[FAR_WHY] = "", text[FAR_WHY];
-        struct far_node n = { 0 };
+        struct far_node n = { .member = 1 };
 
         parse(argc, argv, &open_only);
         n.url = argv[optind];

@@ -370,7 +370,7 @@ else
     serve "$S" "$memnode" --size 192M --max-per-client 128M --hugepages none \
         --listen "nbd+unix://$S"
     after_that
-    check_refusal 'memnode that was started anew' 'memnode was started anew'
+    check_refusal 'memnode that was started anew' 'does not know that lease: it was started anew'
     stop_servers
     serve "$S" "$memnode" --size 192M --hugepages none --token-file "$token" \
         --listen "nbd+unix://$S"

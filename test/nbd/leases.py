@@ -1,6 +1,7 @@
 """
 The cases of cases.py that are about leases: who has them, who does not, and what is in them.
 """
+import secrets
 import subprocess
 import time
 
@@ -143,3 +144,74 @@ def token(at, secret):
         expect(POLICY, c.go, lease("1", MIB) + "-" + secret[:-1] + "#", INFO)
         assert c.go(lease("1", MIB) + "-" + secret) == MIB
         assert c.read(0, 4096) == b"\0" * 4096
+
+
+SECRET = secrets.token_hex(16)
+
+
+def create(at, size, member=1, link=1, generation=1):
+    """A lease of members: its first connection, and its incarnation."""
+    c = Client(at).greet()
+    c.go(f"create-{SECRET}-{size}-{member}-{link}-{generation}", infos=(2,))
+    word, incarnation = c.description.split()
+    assert word == "incarnation" and len(incarnation) == 16
+    return c, incarnation
+
+
+def join(at, incarnation, member, link, generation):
+    c = Client(at).greet()
+    c.go(f"join-{SECRET}-{incarnation}-{member}-{link}-{generation}")
+    return c
+
+
+def cut(at, incarnation, ranges):
+    with Client(at).greet() as c:
+        c.go(f"cut-{SECRET}-{incarnation}-{ranges}", INFO)
+
+
+def is_ended(c):
+    """The server has closed it; what is still sent goes nowhere."""
+    try:
+        for _ in range(100):
+            c.send(b"\0" * 4096)
+            time.sleep(0.01)
+            c.get(1)
+    except Closed:
+        return True
+    return False
+
+
+def fences(at):
+    """What an older connection still carries does not arrive once a newer one is answered."""
+    page, old, new = 4096, b"old!" * 1024, b"new!" * 1024
+    c, incarnation = create(at, MIB)
+    with c:
+        expect(INVALID, create, at, MIB)                    # it exists
+        expect(INVALID, client, at, f"lease-{SECRET}-{MIB}")
+        expect(UNKNOWN, join, at, "0" * 16, 1, 1, 2)        # another incarnation
+        expect(POLICY, join, at, incarnation, 1, 1, 1)      # a generation that was here
+        c.write(0, old)
+        # A WRITE of which half is under way when its client connects again.
+        c.request(WRITE, page, page, old[:2048])
+        with join(at, incarnation, 1, 2, 1) as other:       # another link ends nothing
+            other.write(2 * page, new)
+            with join(at, incarnation, 1, 1, 2) as d:
+                d.write(page, new)
+                assert is_ended(c)
+                assert d.read(page, page) == new, "a late WRITE arrived"
+                expect(POLICY, join, at, incarnation, 1, 1, 2)
+                expect(POLICY, join, at, incarnation, 1, 1, 1)
+                # Many WRITEs, queued in the socket when the member is cut.
+                with join(at, incarnation, 2, 1, 1) as dying:
+                    for n in range(64):
+                        dying.request(WRITE, 3 * page, page, old)
+                    cut(at, incarnation, "2.2,4.9")
+                    d.write(3 * page, new)
+                    assert is_ended(dying)
+                    assert d.read(3 * page, page) == new, "a WRITE of a dead member arrived"
+                expect(UNKNOWN, join, at, incarnation, 2, 1, 2)
+                expect(UNKNOWN, join, at, incarnation, 7, 3, 1)
+                expect(UNKNOWN, cut, at, "0" * 16, "1.1")
+                assert other.read(2 * page, page) == new and d.read(0, page) == old
+                with join(at, incarnation, 3, 1, 1) as third:
+                    assert third.read(0, page) == old

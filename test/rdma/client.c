@@ -8,7 +8,13 @@
  *      hello [TOKEN|-]         HELLO; WELCOME must come                (-: without token)
  *      data                    one more data connection
  *      data-denied ERROR       one with a wrong secret must be rejected with ERROR
- *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before
+ *      data-refused ERROR      one with the right secret must be rejected with ERROR
+ *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before, of the
+ *                              next generation
+ *      member N, generation N  from now on; the next control connection is of generation N + 1
+ *      keep                    lays both connections aside as they are
+ *      off                     a WRITE over the data connection laid aside must fail
+ *      cut FIRST LAST          DONE must come
  *      lease BYTES             GRANT must come; slabs are numbered from 0 in this order; prints
  *                              slab, address, key
  *      release N               DONE must come
@@ -59,7 +65,7 @@ struct link {
         struct ibv_cq *cq;
         bool up, ended;
 };
-static struct link control, data;
+static struct link control, data, kept_control, kept;
 static struct ibv_pd *pd;
 static struct ibv_mr *mr;
 static char *memory;                    /* RECEIVES + 1 messages, then CHUNK bytes for data */
@@ -68,6 +74,8 @@ static char *memory;                    /* RECEIVES + 1 messages, then CHUNK byt
 static struct node_welcome me;
 static struct node_grant slab[SLABS];
 static unsigned nslabs;
+static uint64_t member = 1;
+static uint32_t generation;             /* of the control connection */
 static unsigned want_refused;           /* the next reply must be REFUSED with this */
 
 _Noreturn static void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -216,7 +224,9 @@ static void connect_as(struct link *l, enum node_kind kind, bool known, bool wro
                                   .version = NODE_VERSION,
                                   .length = sizeof(p),
                                   .kind = (uint16_t)kind,
-                                  .depth = 64 };
+                                  .depth = 64,
+                                  .generation = kind == NODE_CONTROL ? ++generation : generation,
+                                  .member = member };
 
         if (known) {
                 p.id = me.id;
@@ -352,6 +362,18 @@ static void release(unsigned i)
         ask(&m, sizeof(m), NODE_DONE, &done, sizeof(done));
 }
 
+static void cut(uint64_t first, uint64_t last)
+{
+        struct node_cut m;
+        struct node_plain done;
+
+        header(&m, NODE_CUT, sizeof(m));
+        m.count = 1;
+        m.range[0].first = first;
+        m.range[0].last = last;
+        ask(&m, sizeof(m), NODE_DONE, &done, sizeof(done));
+}
+
 static void flood(unsigned n)
 {
         struct node_lease m;
@@ -425,6 +447,19 @@ static enum ibv_wc_status transfer(enum ibv_wr_opcode op, uint64_t address, uint
                 if (now() > end)
                         fail("a transfer does not end");
         return wc.status;
+}
+
+/* A data connection that was ended: what is posted on it does not arrive. */
+static void is_off(void)
+{
+        struct link now_ = data;
+        data = kept;
+        memset(memory + DATA_AT, 0xee, 4096);
+        enum ibv_wc_status s = transfer(IBV_WR_RDMA_WRITE, slab[0].address, slab[0].rkey, 4096);
+        data = now_;
+        if (s == IBV_WC_SUCCESS)
+                fail("a WRITE on a connection that was ended arrived");
+        printf("off: %s\n", ibv_wc_status_str(s));
 }
 
 static uint64_t pattern(uint64_t seed, uint64_t at)
@@ -531,12 +566,25 @@ static void run(const char *verb)
                 hello(word());
         else if (!strcmp(verb, "data"))
                 connect_as(&data, NODE_DATA, true, false, 0);
+        else if (!strcmp(verb, "data-refused"))
+                connect_as(&data, NODE_DATA, true, false, (unsigned)number());
         else if (!strcmp(verb, "data-denied"))
                 connect_as(&data, NODE_DATA, true, true, (unsigned)number());
         else if (!strcmp(verb, "rejoin"))
                 connect_as(&control, NODE_CONTROL, true, false, 0);
         else if (!strcmp(verb, "rejoin-denied"))
                 connect_as(&control, NODE_CONTROL, true, false, (unsigned)number());
+        else if (!strcmp(verb, "member"))
+                member = number();
+        else if (!strcmp(verb, "generation"))   /* the next control connection has the one after */
+                generation = (uint32_t)number();
+        else if (!strcmp(verb, "cut"))
+                a = number(), cut(a, number());
+        else if (!strcmp(verb, "keep")) {
+                kept_control = control, kept = data;
+                memset(&control, 0, sizeof(control)), memset(&data, 0, sizeof(data));
+        } else if (!strcmp(verb, "off"))
+                is_off();
         else if (!strcmp(verb, "refused"))
                 want_refused = (unsigned)number();
         else if (!strcmp(verb, "lease"))

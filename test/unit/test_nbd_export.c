@@ -82,10 +82,12 @@ int nbd_thread(pthread_t *id, void *(*main_)(void *), void *arg, bool detached)
 
 /* ---- Helpers ---- */
 
+static struct nbd_who who;              /* of the last attach() */
+
 static uint32_t attach(const char *name, struct nbd_export **e)
 {
         const char *text = NULL;
-        uint32_t error = nbd_export_attach(name, strlen(name), e, &text);
+        uint32_t error = nbd_export_attach(name, strlen(name), e, &who, &text);
         if (error)
                 assert_true(text && *text);
         return error;
@@ -94,7 +96,11 @@ static uint32_t attach(const char *name, struct nbd_export **e)
 static uint32_t look(const char *name, uint64_t *size)
 {
         const char *text = NULL;
-        return nbd_export_look(name, strlen(name), size, &text);
+        struct nbd_export *e;
+        uint32_t error = nbd_export_look(name, strlen(name), size, &e, &text);
+        if (!error && e)
+                nbd_export_detach(e);
+        return error;
 }
 
 /* Until n accounts are open, 30 s at most. */
@@ -181,6 +187,135 @@ static void names(void **state)
                 }
                 free(exact);
         }
+}
+
+static void names_of_members(void **state)
+{
+        (void)state;
+        static const struct {
+                const char *name;
+                int ret;
+                enum nbd_verb verb;
+                struct nbd_who who;
+                const char *token;
+        } t[] = {
+                { "create-" HEX "-8192-1-1-1", 0, NBD_CREATE, { 1, 0, 1 }, NULL },
+                { "create-" HEX "-8192-18446744073709551615-4-4294967295-a-b", 0, NBD_CREATE,
+                  { UINT64_MAX, 3, UINT32_MAX }, "a-b" },
+                { "join-" HEX "-0123456789abcdef-7-2-3", 0, NBD_JOIN, { 7, 1, 3 }, NULL },
+                { "join-" HEX "-0123456789abcdef-7-2-3-", 0, NBD_JOIN, { 7, 1, 3 }, "" },
+                { "cut-" HEX "-0123456789abcdef-1.1", 0, NBD_CUT, { 0 }, NULL },
+                { "cut-" HEX "-0123456789abcdef-1.1,3.9,12.18446744073709551615-t", 0, NBD_CUT,
+                  { 0 }, "t" },
+                { "create-" HEX "-8192", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8192-0-1-1", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8192-1-0-1", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8192-1-5-1", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8192-1-1-0", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8192-1-1-4294967296", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8191-1-1-1", -EINVAL, 0, { 0 }, NULL },
+                { "create-" HEX "-8192-1-1-1x", -EINVAL, 0, { 0 }, NULL },
+                { "join-" HEX "-0123456789abcde-7-2-3", -EINVAL, 0, { 0 }, NULL },
+                { "join-" HEX "-0123456789ABCDEF-7-2-3", -EINVAL, 0, { 0 }, NULL },
+                { "join-" HEX "-0123456789abcdef-07-2-3", -EINVAL, 0, { 0 }, NULL },
+                { "cut-" HEX "-0123456789abcdef-", -EINVAL, 0, { 0 }, NULL },
+                { "cut-" HEX "-0123456789abcdef-1", -EINVAL, 0, { 0 }, NULL },
+                { "cut-" HEX "-0123456789abcdef-0.1", -EINVAL, 0, { 0 }, NULL },
+                { "cut-" HEX "-0123456789abcdef-2.1", -EINVAL, 0, { 0 }, NULL },
+                { "cut-" HEX "-0123456789abcdef-1.1,", -EINVAL, 0, { 0 }, NULL },
+                { "cut-" HEX "-0123456789abcdef-1.1;2.2", -EINVAL, 0, { 0 }, NULL },
+        };
+        for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+                struct nbd_lease_name l;
+                size_t len = strlen(t[i].name);
+                char *exact = malloc(len);
+                memcpy(exact, t[i].name, len);
+                int ret = nbd_lease_parse(exact, len, &l);
+                if (ret != t[i].ret)
+                        print_error("%s\n", t[i].name);
+                assert_int_equal(ret, t[i].ret);
+                if (ret == 0) {
+                        assert_int_equal(l.verb, t[i].verb);
+                        assert_true(l.who.member == t[i].who.member);
+                        assert_int_equal(l.who.link, t[i].who.link);
+                        assert_int_equal(l.who.generation, t[i].who.generation);
+                        assert_int_equal(l.token != NULL, t[i].token != NULL);
+                        if (t[i].token)
+                                assert_int_equal(l.token_len, strlen(t[i].token));
+                }
+                free(exact);
+        }
+}
+
+static struct nbd_export *made(const char *name, char incarnation[17])
+{
+        struct nbd_export *e;
+        char text[NBD_DESCRIPTION];
+
+        assert_int_equal(attach(name, &e), 0);
+        nbd_export_describe(e, text);
+        assert_int_equal(sscanf(text, "incarnation %16s", incarnation), 1);
+        assert_int_equal(strlen(incarnation), 16);
+        return e;
+}
+
+/* A lease of members is made once; only who knows its incarnation joins it, with a generation that
+ * is new, as long as it is not cut. */
+static void members(void **state)
+{
+        (void)state;
+        struct nbd_export *e, *f;
+        char incarnation[17], other[17], name[200];
+        uint64_t size;
+
+        e = made("create-" HEX "-8192-1-1-1", incarnation);
+        assert_true(nbd_export_current(e, &who));
+        assert_int_equal(attach("create-" HEX "-8192-1-1-2", &f), NBD_REP_ERR_INVALID);
+        assert_int_equal(attach("lease-" HEX "-8192", &f), NBD_REP_ERR_INVALID);
+        snprintf(name, sizeof(name), "join-" HEX "-%s-1-1-1", incarnation);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_POLICY); /* CREATE was that generation */
+        snprintf(name, sizeof(name), "join-" HEX "-%s-1-1-3", incarnation);
+        struct nbd_who first = who;
+        assert_int_equal(attach(name, &f), 0);
+        assert_ptr_equal(e, f);
+        assert_true(nbd_export_current(e, &who));
+        first = (struct nbd_who){ 1, 0, 1 };
+        assert_false(nbd_export_current(e, &first));
+        nbd_export_detach(f);
+        snprintf(name, sizeof(name), "join-" HEX "-%s-1-1-2", incarnation);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_POLICY); /* it comes late */
+        snprintf(name, sizeof(name), "join-" HEX "-%016x-1-1-9", 1);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_UNKNOWN);
+        snprintf(name, sizeof(name), "join-" OTHER "-%s-1-1-9", incarnation);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_UNKNOWN);
+
+        snprintf(name, sizeof(name), "join-" HEX "-%s-2-1-1", incarnation);
+        assert_int_equal(attach(name, &f), 0);
+        struct nbd_who second = who;
+        nbd_export_detach(f);
+        snprintf(name, sizeof(name), "cut-" HEX "-%s-2.2,5.7", incarnation);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_INVALID);
+        assert_int_equal(look(name, &size), 0);
+        assert_int_equal(size, 8192);
+        assert_false(nbd_export_current(e, &second));
+        snprintf(name, sizeof(name), "join-" HEX "-%s-2-1-2", incarnation);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_UNKNOWN);
+        snprintf(name, sizeof(name), "join-" HEX "-%s-6-3-1", incarnation);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_UNKNOWN);        /* before it ever came */
+        snprintf(name, sizeof(name), "join-" HEX "-%s-8-3-1", incarnation);
+        assert_int_equal(attach(name, &f), 0);
+        nbd_export_detach(f);
+        snprintf(name, sizeof(name), "cut-" HEX "-%016x-3.4", 1);
+        assert_int_equal(look(name, &size), NBD_REP_ERR_UNKNOWN);
+        nbd_export_leave(e);
+        wait_accounts(0);
+
+        /* The same secret again, as from a request that was held back: another incarnation. */
+        e = made("create-" HEX "-8192-1-1-1", other);
+        assert_string_not_equal(incarnation, other);
+        snprintf(name, sizeof(name), "join-" HEX "-%s-8-3-2", incarnation);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_UNKNOWN);
+        nbd_export_leave(e);
 }
 
 static void shared_and_freed(void **state)
@@ -362,7 +497,8 @@ static void named(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(names),
+                cmocka_unit_test(names), cmocka_unit_test(names_of_members),
+                cmocka_unit_test_setup_teardown(members, open_exports, close_exports),
                 cmocka_unit_test_setup_teardown(shared_and_freed, open_exports, close_exports),
                 cmocka_unit_test_setup_teardown(earlier_one_later, open_exports, close_exports),
                 cmocka_unit_test_setup_teardown(limits, open_exports, close_exports),

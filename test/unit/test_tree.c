@@ -70,8 +70,16 @@ static void orphan(void **state)
         tree_close(&a.tree);
 }
 
-/* With a remote slab, a dead process's slots rest until its last writes must have come to their
- * end. */
+/* What cuts off all that are dead, as slabs.c does. */
+static void cut_all(struct tree *t)
+{
+        struct tree_dead d;
+        tree_dead_locked(t, &d);
+        tree_cut_locked(t, &d);
+}
+
+/* With a remote slab, a dead process's slots rest until it is cut off; where a node cannot do that,
+ * for a while longer. */
 static void linger(void **state)
 {
         static struct actor a;
@@ -94,12 +102,75 @@ static void linger(void **state)
         waitpid(pid, NULL, 0);
         tree_child_left(&a.tree, &c);
         tree_lock(&a.tree);
+        assert_false(tree_uncut_locked(&a.tree, true)); /* nobody has noticed yet */
         assert_int_equal(tree_mend_locked(&a.tree), 0);
+        assert_true(tree_uncut_locked(&a.tree, true));
+        assert_false(tree_uncut_locked(&a.tree, false));
         assert_false(tree_alone_locked(&a.tree));
         usleep(310 * 1000);
+        assert_int_equal(tree_mend_locked(&a.tree), 0);
+        assert_int_equal(a.tree.head->record[c.number].state, RECORD_DEAD);
+        a.tree.linger_ms = 100000;
+        cut_all(&a.tree);
+        assert_false(tree_uncut_locked(&a.tree, true));
+        assert_int_equal(tree_mend_locked(&a.tree), 0);
+        a.tree.linger_ms = 300;
         assert_int_equal(tree_mend_locked(&a.tree), 100);
         tree_unlock(&a.tree);
         count_all(&a);
+        tree_close(&a.tree);
+}
+
+/* Who is dead: all numbers that were given and are not alive, as ranges.  What dies after it was
+ * asked for is not in it, and not cut. */
+static void dead(void **state)
+{
+        static struct actor a;
+        struct tree_child c[6];
+        struct tree_dead d;
+
+        (void)state;
+        begin(&a);
+        a.tree.head->slab[0].kind = SLAB_REMOTE;
+        tree_lock(&a.tree);
+        tree_dead_locked(&a.tree, &d);
+        tree_unlock(&a.tree);
+        assert_int_equal(d.n, 0);
+        for (unsigned i = 0; i < 6; i++) {      /* births 2 to 7 */
+                assert_int_equal(tree_child(&a.tree, &c[i]), 0);
+                assert_int_equal(c[i].birth, 2 + i);
+        }
+        tree_child_left(&a.tree, &c[1]);
+        tree_child_left(&a.tree, &c[2]);
+        tree_child_left(&a.tree, &c[5]);
+        tree_lock(&a.tree);
+        tree_mend_locked(&a.tree);
+        tree_dead_locked(&a.tree, &d);
+        assert_int_equal(d.n, 2);
+        assert_true(d.range[0].first == 3 && d.range[0].last == 4);
+        assert_true(d.range[1].first == 7 && d.range[1].last == 7);
+        tree_unlock(&a.tree);
+        tree_child_left(&a.tree, &c[0]);        /* between the question and the answer */
+        tree_lock(&a.tree);
+        tree_mend_locked(&a.tree);
+        tree_cut_locked(&a.tree, &d);
+        assert_true(a.tree.head->told == 7);
+        tree_mend_locked(&a.tree);
+        for (unsigned i = 0; i < 6; i++)
+                assert_int_equal(a.tree.head->record[c[i].number].state,
+                                 i == 0               ? RECORD_DEAD
+                                 : i == 3 || i == 4 ? RECORD_USED
+                                                      : RECORD_FREE);
+        tree_unlock(&a.tree);
+        /* A number that is given again has another birth, and counts as alive. */
+        assert_int_equal(tree_child(&a.tree, &c[1]), 0);
+        assert_int_equal(c[1].birth, 8);
+        tree_lock(&a.tree);
+        tree_dead_locked(&a.tree, &d);
+        assert_int_equal(d.n, 2);
+        assert_true(d.range[0].first == 2 && d.range[0].last == 4);
+        assert_true(d.range[1].first == 7 && d.range[1].last == 7);
+        tree_unlock(&a.tree);
         tree_close(&a.tree);
 }
 
@@ -138,8 +209,10 @@ static void leave(void **state)
         assert_int_equal(tree_mend_locked(&a.tree), 100);
         assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
         assert_int_equal(a.tree.head->record[killed.number].state, RECORD_DEAD);
+        cut_all(&a.tree);
         a.tree.linger_ms = 0;
         assert_int_equal(tree_mend_locked(&a.tree), 0);
+        assert_int_equal(a.tree.head->record[killed.number].state, RECORD_FREE);
         tree_unlock(&a.tree);
         count_all(&a);
         tree_close(&a.tree);
@@ -188,7 +261,7 @@ static void attach(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(linger),
+                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(linger), cmocka_unit_test(dead),
                 cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
         };
         return cmocka_run_group_tests_name("tree", tests, setup, NULL);

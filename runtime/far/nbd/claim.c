@@ -1,6 +1,5 @@
 /*
- * See nbd.h: how this vmrun becomes the only user of an export.  A lease of memnode has a name that
- * cannot be guessed; any other export is locked.
+ * See nbd.h: how this vmrun becomes the only user of an export that is no lease of memnode.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,39 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/privfd.h"
-#include "common/token.h"
 #include "far/nbd/nbd.h"
-
-int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY])
-{
-        unsigned char secret[16];
-        char hex[33], token[NODE_TOKEN_MAX + 1] = "", text[FAR_WHY - 116];
-        int err = token_file ? token_read(token_file, token, text, sizeof(text)) : 0;
-
-        if (err) {
-                snprintf(why, FAR_WHY, "token file %.100s: %s", token_file, text);
-                return err;
-        }
-        if (getrandom(secret, sizeof(secret), 0) != sizeof(secret)) {
-                err = -errno;
-                snprintf(why, FAR_WHY, "no random numbers for the name of a lease: %s",
-                         strerror(-err));
-                return err;
-        }
-        for (size_t i = 0; i < sizeof(secret); i++)
-                sprintf(hex + 2 * i, "%02x", secret[i]);
-        if (asprintf(name, "lease-%s-%llu%s%s", hex, (unsigned long long)bytes, *token ? "-" : "",
-                     token) < 0) {
-                *name = NULL;
-                snprintf(why, FAR_WHY, "out of memory: free some on this host");
-                return -ENOMEM;
-        }
-        return 0;
-}
 
 /* FNV-1a: the lock's name need only tell exports apart.  A collision causes a refusal that names
  * the file. */

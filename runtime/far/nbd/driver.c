@@ -57,7 +57,7 @@ static void say_goodbye(struct nbd_node *d)
                                 break;
 }
 
-static void nbd_node_free(struct nbd_node *d)
+void nbd_node_free(struct nbd_node *d)
 {
         say_goodbye(d);
         for (unsigned i = 0; i < NBD_LINKS; i++) {
@@ -73,7 +73,7 @@ static void nbd_node_free(struct nbd_node *d)
         free(d);
 }
 
-static struct nbd_node *node_new(struct far_node *n)
+struct nbd_node *nbd_node_new(struct far_node *n)
 {
         struct nbd_node *d = calloc(1, sizeof(*d));
 
@@ -99,16 +99,33 @@ static struct nbd_node *node_new(struct far_node *n)
         return NULL;
 }
 
-/* Across execve go the name of the export and the mark, by which the next program checks that the
- * export is the same. */
+/* What the next program must know of the export.  Like a forked child, it connects when it first
+ * needs a slab. */
+struct kept {
+        union nbd_address address;
+        socklen_t length;
+        unsigned nlinks;
+        uint64_t bytes;
+        struct nbd_lease given;
+        char mark[NBD_MARK];
+        char export[];                  /* "" for a lease */
+};
+#define EXPORT_MAX (FAR_KEPT - sizeof(struct kept))
+
 static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
 {
         const struct nbd_node *d = n->data;
+        struct kept *to = (struct kept *)k->data;
 
-        if (n->alone || strlen(d->export) >= FAR_KEPT - NBD_MARK)
+        if (n->alone || (d->export && strlen(d->export) >= EXPORT_MAX))
                 return false;
-        memcpy(k->data, d->mark, NBD_MARK);
-        strcpy(k->data + NBD_MARK, d->export);
+        *to = (struct kept){ .address = d->target.address[0],
+                             .length = d->target.length[0],
+                             .nlinks = d->nlinks,
+                             .bytes = d->bytes,
+                             .given = d->given };
+        memcpy(to->mark, d->mark, NBD_MARK);
+        strcpy(to->export, d->export ? d->export : "");
         k->fd = d->lock;
         return true;
 }
@@ -116,14 +133,23 @@ static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
 static int take_over(struct nbd_node *d, char why[FAR_WHY])
 {
         const struct far_kept_node *k = d->far->inherited;
+        const struct kept *from = (const struct kept *)k->data;
 
-        memcpy(d->mark, k->data, NBD_MARK);
-        d->export = strdup(k->data + NBD_MARK);
+        d->target.address[0] = from->address;
+        d->target.length[0] = from->length;
+        d->target.addresses = 1;
+        d->found = true;
+        d->nlinks = from->nlinks;
+        d->multi = true;
+        d->bytes = from->bytes;
+        d->given = from->given;
+        memcpy(d->mark, from->mark, NBD_MARK);
+        d->marked = !d->lease;
         d->lock = k->fd;
-        d->inherited = true;
-        if (!d->export)
+        d->export = d->lease ? NULL : strdup(from->export);
+        if (!d->lease && !d->export)
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
-        return d->export ? 0 : -ENOMEM;
+        return d->lease || d->export ? 0 : -ENOMEM;
 }
 
 /* Chooses the export's name and makes the mark.  0, or -errno with why. */
@@ -133,10 +159,10 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
 
         d->lease = !d->target.export;
         d->asked = d->set.size & ~(uint64_t)(PAGE_SIZE - 1);
-        if (d->lease && d->asked < 2 * PAGE_SIZE) {
+        if (d->lease && !d->asked) {
                 snprintf(why, FAR_WHY,
-                         "a lease over NBD is taken as a whole at start: say how much, two pages "
-                         "at least, as in ?size=4G");
+                         "a lease over NBD is taken as a whole at start: say how much, as in "
+                         "?size=4G");
                 return -EINVAL;
         }
         if (d->far->inherited)
@@ -148,7 +174,7 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
                 return -EIO;
         }
         if (d->lease)
-                return nbd_lease_name(d->asked, d->set.token_file, &d->export, why);
+                return nbd_lease_prepare(d, why);
         if (d->set.token_file) {
                 snprintf(why, FAR_WHY,
                          "token-file= is for leases of memnode: leave it out, or the name of the "
@@ -183,13 +209,12 @@ static void explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_
                          name, s);
 }
 
-/* Waits until the link is up.  0, or -errno with why. */
-static int bring_up(struct nbd_link *l, char why[FAR_WHY])
+int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY])
 {
         struct nbd_node *d = l->node;
         uint64_t begin = nbd_clock(d);
         /* memnode zeroes a lease before it answers. */
-        uint64_t zeroing = d->lease && l == &d->link[0] ? d->asked >> 20 : 0;
+        uint64_t zeroing = d->lease && !d->given.incarnation ? d->asked >> 20 : 0;
 
         for (l->until = begin; ; nbd_clock(d)) {
                 struct pollfd p;
@@ -217,10 +242,39 @@ static int bring_up(struct nbd_link *l, char why[FAR_WHY])
         return 0;
 }
 
+static int connect_first(struct nbd_node *d, char why[FAR_WHY])
+{
+        char less[FAR_WHY];
+        int err = nbd_target_resolve(&d->target, d->set.connect_timeout_ms, why);
+
+        if (!err)
+                err = nbd_bring_up(&d->link[0], why);
+        if (err)
+                return err;
+        unsigned at = d->link[0].address;
+        d->target.address[0] = d->target.address[at];
+        d->target.length[0] = d->target.length[at];
+        d->link[0].address = 0;
+        d->found = true;
+        for (d->nlinks = 1; d->multi && d->nlinks < NBD_LINKS; d->nlinks++) {
+                err = nbd_bring_up(&d->link[d->nlinks], less);
+                /* the server has no real multi-conn, or was restarted just now */
+                if (err == -ESTALE) {
+                        memcpy(why, less, FAR_WHY);
+                        return err;
+                }
+                if (err) {
+                        info_("%s: only %u of %u connections: %s", d->far->url, d->nlinks,
+                              NBD_LINKS, less);
+                        break;
+                }
+        }
+        return 0;
+}
+
 static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 {
-        struct nbd_node *d = node_new(n);
-        char less[FAR_WHY];
+        struct nbd_node *d = nbd_node_new(n);
 
         if (!d) {
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
@@ -230,37 +284,17 @@ static int nbd_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 nbd_target_parse(&d->target, rest, strcmp(n->driver->scheme, "nbd+unix") == 0, why);
         if (!err)
                 err = prepare(d, why);
-        if (!err)
-                err = nbd_target_resolve(&d->target, d->set.connect_timeout_ms, why);
-        if (!err)
-                err = bring_up(&d->link[0], why);
+        if (!err && !n->inherited)
+                err = connect_first(d, why);
         if (err) {
                 nbd_node_free(d);
                 return err;
         }
-        unsigned at = d->link[0].address;
-        d->target.address[0] = d->target.address[at];
-        d->target.length[0] = d->target.length[at];
-        d->link[0].address = 0;
-        d->found = true;
-        for (d->nlinks = 1; d->multi && d->nlinks < NBD_LINKS; d->nlinks++) {
-                err = bring_up(&d->link[d->nlinks], less);
-                /* the server has no real multi-conn, or was restarted just now */
-                if (err == -ESTALE) {
-                        memcpy(why, less, FAR_WHY);
-                        nbd_node_free(d);
-                        return err;
-                }
-                if (err) {
-                        info_("%s: only %u of %u connections: %s", n->url, d->nlinks, NBD_LINKS,
-                              less);
-                        break;
-                }
-        }
-        n->pages = d->mark_at / PAGE_SIZE;
-        n->kept = 1;                    /* the mark's */
+        n->pages = d->bytes / PAGE_SIZE;
+        n->kept = d->lease ? 0 : 1;     /* the mark's */
         /* another connection might not see what was written over this one */
         n->alone = !d->multi;
+        n->fences = d->lease;
         if (d->set.size && d->set.size / PAGE_SIZE < n->pages)
                 n->pages = d->set.size / PAGE_SIZE;
         n->data = d;
@@ -480,7 +514,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
                 .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease,         \
                 .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
                 .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post,                      \
-                .poll = nbd_poll_node, .arm = nbd_arm,                                             \
+                .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut,                       \
         }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 

@@ -5,10 +5,10 @@
  * with our own deadline.  libnbd gets it when the peer has answered.  Then come the handshake, the
  * choice of the export, and the mark.
  *
- * The mark shows that a new connection leads to the data written over the old one: a restarted
- * server may have the same export, empty.  The mark is random, is written into the last page of the
- * export when the node is opened, and is read on every further connection before anything else.  A
- * lease that memnode has made again is zero there.
+ * A new connection must lead to the data written over the old one: a restarted server may have the
+ * same export, empty.  A lease of memnode has its incarnation for that (lease.c).  Other exports get
+ * a mark: it is random, is written into the last page of the export when the node is opened, and is
+ * read on every further connection before anything else.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -216,6 +216,7 @@ static void link_greet(struct nbd_link *l)
         bool set = nbd_set_debug_callback(l->h, cb) == 0 && nbd_set_debug(l->h, true) == 0 &&
                    nbd_set_opt_mode(l->h, true) == 0 &&
                    nbd_set_tls(l->h, LIBNBD_TLS_DISABLE) == 0 &&
+                   nbd_set_full_info(l->h, true) == 0 &&        /* a lease's incarnation */
                    /* Simple replies carry whole pages.  They are shorter, and no reply can leave
                     * part of a page unwritten. */
                    nbd_set_request_structured_replies(l->h, false) == 0 &&
@@ -300,6 +301,13 @@ static void explain_refusal(struct nbd_link *l)
                               "without it, on a trusted network");
         else if (l->answer == ESHUTDOWN)
                 nbd_link_fail(l, -ESHUTDOWN, "the server is about to end: start it again");
+        else if (d->given.incarnation && l->answer == ENOENT)
+                nbd_link_fail(l, -ESTALE,
+                              "%s answers, but what vmrun had written there is gone: %.120s",
+                              d->target.name, l->words);
+        else if (d->given.incarnation)
+                nbd_link_fail(l, -EAGAIN, "%s does not let this process back in: %.120s",
+                              d->target.name, l->words);
         else if (d->lease && l->answer == ENOENT)
                 fail_no_memnode(l);
         else if (d->lease)
@@ -336,19 +344,28 @@ static bool export_fits(struct nbd_link *l)
                               "export '%.64s' cannot transfer blocks of 4K: let the server serve "
                               "it with smaller blocks",
                               d->export);
+        } else if (d->lease) {
+                if (d->given.incarnation)
+                        return true;
+                d->bytes = ((uint64_t)size < d->asked ? (uint64_t)size : d->asked) / PAGE_SIZE *
+                           PAGE_SIZE;
+                d->multi = nbd_can_multi_conn(l->h) == 1;
+                if (nbd_lease_made(l) == 0)
+                        return true;
+                nbd_link_fail(l, -EPROTO,
+                              "its memnode says no incarnation of the lease: install the same "
+                              "version on both");
         } else if (size < 2 * PAGE_SIZE) {
                 nbd_link_fail(l, -ENOSPC,
                               "export '%.64s' is too small (%lld bytes): vmrun needs at least 8K",
                               d->export, (long long)size);
-        } else if (d->marked && (uint64_t)size < d->mark_at + PAGE_SIZE) {
+        } else if (d->marked && (uint64_t)size < d->bytes + PAGE_SIZE) {
                 nbd_link_fail(l, -ESTALE,
                               "the export has shrunk from %s to %s: what was behind that is lost",
-                              size_text(d->mark_at + PAGE_SIZE, a), size_text((uint64_t)size, b));
+                              size_text(d->bytes + PAGE_SIZE, a), size_text((uint64_t)size, b));
         } else {
                 if (!d->marked) {
-                        uint64_t bytes =
-                                d->lease && (uint64_t)size > d->asked ? d->asked : (uint64_t)size;
-                        d->mark_at = bytes / PAGE_SIZE * PAGE_SIZE - PAGE_SIZE;
+                        d->bytes = (uint64_t)size / PAGE_SIZE * PAGE_SIZE - PAGE_SIZE;
                         d->multi = nbd_can_multi_conn(l->h) == 1;
                 }
                 return true;
@@ -364,14 +381,18 @@ static void begin_marking(struct nbd_link *l)
 
         nbd_set_debug(l->h, false);
         nbd_clear_debug_callback(l->h);
+        if (d->lease) {
+                l->state = LINK_UP;
+                return;
+        }
         l->state = LINK_MARKING;
         l->answer = NBD_WAITING;
         memset(l->page, 0, PAGE_SIZE);
-        if (d->marked || d->inherited) {
-                cookie = nbd_aio_pread(l->h, l->page, PAGE_SIZE, d->mark_at, cb, 0);
+        if (d->marked) {
+                cookie = nbd_aio_pread(l->h, l->page, PAGE_SIZE, d->bytes, cb, 0);
         } else {
                 memcpy(l->page, d->mark, NBD_MARK);
-                cookie = nbd_aio_pwrite(l->h, l->page, PAGE_SIZE, d->mark_at, cb, 0);
+                cookie = nbd_aio_pwrite(l->h, l->page, PAGE_SIZE, d->bytes, cb, 0);
         }
         if (cookie == -1)
                 l->answer = nbd_get_errno() ? nbd_get_errno() : EIO;
@@ -386,12 +407,12 @@ static void end_marking(struct nbd_link *l)
                         l, -l->answer,
                         "the server fails the first transfer of export '%.64s' (%s): see its log",
                         d->export, strerror(l->answer));
-        } else if ((d->marked || d->inherited) && memcmp(l->page, d->mark, NBD_MARK) != 0) {
+        } else if (d->marked && memcmp(l->page, d->mark, NBD_MARK) != 0) {
                 nbd_link_fail(
-                        l, -ESTALE, "%s answers, but what vmrun had written there is gone: %s",
-                        d->target.name,
-                        d->lease ? "memnode was started anew or has given up the lease"
-                                 : "the server was started anew, or another client writes there");
+                        l, -ESTALE,
+                        "%s answers, but what vmrun had written there is gone: the server was "
+                        "started anew, or another client writes there",
+                        d->target.name);
         } else {
                 d->marked = true;
                 l->state = LINK_UP;
@@ -433,8 +454,11 @@ static void begin_probing(struct nbd_link *l)
         nbd_completion_callback cb = { .callback = answered, .user_data = l };
         char name[64];
 
-        /* up to the end of the secret: as random as a lease's name, but not one */
-        snprintf(name, sizeof(name), "no-%.38s", l->node->export);
+        /* as random as a lease's name, but not one */
+        if (nbd_lease_draw(name) != 0) {
+                nbd_link_fail(l, -EIO, "no random numbers for the name of a lease");
+                return;
+        }
         l->state = LINK_PROBING;
         l->answer = NBD_WAITING;
         if (nbd_set_export_name(l->h, name) == -1 || nbd_aio_opt_info(l->h, cb) == -1)
@@ -444,11 +468,16 @@ static void begin_probing(struct nbd_link *l)
 static void begin_choosing(struct nbd_link *l)
 {
         nbd_completion_callback cb = { .callback = answered, .user_data = l };
+        char name[NBD_NAME];
+        const struct nbd_node *d = l->node;
 
-        l->state = LINK_CHOOSING;
+        l->state = l->cut ? LINK_CUTTING : LINK_CHOOSING;
         l->answer = NBD_WAITING;
         l->words[0] = '\0';
-        if (nbd_set_export_name(l->h, l->node->export) == -1 || nbd_aio_opt_go(l->h, cb) == -1)
+        if (d->lease && nbd_lease_ask(l, name) != 0)
+                nbd_link_fail(l, -EIO, "no random numbers for the name of a lease");
+        else if (nbd_set_export_name(l->h, d->lease ? name : d->export) == -1 ||
+                 (l->cut ? nbd_aio_opt_info(l->h, cb) : nbd_aio_opt_go(l->h, cb)) == -1)
                 nbd_link_fail(l, -EPROTO, "libnbd: %.150s", nbd_says());
 }
 
@@ -471,7 +500,8 @@ static void explain_end(struct nbd_link *l)
                               "and what listens there",
                               l->node->target.name,
                               nbd_aio_is_dead(l->h) ? nbd_says() : "it closed the connection");
-        else if (l->state == LINK_CHOOSING && l->answer > 0 && l->answer != ENOTCONN)
+        else if ((l->state == LINK_CHOOSING || l->state == LINK_CUTTING) && l->answer > 0 &&
+                 l->answer != ENOTCONN)
                 explain_refusal(l);
         else
                 nbd_link_broken(l);
@@ -486,10 +516,12 @@ static void step_libnbd(struct nbd_link *l)
         if (nbd_aio_is_dead(l->h) || nbd_aio_is_closed(l->h))
                 explain_end(l);
         else if (l->state == LINK_GREETING && negotiating)
-                d->lease && !d->marked && !d->inherited ? begin_probing(l) : begin_choosing(l);
+                d->lease && !d->given.incarnation ? begin_probing(l) : begin_choosing(l);
         else if (l->state == LINK_PROBING && negotiating && over)
                 end_probing(l);
-        else if (l->state == LINK_CHOOSING && negotiating && over)
+        else if (l->state == LINK_CUTTING && negotiating && over && !l->answer)
+                l->state = LINK_UP;
+        else if ((l->state == LINK_CHOOSING || l->state == LINK_CUTTING) && negotiating && over)
                 explain_refusal(l);
         else if (l->state == LINK_GREETING && nbd_aio_is_ready(l->h) &&
                  d->lease) /* an old server, which has only one export */

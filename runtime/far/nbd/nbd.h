@@ -6,7 +6,8 @@
  *   link.c     one connection, from the socket to the first transfer, as a state machine that never
  *              waits
  *   target.c   what the URL names: host and its addresses, port, socket, export
- *   claim.c    how an export becomes this vmrun's alone: the name of a lease, the lock of another
+ *   claim.c    how an export that is no lease becomes this vmrun's alone
+ *   lease.c    what vmrun says to memnode of a lease: the names of docs/protocol.md; cutting off
  *   settings.c the user's settings for a node
  */
 #ifndef VMRUN_FAR_NBD_H
@@ -19,6 +20,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "common/hostport.h"
+#include "common/token.h"
 #include "far/far.h"
 
 /* one each for FAR_READ, FAR_PREFETCH and FAR_WRITE, if the server can share an export */
@@ -71,9 +73,14 @@ struct nbd_target {
 int nbd_target_parse(struct nbd_target *t, const char *rest, bool is_unix, char why[FAR_WHY]);
 int nbd_target_resolve(struct nbd_target *t, unsigned timeout_ms, char why[FAR_WHY]);
 void nbd_target_free(struct nbd_target *t);
-/* An export name that cannot be guessed and for which memnode makes a lease of `bytes`;
- * malloc()ed. */
-int nbd_lease_name(uint64_t bytes, const char *token_file, char **name, char why[FAR_WHY]);
+
+/* What a process tree knows of its lease. */
+struct nbd_lease {
+        char secret[33];                /* hexadecimal digits; until it is made, anew for each try */
+        char token[NODE_TOKEN_MAX + 1];
+        uint64_t incarnation;           /* 0: it is not made yet */
+};
+#define NBD_NAME 4096                   /* of an export, with its NUL: the protocol's limit */
 /* Claims the export at address i of t for this process; *fd is to be held, and closed by
  * privfd_close(). */
 int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY]);
@@ -97,6 +104,7 @@ struct nbd_link {
                 LINK_GREETING,          /* libnbd's handshake, up to the choice of an export */
                 LINK_PROBING,           /* does the server refuse an export that cannot exist? */
                 LINK_CHOOSING,          /* the server looks for the export */
+                LINK_CUTTING,           /* memnode ends dead members; LINK_UP when it has */
                 /* the mark is written (first link of a node) or read (all others) */
                 LINK_MARKING,
                 LINK_UP,
@@ -113,6 +121,8 @@ struct nbd_link {
         char why[FAR_WHY];
         char words[128];                /* the text of a refusal: the server's own, else libnbd's */
         int answer;                     /* of the step under way: WAITING, 0 or an errno */
+        uint32_t generation;            /* of a lease's: how often it was asked for */
+        const char *cut;                /* a link that only has members cut: the name to say */
         char *page;                     /* PAGE_SIZE bytes for the mark */
         struct nbd_slot slot[NBD_DEPTH], *free;
         unsigned used;                  /* slots that are not free */
@@ -129,20 +139,18 @@ struct nbd_node {
         struct far_node *far;
         struct nbd_settings set;
         struct nbd_target target;
-        char *export;
+        char *export;                   /* NULL: a lease */
         bool lease;
+        struct nbd_lease given;
         uint64_t asked;                 /* bytes of the lease */
         int lock;                       /* of an export that is not a lease, or -1 */
         bool found;                     /* address[0] is the address that answered */
-        /* the mark was written before execve: the first link reads it, too */
-        bool inherited;
-        bool marked;                    /* the mark has been written */
+        bool marked;                    /* the mark has been written; no lease */
         atomic_bool leased, lost;       /* see nbd_lost() */
         bool armed;                     /* arm() was called since the last poll() */
         unsigned passes;                /* polls that were not preceded by arm() */
         char mark[NBD_MARK];
-        /* byte offset of its page; the bytes before it can be used */
-        uint64_t mark_at;
+        uint64_t bytes;                 /* that can be used; the mark's page is behind them */
         bool multi;                     /* the server said multi-conn */
         unsigned nlinks;
         struct nbd_link link[NBD_LINKS];
@@ -181,5 +189,22 @@ bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p);
 /* Is the connection gone?  Then the link is down. */
 bool nbd_link_broken(struct nbd_link *l);
 void nbd_link_close(struct nbd_link *l);
+
+/* --- leases (lease.c) --- */
+/* Reads the token.  0, or -errno with why. */
+int nbd_lease_prepare(struct nbd_node *d, char why[FAR_WHY]);
+/* Digits that cannot be guessed.  0 or -EIO. */
+int nbd_lease_draw(char hex[33]);
+/* The name by which link l asks for its export; each time another.  0 or -errno. */
+int nbd_lease_ask(struct nbd_link *l, char name[NBD_NAME]);
+/* Takes the incarnation from the answer to the first.  0; -EPROTO: it says none. */
+int nbd_lease_made(struct nbd_link *l);
+/* far_driver.cut. */
+int nbd_lease_cut(struct far_node *n, const struct far_range *dead, unsigned count,
+                  unsigned limit_ms, char why[FAR_WHY]);
+/* Waits until the link is up (driver.c).  0, or -errno with why. */
+int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY]);
+struct nbd_node *nbd_node_new(struct far_node *n);
+void nbd_node_free(struct nbd_node *d);
 
 #endif

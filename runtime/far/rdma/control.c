@@ -208,11 +208,13 @@ static void begin(struct rdma_node *rn, int64_t now)
         c->started = now;
         c->deadline = now + ATTEMPT_MS;
         c->state = CONTROL_CONNECTING;
+        c->generation++;
         c->link.ask = (struct node_private){ .magic = NODE_MAGIC,
                                              .version = NODE_VERSION,
                                              .length = sizeof(struct node_private),
                                              .kind = NODE_CONTROL,
-                                             .member = rn->member,
+                                             .generation = c->generation,
+                                             .member = rn->n->member,
                                              .id = c->id };
         memcpy(c->link.ask.secret, c->secret, sizeof(c->secret));
         rdma_link_start(&c->link);
@@ -259,7 +261,6 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
                 c->state = CONTROL_UP;
                 c->deaf = 0;
                 c->probed = now;
-                c->generation++;
                 atomic_store_explicit(&c->up, c->generation, memory_order_release);
         }
         if (c->state == CONTROL_UP && l->state == LINK_UP && c->id)

@@ -35,10 +35,8 @@ static void rdma_close(struct far_node *n)
 static int connect_first(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
 {
         int64_t deadline = now_ms() + rn->set.connect_timeout_ms;
-        int err = rdma_new_member(rn, why);
+        int err = rdma_control_open(rn, rest, deadline, why);
 
-        if (!err)
-                err = rdma_control_open(rn, rest, deadline, why);
         return err ? err : rdma_data_open(rn, deadline, why);
 }
 
@@ -66,6 +64,7 @@ static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 rdma_close(n);
                 return err;
         }
+        n->fences = true;
         n->pages =
                 (rn->set.size && rn->set.size < rn->limit ? rn->set.size : rn->limit) / PAGE_SIZE;
         return 0;
@@ -188,6 +187,7 @@ const struct far_driver far_rdma = {
         .post = rdma_data_post,
         .poll = rdma_data_poll,
         .arm = rdma_data_arm,
+        .cut = rdma_cut,
         .spin_us = 50,
 };
 extern const struct far_driver *const far_module[];

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include "far/rdma/rdma.h"
 
 /* What a program after execve must know of the lease.  Like a forked child, it connects when it
@@ -59,22 +58,10 @@ int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
         return rdma_parse_url(rest, rn->host, &port, why);
 }
 
-int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY])
-{
-        do {
-                if (getrandom(&rn->member, sizeof(rn->member), 0) != sizeof(rn->member)) {
-                        snprintf(why, FAR_WHY, "no random numbers: %s", strerror(errno));
-                        return -EIO;
-                }
-        } while (!rn->member);
-        return 0;
-}
-
 int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY])
 {
-        int err = rdma_new_member(rn, why);
-        if (!err)
-                err = rdma_control_prepare(rn, why);
+        int err = rdma_control_prepare(rn, why);
+
         return err ? err : rdma_data_open(rn, now_ms() + rn->set.connect_timeout_ms, why);
 }
 
@@ -103,4 +90,32 @@ int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages)
         }
         place->data = g;
         return 0;
+}
+
+int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, unsigned limit_ms,
+             char why[FAR_WHY])
+{
+        struct rdma_node *rn = n->data;
+        struct rdma_control *c = &rn->control;
+        int64_t deadline = now_ms() + limit_ms;
+        int err = 0;
+
+        pthread_mutex_lock(&c->lock);   /* as long as a lease takes */
+        for (unsigned i = 0; i < count && !err; ) {
+                union rdma_message a, m = { .cut = { .h = { NODE_MAGIC, NODE_VERSION, NODE_CUT,
+                                                            sizeof(struct node_cut), 0 } } };
+                for (; i < count && m.cut.count < NODE_RANGES; i++)
+                        m.cut.range[m.cut.count++] =
+                                (struct node_range){ dead[i].first, dead[i].last };
+                err = rdma_control_ask(rn, &m, deadline, &a);
+                if (err)
+                        snprintf(why, FAR_WHY, "memnode does not answer");
+                else if (a.h.type == NODE_REFUSED)
+                        snprintf(why, FAR_WHY, "memnode refuses: %.*s", NODE_TEXT_MAX,
+                                 a.refused.text);
+                if (!err && a.h.type != NODE_DONE)
+                        err = -EPROTO;
+        }
+        pthread_mutex_unlock(&c->lock);
+        return err;
 }

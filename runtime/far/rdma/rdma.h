@@ -173,6 +173,7 @@ union rdma_message {
         struct node_lease lease;
         struct node_grant grant;
         struct node_release release;
+        struct node_cut cut;
         struct node_plain plain;
         char bytes[NODE_MESSAGE_MAX];
 };
@@ -188,7 +189,7 @@ struct rdma_control {
         enum { CONTROL_DOWN, CONTROL_CONNECTING, CONTROL_UP } state;
         uint64_t id;                    /* 0: memnode has not said WELCOME yet */
         uint8_t secret[NODE_SECRET];
-        unsigned generation;            /* of the last connection that was established */
+        unsigned generation;            /* of the last attempt to connect; from 1 on */
         unsigned deaf;                  /* attempts in a row that found no listener */
         /* ms: start of the last attempt, of the next one, end of this one */
         int64_t started, next, deadline;
@@ -307,6 +308,7 @@ struct rdma_data {
         struct ibv_sge sge[DATA_CHAIN];
         /* counters; read by describe() without a lock, so atomically */
         uint64_t copies, reconnections, merged;
+        bool made;                      /* they were up once */
 };
 
 /* Neighbours for one work request: how many requests from r on, at most max_pages, form one run in
@@ -363,7 +365,6 @@ struct rdma_node {
         struct rdma_data data;
         uint64_t limit;                 /* bytes to lease in all, from WELCOME */
         uint32_t depth, grace_ms;       /* from WELCOME */
-        uint32_t member;                /* this process, among those of the client */
         /* Leases so far.  lease() pushes with release; the I/O thread only checks whether there are
          * any. */
         _Atomic(struct rdma_grant *) grants;
@@ -375,7 +376,9 @@ struct rdma_node {
 bool rdma_forked(struct far_node *n);
 
 /* member.c */
-int rdma_new_member(struct rdma_node *rn, char why[FAR_WHY]);
+/* far_driver.cut */
+int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, unsigned limit_ms,
+             char why[FAR_WHY]);
 /* far_driver.keep; and open(), if n->inherited has what keep() left. */
 bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
 int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);

@@ -57,7 +57,8 @@ static void start(struct rdma_node *rn, unsigned generation, int64_t now)
                                                 .length = sizeof(l->ask),
                                                 .kind = NODE_DATA,
                                                 .depth = (uint16_t)l->send,
-                                                .member = rn->member,
+                                                .generation = generation,
+                                                .member = rn->n->member,
                                                 .id = rn->control.id };
                 memcpy(l->ask.secret, rn->control.secret, sizeof(l->ask.secret));
                 rdma_link_start(l);
@@ -67,9 +68,10 @@ static void start(struct rdma_node *rn, unsigned generation, int64_t now)
 static void made(struct rdma_node *rn, int64_t now)
 {
         struct rdma_data *d = &rn->data;
-        bool again = d->generation > 1;
+        bool again = d->made;
 
         d->state = DATA_UP;
+        d->made = true;
         d->progress = false;
         d->pace = (struct rdma_pace){ .window = 0 };    /* the new path may differ */
         for (int k = 0; k < DATA_QUEUES; k++) {

@@ -134,6 +134,12 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
         case NODE_ECLOSING:
                 return say(why, FAIL_FINAL,
                            "its memnode is about to end: start it again, then this program");
+        case NODE_ECUT:
+                return say(why, FAIL_FINAL,
+                           "its memnode was told that this process is dead: another process of "
+                           "its tree found it so");
+        case NODE_ESTALE:
+                return say(why, FAIL_SILENT, "its memnode knows a newer connection of this process");
         case NODE_EBUSY:
                 return say(why, FAIL_SILENT,
                            "its memnode has too many clients: end some, or use another node");

@@ -1,0 +1,119 @@
+/*
+ * See members.h.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "memnode/members.h"
+
+void members_free(struct members *m)
+{
+        free(m->known);
+        free(m->cut);
+        *m = (struct members){ 0 };
+}
+
+/* The first range that does not end before `number`. */
+static size_t range_at(const struct members *m, uint64_t number)
+{
+        size_t low = 0, high = m->ncut;
+
+        while (low < high) {
+                size_t middle = (low + high) / 2;
+                if (m->cut[middle].last < number)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low;
+}
+
+bool members_is_cut(const struct members *m, uint64_t member)
+{
+        size_t i = range_at(m, member);
+        return i < m->ncut && m->cut[i].first <= member;
+}
+
+/* Room for one more entry of `size` bytes, at most MEMBERS_KNOWN. */
+static int grow(void **list, size_t n, size_t *room, size_t size)
+{
+        if (n < *room)
+                return 0;
+        if (n >= MEMBERS_KNOWN)
+                return -EUSERS;
+        size_t more = *room ? 2 * *room : 16;
+        void *p = realloc(*list, more * size);
+        if (!p)
+                return -ENOMEM;
+        *list = p;
+        *room = more;
+        return 0;
+}
+
+static struct member *find(const struct members *m, uint64_t number)
+{
+        for (size_t i = 0; i < m->nknown; i++)
+                if (m->known[i].number == number)
+                        return &m->known[i];
+        return NULL;
+}
+
+bool members_is_current(const struct members *m, uint64_t member, unsigned link,
+                        uint32_t generation)
+{
+        const struct member *known = find(m, member);
+        return known && link < MEMBER_LINKS && known->generation[link] == generation;
+}
+
+int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t generation)
+{
+        struct member *known;
+
+        if (!member || link >= MEMBER_LINKS || !generation)
+                return -EINVAL;
+        if (members_is_cut(m, member))
+                return -EPERM;
+        known = find(m, member);
+        if (!known) {
+                int err = grow((void **)&m->known, m->nknown, &m->room, sizeof(*m->known));
+                if (err)
+                        return err;
+                known = &m->known[m->nknown++];
+                *known = (struct member){ .number = member };
+        }
+        uint32_t *seen = &known->generation[link];
+        if (generation <= *seen)
+                return -ESTALE;
+        *seen = generation;
+        return 0;
+}
+
+int members_cut(struct members *m, uint64_t first, uint64_t last)
+{
+        if (!first || first > last)
+                return -EINVAL;
+        /* The ranges that the new one overlaps or touches: [from, to). */
+        size_t from = range_at(m, first - 1), to = from;
+        while (to < m->ncut && (last == UINT64_MAX || m->cut[to].first <= last + 1))
+                to++;
+        struct members_range whole = { first, last };
+        if (from == to) {
+                int err = grow((void **)&m->cut, m->ncut, &m->cut_room, sizeof(*m->cut));
+                if (err)
+                        return err;
+        } else {
+                whole.first = m->cut[from].first < first ? m->cut[from].first : first;
+                whole.last = m->cut[to - 1].last > last ? m->cut[to - 1].last : last;
+        }
+        size_t after = from == to ? from : to;
+        memmove(&m->cut[from + 1], &m->cut[after], (m->ncut - after) * sizeof(*m->cut));
+        m->ncut += 1 - (to - from);
+        m->cut[from] = whole;
+
+        size_t kept = 0;
+        for (size_t i = 0; i < m->nknown; i++)
+                if (m->known[i].number < first || m->known[i].number > last)
+                        m->known[kept++] = m->known[i];
+        m->nknown = kept;
+        return 0;
+}
