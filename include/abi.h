@@ -393,7 +393,12 @@ struct io_ring {
         struct io_entry entry[IO_RING] __attribute__((aligned(64)));
 };
 /* Two rings, so that a read for which the program waits is never queued behind anything else. */
-struct io_rings { struct io_ring demand, bulk; };
+struct io_rings {
+        struct io_ring demand, bulk;
+        /* The demand read that was under way has failed: set by the host before it ends the fetch,
+         * cleared by the vCPU, whose frame it still is. */
+        _Atomic uint32_t read_failed __attribute__((aligned(64)));
+};
 
 /* Clocks without an exit: ns = base + ((tsc - tsc0) * mult >> 32).  Seqlock: odd while the host
  * writes. */

@@ -57,6 +57,11 @@ struct slab_map {
          * look. */
         _Atomic uint64_t touched[TREE_PROCESSES][SLAB_CHUNKS / 64]
                 __attribute__((aligned(PAGE_SIZE)));
+        /* Of slots on remote nodes: the sum of the page that was last sent there (far_driver.sum).
+         * Stored by the I/O side of the slot's owner before the page is sent.  Who reads the slot
+         * has learnt that the page is there, so it sees the sum too.  A process that dies between
+         * the two leaves its slot OWNED: nobody reads it. */
+        _Atomic uint32_t sum[SLAB_PAGES] __attribute__((aligned(PAGE_SIZE)));
 };
 
 /* What a process holds: one cache line a process.  Counts for the leak check and for leasing ahead;
@@ -93,6 +98,11 @@ static inline uint32_t slot_chunk(uint64_t slot) { return slot_page(slot) >> CHU
 static inline slot_word_t *slot_word(char *units, uint64_t slot)
 {
         return &tree_map(units, slot_slab(slot))->word[slot_page(slot)];
+}
+
+static inline _Atomic uint32_t *slot_sum(char *units, uint64_t slot)
+{
+        return &tree_map(units, slot_slab(slot))->sum[slot_page(slot)];
 }
 
 /* Notes that process p is about to do something in a chunk. */

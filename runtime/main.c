@@ -167,6 +167,7 @@ static void register_statistics(void)
         stats_register(counters_stats);
         stats_register(syscall_stats);
         stats_register(footprint_stats);
+        stats_register(far_stats);
 }
 
 int main(int argc, char **argv)

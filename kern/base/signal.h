@@ -12,7 +12,7 @@ enum { SIGILL = 4, SIGTRAP = 5, SIGBUS = 7, SIGFPE = 8, SIGSEGV = 11 };
 enum { SI_KERNEL = 0x80 };
 enum { ILL_ILLOPN = 2 };
 enum { TRAP_BRKPT = 1, TRAP_TRACE = 2 };
-enum { BUS_ADRALN = 1, BUS_ADRERR = 2 };
+enum { BUS_ADRALN = 1, BUS_ADRERR = 2, BUS_MCEERR_AR = 4 };
 enum { FPE_INTDIV = 1, FPE_FLTINV = 7 };
 enum { SEGV_MAPERR = 1, SEGV_ACCERR = 2 };
 

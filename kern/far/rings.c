@@ -41,6 +41,17 @@ void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
         submit(r, tail);
 }
 
+bool env_fetch_failed(void)
+{
+        _Atomic uint32_t *failed = &rings()->read_failed;
+
+        /* Relaxed: the host has stored it before the entry, which we have read with acquire. */
+        if (__builtin_expect(!atomic_load_explicit(failed, memory_order_relaxed), 1))
+                return false;
+        atomic_store_explicit(failed, 0, memory_order_relaxed);
+        return true;
+}
+
 bool env_slot_write_room(void)
 {
         return atomic_load_explicit(&rings()->bulk.tail, memory_order_relaxed) -

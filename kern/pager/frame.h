@@ -133,7 +133,8 @@ static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err
 {
         pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
         pte_t keep = atomic_load_explicit(pte, memory_order_relaxed) & PTE_KEEP;
-        pte_t next = err ? pte_make_remote(f->slot, keep) : pte_make_present(pfn, keep, ad);
+        pte_t next = err ? pte_make_remote(f->slot, keep) | PTE_LOST
+                         : pte_make_present(pfn, keep, ad);
 
         if (err)
                 f->slot = SLOT_NONE;            /* the entry owns it again */

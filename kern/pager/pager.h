@@ -56,6 +56,8 @@ bool env_flush_done(uint64_t epoch);
 /* Far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is
  * over. */
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
+/* The fetch that this vCPU waited for is over: has it failed?  Tells it once. */
+bool env_fetch_failed(void);
 /* Frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() reports its end.
  * For the pager's writes only, as the next two. */
 int env_slot_write(uint64_t slot, frame_t f);

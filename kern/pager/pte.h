@@ -8,11 +8,13 @@
  *   PRESENT    P, hardware format; a cache frame, or (ARENA set) a page of the MAP_SHARED arena,
  *              which is not far memory
  *   HELD       frame in 12..51: resident, but the program may not touch it (PROT_NONE)
- *   REMOTE     slot in 12..51: the content is in that slot of the far tiers
+ *   REMOTE     slot in 12..51: the content is in that slot of the far tiers; with LOST it could not
+ *              be read back: an access is SIGBUS, as after an uncorrectable error of memory
  *   BUSY       frame in 12..51, WAITERS: being fetched; other vCPUs wait for the entry to change
  *
  *   63 62..55 54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
  *   NX  0     CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
+ *                     LOST
  *
  * W, NX, ACCESS (the hardware's U bit, set where the program may access) and CHARGED (this page was
  * charged against the commit limit at its first touch, not with its VMA) keep their place in all
@@ -43,6 +45,7 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_NX      (1ull << 63)
 #define PTE_WAITERS (1ull << 52)
 #define PTE_PREF    (1ull << 53)        /* prefetched and not yet seen accessed */
+#define PTE_LOST    (1ull << 53)        /* of REMOTE: see above */
 #define PTE_CHARGED (1ull << 54)
 #define PTE_NUM     0x000ffffffffff000ull
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)

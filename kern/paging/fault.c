@@ -57,17 +57,23 @@ static bool vma_allows(const struct vma *m, const struct fault *f)
 
 static bool is_shared(const struct vma *m) { return (m->flags & MAP_TYPE) == MAP_SHARED; }
 
+static __attribute__((cold, noinline)) enum outcome lost(struct fault *f)
+{
+        f->kind = FAULT_FETCH;
+        return FAR_FAILED;
+}
+
 static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
 {
-        frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+        frame_t n = p & PTE_LOST ? FRAME_NONE
+                                 : frame_take(&pager, &vcpu_self.frames, counters());
         if (n == FRAME_NONE)
-                return NEED_FRAME;
+                return p & PTE_LOST ? lost(f) : NEED_FRAME;
         int err = page_fetch(&pager, pte, p, n);
         if (err < 0) {
                 frame_free(&pager, &vcpu_self.frames, n);
-                return err == -EAGAIN ? RETRY : FAR_FAILED;
+                return err == -EAGAIN ? RETRY : lost(f);
         }
-        f->kind = FAULT_FETCH;
         count(CNT_FETCHED);
         if (err == 0)
                 return DONE;
@@ -134,8 +140,9 @@ static enum outcome attempt(struct fault *f)
 
 /* Waits for the page that this vCPU asked for.  No fault is published: a range operation waits by
  * itself while an entry is BUSY, and only the end of the fetch changes the entry.  If the page is
- * evicted again before we look, the program's access faults again. */
-static void fetch_wait(const struct fault *f)
+ * evicted again before we look, the program's access faults again.  If it cannot be had, the entry
+ * is LOST, and the frame is still ours. */
+static enum outcome fetch_wait(const struct fault *f)
 {
         pte_t now = f->seen;
 
@@ -143,6 +150,10 @@ static void fetch_wait(const struct fault *f)
                 page_wait(f->pte, now);
                 now = atomic_load_explicit(f->pte, memory_order_acquire);
         } while ((now & ~PTE_WAITERS) == f->seen);
+        if (!env_fetch_failed())
+                return DONE;
+        frame_free(&pager, &vcpu_self.frames, (frame_t)(pte_num(f->seen) - pager.pfn0));
+        return FAR_FAILED;
 }
 
 /* Does what an attempt asked for; no fault is published.  RETRY: attempt again. */
@@ -156,8 +167,7 @@ static enum outcome settle(struct fault *f, enum outcome o)
                 f->kind = FAULT_WAIT;
                 return RETRY;
         case FETCHING:
-                fetch_wait(f);
-                return DONE;
+                return fetch_wait(f);
         case NEED_FRAME:
                 return frames_wait() == 0 ? RETRY : NO_MEMORY;
         case NEED_TABLE:
@@ -220,9 +230,12 @@ static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t
                 break;
         }
         switch (o) {
+        case FAR_FAILED:
+                program_signal(VEC_PF, SIGBUS,
+                               f->kind == FAULT_FETCH ? BUS_MCEERR_AR : BUS_ADRERR, addr);
+                break;
         case BEYOND_END:
         case NO_MEMORY:
-        case FAR_FAILED:
                 program_signal(VEC_PF, SIGBUS, BUS_ADRERR, addr);
                 break;
         case DENIED:

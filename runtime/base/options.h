@@ -39,6 +39,7 @@ struct options {
          * exit */
         enum { IO_THREAD, IO_INLINE } io;
         bool verbose, overcommit, debug;
+        bool verify;                    /* sums of pages on remote nodes are checked */
         /* programs that the program executes run under vmrun, too */
         bool follow;
         bool stats;

@@ -9,6 +9,7 @@
 #include "base/message.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "stats/stats.h"
 
 /* the longest wait for other threads at the end of the program */
 #define END_MS 500
@@ -163,6 +164,20 @@ int far_check(FILE *f)
                 if (open[i])
                         far_node_close(open[i]);
         return err;
+}
+
+void far_stats(FILE *f)
+{
+        char group[32];
+
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                const struct far_node *n = far_node_at(i);
+                if (n->driver->kind != SLAB_REMOTE)
+                        continue;
+                snprintf(group, sizeof(group), "node.%u", i);
+                stats_line(f, group, "reread", n->reread);
+                stats_line(f, group, "damaged", n->damaged);
+        }
 }
 
 void far_close(void)

@@ -62,6 +62,9 @@ struct far_node {
         bool alone;
         bool fences;                    /* set by open: cut() works */
         void *data;                     /* the driver's own */
+        /* Pages that did not come as they were sent: read once more; and lost, since they did not
+         * come better then.  Of this process; kept by io.c. */
+        uint64_t reread, damaged;
         bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -141,6 +144,8 @@ struct far_driver {
          * libraries keep state of the parent; so nothing in n->data points into the module.  NULL:
          * this driver cannot. */
         bool (*forked)(struct far_node *n);
+        /* far_sum() */
+        uint32_t (*sum)(uint64_t slot, const void *page);
         /* Has the node end all connections of dead members, and refuse new ones.  When this returns
          * 0, nothing that they sent can arrive any more; else -errno with why.  Waits, at most
          * limit_ms.  Any thread, one at a time, the node attached; only if node.fences. */
@@ -224,6 +229,8 @@ uint64_t far_leased_pages(void);
 /* vmrun --check: tries each node of opt, all open at the same time as for a program; prints a line
  * a node.  0, or the last error. */
 int far_check(FILE *f);
+/* For stats_register(). */
+void far_stats(FILE *f);
 
 /* --- the sequence of slabs (slabs.c) --- */
 

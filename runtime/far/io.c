@@ -39,6 +39,7 @@
 #include "common/clock.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "include/tree.h"
 #include "pager/frame.h"
 #include "vm/vm.h"
 
@@ -48,7 +49,10 @@
 struct io_request {
         struct far_request r;           /* first: far_done() is given its address */
         struct io_entry *entry;         /* of a write */
+        uint64_t slot;
         frame_t frame;
+        unsigned vcpu;                  /* whose ring it came from */
+        bool again;                     /* a read that has failed its check once */
         uint64_t asked;                 /* TSC when it came off its ring */
 };
 
@@ -136,9 +140,67 @@ static void learn_wait(uint64_t took)
         atomic_store_explicit(&CONTROL->wait_ticks, wait, memory_order_relaxed);        /* a hint */
 }
 
+static void queue(struct far_request *r)
+{
+        struct queue *list = &queues[r->place->node->index][r->op];
+
+        r->next = NULL;
+        if (!list->head)
+                list->tail = &list->head;
+        *list->tail = r;
+        list->tail = &r->next;
+}
+
+static _Atomic uint32_t *sum_of(const struct io_request *q)
+{
+        return slot_sum((char *)TREE_WINDOW, q->slot);
+}
+
+/* Whether a page came as it was sent; relaxed: see struct slab_map. */
+static bool is_right(const struct io_request *q)
+{
+        const struct far_driver *d = q->r.place->node->driver;
+
+        return !opt.verify ||
+               d->sum(q->slot, q->r.frame) ==
+                       atomic_load_explicit(sum_of(q), memory_order_relaxed);
+}
+
+/* A page that did not come as it was sent: what a link spoiled on the way is right the second time.
+ * Else the page is lost, and with it what the program does next about it. */
+static void wrong(struct io_request *q)
+{
+        struct far_node *n = q->r.place->node;
+
+        if (!q->again) {
+                q->again = true;
+                n->reread++;
+                queue(&q->r);
+                return;
+        }
+        n->damaged++;
+        warnx_("%s: page %llu of it (slot %#llx) did not come back as it was written, twice: an "
+               "access to it ends in SIGBUS; see the node's memory and the network",
+               n->option->origin, (unsigned long long)(q->r.place->first + q->r.page),
+               (unsigned long long)q->slot);
+        struct frame *f = frame_of(q);
+        pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
+        /* Relaxed: page_fetched() releases it. */
+        atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
+        if (page_fetched(f, frame_pfn0() + q->frame, 0, -EIO) && opt.io == IO_THREAD)
+                word_wake(pte, INT_MAX);
+        q->r.next = unused;
+        unused = &q->r;
+}
+
 void far_done(struct far_request *r)
 {
         struct io_request *q = (struct io_request *)r;
+
+        if (r->op != FAR_WRITE && !is_right(q)) {
+                wrong(q);
+                return;
+        }
 
         if (r->op == FAR_WRITE) {
                 /* Release: the data is at the node before the vCPU releases the frame. */
@@ -178,7 +240,7 @@ static void settle(struct far_node *n)
         n->settled = true;
 }
 
-static void enqueue(struct io_entry *e)
+static void enqueue(struct io_entry *e, unsigned vcpu)
 {
         static const enum far_op ops[] = {
                 [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE
@@ -199,15 +261,18 @@ static void enqueue(struct io_entry *e)
         q->r.page = e->slot & ((1u << SLAB_SHIFT) - 1);
         q->r.place = place;
         q->r.frame = frame_host(e->frame);
-        q->r.next = NULL;
-        struct queue *list = &queues[place->node->index][q->r.op];
-        if (!list->head)
-                list->tail = &list->head;
-        *list->tail = &q->r;
-        list->tail = &q->r.next;
+        q->slot = e->slot;
+        q->vcpu = vcpu;
+        q->again = false;
+        /* The program may change the page meanwhile: then it is dirty again, and what arrives in the
+         * slot is not read. */
+        if (q->r.op == FAR_WRITE && opt.verify)
+                atomic_store_explicit(sum_of(q), place->node->driver->sum(q->slot, q->r.frame),
+                                      memory_order_relaxed);
+        queue(&q->r);
 }
 
-static unsigned take_ring(struct io_ring *ring)
+static unsigned take_ring(struct io_ring *ring, unsigned vcpu)
 {
         uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
         /* Acquire: the entries before it are there. */
@@ -219,7 +284,7 @@ static unsigned take_ring(struct io_ring *ring)
                      "may have written into kern",
                      n);
         for (uint32_t i = 0; i < n; i++)
-                enqueue(&ring->entry[(head + i) % IO_RING]);
+                enqueue(&ring->entry[(head + i) % IO_RING], vcpu);
         if (n)
                 atomic_store_explicit(&ring->head, head + n, memory_order_release);
         return n;
@@ -230,9 +295,9 @@ static unsigned take(void)
         unsigned n = 0, vcpus = atomic_load_explicit(&CONTROL->nvcpus, memory_order_acquire);
 
         for (unsigned i = 0; i < vcpus; i++)
-                n += take_ring(&vcpu_rings(i)->demand);
+                n += take_ring(&vcpu_rings(i)->demand, i);
         for (unsigned i = 0; i < vcpus; i++)
-                n += take_ring(&vcpu_rings(i)->bulk);
+                n += take_ring(&vcpu_rings(i)->bulk, i);
         return n;
 }
 

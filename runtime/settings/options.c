@@ -48,6 +48,8 @@ static const struct option long_options[] = {
         { "no-overcommit",   no_argument,       NULL, OPT_NO },
         { "follow",          no_argument,       NULL, OPT_YES },
         { "no-follow",       no_argument,       NULL, OPT_NO },
+        { "verify",          no_argument,       NULL, OPT_YES },
+        { "no-verify",       no_argument,       NULL, OPT_NO },
         { "verbose",         no_argument,       NULL, OPT_YES },
         { "no-verbose",      no_argument,       NULL, OPT_NO },
         { "stats",           optional_argument, NULL, OPT_STATS },
@@ -106,6 +108,7 @@ static const char help_text[] =
         "      --prefetch HOW  fetch pages before they are touched: none, the only one in this "
         "version\n"
         "      --overcommit    let the program map more than cache and nodes can hold\n"
+        "      --no-verify     do not check pages that come back from memory nodes\n"
         "      --no-follow     let programs that PROGRAM executes run natively, not under vmrun\n"
         "      --stats[=FILE]  print statistics at the end of each program, to standard error or "
         "FILE\n"

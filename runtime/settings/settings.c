@@ -237,6 +237,11 @@ static int set_overcommit(struct options *o, const char *text, char why[SETTING_
         return flag_parse(text, &o->overcommit, why);
 }
 
+static int set_verify(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return flag_parse(text, &o->verify, why);
+}
+
 static int set_follow(struct options *o, const char *text, char why[SETTING_WHY])
 {
         return flag_parse(text, &o->follow, why);
@@ -291,6 +296,7 @@ static const struct {
         { "verbose", set_verbose },
         { "overcommit", set_overcommit },
         { "follow", set_follow },
+        { "verify", set_verify },
         { "prefetch", set_prefetch },
         { "placement", set_placement },
         { "timeout", set_timeout },
@@ -333,6 +339,7 @@ void settings_default(struct options *o)
         o->connect_timeout_ms = 5000;
         o->io = IO_THREAD;
         o->follow = true;
+        o->verify = true;
 }
 
 /* --- nodes --- */

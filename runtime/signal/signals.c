@@ -458,9 +458,11 @@ void signals_fault(struct thread *t, int signo, int code, uint64_t addr, int vec
         note_exception(t, x.vector);
         if (x.vector == 16 || x.vector == 19)
                 x.code = xstate_fpe_code(t, (unsigned)x.vector);
-        const siginfo_t info = { .si_signo = x.signo,
-                                 .si_code = x.code,
-                                 .si_addr = (void *)(uintptr_t)x.addr };
+        siginfo_t info = { .si_signo = x.signo,
+                           .si_code = x.code,
+                           .si_addr = (void *)(uintptr_t)x.addr };
+        if (x.signo == SIGBUS && x.code == BUS_MCEERR_AR)
+                info.si_addr_lsb = PAGE_SHIFT;
         const struct ksigaction k = action_for_delivery(t, x.signo);
         if (!has_handler(&k) || (mask & bit(x.signo)))
                 killed(t, x.signo, x.code, x.addr);

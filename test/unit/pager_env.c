@@ -150,6 +150,8 @@ int env_slot_write(uint64_t slot, frame_t f)
         return move(true, slot, f, true);
 }
 
+bool env_fetch_failed(void) { return atomic_exchange(&env.fetch_failed, 0); }
+
 bool env_slot_write_room(void)
 {
         for (unsigned i = 0; i < ENV_TRANSFERS; i++)
@@ -180,8 +182,10 @@ bool env_io_step(unsigned first)
                         struct frame *f = &env.frames[t->frame];
                         pte_slot_t *pte = atomic_load(&f->pte);
                         move(false, t->slot, t->frame, false);
+                        int err = env.fail_posted;
+                        atomic_store(&env.fetch_failed, err != 0);
                         step();
-                        if (page_fetched(f, ENV_PFN0 + t->frame, PTE_A, 0))
+                        if (page_fetched(f, ENV_PFN0 + t->frame, PTE_A, err))
                                 env_wake_pte(pte);
                         atomic_store(&t->state, TRANSFER_FREE);
                         return true;

@@ -46,6 +46,8 @@ struct env {
         _Atomic uint64_t reads, writes, allocs, waits, wakes, uncharged;
 
         struct env_transfer transfer[ENV_TRANSFERS];
+        int fail_posted;                /* what a read that was posted ends with */
+        _Atomic uint32_t fetch_failed;  /* it did; one vCPU */
 
         /* Hooks, all optional. */
         bool (*post)(void); /* shall this transfer run by itself, until env_io_step() ends it? */
@@ -63,7 +65,7 @@ void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t firs
 void env_teardown(void);
 
 /* Ends one transfer that was posted, beginning the search at number `first`. False: there was none.
- * A read that was posted does not fail. */
+ * A read that was posted ends with fail_posted. */
 bool env_io_step(unsigned first);
 
 /* When nothing runs: does each frame and each slot have exactly one owner, and do the counts agree?

@@ -216,6 +216,51 @@ static void test_rights(void **state)
         env_teardown();
 }
 
+static bool yes(void) { return true; }
+static void node_answers(pte_slot_t *pte, pte_t seen)
+{
+        (void)pte;
+        (void)seen;
+        assert_true(env_io_step(0));
+}
+
+/* A node's page that cannot be had: the fault fails, its frame is free again, and the page stays
+ * lost, without another read, until it is unmapped. */
+static void test_page_is_lost(void **state)
+{
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        vma.prot = 3;
+        begin(&vma);
+        env.post = yes;
+        env.wait = node_answers;
+        for (unsigned v = 0; v < 2; v++) {
+                env.slot_used[v] = 1;
+                env.pte[v] = pte_make_remote(v, pte_prot(true, true, false));
+        }
+        env.fail_posted = -EIO;
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, false), -EIO);
+        assert_int_equal(pte_kind(env.pte[0]), PTE_REMOTE);
+        assert_true(env.pte[0] & PTE_LOST);
+        assert_int_equal(pte_num(env.pte[0]), 0);
+        assert_int_equal(env.reads, 1);
+        env.fail_posted = 0;
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EIO);
+        assert_int_equal(env.reads, 1);
+        /* Its neighbour is as it was, and protection does not bring it back. */
+        assert_int_equal(fault_in(START + PAGE_SIZE, START + 2 * PAGE_SIZE, false), 0);
+        page_protect(&pager, &env.pte[0], pte_prot(true, false, false));
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, false), -EIO);
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EFAULT);
+        assert_int_equal(pager.nfree + vcpu_self.frames.n, env.nframes - 1);
+        pte_t old;
+        assert_int_equal(page_detach(&pager, &env.pte[0], &old), FRAME_NONE);
+        assert_int_equal(env.slot_used[0], 0);
+        env_teardown();
+}
+
 /* The statistics count a fault in the bucket of its time: no less than its exit took, and no more
  * than the whole fault took. */
 static void test_latency(void **state)
@@ -255,6 +300,7 @@ int main(void)
                 cmocka_unit_test(test_first_touch_locks),
                 cmocka_unit_test(test_charge_fails),
                 cmocka_unit_test(test_rights),
+                cmocka_unit_test(test_page_is_lost),
                 cmocka_unit_test(test_latency),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -271,7 +271,8 @@ static void test_fetch_wakes(void **state)
                 assert_int_equal(env.wakes, 1);
                 assert_false(env.pte[0] & PTE_WAITERS);
                 if (failing) {
-                        assert_int_equal(env.pte[0], pte_make_remote(slot, rw | PTE_CHARGED));
+                        assert_int_equal(env.pte[0],
+                                         pte_make_remote(slot, rw | PTE_CHARGED) | PTE_LOST);
                         assert_int_equal(env.frames[f].word, FRAME_RESIDENT | FRAME_CLAIMED);
                         assert_int_equal(env.frames[f].slot, SLOT_NONE);
                         frame_free(&env.pg, &list, f);

@@ -29,75 +29,12 @@
 #include "base/privfd.h"
 #include "common/size.h"
 #include "far/nbd/nbd.h"
+#include "far/sum.h"
 
 /* polls without an arm() between two reads of the sockets */
 #define UNASKED 16
 
 /* ---- Open and close ---- */
-
-/* A lease is free again when its server has read NBD_CMD_DISC on all connections, which shows by
- * its closing them. */
-static void say_goodbye(struct nbd_node *d)
-{
-        int64_t end = (int64_t)nbd_clock(d) + NBD_GOODBYE_MS;
-
-        for (unsigned i = 0; i < NBD_LINKS; i++) {
-                if (d->link[i].state != LINK_UP)
-                        continue;
-                nbd_aio_disconnect(d->link[i].h, 0);
-                /* after a read that found no answer libnbd keeps waiting for one, and sends
-                 * nothing */
-                if (!nbd_aio_is_ready(d->link[i].h))
-                        nbd_aio_notify_read(d->link[i].h);
-        }
-        for (unsigned i = 0; i < NBD_LINKS; i++)
-                while (d->link[i].state == LINK_UP && nbd_aio_is_closed(d->link[i].h) == 0 &&
-                       nbd_aio_is_dead(d->link[i].h) == 0 && (int64_t)nbd_clock(d) < end)
-                        if (nbd_poll(d->link[i].h, (int)(end - (int64_t)d->clock)) < 0)
-                                break;
-}
-
-void nbd_node_free(struct nbd_node *d)
-{
-        say_goodbye(d);
-        for (unsigned i = 0; i < NBD_LINKS; i++) {
-                struct nbd_link *l = &d->link[i];
-                nbd_link_close(l);
-                free(l->room);
-                free(l->page);
-        }
-        if (d->lock >= 0)
-                privfd_close(d->lock);
-        nbd_target_free(&d->target);
-        free(d->export);
-        free(d);
-}
-
-struct nbd_node *nbd_node_new(struct far_node *n)
-{
-        struct nbd_node *d = calloc(1, sizeof(*d));
-
-        if (!d)
-                return NULL;
-        d->far = n;
-        d->set = nbd_settings(n);
-        d->lock = -1;
-        d->clock = 1;                   /* 0 is no time */
-        bool ok = true;
-        for (unsigned i = 0; i < NBD_LINKS; i++) {
-                struct nbd_link *l = &d->link[i];
-                l->node = d;
-                l->fd = -1;
-                ok &= (l->page = malloc(PAGE_SIZE)) != NULL;
-                ok &= (l->room = malloc(NBD_COPIES * NBD_RUN * PAGE_SIZE)) != NULL;
-                if (ok)
-                        nbd_slots_reset(l);
-        }
-        if (ok)
-                return d;
-        nbd_node_free(d);
-        return NULL;
-}
 
 /* What the next program must know of the export.  Like a forked child, it connects when it first
  * needs a slab. */
@@ -185,61 +122,6 @@ static int prepare(struct nbd_node *d, char why[FAR_WHY])
         if (!d->export)
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
         return d->export ? 0 : -ENOMEM;
-}
-
-static void explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_WHY])
-{
-        const char *name = l->node->target.name;
-        unsigned long long s = (ms + 500) / 1000;
-
-        if (l->state == LINK_CONNECTING)
-                snprintf(why, FAR_WHY,
-                         "%s does not answer (%llu s): check that the host is up and that its "
-                         "firewall lets the port through",
-                         name, s);
-        else if (l->state == LINK_GREETING)
-                snprintf(why, FAR_WHY,
-                         "%s takes connections but says nothing (%llu s): check that an NBD server "
-                         "listens there and has a free client",
-                         name, s);
-        else
-                snprintf(why, FAR_WHY,
-                         "the NBD server at %s does not answer (%llu s): see its log, or raise "
-                         "--connect-timeout",
-                         name, s);
-}
-
-int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY])
-{
-        struct nbd_node *d = l->node;
-        uint64_t begin = nbd_clock(d);
-        /* memnode zeroes a lease before it answers. */
-        uint64_t zeroing = d->lease && !d->given.incarnation ? d->asked >> 20 : 0;
-
-        for (l->until = begin; ; nbd_clock(d)) {
-                struct pollfd p;
-                uint64_t passed = d->clock - begin,
-                         limit = d->set.connect_timeout_ms +
-                                 (l->state >= LINK_CHOOSING ? zeroing : 0);
-
-                nbd_link_step(l);
-                if (l->state == LINK_UP)
-                        break;
-                bool again = l->err == -EAGAIN || l->until <= d->clock;
-                if (l->state == LINK_DOWN && (!again || passed >= limit)) {
-                        memcpy(why, l->why, FAR_WHY);
-                        return l->err;
-                }
-                if (passed >= limit) {
-                        explain_silence(l, passed, why);
-                        nbd_link_close(l);
-                        return -ETIMEDOUT;
-                }
-                int ms = limit - passed < 50 ? (int)(limit - passed) : 50;
-                poll(&p, nbd_link_waits(l, &p), ms);
-        }
-        l->trouble = 0;
-        return 0;
 }
 
 static int connect_first(struct nbd_node *d, char why[FAR_WHY])
@@ -419,7 +301,7 @@ static void judge(struct nbd_link *l)
         bool late = since && d->clock - since > limit;
         if (l->state != LINK_UP && (late || d->clock - l->trouble > limit)) {
                 if (l->state != LINK_DOWN)
-                        explain_silence(l, limit, l->why);
+                        nbd_explain_silence(l, limit, l->why);
                 return nbd_lost(
                         d, "the connection broke and could not be made again within %llu s: %s", s,
                         l->why);
@@ -515,6 +397,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
                 .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
                 .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post,                      \
                 .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut,                       \
+                .sum = far_sum,                                                                    \
         }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 

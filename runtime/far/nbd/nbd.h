@@ -6,8 +6,10 @@
  *   link.c     one connection, from the socket to the first transfer, as a state machine that never
  *              waits
  *   target.c   what the URL names: host and its addresses, port, socket, export
+ *   node.c     the links of a node together: made, brought up, freed
  *   claim.c    how an export that is no lease becomes this vmrun's alone
- *   lease.c    what vmrun says to memnode of a lease: the names of docs/protocol.md; cutting off
+ *   lease.c    what vmrun says to memnode of a lease: the names of docs/protocol.md
+ *   cut.c      the same of dead processes
  *   settings.c the user's settings for a node
  */
 #ifndef VMRUN_FAR_NBD_H
@@ -199,12 +201,18 @@ int nbd_lease_draw(char hex[33]);
 int nbd_lease_ask(struct nbd_link *l, char name[NBD_NAME]);
 /* Takes the incarnation from the answer to the first.  0; -EPROTO: it says none. */
 int nbd_lease_made(struct nbd_link *l);
-/* far_driver.cut. */
+/* far_driver.cut (cut.c) */
 int nbd_lease_cut(struct far_node *n, const struct far_range *dead, unsigned count,
                   unsigned limit_ms, char why[FAR_WHY]);
-/* Waits until the link is up (driver.c).  0, or -errno with why. */
-int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY]);
+
+/* --- a node (node.c) --- */
+/* Without connections; NULL: no memory. */
 struct nbd_node *nbd_node_new(struct far_node *n);
+/* Says goodbye on links that are up. */
 void nbd_node_free(struct nbd_node *d);
+/* Waits until the link is up.  0, or -errno with why. */
+int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY]);
+/* What it means that the link has not come further for so long. */
+void nbd_explain_silence(const struct nbd_link *l, uint64_t ms, char why[FAR_WHY]);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/message.h"
 #include "common/size.h"
 #include "far/rdma/rdma.h"
+#include "far/sum.h"
 
 static void rdma_close(struct far_node *n)
 {
@@ -188,6 +189,7 @@ const struct far_driver far_rdma = {
         .poll = rdma_data_poll,
         .arm = rdma_data_arm,
         .cut = rdma_cut,
+        .sum = far_sum,
         .spin_us = 50,
 };
 extern const struct far_driver *const far_module[];
