@@ -209,7 +209,7 @@ static struct job *make_job(unsigned *next_slot)
 static const struct node_option option = { .url = "rdma://test",
                                            .origin = "--node rdma://test",
                                            .gid_index = -1 };
-static struct far_node node_ = { .option = &option, .url = "rdma://test" };
+static struct far_node node_ = { .option = &option, .url = "rdma://test", .member = 1 };
 static unsigned sleeps, most_in_flight;
 
 /* of those in flight: made, and not taken by the driver yet */
