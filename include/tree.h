@@ -4,13 +4,20 @@
  * of a process tree") has the protocol and what a process killed at any moment leaves behind; this
  * header has the layout of what kern sees, and the only code that knows the bits of a slot word.
  *
- *   a slot word  15 14   13   12..10  9..0
- *   FREE          0  0    0      0     0
- *   OWNED(p)      0  1    0      0     p    held by process number p alone, which may write it
- *   SHARED        1  0    0      0     0    held by all processes whose holder bit is set;
- *                                           never written
- *   CHECK(p)      1  1  AGAIN    0     p    as SHARED, while p finds out whether it still has a
- *                                           holder
+ *   a slot word  15 14   13   12 11..10  9..0
+ *   FREE          0  0    0    0     0     0
+ *   OWNED(p)      0  1    0   DUE    0     p    held by process number p alone, which may write
+ *                                               it, but not if it is DUE
+ *   SHARED        1  0    0   DUE    0     0    held by all processes whose holder bit is set;
+ *                                               never written
+ *   CHECK(p)      1  1  AGAIN DUE    0     p    as SHARED, while p finds out whether it still has
+ *                                               a holder
+ *   retired       0  0    0    1     0     0    held by nobody, and never given again
+ *
+ * DUE: a write may still arrive there, at a node that cannot fence (docs/protocol.md). The owner's
+ * I/O side sets it before it sends a page, and clears it when the node has answered the only copy
+ * that was sent. If there are more, it stays: what the slot holds may be read, since all copies are
+ * the same, but no other page may ever be written there.
  *
  * A word is changed by compare-and-swap.  Only p, or the process that buries p, changes OWNED(p)
  * and CHECK(p).  So the words themselves say what a dead process held, and no count can be off by
@@ -38,6 +45,7 @@ typedef _Atomic uint16_t slot_word_t;
 #define SLOT_CHECK  0xc000u
 #define SLOT_STATE  0xc000u
 #define SLOT_AGAIN  0x2000u             /* CHECK: a holder released it since, look again */
+#define SLOT_DUE    0x1000u             /* a write may still arrive */
 #define SLOT_NUMBER 0x03ffu
 
 /* A chunk's word is a hint about where to look.  A killed process may leave it wrong; burying
@@ -98,6 +106,18 @@ static inline uint32_t slot_chunk(uint64_t slot) { return slot_page(slot) >> CHU
 static inline slot_word_t *slot_word(char *units, uint64_t slot)
 {
         return &tree_map(units, slot_slab(slot))->word[slot_page(slot)];
+}
+
+/* The I/O side of the slot's owner: before it sends a page to a node that cannot fence, and when the
+ * node has answered the only copy that was sent.  Release: others see it DUE before the page can
+ * arrive, and see it gone only after the answer. */
+static inline void slot_write_begins(slot_word_t *word)
+{
+        atomic_fetch_or_explicit(word, SLOT_DUE, memory_order_release);
+}
+static inline void slot_write_ends(slot_word_t *word)
+{
+        atomic_fetch_and_explicit(word, (uint16_t)~SLOT_DUE, memory_order_release);
 }
 
 static inline _Atomic uint32_t *slot_sum(char *units, uint64_t slot)

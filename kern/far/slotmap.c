@@ -164,12 +164,14 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 
         if (slot_slab(slot) >= m->nslabs)
                 env_bug("there is no such slot", slot, m->nslabs);
-        /* No other process changes a word that says OWNED by us.  Release: this process no longer
-         * uses the content. */
-        if (!atomic_compare_exchange_strong(&map->word[slot_page(slot)], &seen, SLOT_FREE)) {
-                if (!(seen & SLOT_SHARED))
+        /* No other process changes a word that says OWNED by us, and no write of ours is under way.
+         * Release: this process no longer uses the content. */
+        while (!atomic_compare_exchange_strong(&map->word[slot_page(slot)], &seen,
+                                               (uint16_t)(seen & SLOT_DUE))) {
+                if (seen & SLOT_SHARED)
+                        return false;
+                if (seen != (mine | SLOT_DUE))
                         env_bug("a slot was freed that this process does not hold", slot, seen);
-                return false;
         }
         atomic_fetch_sub_explicit(&process(m)->owned, 1, memory_order_relaxed);
         chunk_reopen(map, slot_chunk(slot));
@@ -178,7 +180,8 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
 
 bool slotmap_writable(const struct slotmap *m, uint64_t slot)
 {
-        /* Relaxed: only fork makes a slot of ours shared, and this vCPU is stopped meanwhile. */
+        /* Relaxed: only fork makes a slot of ours shared, and this vCPU is stopped meanwhile; and
+         * the I/O side leaves it DUE before it says that a write is over. */
         uint16_t w = atomic_load_explicit(slot_word(m->units, slot), memory_order_relaxed);
         return w == (SLOT_OWNED | m->self);
 }

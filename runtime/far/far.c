@@ -177,6 +177,7 @@ void far_stats(FILE *f)
                 snprintf(group, sizeof(group), "node.%u", i);
                 stats_line(f, group, "reread", n->reread);
                 stats_line(f, group, "damaged", n->damaged);
+                stats_line(f, group, "retired", n->retired);
         }
 }
 

@@ -60,11 +60,16 @@ struct far_node {
         const struct far_kept_node *inherited;
         /* set by open: no second process can use it beside this one, so there is no fork */
         bool alone;
-        bool fences;                    /* set by open: cut() works */
+        /* set by open: cut() works, and of what was sent on a connection nothing arrives once the
+         * node has answered its successor */
+        bool fences;
         void *data;                     /* the driver's own */
         /* Pages that did not come as they were sent: read once more; and lost, since they did not
          * come better then.  Of this process; kept by io.c. */
         uint64_t reread, damaged;
+        /* Pages that are not written again, since an old write may still arrive there.  Of this
+         * process; kept by io.c.  Nodes that fence have none. */
+        uint64_t retired;
         bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -90,6 +95,8 @@ struct far_request {
         uint32_t page;                  /* in its slab */
         const struct far_place *place;
         char *frame;                    /* PAGE_SIZE bytes inside what attach() registered */
+        /* by the driver: sent more than once, and what was sent first may still arrive */
+        bool repeated;
         struct far_request *next;       /* for lists of the driver */
         uint64_t cookie[2];             /* the driver's own */
 };

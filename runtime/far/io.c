@@ -166,6 +166,24 @@ static bool is_right(const struct io_request *q)
                        atomic_load_explicit(sum_of(q), memory_order_relaxed);
 }
 
+/* A node that cannot fence: until it has answered, and for ever if it was sent the page more than
+ * once, no other page may go to the slot (docs/protocol.md). */
+static void write_begins(const struct io_request *q)
+{
+        if (!q->r.place->node->fences)
+                slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
+}
+
+static void write_ends(const struct io_request *q)
+{
+        struct far_node *n = q->r.place->node;
+
+        if (!n->fences && q->r.repeated)
+                n->retired++;
+        else if (!n->fences)
+                slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
+}
+
 /* A page that did not come as it was sent: what a link spoiled on the way is right the second time.
  * Else the page is lost, and with it what the program does next about it. */
 static void wrong(struct io_request *q)
@@ -203,6 +221,7 @@ void far_done(struct far_request *r)
         }
 
         if (r->op == FAR_WRITE) {
+                write_ends(q);
                 /* Release: the data is at the node before the vCPU releases the frame. */
                 if (atomic_exchange(&q->entry->state, IO_OVER) == IO_AWAITED)
                         word_wake(&q->entry->state, INT_MAX);
@@ -261,6 +280,7 @@ static void enqueue(struct io_entry *e, unsigned vcpu)
         q->r.page = e->slot & ((1u << SLAB_SHIFT) - 1);
         q->r.place = place;
         q->r.frame = frame_host(e->frame);
+        q->r.repeated = false;
         q->slot = e->slot;
         q->vcpu = vcpu;
         q->again = false;
@@ -269,6 +289,8 @@ static void enqueue(struct io_entry *e, unsigned vcpu)
         if (q->r.op == FAR_WRITE && opt.verify)
                 atomic_store_explicit(sum_of(q), place->node->driver->sum(q->slot, q->r.frame),
                                       memory_order_relaxed);
+        if (q->r.op == FAR_WRITE)
+                write_begins(q);
         queue(&q->r);
 }
 

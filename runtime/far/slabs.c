@@ -116,15 +116,6 @@ static void push(void)
                                                          nodes[i]->slabs, nodes[i]->slab_most };
 }
 
-/* A node that cannot cut off a dead process: its writes are given this time to arrive. */
-static int64_t linger_ms(void)
-{
-        for (unsigned i = 0; i < nnodes; i++)
-                if (nodes[i]->driver->kind == SLAB_REMOTE && !nodes[i]->fences)
-                        return opt.timeout_ms;
-        return 0;
-}
-
 /* Nodes know this process by its birth.  The first process of a tree has connected before there is
  * a tree, as the member that it is now (far_node_open()). */
 static void is_member(void)
@@ -141,11 +132,8 @@ static int start_tree(void)
         if (in_tree)
                 return 0;
         bool join = inherited >= 0;
-        int64_t linger = linger_ms();
-        int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, linger, why,
-                                     sizeof(why))
-                       : tree_make(&tree, max_slabs, (void *)TREE_WINDOW, linger, why,
-                                   sizeof(why));
+        int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, why, sizeof(why))
+                       : tree_make(&tree, max_slabs, (void *)TREE_WINDOW, why, sizeof(why));
         if (err) {
                 warnx_("far memory: %s", why);
                 return err;

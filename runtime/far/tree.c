@@ -52,12 +52,11 @@ static void unmap(void *p, uint64_t size)
 static uint64_t bits_size(const struct tree *t) { return t->max_slabs * SLAB_BITS_SIZE; }
 
 /* On success t owns the descriptor. */
-static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, int64_t linger_ms,
-                   char *why, size_t n)
+static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, char *why, size_t n)
 {
         uint64_t units_size = tree_units_size(max_slabs);
 
-        *t = (struct tree){ .fd = fd, .max_slabs = max_slabs, .linger_ms = linger_ms };
+        *t = (struct tree){ .fd = fd, .max_slabs = max_slabs };
         t->head = map(fd, NULL, 0, TREE_HEAD_SIZE);
         if (t->head)
                 t->units = map(fd, units, TREE_HEAD_SIZE, units_size);
@@ -87,13 +86,12 @@ static void make_head(struct tree_head *h, uint32_t max_slabs)
         h->magic = MAGIC;
 }
 
-int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms, char *why,
-              size_t n)
+int tree_make(struct tree *t, uint32_t max_slabs, void *units, char *why, size_t n)
 {
         int fd = memfd_make("vmrun-slots", tree_size(max_slabs), why, n);
         if (fd < 0)
                 return fd;
-        int err = map_all(t, fd, max_slabs, units, linger_ms, why, n);
+        int err = map_all(t, fd, max_slabs, units, why, n);
         if (err)
                 privfd_close(fd);
         else
@@ -101,7 +99,7 @@ int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms
         return err;
 }
 
-int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *why, size_t n)
+int tree_attach(struct tree *t, int fd, void *units, char *why, size_t n)
 {
         struct { uint64_t magic; uint32_t version; } is = { 0 };
         uint32_t max_slabs = 0;
@@ -125,7 +123,7 @@ int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *wh
                          "the program was started by another version of vmrun: start it anew");
                 return -EPROTO;
         }
-        return map_all(t, fd, max_slabs, units, linger_ms, why, n);
+        return map_all(t, fd, max_slabs, units, why, n);
 }
 
 void tree_close(struct tree *t)
@@ -325,10 +323,10 @@ static bool any_remote(const struct tree_head *h)
         return false;
 }
 
-/* None of its writes can arrive any more. */
-static bool is_harmless(const struct tree *t, const struct tree_record *r)
+/* None of its writes can arrive any more, but for slots that are DUE. */
+static bool is_harmless(const struct tree_record *r)
 {
-        return r->leaving == LEAVE_STILL || (r->cut && now_ms() - r->died >= t->linger_ms);
+        return r->leaving == LEAVE_STILL || r->cut;
 }
 
 uint64_t tree_mend_locked(struct tree *t)
@@ -338,11 +336,9 @@ uint64_t tree_mend_locked(struct tree *t)
 
         for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++) {
                 struct tree_record *r = &h->record[p];
-                if (r->state == RECORD_USED && !is_alive(t, p)) {
-                        r->died = now_ms();
+                if (r->state == RECORD_USED && !is_alive(t, p))
                         r->state = RECORD_DEAD;
-                }
-                if (r->state != RECORD_DEAD || (any_remote(h) && !is_harmless(t, r)))
+                if (r->state != RECORD_DEAD || (any_remote(h) && !is_harmless(r)))
                         continue;
                 freed += tree_bury(t, p);
                 r->state = RECORD_FREE;

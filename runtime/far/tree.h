@@ -34,8 +34,6 @@ struct tree_record {
         int32_t pid;                    /* for messages; 0: not up yet */
         /* it is about to end; LEAVE_STILL: and no write of its own is under way */
         enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL } leaving;
-        /* RECORD_DEAD: when the death was noticed; ms, CLOCK_MONOTONIC */
-        int64_t died;
         /* RECORD_DEAD: every node that can has ended its connections, for good */
         bool cut;
         uint64_t birth;                 /* counts up from 1; never given again */
@@ -83,20 +81,16 @@ struct tree {
         uint32_t max_slabs;
         /* numbers kept alive by this process: its own, and those of children not up yet */
         uint64_t keeping[TREE_PROCESSES / 64];
-        /* how long a write of a dead process may still be under way to a node that cannot cut
-         * it off; 0: all can */
-        int64_t linger_ms;
 };
 
 /* --- tree.c --- */
 
 /* Makes the file, for the first process of a tree and at most max_slabs slabs, and maps it.  units:
- * the address for struct tree_common, NULL: any.  linger_ms: see tree_mend_locked(). */
-int tree_make(struct tree *t, uint32_t max_slabs, void *units, int64_t linger_ms, char *why,
-              size_t n);
+ * the address for struct tree_common, NULL: any. */
+int tree_make(struct tree *t, uint32_t max_slabs, void *units, char *why, size_t n);
 /* Maps a file inherited by exec, and takes over its private descriptor; refuses any other file.  In
  * a forked process all is already mapped. */
-int tree_attach(struct tree *t, int fd, void *units, int64_t linger_ms, char *why, size_t n);
+int tree_attach(struct tree *t, int fd, void *units, char *why, size_t n);
 void tree_close(struct tree *t);
 
 /* May wait as long as another process takes to lease a slab.  If that process dies meanwhile, this

@@ -12,6 +12,8 @@
  *   While q looks, p shares the slot with c and then releases it, and q has read c's bit before and
  *   p's bit after.  So p, too, leaves AGAIN: after it set c's bit and before it clears its own.
  *
+ * A slot that is DUE stays so in all its states, and is retired where another would be free.
+ *
  * All accesses are sequentially consistent: each step orders a process's own store before its load
  * of what another process stores.
  */
@@ -44,22 +46,25 @@ static bool anybody_holds(struct tree *t, uint64_t slot)
         return false;
 }
 
-/* The word is CHECK of this process.  True: the slot is free now. */
-static bool finish_check(struct tree *t, uint64_t slot)
+/* The word is CHECK of this process.  due: SLOT_DUE or 0.  True: the slot is free now. */
+static bool finish_check(struct tree *t, uint64_t slot, uint16_t due)
 {
         struct slab_map *map = tree_map(t->units, slot_slab(slot));
         slot_word_t *word = slot_word(t->units, slot);
+        const uint16_t mine = (uint16_t)(SLOT_CHECK | due | t->self);
 
         for (;;) {
-                uint16_t mine = (uint16_t)(SLOT_CHECK | t->self);
+                uint16_t seen = mine;
                 bool held = anybody_holds(t, slot);
-                if (atomic_compare_exchange_strong(word, &mine, held ? SLOT_SHARED : SLOT_FREE)) {
-                        if (!held)
+                uint16_t next = (uint16_t)(due | (held ? SLOT_SHARED : SLOT_FREE));
+                if (atomic_compare_exchange_strong(word, &seen, next)) {
+                        bool is_free = !held && !due;
+                        if (is_free)
                                 chunk_reopen(map, slot_chunk(slot));
-                        return !held;
+                        return is_free;
                 }
                 /* AGAIN is cleared before the bits are read again */
-                atomic_store(word, (uint16_t)(SLOT_CHECK | t->self));
+                atomic_store(word, mine);
         }
 }
 
@@ -71,10 +76,11 @@ static bool check(struct tree *t, uint64_t slot)
 
         chunk_touch(tree_map(t->units, slot_slab(slot)), t->self, slot_chunk(slot));
         for (;;) {
-                if (seen == SLOT_SHARED) {
+                uint16_t due = seen & SLOT_DUE;
+                if (seen == (SLOT_SHARED | due)) {
                         if (atomic_compare_exchange_strong(word, &seen,
-                                                           (uint16_t)(SLOT_CHECK | t->self)))
-                                return finish_check(t, slot);
+                                                           (uint16_t)(SLOT_CHECK | due | t->self)))
+                                return finish_check(t, slot, due);
                 } else if ((seen & SLOT_STATE) == SLOT_CHECK && !(seen & SLOT_AGAIN)) {
                         if (atomic_compare_exchange_strong(word, &seen,
                                                            (uint16_t)(seen | SLOT_AGAIN)))
@@ -101,7 +107,7 @@ static int share_one(struct tree *t, uint32_t child, uint64_t slot)
         struct slab_map *map = tree_map(t->units, slot_slab(slot));
         slot_word_t *word = slot_word(t->units, slot);
         uint16_t seen = atomic_load(word);
-        bool owned = seen == (SLOT_OWNED | t->self);
+        bool owned = (seen & ~SLOT_DUE) == (SLOT_OWNED | t->self);
 
         if (!owned &&
             (!(seen & SLOT_SHARED) || !(atomic_load(bits_of(t, t->self, slot)) & bit_of(slot))))
@@ -114,7 +120,8 @@ static int share_one(struct tree *t, uint32_t child, uint64_t slot)
                 atomic_fetch_or(bits_of(t, t->self, slot), bit_of(slot));
                 atomic_fetch_sub(&counts(t, t->self)->owned, 1);
                 atomic_fetch_add(&counts(t, t->self)->shared, 1);
-                atomic_store(word, SLOT_SHARED);
+                /* no write is under way: nobody else changes the word */
+                atomic_store(word, (uint16_t)(SLOT_SHARED | (seen & SLOT_DUE)));
         } else {
                 disturb_check(word);
         }
@@ -151,19 +158,20 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n)
 static uint64_t bury_word(struct tree *t, uint32_t p, uint64_t slot)
 {
         slot_word_t *word = slot_word(t->units, slot);
-        uint16_t seen = atomic_load(word);
+        uint16_t seen = atomic_load(word), due = seen & SLOT_DUE;
 
-        if (seen == (SLOT_OWNED | p)) {
-                atomic_store(word, SLOT_FREE);
-                return 1;
+        if (seen == (SLOT_OWNED | due | p)) {
+                atomic_store(word, due);
+                return !due;
         }
         /* p died during its check: finish the check in its place */
-        while ((seen & ~SLOT_AGAIN) == (SLOT_CHECK | p))
-                if (atomic_compare_exchange_strong(word, &seen, (uint16_t)(SLOT_CHECK | t->self)))
-                        return finish_check(t, slot);
+        while ((seen & ~SLOT_AGAIN) == (SLOT_CHECK | due | p))
+                if (atomic_compare_exchange_strong(word, &seen,
+                                                   (uint16_t)(SLOT_CHECK | due | t->self)))
+                        return finish_check(t, slot, due);
         /* p, or a process that was burying it, may have died after p's bit was cleared and before
          * the check for other holders. */
-        return seen == SLOT_SHARED && !anybody_holds(t, slot) && check(t, slot);
+        return seen == (SLOT_SHARED | due) && !anybody_holds(t, slot) && check(t, slot);
 }
 
 static uint64_t bury_chunk(struct tree *t, uint32_t p, uint32_t slab, uint32_t chunk)

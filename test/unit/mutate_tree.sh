@@ -14,7 +14,7 @@ mutant $hold "who lets go does not say AGAIN" \
     '/^static bool check/,/^}/s/\(uint16_t\)\(seen \| SLOT_AGAIN\)/seen/'
 mutant $hold "AGAIN is ignored at the end of the look" '
     /^static bool finish_check/,/^}/{
-        s/atomic_compare_exchange_strong\(word, &mine, (.*)\)\) \{/atomic_store(word, \1), 1) {/
+        s/atomic_compare_exchange_strong\(word, &seen, next\)/(atomic_store(word, next), 1)/
     }'
 mutant $hold "who lets go frees without a look" \
     '/^static bool finish_check/,/^}/s/bool held = .*/bool held = false;/'
@@ -25,11 +25,17 @@ mutant $hold "who lets go looks before it clears its bit" '
         s/^                check\(t, s\);$/                ;/
     }'
 mutant $hold "a dead process's own slots stay" \
-    '/^static uint64_t bury_word/,/^}/s/if \(seen == \(SLOT_OWNED \| p\)\)/if (0)/'
+    '/^static uint64_t bury_word/,/^}/s/if \(seen == \(SLOT_OWNED \| due \| p\)\)/if (0)/'
 mutant $hold "a look that its owner died in stays" \
     '/^static uint64_t bury_word/,/^}/s/while \(\(seen.*/while (0)/'
 mutant $hold "a slot whose last holder died before its look stays" \
-    '/^static uint64_t bury_word/,/^}/s/return seen == SLOT_SHARED.*/return 0;/'
+    '/^static uint64_t bury_word/,/^}/s/return seen == \(SLOT_SHARED.*/return 0;/'
+mutant $hold "burying frees a slot that is due" \
+    '/^static uint64_t bury_word/,/^}/s/atomic_store\(word, due\)/atomic_store(word, SLOT_FREE)/'
+mutant $hold "a slot that is due is free when its last holder lets go" \
+    '/^static bool finish_check/,/^}/s/\(due \| \(held/(0 | (held/'
+mutant $hold "sharing forgets that a slot is due" \
+    '/^static int share_one/,/^}/s/\(SLOT_SHARED \| \(seen.*/SLOT_SHARED);/'
 mutant $hold "a dead process's bits stay" \
     '/^static uint64_t bury_chunk/,/^}/s/atomic_fetch_and\(bits_of.*/;/'
 mutant $hold "burying opens no chunk" '/^static uint64_t bury_chunk/,/^}/s/chunk_reopen.*/;/'
@@ -60,10 +66,14 @@ mutant $map "shared slots are writable" \
     '/^bool slotmap_writable/,/^}/s/== \(SLOT_OWNED.*/!= SLOT_FREE;/'
 mutant $map "shared slots are freed at once" '
     /^bool slotmap_put/,/^}/{
-        s/^(.*)if \(!\(seen & SLOT_SHARED\)\)/\1if (seen \& SLOT_SHARED) { \
+        s/^(.*)if \(seen & SLOT_SHARED\)/\1if (seen \& SLOT_SHARED) { \
             atomic_store(\&map->word[slot_page(slot)], SLOT_FREE); \
             return true; \
         } \
-        if (1)/
+        if (0)/
     }'
+mutant $map "a slot that is due is freed" \
+    '/^bool slotmap_put/,/^}/s/\(uint16_t\)\(seen & SLOT_DUE\)/SLOT_FREE/'
+mutant $map "a slot that is due is writable" \
+    '/^bool slotmap_writable/,/^}/s/return w ==/return (w \& ~SLOT_DUE) ==/'
 totals

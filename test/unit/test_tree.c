@@ -78,16 +78,15 @@ static void cut_all(struct tree *t)
         tree_cut_locked(t, &d);
 }
 
-/* With a remote slab, a dead process's slots rest until it is cut off; where a node cannot do that,
- * for a while longer. */
-static void linger(void **state)
+/* With a remote slab, a dead process's slots rest until it is cut off.  Those that a write may still
+ * reach, at a node that cannot do that, are retired. */
+static void cut_off(void **state)
 {
         static struct actor a;
         struct tree_child c;
 
         (void)state;
         begin(&a);
-        a.tree.linger_ms = 300;
         a.tree.head->slab[0].kind = SLAB_REMOTE;
         assert_int_equal(tree_child(&a.tree, &c), 0);
         pid_t pid = fork();
@@ -96,6 +95,8 @@ static void linger(void **state)
                         start(&a, 5);
                         while (a.n < 100)
                                 take(&a);
+                        for (unsigned i = 0; i < 10; i++)
+                                atomic_fetch_or(slot_word(a.tree.units, a.slot[i]), SLOT_DUE);
                 }
                 _exit(0);
         }
@@ -107,17 +108,47 @@ static void linger(void **state)
         assert_true(tree_uncut_locked(&a.tree, true));
         assert_false(tree_uncut_locked(&a.tree, false));
         assert_false(tree_alone_locked(&a.tree));
-        usleep(310 * 1000);
         assert_int_equal(tree_mend_locked(&a.tree), 0);
         assert_int_equal(a.tree.head->record[c.number].state, RECORD_DEAD);
-        a.tree.linger_ms = 100000;
         cut_all(&a.tree);
         assert_false(tree_uncut_locked(&a.tree, true));
-        assert_int_equal(tree_mend_locked(&a.tree), 0);
-        a.tree.linger_ms = 300;
-        assert_int_equal(tree_mend_locked(&a.tree), 100);
+        assert_int_equal(tree_mend_locked(&a.tree), 90);
         tree_unlock(&a.tree);
-        count_all(&a);
+        assert_int_equal(words(&a, SLOT_DUE), 10);
+        assert_int_equal(words(&a, SLOT_FREE), SLOTS - 10);
+        tree_close(&a.tree);
+}
+
+/* A slot that is DUE may be shared, and is retired when its last holder has released it, alive or
+ * dead. */
+static void due(void **state)
+{
+        static struct actor a;
+        struct tree_child c;
+
+        (void)state;
+        begin(&a);
+        while (a.n < 6)
+                take(&a);
+        uint64_t slot[6];
+        memcpy(slot, a.slot, sizeof(slot));
+        for (unsigned i = 0; i < 6; i++)
+                if (i != 5)
+                        atomic_fetch_or(slot_word(a.tree.units, slot[i]), SLOT_DUE);
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        assert_int_equal(tree_share(&a.tree, c.number, slot + 1, 5), 0);
+        assert_int_equal(*slot_word(a.tree.units, slot[1]), SLOT_SHARED | SLOT_DUE);
+        assert_false(slotmap_writable(&a.map, slot[0]));
+        assert_true(slotmap_put(&a.map, slot[0]));
+        assert_int_equal(*slot_word(a.tree.units, slot[0]), SLOT_DUE);
+        assert_int_equal(tree_release(&a.tree, slot + 1, 5), 0);
+        assert_int_equal(*slot_word(a.tree.units, slot[1]), SLOT_SHARED | SLOT_DUE);
+        tree_child_left(&a.tree, &c);           /* it never came: the last holder is dead */
+        tree_lock(&a.tree);
+        assert_int_equal(tree_mend_locked(&a.tree), 1);
+        tree_unlock(&a.tree);
+        assert_int_equal(*slot_word(a.tree.units, slot[1]), SLOT_DUE);
+        assert_int_equal(words(&a, SLOT_DUE), 5);
         tree_close(&a.tree);
 }
 
@@ -184,7 +215,6 @@ static void leave(void **state)
 
         (void)state;
         begin(&a);
-        a.tree.linger_ms = 60000;
         a.tree.head->slab[0].kind = SLAB_REMOTE;
         assert_int_equal(tree_child(&a.tree, &c), 0);
         assert_int_equal(tree_child(&a.tree, &killed), 0);
@@ -210,7 +240,6 @@ static void leave(void **state)
         assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
         assert_int_equal(a.tree.head->record[killed.number].state, RECORD_DEAD);
         cut_all(&a.tree);
-        a.tree.linger_ms = 0;
         assert_int_equal(tree_mend_locked(&a.tree), 0);
         assert_int_equal(a.tree.head->record[killed.number].state, RECORD_FREE);
         tree_unlock(&a.tree);
@@ -245,15 +274,15 @@ static void attach(void **state)
         (void)state;
         begin(&a);
         take(&a);
-        assert_int_equal(tree_attach(&t, a.tree.fd, NULL, 0, why, sizeof(why)), 0);
+        assert_int_equal(tree_attach(&t, a.tree.fd, NULL, why, sizeof(why)), 0);
         assert_true(t.head != a.tree.head);
         assert_int_equal(*slot_word(t.units, a.slot[0]), SLOT_OWNED | a.tree.self);
         t.fd = -1;                      /* one descriptor, two views */
         tree_close(&t);
         int fd = memfd_create("other", 0);
-        assert_int_equal(tree_attach(&t, fd, NULL, 0, why, sizeof(why)), -EINVAL);
+        assert_int_equal(tree_attach(&t, fd, NULL, why, sizeof(why)), -EINVAL);
         a.tree.head->version++;
-        assert_int_equal(tree_attach(&t, a.tree.fd, NULL, 0, why, sizeof(why)), -EPROTO);
+        assert_int_equal(tree_attach(&t, a.tree.fd, NULL, why, sizeof(why)), -EPROTO);
         close(fd);
         tree_close(&a.tree);
 }
@@ -261,7 +290,8 @@ static void attach(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(linger), cmocka_unit_test(dead),
+                cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(cut_off),
+                cmocka_unit_test(due),        cmocka_unit_test(dead),  
                 cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
         };
         return cmocka_run_group_tests_name("tree", tests, setup, NULL);

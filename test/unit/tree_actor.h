@@ -173,7 +173,7 @@ static inline void begin(struct actor *a)
         char why[256];
 
         memset(world, 0, sizeof(*world));
-        if (tree_make(&a->tree, SLABS, NULL, 0, why, sizeof(why)) != 0)
+        if (tree_make(&a->tree, SLABS, NULL, why, sizeof(why)) != 0)
                 fail_msg("%s", why);
         a->tree.head->nnodes = 1;
         for (uint32_t i = 0; i < SLABS; i++) {
@@ -183,6 +183,17 @@ static inline void begin(struct actor *a)
         a->tree.head->nslabs = SLABS;
         assert_int_equal(tree_join(&a->tree), 0);
         start(a, number("SEED", 1));
+}
+
+/* How many slots have this word. */
+static inline unsigned words(struct actor *a, uint16_t word)
+{
+        unsigned n = 0;
+
+        for (uint32_t i = 0; i < SLABS; i++)
+                for (uint32_t p = 0; p < PAGES; p++)
+                        n += tree_map(a->tree.units, i)->word[p] == word;
+        return n;
 }
 
 /* No other process is left: every slot that is not ours is free, and so are the records. */

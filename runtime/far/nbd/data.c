@@ -185,9 +185,12 @@ void nbd_resume(struct nbd_link *l)
 {
         unsigned n = l->used;
 
-        for (unsigned i = 0; i < NBD_DEPTH; i++)
+        for (unsigned i = 0; i < NBD_DEPTH; i++) {
+                for (struct far_request *r = l->slot[i].r; r; r = r->next)
+                        r->repeated = true;
                 if (l->slot[i].r)
                         nbd_transfer(&l->slot[i]);
+        }
         if (!n)
                 l->trouble = 0;
         info_("%s: connected again, %u transfers repeated", l->node->far->url, n);
