@@ -79,7 +79,9 @@ struct node_header {
         uint16_t type;                  /* enum node_type */
         /* of the whole message, header included: exactly the size of its struct */
         uint32_t length;
-        uint32_t pad;
+        /* The client counts its requests, from 1 on; what answers one has its number.  Else 0.  So
+         * an answer that comes when nobody waits for it any more is known. */
+        uint32_t request;
 };
 enum node_type {
         NODE_HELLO = 1,

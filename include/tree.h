@@ -84,6 +84,9 @@ struct tree_common {
         struct tree_process process[TREE_PROCESSES];
 };
 
+/* A process that is not up yet: its number, and its birth, which no other ever has; birth 0: none. */
+struct tree_child { uint32_t number; uint64_t birth; };
+
 /* What kern sees is one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0,
  * 1, ... */
 #define SLAB_MAP_SIZE (2ull << 20)

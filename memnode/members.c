@@ -50,12 +50,38 @@ static int grow(void **list, size_t n, size_t *room, size_t size)
         return 0;
 }
 
+/* The first known member whose number is not less. */
+static size_t known_at(const struct members *m, uint64_t number)
+{
+        size_t low = 0, high = m->nknown;
+
+        while (low < high) {
+                size_t middle = (low + high) / 2;
+                if (m->known[middle].number < number)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low;
+}
+
 static struct member *find(const struct members *m, uint64_t number)
 {
-        for (size_t i = 0; i < m->nknown; i++)
-                if (m->known[i].number == number)
-                        return &m->known[i];
-        return NULL;
+        size_t i = known_at(m, number);
+        return i < m->nknown && m->known[i].number == number ? &m->known[i] : NULL;
+}
+
+/* A new one.  Numbers come nearly in order, so there is little to move. */
+static int know(struct members *m, uint64_t number)
+{
+        int err = grow((void **)&m->known, m->nknown, &m->room, sizeof(*m->known));
+        if (err)
+                return err;
+        size_t i = known_at(m, number);
+        memmove(&m->known[i + 1], &m->known[i], (m->nknown - i) * sizeof(*m->known));
+        m->known[i] = (struct member){ .number = number };
+        m->nknown++;
+        return 0;
 }
 
 bool members_is_current(const struct members *m, uint64_t member, unsigned link,
@@ -67,21 +93,14 @@ bool members_is_current(const struct members *m, uint64_t member, unsigned link,
 
 int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t generation)
 {
-        struct member *known;
-
         if (!member || link >= MEMBER_LINKS || !generation)
                 return -EINVAL;
         if (members_is_cut(m, member))
                 return -EPERM;
-        known = find(m, member);
-        if (!known) {
-                int err = grow((void **)&m->known, m->nknown, &m->room, sizeof(*m->known));
-                if (err)
-                        return err;
-                known = &m->known[m->nknown++];
-                *known = (struct member){ .number = member };
-        }
-        uint32_t *seen = &known->generation[link];
+        int err = find(m, member) ? 0 : know(m, member);
+        if (err)
+                return err;
+        uint32_t *seen = &find(m, member)->generation[link];
         if (generation <= *seen)
                 return -ESTALE;
         *seen = generation;

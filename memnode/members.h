@@ -29,7 +29,7 @@ struct member {
 };
 /* All zero: nobody connected yet. */
 struct members {
-        struct member *known;
+        struct member *known;           /* in order */
         size_t nknown, room;
         /* Numbers that were cut, as ranges in order that do not touch.  Numbers are given in order
          * and nearly all end, so there are hardly more ranges than living members. */

@@ -74,6 +74,7 @@ static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
                 frame_free(&pager, &vcpu_self.frames, n);
                 return err == -EAGAIN ? RETRY : lost(f);
         }
+        f->kind = FAULT_FETCH;
         count(CNT_FETCHED);
         if (err == 0)
                 return DONE;
@@ -282,8 +283,6 @@ int fault_in(uint64_t start, uint64_t end, bool write)
                         break;
                 case NO_MEMORY:
                         return -ENOMEM;
-                case FAR_FAILED:
-                        return -EIO;
                 default:
                         return -EFAULT;
                 }

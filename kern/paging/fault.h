@@ -11,8 +11,8 @@
 void page_fault(void);
 
 /* Faults pages in, as an access by the program would.  It publishes the faults itself.  The caller
- * holds no lock.  write: for write access.  0; -EFAULT: no VMA or no permission; -ENOMEM: no
- * memory; -EIO. */
+ * holds no lock.  write: for write access.  0; -ENOMEM: no memory; -EFAULT: a signal would
+ * be raised. */
 int fault_in(uint64_t start, uint64_t end, bool write);
 /* The same for a system call.  It may take hours; threads can be stopped meanwhile. */
 int fault_in_all(uint64_t start, uint64_t end, bool write);

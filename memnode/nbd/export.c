@@ -76,8 +76,8 @@ static uint32_t lease_name(const char *name, size_t len, struct nbd_lease_name *
         case 0: break;
         case -EINVAL:
                 *text = "a lease is called lease-<32 hexadecimal digits, in small letters>-<bytes, "
-                        "a multiple of 4096>[-<token>], and what else vmrun says of leases is "
-                        "said otherwise: install the same version on both";
+                        "a multiple of 4096>[-<token>]; the names that begin with create-, join- "
+                        "and cut- are vmrun's own: install the same version on both";
                 return NBD_REP_ERR_INVALID;
         default:
                 *text = len ? "memnode has no export of that name"
@@ -158,7 +158,7 @@ static uint32_t admit(struct lease *l, const struct nbd_who *who, const char **t
                 : err == -ESTALE ? "a newer connection of this process was here before"
                 : err == -EUSERS ? "this lease has too many members"
                                  : "memnode cannot take this connection";
-        return err == -EPERM ? NBD_REP_ERR_UNKNOWN : NBD_REP_ERR_POLICY;
+        return err == -EPERM ? NBD_REP_ERR_INVALID : NBD_REP_ERR_POLICY;
 }
 
 /* Account and memory for an export: 0, or an error with a sentence. */
@@ -238,6 +238,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
 
         if (error)
                 return error;
+        bool idle = l && l->users == 0;
         if (l) {
                 l->users++;
                 while (l->making)               /* as long as account_take() takes */
@@ -260,6 +261,8 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
         }
         if (--l->users == 0 && l->error)
                 free(l);
+        else if (l->users == 0 && idle)
+                pthread_cond_signal(&due);      /* its grace time runs on */
         else if (l->users == 0)
                 let_go(l);
         return error;

@@ -137,10 +137,12 @@ int nbd_lease_parse(const char *name, size_t len, struct nbd_lease_name *l)
                 ok = size(&r, l) && skip(&r, '-') && who(&r, &l->who);
                 break;
         case NBD_JOIN:
-                ok = hex(&r, 16, &l->incarnation) && skip(&r, '-') && who(&r, &l->who);
+                ok = hex(&r, 16, &l->incarnation) && l->incarnation && skip(&r, '-') &&
+                     who(&r, &l->who);
                 break;
         default:
-                ok = hex(&r, 16, &l->incarnation) && skip(&r, '-') && ranges(&r, l);
+                ok = hex(&r, 16, &l->incarnation) && l->incarnation && skip(&r, '-') &&
+                     ranges(&r, l);
         }
         if (!ok || (r.len && !skip(&r, '-')))
                 return -EINVAL;

@@ -18,7 +18,10 @@
 #include "memnode.h"
 #include "nbd/nbd.h"
 
+/* connections to exports; so many more may be in their handshake, so that there is room to say which
+ * members are dead */
 #define CONNECTIONS_MAX 256
+#define HANDSHAKES      32
 /* a client that has not asked for an export by then is disconnected */
 #define HANDSHAKE_MS    10000
 /* A connection that is cut leaves at its next receive, or between two requests. */
@@ -43,7 +46,7 @@ static _Atomic bool stopping;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by lock: */
 static struct connection *connections;
-static unsigned nconnections;
+static unsigned nconnections, nattached;
 /* the log has a line about it, and there was no room since */
 static bool said_full;
 static pthread_cond_t fewer = PTHREAD_COND_INITIALIZER; /* a connection has ended */
@@ -95,6 +98,7 @@ static void leave(struct connection *c, bool goodbye)
 {
         pthread_mutex_lock(&lock);
         struct nbd_export *e = c->e;
+        nattached -= e != NULL;
         c->e = NULL;
         pthread_cond_broadcast(&fewer);
         pthread_mutex_unlock(&lock);
@@ -129,9 +133,11 @@ static bool end_stale(struct nbd_export *e, const struct connection *self)
                 for (struct connection *c = connections; c; c = c->next) {
                         if (c->e != e || nbd_export_current(e, &c->who))
                                 continue;
-                        if (!is_cut(c))
+                        if (!is_cut(c)) {
                                 shutdown(c->fd, SHUT_RDWR);
-                        atomic_store_explicit(&c->cut, true, memory_order_relaxed);
+                                atomic_store_explicit(&c->cut, true, memory_order_relaxed);
+                                pthread_cond_broadcast(&fewer); /* it may wait in here itself */
+                        }
                         waits |= c != self;
                 }
                 late = waits && !(self && is_cut(self)) &&
@@ -140,6 +146,15 @@ static bool end_stale(struct nbd_export *e, const struct connection *self)
         bool ok = !late && !(self && is_cut(self));
         pthread_mutex_unlock(&lock);
         return ok;
+}
+
+/* Once the connections that this one replaces have left. */
+static bool too_many(void)
+{
+        pthread_mutex_lock(&lock);
+        bool is = nattached > CONNECTIONS_MAX;
+        pthread_mutex_unlock(&lock);
+        return is;
 }
 
 static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *size,
@@ -161,10 +176,15 @@ static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *
         pthread_mutex_lock(&lock);
         g->c->who = who;
         g->c->e = e;
+        nattached++;
         pthread_mutex_unlock(&lock);
-        if (!end_stale(e, g->c)) {
+        bool current = end_stale(e, g->c);
+        if (!current || too_many()) {
                 leave(g->c, false);
-                *text = "an older connection of this process has not ended, or a newer one is here";
+                *text = current ? "memnode has as many connections as it can serve"
+                                : "an older connection of this process has not ended, or a newer "
+                                  "one is here";
+                info_("NBD client %s: refused: %s", g->c->peer, *text);
                 return NBD_REP_ERR_POLICY;
         }
         nbd_export_describe(e, g->c->description);
@@ -344,12 +364,12 @@ void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
         tune(fd, a->ss_family);
         pthread_mutex_lock(&lock);
         int err = atomic_load_explicit(&stopping, memory_order_relaxed) ? -ESHUTDOWN
-                  : nconnections == CONNECTIONS_MAX                     ? -EUSERS
+                  : nconnections == CONNECTIONS_MAX + HANDSHAKES        ? -EUSERS
                                                                         : 0;
         if (err == -EUSERS && !said_full) {
                 warnx_("NBD client %s: refused: there are %d connections, which is the limit; "
                        "others are refused silently until one ends",
-                       c->peer, CONNECTIONS_MAX);
+                       c->peer, CONNECTIONS_MAX + HANDSHAKES);
                 said_full = true;
         }
         if (!err)

@@ -165,24 +165,27 @@ static int accept_connection(struct connection *c, const struct node_private *p,
         return rdma_accept(c->id, &param) == 0 ? 0 : -errno;
 }
 
-/* A control connection of a known member replaces its older one, and the client makes the data
- * connections again. */
-static void rejoin(struct client *cl, struct connection *c)
+/* Before a control connection of a known member is answered, the older ones of that member end, for
+ * control and data: nothing that they sent can arrive any more.  True: there was one. */
+static bool end_older(const struct client *cl, uint64_t member)
 {
         struct connection *old = connections;
-        bool others = cl->controls > 0;
 
-        while (old && (old == c || old->kind != NODE_CONTROL || old->client != cl ||
-                       old->member != c->member))
+        while (old && (old->kind != NODE_CONTROL || old->client != cl || old->member != member))
                 old = old->next;
-        cl->controls++;
         if (old)
                 connection_end(old);
-        connection_end_member(cl, c->member);
-        if (old || !others)
+        connection_end_member(cl, member);
+        return old;
+}
+
+static void rejoin(struct client *cl, const struct connection *c, bool again)
+{
+        if (again || !cl->controls)
                 warnx_("%s at %s is back", cl->name, c->peer);
         else
                 info_("another process of %s comes from %s", cl->name, c->peer);
+        cl->controls++;
 }
 
 static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
@@ -214,9 +217,13 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         c->deadline = now_ms() + HELLO_MS;
         peer_text(id, c->peer, sizeof(c->peer));
         int err = c->kind == NODE_CONTROL ? control_setup(c) : data_setup(c);
+        bool rejoins = c->kind == NODE_CONTROL && cl;
+        bool again = !err && rejoins && end_older(cl, c->member);
         if (!err)
                 err = accept_connection(c, &p, asked);
         if (err) {
+                if (rejoins && !cl->controls)
+                        cl->gone_at = now_ms();
                 warnx_("%s cannot be served: %s", c->peer, strerror(-err));
                 connection_release(c);
                 free(c);
@@ -225,8 +232,8 @@ static void request(struct rdma_cm_id *id, const struct rdma_conn_param *asked)
         }
         id->context = c;
         connection_add(c);
-        if (c->kind == NODE_CONTROL && cl)
-                rejoin(cl, c);
+        if (rejoins)
+                rejoin(cl, c, again);
         info_("%s connects for %s", c->peer,
               c->kind == NODE_DATA ? "data"
               : cl                 ? "its old leases"

@@ -78,7 +78,8 @@ static void *compose(struct connection *c, enum node_type type, size_t size)
         *h = (struct node_header){ .magic = NODE_MAGIC,
                                    .version = NODE_VERSION,
                                    .type = (uint16_t)type,
-                                   .length = (uint32_t)size };
+                                   .length = (uint32_t)size,
+                                   .request = c->request };
         return h;
 }
 
@@ -271,8 +272,10 @@ static bool received(struct connection *c, unsigned i, size_t length)
         int error = node_request_parse(buffer(c, i), length, &rq, why, sizeof(why));
         /* The token must not stay in the buffer. */
         explicit_bzero(buffer(c, i), NODE_MESSAGE_MAX);
+        c->request = error ? 0 : rq.hello.h.request;    /* any of its union */
         if (!(error ? refuse(c, error, why, true) : obey(c, &rq)))
                 return false;
+        c->request = 0;
         int err = c->closing ? 0 : post_receive(c, i);
         if (err)
                 connection_lost(c, strerror(-err));

@@ -80,6 +80,7 @@ struct connection {
         struct ibv_cq *cq;
         struct ibv_mr *mr;
         char *buffers;                  /* RECEIVES + SENDS of NODE_MESSAGE_MAX bytes */
+        uint32_t request;               /* the number of the one in hand; 0: none */
         unsigned sends_busy;            /* bit i: send buffer i is in use */
         bool probing;                   /* a zero-byte WRITE is under way */
         uint64_t probed_at;             /* ms */

@@ -34,7 +34,7 @@ void far_adopt(const struct far_kept *k)
         inherited = *k;
         has_inherited = true;
         if (k->tree >= 0)
-                slabs_adopt(k->tree);
+                slabs_adopt(k->tree, &k->next);
 }
 
 /* True: all nodes can be inherited. */
@@ -53,16 +53,20 @@ static bool keep_nodes(struct far_kept *k)
         return all;
 }
 
-void far_expect_program(void)
+void far_expect_program(struct tree_child *next)
 {
         struct far_kept *k = malloc(sizeof(*k));
 
         if (k && keep_nodes(k))
-                slabs_tree();
+                *next = slabs_expect();
         free(k);
 }
 
-bool far_keep(struct far_kept *k, bool borrowed)
+void far_expected(const struct tree_child *next) { slabs_expected(next); }
+void far_unkeep(const struct far_kept *k) { slabs_expected(&k->next); }
+void far_leaves(bool leaves) { slabs_leaves(leaves); }
+
+bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
 {
         bool all = keep_nodes(k), alone = false;
         int tree = slabs_tree_fd(borrowed ? NULL : &alone);
@@ -72,6 +76,13 @@ bool far_keep(struct far_kept *k, bool borrowed)
         for (unsigned i = 0; alone && i < far_nodes(); i++)
                 all &= far_node_at(i)->driver->kind == SLAB_MEMORY;
         k->tree = tree >= 0 && all ? tree : -1;
+        k->next = (struct tree_child){ 0 };
+        if (k->tree >= 0 && borrowed) {
+                k->next = *borrowed;
+                slabs_keep_expected(borrowed);
+        } else if (k->tree >= 0) {
+                k->next = slabs_expect();
+        }
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++)

@@ -20,11 +20,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "base/options.h"
+#include "include/tree.h"
 #include "vm/thread.h"
 
 #define FAR_WHY 256
-
-struct tree_child;
 
 /* A node across execve: what the old program opened, and the next one continues to use. */
 #define FAR_KEPT 768
@@ -66,10 +65,10 @@ struct far_node {
         void *data;                     /* the driver's own */
         /* Pages that did not come as they were sent: read once more; and lost, since they did not
          * come better then.  Of this process; kept by io.c. */
-        uint64_t reread, damaged;
+        _Atomic uint64_t reread, damaged;
         /* Pages that are not written again, since an old write may still arrive there.  Of this
          * process; kept by io.c.  Nodes that fence have none. */
-        uint64_t retired;
+        _Atomic uint64_t retired;
         bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -154,8 +153,9 @@ struct far_driver {
         /* far_sum() */
         uint32_t (*sum)(uint64_t slot, const void *page);
         /* Has the node end all connections of dead members, and refuse new ones.  When this returns
-         * 0, nothing that they sent can arrive any more; else -errno with why.  Waits, at most
-         * limit_ms.  Any thread, one at a time, the node attached; only if node.fences. */
+         * 0, nothing that they sent can arrive any more; -ESTALE: nor can it because all that the
+         * node held is gone; else -errno with why.  Waits, at most limit_ms.  Any thread, one at a
+         * time, the node attached; only if node.fences. */
         int (*cut)(struct far_node *n, const struct far_range *dead, unsigned count,
                    unsigned limit_ms, char why[FAR_WHY]);
 };
@@ -215,15 +215,25 @@ void far_still(void);
 struct far_kept {
         /* private descriptor of the process tree, which the next program joins; -1: none */
         int tree;
+        /* its number there, so that it counts as alive before it joins: else the last of the others
+         * would release the leases */
+        struct tree_child next;
         struct far_kept_node node[NODES_MAX];
 };
 /* Called before a child that shares our address space is made, so that the parent and the child's
- * program do not both take a node for theirs alone. */
-void far_expect_program(void);
+ * program do not both take a node for theirs alone.  Fills in the program's number.
+ * far_expected(): the child has ended, or executed its program. */
+void far_expect_program(struct tree_child *next);
+void far_expected(const struct tree_child *next);
 /* execve: fills k with the descriptors and driver state that the next vmrun inherits.  borrowed:
- * this is a vfork child, which called far_expect_program() before.  Returns true if remote leases
- * cannot be inherited; the caller then calls far_end() just before execve. */
-bool far_keep(struct far_kept *k, bool borrowed);
+ * this is a vfork child, and that is what far_expect_program() filled in; else NULL.  Returns true
+ * if remote leases cannot be inherited; the caller then calls far_end() just before execve. */
+bool far_keep(struct far_kept *k, const struct tree_child *borrowed);
+/* Just before execve, with all other threads quiesced and no transfer under way: this program's
+ * slots are free as soon as it is gone.  false: execve has failed. */
+void far_leaves(bool leaves);
+/* execve has failed: takes back what far_keep() did for the next program. */
+void far_unkeep(const struct far_kept *k);
 /* In the next program, before far_init(). */
 void far_adopt(const struct far_kept *k);
 
@@ -248,14 +258,23 @@ void slabs_close(void);
 /* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
  * fails.  For fork. */
 struct tree *slabs_tree(void);
-/* Before fork: has nodes told of processes that ended, if there are many.  May wait for nodes. */
-void slabs_cut(struct vm *vm);
+/* Before fork: has nodes told of processes that ended, if there are many and this process uses nodes
+ * anyway; full: there is no number left.  May wait for nodes. */
+void slabs_cut(struct vm *vm, bool full);
 /* The descriptor of that tree, or -1.  *alone: no other process is in it.  With alone NULL it takes
  * no lock: for a process that shares our address space and may be killed at any time. */
 int slabs_tree_fd(bool *alone);
-/* After execve: the first lease joins the tree of this descriptor instead of making one.  What the
- * old program held in it is released. */
-void slabs_adopt(int fd);
+/* A number for the next program, birth 0 if there is none; and it will not come, or keeps itself
+ * alive. */
+struct tree_child slabs_expect(void);
+void slabs_expected(const struct tree_child *c);
+/* In a child that shares our address space: keeps that number alive. */
+void slabs_keep_expected(const struct tree_child *c);
+/* See far_leaves(). */
+void slabs_leaves(bool leaves);
+/* After execve: the first lease joins the tree of this descriptor, as `next`, instead of making
+ * one.  What the old program held in it is released. */
+void slabs_adopt(int fd, const struct tree_child *next);
 /* The slabs' part of far_forked(). */
 int slabs_forked(const struct tree_child *c);
 /* This process leaves the tree.  True: it is the last one, so no process needs the nodes any more.

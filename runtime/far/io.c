@@ -203,8 +203,9 @@ static void wrong(struct io_request *q)
                (unsigned long long)q->slot);
         struct frame *f = frame_of(q);
         pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
-        /* Relaxed: page_fetched() releases it. */
-        atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
+        /* Relaxed: page_fetched() releases it.  Nobody waits for a prefetch. */
+        if (q->r.op == FAR_READ)
+                atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
         if (page_fetched(f, frame_pfn0() + q->frame, 0, -EIO) && opt.io == IO_THREAD)
                 word_wake(pte, INT_MAX);
         q->r.next = unused;
@@ -432,6 +433,8 @@ void io_wait_attached(void)
                 /* ends within the connect time-outs, or with the process */
                 word_sleep(&attached, 0, NULL);
 }
+
+bool io_is_attached(void) { return atomic_load(&attached); }
 
 /* Quiesced until io_release().  False: the thread must end. */
 static bool stand_still(void)

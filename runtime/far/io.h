@@ -19,6 +19,7 @@ void io_start(struct vm *vm);
 /* In a forked child the I/O thread attaches the nodes itself, which takes as long as they take to
  * answer.  A thread that wants more from a node than pages waits here. */
 void io_wait_attached(void);
+bool io_is_attached(void);
 /* --io inline: does the I/O thread's work until the word is no longer `seen`.  Any thread. */
 void io_wait(const void *word, uint32_t seen);
 /* Sets the function that decides what becomes of the program when a node with its pages is lost

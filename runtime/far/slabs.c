@@ -35,6 +35,7 @@ static struct tree tree;
 static bool in_tree;
 /* across execve: the descriptor of the tree to join at the first lease */
 static int inherited = -1;
+static struct tree_child successor;     /* and the number that it has there */
 /* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
 static uint64_t map_gpa[16];
 /* One thread at a time has dead processes cut off.  Not within other locks of this file. */
@@ -138,7 +139,9 @@ static int start_tree(void)
                 warnx_("far memory: %s", why);
                 return err;
         }
-        err = tree_join(&tree);
+        err = join && successor.birth ? tree_be_child(&tree, &successor) : -ESRCH;
+        if (err)
+                err = tree_join(&tree);
         if (err) {
                 warnx_("far memory: the slots cannot be locked: %s", strerror(-err));
                 tree_close(&tree);
@@ -162,6 +165,7 @@ int slabs_tree_fd(bool *alone)
                 *alone = inherited < 0; /* if it never joined: unknown */
                 if (in_tree) {
                         tree_lock(&tree);
+                        tree_mend_locked(&tree);
                         *alone = tree_alone_locked(&tree);
                         tree_unlock(&tree);
                 }
@@ -170,16 +174,50 @@ int slabs_tree_fd(bool *alone)
         return in_tree ? tree.fd : inherited;
 }
 
+struct tree_child slabs_expect(void)
+{
+        struct tree_child c = { 0 };
+
+        if (slabs_tree())
+                tree_child(&tree, &c);
+        return c;
+}
+
+void slabs_expected(const struct tree_child *c)
+{
+        if (c->birth)
+                tree_child_left(&tree, c);
+}
+
+void slabs_keep_expected(const struct tree_child *c)
+{
+        if (c->birth)
+                tree_keep_child(&tree, c);
+}
+
+void slabs_leaves(bool leaves)
+{
+        if (in_tree)
+                tree_leaves(&tree, leaves);
+}
+
 /* execve keeps fcntl locks, so the old program's liveness byte is still locked by this process.
  * Unlock it: its slots are then buried like those of any dead process. */
-void slabs_adopt(int fd)
+void slabs_adopt(int fd, const struct tree_child *next)
 {
-        struct flock all = {
-                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = TREE_PROCESSES
+        off_t own = next->birth ? next->number : TREE_PROCESSES;
+        struct flock below = {
+                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = own
+        };
+        struct flock above = {
+                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = own + 1, .l_len = TREE_PROCESSES
         };
 
         inherited = fd;
-        fcntl(fd, F_SETLK, &all);
+        successor = *next;
+        if (own)                        /* a length of 0 is up to the end */
+                fcntl(fd, F_SETLK, &below);
+        fcntl(fd, F_SETLK, &above);
 }
 
 /* Maps a unit of TREE_WINDOW in the VM; *gpa: its address.  Memory slots are scarce, so the mapped
@@ -290,7 +328,7 @@ static int lease_locked(struct vm *vm, uint32_t have, bool cut)
                 return -EINVAL;
         if (have >= tree.head->nslabs && tree_mend_locked(&tree) > 0)
                 return -EAGAIN;
-        if (have >= tree.head->nslabs && cut && tree_uncut_locked(&tree, true))
+        if (cut && tree_uncut_locked(&tree, have >= tree.head->nslabs))
                 return -ECHILD;
         if (have >= max_slabs)
                 return nothing_left();
@@ -302,11 +340,25 @@ static int lease_locked(struct vm *vm, uint32_t have, bool cut)
         return have < tree.head->nslabs ? use_existing(vm, have, gpa) : lease_new(vm, have, gpa);
 }
 
+/* A set of nodes: those that the tree has slabs of. */
+static uint64_t used_locked(void)
+{
+        uint64_t used = 0;
+
+        for (uint32_t i = 0; i < tree.head->nslabs; i++)
+                used |= 1ull << tree.head->slab[i].node;
+        return used;
+}
+_Static_assert(NODES_MAX <= 64, "a set of nodes is a word");
+
 /* Has all remote nodes cut off the processes that ended; no other process, and no lease or fork of
- * this one, waits for that.  True: all have. */
-static bool cut_everywhere(struct vm *vm, const struct tree_dead *d)
+ * this one, waits for that.  True: all have.  A node that had no slab (not in `used`) when they
+ * were dead has no slot of theirs, and one whose memory is gone neither; but it is told if it can
+ * be, since it remembers its members until then. */
+static bool cut_everywhere(struct vm *vm, const struct tree_dead *d, uint64_t used)
 {
         char why[FAR_WHY];
+        bool all = true;
 
         pthread_mutex_lock(&lease_lock);
         io_start(vm);
@@ -317,13 +369,12 @@ static bool cut_everywhere(struct vm *vm, const struct tree_dead *d)
                 if (n->driver->kind != SLAB_REMOTE || !n->fences)
                         continue;
                 int err = n->driver->cut(n, d->range, d->n, CUT_MS, why);
-                if (err) {
+                if (err)
                         info_("%s: dead processes cannot be cut off now: %s", n->option->origin,
                               why);
-                        return false;
-                }
+                all &= !err || err == -ESTALE || !(used >> i & 1);
         }
-        return true;
+        return all;
 }
 
 /* True: some slots may have become free. */
@@ -338,8 +389,9 @@ static bool cut_dead(struct vm *vm)
         if (now_ms() >= next) {
                 tree_lock(&tree);
                 tree_dead_locked(&tree, &d);
+                uint64_t used = used_locked();
                 tree_unlock(&tree);
-                if (d.n && cut_everywhere(vm, &d)) {
+                if (d.n && cut_everywhere(vm, &d, used)) {
                         tree_lock(&tree);
                         tree_cut_locked(&tree, &d);
                         freed = tree_mend_locked(&tree);
@@ -352,13 +404,13 @@ static bool cut_dead(struct vm *vm)
         return freed > 0;
 }
 
-void slabs_cut(struct vm *vm)
+void slabs_cut(struct vm *vm, bool full)
 {
         tree_lock(&tree);
         tree_mend_locked(&tree);
-        bool many = tree_uncut_locked(&tree, false);
+        bool many = tree_uncut_locked(&tree, full);
         tree_unlock(&tree);
-        if (many)
+        if (many && (full || io_is_attached()))
                 cut_dead(vm);
 }
 

@@ -137,7 +137,8 @@ void tree_close(struct tree *t)
 /* ---- the lock ---- */
 
 /* A process died while it changed data under the lock.  Leases: slabs published in the list count.
- * Records: each change is one store, and burying can be repeated. */
+ * Records: a new one that is half written belongs to a process that never came up, and marks of
+ * death and burying can be repeated. */
 static void mend_head(struct tree_head *h)
 {
         for (uint32_t i = 0; i < h->nnodes; i++)
@@ -313,6 +314,12 @@ int tree_be_child(struct tree *t, const struct tree_child *c)
         return err;
 }
 
+int tree_keep_child(const struct tree *t, const struct tree_child *c)
+{
+        struct flock l = byte(F_RDLCK, c->number);
+        return fcntl(t->fd, F_SETLK, &l) == 0 ? 0 : -errno;
+}
+
 void tree_child_left(struct tree *t, const struct tree_child *c) { stop_keeping(t, c->number); }
 
 static bool any_remote(const struct tree_head *h)
@@ -326,7 +333,7 @@ static bool any_remote(const struct tree_head *h)
 /* None of its writes can arrive any more, but for slots that are DUE. */
 static bool is_harmless(const struct tree_record *r)
 {
-        return r->leaving == LEAVE_STILL || r->cut;
+        return r->leaving == LEAVE_STILL || r->cut || r->pid == 0;
 }
 
 uint64_t tree_mend_locked(struct tree *t)
@@ -403,6 +410,13 @@ void tree_cut_locked(struct tree *t, const struct tree_dead *d)
                         h->record[p].cut = true;
         if (d->n && d->range[d->n - 1].last > h->told)
                 h->told = d->range[d->n - 1].last;
+}
+
+void tree_leaves(struct tree *t, bool leaves)
+{
+        tree_lock(t);
+        t->head->record[t->self].leaving = leaves ? LEAVE_STILL : LEAVE_NOT;
+        tree_unlock(t);
 }
 
 /* A process that dies after this check without having set `leaving` is not checked again: the nodes

@@ -31,7 +31,7 @@ struct tree_node {
  * it lives. */
 struct tree_record {
         enum { RECORD_FREE, RECORD_USED, RECORD_DEAD } state;
-        int32_t pid;                    /* for messages; 0: not up yet */
+        int32_t pid;                    /* for messages; 0: not up yet, so it sent nothing */
         /* it is about to end; LEAVE_STILL: and no write of its own is under way */
         enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL } leaving;
         /* RECORD_DEAD: every node that can has ended its connections, for good */
@@ -100,14 +100,17 @@ void tree_unlock(struct tree *t);
 
 /* Gives this process a number.  -EAGAIN: all are in use. */
 int tree_join(struct tree *t);
-/* Before fork: a number for the child, kept alive by this process.  -EAGAIN: all are in use. */
-struct tree_child { uint32_t number; uint64_t birth; };
+/* Before fork, or for the program that this process, or a child that shares its memory, executes: a
+ * number, kept alive by this process.  -EAGAIN: all are in use. */
 int tree_child(struct tree *t, struct tree_child *c);
+/* In a child that shares this memory: the number is kept alive by it, too.  0 or -errno. */
+int tree_keep_child(const struct tree *t, const struct tree_child *c);
 /* In the child, before anything else: it has that number from now on, and keeps itself alive.
  * -ESRCH: the parent died so early that the slots it shared are gone; the child can read
  * nothing. */
 int tree_be_child(struct tree *t, const struct tree_child *c);
-/* In the parent: the child is up, or never will be.  The parent keeps it alive no longer. */
+/* In the parent: the child is up, keeps itself alive, or never will be up.  The parent keeps it
+ * alive no longer. */
 void tree_child_left(struct tree *t, const struct tree_child *c);
 
 /* Buries dead processes; returns how many slots became free.  If a slab is remote, the last writes
@@ -129,6 +132,9 @@ bool tree_uncut_locked(struct tree *t, bool wanted);
 /* All processes that ever were and are not alive. */
 void tree_dead_locked(const struct tree *t, struct tree_dead *d);
 void tree_cut_locked(struct tree *t, const struct tree_dead *d);
+/* This process executes another program, and no write of it is under way; false: the execution has
+ * failed. */
+void tree_leaves(struct tree *t, bool leaves);
 /* This process is about to end; still: none of its writes is under way any more.  True: all others
  * have ended or are about to.  False also if that cannot be found out within limit_ms. */
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms);

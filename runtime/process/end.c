@@ -40,8 +40,6 @@ static void judge(int64_t leaks)
                      (long long)leaks);
 }
 
-#define STILL_MS 1000                   /* for the cleaner's last writes */
-
 void program_goodbye(void)
 {
         if (service_hold(STILL_MS))

@@ -21,6 +21,7 @@
 #include "marshal/sys.h"
 #include "process/end.h"
 #include "process/exec.h"
+#include "process/service.h"
 #include "process/threads.h"
 #include "process/vfork.h"
 #include "procfs/procfs.h"
@@ -165,7 +166,7 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         h->nhidden = hide(r->envp, r->hidden);
         limits_keep(&h->limits);
         stats_keep(&h->stats);
-        return far_keep(&h->far, t->vforked);
+        return far_keep(&h->far, t->vforked ? &t->next : NULL);
 }
 
 /* The host's execve, which ends all other threads.  Before it, children of vfork that share this
@@ -174,12 +175,18 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
 static long host_exec(struct thread *t, int dirfd, const char *path, char *const *argv,
                       char *const *envp, int flags)
 {
-        if (!t->vforked)
+        if (!t->vforked) {
                 threads_stop_for_good();
+                far_leaves(service_hold(STILL_MS));
+        }
         signals_end_kicks(t);           /* none will come: this vCPU is not in the program */
         long err = sys_own(__NR_execveat, (uint64_t)dirfd, P(path), P(argv), P(envp),
                            (uint64_t)flags, 0);
         signals_expect_kicks(t);
+        if (!t->vforked) {
+                far_leaves(false);
+                service_release();
+        }
         return err;
 }
 
@@ -203,11 +210,10 @@ static long replace(struct thread *t, struct exec_room *r, const struct handover
         return err;
 }
 
-static long follow(struct thread *t, struct exec_room *r, uint64_t mask, int program)
+static long hand_over(struct thread *t, struct exec_room *r, bool goodbye)
 {
         struct handover *h = &r->handover;
         struct handover_fds fds;
-        bool goodbye = fill(t, r, mask, program);
 
         long err = make_room_for_strings(strings_size(r->words) + strings_size(r->envp) + 32,
                                          &h->host_stack);
@@ -219,6 +225,15 @@ static long follow(struct thread *t, struct exec_room *r, uint64_t mask, int pro
                 handover_drop(&fds);
         }
         give_back_stack(h->host_stack);
+        return err;
+}
+
+static long follow(struct thread *t, struct exec_room *r, uint64_t mask, int program)
+{
+        long err = hand_over(t, r, fill(t, r, mask, program));
+
+        if (!t->vforked)
+                far_unkeep(&r->handover.far);
         return err;
 }
 
@@ -243,8 +258,10 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
         struct limits_kept limits, old, undone;
         struct ksigaction action[SIGNALS_MAX + 1];
         const uint64_t all = ~0ull;
-        bool goodbye = certain && far_keep(&r->handover.far, t->vforked);
+        bool goodbye = certain && far_keep(&r->handover.far, t->vforked ? &t->next : NULL);
 
+        if (certain && !t->vforked)
+                far_unkeep(&r->handover.far);   /* that program needs none of it */
         if (certain)
                 end(t, goodbye);
         limits_keep(&limits);

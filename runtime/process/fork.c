@@ -226,8 +226,12 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
 
         struct tree *tree = slabs_tree();
         if (tree)
-                slabs_cut(t->vm);
+                slabs_cut(t->vm, false);
         int err = tree ? tree_child(tree, &child) : -ENOMEM;
+        if (err == -EAGAIN) {
+                slabs_cut(t->vm, true);
+                err = tree_child(tree, &child);
+        }
         if (err)
                 return err;
         long pid = open_pipe(up);

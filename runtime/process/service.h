@@ -14,6 +14,7 @@ void service_ensure(struct vm *vm);
  * the cleaner's transfers are over, at most limit_ms (0: no limit).  False: it is not quiesced
  * yet. */
 bool service_hold(unsigned limit_ms);
+#define STILL_MS 1000                   /* at the end of a program: for the cleaner's last writes */
 void service_release(void);
 /* EXIT_SERVICE_SLEEP: sleeps until the sequence is no longer `seen`. */
 void service_sleep(uint32_t seen);

@@ -54,11 +54,13 @@ struct kept {
         pid_t tid, pid, kick_tid, kick_pid;
         uint64_t clear_tid, robust_list;
         bool vforked;                   /* the caller is itself the child of a vfork */
+        struct tree_child next;
 };
 
 struct child {
         struct thread *t;
         const struct clone_request *rq;
+        struct tree_child next;
         uint64_t mask;
         struct sighand sighand;
 };
@@ -94,6 +96,7 @@ static int keep(struct thread *t, struct kept *k)
                 .clear_tid = t->clear_tid,
                 .robust_list = vcpu_fixed(t->v)->robust_list,
                 .vforked = t->vforked,
+                .next = t->next,
         };
         return k->xstate ? 0 : -ENOMEM;
 }
@@ -118,6 +121,7 @@ static int child_main(void *arg)
         set_ids(t, pid, pid);
         signals_copy(t, &c->sighand);
         t->vforked = true;
+        t->next = c->next;
         if (!t->kick_tid)       /* not told: the same number, unless in a new PID namespace */
                 t->kick_tid = pid;
         t->kick_pid = t->kick_tid;
@@ -182,6 +186,7 @@ static void bring_back(struct thread *t, const struct kept *k)
         t->apart = false;
         atomic_store(&t->v->faulting, 0);
         t->vforked = k->vforked;
+        t->next = k->next;
         t->end = (struct thread_end){ .how = END_NOT };         /* this was set for the child */
         exec_room_free(t);
         t->sighand = k->sighand;
@@ -251,6 +256,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
         struct kept k = { .xstate = NULL };
+        struct tree_child next = { 0 };
         struct privfd_lent lent = { .made = NULL };
         int pidfd = -1;
         long ret = -ENOMEM;
@@ -267,7 +273,9 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
                 ret = -EAGAIN;
                 goto out;
         }
-        far_expect_program();
+        /* Not for the program of a child's child: if the child is killed nobody gives it back. */
+        if (!t->vforked)
+                far_expect_program(&next);
         /* if the child made the thread, it would belong to the child and end with it */
         service_ensure(t->vm);
         if (!t->vforked)
@@ -277,6 +285,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         if ((rq->flags & CLONE_SETTLS) && (ret = set_bases(t, &rq->tls, NULL)) != 0)
                 goto out;
         c->t = t;
+        c->next = next;
         c->rq = rq;
         c->mask = mask;
         pid_t pid = make_child(c, stack, rq->flags & HOST_FLAGS, &pidfd);
@@ -295,6 +304,7 @@ long vfork_make(struct thread *t, const struct clone_request *rq)
         if (rq->flags & CLONE_PIDFD)
                 gmem_write(t, rq->pidfd, &pidfd, sizeof(pidfd));
 out:
+        far_expected(&next);
         if (lent.made)
                 privfd_vforked(&lent);
         signals_release(t, mask);

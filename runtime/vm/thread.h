@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include "abi.h"
+#include "include/tree.h"
 
 struct kvm_run;
 struct vm;
@@ -104,6 +105,7 @@ struct thread {
         bool alive;
         struct thread_end end;
         bool vforked;                   /* the child of a vfork runs on this vCPU meanwhile */
+        struct tree_child next;         /* vforked: of the program that it executes */
         struct thread *next_idle;
         uint32_t pins;                  /* frames that it has pinned (memory/gmem.c) */
         /* the argument of set_tid_address; kept here, as that of set_robust_list in the vCPU block,

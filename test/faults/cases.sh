@@ -30,7 +30,7 @@ false_nodes() {
             refused "$pattern" "$seconds" "${short[@]}" --node "$RDMA:7473" &&
             end_false_node || return
     done <<END
-version   fast speaks version 3 of the protocol, this vmrun version 2: \
+version   fast speaks version [0-9]+ of the protocol, this vmrun version [0-9]+: \
 install the same version on both
 stranger  fast no memnode: correct the address or the port
 garbage   fast not memnode's protocol: correct the address or the port

@@ -273,7 +273,7 @@ static void answer(struct peer *p, const struct node_header *h, size_t n)
             h->length != n)
                 FAIL("an answer that is no message");
         const struct node_refused *r = (const void *)h;
-        if (h->type == NODE_REFUSED && (!r->error || r->error > NODE_ECLOSING || !r->text[0] ||
+        if (h->type == NODE_REFUSED && (!r->error || r->error > NODE_ECUT || !r->text[0] ||
                                         !memchr(r->text, 0, sizeof(r->text))))
                 FAIL("a refusal without a reason");
         const struct node_welcome *w = (const void *)h;

@@ -301,14 +301,21 @@ def handshake_limit(at):
 
 
 def many(at, limit):
-    """As many connections as there may be, and one more."""
+    """As many connections as there may be, and one more; there is room to cut members off."""
     limit = int(limit)
-    clients = [client(at, "disk") for _ in range(limit)]
+    lease, incarnation = create(at, MIB)
+    clients = [lease, join(at, incarnation, 2, 1, 1)]
+    clients += [client(at, "disk") for _ in range(limit - 2)]
+    expect(POLICY, client, at, "disk")
+    cut(at, incarnation, "2.2")
+    clients.append(join(at, incarnation, 3, 1, 1))
+    expect(POLICY, client, at, "disk")
+    silent = [Client(at).greet() for _ in range(32)]
     for _ in range(3):
         with Client(at) as c:
             ended(c)
     assert clients[-1].call(FLUSH) == 0
-    for c in clients:
+    for c in clients + silent:
         c.s.close()
     for _ in range(50):
         try:

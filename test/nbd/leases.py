@@ -188,7 +188,8 @@ def fences(at):
     with c:
         expect(INVALID, create, at, MIB)                    # it exists
         expect(INVALID, client, at, f"lease-{SECRET}-{MIB}")
-        expect(UNKNOWN, join, at, "0" * 16, 1, 1, 2)        # another incarnation
+        expect(UNKNOWN, join, at, "1" * 16, 1, 1, 2)        # another incarnation
+        expect(INVALID, join, at, "0" * 16, 1, 1, 2)        # none
         expect(POLICY, join, at, incarnation, 1, 1, 1)      # a generation that was here
         c.write(0, old)
         # A WRITE of which half is under way when its client connects again.
@@ -209,9 +210,9 @@ def fences(at):
                     d.write(3 * page, new)
                     assert is_ended(dying)
                     assert d.read(3 * page, page) == new, "a WRITE of a dead member arrived"
-                expect(UNKNOWN, join, at, incarnation, 2, 1, 2)
-                expect(UNKNOWN, join, at, incarnation, 7, 3, 1)
-                expect(UNKNOWN, cut, at, "0" * 16, "1.1")
+                expect(INVALID, join, at, incarnation, 2, 1, 2)
+                expect(INVALID, join, at, incarnation, 7, 3, 1)
+                expect(UNKNOWN, cut, at, "1" * 16, "1.1")
                 assert other.read(2 * page, page) == new and d.read(0, page) == old
                 with join(at, incarnation, 3, 1, 1) as third:
                     assert third.read(0, page) == old

@@ -483,6 +483,22 @@ static void case_lease(const struct target *t)
         verdict("passed", "leases");
 }
 
+/* An answer that comes when nobody waits for it any more is not taken for the next one's. */
+static void case_late_answer(const struct target *t)
+{
+        const struct far_range dead = { 5, 7 };
+        char why[FAR_WHY] = "?";
+
+        open_node(t->rest);
+        int err = node_.driver->cut(&node_, &dead, 1, 500, why);
+        if (err != -ETIMEDOUT)
+                verdict("wrong", "cut: %d (%s)", err, why);
+        lease_slots();
+        traffic(1000, 96, NULL, -1);
+        close_node();
+        verdict("passed", "a late answer");
+}
+
 /* One thread leases while the other has traffic, and connections break. */
 static void *leaser(void *arg)
 {
@@ -649,6 +665,7 @@ static const struct test {
         { "a node with little depth", "", case_plain, "passed", "", 60000, 4 },
         { "a node whose depth shrinks", "shrink", case_drop, "passed", "", 60000, 0 },
         { "leases to the end of the node", "", case_lease, "passed", "", 30000, 0 },
+        { "an answer that comes too late", "late", case_late_answer, "passed", "", 30000, 0 },
         { "connections that are dropped", "", case_drop, "passed", "", 60000, 0 },
         { "a silence that ends in time", "", case_hang, "passed", "", 60000, 0 },
         { "a silence that does not end", "", case_hang_long, "lost",

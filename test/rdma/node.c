@@ -37,6 +37,8 @@ static struct {
         uint64_t id;                    /* of the client, 0: none */
         uint8_t secret[NODE_SECRET];
         unsigned controls;              /* control connections so far */
+        /* numbers of the request in hand, and of a CUT not answered yet */
+        uint32_t request, cut;
         bool silent;
         int resume_ms;                  /* when silent: left of it, -1: for ever */
         struct conn conns[CONNS];
@@ -95,6 +97,7 @@ static void send_bytes(struct conn *c, const void *m, size_t n)
                                   .send_flags = IBV_SEND_SIGNALED },
                            *bad;
         memcpy(node.messages[RECEIVES], m, n);
+        ((struct node_header *)(void *)node.messages[RECEIVES])->request = node.request;
         if (ibv_post_send(c->id->qp, &wr, &bad) != 0)
                 fail("send");
 }
@@ -250,6 +253,28 @@ static void hello(struct conn *c)
         send_bytes(c, &w, sizeof(w));
 }
 
+static void cut(struct conn *c)
+{
+        struct node_plain done = { .h = header(NODE_DONE, sizeof(done)) };
+
+        if (fault("late"))
+                node.cut = node.request;
+        else
+                send_bytes(c, &done, sizeof(done));
+}
+
+static void answer_late(struct conn *c)
+{
+        struct node_plain done = { .h = header(NODE_DONE, sizeof(done)) };
+        uint32_t now = node.request;
+
+        node.request = node.cut;
+        node.cut = 0;
+        send_bytes(c, &done, sizeof(done));
+        poll(NULL, 0, 200);             /* for the message to leave */
+        node.request = now;
+}
+
 static void lease(struct conn *c, const struct node_lease *m)
 {
         struct node_grant g = { .h = header(NODE_GRANT, sizeof(g)),
@@ -271,10 +296,15 @@ static void message(struct conn *c, const char *m, uint32_t n)
 
         if (n < sizeof(*h) || h->magic != NODE_MAGIC || h->length != n)
                 fail("a bad message of %u bytes", n);
+        node.request = h->request;
         if (h->type == NODE_HELLO && n == sizeof(struct node_hello)) {
                 hello(c);
         } else if (h->type == NODE_LEASE && n == sizeof(struct node_lease)) {
+                if (node.cut)
+                        answer_late(c);
                 lease(c, (const void *)m);
+        } else if (h->type == NODE_CUT && n == sizeof(struct node_cut)) {
+                cut(c);
         } else if (h->type == NODE_GOODBYE) {
                 node.id = 0;
                 rdma_disconnect(c->id);

@@ -59,12 +59,13 @@ void cleaner_poke(void) {}
 void kern_log(int level, const char *fmt, ...) { (void)level; (void)fmt; }
 void zero_page(void *d) { memset(d, 0, sizeof(env_page)); }
 _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b) { env_bug(what, a, b); }
+static struct { int signo, code; uint64_t addr; } raised;
 void program_signal(uint64_t vector, int signo, int code, uint64_t addr)
 {
         (void)vector;
-        (void)signo;
-        (void)code;
-        env_bug("a signal", addr, 0);
+        raised.signo = signo;
+        raised.code = code;
+        raised.addr = addr;
 }
 
 int mm_lookup(uint64_t addr, struct vma *out)
@@ -136,7 +137,7 @@ static void test_file_is_lost(void **state)
         assert_int_equal(refusals, 0);
         refusals = 1000000;
         assert_int_equal(
-                fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EIO);
+                fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EFAULT);
         assert_true(refusals > 0);
         refusals = 0;
         env_teardown();
@@ -241,18 +242,28 @@ static void test_page_is_lost(void **state)
                 env.pte[v] = pte_make_remote(v, pte_prot(true, true, false));
         }
         env.fail_posted = -EIO;
-        assert_int_equal(fault_in(START, START + PAGE_SIZE, false), -EIO);
+        vcpu_self.cr2 = START + 8;
+        vcpu_self.regs.err = 0;
+        page_fault();
+        assert_int_equal(raised.signo, SIGBUS);
+        assert_int_equal(raised.code, BUS_MCEERR_AR);
+        assert_int_equal(raised.addr, START + 8);
         assert_int_equal(pte_kind(env.pte[0]), PTE_REMOTE);
         assert_true(env.pte[0] & PTE_LOST);
         assert_int_equal(pte_num(env.pte[0]), 0);
         assert_int_equal(env.reads, 1);
         env.fail_posted = 0;
-        assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EIO);
+        raised.code = 0;
+        page_fault();
+        assert_int_equal(raised.code, BUS_MCEERR_AR);
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EFAULT);
         assert_int_equal(env.reads, 1);
         /* Its neighbour is as it was, and protection does not bring it back. */
+        uint64_t fetches = stats()->faults[FAULT_FETCH];
         assert_int_equal(fault_in(START + PAGE_SIZE, START + 2 * PAGE_SIZE, false), 0);
+        assert_int_equal(stats()->faults[FAULT_FETCH], fetches + 1);
         page_protect(&pager, &env.pte[0], pte_prot(true, false, false));
-        assert_int_equal(fault_in(START, START + PAGE_SIZE, false), -EIO);
+        assert_int_equal(fault_in(START, START + PAGE_SIZE, false), -EFAULT);
         assert_int_equal(fault_in(START, START + PAGE_SIZE, true), -EFAULT);
         assert_int_equal(pager.nfree + vcpu_self.frames.n, env.nframes - 1);
         pte_t old;

@@ -299,9 +299,9 @@ static void members(void **state)
         assert_int_equal(size, 8192);
         assert_false(nbd_export_current(e, &second));
         snprintf(name, sizeof(name), "join-" HEX "-%s-2-1-2", incarnation);
-        assert_int_equal(attach(name, &f), NBD_REP_ERR_UNKNOWN);
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_INVALID);
         snprintf(name, sizeof(name), "join-" HEX "-%s-6-3-1", incarnation);
-        assert_int_equal(attach(name, &f), NBD_REP_ERR_UNKNOWN);        /* before it ever came */
+        assert_int_equal(attach(name, &f), NBD_REP_ERR_INVALID);        /* before it ever came */
         snprintf(name, sizeof(name), "join-" HEX "-%s-8-3-1", incarnation);
         assert_int_equal(attach(name, &f), 0);
         nbd_export_detach(f);

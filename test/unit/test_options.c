@@ -34,6 +34,7 @@ int vm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -
 /* No node here is remote. */
 void io_start(struct vm *vm) { (void)vm; }
 void io_wait_attached(void) {}
+bool io_is_attached(void) { return true; }
 void io_forked(void) {}
 void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }

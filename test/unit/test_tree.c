@@ -3,6 +3,7 @@
  * lock whose owner dies, exec.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -170,6 +171,7 @@ static void dead(void **state)
         for (unsigned i = 0; i < 6; i++) {      /* births 2 to 7 */
                 assert_int_equal(tree_child(&a.tree, &c[i]), 0);
                 assert_int_equal(c[i].birth, 2 + i);
+                a.tree.head->record[c[i].number].pid = 1;       /* it came up */
         }
         tree_child_left(&a.tree, &c[1]);
         tree_child_left(&a.tree, &c[2]);
@@ -233,7 +235,8 @@ static void leave(void **state)
         assert_int_equal(status, 0);
         tree_child_left(&a.tree, &c);
         assert_false(tree_leave(&a.tree, false, 100));
-        tree_child_left(&a.tree, &killed);              /* it never came */
+        a.tree.head->record[killed.number].pid = 1;     /* it came up */
+        tree_child_left(&a.tree, &killed);
         assert_true(tree_leave(&a.tree, false, 100));
         tree_lock(&a.tree);
         assert_int_equal(tree_mend_locked(&a.tree), 100);
@@ -242,6 +245,58 @@ static void leave(void **state)
         cut_all(&a.tree);
         assert_int_equal(tree_mend_locked(&a.tree), 0);
         assert_int_equal(a.tree.head->record[killed.number].state, RECORD_FREE);
+        tree_unlock(&a.tree);
+        count_all(&a);
+        tree_close(&a.tree);
+}
+
+/* A number for the program that an execve starts counts as alive until that program joins; one that
+ * never came up is buried at once.  Who leaves for another program is buried at once, too. */
+static void successor(void **state)
+{
+        static struct actor a;
+        struct tree_child c;
+
+        (void)state;
+        begin(&a);
+        a.tree.head->slab[0].kind = SLAB_REMOTE;
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        pid_t pid = fork();
+        if (pid == 0) {                 /* it shares no locks, so it is as a child of vfork */
+                assert_int_equal(tree_keep_child(&a.tree, &c), 0);
+                pause();
+        }
+        struct flock l = { .l_type = F_WRLCK, .l_start = c.number, .l_len = 1 };
+        do {                            /* until the child keeps it */
+                usleep(1000);
+                assert_int_equal(fcntl(a.tree.fd, F_GETLK, &l), 0);
+        } while (l.l_type == F_UNLCK);
+        tree_child_left(&a.tree, &c);
+        assert_false(tree_leave(&a.tree, false, 100));
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        assert_true(tree_leave(&a.tree, false, 100));
+        tree_lock(&a.tree);
+        assert_int_equal(tree_mend_locked(&a.tree), 0);
+        assert_int_equal(a.tree.head->record[c.number].state, RECORD_FREE);
+        tree_unlock(&a.tree);
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        pid = fork();
+        if (pid == 0) {
+                if (tree_be_child(&a.tree, &c) == 0) {
+                        start(&a, 5);
+                        while (a.n < 100)
+                                take(&a);
+                }
+                tree_leaves(&a.tree, true);
+                tree_leaves(&a.tree, false);    /* the execve failed */
+                tree_leaves(&a.tree, true);
+                _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+        tree_child_left(&a.tree, &c);
+        tree_lock(&a.tree);
+        assert_int_equal(tree_mend_locked(&a.tree), 100);
         tree_unlock(&a.tree);
         count_all(&a);
         tree_close(&a.tree);
@@ -293,6 +348,7 @@ int main(void)
                 cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(cut_off),
                 cmocka_unit_test(due),        cmocka_unit_test(dead),  
                 cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
+                cmocka_unit_test(successor),
         };
         return cmocka_run_group_tests_name("tree", tests, setup, NULL);
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "common/clock.h"
 #include "far/nbd/nbd.h"
 
 /* The next name, of as many ranges as fit; returns how many. */
@@ -39,8 +40,10 @@ int nbd_lease_cut(struct far_node *n, const struct far_range *dead, unsigned cou
         e->target = d->target;
         e->found = e->lease = true;
         e->given = d->given;
-        e->set.connect_timeout_ms = limit_ms;
+        int64_t end = now_ms() + limit_ms;
         for (unsigned i = 0; i < count && !err; ) {
+                int64_t left = end - now_ms();
+                e->set.connect_timeout_ms = left > 0 ? (unsigned)left : 0;
                 i += cut_name(&e->given, dead + i, count - i, name);
                 e->link[0].cut = name;
                 err = nbd_bring_up(&e->link[0], why);

@@ -62,6 +62,7 @@ void nbd_transfer(struct nbd_slot *s)
         const char *from = s->copy ? s->copy : s->r->frame;
 
         s->error = 0;
+        s->sent = true;
         int64_t cookie = s->r->op == FAR_WRITE
                                  ? nbd_aio_pwrite(l->h, from, s->pages * PAGE_SIZE, at, cb, 0)
                                  : nbd_aio_pread(l->h, s->r->frame, PAGE_SIZE, at, cb, 0);
@@ -102,6 +103,7 @@ static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n
                 r[i]->next = i + 1 < n ? r[i + 1] : NULL;
         }
         s->error = 0;
+        s->sent = false;
         s->r = r[0];
         s->pages = n;
         return n;
@@ -186,10 +188,11 @@ void nbd_resume(struct nbd_link *l)
         unsigned n = l->used;
 
         for (unsigned i = 0; i < NBD_DEPTH; i++) {
-                for (struct far_request *r = l->slot[i].r; r; r = r->next)
-                        r->repeated = true;
-                if (l->slot[i].r)
-                        nbd_transfer(&l->slot[i]);
+                struct nbd_slot *s = &l->slot[i];
+                for (struct far_request *r = s->r; r; r = r->next)
+                        r->repeated |= s->sent;
+                if (s->r)
+                        nbd_transfer(s);
         }
         if (!n)
                 l->trouble = 0;

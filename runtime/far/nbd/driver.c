@@ -293,7 +293,7 @@ static void judge(struct nbd_link *l)
         unsigned long long s = (limit + 999) / 1000;
         int error = 0;
 
-        if (l->state == LINK_DOWN && l->err == -ESTALE)
+        if (l->state == LINK_DOWN && (l->err == -ESTALE || l->err == -ECANCELED))
                 return nbd_lost(d, "%s", l->why);
         if (d->lease && l->refused >= NBD_REFUSALS)
                 return nbd_lost(d, "its memnode has ended: nothing listens there any more");

@@ -194,6 +194,9 @@ static int hear(void *link, const char *context, const char *message)
  * variable has another value meanwhile. */
 static struct nbd_handle *create_silently(void)
 {
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards that variable */
+
+        pthread_mutex_lock(&lock);
         char *debug = getenv("LIBNBD_DEBUG"), was = debug ? *debug : '\0';
 
         if (was)
@@ -201,6 +204,7 @@ static struct nbd_handle *create_silently(void)
         struct nbd_handle *h = nbd_create();
         if (was)
                 *debug = was;
+        pthread_mutex_unlock(&lock);
         return h;
 }
 
@@ -286,8 +290,9 @@ static int answered(void *link, int *error)
 static void fail_no_memnode(struct nbd_link *l)
 {
         nbd_link_fail(l, -ENOENT,
-                      "the server is no memnode, so it gives no leases: name one of its exports, "
-                      "as in nbd://HOST/NAME");
+                      "the server is no memnode, or one of another version, so it gives no "
+                      "leases: install the same version on both, or name one of its exports, as in "
+                      "nbd://HOST/NAME");
 }
 
 static void explain_refusal(struct nbd_link *l)
@@ -304,6 +309,9 @@ static void explain_refusal(struct nbd_link *l)
         else if (d->given.incarnation && l->answer == ENOENT)
                 nbd_link_fail(l, -ESTALE,
                               "%s answers, but what vmrun had written there is gone: %.120s",
+                              d->target.name, l->words);
+        else if (d->given.incarnation && l->answer == EINVAL)
+                nbd_link_fail(l, -ECANCELED, "%s does not let this process back in, for good: %.120s",
                               d->target.name, l->words);
         else if (d->given.incarnation)
                 nbd_link_fail(l, -EAGAIN, "%s does not let this process back in: %.120s",

@@ -93,6 +93,7 @@ struct nbd_slot {                       /* a command under way */
         unsigned pages;
         char *copy;                     /* of frames that are not contiguous, else NULL */
         struct nbd_link *link;
+        bool sent;                      /* on this connection, or on one before it */
         uint64_t since;                 /* when it was posted, by nbd_clock() */
         int error;                      /* what the server answered; 0: no answer yet */
         struct nbd_slot *next;          /* while it is free */

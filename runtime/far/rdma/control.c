@@ -26,11 +26,13 @@
 
 enum { WR_SEND = CONTROL_RECEIVES, WR_PROBE };  /* wr_id; those below are receive buffers */
 
-static void lose(struct rdma_control *c, const char *why)
+/* gone: and with it what it held. */
+static void lose(struct rdma_control *c, bool gone, const char *why)
 {
         if (atomic_load_explicit(&c->lost, memory_order_relaxed))
                 return;
         snprintf(c->why, sizeof(c->why), "%s", why);
+        c->gone = gone;
         atomic_store_explicit(&c->lost, true, memory_order_release);    /* release: publishes why */
 }
 
@@ -88,6 +90,7 @@ static int send_message(struct rdma_control *c, const union rdma_message *m)
                            *bad;
 
         memcpy(buffer, m, m->h.length);
+        buffer->h.request = c->asked;
         int err = ibv_post_send(c->link.id->qp, &wr, &bad);
         c->sending = !err;
         return -err;
@@ -153,8 +156,8 @@ static void received(struct rdma_control *c, const union rdma_message *m, uint32
                                "install the same version on both",
                                m->h.type, bytes, m->h.length);
         } else if (m->h.type == NODE_GOODBYE) {
-                lose(c, "its memnode was stopped (it said goodbye)");
-        } else {
+                lose(c, true, "its memnode was stopped (it said goodbye)");
+        } else if (m->h.request == c->asked) {  /* others come too late: nobody waits for them */
                 memcpy(&c->answer, m, bytes);
                 c->answered = true;
         }
@@ -236,12 +239,13 @@ static void end(struct rdma_node *rn, int64_t now)
                         snprintf(c->why, sizeof(c->why), "%s", l->why);
                 c->deaf = l->failure == FAIL_DEAF ? c->deaf + 1 : 0;
                 if (rejoin && l->failure == FAIL_UNKNOWN)
-                        lose(c, "its memnode does not know this program any more (it was started "
-                                "anew, or its grace time was over)");
+                        lose(c, true,
+                             "its memnode does not know this program any more (it was started "
+                             "anew, or its grace time was over)");
                 else if (rejoin && l->failure == FAIL_FINAL)
-                        lose(c, l->why);
+                        lose(c, false, l->why);
                 else if (rejoin && c->deaf >= DEAF_TRIES)
-                        lose(c, "its memnode has ended: nothing listens there any more");
+                        lose(c, true, "its memnode has ended: nothing listens there any more");
         }
         rdma_link_close(l);
         c->sending = false;
@@ -307,6 +311,8 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
         struct rdma_control *c = &rn->control;
         unsigned sent = 0;              /* the generation that the request was sent on */
 
+        c->asked++;
+        c->answered = false;
         for (;;) {
                 int64_t now = now_ms();
                 rdma_control_step(rn, now);
@@ -324,7 +330,6 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                         /* A request whose answer was lost with the connection is sent again.
                          * memnode may have granted a slab that we never learn of: it only counts
                          * against our share until we leave. */
-                        c->answered = false;
                         int err = send_message(c, m);
                         if (err)
                                 rdma_link_errno(&c->link, -err, "send");

@@ -100,7 +100,10 @@ int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, u
         int64_t deadline = now_ms() + limit_ms;
         int err = 0;
 
-        pthread_mutex_lock(&c->lock);   /* as long as a lease takes */
+        if (!lock_within(&c->lock, limit_ms)) {         /* while a lease waits for its answer */
+                snprintf(why, FAR_WHY, "another request to memnode is under way");
+                return -EBUSY;
+        }
         for (unsigned i = 0; i < count && !err; ) {
                 union rdma_message a, m = { .cut = { .h = { NODE_MAGIC, NODE_VERSION, NODE_CUT,
                                                             sizeof(struct node_cut), 0 } } };
@@ -108,8 +111,11 @@ int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, u
                         m.cut.range[m.cut.count++] =
                                 (struct node_range){ dead[i].first, dead[i].last };
                 err = rdma_control_ask(rn, &m, deadline, &a);
+                if (err == -ENOLINK && c->gone)
+                        err = -ESTALE;
                 if (err)
-                        snprintf(why, FAR_WHY, "memnode does not answer");
+                        snprintf(why, FAR_WHY, "%s", err == -ESTALE ? c->why
+                                                                    : "memnode does not answer");
                 else if (a.h.type == NODE_REFUSED)
                         snprintf(why, FAR_WHY, "memnode refuses: %.*s", NODE_TEXT_MAX,
                                  a.refused.text);

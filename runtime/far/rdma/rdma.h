@@ -196,9 +196,11 @@ struct rdma_control {
         bool sending;                   /* the device uses the send buffer */
         bool probing;                   /* a WRITE of no bytes is under way */
         int64_t probed;                 /* ms: when the last one began, or the connection came up */
+        uint32_t asked;                 /* the number of the last request */
         bool answered;                  /* answer is valid */
         union rdma_message answer;
         char why[FAR_WHY];              /* the last failure; with lost: the final sentence */
+        bool gone;                      /* with lost: what the node held is no more */
 
         /* The generation that is up, 0: none.  Stored with release after id, QP and all are in
          * place; the I/O thread loads it with acquire to know when and for what to make data
