@@ -9,9 +9,9 @@
  * first digits.
  *
  * vmrun's leases are made by CREATE and used by JOIN, whose names say which connection of which
- * process it is (members.h).  Such a lease has an incarnation, a random number that is the answer to
- * CREATE: a JOIN that was meant for another lease, of a memnode that ran here before, is refused by
- * it.
+ * process it is (members.h).  Such a lease has an incarnation, a random number that is the answer
+ * to CREATE: a JOIN that was meant for another lease, of a memnode that ran here before, is refused
+ * by it.
  *
  * Every lease has an account of its own: to memnode, one lease is one client.
  */
@@ -125,8 +125,8 @@ static void unlink_lease(struct lease *gone)
         *p = gone->next;
 }
 
-/* Whether what a name says of a lease agrees with it; l: NULL, there is none.  0, or an error with a
- * sentence. */
+/* Whether what a name says of a lease agrees with it; l: NULL, there is none.  0, or an error with
+ * a sentence. */
 static uint32_t agrees(const struct lease *l, const struct nbd_lease_name *n, const char **text)
 {
         if (n->verb == NBD_CREATE && l)

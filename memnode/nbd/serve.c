@@ -18,8 +18,8 @@
 #include "memnode.h"
 #include "nbd/nbd.h"
 
-/* connections to exports; so many more may be in their handshake, so that there is room to say which
- * members are dead */
+/* connections to exports; so many more may be in their handshake, so that there is room to say
+ * which members are dead */
 #define CONNECTIONS_MAX 256
 #define HANDSHAKES      32
 /* a client that has not asked for an export by then is disconnected */

@@ -285,8 +285,8 @@ static void enqueue(struct io_entry *e, unsigned vcpu)
         q->slot = e->slot;
         q->vcpu = vcpu;
         q->again = false;
-        /* The program may change the page meanwhile: then it is dirty again, and what arrives in the
-         * slot is not read. */
+        /* The program may change the page meanwhile: then it is dirty again, and what arrives in
+         * the slot is not read. */
         if (q->r.op == FAR_WRITE && opt.verify)
                 atomic_store_explicit(sum_of(q), place->node->driver->sum(q->slot, q->r.frame),
                                       memory_order_relaxed);

@@ -7,7 +7,7 @@
 
 uint32_t far_sum(uint64_t slot, const void *page)
 {
-        /* Slots have 30 bits.  The complement: else a page of zeroes in slot 0 had the sum 0, as one
-         * that nobody ever summed. */
+        /* Slots have 30 bits.  The complement: else a page of zeroes in slot 0 had the sum 0, as
+         * one that nobody ever summed. */
         return crc32_iscsi((unsigned char *)page, PAGE_SIZE, ~(unsigned)slot);
 }

@@ -137,7 +137,8 @@ static void test_file_is_lost(void **state)
         assert_int_equal(refusals, 0);
         refusals = 1000000;
         assert_int_equal(
-                fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false), -EFAULT);
+                fault_in(START + FAULT_AROUND * PAGE_SIZE, START + PAGES * PAGE_SIZE, false),
+                -EFAULT);
         assert_true(refusals > 0);
         refusals = 0;
         env_teardown();

@@ -79,8 +79,8 @@ static void cut_all(struct tree *t)
         tree_cut_locked(t, &d);
 }
 
-/* With a remote slab, a dead process's slots rest until it is cut off.  Those that a write may still
- * reach, at a node that cannot do that, are retired. */
+/* With a remote slab, a dead process's slots rest until it is cut off.  Those that a write may
+ * still reach, at a node that cannot do that, are retired. */
 static void cut_off(void **state)
 {
         static struct actor a;

@@ -91,7 +91,8 @@ static void crash_point(void)
         }
 }
 
-/* Now and then a page arrives late, or a process is killed: at once if it is not running, since it never continues. */
+/* Now and then a page arrives late, or a process is killed: at once if it is not running, since it
+ * never continues. */
 static void tick(void)
 {
         if (nunder_way && chance(20)) {
@@ -339,9 +340,9 @@ static void clear(void)
         nunder_way = 0;
 }
 
-/* The dead are buried, and the living release all they hold. Then nothing may be left but slots that
- * are retired, and a last process finds all others free. Nothing is buried after that: it would repair what must not happen
- * among the living. */
+/* The dead are buried, and the living release all they hold. Then nothing may be left but slots
+ * that are retired, and a last process finds all others free. Nothing is buried after that: it
+ * would repair what must not happen among the living. */
 static void last_one(void)
 {
         struct seat *s = &seats[0];

@@ -1,7 +1,7 @@
 /*
- * See nbd.h: leases of memnode over NBD.  What else than an export's name could say which connection
- * this is?  NBD has no other words, so the names say it: memnode/nbd/nbd.h has their grammar,
- * docs/protocol.md what they are for.
+ * See nbd.h: leases of memnode over NBD.  What else than an export's name could say which
+ * connection this is?  NBD has no other words, so the names say it: memnode/nbd/nbd.h has their
+ * grammar, docs/protocol.md what they are for.
  */
 #include <errno.h>
 #include <inttypes.h>

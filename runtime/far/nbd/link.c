@@ -6,9 +6,9 @@
  * choice of the export, and the mark.
  *
  * A new connection must lead to the data written over the old one: a restarted server may have the
- * same export, empty.  A lease of memnode has its incarnation for that (lease.c).  Other exports get
- * a mark: it is random, is written into the last page of the export when the node is opened, and is
- * read on every further connection before anything else.
+ * same export, empty.  A lease of memnode has its incarnation for that (lease.c).  Other exports
+ * get a mark: it is random, is written into the last page of the export when the node is opened,
+ * and is read on every further connection before anything else.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -311,7 +311,8 @@ static void explain_refusal(struct nbd_link *l)
                               "%s answers, but what vmrun had written there is gone: %.120s",
                               d->target.name, l->words);
         else if (d->given.incarnation && l->answer == EINVAL)
-                nbd_link_fail(l, -ECANCELED, "%s does not let this process back in, for good: %.120s",
+                nbd_link_fail(l, -ECANCELED,
+                              "%s does not let this process back in, for good: %.120s",
                               d->target.name, l->words);
         else if (d->given.incarnation)
                 nbd_link_fail(l, -EAGAIN, "%s does not let this process back in: %.120s",

@@ -139,7 +139,8 @@ static enum rdma_failure rejected_by_memnode(const char *to, const struct rdma_c
                            "its memnode was told that this process is dead: another process of "
                            "its tree found it so");
         case NODE_ESTALE:
-                return say(why, FAIL_SILENT, "its memnode knows a newer connection of this process");
+                return say(why, FAIL_SILENT,
+                           "its memnode knows a newer connection of this process");
         case NODE_EBUSY:
                 return say(why, FAIL_SILENT,
                            "its memnode has too many clients: end some, or use another node");
