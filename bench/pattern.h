@@ -26,6 +26,7 @@ struct pattern {
         unsigned log2_pages;
         unsigned passes;                /* measured ones */
         bool write; /* each access adds 1 to a word: it faults as a write; else a load */
+        bool same;                      /* all pages hold the same: an access adds 0 */
         uint64_t seed;
         uint64_t *data;                 /* the region */
 };
@@ -57,7 +58,10 @@ static inline uint64_t permute(uint64_t k, uint64_t key, unsigned bits)
 }
 
 /* What word `at` of a page holds before anything is added. */
-static inline uint64_t content(uint64_t page, unsigned at) { return mix64(page * WORDS + at + 1); }
+static inline uint64_t content(const struct pattern *pt, uint64_t page, unsigned at)
+{
+        return mix64((pt->same ? 0 : page * WORDS) + at + 1);
+}
 
 /* The word of a page that a pass uses. */
 static inline unsigned word_of(uint64_t page) { return mix64(page + 77) % WORDS; }
@@ -79,11 +83,11 @@ static inline uint64_t now_ns(void)
 /*
  * One timed access: a load, or an add to memory.  Nothing else between the two looks at the clock.
  */
-static inline uint32_t timed_access(uint64_t *p, bool write, uint64_t *value)
+static inline uint32_t timed_access(uint64_t *p, bool write, uint64_t add, uint64_t *value)
 {
         uint64_t begin = ticks(), v;
         if (write)
-                __asm__ volatile("addq $1, %0" : "+m"(*p) :: "cc", "memory");
+                __asm__ volatile("addq %1, %0" : "+m"(*p) : "r"(add) : "cc", "memory");
         else
                 __asm__ volatile("movq %1, %0" : "=r"(v) : "m"(*p) : "memory");
         uint64_t took = ticks() - begin;
@@ -116,21 +120,21 @@ static inline void fill(const struct pattern *pt, uint64_t *data)
 {
         for (uint64_t page = 0; page < 1ull << pt->log2_pages; page++)
                 for (unsigned at = 0; at < WORDS; at++)
-                        data[page * WORDS + at] = content(page, at);
+                        data[page * WORDS + at] = content(pt, page, at);
 }
 
 /* A pass; took: where each access' ticks go, or NULL. */
 static inline void run_pass(const struct pattern *pt, unsigned pass, uint32_t *took)
 {
-        uint64_t key = mix64(pt->seed + pass), n = 1ull << pt->log2_pages;
+        uint64_t key = mix64(pt->seed + pass), n = 1ull << pt->log2_pages, add = !pt->same;
 
         for (uint64_t k = 0; k < n; k++) {
                 uint64_t page = permute(k, key, pt->log2_pages), value;
                 unsigned at = word_of(page);
-                uint32_t t = timed_access(&pt->data[page * WORDS + at], pt->write, &value);
+                uint32_t t = timed_access(&pt->data[page * WORDS + at], pt->write, add, &value);
                 if (took)
                         took[k] = t;
-                if (value != content(page, at) + (pt->write ? pass + 1 : 0)) {
+                if (value != content(pt, page, at) + (pt->write ? add * (pass + 1) : 0)) {
                         fprintf(stderr, "page %lu of pass %u holds 0x%lx\n", page, pass, value);
                         exit(1);
                 }
@@ -149,6 +153,8 @@ static inline void measure(const struct pattern *pt)
         uint32_t *took = map_anonymous(accesses * sizeof(*took));
         struct rusage before, after;
 
+        if (pt->same && mlock(took, accesses * sizeof(*took)) != 0)
+                fail("mlock");
         memset(took, 1, accesses * sizeof(*took));
         run_pass(pt, 0, NULL);
         getrusage(RUSAGE_SELF, &before);
@@ -185,13 +191,17 @@ static inline void pattern_default(struct pattern *pt)
 }
 
 /* Takes argv[*i] if it is an option of the pattern, with its value. */
-#define PATTERN_OPTIONS "[--mib N] [--passes N] [--write] [--seed N]"
+#define PATTERN_OPTIONS "[--mib N] [--passes N] [--write] [--same] [--seed N]"
 static inline bool pattern_option(struct pattern *pt, int argc, char **argv, int *i)
 {
         const char *option = argv[*i];
 
         if (strcmp(option, "--write") == 0) {
                 pt->write = true;
+                return true;
+        }
+        if (strcmp(option, "--same") == 0) {
+                pt->same = true;
                 return true;
         }
         if (*i + 1 == argc)

@@ -1,0 +1,154 @@
+#!/bin/bash
+# What the sums of pages cost: one by itself, on a node that moves nothing, and over RDMA.
+#
+#   bench/sums.sh [--runs N] [--only WORD,...] [--one-thread] [--json FILE]
+#
+#   --runs N      interleaved runs with and without, of which the median counts (default 5)
+#   --only WORDS  of: sum null rdma (default: all)
+#   --one-thread  emulate the two CPUs of the last part in turns on one thread of the host
+#
+# The first two parts run in `lab --icount`, and the second here, too, by the clock; its I/O is
+# inline, so that a page costs as little beside its sum as can be. The third is by the clock, in one
+# boot of the lab with soft-RoCE: run it on an idle machine. lib.sh has the variables; MEMNODE: the
+# server (default build/memnode/memnode).
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+# shellcheck source=bench/lib.sh
+. bench/lib.sh
+
+MEMNODE=$(realpath "${MEMNODE:-build/memnode/memnode}")
+RANDMEM=$(realpath "$BENCH_BIN/../examples/randmem")
+runs=5
+one_thread=
+only=sum,null,rdma
+
+wanted() { [[ ,$only, == *,$1,* ]]; }
+
+# --- one line `result WHAT VALUE` a figure ---
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+result() { echo "result $1 $2"; }
+
+sum() {
+    ran "$BENCH_BIN/sums" >"$work/out"
+    result sum "$(value sum_p50 "$work/out")"
+}
+
+# null ROUNDS: pages a second from a node that moves nothing, with and without sums, reading and
+# writing.
+null() {
+    local round access
+    mkdir -p "$work/null"
+    cp "$(dirname "$VMRUN")"/runtime/vmrun "$work/null/vmrun" 2>/dev/null ||
+        cp "$VMRUN" "$work/null/vmrun"
+    cp "$BENCH_BIN/null.so" "$work/null/far-nbd.so"
+    for ((round = 0; round < $1; round++)); do
+        for access in read write; do
+            one_null $access with --cache 8M
+            one_null $access without --cache 8M --no-verify
+        done
+    done
+}
+
+# one_null ACCESS NAME OPTION...
+one_null() {
+    local access=$1 name=$2 write=()
+    shift 2
+    [ "$access" = read ] || write=(--write)
+    ran "$work/null/vmrun" --no-config --io inline --node nbd+unix:null "$@" \
+        "$BENCH_BIN/touch" --mib 32 --passes 2 --same "${write[@]}" >"$work/out"
+    result "null.$access.$name" "$(calc "1e9 / $(value ns_per_access "$work/out")")"
+}
+
+address=10.77.0.1
+
+rdma() {
+    local round
+    ran "$MEMNODE" --size 128M --hugepages none --listen rdma://$address 2>"$work/memnode.log" &
+    local memnode=$!
+    for _ in {1..100}; do
+        grep -q serving "$work/memnode.log" && break
+        sleep 0.1
+    done
+    one_rdma unmeasured
+    for ((round = 0; round < $1; round++)); do
+        one_rdma with
+        one_rdma without --no-verify
+    done
+    kill $memnode
+    wait $memnode || true
+}
+
+# Random reads at 25 % local.
+one_rdma() {
+    local name=$1
+    shift
+    ran "$VMRUN" --cache 8M --node rdma://$address "$@" \
+        "$RANDMEM" --size 32M --accesses 4000 --write-percent 0 --time >/dev/null 2>"$work/time"
+    result "rdma.$name" "$(sed -n 's/^randmem: .*(\([0-9.]*\) ns each).*/\1/p' "$work/time")"
+}
+
+# --- the table ---
+
+# get WHAT: the median.
+get() { awk -v w="$1" '$1 == "result" && $2 == w { print $3 }' "$work/all" | median; }
+
+# pair WHAT UNIT: with and without.
+pair() {
+    printf '%-46s %12s %12s %s\n' "$1" "$(get "$2.with")" "$(get "$2.without")" "$3"
+    record "bench=sums" "what=$1" "with=$(get "$2.with")" "without=$(get "$2.without")"
+}
+
+options 'runs only one-thread!' "$@"
+case $inside in
+counted)
+    wanted sum && sum
+    wanted null && null 1
+    exit
+    ;;
+clock)
+    rdma "$runs"
+    exit
+    ;;
+esac
+
+: >"$work/all"
+if wanted sum || wanted null; then
+    in_lab --icount -- "$PWD/bench/sums.sh" --only "$only" --inside counted |
+        sed 's/^result null/result counted/' >>"$work/all"
+fi
+if wanted null; then
+    null "$runs" >>"$work/all"
+fi
+if wanted rdma; then
+    in_lab --rdma --cpus 2 ${one_thread:+--one-thread} --env MEMNODE="$MEMNODE" -- \
+        "$PWD/bench/sums.sh" --runs "$runs" --inside clock >>"$work/all"
+fi
+
+printf '\n%-46s %12s %12s\n' '' 'with sums' without
+if wanted null; then
+    pair 'null node, reading, instructions' counted.read 'pages in 10^9'
+    pair 'null node, writing, instructions' counted.write 'pages in 10^9'
+    pair 'null node, reading, here' null.read 'pages a second'
+    pair 'null node, writing, here' null.write 'pages a second'
+fi
+wanted rdma && pair 'rdma, random reads at 25 % local' rdma 'ns an access'
+echo
+if wanted sum; then
+    verdict 'instructions a sum' "$(get sum)" '<=' 1300
+fi
+if wanted null; then
+    verdict 'null node, reading: pages a second, of those without' \
+        "$(calc "$(get null.read.with) / $(get null.read.without)")" '>=' 0.8
+    verdict 'null node, writing: the same' \
+        "$(calc "$(get null.write.with) / $(get null.write.without)")" '>=' 0.8
+    verdict 'null node, reading, by instructions' \
+        "$(calc "$(get counted.read.with) / $(get counted.read.without)")" '>=' 0.8
+fi
+if wanted rdma; then
+    verdict 'rdma: time of a random read, of that without' \
+        "$(calc "$(get rdma.with) / $(get rdma.without)")" '<=' 1.03
+fi
+finish
