@@ -103,6 +103,15 @@ make_check() {
         }' "$log"
 }
 
+# The soak of the sums of pages, in a build of its own: the unit tests may be compiled meanwhile.
+soak() {
+    configured build/soak
+    compile build/soak/common all
+    compile build/soak/runtime far/libfar.a
+    compile build/soak/test/unit test_sum_soak
+    tap env UNIT_LIMIT=4000 test/unit/tap build/soak/test/unit/test_sum_soak --full
+}
+
 # Compiles with the other compiler as well; one test.
 other_compiler() {
     configured build/clang CC=clang
@@ -152,6 +161,7 @@ suites() {
     suite 'unit tests, address and undefined sanitizers' 90 in_units \
         unit build/asan --enable-sanitize=address,undefined
     suite 'unit tests, thread sanitizer' 90 in_units unit build/tsan --enable-sanitize=thread
+    ! is_full || suite 'sums of pages, read a thousand million times' 400 - soak
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
     suite 'order of folders' 5 - test/layers/run build
