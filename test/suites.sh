@@ -6,8 +6,9 @@
 # regular expression for --only; all, where they are empty.
 only='' case='' one=()
 # What a run has that is not --full, and what one has that is; and seconds for one command in the
-# lab, for one here, and for a fuzzer.
+# lab, for one here, for a fuzzer, and for random faults.
 quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=10
+faults=10
 
 is_full() { [ ${#long[@]} -gt 0 ]; }
 
@@ -189,6 +190,11 @@ natively() {
     suite "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
     suite 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
         test/system/nodes unix "${about_memory[@]}" "${one[@]}" --limit $command build/vmrun
+    # Not patient: what fails once may be a wrong word.
+    suite 'faults over NBD' 60w 'in_source test/faults/nbd' \
+        test/faults/nbd "${long[@]}" "${one[@]}" build
+    suite 'random faults over NBD' ${faults}w - \
+        test/faults/random --seconds $faults --log build/random-faults.log build
     large 'on this machine' 60 $command
     if is_full; then
         suite 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \

@@ -2,13 +2,17 @@
 """
 A network that is unkind to NBD: passes connections on to a server, and makes faults on the way.
 
-usage: proxy.py [--seed N] [--log FILE] [--fault KIND=CHANCE[:SECONDS]]... LISTEN TO
+usage: proxy.py [--seed N] [--log FILE] [--spare N] [--fault KIND=CHANCE[:SECONDS]]... LISTEN TO
 
 LISTEN and TO are HOST:PORT or the path of a unix socket. What happens to a command or an answer
 follows from the seed, the number of its connection and its own number there: the same seed makes
-the same faults. FILE has a line for each fault. KIND, each with its chance for one command:
+the same faults for the same commands. The first N connections of --spare have no faults by chance.
+SIGUSR1 ends all faults by chance. FILE has a line for each fault, and one for each page that the
+client read and that was not what it had last written there. KIND, with its chance for one command:
 
   delay      it is passed on after at most SECONDS
+  late       a WRITE, and with it what is behind it, is passed on SECONDS later, also if its client
+             is dead by then
   hold       the connection breaks for the client; this command and all that the client has sent
              after it are passed on to the server SECONDS later
   reorder    the next command overtakes it
@@ -20,10 +24,21 @@ the same faults. FILE has a line for each fault. KIND, each with its chance for 
   torn       half of it has
   swap       the answer to a READ has the page of another place
   misplace   a WRITE goes to another place that was written before
+
+and KIND=WHICH:SECONDS for faults that begin at a time:
+
+  deaf       SECONDS after the first connection of member WHICH of a lease of memnode, all that this
+             member sends is discarded, on its connections of then and of later; vmrun says the
+             member in the name of an export
+  outage     SECONDS after the first connection of all, nothing passes for WHICH seconds
+
+"flip", "delay" and others may be made in one direction only: flip-up (to the server), flip-down.
 """
 import argparse
 import os
 import random
+import re
+import signal
 import socket
 import struct
 import sys
@@ -32,7 +47,13 @@ import time
 
 READ, WRITE, DISC = 0, 1, 2
 PAGE = 4096
+OPTION_MAGIC = b"IHAVEOPT"
+REQUEST_MAGIC = b"\x25\x60\x95\x13"
 GO, ACK = 7, 1
+INTERRUPTIONS = "delay", "close", "reset", "truncate"
+UP = "delay", "late", "hold", "reorder", "close", "reset", "truncate", "flip", "misplace"
+DOWN = "delay", "close", "reset", "truncate", "flip", "stale", "torn", "swap"
+MEMBER = re.compile(rb"(?:create|join)-[0-9a-f]+-[0-9a-f]+-([0-9]+)-([0-9]+)-[0-9]+")
 
 
 class Ended(Exception):
@@ -50,18 +71,33 @@ def connect(to):
     return s
 
 
-def get(s, n):
-    data = bytearray()
-    while len(data) < n:
-        part = s.recv(n - len(data))
+class Reader:
+    """Takes so many bytes from a socket."""
+
+    def __init__(self, s):
+        self.s, self.ahead = s, bytearray()
+
+    def more(self):
+        part = self.s.recv(1 << 18)
         if not part:
             raise Ended
-        data += part
-    return bytes(data)
+        self.ahead += part
+
+    def get(self, n):
+        while len(self.ahead) < n:
+            self.more()
+        data = bytes(self.ahead[:n])
+        del self.ahead[:n]
+        return data
+
+    def peek(self, n):
+        while len(self.ahead) < n:
+            self.more()
+        return bytes(self.ahead[:n])
 
 
 class Memory:
-    """What was written where, and what was there before that: pages of all connections."""
+    """What the client wrote where, and what it had written there before: of all connections."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -75,43 +111,79 @@ class Memory:
                     self.before[place] = self.now[place]
                 self.now[place] = data[at:at + PAGE]
 
-    def old(self, offset):
+    def another(self, offset, length, r):
+        """A place that was written, as long as this one and apart from it; None: there is none."""
         with self.lock:
-            return self.before.get(offset)
+            places = list(self.now) if length <= len(self.now) * PAGE else []
+        for _ in range(20 if places else 0):
+            place = r.choice(places)
+            if abs(place - offset) >= length and place + length - PAGE in self.now:
+                return place
+        return None
 
-    def another(self, offset, r):
-        """A place that was written, other than this one."""
+    def differs(self, offset, data):
+        """Whether a page is another than was written; True only for one that was written."""
         with self.lock:
-            places = [p for p in list(self.now)[:1000] if p != offset]
-            return r.choice(places) if places else None
+            return self.now.get(offset, data) != data
 
 
 class Proxy:
     def __init__(self, arguments):
         self.seed, self.to, self.memory = arguments.seed, address(arguments.to), Memory()
+        self.spare, self.numbers, self.began = arguments.spare, 0, None
         self.log = open(arguments.log, "w", buffering=1) if arguments.log else None
-        self.faults, self.began, self.numbers = [], time.monotonic(), 0
-        # Old contents are kept only if a fault needs them.
-        self.remembers = False
+        self.faults, self.outages = {"up": [], "down": []}, []
+        self.deaf, self.members = {}, {}
         for text in arguments.fault:
-            kind, _, rest = text.partition("=")
-            chance, _, seconds = rest.partition(":")
-            self.faults.append((kind, float(chance), float(seconds or 0)))
-            self.remembers |= kind in ("stale", "torn", "swap", "misplace")
+            self.add(text)
+        # Pages are kept only if a fault spoils them.
+        spoiled = "flip", "stale", "torn", "swap", "misplace"
+        self.remembers = any(f[0] in spoiled for way in self.faults.values() for f in way)
+
+    def add(self, text):
+        kind, _, rest = text.partition("=")
+        first, _, seconds = rest.partition(":")
+        kind, _, only = kind.partition("-")
+        if kind == "deaf":
+            self.deaf[int(first)] = float(seconds or 0)
+            return
+        if kind == "outage":
+            self.outages.append((float(seconds or 0), float(first)))
+            return
+        ways = [w for w, kinds in (("up", UP), ("down", DOWN)) if kind in kinds and only in ("", w)]
+        if not ways:
+            raise SystemExit(f"proxy: no such fault: {text}")
+        for way in ways:
+            self.faults[way].append((kind, float(first), float(seconds or 0)))
 
     def decide(self, link, way, n):
         """The fault for command n of a direction: its kind, seconds, and a source of chance."""
         r = random.Random(f"{self.seed} {link} {way} {n}")
         p = r.random()
-        for kind, chance, seconds in self.faults:
+        for kind, chance, seconds in self.faults[way] if link > self.spare else ():
             if p < chance:
                 return kind, seconds, r
             p -= chance
         return None, 0, r
 
+    def heal(self, *_):
+        self.faults = {"up": [], "down": []}
+
+    def now(self):
+        return time.monotonic() - self.began
+
+    def wait_for_network(self):
+        for start, seconds in self.outages:
+            passed = self.now() - start
+            if 0 <= passed < seconds:
+                time.sleep(seconds - passed)
+
+    def is_deaf(self, member):
+        return member in self.deaf and self.now() - self.members[member] >= self.deaf[member]
+
     def say(self, link, way, n, what):
         if self.log:
-            self.log.write(f"{time.monotonic() - self.began:.3f} connection {link} {way} {n} {what}\n")
+            self.log.write(f"{self.now():.3f} connection {link} {way} {n} {what}\n")
 
     def serve(self, listen):
         if isinstance(listen, str):
@@ -123,8 +195,11 @@ class Proxy:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(listen)
         s.listen(64)
+        at = listen if isinstance(listen, str) else "%s:%d" % s.getsockname()
+        print(f"proxy: seed {self.seed}, listens at {at}", file=sys.stderr, flush=True)
         while True:
             client, _ = s.accept()
+            self.began = self.began or time.monotonic()
             try:
                 server = connect(self.to)
             except OSError:
@@ -137,7 +212,7 @@ class Proxy:
 class Link:
     def __init__(self, proxy, number, client, server):
         self.proxy, self.number, self.client, self.server = proxy, number, client, server
-        self.transmits, self.held = False, False
+        self.member, self.held = None, False
         self.under_way, self.lock = {}, threading.Lock()
         for s in client, server:
             if s.family == socket.AF_INET:
@@ -152,93 +227,24 @@ class Link:
             way()
         except (Ended, OSError):
             pass
-        if not self.held:
-            self.end()
+        # Of a connection that is held back, the client's side has ended long before.
+        if way == self.up or not self.held:
+            self.end(socket.SHUT_RDWR)
 
-    def end(self, reset=False):
+    def end(self, how):
         for s in self.client, self.server:
-            if reset:
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             try:
-                s.shutdown(socket.SHUT_RDWR)
+                s.shutdown(how)
             except OSError:
                 pass
-            if reset:
-                s.close()
 
-    # --- from the client to the server ---
-
-    def up(self):
-        while not self.transmits:
-            data = self.client.recv(65536)
-            if not data:
-                raise Ended
-            if self.transmits:                      # the first commands
-                self.commands(data)
-                return
-            self.server.sendall(data)
-        self.commands(b"")
-
-    def commands(self, first):
-        buffer, n, overtaken = bytearray(first), 0, b""
-
-        def take(size):
-            while len(buffer) < size:
-                part = self.client.recv(65536)
-                if not part:
-                    raise Ended
-                buffer.extend(part)
-            data = bytes(buffer[:size])
-            del buffer[:size]
-            return data
-
-        while True:
-            head = take(28)
-            _, _, kind, cookie, offset, length = struct.unpack(">IHHQQI", head)
-            data = take(length) if kind == WRITE else b""
-            n += 1
-            fault, seconds, r = self.proxy.decide(self.number, "up", n)
-            if kind == DISC:
-                fault = None
-            if fault == "hold":
-                self.hold(seconds, head + data + bytes(buffer), n)
-                return
-            head, data = self.spoil(fault, seconds, r, n, head, data)
-            with self.lock:
-                self.under_way[cookie] = kind, offset, length
-            if fault == "reorder" and not overtaken:
-                self.proxy.say(self.number, "up", n, "reorder")
-                overtaken = head + data
-                threading.Timer(0.05, lambda: None).start()
-                # If no other command follows, it goes on alone.
-                if not buffer:
-                    self.client.settimeout(0.02)
-                    try:
-                        buffer.extend(self.client.recv(65536))
-                    except socket.timeout:
-                        pass
-                    self.client.settimeout(None)
-                if buffer:
-                    continue
-                head, data, overtaken = overtaken, b"", b""
-            self.server.sendall(head + data + overtaken)
-            overtaken = b""
-
-    def spoil(self, fault, seconds, r, n, head, data):
-        """The command as it goes on, or the end of the connection."""
-        if fault in ("delay", "close", "reset", "truncate"):
-            self.interrupt(fault, seconds, r, n, "up", self.server, head + data)
-        magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", head)
-        if fault == "flip" and data:
-            self.proxy.say(self.number, "up", n, f"flip in a WRITE at {offset:#x}")
-            data = flip(data, r)
-        place = self.proxy.memory.another(offset, r) if fault == "misplace" and data else None
-        if place is not None:
-            self.proxy.say(self.number, "up", n, f"a WRITE for {offset:#x} goes to {place:#x}")
-            head = struct.pack(">IHHQQI", magic, flags, kind, cookie, place, length)
-        elif data and self.proxy.remembers:
-            self.proxy.memory.write(offset, data)
-        return head, data
+    def reset(self):
+        """Wakes the other thread without telling the peers; they get a reset when it has gone."""
+        for s in self.client, self.server:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.end(socket.SHUT_RD)
+        for s in self.client, self.server:
+            s.close()
 
     def interrupt(self, fault, seconds, r, n, way, to, data):
         self.proxy.say(self.number, way, n, fault)
@@ -247,24 +253,104 @@ class Link:
             return
         if fault == "truncate":
             to.sendall(data[:len(data) // 2])
-        self.end(fault == "reset")
+        if fault == "reset":
+            self.reset()
         raise Ended
+
+    # --- from the client to the server ---
+
+    def up(self):
+        client = Reader(self.client)
+        self.server.sendall(client.get(4))
+        while client.peek(4) != REQUEST_MAGIC:
+            head = client.get(16)
+            option, length = struct.unpack(">II", head[8:])
+            if head[:8] != OPTION_MAGIC:
+                raise Ended
+            data = client.get(length)
+            name = MEMBER.match(data[4:]) if option == GO else None
+            if name:
+                self.member = int(name[1])
+                self.proxy.members.setdefault(self.member, self.proxy.now())
+                self.proxy.say(self.number, "up", 0, f"member {self.member} link {int(name[2])}")
+            self.pass_on(head + data)
+        self.commands(client)
+
+    def pass_on(self, data):
+        self.proxy.wait_for_network()
+        if not self.proxy.is_deaf(self.member):
+            self.server.sendall(data)
+
+    def commands(self, client):
+        n, overtaken = 0, b""
+        while True:
+            try:
+                head = client.get(28)
+            except TimeoutError:            # nothing came to overtake it
+                self.client.settimeout(None)
+                self.pass_on(overtaken)
+                overtaken = b""
+                continue
+            self.client.settimeout(None)
+            _, _, kind, cookie, offset, length = struct.unpack(">IHHQQI", head)
+            data = client.get(length) if kind == WRITE else b""
+            n += 1
+            fault, seconds, r = self.proxy.decide(self.number, "up", n)
+            if kind == DISC:
+                fault = None
+            if data and self.proxy.remembers:
+                self.proxy.memory.write(offset, data)
+            if fault == "hold":
+                self.hold(seconds, overtaken + head + data + bytes(client.ahead), n)
+                return
+            head, data = self.spoil(fault, seconds, r, n, head, data)
+            with self.lock:
+                self.under_way[cookie] = kind, offset, length
+            if fault == "reorder" and not overtaken:
+                self.proxy.say(self.number, "up", n, "reorder")
+                overtaken = head + data
+                self.client.settimeout(0.02)
+                continue
+            self.pass_on(head + data + overtaken)
+            overtaken = b""
+
+    def spoil(self, fault, seconds, r, n, head, data):
+        """The command as it goes on, or the end of the connection."""
+        if fault in INTERRUPTIONS:
+            self.interrupt(fault, seconds, r, n, "up", self.server, head + data)
+        magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", head)
+        if fault == "late" and data:
+            self.proxy.say(self.number, "up", n, f"late: a WRITE at {offset:#x}")
+            time.sleep(seconds)
+        if fault == "flip" and data:
+            self.proxy.say(self.number, "up", n, f"flip in a WRITE at {offset:#x}")
+            data = flip(data, r)
+        place = None
+        if fault == "misplace" and data:
+            place = self.proxy.memory.another(offset, length, r)
+        if place is not None:
+            self.proxy.say(self.number, "up", n, f"a WRITE for {offset:#x} goes to {place:#x}")
+            head = struct.pack(">IHHQQI", magic, flags, kind, cookie, place, length)
+        return head, data
 
     def hold(self, seconds, data, n):
         """The client sees its connection break; the server sees what it sent, late."""
         self.held = True
         self.proxy.say(self.number, "up", n, f"held back for {seconds} s")
-        self.client.setblocking(False)
         data = bytearray(data)
         try:
+            self.client.setblocking(False)
             while True:
-                more = self.client.recv(65536)
+                more = self.client.recv(1 << 18)
                 if not more:
                     break
-                data.extend(more)
+                data += more
         except OSError:
             pass
-        self.client.shutdown(socket.SHUT_RDWR)
+        try:
+            self.client.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
         time.sleep(seconds)
         try:
             self.server.sendall(data)
@@ -272,50 +358,51 @@ class Link:
             time.sleep(1)
         except OSError:
             self.proxy.say(self.number, "up", n, "the server has ended the connection")
-        self.end()
 
     # --- from the server to the client ---
 
     def down(self):
-        self.client.sendall(get(self.server, 18))
-        while not self.transmits:
-            head = get(self.server, 20)
+        server = Reader(self.server)
+        self.client.sendall(server.get(18))
+        going = False
+        while not going:
+            head = server.get(20)
             _, option, kind, length = struct.unpack(">QIII", head)
-            body = get(self.server, length)
-            self.transmits = option == GO and kind == ACK
-            self.client.sendall(head + body)
+            going = option == GO and kind == ACK
+            self.client.sendall(head + server.get(length))
         n = 0
         while True:
-            head = get(self.server, 16)
+            head = server.get(16)
             _, error, cookie = struct.unpack(">IIQ", head)
             with self.lock:
-                kind, offset, length = self.under_way.pop(cookie)
-            data = get(self.server, length) if kind == READ and not error else b""
+                kind, offset, length = self.under_way.pop(cookie, (None, 0, 0))
+            data = server.get(length) if kind == READ and not error else b""
             n += 1
+            if self.held or kind is None:           # the client is gone
+                continue
             fault, seconds, r = self.proxy.decide(self.number, "down", n)
-            if self.held:
-                continue                            # the client is gone
-            if fault in ("delay", "close", "reset", "truncate"):
+            if fault in INTERRUPTIONS:
                 self.interrupt(fault, seconds, r, n, "down", self.client, head + data)
             if data:
                 data = self.lie(fault, r, n, offset, data)
+            self.proxy.wait_for_network()
             self.client.sendall(head + data)
 
     def lie(self, fault, r, n, offset, data):
-        memory, told = self.proxy.memory, None
+        memory, told = self.proxy.memory, data
         if fault == "flip":
             told = flip(data, r)
-        elif fault in ("stale", "torn"):
-            told = memory.old(offset)
-            if told and fault == "torn":
-                half = len(data) // 2
-                told = data[:half] + told[half:] if r.random() < 0.5 else told[:half] + data[half:]
+        elif fault == "stale":
+            told = memory.before.get(offset, data)
+        elif fault == "torn":
+            old, half = memory.before.get(offset, data), PAGE // 2
+            told = data[:half] + old[half:] if r.random() < 0.5 else old[:half] + data[half:]
         elif fault == "swap":
-            place = memory.another(offset, r)
-            told = memory.now.get(place) if place is not None else None
-        if not told or told == data:
-            return data
-        self.proxy.say(self.number, "down", n, f"{fault} in a READ at {offset:#x}")
+            told = memory.now.get(memory.another(offset, PAGE, r), data)
+        if told != data:
+            self.proxy.say(self.number, "down", n, f"{fault} in a READ at {offset:#x}")
+        if self.proxy.remembers and memory.differs(offset, told):
+            self.proxy.say(self.number, "down", n, f"wrong page at {offset:#x}")
         return told
 
 
@@ -330,12 +417,14 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--log")
+    p.add_argument("--spare", type=int, default=0)
     p.add_argument("--fault", action="append", default=[])
     p.add_argument("listen")
     p.add_argument("to")
     arguments = p.parse_args()
-    print(f"proxy: seed {arguments.seed}", file=sys.stderr)
-    Proxy(arguments).serve(address(arguments.listen))
+    proxy = Proxy(arguments)
+    signal.signal(signal.SIGUSR1, proxy.heal)
+    proxy.serve(address(arguments.listen))
 
 
 if __name__ == "__main__":

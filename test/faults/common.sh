@@ -1,0 +1,183 @@
+# What the fault tests share: memnodes and programs under vmrun in the background, that are awaited
+# with a limit, and cases of which nothing lives on. Sourced after test/lib.sh and make_work. Uses
+# $vmrun, $memnode, $only, $long, $keep, and the array $flags of vmrun's options.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+# --- clocks ---
+
+now() { echo $((${EPOCHREALTIME/./} / 1000)); }     # ms
+
+# await SECONDS COMMAND...: until it is true.
+await() {
+    local end=$(($(now) + $1 * 1000))
+    shift
+    until "$@"; do
+        [ "$(now)" -lt $end ] || { echo "in vain: $*"; return 1; }
+        sleep 0.1
+    done
+}
+
+# --- nodes ---
+
+declare -A node             # process ids, by the names we give
+
+# start_memnode NAME OPTION...: its words go to $WORK/NAME.log, where an earlier one's may be.
+start_memnode() {
+    local name=$1 before
+    shift
+    before=$(grep -cs 'memnode: serving' "$WORK/$name.log")
+    "$memnode" --hugepages none --control "$WORK/$name.control" -v "$@" 2>>"$WORK/$name.log" &
+    node[$name]=$!
+    await 20 has_served "$name" $((before + 1))
+}
+has_served() { [ "$(grep -c 'memnode: serving' "$WORK/$1.log")" -ge "$2" ]; }
+
+# end_node NAME: by SIGTERM; true if it ended well.
+end_node() {
+    kill -TERM "${node[$1]}" && wait "${node[$1]}"
+}
+
+# kill_node NAME: at once, without a word.
+kill_node() {
+    kill -KILL "${node[$1]}"
+    wait "${node[$1]}"
+    unset "node[$1]"
+} 2>/dev/null
+
+statistics() {
+    perl -MIO::Socket::UNIX -e 'print readline(IO::Socket::UNIX->new($ARGV[0]) or die)' \
+        "$WORK/$1.control"
+}
+stat_has() { statistics "$1" | grep -- "$2" >/dev/null; }
+# All of NAME's memory is free.
+all_free() { statistics "$1" | awk '/^pool/ { ok = $2 == $(NF - 1) } END { exit !ok }'; }
+# held NAME: MiB that its clients hold.
+held() {
+    statistics "$1" | awk '/^account / {
+        for (i = 1; i < NF; i++)
+            if ($i == "holds") {
+                n = $(i + 1) + 0
+                sum += $(i + 1) ~ /G/ ? n * 1024 : $(i + 1) ~ /K/ ? n / 1024 : n
+            }
+    } END { printf "%d\n", sum }'
+}
+
+# --- programs under vmrun ---
+
+as=()                       # words before vmrun: another user, say
+declare -A program ended status_of
+
+# run_program NAME OPTION... -- PROGRAM...: vmrun, in the background, until wait_vm() has seen its
+# end.
+run_program() {
+    local name=$1
+    shift
+    "${as[@]}" "$vmrun" "${flags[@]}" "$@" >"$WORK/$name.out" 2>"$WORK/$name.err" &
+    program[$name]=$!
+}
+
+running() {
+    kill -0 "${program[$1]}" 2>/dev/null || {
+        echo "$1 has ended too early: $(tail -n 1 "$WORK/$1.err")"
+        return 1
+    }
+}
+
+# dump_tree PID: what it and its descendants are doing.
+dump_tree() {
+    local child
+    dump_states "$1"
+    for child in $(pgrep -P "$1"); do
+        dump_tree "$child"
+    done
+}
+kill_tree() {
+    local child children
+    children=$(pgrep -P "$1")
+    kill -KILL "$1" 2>/dev/null
+    for child in $children; do
+        kill_tree "$child"
+    done
+}
+
+# wait_vm NAME SECONDS: its status in status_of, ms it took in ended. False, and it is killed, if it
+# takes longer.
+wait_vm() {
+    local name=$1 pid=${program[$1]} end=$(($(now) + $2 * 1000)) status=0
+    while kill -0 "$pid" 2>/dev/null; do
+        if [ "$(now)" -ge $end ]; then
+            echo "$name hangs"
+            dump_tree "$pid"
+            kill_tree "$pid"
+            break
+        fi
+        sleep 0.1
+    done
+    { wait "$pid"; } 2>/dev/null || status=$?
+    ended[$name]=$(($(now)))
+    status_of[$name]=$status
+    awk -v who="[$name, status $status] " '{ print who $0 }' "$WORK/$name.out" "$WORK/$name.err"
+    unset "program[$name]"
+    [ "$(now)" -lt $((end + 500)) ]
+}
+
+# said NAME PATTERN [TIMES]: so often at least.
+said() {
+    local times
+    times=$(grep -Ec -- "$2" "$WORK/$1.err")
+    [ "$times" -ge "${3:-1}" ] || { echo "$1 said '$2' $times times"; return 1; }
+}
+
+# --- cases ---
+
+# end_all: nothing that a case started lives on.
+end_all() {
+    local n
+    for n in "${!program[@]}"; do
+        kill_tree "${program[$n]}"
+        wait "${program[$n]}"
+    done
+    for n in "${!node[@]}"; do
+        kill_node "$n"
+    done
+    program=()
+    node=()
+} 2>/dev/null
+
+# Also when the script is ended: what has a session of its own gets no signal of the terminal.
+trap 'end_all; rm -rf "$WORK" "$PUBLIC"' EXIT
+
+after_case() { :; }         # what else is to be done then
+
+# try NAME FUNCTION [ARGUMENT...]: what it prints is shown if it fails, and its last line is the
+# reason.
+try() {
+    local name=$1 begin why n
+    shift
+    [[ -z $only || $name =~ $only ]] || return 0
+    begin=$(now)
+    rm -f "$WORK"/*.log
+    if "$@" >"$OUT" 2>&1; then
+        ok "$name"
+        printf '#   %d ms\n' $(($(now) - begin))
+        sed -n 's/^measured /#   /p' "$OUT" | cut -c 1-220
+        [ "$keep" = no ] || show "$OUT" 60
+    else
+        why=$(tail -n 1 "$OUT")
+        not_ok "$name" "${why:-it failed}"
+        show "$OUT" 80
+        for n in "${!node[@]}"; do
+            [ ! -s "$WORK/$n.log" ] || { echo "# memnode $n:"; show "$WORK/$n.log" 40; }
+        done
+    fi
+    end_all
+    after_case
+}
+
+try_long() {
+    if [ "$long" = yes ]; then
+        try "$@"
+    elif [[ -z $only || $1 =~ $only ]]; then
+        skip "$1" 'only with --long'
+    fi
+}

@@ -1,0 +1,40 @@
+# For nbd and random: memnodes behind unix sockets, and the proxy in front of one. Sourced after
+# common.sh and words.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+flags=(--no-config --cache 1M --connect-timeout 30)
+
+# Nodes for vmrun: a lease of so much of memnode NAME; of memnode m through the proxy.
+at() { echo "nbd+unix:///?socket=$WORK/$1.sock&size=$2"; }
+through() {
+    if [[ $proxy_at = /* ]]; then
+        at proxy "$1"
+    else
+        echo "nbd://$(sed -n 's/.*listens at //p' "$WORK/proxy.err")?size=$1"
+    fi
+}
+proxy_at=$WORK/proxy.sock      # where it listens
+
+serve() {
+    local name=$1
+    shift
+    start_memnode "$name" --listen "nbd+unix://$WORK/$name.sock" "$@"
+}
+
+# proxy SEED OPTION...: in front of memnode m.
+proxy() {
+    local seed=$1
+    shift
+    : >"$WORK/proxy.err"
+    PYTHONDONTWRITEBYTECODE=1 python3 "$here/proxy.py" --seed "$seed" --log "$WORK/proxy.log" \
+        "$@" "$proxy_at" "$WORK/m.sock" 2>"$WORK/proxy.err" &
+    node[proxy]=$!
+    await 20 grep -q listens "$WORK/proxy.err" || { cat "$WORK/proxy.err"; return 1; }
+}
+proxy_said() { grep -c -- "$1" "$WORK/proxy.log"; }
+
+# over_tcp COMMAND...: with the proxy at a port of this host.
+over_tcp() {
+    local proxy_at=127.0.0.1:0
+    "$@"
+}

@@ -1,0 +1,52 @@
+/*
+ * For words.c: memory whose words say where they belong and who wrote them, and the checks of it.
+ */
+#ifndef WORDS_H
+#define WORDS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PAGE  4096ul
+#define WORDS (PAGE / sizeof(uint64_t))
+
+/* What all processes of the tree found, in memory that they share.  A process that is killed has
+ * counted by then. */
+struct totals {
+        _Atomic uint64_t reads, wrong, lost;    /* words, words, pages */
+        /* Children, by their end: by themselves; by SIGKILL; by SIGBUS, since a page of theirs was
+         * lost before they could lock it; by vmrun; in another way. */
+        _Atomic uint64_t ended, killed, spoiled, cut_off, failed;
+        _Atomic uint32_t processes;             /* so far */
+};
+extern struct totals *totals;
+
+/* A thread, with pages of its own: those whose number modulo `threads` is its own. */
+struct worker {
+        unsigned number;
+        unsigned short chance[3];               /* for nrand48() */
+};
+extern size_t npages;
+extern unsigned threads;
+extern uint16_t process;                /* of this process, in the tree */
+
+/* Memory for npages pages, and what is needed to check them.  False: there is none. */
+bool memory_make(void);
+/* For each thread, and again in each child.  Keeps all memory of this process but the pages in the
+ * cache, as far as it is allowed to, so that no fault can hit it; a child does not inherit that.
+ * False: there are no descriptors. */
+bool memory_begin(void);
+/* Writes all pages of w. */
+void memory_fill(struct worker *w);
+/* Reads all pages of w, word by word. */
+void memory_check(struct worker *w);
+/* n accesses to pages of w: reads of a page, some of which a write of all of it follows. */
+void memory_work(struct worker *w, uint64_t n);
+/* The same until the process is killed, or its parent is dead; without reading. */
+void memory_write(struct worker *w);
+/* Below n, which is less than 1 << 31. */
+uint64_t below(struct worker *w, uint64_t n);
+
+#endif
