@@ -161,6 +161,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_ARENA_COPY:     return arena_exit_copy(t, rq);
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
         case EXIT_LEASE:          return far_exit_lease(t, rq);
+        case EXIT_NO_MEMORY:      return far_exit_no_memory();
         case EXIT_SLOTS_RELEASE:  return far_exit_release(t, rq);
         case EXIT_WAIT_FRAMES: word_sleep(&CONTROL->frames_seq, (uint32_t)rq->a[0], NULL); return 0;
         case EXIT_WAKE_FRAMES:    word_wake(&CONTROL->frames_seq, INT_MAX); return 0;

@@ -234,6 +234,9 @@ in_the_lab() {
         patient tap lab_suite -- test/rdma/driver.sh build ${case:+"$case"}
     suite 'memnode and the kernel NBD client, in the lab' 30 'in_source test/nbd/run' \
         lab_suite -- test/nbd/run --kernel --only "${one[1]-kernel}" build/memnode/memnode
+    suite 'random faults over RDMA, in the lab' $((3 * faults))w - \
+        lab_suite --rdma -- test/faults/random --rdma 10.77.0.1 --seconds $((3 * faults)) \
+        --log build/random-faults-rdma.log build
     suite 'faults of memory nodes, in the lab' 300 'in_source test/faults/cases.sh' \
         patient lab_suite --memnodes 2 --memnode-size 256M -- \
         test/faults/run "${long[@]}" "${one[@]}" build

@@ -18,11 +18,13 @@
 static int64_t populate_for_host(uint64_t start, uint64_t end, bool write)
 {
         int err = fault_in(start, end, write);
-        if (err == -ENOMEM)
+        if (err == -ENOMEM) {
+                vmexit(EXIT_NO_MEMORY, 0, 0, 0);
                 kern_log(0, "a system call on address 0x%lx fails, because cache and far memory "
                          "are full (%lu of %lu pages charged): "
                          "give it a larger --cache or a larger --node",
                          start, mm_charged(), mm_limit());
+        }
         return err;
 }
 

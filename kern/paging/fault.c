@@ -218,6 +218,7 @@ static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t
 {
         switch (o) {
         case NO_MEMORY:
+                vmexit(EXIT_NO_MEMORY, 0, 0, 0);
                 kern_log(0, "the program touched address 0x%lx, but cache and far memory are full "
                          "(%lu of %lu pages charged): give it a larger --cache or a larger --node",
                          addr, mm_charged(), mm_limit());

@@ -47,10 +47,12 @@ struct far_node {
         /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will
          * do */
         uint32_t granule;
-        /* the next three are kept by slabs.c */
+        /* the next four are kept by slabs.c */
         uint32_t slab_most;             /* pages of the largest slab to ask for */
         uint32_t slabs;                 /* leased so far */
         uint64_t leased;                /* pages in them */
+        /* it did not answer when this process wanted more: it is not asked again; -errno */
+        int silent;
         void *module;                   /* of its driver (dlopen); NULL: vmrun itself */
         /* this process, among those of its tree: a number that no other process of it ever has.
          * Set before attach(), and before open() unless the node is inherited. */
@@ -288,8 +290,9 @@ bool slabs_stop(unsigned limit_ms);
  * (abi.h). */
 int far_lease(struct vm *vm, uint32_t have);
 
-/* EXIT_LEASE, EXIT_SLOTS_RELEASE */
+/* EXIT_LEASE, EXIT_NO_MEMORY, EXIT_SLOTS_RELEASE */
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq);
+int64_t far_exit_no_memory(void);
 int64_t far_exit_release(struct thread *t, struct exit_req *rq);
 
 #endif

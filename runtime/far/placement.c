@@ -56,7 +56,7 @@ int placement_next(enum placement how, struct far_node *const nodes[], unsigned 
         int best = -1;
 
         for (unsigned i = 0; i < n; i++) {
-                if (!placement_slab(nodes[i]))
+                if (nodes[i]->silent || !placement_slab(nodes[i]))
                         continue;
                 if (best < 0)
                         best = (int)i;

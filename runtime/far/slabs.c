@@ -272,6 +272,11 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                         io_wait_attached();
                 }
                 int err = n->driver->lease(n, vm, n->leased, s.pages, &s, &place);
+                if (err == -ENOLINK || err == -ETIMEDOUT) {
+                        /* other processes of the tree may reach it */
+                        n->silent = err;
+                        continue;
+                }
                 if (err) {
                         warnx_("%s: no more space can be leased after %llu MiB (%s): the program "
                                "has %llu MiB less than it was told",
@@ -480,6 +485,20 @@ void slabs_close(void)
 int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
 {
         return far_lease(t->vm, (uint32_t)rq->a[0]);
+}
+
+int64_t far_exit_no_memory(void)
+{
+        for (unsigned i = 0; i < nnodes; i++) {
+                const struct far_node *n = nodes[i];
+                if (n->silent)
+                        die_(EXIT_VMRUN_FAILED,
+                             "%s: it gave no more space when the program needed some: %s; without "
+                             "it the memory is full, so the program ends: see the node, or give "
+                             "another one",
+                             n->option->origin, n->lost ? n->why : strerror(-n->silent));
+        }
+        return 0;
 }
 
 int64_t far_exit_release(struct thread *t, struct exit_req *rq)

@@ -49,6 +49,7 @@ static const char *const exit_names[EXIT_OPS] = {
         [EXIT_MINCORE] = "mincore",
         [EXIT_GROW_POOL] = "grow_pool",
         [EXIT_LEASE] = "lease",
+        [EXIT_NO_MEMORY] = "no_memory",
         [EXIT_SLOTS_RELEASE] = "slots_release",
         [EXIT_WAIT_FRAMES] = "wait_frames",
         [EXIT_WAKE_FRAMES] = "wake_frames",

@@ -1,8 +1,6 @@
 # The cases of run: each a function that is true or not, and prints why. Sourced by run.
 # shellcheck shell=bash disable=SC2154
 
-RDMA=rdma://$here_address
-NBD=nbd://127.0.0.1
 
 # --- at start: status 125, and a sentence that names thing, cause and cure ---
 

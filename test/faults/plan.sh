@@ -1,8 +1,8 @@
 # The plans of random, made from a seed. A plan is lines of a word and its values:
 #
 #   run N                 its name
-#   kind memory|disk      node m is a memnode, or a foreign server that keeps its data if it is
-#                         restarted
+#   kind memory|disk|rdma node m is a memnode, a foreign server that keeps its data if it is
+#                         restarted, or a memnode over RDMA without a proxy
 #   listen unix|tcp       where the proxy in front of it listens
 #   second yes|no         whether there is a second node, which nothing happens to
 #   fault KIND=...        of proxy.py
@@ -10,7 +10,7 @@
 #   words OPTION...
 #   at MS EVENT           so long after the start (random: event)
 #
-# Sourced by random.
+# Sourced by random. Uses $rdma, its option.
 # shellcheck shell=bash disable=SC2034
 
 # pick N: a number below N, in $picked. (A subshell would have random numbers of its own.)
@@ -73,7 +73,9 @@ make_plan() {
     RANDOM=$1
     plan="run $1"
     pick 5
-    if [ $picked -eq 0 ] && command -v nbdkit >/dev/null; then
+    if [ -n "$rdma" ]; then
+        kind=rdma
+    elif [ $picked -eq 0 ] && command -v nbdkit >/dev/null; then
         kind=disk
     fi
     line kind $kind
@@ -81,7 +83,7 @@ make_plan() {
     line listen "$picked"
     one_of no no yes
     line second "$picked"
-    plan_faults $kind
+    [ $kind = rdma ] || plan_faults $kind
     pick 3
     local words="--seed $1 --seconds $((2 + picked))"
     one_of '' --debug '--io inline' '--cache 2M'

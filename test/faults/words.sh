@@ -1,5 +1,5 @@
-# words under vmrun, and the liar beside memnode m. Sourced after common.sh. Uses $words and $liar, the
-# programs.
+# words under vmrun, and the liar beside memnode m. Sourced after common.sh. Uses $words and $liar,
+# the programs.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 LIMIT=90                    # seconds that a program under vmrun may take

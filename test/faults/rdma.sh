@@ -1,0 +1,72 @@
+# RDMA nodes with words, which has more ways to be wrong than randmem: trees whose processes are
+# killed, memory that changes, a network that loses frames. Sourced by run.
+# shellcheck shell=bash disable=SC2154
+
+tree=(-- "$words" --size 2M --accesses 150 --children 2)
+
+# memnode's own memory changes; see lied_to in nbd.
+rdma_lies() {
+    local options=(-- "$words" --size 2M --seconds 4)
+    serve m --size 64M || return
+    # Before its pages are locked, a program is lost with one.
+    start_words it --node "$RDMA" "${options[@]}"
+    await 30 grep -q 'words: begins' "$WORK/it.err" && lies 1 && wait_vm it "$LIMIT" &&
+        right it || return
+    echo "measured $(count it lost) pages lost, $(stat_of it node.0.damaged) given up," \
+        "$(lies_told) lies"
+    [ "$(count it lost)" -gt 0 ] && [ "$(count it lost)" -eq "$(stat_of it node.0.damaged)" ] ||
+        return
+    kill_node liar
+    start_words blind --no-verify --node "$RDMA" "${options[@]}"
+    await 30 grep -q 'words: begins' "$WORK/blind.err" && lies 1 && wait_vm blind "$LIMIT" ||
+        return
+    echo "measured --no-verify: $(count blind wrong) wrong words"
+    [ "$(count blind wrong)" -gt 0 ]
+}
+
+# Children are killed while they write; others get their slots, of which there are hardly enough.
+rdma_victims() {
+    serve m --size 64M || return
+    run_words it --no-verify --node "$RDMA?size=8M" -- \
+        "$words" --size 2M --seconds 8 --accesses 400 --children 3 --victims || return
+    echo "measured $(count it killed) killed, $(count it wrong) wrong words"
+    [ "$(count it killed)" -gt 0 ] && intact it
+}
+
+# A memnode without its memory at the same address.
+rdma_restarted() {
+    local moments=3 i ms status
+    [ "$long" = no ] || moments=20
+    for ((i = 0; i < moments; i++)); do
+        ms=$((1000 + 6000 * i / moments))
+        serve m --size 64M || return
+        start_words it --node "$RDMA" -- "$words" --seconds 4 --size 2M --children $((i % 2 * 2))
+        sleep "$(printf '%d.%03d' $((ms / 1000)) $((ms % 1000)))"
+        kill_node m
+        serve m --size 64M && wait_vm it "$LIMIT" || return
+        status=${status_of[it]}
+        echo "measured after $ms ms: status $status: $(grep -m 1 '^vmrun: --node' "$WORK/it.err")"
+        if [ "$status" = 125 ]; then
+            ended_with it 125 '^vmrun: --node rdma' || return
+        else
+            intact it || return
+        fi
+        kill_node m
+    done
+}
+
+# Frames get lost, are late, and overtake others.
+rdma_netem() {
+    local status=0
+    modprobe sch_netem &&
+        tc qdisc add dev eth0 root netem delay 1ms loss 0.3% reorder 1% || return
+    run_words it --timeout 60 --node rdma://m1 "${tree[@]}" && intact it || status=1
+    tc -s qdisc show dev eth0 | sed -n 's/.*dropped/measured dropped/p'
+    tc qdisc del dev eth0 root
+    return $status
+}
+
+try "memnode's memory changes, over RDMA" rdma_lies
+try 'children are killed while they write, over RDMA' rdma_victims
+try 'memnode is started anew without its memory, over RDMA' rdma_restarted
+try 'a network that loses, delays and reorders frames' rdma_netem
