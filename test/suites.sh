@@ -207,6 +207,7 @@ natively() {
             --limit $command build/vmrun
         suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh
         suite 'mutants of the process tree' 1200 - test/unit/mutate_tree.sh
+        suite 'mutants of the fences' 1200 - test/unit/mutate_fence.sh
     fi
 }
 

@@ -4,6 +4,7 @@
  *
  *   listen.c     listening sockets, the end
  *   serve.c      a thread for each connection
+ *   fence.c      the list of connections, and how those end that others replace
  *   thread.c     how threads are made
  *   handshake.c  the protocol before the first command: a state machine on bytes, without sockets
  *   export.c     named exports and leases: which client uses which memory
@@ -195,6 +196,35 @@ uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, struct nb
                          const char **text);
 /* The i-th name of the list; NULL: no more. */
 const char *nbd_export_listed(unsigned i);
+
+/* ---- Connections as far as others end them (fence.c).  Any thread. ---- */
+
+#define NBD_CONNECTIONS_MAX 288                 /* at one time */
+struct nbd_fenced {
+        int fd;                                 /* its socket */
+        struct nbd_export *e;                   /* NULL: it uses none */
+        struct nbd_who who;                     /* guarded by fence.c's lock once e is set */
+        /* Set under that lock.  Relaxed: the thread that sets it waits until this connection's
+         * thread has left, under the same lock. */
+        _Atomic bool cut;
+        struct nbd_fenced *next;
+};
+/* Into the list, with fd.  False: there are too many. */
+bool nbd_fence_enter(struct nbd_fenced *c);
+/* Leaves the export, closes the socket, and takes the connection out of the list.  Its thread's
+ * last call. */
+void nbd_fence_exit(struct nbd_fenced *c);
+/* nbd_export_attach(), and the end of the connections that this one replaces. */
+uint32_t nbd_fence_attach(struct nbd_fenced *c, const char *name, size_t len, const char **text);
+/* The connection uses its export no longer.  goodbye: it ends properly. */
+void nbd_fence_leave(struct nbd_fenced *c, bool goodbye);
+/* After nbd_export_look() cut members of this lease: ends their connections, and detaches it. */
+uint32_t nbd_fence_cut(struct nbd_export *e, const char **text);
+bool nbd_fence_is_cut(const struct nbd_fenced *c);
+/* Waits up to ms for all connections to end; how many are left. */
+unsigned nbd_fence_wait(unsigned ms);
+/* shutdown() of all sockets. */
+void nbd_fence_shut(int how);
 
 /* ---- The handshake (handshake.c).  One thread a handshake. ---- */
 

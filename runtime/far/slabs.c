@@ -6,22 +6,18 @@
  * the tree have leased, and only then leases another.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "base/message.h"
 #include "common/clock.h"
 #include "common/size.h"
+#include "far/cut.h"
 #include "far/io.h"
 #include "far/placement.h"
 #include "far/tree.h"
 #include "far/window.h"
 #include "vm/vm.h"
-
-/* for one node to cut off dead processes, and how long to leave it alone if it does not */
-#define CUT_MS       1000
-#define CUT_AGAIN_MS 5000
 
 static struct far_node *const *nodes;
 static unsigned nnodes;
@@ -38,8 +34,9 @@ static int inherited = -1;
 static struct tree_child successor;     /* and the number that it has there */
 /* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
 static uint64_t map_gpa[16];
-/* One thread at a time has dead processes cut off.  Not within other locks of this file. */
-static pthread_mutex_t cut_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cutter cutter = {
+        .tree = &tree, .lease_lock = &lease_lock, .lock = PTHREAD_MUTEX_INITIALIZER
+};
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
 static uint64_t pages_of(const struct far_node *n, uint32_t count)
@@ -60,8 +57,8 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
         uint32_t names = SLABS_MAX;
         char a[32], b[32];
 
-        nodes = all;
-        nnodes = n;
+        nodes = cutter.nodes = all;
+        nnodes = cutter.nnodes = n;
         if (room > FAR_WINDOW_END - FAR_WINDOW)
                 room = FAR_WINDOW_END - FAR_WINDOW;
         room /= PAGE_SIZE;
@@ -201,23 +198,12 @@ void slabs_leaves(bool leaves)
                 tree_leaves(&tree, leaves);
 }
 
-/* execve keeps fcntl locks, so the old program's liveness byte is still locked by this process.
- * Unlock it: its slots are then buried like those of any dead process. */
+/* What the old program held in the tree is buried like that of any dead process. */
 void slabs_adopt(int fd, const struct tree_child *next)
 {
-        off_t own = next->birth ? next->number : TREE_PROCESSES;
-        struct flock below = {
-                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = own
-        };
-        struct flock above = {
-                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = own + 1, .l_len = TREE_PROCESSES
-        };
-
         inherited = fd;
         successor = *next;
-        if (own)                        /* a length of 0 is up to the end */
-                fcntl(fd, F_SETLK, &below);
-        fcntl(fd, F_SETLK, &above);
+        tree_adopt(fd, next);
 }
 
 /* Maps a unit of TREE_WINDOW in the VM; *gpa: its address.  Memory slots are scarce, so the mapped
@@ -345,70 +331,6 @@ static int lease_locked(struct vm *vm, uint32_t have, bool cut)
         return have < tree.head->nslabs ? use_existing(vm, have, gpa) : lease_new(vm, have, gpa);
 }
 
-/* A set of nodes: those that the tree has slabs of. */
-static uint64_t used_locked(void)
-{
-        uint64_t used = 0;
-
-        for (uint32_t i = 0; i < tree.head->nslabs; i++)
-                used |= 1ull << tree.head->slab[i].node;
-        return used;
-}
-_Static_assert(NODES_MAX <= 64, "a set of nodes is a word");
-
-/* Has all remote nodes cut off the processes that ended; no other process, and no lease or fork of
- * this one, waits for that.  True: all have.  A node that had no slab (not in `used`) when they
- * were dead has no slot of theirs, and one whose memory is gone neither; but it is told if it can
- * be, since it remembers its members until then. */
-static bool cut_everywhere(struct vm *vm, const struct tree_dead *d, uint64_t used)
-{
-        char why[FAR_WHY];
-        bool all = true;
-
-        pthread_mutex_lock(&lease_lock);
-        io_start(vm);
-        pthread_mutex_unlock(&lease_lock);
-        io_wait_attached();
-        for (unsigned i = 0; i < nnodes; i++) {
-                struct far_node *n = nodes[i];
-                if (n->driver->kind != SLAB_REMOTE || !n->fences)
-                        continue;
-                int err = n->driver->cut(n, d->range, d->n, CUT_MS, why);
-                if (err)
-                        info_("%s: dead processes cannot be cut off now: %s", n->option->origin,
-                              why);
-                all &= !err || err == -ESTALE || !(used >> i & 1);
-        }
-        return all;
-}
-
-/* True: some slots may have become free. */
-static bool cut_dead(struct vm *vm)
-{
-        static int64_t next;            /* after a failure: not before; guarded by cut_lock */
-        struct tree_dead d;
-        uint64_t freed = 0;
-
-        if (pthread_mutex_trylock(&cut_lock) != 0)
-                return false;           /* another thread does it */
-        if (now_ms() >= next) {
-                tree_lock(&tree);
-                tree_dead_locked(&tree, &d);
-                uint64_t used = used_locked();
-                tree_unlock(&tree);
-                if (d.n && cut_everywhere(vm, &d, used)) {
-                        tree_lock(&tree);
-                        tree_cut_locked(&tree, &d);
-                        freed = tree_mend_locked(&tree);
-                        tree_unlock(&tree);
-                } else if (d.n) {
-                        next = now_ms() + CUT_AGAIN_MS;
-                }
-        }
-        pthread_mutex_unlock(&cut_lock);
-        return freed > 0;
-}
-
 void slabs_cut(struct vm *vm, bool full)
 {
         tree_lock(&tree);
@@ -416,7 +338,7 @@ void slabs_cut(struct vm *vm, bool full)
         bool many = tree_uncut_locked(&tree, full);
         tree_unlock(&tree);
         if (many && (full || io_is_attached()))
-                cut_dead(vm);
+                cut_dead(&cutter, vm);
 }
 
 /* -ECHILD, if cut: dead processes are to be cut off first. */
@@ -440,7 +362,7 @@ int far_lease(struct vm *vm, uint32_t have)
         int err = lease(vm, have, true);
 
         if (err == -ECHILD)
-                err = cut_dead(vm) ? -EAGAIN : lease(vm, have, false);
+                err = cut_dead(&cutter, vm) ? -EAGAIN : lease(vm, have, false);
         return err;
 }
 
@@ -458,7 +380,7 @@ int slabs_forked(const struct tree_child *c)
 {
         memset(map_gpa, 0, sizeof(map_gpa));
         window_forked();
-        pthread_mutex_init(&cut_lock, NULL);
+        pthread_mutex_init(&cutter.lock, NULL);
         int err = tree_be_child(&tree, c);
         if (!err)
                 is_member();

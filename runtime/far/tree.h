@@ -32,8 +32,9 @@ struct tree_node {
 struct tree_record {
         enum { RECORD_FREE, RECORD_USED, RECORD_DEAD } state;
         int32_t pid;                    /* for messages; 0: not up yet, so it sent nothing */
-        /* it is about to end; LEAVE_STILL: and no write of its own is under way */
-        enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL } leaving;
+        /* it is about to end; LEAVE_STILL: and no write of its own is under way; LEAVE_EXEC: the
+         * same, since it executes another program, but it stays if that fails */
+        enum { LEAVE_NOT, LEAVE_SOON, LEAVE_STILL, LEAVE_EXEC } leaving;
         /* RECORD_DEAD: every node that can has ended its connections, for good */
         bool cut;
         uint64_t birth;                 /* counts up from 1; never given again */
@@ -96,7 +97,11 @@ void tree_close(struct tree *t);
 /* May wait as long as another process takes to lease a slab.  If that process dies meanwhile, this
  * is noticed. */
 void tree_lock(struct tree *t);
+/* False: another process has it for longer than limit_ms. */
+bool tree_lock_within(struct tree *t, unsigned limit_ms);
 void tree_unlock(struct tree *t);
+
+/* --- lives and deaths (tree_life.c) --- */
 
 /* Gives this process a number.  -EAGAIN: all are in use. */
 int tree_join(struct tree *t);
@@ -112,6 +117,9 @@ int tree_be_child(struct tree *t, const struct tree_child *c);
 /* In the parent: the child is up, keeps itself alive, or never will be up.  The parent keeps it
  * alive no longer. */
 void tree_child_left(struct tree *t, const struct tree_child *c);
+/* After execve, with the inherited descriptor: what the old program held is no longer kept alive by
+ * this process, but only `next`, its number if it has one (birth 0: none). */
+void tree_adopt(int fd, const struct tree_child *next);
 
 /* Buries dead processes; returns how many slots became free.  If a slab is remote, the last writes
  * of a dead process may still be on their way to its slots: it is left alone until it has been cut

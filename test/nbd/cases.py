@@ -320,7 +320,7 @@ def many(at, limit):
     for _ in range(50):
         try:
             return served(at)
-        except Closed:
+        except (Closed, Refused):           # their threads have not left yet
             time.sleep(0.1)
     served(at)
 

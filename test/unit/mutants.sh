@@ -1,6 +1,6 @@
 # Plants one bug after another in a copy of the sources and expects a test to find each. Sourced by
-# mutate.sh and mutate_tree.sh, which say what is planted, and by their functions build_test how the
-# test is compiled from the copy.
+# mutate.sh, mutate_tree.sh and mutate_fence.sh, which say what is planted, and by their functions
+# build_test how the test is compiled from the copy.
 #
 # Arguments: numbers of mutants (default: all). CC, SEED and STEPS come from the environment, and
 # MUTANT_LIMIT: seconds a test may take. One that takes longer is no proof: it is counted as
@@ -25,7 +25,7 @@ counted=0
 part() {
     local pattern
     for pattern; do
-        find "$tree/kern" "$tree/runtime" "$tree/common" -path "*/$pattern"
+        find "$tree/kern" "$tree/runtime" "$tree/common" "$tree/memnode" -path "*/$pattern"
     done
 }
 
@@ -35,23 +35,21 @@ compile() {
         -iquote "$tree/kern" -iquote "$tree/runtime" -I"$tree/include" -o "$WORK/test" "$@" -lcmocka
 }
 
-# mutant FILES WHAT SED-SCRIPT: the script must change one of the files, patterns as of part().
-mutant() {
-    local files=$1 what=$2 script=$3 name file
+# Counts one more; false: it is not wanted.
+is_wanted() {
     counted=$((counted + 1))
-    [[ $wanted = '  ' || $wanted = *" $counted "* ]] || return 0
-    name="mutant $counted, ${files%% *}: $what"
+    [[ $wanted = '  ' || $wanted = *" $counted "* ]]
+}
+
+copy_sources() {
     rm -rf "$tree"
     mkdir "$tree"
-    cp -r "$src"/{kern,runtime,include,common} "$tree"
-    # shellcheck disable=SC2086 # patterns
-    for file in $(part $files); do
-        sed -i -E "$script" "$file"
-    done
-    if diff -rq "$src/kern" "$tree/kern" && diff -rq "$src/runtime" "$tree/runtime"; then
-        not_ok "$name" 'the script changes nothing'
-        return
-    fi >/dev/null
+    cp -r "$src"/{kern,runtime,include,common,memnode} "$tree"
+}
+
+# must_fail NAME: the test, built from the copy.
+must_fail() {
+    local name=$1
     if ! build_test 2>"$WORK/cc"; then
         not_ok "$name" 'it cannot be compiled'
         show "$WORK/cc"
@@ -67,4 +65,25 @@ mutant() {
             show "$WORK/said"
         ;;
     esac
+}
+
+# mutant FILES WHAT SED-SCRIPT: the script must change one of the files, patterns as of part().
+mutant() {
+    local files=$1 what=$2 script=$3 name file folder
+    is_wanted || return 0
+    name="mutant $counted, ${files%% *}: $what"
+    copy_sources
+    # shellcheck disable=SC2086 # patterns
+    for file in $(part $files); do
+        sed -i -E "$script" "$file"
+    done
+    for folder in kern runtime memnode; do
+        diff -rq "$src/$folder" "$tree/$folder" >/dev/null || break
+        folder=
+    done
+    if [ -z "$folder" ]; then
+        not_ok "$name" 'the script changes nothing'
+        return
+    fi
+    must_fail "$name"
 }

@@ -33,6 +33,7 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
         _Atomic uint64_t *: (uint64_t *)(p),                                             \
         _Atomic uint32_t *: (uint32_t *)(p), const _Atomic uint32_t *: (uint32_t *)(p),  \
         _Atomic uint16_t *: (uint16_t *)(p), const _Atomic uint16_t *: (uint16_t *)(p),  \
+        _Atomic bool *: (bool *)(p), const _Atomic bool *: (bool *)(p),                  \
         default: (pte_slot_t **)(p))
 #define HOOKED(op) ({ point(); __auto_type result_ = (op); point(); result_; })
 #define atomic_load(p)             HOOKED(__atomic_load_n(PLAIN(p), __ATOMIC_SEQ_CST))

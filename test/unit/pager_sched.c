@@ -20,7 +20,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#define ACTORS     16
+#define ACTORS     64
+#define TRIES      64                   /* to find an actor that is awake */
 #define STACK_SIZE (256 * 1024)
 
 struct actor {
@@ -30,6 +31,8 @@ struct actor {
         void *arg;
         bool done;
         uint64_t asleep_until;          /* in steps: some actors are slow for a while */
+        bool (*ready)(void *);          /* sched_wait() */
+        void *waits_for;
 };
 
 static struct actor actors[ACTORS], *current;
@@ -96,9 +99,10 @@ static void go(struct actor *to)
 static struct actor *choose(void)
 {
         struct actor *a = NULL;
-        for (unsigned tries = 0; tries < 4 * ACTORS; tries++) {
+        for (unsigned tries = 0; tries < TRIES; tries++) {
                 a = &actors[rnd(nactors)];
-                if (!a->done && a->asleep_until <= sched_steps)
+                if (!a->done && a->asleep_until <= sched_steps &&
+                    (!a->ready || a->ready(a->waits_for)))
                         return a;
         }
         while (a->done)                 /* everybody sleeps: wake one */
@@ -106,16 +110,49 @@ static struct actor *choose(void)
         return a;
 }
 
-void point(void)
+static void pass(void)
 {
-        if (!current || in_tick)
-                return;
         sched_steps++;
         in_tick = true;
         on_tick();
         in_tick = false;
         if (failed)
                 go(NULL);               /* never comes back */
+}
+
+/* Or NULL.  Many may wait, so it is not left to chance that one is found. */
+static struct actor *choose_ready(void)
+{
+        unsigned first = rnd(nactors);
+
+        for (unsigned i = 0; i < nactors; i++) {
+                struct actor *a = &actors[(first + i) % nactors];
+                if (!a->done && a->asleep_until <= sched_steps &&
+                    (!a->ready || a->ready(a->waits_for)))
+                        return a;
+        }
+        return NULL;
+}
+
+void sched_wait(bool (*ready)(void *), void *arg)
+{
+        struct actor *me = current, *next;
+
+        me->ready = ready;
+        me->waits_for = arg;
+        do
+                pass();
+        while (!(next = choose_ready()));
+        if (next != me)
+                go(next);
+        me->ready = NULL;
+}
+
+void point(void)
+{
+        if (!current || in_tick)
+                return;
+        pass();
         if (!chance(switch_in))
                 return;
         if (chance(64))

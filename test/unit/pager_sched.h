@@ -19,6 +19,8 @@ void sched_spawn(void (*run)(void *arg), void *arg);
 int sched_run(void);
 
 void point(void);                               /* does nothing outside actors */
+/* In an actor: others run, this one hardly before ready() says so; look again. */
+void sched_wait(bool (*ready)(void *arg), void *arg);
 bool spurious(void);
 /* Ends the run.  Prints why; outside actors it only does that. */
 void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -250,6 +250,28 @@ static void leave(void **state)
         tree_close(&a.tree);
 }
 
+/* Who executes a program stays if that fails, so nobody is the last meanwhile.  Another that ended
+ * then took itself for that, and released the leases with the pages of the one that stayed. */
+static void may_stay(void **state)
+{
+        static struct actor a;
+        struct tree_child c;
+        int status;
+
+        (void)state;
+        begin(&a);
+        assert_int_equal(tree_child(&a.tree, &c), 0);
+        tree_leaves(&a.tree, true);
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(tree_be_child(&a.tree, &c) != 0 || tree_leave(&a.tree, true, 100));
+        waitpid(pid, &status, 0);
+        assert_int_equal(status, 0);
+        tree_leaves(&a.tree, false);
+        tree_child_left(&a.tree, &c);
+        tree_close(&a.tree);
+}
+
 /* A number for the program that an execve starts counts as alive until that program joins; one that
  * never came up is buried at once.  Who leaves for another program is buried at once, too. */
 static void successor(void **state)
@@ -348,7 +370,7 @@ int main(void)
                 cmocka_unit_test(dead_owner), cmocka_unit_test(orphan), cmocka_unit_test(cut_off),
                 cmocka_unit_test(due),        cmocka_unit_test(dead),  
                 cmocka_unit_test(numbers),    cmocka_unit_test(attach), cmocka_unit_test(leave),
-                cmocka_unit_test(successor),
+                cmocka_unit_test(may_stay),   cmocka_unit_test(successor),
         };
         return cmocka_run_group_tests_name("tree", tests, setup, NULL);
 }

@@ -1,0 +1,25 @@
+/*
+ * Cutting off: before slots of dead processes are used again, all nodes of the tree have ended the
+ * connections of the dead (docs/protocol.md, rules 7 and 8).
+ */
+#ifndef VMRUN_FAR_CUT_H
+#define VMRUN_FAR_CUT_H
+
+#include "far/tree.h"
+
+/* What a process needs for it. */
+struct cutter {
+        struct tree *tree;
+        struct far_node *const *nodes;
+        unsigned nnodes;
+        pthread_mutex_t *lease_lock;    /* guards io_start() */
+        /* One thread at a time cuts.  Never taken within other locks. */
+        pthread_mutex_t lock;
+        int64_t next;                   /* ms: after a failure not before; guarded by lock */
+};
+
+/* Has all remote nodes cut off the processes that ended, and buries these.  No other process, and
+ * no lease or fork of this one, waits meanwhile.  True: some slots may have become free. */
+bool cut_dead(struct cutter *c, struct vm *vm);
+
+#endif

@@ -1,0 +1,263 @@
+/*
+ * See tree.h: which processes of a tree are alive, and what becomes of those that are not.
+ *
+ * A process is alive as long as its byte of the file is locked (fcntl, F_RDLCK): by itself, and by
+ * its parent until the child is up.  The kernel drops such locks when the last thread of the
+ * process has ended, so none of its code runs any more when others notice.  The locks belong to the
+ * process, not to the descriptor: a child does not inherit them, and closing any descriptor of the
+ * file would drop them.  So there is only one descriptor, which the program cannot reach.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "far/tree.h"
+
+static struct tree_common *common(const struct tree *t) { return (struct tree_common *)t->units; }
+
+static struct flock byte(short type, uint32_t p)
+{
+        return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = p, .l_len = 1 };
+}
+
+static int keep_alive(struct tree *t, uint32_t p)
+{
+        struct flock l = byte(F_RDLCK, p);
+        if (fcntl(t->fd, F_SETLK, &l) != 0)
+                return -errno;
+        t->keeping[p / 64] |= 1ull << p % 64;
+        return 0;
+}
+
+/* If the kernel reports an error, it counts as alive: a wrong guess then costs space, the opposite
+ * would cost data. */
+static bool is_alive(const struct tree *t, uint32_t p)
+{
+        struct flock l = byte(F_WRLCK, p);
+        return (t->keeping[p / 64] >> p % 64 & 1) || fcntl(t->fd, F_GETLK, &l) != 0 ||
+               l.l_type != F_UNLCK;
+}
+
+static int take_number(struct tree *t)
+{
+        struct tree_head *h = t->head;
+        uint32_t p = 0;
+
+        tree_mend_locked(t);
+        while (p < TREE_PROCESSES && h->record[p].state != RECORD_FREE)
+                p++;
+        if (p == TREE_PROCESSES)
+                return -EAGAIN;
+        /* First the lock, then the record: a number in use whose byte is not locked means a dead
+         * process. */
+        int err = keep_alive(t, p);
+        if (err)
+                return err;
+        if (p >= atomic_load(&common(t)->numbers))
+                atomic_store(&common(t)->numbers, p + 1);
+        h->record[p] = (struct tree_record){ .state = RECORD_USED, .birth = ++h->births };
+        return (int)p;
+}
+
+int tree_join(struct tree *t)
+{
+        tree_lock(t);
+        int p = take_number(t);
+        if (p >= 0) {
+                t->self = (uint32_t)p;
+                t->head->record[p].pid = getpid();
+        }
+        tree_unlock(t);
+        return p < 0 ? p : 0;
+}
+
+int tree_child(struct tree *t, struct tree_child *c)
+{
+        tree_lock(t);
+        int p = take_number(t);
+        if (p >= 0)
+                *c = (struct tree_child){ (uint32_t)p, t->head->record[p].birth };
+        tree_unlock(t);
+        return p < 0 ? p : 0;
+}
+
+static void stop_keeping(struct tree *t, uint32_t p)
+{
+        struct flock l = byte(F_UNLCK, p);
+        fcntl(t->fd, F_SETLK, &l);
+        t->keeping[p / 64] &= ~(1ull << p % 64);
+}
+
+int tree_be_child(struct tree *t, const struct tree_child *c)
+{
+        struct tree_record *r = &t->head->record[c->number];
+
+        memset(t->keeping, 0, sizeof(t->keeping));
+        int err = keep_alive(t, c->number);
+        if (err)
+                return err;
+        t->self = c->number;
+        /* If the parent died before that, the number may have been buried, and belong to another
+         * process now. */
+        tree_lock(t);
+        if (r->state == RECORD_USED && r->birth == c->birth)
+                r->pid = getpid();
+        else
+                err = -ESRCH;
+        tree_unlock(t);
+        if (err)
+                stop_keeping(t, c->number);
+        return err;
+}
+
+int tree_keep_child(const struct tree *t, const struct tree_child *c)
+{
+        struct flock l = byte(F_RDLCK, c->number);
+        return fcntl(t->fd, F_SETLK, &l) == 0 ? 0 : -errno;
+}
+
+void tree_child_left(struct tree *t, const struct tree_child *c) { stop_keeping(t, c->number); }
+
+/* execve keeps fcntl locks, so the old program's byte is still locked by this process. */
+void tree_adopt(int fd, const struct tree_child *next)
+{
+        off_t own = next->birth ? next->number : TREE_PROCESSES;
+        struct flock below = {
+                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = own
+        };
+        struct flock above = {
+                .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = own + 1, .l_len = TREE_PROCESSES
+        };
+
+        if (own)                        /* a length of 0 is up to the end */
+                fcntl(fd, F_SETLK, &below);
+        fcntl(fd, F_SETLK, &above);
+}
+
+static bool any_remote(const struct tree_head *h)
+{
+        for (uint32_t i = 0; i < h->nslabs; i++)
+                if (h->slab[i].kind == SLAB_REMOTE)
+                        return true;
+        return false;
+}
+
+/* None of its writes can arrive any more, but for slots that are DUE. */
+static bool is_harmless(const struct tree_record *r)
+{
+        return r->leaving >= LEAVE_STILL || r->cut || r->pid == 0;
+}
+
+uint64_t tree_mend_locked(struct tree *t)
+{
+        struct tree_head *h = t->head;
+        uint64_t freed = 0;
+
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++) {
+                struct tree_record *r = &h->record[p];
+                if (r->state == RECORD_USED && !is_alive(t, p))
+                        r->state = RECORD_DEAD;
+                if (r->state != RECORD_DEAD || (any_remote(h) && !is_harmless(r)))
+                        continue;
+                freed += tree_bury(t, p);
+                r->state = RECORD_FREE;
+        }
+        return freed;
+}
+
+/* Nodes remember who connected until they are told of the end, so they are told now and then. */
+#define UNTOLD_MOST 1024
+/* Dead processes whose slots nobody wants yet: they also hold numbers. */
+#define UNCUT_MOST  64
+
+bool tree_uncut_locked(struct tree *t, bool wanted)
+{
+        const struct tree_head *h = t->head;
+        unsigned uncut = 0;
+
+        if (!any_remote(h))
+                return false;
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                uncut += h->record[p].state == RECORD_DEAD && !h->record[p].cut;
+        return uncut > (wanted ? 0 : UNCUT_MOST) || h->births - h->told > UNTOLD_MOST;
+}
+
+static int by_birth(const void *a, const void *b)
+{
+        uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+        return (x > y) - (x < y);
+}
+
+void tree_dead_locked(const struct tree *t, struct tree_dead *d)
+{
+        const struct tree_head *h = t->head;
+        uint64_t alive[TREE_PROCESSES + 1], before = 0;
+        unsigned n = 0;
+
+        for (uint32_t p = 0, most = atomic_load(&common(t)->numbers); p < most; p++)
+                if (h->record[p].state == RECORD_USED)
+                        alive[n++] = h->record[p].birth;
+        alive[n++] = h->births + 1;     /* nobody yet: the end */
+        qsort(alive, n, sizeof(alive[0]), by_birth);
+        d->n = 0;
+        for (unsigned i = 0; i < n; before = alive[i++])
+                if (alive[i] - before > 1)
+                        d->range[d->n++] = (struct far_range){ before + 1, alive[i] - 1 };
+}
+
+static bool is_in(const struct tree_dead *d, uint64_t birth)
+{
+        for (unsigned i = 0; i < d->n; i++)
+                if (birth >= d->range[i].first && birth <= d->range[i].last)
+                        return true;
+        return false;
+}
+
+void tree_cut_locked(struct tree *t, const struct tree_dead *d)
+{
+        struct tree_head *h = t->head;
+
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                if (h->record[p].state == RECORD_DEAD && is_in(d, h->record[p].birth))
+                        h->record[p].cut = true;
+        if (d->n && d->range[d->n - 1].last > h->told)
+                h->told = d->range[d->n - 1].last;
+}
+
+void tree_leaves(struct tree *t, bool leaves)
+{
+        tree_lock(t);
+        t->head->record[t->self].leaving = leaves ? LEAVE_EXEC : LEAVE_NOT;
+        tree_unlock(t);
+}
+
+static bool ends(const struct tree_record *r)
+{
+        return r->leaving == LEAVE_SOON || r->leaving == LEAVE_STILL;
+}
+
+/* A process that dies after this check without having set `leaving` is not checked again: the nodes
+ * notice its end themselves. */
+bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
+{
+        struct tree_head *h = t->head;
+
+        if (!tree_lock_within(t, limit_ms))
+                return false;
+        bool last = true;
+        h->record[t->self].leaving = still ? LEAVE_STILL : LEAVE_SOON;
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                last &= p == t->self || h->record[p].state != RECORD_USED || ends(&h->record[p]) ||
+                        !is_alive(t, p);
+        tree_unlock(t);
+        return last;
+}
+
+bool tree_alone_locked(const struct tree *t)
+{
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                if (p != t->self && t->head->record[p].state != RECORD_FREE)
+                        return false;
+        return true;
+}
