@@ -21,6 +21,14 @@ serve() {
     start_memnode "$name" --listen "nbd+unix://$WORK/$name.sock" "$@"
 }
 
+# serve_foreign PLUGIN ARGUMENT...: node m is an nbdkit, which knows nothing of members and cuts.
+serve_foreign() {
+    rm -f "$WORK/m.sock" "$WORK/m.pid"
+    nbdkit --foreground --pidfile "$WORK/m.pid" --unix "$WORK/m.sock" "$@" 2>>"$WORK/m.log" &
+    node[m]=$!
+    await 20 test -s "$WORK/m.pid"
+}
+
 # proxy SEED OPTION...: in front of memnode m.
 proxy() {
     local seed=$1

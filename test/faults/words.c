@@ -136,7 +136,7 @@ static void execute(struct worker *w)
 static struct child start(struct worker *w, bool nested);
 
 /* A child's life; it returns its exit status. */
-static int live(struct worker *w, enum kind kind)
+static int live(struct worker *w, enum kind kind, pid_t parent)
 {
         uint64_t wrong = totals->wrong;
 
@@ -149,7 +149,7 @@ static int live(struct worker *w, enum kind kind)
                 return VMRUN_FAILED - 1;
         }
         if (kind == VICTIM)
-                memory_write(w);        /* and then its parent is dead */
+                memory_write(w, parent);        /* and then its parent is dead */
         struct child own = { 0 };
         if (kind == PARENT)
                 own = start(w, true);
@@ -173,9 +173,10 @@ static struct child start(struct worker *w, bool nested)
                 c.kind = (enum kind)kind_of_all;
         else if (nested && c.kind == PARENT)
                 c.kind = WRITER;
+        pid_t parent = getpid();        /* it may be dead before the child can ask */
         c.pid = fork();
         if (c.pid == 0)
-                _exit(live(w, c.kind));
+                _exit(live(w, c.kind, parent));
         if (c.pid < 0)
                 fprintf(stderr, "words: fork: %s\n", strerror(errno));
         return c;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define PAGE  4096ul
 #define WORDS (PAGE / sizeof(uint64_t))
@@ -44,8 +45,8 @@ void memory_fill(struct worker *w);
 void memory_check(struct worker *w);
 /* n accesses to pages of w: reads of a page, some of which a write of all of it follows. */
 void memory_work(struct worker *w, uint64_t n);
-/* The same until the process is killed, or its parent is dead; without reading. */
-void memory_write(struct worker *w);
+/* The same until the process is killed, or is no child of `parent` any more; without reading. */
+void memory_write(struct worker *w, pid_t parent);
 /* Below n, which is less than 1 << 31. */
 uint64_t below(struct worker *w, uint64_t n);
 

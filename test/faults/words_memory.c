@@ -6,10 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "words.h"
@@ -131,29 +133,27 @@ bool memory_make(void)
 {
         struct sigaction a = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
 
+        /* A small heap, for all threads, that need not grow after it was locked. */
+        mallopt(M_ARENA_MAX, 1);
+        mallopt(M_TOP_PAD, 32 << 10);
         sigaction(SIGBUS, &a, NULL);
         memory = map(npages * PAGE);
         stamp = map(npages * sizeof(*stamp));
         return memory && stamp;
 }
 
-
-static void lock(uintptr_t from, uintptr_t to, size_t most)
+/* vmrun lets half of the cache be locked; what does not fit could be lost, and then the process. */
+static bool lock(uintptr_t from, uintptr_t to, size_t most)
 {
-        uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-
-        if (here >= from && here < to && to - from > most) {
-                from = (here & ~(PAGE - 1)) - 4 * PAGE;
-                to = to - from < most ? to : from + most;
-        }
-        if (from < to && to - from <= most)
-                mlock((void *)from, to - from);
+        return from >= to || to - from > most || mlock((void *)from, to - from) == 0;
 }
 
 /* mlockall() would lock the pages too, and all of the libraries' code. */
-static void lock_all(void)
+static bool lock_all(void)
 {
         char line[512], flags[5];
+        uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+        bool all = true;
         uintptr_t from, to, first = (uintptr_t)memory, last = first + npages * PAGE;
         FILE *f = fopen("/proc/self/maps", "re");
 
@@ -161,22 +161,29 @@ static void lock_all(void)
                 if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, flags) != 3 ||
                     flags[0] != 'r' || flags[2] == 'x' || flags[3] != 'p')
                         continue;
+                if (strstr(line, "[stack]")) {  /* its owner locks what it uses */
+                        if (here < from || here >= to)
+                                continue;
+                        from = (here & ~(PAGE - 1)) - 4 * PAGE;
+                }
                 size_t most = flags[1] == 'w' ? LOCKED_MOST : LOCKED_MOST_CONST;
                 /* Neighbouring mappings are one line. */
                 if (from < last && to > first) {
-                        lock(from, first, most);
-                        lock(last, to, most);
+                        all &= lock(from, first, most);
+                        all &= lock(last, to, most);
                 } else {
-                        lock(from, to, most);
+                        all &= lock(from, to, most);
                 }
         }
         if (f)
                 fclose(f);
+        return f && all;
 }
 
 bool memory_begin(void)
 {
-        lock_all();
+        if (!lock_all())
+                fprintf(stderr, "words: cannot lock what it needs: %s\n", strerror(errno));
         for (unsigned i = 0; i < 2; i++)
                 if (pipe_of[i] >= 0)
                         close(pipe_of[i]);
@@ -213,10 +220,8 @@ void memory_work(struct worker *w, uint64_t n)
         }
 }
 
-void memory_write(struct worker *w)
+void memory_write(struct worker *w, pid_t parent)
 {
-        pid_t parent = getppid();
-
         for (uint64_t i = 0; i % 64 || getppid() == parent; i++)
                 rewrite(any_page(w));
 }
