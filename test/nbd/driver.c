@@ -25,7 +25,7 @@
 #include "base/privfd.h"
 #include "far/nbd/nbd.h"
 
-#define SLAB_PAGES 1024u
+#define PART_PAGES 1024u
 #define SLABS      256u
 
 extern const struct far_driver *const far_module[];
@@ -187,8 +187,8 @@ static bool start(struct far_node *n, uint64_t p, enum far_op op)
         struct far_request *r = &j->r;
 
         r->op = op;
-        r->place = &places[p / SLAB_PAGES];
-        r->page = (uint32_t)(p % SLAB_PAGES);
+        r->place = &places[p / PART_PAGES];
+        r->page = (uint32_t)(p % PART_PAGES);
         j->page = p;
         j->posted_ns = now_ns();
         if (op == FAR_WRITE)
@@ -292,11 +292,11 @@ static int by_size(const void *a, const void *b)
 static void lease_all(struct far_node *n)
 {
         pages = pages < n->pages ? pages : n->pages;
-        pages = pages < (uint64_t)SLABS * SLAB_PAGES ? pages : (uint64_t)SLABS * SLAB_PAGES;
-        for (uint64_t first = 0; first < pages; first += SLAB_PAGES) {
-                struct far_place *at = &places[first / SLAB_PAGES];
+        pages = pages < (uint64_t)SLABS * PART_PAGES ? pages : (uint64_t)SLABS * PART_PAGES;
+        for (uint64_t first = 0; first < pages; first += PART_PAGES) {
+                struct far_place *at = &places[first / PART_PAGES];
                 struct slab s = { .kind = n->driver->kind };
-                uint32_t some = (uint32_t)(pages - first < SLAB_PAGES ? pages - first : SLAB_PAGES);
+                uint32_t some = (uint32_t)(pages - first < PART_PAGES ? pages - first : PART_PAGES);
                 *at = (struct far_place){ .node = n, .first = first };
                 if (n->driver->lease(n, NULL, first, some, &s, at) != 0)
                         die_(1, "no lease of %u pages at %llu", some, (unsigned long long)first);
