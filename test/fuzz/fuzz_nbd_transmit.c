@@ -14,8 +14,8 @@
  *     some time;
  *   - only wrong magic, a goodbye and the end of the stream end it, after everything before has
  *     been answered.
- * Out of scope: what several connections do to each other (test/nbd/cases.py), memory given back to
- * the host (`zeroes` there).
+ * Out of scope: what several connections do to each other, one that is cut included
+ * (test/nbd/cases.py), memory given back to the host (`zeroes` there).
  *
  * The first three bytes of an input choose the form of replies, how receives and sends are cut, and
  * whether memnode is about to end; the rest is a script: a byte 0 to 127 and what follows makes a
@@ -331,7 +331,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 return 0;
         _Atomic bool stopping = data[0] & 2;
         struct nbd_export e = { .base = malloc(SIZE), .size = SIZE };
-        struct nbd_link l = { .fd = -1, .e = &e, .structured = data[0] & 1, .stopping = &stopping };
+        static const _Atomic bool cut;
+        struct nbd_link l = { .fd = -1, .e = &e, .structured = data[0] & 1, .stopping = &stopping,
+                              .cut = &cut };
         struct reader r = { data + 3, size - 3 };
         if (!e.base)
                 FAIL("no memory");

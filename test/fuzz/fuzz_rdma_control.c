@@ -354,7 +354,7 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
         if (len != sizeof(a))
                 FAIL("rejected without private data");
         memcpy(&a, data, sizeof(a));
-        if (a.magic != NODE_MAGIC || !a.kind || a.kind > NODE_ECLOSING)
+        if (a.magic != NODE_MAGIC || !a.kind || a.kind > NODE_ECUT)
                 FAIL("rejected without a reason");
         ((struct peer *)id)->rejected = true;
         return 0;
@@ -472,15 +472,19 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
                 struct node_hello hello;
                 struct node_lease lease;
                 struct node_release release;
+                struct node_cut cut;
                 uint8_t raw[NODE_MESSAGE_MAX];
         } m;
         static const size_t size[] = { [NODE_HELLO] = sizeof(m.hello),
                                        [NODE_LEASE] = sizeof(m.lease),
                                        [NODE_RELEASE] = sizeof(m.release),
-                                       [NODE_GOODBYE] = sizeof(struct node_plain) };
+                                       [NODE_GOODBYE] = sizeof(struct node_plain),
+                                       [NODE_CUT] = sizeof(m.cut) };
         static const uint8_t types[] = { NODE_HELLO, NODE_LEASE, NODE_RELEASE, NODE_GOODBYE };
         struct peer *p = peers[i];
         unsigned type = types[how >> 3 & 3], what = byte(r);
+        if (type == NODE_GOODBYE && what & 0x80)
+                type = NODE_CUT;
         size_t len = size[type];
 
         if (!p || !p->control || !p->nreceives)
@@ -493,6 +497,13 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
                 m.lease.bytes = what < 200 ? (what % 40) * 4096ull : (uint64_t)what << (what & 63);
         if (type == NODE_RELEASE)
                 m.release.slab = what < 128 ? p->slab : what;
+        if (type == NODE_CUT) {
+                m.cut.count = what % 5;
+                for (unsigned k = 0; k < m.cut.count; k++) {
+                        m.cut.range[k].first = byte(r) % 4;
+                        m.cut.range[k].last = m.cut.range[k].first + byte(r) % 4;
+                }
+        }
         if (how & 0x20)
                 m.raw[byte(r)] ^= (uint8_t)byte(r);
         if (how & 0x40)
