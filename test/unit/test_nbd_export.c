@@ -82,7 +82,7 @@ int nbd_thread(pthread_t *id, void *(*main_)(void *), void *arg, bool detached)
 
 /* ---- Helpers ---- */
 
-static struct nbd_who who;              /* of the last attach() */
+static _Thread_local struct nbd_who who; /* of this thread's last attach() */
 
 static uint32_t attach(const char *name, struct nbd_export **e)
 {
