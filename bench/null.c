@@ -2,8 +2,8 @@
  * A node that moves nothing: each transfer is over as soon as the driver is asked for news.  What a
  * page fetch costs beside it is vmrun's own.  The module takes the place of far-nbd.so, with the
  * scheme nbd+unix; the pages of a program must all be the same (touch --same), so that a read finds
- * in the frame what it asks for.  Where that is not so (a frame that was a page table before, a page
- * that left while it was being filled), the page is copied.
+ * in the frame what it asks for.  Where that is not so (a frame that was a page table before, a
+ * page that left while it was being filled), the page is copied.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define WORDS      (PAGE_SIZE / sizeof(uint64_t))
 
 static struct far_request *posted;      /* of the one node; the I/O thread's */
-static uint64_t same[WORDS];            /* what all pages hold: the first whole one that is written */
+static uint64_t same[WORDS];            /* what all pages hold: the first whole one written */
 static char *unlike;                    /* NULL_PAGES of them, for those that hold something else */
 static bool is_unlike[NULL_PAGES];
 

@@ -1,6 +1,6 @@
 /*
- * What the sum of a page costs: the median of many, in ticks of the clock (lab --icount: ticks_per_ns
- * of them are an instruction).
+ * What the sum of a page costs: the median of many, in ticks of the clock (lab --icount:
+ * ticks_per_ns of them are an instruction).
  */
 #include "far/sum.h"
 #include "pattern.h"

@@ -7,11 +7,11 @@
 #   --only WORDS  of: sum null rdma (default: all)
 #   --one-thread  emulate the two CPUs of the last part in turns on one thread of the host
 #
-# All run in `lab --icount`, where an instruction takes a nanosecond. The second also runs here by the
-# clock; its I/O is inline, so that a page costs as little beside its sum as can be. The third also
-# runs by the lab's clock, beside what a sum takes by that clock: QEMU emulates each crc32
-# instruction by a call, so that a sum takes a hundred times what it takes a CPU. Run this on an idle
-# machine. lib.sh has the variables; MEMNODE: the server (default build/memnode/memnode).
+# All run in `lab --icount`, where an instruction takes a nanosecond. The second also runs here by
+# the clock; its I/O is inline, so that a page costs as little beside its sum as can be. The third
+# also runs by the lab's clock, beside what a sum takes by that clock: QEMU emulates each crc32
+# instruction by a call, so that a sum takes a hundred times what it takes a CPU. Run this on an
+# idle machine. lib.sh has the variables; MEMNODE: the server (default build/memnode/memnode).
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
@@ -153,7 +153,8 @@ fi
 if wanted rdma; then
     pair 'rdma, random reads at 25 % local, instructions' counted 'ns an access'
     pair 'rdma, random reads at 25 % local, by the clock' rdma 'ns an access'
-    printf '%-46s %12s %12s ns\n' 'a sum by the clock: in the lab, here' "$(get emulated)" "$(get here)"
+    printf '%-46s %12s %12s ns\n' 'a sum by the clock: in the lab, here' \
+        "$(get emulated)" "$(get here)"
     record 'bench=sums' 'what=clock' "lab=$(get emulated)" "here=$(get here)"
 fi
 echo

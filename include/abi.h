@@ -143,8 +143,8 @@ enum exit_op {
          * tier is used up, but other processes may free slots; -ENOSPC: every tier is used up for
          * good. */
         EXIT_LEASE,
-        /* Cache and far memory are full.  Returns, unless that is so because a node does not answer:
-         * then the program ends with a message. */
+        /* Cache and far memory are full.  Returns, unless that is so because a node does not
+         * answer: then the program ends with a message. */
         EXIT_NO_MEMORY,
         /* Releases shared slots.  a[0] address of uint64_t[] in the window, a[1] how many. */
         EXIT_SLOTS_RELEASE,

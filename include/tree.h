@@ -84,7 +84,8 @@ struct tree_common {
         struct tree_process process[TREE_PROCESSES];
 };
 
-/* A process that is not up yet: its number, and its birth, which no other ever has; birth 0: none. */
+/* A process that is not up yet: its number, and its birth, which no other ever has; birth 0:
+ * none. */
 struct tree_child { uint32_t number; uint64_t birth; };
 
 /* What kern sees is one run of units of SLAB_MAP_SIZE: struct tree_common, then the maps of slab 0,
@@ -111,8 +112,8 @@ static inline slot_word_t *slot_word(char *units, uint64_t slot)
         return &tree_map(units, slot_slab(slot))->word[slot_page(slot)];
 }
 
-/* The I/O side of the slot's owner: before it sends a page to a node that cannot fence, and when the
- * node has answered the only copy that was sent.  Release: others see it DUE before the page can
+/* The I/O side of the slot's owner: before it sends a page to a node that cannot fence, and when
+ * the node has answered the only copy that was sent.  Release: others see it DUE before the page can
  * arrive, and see it gone only after the answer. */
 static inline void slot_write_begins(slot_word_t *word)
 {

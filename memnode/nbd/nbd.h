@@ -124,7 +124,8 @@ _Static_assert(sizeof(struct nbd_request) == 28 && sizeof(struct nbd_simple_repl
 /* ---- Names of leases (name.c) ---- */
 
 #define NBD_LEASE_HEX   32
-/* Which connection this is: see members.h.  Member 0: the client tells its connections not apart. */
+/* Which connection this is: see members.h.  Member 0: the client tells its connections not
+ * apart. */
 struct nbd_who {
         uint64_t member;
         unsigned link;

@@ -260,8 +260,8 @@ void slabs_close(void);
 /* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
  * fails.  For fork. */
 struct tree *slabs_tree(void);
-/* Before fork: has nodes told of processes that ended, if there are many and this process uses nodes
- * anyway; full: there is no number left.  May wait for nodes. */
+/* Before fork: has nodes told of processes that ended, if there are many and this process uses
+ * nodes anyway; full: there is no number left.  May wait for nodes. */
 void slabs_cut(struct vm *vm, bool full);
 /* The descriptor of that tree, or -1.  *alone: no other process is in it.  With alone NULL it takes
  * no lock: for a process that shares our address space and may be killed at any time. */
