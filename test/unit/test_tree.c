@@ -288,9 +288,10 @@ static void successor(void **state)
                 assert_int_equal(tree_keep_child(&a.tree, &c), 0);
                 pause();
         }
-        struct flock l = { .l_type = F_WRLCK, .l_start = c.number, .l_len = 1 };
+        struct flock l;
         do {                            /* until the child keeps it */
                 usleep(1000);
+                l = (struct flock){ .l_type = F_WRLCK, .l_start = c.number, .l_len = 1 };
                 assert_int_equal(fcntl(a.tree.fd, F_GETLK, &l), 0);
         } while (l.l_type == F_UNLCK);
         tree_child_left(&a.tree, &c);
