@@ -113,8 +113,8 @@ static inline slot_word_t *slot_word(char *units, uint64_t slot)
 }
 
 /* The I/O side of the slot's owner: before it sends a page to a node that cannot fence, and when
- * the node has answered the only copy that was sent.  Release: others see it DUE before the page can
- * arrive, and see it gone only after the answer. */
+ * the node has answered the only copy that was sent.  Release: others see it DUE before the page
+ * can arrive, and see it gone only after the answer. */
 static inline void slot_write_begins(slot_word_t *word)
 {
         atomic_fetch_or_explicit(word, SLOT_DUE, memory_order_release);

@@ -9,8 +9,8 @@
  *      data                    one more data connection
  *      data-denied ERROR       one with a wrong secret must be rejected with ERROR
  *      data-refused ERROR      one with the right secret must be rejected with ERROR
- *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before, of the
- *                              next generation
+ *      rejoin / rejoin-denied ERROR    a control connection with the id and secret of before, of
+ *                              the next generation
  *      member N, generation N  from now on; the next control connection is of generation N + 1
  *      keep                    lays both connections aside as they are
  *      off                     a WRITE over the data connection laid aside must fail

@@ -17,8 +17,8 @@ struct node_config {
          * "stranger" is no memnode; "mute" never answers HELLO; "token" refuses; "garbage" answers
          * HELLO with something that is no message; "deaf" never answers a request for a connection;
          * "unknown" rejects with NODE_EUNKNOWN; "shrink" allows 8 transfers in flight after a
-         * reconnection; "nodata" accepts control connections only; "late" answers CUT only when LEASE has come,
-         * just before it answers that. */
+         * reconnection; "nodata" accepts control connections only; "late" answers CUT only when
+         * LEASE has come, just before it answers that. */
         const char *fault;
 };
 /* Commands, one character each on the descriptor: */

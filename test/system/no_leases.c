@@ -1,6 +1,6 @@
 /*
- * A library to be preloaded: a kernel before 6.14, for vmrun, on a file system of the type $FS_TYPE:
- * leases are refused.
+ * A library to be preloaded: a kernel before 6.14, for vmrun, on a file system of the type
+ * $FS_TYPE: leases are refused.
  */
 #include <dlfcn.h>
 #include <errno.h>

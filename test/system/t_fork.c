@@ -9,7 +9,8 @@
  *        t_fork --bomb SEED CHILDREN [MB]  children that are killed at any moment
  *        t_fork --time MB FORKS            how long fork, exit and wait take with that much
  *                                          resident, in microseconds
- * short: a fifth of the children, where each takes a tenth of a second.  Writes files into the current folder, and removes them.
+ * short: a fifth of the children, where each takes a tenth of a second.  Writes files into the
+ * current folder, and removes them.
  */
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -78,7 +78,7 @@ void nbd_target_free(struct nbd_target *t);
 
 /* What a process tree knows of its lease. */
 struct nbd_lease {
-        char secret[33];                /* hexadecimal digits; until it is made, anew for each try */
+        char secret[33];                /* hexadecimal digits; until it is made, new at each try */
         char token[NODE_TOKEN_MAX + 1];
         uint64_t incarnation;           /* 0: it is not made yet */
 };
