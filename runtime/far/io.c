@@ -184,8 +184,8 @@ static void write_ends(const struct io_request *q)
                 slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
 }
 
-/* A page that did not come as it was sent is read once more: what a link spoiled on the way is right
- * then.  Else it is lost, and an access to it is SIGBUS. */
+/* A page that did not come as it was sent is read once more: what a link spoiled on the way is
+ * right then.  Else it is lost, and an access to it is SIGBUS. */
 static void wrong(struct io_request *q)
 {
         struct far_node *n = q->r.place->node;
