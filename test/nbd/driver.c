@@ -5,7 +5,11 @@
  *
  *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F]
  *   [--timeout MS] [--connect-timeout MS]
- *          [--gap MS] [--open-only] URL
+ *          [--gap MS] [--open-only] [--unasked] URL
+ *
+ * --unasked: reads one page after the other, and before each the sockets are looked at once, as
+ * when another node has woken the I/O thread.  A read that then takes as long as the driver's tick
+ * was not sent at once.
  *
  * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence
  * on standard error.
@@ -32,6 +36,7 @@ extern const struct far_driver *const far_module[];
 
 static struct nbd_settings settings = { .connect_timeout_ms = 5000, .timeout_ms = 10000 };
 static unsigned depth = 64, gap_ms;
+static bool unasked;
 static uint64_t count = 20000, seconds, pages = 4096;
 
 /* ---- What vmrun has ---- */
@@ -209,19 +214,24 @@ static bool start(struct far_node *n, uint64_t p, enum far_op op)
         return false;
 }
 
-/* As the I/O thread: looks a few times, then sleeps until something comes. */
-static void wait_some(struct far_node *n)
+/* As the I/O thread: sleeps until something comes, at most ms. */
+static void sleep_until_news(struct far_node *n, int ms)
 {
         struct pollfd fds[8];
-        int ms = 1000;
-
-        for (unsigned i = 0; i < 50; i++)
-                if (poll_node(n))
-                        return;
         int k = n->driver->arm(n, fds, 8, &ms);
+
         if (k >= 0)
                 poll(fds, (nfds_t)k, ms);
         poll_node(n);
+}
+
+/* Looks a few times before. */
+static void wait_some(struct far_node *n)
+{
+        for (unsigned i = 0; i < 50; i++)
+                if (poll_node(n))
+                        return;
+        sleep_until_news(n, 1000);
 }
 
 static void work(struct far_node *n)
@@ -256,6 +266,24 @@ static void work(struct far_node *n)
         }
         while (in_flight)
                 wait_some(n);
+}
+
+static void read_one_by_one(struct far_node *n)
+{
+        unsigned late = 0;
+
+        for (unsigned i = 0; i < 40; i++) {
+                uint64_t p = rnd() % pages, begin = now_ns();
+                sleep_until_news(n, 0);
+                if (!start(n, p, version[p] ? FAR_READ : FAR_WRITE))
+                        die_(1, "no room for a single transfer");
+                while (in_flight)
+                        sleep_until_news(n, 1000);
+                late += now_ns() - begin > NBD_TICK_MS * 1000000ull / 2;
+        }
+        /* A busy machine may be late a few times. */
+        if (late > 4)
+                die_(1, "%u of 40 transfers were late", late);
 }
 
 static void read_all_back(struct far_node *n)
@@ -315,7 +343,7 @@ static void parse(int argc, char **argv, bool *open_only)
                 { "size", 1, NULL, 'z' },    { "token-file", 1, NULL, 't' },
                 { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
                 { "gap", 1, NULL, 'g' },     { "open-only", 0, NULL, 'o' },
-                { NULL, 0, NULL, 0 }
+                { "unasked", 0, NULL, 'u' }, { NULL, 0, NULL, 0 }
         };
         for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
                 uint64_t v = optarg ? strtoull(optarg, NULL, 0) : 0;
@@ -330,6 +358,7 @@ static void parse(int argc, char **argv, bool *open_only)
                 case 'C': settings.connect_timeout_ms = (unsigned)v; break;
                 case 'g': gap_ms = (unsigned)v; break;
                 case 'o': *open_only = true; break;
+                case 'u': unasked = true; break;
                 default: exit(2);
                 }
         }
@@ -389,6 +418,8 @@ int main(int argc, char **argv)
         if (open_only)
                 count = seconds = 0;
         work(&n);
+        if (unasked)
+                read_one_by_one(&n);
         double s = (double)(now_ns() - begin) / 1e9;
         uint64_t some = finished;
         qsort(latency, latencies, sizeof(*latency), by_size);

@@ -358,6 +358,8 @@ else
         good "memnode, a lease, depth $depth" --size $((64 << 20)) --depth "$depth" \
             "nbd+unix:///?socket=$S"
     done
+    good 'a command is sent at once after sockets were looked at in vain' --size $((16 << 20)) \
+        --count 1000 --unasked "nbd+unix:///?socket=$S"
     in_background --size $((64 << 20)) --seconds 2 "nbd+unix:///?socket=$S"
     good 'memnode, a second lease at the same time' --size $((64 << 20)) --count 20000 \
         "nbd+unix:///?socket=$S"

@@ -3,6 +3,7 @@
  * their answers.
  */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include "base/message.h"
 #include "far/nbd/nbd.h"
@@ -161,6 +162,15 @@ void nbd_slots_fail(struct nbd_link *l)
         nbd_slots_reset(l);
 }
 
+/* libnbd must not be told of an answer that is not there: it would wait for one, and until one has
+ * come send no command that it is given. */
+static bool has_answer(const struct nbd_link *l)
+{
+        struct pollfd p = { .fd = l->fd, .events = POLLIN };
+
+        return poll(&p, 1, 0) > 0;
+}
+
 /* libnbd reads one answer a call. */
 unsigned nbd_take_answers(struct nbd_link *l)
 {
@@ -171,7 +181,7 @@ unsigned nbd_take_answers(struct nbd_link *l)
                 if (direction & LIBNBD_AIO_DIRECTION_WRITE)
                         nbd_aio_notify_write(l->h);
                 direction = nbd_aio_get_direction(l->h);
-                if (direction & LIBNBD_AIO_DIRECTION_READ)
+                if (direction & LIBNBD_AIO_DIRECTION_READ && has_answer(l))
                         nbd_aio_notify_read(l->h);
                 if (!l->done)
                         break;

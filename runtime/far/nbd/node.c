@@ -14,13 +14,8 @@ static void say_goodbye(struct nbd_node *d)
         int64_t end = (int64_t)nbd_clock(d) + NBD_GOODBYE_MS;
 
         for (unsigned i = 0; i < NBD_LINKS; i++) {
-                if (d->link[i].state != LINK_UP)
-                        continue;
-                nbd_aio_disconnect(d->link[i].h, 0);
-                /* after a read that found no answer libnbd keeps waiting for one, and sends
-                 * nothing */
-                if (!nbd_aio_is_ready(d->link[i].h))
-                        nbd_aio_notify_read(d->link[i].h);
+                if (d->link[i].state == LINK_UP)
+                        nbd_aio_disconnect(d->link[i].h, 0);
         }
         for (unsigned i = 0; i < NBD_LINKS; i++)
                 while (d->link[i].state == LINK_UP && nbd_aio_is_closed(d->link[i].h) == 0 &&
