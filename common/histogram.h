@@ -12,9 +12,10 @@ static inline unsigned hist_bucket(uint64_t t)
 {
         if (t < (1u << HIST_SUB))
                 return (unsigned)t;
-        unsigned e = 63 - (unsigned)__builtin_clzll(t);
-        unsigned b =
-                ((e - HIST_SUB + 1) << HIST_SUB) + ((t >> (e - HIST_SUB)) & ((1u << HIST_SUB) - 1));
+        /* The octave has the number e - HIST_SUB + 1, and the leading one, which the shift leaves
+         * above the sub-bucket, counts as one octave more. */
+        unsigned e = 63 ^ (unsigned)__builtin_clzll(t);
+        unsigned b = ((e - HIST_SUB) << HIST_SUB) + (unsigned)(t >> (e - HIST_SUB));
         return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
 }
 

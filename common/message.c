@@ -8,12 +8,21 @@
 
 static int out = STDERR_FILENO;
 static const char *prefix = "";
-static bool verbose;
+static _Atomic bool verbose;
+static void (*at_end)(void);
 
 void message_prefix(const char *text) { prefix = text; }
 void message_to(int fd) { out = fd; }
 int message_fd(void) { return out; }
 void message_verbose(bool yes) { verbose = yes; }
+void message_at_end(void (*fn)(void)) { at_end = fn; }
+
+void end_(int status)
+{
+        if (at_end)
+                at_end();
+        _exit(status);
+}
 
 void message_end(void)
 {
@@ -68,5 +77,5 @@ void die_(int status, const char *fmt, ...)
         va_start(ap, fmt);
         say(fmt, ap);
         va_end(ap);
-        _exit(status);
+        end_(status);
 }

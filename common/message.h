@@ -13,12 +13,16 @@ void message_prefix(const char *text);
 void message_to(int fd);
 int message_fd(void);
 void message_verbose(bool yes);         /* whether info_() says anything; at first it does not */
+/* Sets what end_() and die_() do before the process ends: something that any thread may do at any
+ * time. */
+void message_at_end(void (*fn)(void));
 /* Says how many messages were dropped unread, if the last ones were (line.h). */
 void message_end(void);
 
 void warnx_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void info_(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Ends the process at once: other threads may be running, and nothing is flushed. */
+/* They end the process at once: other threads may be running, and nothing is flushed. */
+_Noreturn void end_(int status);
 _Noreturn void die_(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 12
+#define ABI_VERSION 14
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -160,9 +160,9 @@ enum exit_op {
         /* Doorbell: wakes the service vCPU. */
         EXIT_SERVICE_WAKE,
         /* Sleeps until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of
-         * a[1], at most 100 ms; spurious returns allowed.  a[2]: 0: far memory changes them, so if
-         * there is no I/O thread this exit does its work meanwhile; 1: another vCPU changes
-         * them. */
+         * a[1], at most 100 ms, or a[3] nanoseconds if that is not 0 and less; spurious returns
+         * allowed.  a[2]: 0: far memory changes them, so if there is no I/O thread this exit does
+         * its work meanwhile; 1: another vCPU changes them. */
         EXIT_WAIT_PTE,
         /* Wakes the vCPUs that sleep on a[0], at most a[1]; 0: all. */
         EXIT_WAKE_PTE,
@@ -295,6 +295,8 @@ struct vcpu_fixed {
         uint64_t frame3_trap[5];        /* same, for the other exceptions */
 };
 
+#define LOOKAHEAD_ROOM 2048
+
 /* First page of a vCPU block. */
 struct vcpu {
         uint64_t canary0;
@@ -325,6 +327,9 @@ struct vcpu {
         /* Writes of the bulk ring before this index are over and were reported
          * (kern/far/rings.c). */
         uint32_t writes_seen;
+        /* What this vCPU's faults say about its next ones: a struct lookahead
+         * (kern/pager/lookahead.h), which the host does not read. */
+        uint64_t lookahead[LOOKAHEAD_ROOM / 8];
         uint64_t canary4;
 };
 /* The host has something to do: EXIT_EVENT before the program continues. */
@@ -334,41 +339,66 @@ struct vcpu {
 
 /* Fault kinds, as the statistics count them. */
 enum fault_kind {
-        FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_SPURIOUS, FAULT_KINDS
+        FAULT_ZERO, FAULT_FILE, FAULT_FETCH, FAULT_SHARED, FAULT_WAIT, FAULT_MARKER,
+        FAULT_SPURIOUS, FAULT_KINDS
 };
 enum vcpu_counter {
         CNT_FETCHED, CNT_EVICTED_CLEAN, CNT_EVICTED_DIRTY, CNT_WRITEBACK, CNT_REFILLS,
         CNT_DOORBELLS, CNT_IO_DOORBELLS, CNT_FRAME_WAITS, CNT_DIRECT_RECLAIM, CNT_FLUSHES,
         CNT_KICKS, CNT_SYSCALLS_LOCAL, CNT_SYSCALLS_FORWARDED, CNT_SCANNED, CNT_EXITS,
+        /* Pages asked for ahead; of these: used; touched while still under way; evicted unused.
+         * Markers that were touched. */
+        CNT_PREFETCHED, CNT_PREFETCH_HITS, CNT_PREFETCH_LATE, CNT_PREFETCH_WASTED, CNT_MARKERS,
+        CNT_ZEROED_AHEAD,               /* pages filled with zeroes before they were touched */
         CNT_COUNT
 };
+/* Latencies that a vCPU measures, if control.stats_on: of each kind of fault but FAULT_SPURIOUS,
+ * under its own number, and of these. */
+enum latency {
+        LAT_WRITEBACK = FAULT_SPURIOUS, /* a page to far memory, from the request to its end */
+        LAT_SYSCALL,                    /* a forwarded system call */
+        /* Parts of a fetch, of one in FETCH_SAMPLE (kern/base/latency.h). */
+        LAT_HANDLER, LAT_QUEUE, LAT_WIRE, LAT_INSTALL,
+        LATENCIES
+};
+#define FETCH_SAMPLE 64
 /* Latency histogram: 8 buckets an octave of TSC ticks (common/histogram.h). */
 #define HIST_SUB     3
 #define HIST_BUCKETS (40 << HIST_SUB)
 
+/* Written by one vCPU alone, and read by the host at any time.  All only grow, while the process
+ * lives. */
 struct vcpu_stats {
         uint64_t faults[FAULT_KINDS];
         uint64_t counter[CNT_COUNT];
         uint64_t exits[EXIT_OPS];       /* by op */
         /* Exits made between #PF and the return, by kind of fault. */
         uint64_t fault_exits[FAULT_KINDS];
-        uint32_t hist[FAULT_KINDS - 1][HIST_BUCKETS];   /* not for FAULT_SPURIOUS */
+        uint64_t ticks[LATENCIES];      /* the sum of each histogram */
+        uint64_t hist[LATENCIES][HIST_BUCKETS];
 };
 
 /* A slab: a run of slots leased from one far tier.  Slot number = slab index << SLAB_SHIFT | page
  * in slab. */
 #define SLAB_SHIFT  18                  /* at most 1 GiB a slab */
 #define SLABS_MAX   4096
-enum slab_kind { SLAB_MEMORY = 1, SLAB_REMOTE = 2 };
+#define SLAB_NODES  64                  /* nodes are numbered below it */
+/* MEMORY: kern copies.  REMOTE: by the rings.  TIMED: kern copies, when a network would have
+ * brought the page. */
+enum slab_kind { SLAB_MEMORY = 1, SLAB_REMOTE = 2, SLAB_TIMED = 3 };
 struct slab {
-        uint32_t kind;                  /* SLAB_MEMORY: kern copies; SLAB_REMOTE: by the rings */
+        uint32_t kind;                  /* enum slab_kind */
         uint32_t pages;
-        /* SLAB_MEMORY: address in FAR_WINDOW, same in guest and host. */
+        /* Not SLAB_REMOTE: address in FAR_WINDOW, same in guest and host. */
         uint64_t va;
         uint64_t gpa;
         uint32_t node, pad;
         uint64_t map_gpa;               /* of its struct slab_map (tree.h) */
+        /* SLAB_TIMED, the same for all slabs of a node: ticks of the TSC; ticks a page, in units of
+         * 2^-SLAB_TICK_SHIFT. */
+        uint64_t latency, page_ticks;
 };
+#define SLAB_TICK_SHIFT 16
 
 /* Rings of far memory: requests of a vCPU to the nodes behind SLAB_REMOTE slabs.  They are the
  * guest's NIC: the I/O thread of the host (runtime/far/io.c) takes entries off and moves the data.
@@ -380,14 +410,19 @@ struct slab {
  * tail is written by the vCPU (release: the entry is complete), head by the host (release: the
  * entry was copied and may be reused; the entry of a write only after its state is IO_OVER too).
  * Both only grow, modulo 2^32. */
-enum io_op { IO_READ, IO_PREFETCH, IO_WRITE };
+/* MARKER: a prefetch whose page becomes HELD, so that its first use is a fault. */
+/* IO_PROMOTE, on the ring of demand reads: a vCPU waits for the page that a prefetch into this
+ * frame brings.  A hint, of which nothing comes back. */
+enum io_op { IO_READ, IO_PREFETCH, IO_WRITE, IO_MARKER, IO_PROMOTE };
 /* AWAITED: the vCPU sleeps on it, so wake it. */
 enum io_state { IO_ASKED, IO_AWAITED, IO_OVER };
 struct io_entry {
         _Atomic uint32_t state;         /* enum io_state; writes only */
         uint32_t op, frame, pad;
         uint64_t slot;
-        uint64_t pte;                   /* address of the BUSY entry; reads only */
+        /* The vCPU's TSC when it asked: of a sampled read, and of a write with statistics; else
+         * 0. */
+        uint64_t asked;
 };
 #define IO_RING 128
 struct io_ring {
@@ -395,12 +430,16 @@ struct io_ring {
         _Atomic uint32_t head __attribute__((aligned(64)));
         struct io_entry entry[IO_RING] __attribute__((aligned(64)));
 };
-/* Two rings, so that a read for which the program waits is never queued behind anything else. */
+/* A ring a kind, so that a read for which the program waits is never queued behind anything else,
+ * and prefetches do not wait for writes. */
 struct io_rings {
-        struct io_ring demand, bulk;
+        struct io_ring demand, bulk, prefetch;
         /* The demand read that was under way has failed: set by the host before it ends the fetch,
          * cleared by the vCPU, whose frame it still is. */
         _Atomic uint32_t read_failed __attribute__((aligned(64)));
+        /* How many entries of the ring of prefetches are over: counted by the host, after their
+         * entries have changed; a hint for the vCPU. */
+        _Atomic uint32_t prefetches_over;
 };
 
 /* Clocks without an exit: ns = base + ((tsc - tsc0) * mult >> 32).  Seqlock: odd while the host
@@ -419,10 +458,18 @@ struct control {
         uint64_t canary0;
         uint32_t abi_version;
         uint32_t level;                 /* privilege level p */
-        uint32_t stats_on;
+        _Atomic uint32_t stats_on;      /* the host may change it at any time; a hint */
         uint32_t debug;                 /* leak check at exit, extra asserts */
         uint32_t overcommit;
-        uint32_t control_pad;
+        /* A page table entry with A=0 costs its first use a trap to the host (shadow paging): what
+         * is brought in ahead then has A=1. */
+        uint32_t shadow_paging;
+        /* How the pager looks ahead (kern/pager/lookahead.h), which the host may change while the
+         * program runs; hints. */
+        _Atomic uint32_t prefetch_policy, prefetch_window, prefetch_history;
+        /* Far memory is switched off: pages are evicted only when no frame is free.  The service
+         * vCPU looks at it whenever it is woken (kern/paging/cleaner.c). */
+        _Atomic uint32_t far_off;
 
         uint64_t nframes;               /* cache size in pages */
         uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */
@@ -430,7 +477,8 @@ struct control {
         /* Offsets in the window: unused pool pages, end of what is backed. */
         uint64_t pool_next, pool_end;
         uint64_t pool_max;              /* offset up to which the pool may grow */
-        uint64_t far_pages;             /* what the far tiers can hold, in pages */
+        /* What the far tiers can hold, in pages: grows when a node is added.  Orders nothing. */
+        _Atomic uint64_t far_pages;
         uint64_t phys_bits;
 
         /* Soft limits in bytes, kept by kern. */
@@ -461,6 +509,8 @@ struct control {
         _Atomic uint32_t stopping;
         /* TSC ticks for which a vCPU polls a BUSY entry before it sleeps (runtime/far/io.c). */
         _Atomic uint64_t wait_ticks;
+        /* TSC ticks that copies from and to timed tiers took, for the statistics.  By kern. */
+        _Atomic uint64_t wire_copied;
         uint64_t canary2;
         /* Last flush asked for (kern/base/flush.c). */
         _Atomic uint64_t flush_epoch __attribute__((aligned(64)));
@@ -468,13 +518,18 @@ struct control {
 
         struct time_page time __attribute__((aligned(64)));
         uint64_t tsc_khz;
+        int64_t tsc_offset;             /* guest's TSC - host's, if time.valid; for the host */
         uint32_t nslabs;
-        uint32_t control_pad2;
+        /* Moves when a node was added: EXIT_LEASE may succeed again.  Stored with release, after
+         * the node is there. */
+        _Atomic uint32_t nodes_added;
         /* This process's number in the tree (tree.h).  This field and the next are valid once there
          * is a slab. */
         uint32_t tree_number;
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */
+        /* Address of kern's number of free frames, an _Atomic uint32_t; 0: kern is not up. */
+        uint64_t free_frames;
         uint64_t canary4;
         struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
         uint64_t canary5;
@@ -500,7 +555,7 @@ static inline struct io_rings *vcpu_rings(unsigned n)
 #define CONTROL ((struct control *)(WINDOW + CONTROL_OFF))
 
 _Static_assert(sizeof(struct vcpu) <= 0x1000, "struct vcpu fits its page");
-_Static_assert(sizeof(struct vcpu_stats) <= 0x2000, "struct vcpu_stats fits its two pages");
+_Static_assert(sizeof(struct vcpu_stats) <= VCPU_STATS_SIZE, "struct vcpu_stats fits its pages");
 _Static_assert(VCPU_FIXED_OFF % PAGE_SIZE + sizeof(struct vcpu_fixed) <= PAGE_SIZE,
                "struct vcpu_fixed fits its page");
 _Static_assert(CONTROL_OFF + sizeof(struct control) <= VCPUS_OFF, "struct control fits its room");

@@ -8,7 +8,7 @@
  *
  *   virtual                        what
  *   0x0000000000000000..           the program
- *   0x000067ffffff0000  64 KiB     VCPU_SELF: this vCPU's own block (each has its own PML4[207])
+ *   0x000067fffffe8000  96 KiB     VCPU_SELF: this vCPU's own block (each has its own PML4[207])
  *   0x0000680000000000 WINDOW      guest RAM: kern image, control page, vCPU blocks, pool, frames
  *   0x00006a0000000000 FAR_WINDOW  far tiers that are plain memory, mapped slab by slab
  *   0x00006e0000000000 ARENA       MAP_SHARED mappings, in the host only; programs see them at
@@ -49,7 +49,7 @@
 
 #define CONTROL_OFF     0x100000
 #define VCPUS_OFF       0x200000
-#define RINGS_OFF       0x5000000
+#define RINGS_OFF       0x6200000
 #define RINGS_SIZE      0x4000
 #define POOL_OFF        0x8000000
 #define VCPUS_MAX       1024            /* KVM's usual limit; fits below POOL_OFF */
@@ -57,32 +57,33 @@
 /* Page tables of the window, which the guest cannot write: the page table of its first 2 MiB, and
  * the page directories of RAM, which together are one array of 2 MiB entries. */
 #define RAM_PT_OFF      0xff000         /* between kern's image and CONTROL */
-#define RAM_PD_OFF      0x6000000
+#define RAM_PD_OFF      0x7200000
 
 /* The pool begins with the PDPT of each lower-half PML4 slot, shared by all vCPUs. */
 #define PDPT_OFF(slot)  (POOL_OFF + (slot) * PAGE_SIZE)
 #define POOL_PDPTS      256
 
 /* A vCPU block, and what is at which offset of it. */
-#define VCPU_BLOCK      0x10000
+#define VCPU_BLOCK      0x18000
 #define VCPU_SELF       (WINDOW - VCPU_BLOCK)
-#define VCPU_STATS_OFF  0x1000          /* struct vcpu_stats, 8 KiB */
-#define VCPU_XFER_OFF   0x3000          /* bulk arguments and answers of an upcall, 4 KiB */
-#define VCPU_TSS_OFF    0x4000
-/* Top of the stack of all exceptions but #PF: grows down from 0x5000+PAGE_SIZE */
-#define VCPU_IST_OFF    0x5000
+#define VCPU_STATS_OFF  0x1000          /* struct vcpu_stats */
+#define VCPU_STATS_SIZE 0xa000
+#define VCPU_XFER_OFF   0xb000          /* bulk arguments and answers of an upcall, 4 KiB */
+#define VCPU_TSS_OFF    0xc000
+/* Top of the stack of all exceptions but #PF: grows down from 0xd000+PAGE_SIZE */
+#define VCPU_IST_OFF    0xd000
 /* GDT, IDT and struct vcpu_fixed: one page that the guest cannot write. */
-#define VCPU_GDT_OFF    0x6000
-#define VCPU_IDT_OFF    0x6100
-#define VCPU_FIXED_OFF  0x6800
-#define VCPU_GUARD_OFF  0x7000          /* not mapped at VCPU_SELF: kern's stack ends here */
-#define VCPU_STACK_TOP  0xc000          /* kern's stack grows down from here to the guard page */
+#define VCPU_GDT_OFF    0xe000
+#define VCPU_IDT_OFF    0xe100
+#define VCPU_FIXED_OFF  0xe800
+#define VCPU_GUARD_OFF  0xf000          /* not mapped at VCPU_SELF: kern's stack ends here */
+#define VCPU_STACK_TOP  0x14000         /* kern's stack grows down from here to the guard page */
 /* This vCPU's own page tables: the guest cannot write them. */
-#define VCPU_TABLES_OFF 0xc000
-#define VCPU_PML4_OFF   0xc000
-#define VCPU_PDPT_OFF   0xd000
-#define VCPU_PD_OFF     0xe000
-#define VCPU_PT_OFF     0xf000
+#define VCPU_TABLES_OFF 0x14000
+#define VCPU_PML4_OFF   0x14000
+#define VCPU_PDPT_OFF   0x15000
+#define VCPU_PD_OFF     0x16000
+#define VCPU_PT_OFF     0x17000
 
 /* The port whose OUT is an exit; honoured only with RIP in kern's image. */
 #define EXIT_PORT       0x10

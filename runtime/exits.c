@@ -39,9 +39,13 @@ static const char *kern_text(struct thread *t, uint64_t va)
         return s ? s : "(a text that is not in the window)";
 }
 
-static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_vcpu)
+#define WAIT_MOST_NS 100000000
+
+static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_vcpu, uint64_t ns)
 {
-        const struct timespec limit = { .tv_nsec = 100000000 };
+        const struct timespec limit = {
+                .tv_nsec = ns && ns < WAIT_MOST_NS ? (long)ns : WAIT_MOST_NS
+        };
         const void *word = kern_pointer(t, at, 8);
         /* Never io_wait() for another vCPU: it may itself wait for far memory, whose work is done
          * by one thread at a time. */
@@ -170,7 +174,8 @@ int64_t exit_serve(struct thread *t)
                 service_ensure(t->vm);
                 word_wake(&CONTROL->service_seq, 1);
                 return 0;
-        case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1], rq->a[2]);
+        case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1], rq->a[2],
+                                                   rq->a[3]);
         case EXIT_WAKE_PTE:
                 word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX);
                 return 0;

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +12,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/host.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "base/privfd.h"
 #include "common/line.h"
+#include "control/control.h"
+#include "control/request.h"
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
@@ -31,6 +35,7 @@
 #include "settings/settings.h"
 #include "settings/states.h"
 #include "signal/signals.h"
+#include "stats/facts.h"
 #include "stats/stats.h"
 #include "syscalls/dispatch.h"
 #include "vm/counters.h"
@@ -70,6 +75,18 @@ static uint64_t mmap_min(void)
 /* What the program before execve handed over, if there was one. */
 static const struct handover *before;
 
+/* An I/O thread beside the program pays only where it has a CPU of its own. */
+static void choose_io(void)
+{
+        cpu_set_t allowed;
+
+        if (opt.io == IO_AUTO)
+                opt.io = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 &&
+                                         CPU_COUNT(&allowed) == 1
+                                 ? IO_INLINE
+                                 : IO_THREAD;
+}
+
 static void fill_control(uint64_t far_pages)
 {
         struct control *c = CONTROL;
@@ -77,6 +94,8 @@ static void fill_control(uint64_t far_pages)
         c->stats_on = opt.stats;
         c->debug = opt.debug;
         c->overcommit = opt.overcommit;
+        c->shadow_paging = host_has_shadow_paging();
+        running_apply();
         c->far_pages = far_pages;
         c->rlimit_as = soft_limit(RLIMIT_AS);
         c->rlimit_data = soft_limit(RLIMIT_DATA);
@@ -132,7 +151,8 @@ static void open_program(void)
 static const struct vm_calls calls = { .serve = exit_serve,
                                        .deadly = signals_deadly,
                                        .peek = gmem_peek,
-                                       .kick = service_kick };
+                                       .kick = service_kick,
+                                       .wake_service = service_wake };
 
 static void make_vm(void)
 {
@@ -164,10 +184,14 @@ static int own_stderr(void)
 /* The order of lines in --stats. */
 static void register_statistics(void)
 {
+        stats_begin();
+        stats_register_identity();
         stats_register(counters_stats);
         stats_register(syscall_stats);
         stats_register(footprint_stats);
         stats_register(far_stats);
+        stats_register(settings_stats);
+        facts_register();
 }
 
 int main(int argc, char **argv)
@@ -184,10 +208,11 @@ int main(int argc, char **argv)
                         return check_report();
                 if (opt.command == CMD_STATES)
                         return states_print(opt.states_pid);
-                options_make_absolute(&opt);
+                options_make_absolute(&opt, NULL);
                 exec_init();
                 stats_init();
         }
+        choose_io();
         register_statistics();
         make_vm();
         open_program();
@@ -201,6 +226,8 @@ int main(int argc, char **argv)
         procfs_set_image(&image);
         files_program_starts();
         threads_init(&first);
+        stats_interval_start();
+        ctl_start(&vm);
         first.v->exit.ret = 0;
         thread_loop(&first);
         thread_finish(&first);

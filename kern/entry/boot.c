@@ -14,6 +14,8 @@ static void boot_once(void)
 {
         pager_init(&pager, (struct frame *)control.frame_table, (uint32_t)control.nframes,
                    frame_pfn0());
+        pager.blind = control.shadow_paging;
+        control.free_frames = (uint64_t)&pager.nfree;
         mm_account_init();
         vma_init();
         mm_brk_init();

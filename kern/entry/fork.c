@@ -14,7 +14,6 @@
 #include "base/state.h"
 #include "base/tables.h"
 #include "entry/upcall.h"
-#include "far/rings.h"
 #include "far/slots.h"
 #include "fork.h"
 #include "mm/brk.h"
@@ -57,7 +56,7 @@ struct batch {
 
 static void complete_writes(void)
 {
-        ring_write_wait();
+        slots_write_wait();
         clock_pass(&pager, 0, counters());
 }
 

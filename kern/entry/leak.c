@@ -2,13 +2,32 @@
  * The leak check at exit: compares frames, slots, pins and charges with the page tables and the
  * VMAs.  Nothing else runs meanwhile.
  */
+#include "base/exit.h"
 #include "base/print.h"
 #include "base/state.h"
 #include "base/tables.h"
 #include "entry/upcall.h"
 #include "far/slots.h"
+#include "far/timed.h"
 #include "space/account.h"
 #include "space/range.h"
+
+/* Far memory ends what was asked for ahead, of which nobody waits for the end. */
+static void await_prefetches(void)
+{
+        for (uint32_t i = 0; i < pager.fresh; i++) {
+                _Atomic uint64_t *word = &pager.frames[i].word;
+                uint64_t w;
+                /* An orphan of a page that was unmapped meanwhile (page_detach).  Each sleep is
+                 * bounded; nobody wakes us. */
+                while (((w = atomic_load(word)) & (FRAME_ORPHAN | FRAME_CLAIMED | FRAME_WRITING)) ==
+                       (FRAME_ORPHAN | FRAME_CLAIMED)) {
+                        if (!timed_wait(word, w, i))
+                                vmexit(EXIT_WAIT_PTE, (uint64_t)word, w, 0);
+                        timed_poll();
+                }
+        }
+}
 
 /* Sums of what the page tables of the program's mappings name. */
 struct tally { uint64_t frames, remote, charged, busy; };
@@ -21,7 +40,10 @@ static void tally_range(struct tally *t, uint64_t start, uint64_t end)
                         a = (a | ((1 << 21) - 1)) + 1;
                         continue;
                 }
-                pte_t p = *pte;
+                pte_t p = atomic_load(pte);
+                /* what was asked for ahead, and nobody waits for */
+                for (; pte_kind(p) == PTE_BUSY && (p & PTE_PREF); p = atomic_load(pte))
+                        page_wait(pte, p);
                 t->frames += pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_HELD;
                 t->remote += pte_kind(p) == PTE_REMOTE;
                 t->busy += pte_kind(p) == PTE_BUSY;
@@ -52,6 +74,7 @@ int64_t leak_check(uint64_t pins)
                 if (v.flags & VMA_CHARGED)
                         t.charged += page_count(v.end - v.start);
         }
+        await_prefetches();
         for (uint32_t i = 0; i < pager.fresh; i++) {
                 uint64_t w = pager.frames[i].word;
                 resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);

@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/kern.h"
+#include "base/latency.h"
 #include "entry/time.h"
 #include "mm/calls.h"
 #include "paging/access.h"
@@ -81,6 +82,9 @@ void syscall_dispatch(void)
                 r->rax = (uint64_t)local[nr](a);
         } else {
                 count(CNT_SYSCALLS_FORWARDED);
+                uint64_t begun = control.stats_on ? cpu_tsc() : 0;
                 r->rax = (uint64_t)vmexit(EXIT_SYSCALL, 0, 0, 0);
+                if (begun)
+                        latency_add(LAT_SYSCALL, cpu_tsc() - begun);
         }
 }

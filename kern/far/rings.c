@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/kern.h"
+#include "base/latency.h"
 #include "base/print.h"
 #include "far/rings.h"
 
@@ -16,14 +17,19 @@ static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number);
 /* Only this vCPU writes tail.  The exchange is a full barrier: the entry is published before this
  * vCPU looks whether the I/O thread sleeps, and the I/O thread stores io_asleep before it looks at
  * the tails for the last time (runtime/far/io.c). */
-static void submit(struct io_ring *r, uint32_t tail)
+static void ring_doorbell(void)
 {
-        atomic_exchange(&r->tail, tail + 1);
         if (atomic_load_explicit(&control.io_asleep, memory_order_relaxed) &&
             atomic_exchange(&control.io_asleep, 0)) {
                 count(CNT_IO_DOORBELLS);
                 cpu_ring_doorbell();
         }
+}
+
+static void submit(struct io_ring *r, uint32_t tail)
+{
+        atomic_exchange(&r->tail, tail + 1);
+        ring_doorbell();
 }
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
@@ -32,12 +38,59 @@ void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
         uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
         struct io_entry *e = &r->entry[tail % IO_RING];
 
+        (void)pte;                      /* the host finds the entry by the frame */
         if (tail - atomic_load_explicit(&r->head, memory_order_acquire) >= IO_RING)
                 kern_bug("the ring of demand reads is full", tail, slot);
         e->op = IO_READ;
         e->frame = f;
         e->slot = slot;
-        e->pte = (uint64_t)pte;
+        e->asked = fetch_sampled() ? cpu_tsc() : 0;
+        submit(r, tail);
+}
+
+uint32_t ring_prefetches(void)
+{
+        struct io_rings *r = rings();
+
+        /* Relaxed: a hint.  The ring's own entries are free once head has passed them. */
+        return atomic_load_explicit(&r->prefetch.tail, memory_order_relaxed) -
+               atomic_load_explicit(&r->prefetches_over, memory_order_relaxed);
+}
+
+void ring_prefetch(uint64_t slot, frame_t f, bool marker)
+{
+        struct io_ring *r = &rings()->prefetch;
+        uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        struct io_entry *e = &r->entry[tail % IO_RING];
+
+        if (tail - atomic_load_explicit(&r->head, memory_order_acquire) >= IO_RING)
+                kern_bug("the ring of prefetches is full", tail, slot);
+        e->op = marker ? IO_MARKER : IO_PREFETCH;
+        e->frame = f;
+        e->slot = slot;
+        e->asked = 0;
+        /* Release: the entry is complete.  ring_prefetch_ring() rings the doorbell for all. */
+        atomic_store_explicit(&r->tail, tail + 1, memory_order_release);
+}
+
+void ring_prefetch_ring(void)
+{
+        atomic_thread_fence(memory_order_seq_cst);      /* as the exchange in submit() */
+        ring_doorbell();
+}
+
+void ring_promote(frame_t f)
+{
+        struct io_ring *r = &rings()->demand;
+        uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        struct io_entry *e = &r->entry[tail % IO_RING];
+
+        if (tail - atomic_load_explicit(&r->head, memory_order_acquire) >= IO_RING)
+                return;
+        e->op = IO_PROMOTE;
+        e->frame = f;                   /* by now it may be another page's: a hint */
+        e->slot = 0;
+        e->asked = 0;
         submit(r, tail);
 }
 
@@ -52,13 +105,6 @@ bool env_fetch_failed(void)
         return true;
 }
 
-bool env_slot_write_room(void)
-{
-        return atomic_load_explicit(&rings()->bulk.tail, memory_order_relaxed) -
-                       vcpu_self.writes_seen <
-               IO_RING;
-}
-
 void ring_write(uint64_t slot, frame_t f)
 {
         struct io_ring *r = &rings()->bulk;
@@ -69,12 +115,13 @@ void ring_write(uint64_t slot, frame_t f)
         e->op = IO_WRITE;
         e->frame = f;
         e->slot = slot;
+        e->asked = control.stats_on ? cpu_tsc() : 0;
         submit(r, tail);
 }
 
 /* Writes are reported in the order they were asked for: a slow one delays the report of those
  * behind it. */
-frame_t env_slot_written(int *err)
+frame_t ring_written(void)
 {
         struct io_ring *r = &rings()->bulk;
         struct io_entry *e = &r->entry[vcpu_self.writes_seen % IO_RING];
@@ -84,8 +131,9 @@ frame_t env_slot_written(int *err)
             atomic_load_explicit(&e->state, memory_order_acquire) != IO_OVER)
                 return FRAME_NONE;
         vcpu_self.writes_seen++;
-        *err = 0;                       /* the host retries, or ends the program */
-        return e->frame;
+        if (e->asked)
+                latency_add(LAT_WRITEBACK, cpu_tsc() - e->asked);
+        return e->frame;                /* the host retries, or ends the program */
 }
 
 #define WRITE_SPINS 100
@@ -105,17 +153,4 @@ void ring_write_wait(void)
                 vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
 }
 
-/* --- waiting for an entry that is BUSY --- */
-
-void env_wait_pte(pte_slot_t *pte, pte_t seen) { vmexit(EXIT_WAIT_PTE, (uint64_t)pte, seen, 0); }
 void env_wake_pte(pte_slot_t *pte) { vmexit(EXIT_WAKE_PTE, (uint64_t)pte, 0, 0); }
-
-bool env_wait_on(uint64_t *begun)
-{
-        uint64_t now = cpu_tsc();
-
-        if (!*begun)
-                *begun = now;
-        /* Relaxed: a hint from the I/O thread that orders nothing. */
-        return now - *begun < atomic_load_explicit(&control.wait_ticks, memory_order_relaxed);
-}

@@ -1,6 +1,5 @@
 /*
- * This vCPU's rings to the nodes.  A read is over when its entry is no longer BUSY;
- * env_slot_written() reports writes that are over.
+ * This vCPU's rings to the nodes.  A read is over when its entry is no longer BUSY.
  */
 #ifndef VMRUN_RINGS_H
 #define VMRUN_RINGS_H
@@ -9,9 +8,20 @@
 
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte);
 
+/* Prefetches of this vCPU that are under way: at most IO_RING, else ring_prefetch() has no room.
+ * After some of those ring_prefetch_ring() tells the I/O thread. */
+uint32_t ring_prefetches(void);
+void ring_prefetch(uint64_t slot, frame_t f, bool marker);
+void ring_prefetch_ring(void);
+
+/* The page that a prefetch brings into this frame is waited for now: its request, if the host has
+ * not sent it yet, goes before the others. */
+void ring_promote(frame_t f);
+
 /* Only for the vCPU that has the pager's writes (pager/pager.h), after env_slot_write_room() was
  * true. */
 void ring_write(uint64_t slot, frame_t f);
+frame_t ring_written(void);             /* a write that is over, or FRAME_NONE */
 /* Waits, bounded, for the oldest write under way.  Only for the same vCPU. */
 void ring_write_wait(void);
 

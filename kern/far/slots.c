@@ -4,21 +4,30 @@
  * needs no exit.
  */
 #include <asm-generic/errno.h>
+#include "base/cpu.h"
 #include "base/exit.h"
+#include "base/latency.h"
 #include "base/lock.h"
 #include "base/print.h"
+#include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
 #include "far/rings.h"
 #include "far/slotmap.h"
 #include "far/slots.h"
+#include "far/timed.h"
 
 static struct slotmap slots;
 
 /* For the vCPU that has the pager's writes (pager/pager.h) only. */
 static uint64_t capacity;               /* slots in our slabs */
-/* no slab is left, and no other process could free a slot */
-static bool used_up;
+/* No slab is left, and no other process could free a slot: until a node is added, which moves the
+ * number. */
+static struct { bool yes; uint32_t nodes; } out;
+/* Until this TSC no slab is asked for: the nodes have given all, and what other processes of the
+ * tree free needs no exit to be found.  The host also looks for dead ones, so it is asked again. */
+static uint64_t busy_until;
+#define BUSY_MS 1
 static bool mapped;                     /* the first unit of TREE_WINDOW */
 
 /* Shared slots to release, which the host does for a batch at a time.  The lock guards the other
@@ -57,7 +66,7 @@ static bool add_slab(uint32_t i)
         const struct slab *s = &control.slabs[i];
 
         if (i >= control.nslabs || s->pages == 0 || s->pages > SLAB_PAGES ||
-            (s->kind != SLAB_MEMORY && s->kind != SLAB_REMOTE))
+            (s->kind != SLAB_MEMORY && s->kind != SLAB_REMOTE && s->kind != SLAB_TIMED))
                 kern_bug("the host leased a slab that makes no sense", i, s->pages);
         if (!mapped) {
                 mapped = pt_map_window(TREE_WINDOW, control.tree_gpa, SLAB_MAP_SIZE);
@@ -66,12 +75,20 @@ static bool add_slab(uint32_t i)
                 slotmap_init(&slots, (char *)TREE_WINDOW, control.slabs, control.tree_number);
         }
         if (!pt_map_window((uint64_t)tree_map(slots.units, i), s->map_gpa, SLAB_MAP_SIZE) ||
-            (s->kind == SLAB_MEMORY &&
+            (s->kind != SLAB_REMOTE &&
              !pt_map_window(s->va, s->gpa, (uint64_t)s->pages * PAGE_SIZE)))
                 return false;
+        if (s->kind == SLAB_TIMED)
+                timed_add(s);
         capacity += s->pages;
         slots.nslabs = i + 1;
         return true;
+}
+
+static bool used_up(void)
+{
+        return out.yes &&
+               out.nodes == atomic_load_explicit(&control.nodes_added, memory_order_relaxed);
 }
 
 /* True: there may be free slots now. */
@@ -79,10 +96,13 @@ static bool lease(void)
 {
         uint32_t i = slots.nslabs;
 
-        if (used_up)
+        if (used_up())
                 return false;
+        /* Before the host is asked: a node that is added meanwhile is not missed. */
+        out.nodes = atomic_load_explicit(&control.nodes_added, memory_order_acquire);
         int64_t ret = vmexit(EXIT_LEASE, i, 0, 0);
-        used_up = ret < 0 && ret != -EAGAIN && ret != -EBUSY;
+        out.yes = ret < 0 && ret != -EAGAIN && ret != -EBUSY;
+        busy_until = ret == -EBUSY ? cpu_tsc() + BUSY_MS * control.tsc_khz : 0;
         return ret == -EAGAIN || (ret == 0 && add_slab(i));
 }
 
@@ -91,8 +111,11 @@ void slots_fork(void)
         lock_take(&releasing.lock);
         release_now();
         lock_drop(&releasing.lock);
-        used_up = false;
+        out.yes = false;
+        busy_until = 0;
 }
+
+static bool is_busy(void) { return busy_until && cpu_tsc() < busy_until; }
 
 /* The slabs of the tree are added in order, no matter which process leased them. */
 bool slots_reach(uint64_t slot)
@@ -105,7 +128,7 @@ bool slots_reach(uint64_t slot)
 
 void slots_lease_ahead(void)
 {
-        if (capacity != 0 && capacity < slotmap_in_use(&slots) + capacity / 4)
+        if (capacity != 0 && !is_busy() && capacity < slotmap_in_use(&slots) + capacity / 4)
                 lease();
 }
 
@@ -114,10 +137,10 @@ uint64_t env_slot_alloc(void)
         uint64_t slot;
 
         /* Saves a search that can only fail. */
-        if (used_up && slotmap_held(&slots) == capacity)
+        if (used_up() && slotmap_held(&slots) == capacity)
                 return SLOT_NONE;
         while ((slot = slotmap_take(&slots, false)) == SLOT_NONE)
-                if (!lease())
+                if (is_busy() || !lease())
                         return slotmap_take(&slots, true);
         return slot;
 }
@@ -136,16 +159,49 @@ static void *slot_va(const struct slab *s, uint64_t slot)
         return (void *)(s->va + (slot & (SLAB_PAGES - 1)) * PAGE_SIZE);
 }
 
+bool slot_is_posted(uint64_t slot) { return slab_of(slot)->kind != SLAB_MEMORY; }
+uint32_t slots_ahead(void) { return ring_prefetches() + timed_ahead(); }
+
+/* Apart, so that a fault that copies the page itself saves no registers for it. */
+static __attribute__((noinline)) void post_read(const struct slab *s, uint64_t slot, frame_t f,
+                                                pte_slot_t *pte)
+{
+        if (s->kind == SLAB_TIMED)
+                timed_read(s, slot_va(s, slot), f, IO_READ);
+        else
+                ring_read(slot, f, pte);
+}
+
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte)
 {
         const struct slab *s = slab_of(slot);
 
         if (s->kind != SLAB_MEMORY) {
-                ring_read(slot, f, pte);
+                post_read(s, slot, f, pte);
                 return ENV_POSTED;
         }
         copy_page(env_frame_va(f), slot_va(s, slot));
         return 0;
+}
+
+void env_slot_prefetch(uint64_t slot, frame_t f, pte_slot_t *pte, bool marker)
+{
+        const struct slab *s = slab_of(slot);
+
+        (void)pte;                      /* the entry is found by the frame */
+        if (s->kind == SLAB_TIMED)
+                timed_read(s, slot_va(s, slot), f, marker ? IO_MARKER : IO_PREFETCH);
+        else
+                ring_prefetch(slot, f, marker);
+}
+
+/* A wire by the clock brings pages in the order they were asked for. */
+void slots_promote(frame_t f)
+{
+        uint64_t slot = pager.frames[f].slot;   /* by now it may be another page's: a hint */
+
+        if (slot >> SLAB_SHIFT < control.nslabs && slab_of(slot)->kind == SLAB_REMOTE)
+                ring_promote(f);
 }
 
 int env_slot_write(uint64_t slot, frame_t f)
@@ -153,9 +209,51 @@ int env_slot_write(uint64_t slot, frame_t f)
         const struct slab *s = slab_of(slot);
 
         if (s->kind != SLAB_MEMORY) {
-                ring_write(slot, f);
+                if (s->kind == SLAB_TIMED)
+                        timed_write(s, slot_va(s, slot), f);
+                else
+                        ring_write(slot, f);
                 return ENV_POSTED;
         }
+        uint64_t begun = control.stats_on ? cpu_tsc() : 0;
         copy_page(slot_va(s, slot), env_frame_va(f));
+        if (begun)
+                latency_add(LAT_WRITEBACK, cpu_tsc() - begun);
         return 0;
+}
+
+/* Both kinds of posted writes have room for as many. */
+bool env_slot_write_room(void) { return pager.writing < IO_RING; }
+
+frame_t env_slot_written(int *err)
+{
+        frame_t f = timed_written();
+
+        *err = 0;
+        return f != FRAME_NONE ? f : ring_written();
+}
+
+void slots_write_wait(void)
+{
+        if (!timed_write_wait())
+                ring_write_wait();
+}
+
+/* --- waiting for an entry that is BUSY --- */
+
+void env_wait_pte(pte_slot_t *pte, pte_t seen)
+{
+        if (!timed_wait(pte, seen, (frame_t)(pte_num(seen) - pager.pfn0)))
+                vmexit(EXIT_WAIT_PTE, (uint64_t)pte, seen, 0);
+}
+
+bool env_wait_on(uint64_t *begun)
+{
+        uint64_t now = cpu_tsc();
+
+        if (!*begun)
+                *begun = now;
+        timed_poll();
+        /* Relaxed: a hint from the I/O thread that orders nothing. */
+        return now - *begun < atomic_load_explicit(&control.wait_ticks, memory_order_relaxed);
 }

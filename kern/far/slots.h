@@ -1,11 +1,12 @@
 /*
- * The far tiers' slots.  slots.c also provides the pager's env_slot_*, but for the rings.
+ * The far tiers' slots.  slots.c also provides the pager's env_slot_*, and its waits for pages.
  */
 #ifndef VMRUN_SLOTS_H
 #define VMRUN_SLOTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "pager/frame.h"
 
 /* How many this process holds. */
 uint64_t slots_in_use(void);
@@ -18,5 +19,16 @@ void slots_fork(void);
 
 /* In the child: makes the slab of an inherited slot usable.  False: no memory. */
 bool slots_reach(uint64_t slot);
+
+/* Does its page come some time after it was asked for (ENV_POSTED)? */
+bool slot_is_posted(uint64_t slot);
+/* Pages that this vCPU has asked for ahead and that are under way. */
+uint32_t slots_ahead(void);
+/* The page that a prefetch brings into this frame is waited for now. */
+void slots_promote(frame_t f);
+
+/* Waits, bounded, for a write under way.  Only for the vCPU that has the pager's writes
+ * (pager/pager.h). */
+void slots_write_wait(void);
 
 #endif

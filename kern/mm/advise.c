@@ -96,6 +96,12 @@ static int advise_part(const struct vma *v, uint64_t start, uint64_t end, int ad
         case MADV_COLD:
         case MADV_PAGEOUT:
                 return locked ? -EINVAL : cool(v, start, end);
+        case MADV_NORMAL:
+                return set_flags(start, end, 0, VMA_ADVICE);
+        case MADV_SEQUENTIAL:
+                return set_flags(start, end, VMA_SEQUENTIAL, VMA_RANDOM);
+        case MADV_RANDOM:
+                return set_flags(start, end, VMA_RANDOM, VMA_SEQUENTIAL);
         case MADV_DONTFORK:
                 return set_flags(start, end, VMA_DONTFORK, 0);
         case MADV_DOFORK:

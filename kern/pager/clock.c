@@ -146,12 +146,14 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
         if (!frame_claim(f, w))
                 return;
         pte_slot_t *pte = entry_of(pg, n, &p);
+        pte_t seen = p;
         bool cleared = pte && (p & PTE_A) &&
-                       atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF));
+                       atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
         if (cleared)
                 frame_stamp(f, env_flush_next());
         r->cleared += cleared;
         r->used += (w & FRAME_USED) != 0;
+        r->ahead += cleared && (seen & PTE_PREF) && !pg->blind;
         atomic_fetch_and(&f->word, ~(FRAME_USED | FRAME_CLAIMED));
 }
 
@@ -165,15 +167,25 @@ static bool take_off(struct pager *pg, frame_t n)
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
 
-        if (pte && is_cold(p, w) && !(p & PTE_D) &&
+        if (pte && is_cold(p, w) && !(p & PTE_D) && (!(p & PTE_PREF) || f->spared) &&
             !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
                 return true;
         frame_drop_claim(f);
         return false;
 }
 
+/* A page that was brought in ahead has until the hand's next visit to be used. */
+static bool spare(struct frame *f, uint64_t w)
+{
+        if (f->spared || !frame_claim(f, w))
+                return f->spared == 0;
+        f->spared = 1;
+        frame_drop_claim(f);
+        return true;
+}
+
 /* Second visit: cold since a completed flush.  True if the frame was freed. */
-static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
+static inline __attribute__((always_inline)) bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
 {
         struct frame *f = &pg->frames[n];
         enum vcpu_counter counter = CNT_EVICTED_CLEAN;
@@ -199,6 +211,7 @@ static bool evict(struct pager *pg, frame_t n, uint64_t *cnt)
         if (!take_off(pg, n))
                 return false;
         cnt[counter]++;
+        cnt[CNT_PREFETCH_WASTED] += pte && (p & PTE_PREF);
         frame_free_global(pg, n);
         return true;
 }
@@ -235,10 +248,31 @@ static bool reap_orphan(struct pager *pg, frame_t n, uint64_t w)
         return true;
 }
 
+/* Evicts pages that streams have passed, up to the first whose flush is not complete. */
+static __attribute__((noinline)) uint32_t evict_passed(struct pager *pg, uint64_t *cnt)
+{
+        uint32_t tail = atomic_load_explicit(&pg->passed_tail, memory_order_relaxed), freed = 0;
+
+        if (tail - pg->passed_head > PASSED_FRAMES)
+                pg->passed_head = tail - PASSED_FRAMES;
+        for (; pg->passed_head != tail && env_slot_write_room(); pg->passed_head++) {
+                _Atomic uint32_t *hint = &pg->passed[pg->passed_head % PASSED_FRAMES];
+                uint32_t n = atomic_load_explicit(hint, memory_order_relaxed) - 1;
+                if (n >= pg->nframes)           /* it is being added now */
+                        continue;
+                uint64_t w = atomic_load(&pg->frames[n].word);
+                if ((w & FRAME_RESIDENT) && !epoch_done(w))
+                        break;
+                freed += evict(pg, n, cnt);
+        }
+        return freed;
+}
+
 struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
 {
         struct clock_result r = { .freed = reap_writes(pg, cnt) };
 
+        r.freed += evict_passed(pg, cnt);
         for (; count > 0 && env_slot_write_room(); count--) {
                 frame_t n = pg->hand;
                 pg->hand = n + 1 == pg->nframes ? 0 : n + 1;
@@ -258,6 +292,8 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
                         continue;
                 if (!is_cold(p, w)) {
                         second_chance(pg, n, w, &r);
+                } else if ((p & PTE_PREF) && spare(f, w)) {
+                        r.used++;
                 } else if (!epoch_done(w)) {
                         r.unflushed++;
                 } else {
@@ -266,6 +302,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
         }
         if (r.cleared)
                 env_flush_begin();
+        cnt[CNT_PREFETCH_HITS] += r.ahead;
         return r;
 }
 

@@ -59,7 +59,8 @@ struct frame {
         uint64_t slot;
         /* The entry that maps it (PT pages are type-stable, so it can always be read). */
         _Atomic(pte_slot_t *) pte;
-        uint64_t pad;
+        /* The hand has passed this prefetched page and left it its time. */
+        uint64_t spared;
 };
 _Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
 
@@ -88,6 +89,14 @@ static inline bool frame_claim(struct frame *f, uint64_t w)
 }
 
 static inline void frame_drop_claim(struct frame *f) { atomic_fetch_and(&f->word, ~FRAME_CLAIMED); }
+
+/* Zeroes that were filled in ahead, in frame f, and that the program has not touched: a page that
+ * it does not know it has.  used: A says nothing (shadow paging). */
+static inline bool page_is_fresh(pte_t p, const struct frame *f, bool used)
+{
+        return (p & PTE_FRESH) && (p & PTE_P) && !(p & PTE_D) && (used || !(p & PTE_A)) &&
+               !(atomic_load_explicit(&f->word, memory_order_relaxed) & (FRAME_DIRTY | FRAME_USED));
+}
 
 /* Notes the flush after which no TLB can hold the translation.  The caller holds the frame (claim
  * or pin) since before it changed the entry, and read the epoch after it. */
@@ -125,16 +134,17 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
 }
 
 /* Ends the fetch into frame f, which is CLAIMED and names its BUSY entry.  The entry becomes
- * PRESENT, or REMOTE again if err.  ad: PTE_A for a page that a vCPU waits for, else PTE_PREF.
+ * what `state` says: PTE_P | PTE_A for a page that a vCPU waits for, PTE_AHEAD for one that it may
+ * want, PTE_MARKER for one whose first use is to be a fault.  With err it is REMOTE and LOST.
  * True: a vCPU sleeps on the entry.  Called where the data arrived, in kern or on the host.  A CPU
  * caches nothing about an entry that is not present, so no TLB or shadow page table needs an
  * invalidation. */
-static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err)
+static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t state, int err)
 {
         pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
         pte_t keep = atomic_load_explicit(pte, memory_order_relaxed) & PTE_KEEP;
         pte_t next = err ? pte_make_remote(f->slot, keep) | PTE_LOST
-                         : pte_make_present(pfn, keep, ad);
+                         : pfn << 12 | keep | state;
 
         if (err)
                 f->slot = SLOT_NONE;            /* the entry owns it again */
@@ -144,6 +154,35 @@ static inline bool page_fetched(struct frame *f, uint64_t pfn, pte_t ad, int err
         if (!err)
                 frame_drop_claim(f);
         return awaited;
+}
+
+/* The end of a prefetch into frame f: BUSY -> state; after an error -> REMOTE, as if nobody had
+ * asked, and the frame is the hand's.  If the page was unmapped meanwhile, so is the frame
+ * (page_detach).  True: a vCPU sleeps on the entry. */
+static inline bool page_prefetched(struct frame *f, uint64_t pfn, pte_t state, int err)
+{
+        pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
+        pte_t p = atomic_load_explicit(pte, memory_order_relaxed), keep;
+
+        do {
+                keep = p & PTE_KEEP;
+                /* While the frame is claimed for this prefetch, no other entry is BUSY with it.  A
+                 * stale walk may have left A and D. */
+                if (pte_kind(p) != PTE_BUSY || pte_num(p) != pfn) {
+                        frame_drop_claim(f);
+                        return false;
+                }
+                /* Release: as in page_fetched(). */
+        } while (!atomic_compare_exchange_weak(
+                pte, &p, err ? pte_make_remote(f->slot, keep) : pfn << 12 | keep | state));
+        if (err) {
+                f->slot = SLOT_NONE;    /* the entry owns it again */
+                /* Release: the hand, which frees the frame, sees that it has no slot. */
+                atomic_fetch_xor(&f->word, FRAME_CLAIMED | FRAME_ORPHAN);
+        } else {
+                frame_drop_claim(f);
+        }
+        return p & PTE_WAITERS;
 }
 
 /* wrote: the content changed.  [I] The dirty bit is set before the pin is dropped, so no evictor

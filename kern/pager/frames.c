@@ -27,16 +27,22 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
         };
         atomic_init(&pg->nfree, nframes);
 
-        /* Room for a burst while the cleaner wakes up: an eighth of the cache, between half a batch
-         * and 4096 frames. */
-        uint32_t high = nframes / 8;
+        pager_marks(pg, true);
+        pager_share(pg, 2);
+}
+
+/* The reserve is room for a burst while the cleaner wakes up: an eighth of the cache, between
+ * half a batch and 4096 frames.  Without it the cleaner is woken when no frame is left. */
+void pager_marks(struct pager *pg, bool reserve)
+{
+        uint32_t high = reserve ? pg->nframes / 8 : 0;
+
         if (high > 4096)
                 high = 4096;
         if (high < FRAME_BATCH / 2)
                 high = FRAME_BATCH / 2;
-        pg->high = high;
-        pg->low = high / 2;
-        pager_share(pg, 2);
+        atomic_store_explicit(&pg->high, high, memory_order_relaxed);
+        atomic_store_explicit(&pg->low, reserve ? high / 2 : 1, memory_order_relaxed);
 }
 
 /* The reserves must not use up a small cache: all vCPUs together keep at most an eighth of it, two
@@ -91,22 +97,11 @@ static void spill(struct pager *pg, struct frame_list *l, uint32_t keep)
         pool_unlock(pg);
 }
 
-frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt)
+bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt)
 {
-        if (l->n == 0) {
-                refill(pg, l);
-                cnt[CNT_REFILLS]++;
-                if (l->n == 0)
-                        return FRAME_NONE;
-        }
-        frame_t n = l->f[--l->n];
-        struct frame *f = &pg->frames[n];
-        f->slot = SLOT_NONE;
-        atomic_store_explicit(&f->pte, NULL, memory_order_relaxed);
-        /* Release: the hand, which looks at any frame, must not see RESIDENT before slot and pte
-         * are reset. */
-        atomic_store_explicit(&f->word, FRAME_RESIDENT | FRAME_CLAIMED, memory_order_release);
-        return n;
+        refill(pg, l);
+        cnt[CNT_REFILLS]++;
+        return l->n > 0;
 }
 
 /* A claimed frame that no entry names becomes a free one, on no list yet. */

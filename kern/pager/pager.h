@@ -15,13 +15,19 @@
 #include <stddef.h>
 #include "abi.h"
 #include "pager/frame.h"
+#include "pager/lookahead.h"
+
+#define PASSED_FRAMES 256
 
 struct pager {
         struct frame *frames;
         uint32_t nframes;
         uint64_t pfn0;                  /* guest-physical page number of frame 0 */
+        bool blind;                     /* pages come with A=1, so it does not tell their use */
 
-        uint32_t low, high;             /* the cleaner is woken below low and works up to high */
+        /* The cleaner is woken below low and works up to high: pager_marks(), by the cleaner.
+         * Other vCPUs read them as hints. */
+        _Atomic uint32_t low, high;
         /* Frames that move between a vCPU's reserve and the global list at a time; a hint. */
         _Atomic uint32_t batch;
 
@@ -32,6 +38,11 @@ struct pager {
         _Atomic uint32_t nfree;
         uint32_t fresh;                 /* frames [fresh, nframes) were never used */
         frame_t free_head;              /* linked through frame.slot */
+
+        /* Frames of pages that a stream has passed, + 1: hints, of which the oldest are
+         * overwritten.  Any vCPU adds; the cleaner takes them from passed_head on. */
+        _Atomic uint32_t passed[PASSED_FRAMES], passed_tail;
+        uint32_t passed_head;
 
         /* The pager's writes.  These fields belong to the cleaner; during a fork the cleaner is
          * quiesced and they belong to the forking vCPU (page_write_back). */
@@ -56,6 +67,8 @@ bool env_flush_done(uint64_t epoch);
 /* Far tier -> frame.  0; -errno; ENV_POSTED: under way, and page_fetched() is called when it is
  * over. */
 int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte);
+/* The same, of a page that nobody waits for; room for it was asked for before. */
+void env_slot_prefetch(uint64_t slot, frame_t f, pte_slot_t *pte, bool marker);
 /* The fetch that this vCPU waited for is over: has it failed?  Tells it once. */
 bool env_fetch_failed(void);
 /* Frame -> far tier.  0; -errno; ENV_POSTED: under way, and env_slot_written() reports its end.
@@ -79,11 +92,28 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 
 /* --- frames (frames.c) --- */
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
+/* Sets the marks: with a reserve of free frames, or with next to none. */
+void pager_marks(struct pager *pg, bool reserve);
 /* Sets how many vCPUs share the cache: the more, the smaller the reserve of each. */
 void pager_share(struct pager *pg, uint32_t vcpus);
+/* Takes frames from the global list into a vCPU's empty one; false: there are none. */
+bool frame_list_refill(struct pager *pg, struct frame_list *l, uint64_t *cnt);
 /* Takes a free frame, CLAIMED for the caller, from the vCPU's list, refilled from the global one;
  * FRAME_NONE if both are empty. */
-frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt);
+static inline frame_t frame_take(struct pager *pg, struct frame_list *l, uint64_t *cnt)
+{
+        if (__builtin_expect(l->n == 0, 0) && !frame_list_refill(pg, l, cnt))
+                return FRAME_NONE;
+        frame_t n = l->f[--l->n];
+        struct frame *f = &pg->frames[n];
+        f->slot = SLOT_NONE;
+        f->spared = 0;
+        atomic_store_explicit(&f->pte, NULL, memory_order_relaxed);
+        /* Release: the hand, which looks at any frame, must not see RESIDENT before slot and pte
+         * are reset. */
+        atomic_store_explicit(&f->word, FRAME_RESIDENT | FRAME_CLAIMED, memory_order_release);
+        return n;
+}
 /* Gives a frame back that the caller holds CLAIMED and that no PTE names, with its slot: to the
  * vCPU's list, or to the global one. */
 void frame_free(struct pager *pg, struct frame_list *l, frame_t f);
@@ -103,12 +133,22 @@ int page_install(struct pager *pg, pte_slot_t *pte, frame_t f, pte_t keep, pte_t
  * BUSY(f), and will be PRESENT; -EAGAIN: the entry changed, f is still the caller's; else the far
  * tier failed: the entry is REMOTE again, f still the caller's. */
 int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
+/* REMOTE -> BUSY, and later PRESENT or, for a marker, HELD, or REMOTE again, by
+ * page_prefetched().  p: the REMOTE value seen; f: a claimed frame.  False: the entry changed, f
+ * is still the caller's. */
+bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, bool marker);
+/* A marker was touched: HELD -> PRESENT.  False: the entry changed. */
+bool page_use_marker(pte_slot_t *pte, pte_t p);
+/* A page of zeroes that was filled in ahead counts as touched from now on. */
+void page_touch(pte_slot_t *pte);
+/* Was a page used since it was prefetched?  USED is said once a page, to whoever asks first. */
+enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte);
 /* Waits, bounded, for a BUSY entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
 
-/* Any state -> NONE.  Waits while the entry is BUSY.  A slot is freed at once.  A frame is
- * returned, for frame_discard() *after* the caller has flushed all TLBs; else FRAME_NONE.  *old:
- * the entry before. */
+/* Any state -> NONE.  Waits while the entry is BUSY, but not for a prefetch, which nobody waits
+ * for.  A slot is freed at once.  A frame is returned, for frame_discard() *after* the caller
+ * has flushed all TLBs; else FRAME_NONE.  *old: the entry before. */
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
 /* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a
  * TLB may hold more rights than the new ones. */
@@ -120,9 +160,13 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
 /* Clears the page's use bits: the hand may evict it when it next passes. */
 void page_cool(struct pager *pg, pte_slot_t *pte);
+/* A page that its program has used and will hardly use again: the same, and the cleaner evicts it
+ * before others, unless it is used meanwhile.  The caller begins a flush.  True: it was prefetched,
+ * and nobody had seen its use. */
+bool page_pass(struct pager *pg, pte_slot_t *pte);
 
 /* --- eviction (clock.c) --- */
-struct clock_result { uint32_t freed, cleared, used, unflushed; };
+struct clock_result { uint32_t freed, cleared, used, unflushed, ahead; };
 /* Cleaner only.  Completes finished writes, then advances the hand by up to n frames; stops early
  * when the write ring is full.  OUT freed: frames; cleared: A bits cleared (one flush was begun for
  * them); used: USED bits cleared; unflushed: cold frames skipped because no flush covers them

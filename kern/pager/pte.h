@@ -7,14 +7,15 @@
  *              the VMA decides
  *   PRESENT    P, hardware format; a cache frame, or (ARENA set) a page of the MAP_SHARED arena,
  *              which is not far memory
- *   HELD       frame in 12..51: resident, but the program may not touch it (PROT_NONE)
+ *   HELD       frame in 12..51: resident, but the program may not touch it (PROT_NONE), or, with
+ *              ACCESS, a touch is to be a fault (a marker)
  *   REMOTE     slot in 12..51: the content is in that slot of the far tiers; with LOST it could not
  *              be read back: an access is SIGBUS, as after an uncorrectable error of memory
  *   BUSY       frame in 12..51, WAITERS: being fetched; other vCPUs wait for the entry to change
  *
  *   63 62..55 54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
  *   NX  0     CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
- *                     LOST
+ *                     LOST  FRESH
  *
  * W, NX, ACCESS (the hardware's U bit, set where the program may access) and CHARGED (this page was
  * charged against the commit limit at its first touch, not with its VMA) keep their place in all
@@ -44,6 +45,7 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_STATE   (7ull << 9)
 #define PTE_NX      (1ull << 63)
 #define PTE_WAITERS (1ull << 52)
+#define PTE_FRESH   (1ull << 52)        /* of PRESENT: zeroes, not known to be touched */
 #define PTE_PREF    (1ull << 53)        /* prefetched and not yet seen accessed */
 #define PTE_LOST    (1ull << 53)        /* of REMOTE: see above */
 #define PTE_CHARGED (1ull << 54)
@@ -61,6 +63,15 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_ST_BUSY   (2ull << 9)
 #define PTE_ST_HELD   (3ull << 9)
 #define PTE_ST_ARENA  (4ull << 9)       /* with P */
+
+/* What a page that was prefetched becomes, beside its frame and KEEP. */
+#define PTE_AHEAD     (PTE_P | PTE_PREF)
+#define PTE_MARKER    (PTE_ST_HELD | PTE_PREF)
+/* blind: shadow paging, where A=0 would cost more than the fault that it saves. */
+static inline pte_t pte_ahead(bool marker, bool blind)
+{
+        return marker ? PTE_MARKER : blind ? PTE_AHEAD | PTE_A : PTE_AHEAD;
+}
 
 enum pte_kind { PTE_NONE, PTE_PRESENT, PTE_ARENA, PTE_HELD, PTE_REMOTE, PTE_BUSY, PTE_BAD };
 

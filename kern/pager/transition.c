@@ -40,9 +40,59 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n)
                 return -EAGAIN;
         }
         int err = env_slot_read(f->slot, n, pte);
-        if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_A, err))
+        if (err != ENV_POSTED && page_fetched(f, pg->pfn0 + n, PTE_P | PTE_A, err))
                 env_wake_pte(pte);
         return err;
+}
+
+bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n, bool marker)
+{
+        struct frame *f = &pg->frames[n];
+        pte_t busy = pte_make_busy(pg->pfn0 + n, p & PTE_KEEP) | PTE_PREF;
+
+        f->slot = pte_num(p);
+        atomic_store_explicit(&f->pte, pte, memory_order_relaxed);
+        /* Release: who ends the fetch finds the record.  The entry is its own proof: whatever
+         * happened to it meanwhile, if it is REMOTE with this slot, the slot holds the page. */
+        if (!atomic_compare_exchange_strong(pte, &p, busy)) {
+                f->slot = SLOT_NONE;
+                return false;
+        }
+        env_slot_prefetch(f->slot, n, pte, marker);
+        return true;
+}
+
+bool page_use_marker(pte_slot_t *pte, pte_t p)
+{
+        return atomic_compare_exchange_strong(
+                pte, &p, pte_make_present(pte_num(p), p & PTE_KEEP, PTE_A));
+}
+
+void page_touch(pte_slot_t *pte)
+{
+        pte_t p = atomic_load_explicit(pte, memory_order_relaxed);
+
+        while (pte_kind(p) == PTE_PRESENT && (p & PTE_FRESH))
+                if (atomic_compare_exchange_weak(pte, &p, (p & ~PTE_FRESH) | PTE_A))
+                        return;
+}
+
+enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte)
+{
+        pte_t p = atomic_load_explicit(pte, memory_order_relaxed);
+        enum pte_kind k = pte_kind(p);
+
+        if (k == PTE_REMOTE || k == PTE_BUSY || k == PTE_HELD)
+                return LOOKAHEAD_UNUSED;
+        if (k != PTE_PRESENT || !(p & PTE_PREF))
+                return LOOKAHEAD_OTHER;
+        if (pg->blind)
+                return LOOKAHEAD_HIDDEN;
+        if (!(p & PTE_A))
+                return LOOKAHEAD_UNUSED;
+        /* Once; and the hand may have seen it first. */
+        return atomic_compare_exchange_strong(pte, &p, p & ~PTE_PREF) ? LOOKAHEAD_USED
+                                                                      : LOOKAHEAD_OTHER;
 }
 
 void page_wait(pte_slot_t *pte, pte_t seen)
@@ -66,7 +116,7 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         pte_t p = atomic_load(pte);
 
         for (;;) {
-                if (pte_kind(p) == PTE_BUSY) {
+                if (pte_kind(p) == PTE_BUSY && !(p & PTE_PREF)) {
                         page_wait(pte, p);
                         p = atomic_load(pte);
                 } else if (p == 0 || atomic_compare_exchange_weak(pte, &p, 0)) {
@@ -80,6 +130,10 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
                 return FRAME_NONE;
         case PTE_PRESENT:
         case PTE_HELD:
+                return frame_of(pg, p);
+        case PTE_BUSY:                  /* page_prefetched() finds no entry, and drops the claim */
+                if (p & PTE_WAITERS)
+                        env_wake_pte(pte);
                 return frame_of(pg, p);
         case PTE_NONE:
         case PTE_ARENA:
@@ -227,6 +281,21 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
         }
 }
 
+/* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If the frame
+ * belongs to another page by now, that page loses no more than a hint.  p: the entry. */
+static bool cool(struct pager *pg, pte_slot_t *pte, pte_t p)
+{
+        struct frame *f = &pg->frames[frame_of(pg, p)];
+        bool cooled = (p & PTE_A) && atomic_compare_exchange_strong(
+                                             pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
+
+        atomic_fetch_and(&f->word, ~FRAME_USED);
+        if (cooled)
+                frame_stamp(f, env_flush_next());
+        frame_unpin(f, false);
+        return cooled;
+}
+
 void page_cool(struct pager *pg, pte_slot_t *pte)
 {
         pte_t p = atomic_load(pte);
@@ -236,12 +305,27 @@ void page_cool(struct pager *pg, pte_slot_t *pte)
         struct frame *f = &pg->frames[frame_of(pg, p)];
         if (!(p & PTE_A) && !(atomic_load(&f->word) & FRAME_USED))
                 return;
-        /* The same step as the hand's first visit (clock.c), under a pin instead of a claim.  If
-         * the frame belongs to another page by now, that page loses no more than a hint. */
-        if (!pin_wait(f))
-                return;
-        atomic_fetch_and(&f->word, ~FRAME_USED);
-        if ((p & PTE_A) && atomic_compare_exchange_strong(pte, &p, p & ~PTE_A))
-                frame_stamp(f, env_flush_next());
-        frame_unpin(f, false);
+        if (pin_wait(f))
+                cool(pg, pte, p);
+}
+
+bool page_pass(struct pager *pg, pte_slot_t *pte)
+{
+        pte_t p = atomic_load(pte);
+
+        if (pte_kind(p) != PTE_PRESENT || !(p & PTE_A))
+                return false;
+        struct frame *f = &pg->frames[frame_of(pg, p)];
+        uint64_t w = atomic_load(&f->word);
+        /* What is in use, or locked, is not worth a wait. */
+        if (!frame_word_open(w) || (w & (FRAME_PINS | FRAME_USED | FRAME_LOCKED)) ||
+            !atomic_compare_exchange_strong(&f->word, &w, w + 1))
+                return false;
+        if (!cool(pg, pte, p))
+                return false;
+        /* Relaxed: hints, checked under the frame's claim. */
+        uint32_t at = atomic_fetch_add_explicit(&pg->passed_tail, 1, memory_order_relaxed);
+        atomic_store_explicit(&pg->passed[at % PASSED_FRAMES], frame_of(pg, p) + 1,
+                              memory_order_relaxed);
+        return (p & PTE_PREF) && !pg->blind;
 }

@@ -10,11 +10,15 @@
 struct fault {
         uint64_t addr;                  /* of the page */
         bool write, exec;
+        bool in_range;                  /* one of a range that was asked for at once */
         enum fault_kind kind;           /* how it was resolved, for the statistics */
         struct vma vma;                 /* as found by first_touch() */
         pte_slot_t *pte;                /* the entry to wait for, and the value seen there */
         pte_t seen;
         uint32_t refused;               /* how often the host did not know the file */
+        /* Of a fetch whose parts are measured (base/latency.h), by TSC; else asked is 0. */
+        uint64_t asked, came;
+        bool copied;
 };
 
 enum outcome {
@@ -22,6 +26,7 @@ enum outcome {
         RETRY,                          /* the entry changed under us */
         WAIT_PTE,                       /* BUSY: another vCPU fetches it */
         FETCHING,                       /* BUSY: this vCPU fetches it */
+        MARKER,                         /* there, and the first use of a marker */
         NEED_FRAME, NEED_TABLE, NEED_VMA, NEED_FILE, NEED_SHARED,
         DENIED,                         /* SIGSEGV: a page is mapped, but not for this access */
         UNMAPPED,                       /* SIGSEGV: nothing is mapped */

@@ -9,8 +9,8 @@
 #include "base/flush.h"
 #include "base/kern.h"
 #include "base/state.h"
-#include "far/rings.h"
 #include "far/slots.h"
+#include "far/timed.h"
 #include "paging/cleaner.h"
 
 /* Frames that the hand passes before one flush is requested for all A bits it cleared. */
@@ -20,10 +20,9 @@ static uint32_t pass_size(void)
         return n > 256 ? 256 : n;
 }
 
-void cleaner_poke(void)
+void cleaner_wake(void)
 {
-        if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low ||
-            !atomic_load_explicit(&control.service_asleep, memory_order_relaxed))
+        if (!atomic_load_explicit(&control.service_asleep, memory_order_relaxed))
                 return;
         /* The vCPU that clears the flag rings the doorbell: once a crossing. */
         if (atomic_exchange(&control.service_asleep, 0)) {
@@ -136,9 +135,10 @@ static bool stock_up(void)
         while (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.high &&
                !to_hold_still()) {
                 uint32_t n = pass_size();
+                timed_poll();           /* what nobody waits for keeps its frames else */
                 /* Enough writes are under way: wait for one first. */
                 if (!env_slot_write_room() || pager.writing >= pager.high)
-                        ring_write_wait();
+                        slots_write_wait();
                 struct clock_result r = clock_pass(&pager, n, counters());
 
                 if (r.freed) {
@@ -151,7 +151,7 @@ static bool stock_up(void)
                 if (r.unflushed)
                         flush_wait(atomic_load(&control.flush_epoch));
                 if (pager.writing > 0) {
-                        ring_write_wait();
+                        slots_write_wait();
                         continue;
                 }
                 if (fruitless(&turn, n, &r)) {
@@ -165,7 +165,7 @@ static bool stock_up(void)
         /* Frames stay claimed until their writes are over, so all are completed before this vCPU
          * sleeps. */
         while (pager.writing > 0) {
-                ring_write_wait();
+                slots_write_wait();
                 clock_pass(&pager, 0, counters());
         }
         wake_waiters();                 /* others freed frames */
@@ -191,6 +191,8 @@ _Noreturn void cleaner_main(void)
         for (;;) {
                 hold_still();
                 uint32_t seq = atomic_load(&control.service_seq);
+                /* The host changes it, then moves the sequence. */
+                pager_marks(&pager, !atomic_load(&control.far_off));
                 bool stocked = stock_up();
                 /* Set asleep (full barrier), then look once more.  A vCPU that pokes takes a frame,
                  * or becomes a waiter, then looks at asleep. */

@@ -4,10 +4,19 @@
 #ifndef VMRUN_CLEANER_H
 #define VMRUN_CLEANER_H
 
+#include "base/kern.h"
+#include "base/state.h"
+
 _Noreturn void cleaner_main(void);
 
-/* Wakes the service vCPU if it sleeps and free frames are short. */
-void cleaner_poke(void);
+/* Wakes the service vCPU if it sleeps and free frames are short; may exit. */
+void cleaner_wake(void);
+static inline void cleaner_poke(void)
+{
+        if (__builtin_expect(atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.low,
+                             0))
+                cleaner_wake();
+}
 
 /* Makes a frame available to this vCPU; may sleep, so no fault is published.
  * 0, or -ENOMEM: nothing can be freed. */

@@ -8,6 +8,7 @@
  *         NONE              first_touch(): the VMA decides: zeroes, page of a file or of the arena
  *       settle()            what an attempt may not do while published: wait, sleep, exit
  *         FETCHING          fetch_wait(): a node sends the page; the host ends it by page_fetched()
+ *         MARKER            prefetch(): the page is there; the next ones are asked for
  *         NEED_FILE         file_fill(), NEED_SHARED: shared_map() (file.c)
  *
  * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and unpublishes it
@@ -20,15 +21,18 @@
 #include <asm-generic/errno.h>
 #include "base/exit.h"
 #include "base/cpu.h"
+#include "base/latency.h"
 #include "base/print.h"
 #include "base/signal.h"
 #include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
-#include "common/histogram.h"
+#include "far/slots.h"
+#include "far/timed.h"
 #include "paging/cleaner.h"
 #include "paging/fault.h"
 #include "paging/file.h"
+#include "paging/prefetch.h"
 #include "space/account.h"
 #include "space/grow.h"
 #include "x86.h"
@@ -44,6 +48,7 @@ static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool 
         f->exec = exec;
         f->kind = FAULT_SPURIOUS;
         f->refused = 0;
+        f->in_range = false;
 }
 
 static bool vma_allows(const struct vma *m, const struct fault *f)
@@ -63,12 +68,21 @@ static __attribute__((cold, noinline)) enum outcome lost(struct fault *f)
         return FAR_FAILED;
 }
 
-static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
+/* A sampled fetch: the page is there. */
+static __attribute__((cold, noinline)) void came(struct fault *f, bool copied)
+{
+        f->copied = copied;
+        f->came = cpu_tsc();
+}
+
+static inline __attribute__((always_inline)) enum outcome fetch(struct fault *f, pte_slot_t *pte,
+                                                                pte_t p)
 {
         frame_t n = p & PTE_LOST ? FRAME_NONE
                                  : frame_take(&pager, &vcpu_self.frames, counters());
         if (n == FRAME_NONE)
                 return p & PTE_LOST ? lost(f) : NEED_FRAME;
+        f->asked = fetch_sampled() ? cpu_tsc() : 0;
         int err = page_fetch(&pager, pte, p, n);
         if (err < 0) {
                 frame_free(&pager, &vcpu_self.frames, n);
@@ -76,11 +90,47 @@ static enum outcome fetch(struct fault *f, pte_slot_t *pte, pte_t p)
         }
         f->kind = FAULT_FETCH;
         count(CNT_FETCHED);
+        if (__builtin_expect(f->asked != 0, 0))
+                came(f, err == 0);
         if (err == 0)
                 return DONE;
         f->pte = pte;
         f->seen = pte_make_busy(pager.pfn0 + n, p & PTE_KEEP);
         return FETCHING;
+}
+
+/* Where pages are touched for the first time one after the other, as many again are filled at once,
+ * within the run that is published.  They have A=0, so what is not used is the hand's, and becomes
+ * NONE again.  Under shadow paging A=0 would cost the first use a trap. */
+static void zero_ahead(const struct fault *f, pte_slot_t *pte)
+{
+        unsigned at = (unsigned)((uintptr_t)pte / sizeof(*pte) % PT_ENTRIES), before = 0;
+        uint64_t most = FAULT_AROUND - 1 - at % FAULT_AROUND;
+        pte_t ad = control.shadow_paging ? PTE_A | PTE_FRESH : PTE_FRESH;
+
+        if (f->vma.flags & (VMA_TOUCH | VMA_LOCKED | VMA_RANDOM))
+                return;
+        if (most > (f->vma.end - f->addr) / PAGE_SIZE - 1)
+                most = (f->vma.end - f->addr) / PAGE_SIZE - 1;
+        /* A hint: those before the run may change. */
+        while (before < most && before < at &&
+               pte_kind(atomic_load_explicit(pte - before - 1, memory_order_relaxed)) ==
+                       PTE_PRESENT)
+                before++;
+        for (unsigned i = 1; i <= before; i++) {
+                if (pte_kind(atomic_load_explicit(pte + i, memory_order_relaxed)) != PTE_NONE ||
+                    atomic_load_explicit(&pager.nfree, memory_order_relaxed) <= pager.low)
+                        return;
+                frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+                if (n == FRAME_NONE)
+                        return;
+                zero_page(env_frame_va(n));
+                if (page_install(&pager, pte + i, n, vma_keep(&f->vma), ad) != 0) {
+                        frame_free(&pager, &vcpu_self.frames, n);
+                        return;
+                }
+                count(CNT_ZEROED_AHEAD);
+        }
 }
 
 static enum outcome zero_fill(struct fault *f, pte_slot_t *pte)
@@ -96,10 +146,11 @@ static enum outcome zero_fill(struct fault *f, pte_slot_t *pte)
                 return o;
         }
         f->kind = FAULT_ZERO;
+        zero_ahead(f, pte);
         return DONE;
 }
 
-static enum outcome first_touch(struct fault *f, pte_slot_t *pte)
+static __attribute__((noinline)) enum outcome first_touch(struct fault *f, pte_slot_t *pte)
 {
         if (mm_lookup(f->addr, &f->vma) != 0)
                 return NEED_VMA;
@@ -114,7 +165,7 @@ static enum outcome first_touch(struct fault *f, pte_slot_t *pte)
         return zero_fill(f, pte);
 }
 
-static enum outcome attempt(struct fault *f)
+static inline __attribute__((always_inline)) enum outcome attempt(struct fault *f)
 {
         pte_slot_t *pte = pt_find(f->addr);
         pte_t p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
@@ -129,7 +180,9 @@ static enum outcome attempt(struct fault *f)
                 /* Another vCPU was first, unless the access is denied. */
                 return pte_allows(p, f->write, f->exec) ? DONE : DENIED;
         case PTE_HELD:
-                return DENIED;
+                if (!pte_allows(p, f->write, f->exec))
+                        return DENIED;
+                return page_use_marker(pte, p) ? MARKER : RETRY;
         case PTE_BUSY:
                 f->pte = pte;
                 f->seen = p;
@@ -143,7 +196,7 @@ static enum outcome attempt(struct fault *f)
  * itself while an entry is BUSY, and only the end of the fetch changes the entry.  If the page is
  * evicted again before we look, the program's access faults again.  If it cannot be had, the entry
  * is LOST, and the frame is still ours. */
-static enum outcome fetch_wait(const struct fault *f)
+static enum outcome fetch_wait(struct fault *f)
 {
         pte_t now = f->seen;
 
@@ -151,10 +204,35 @@ static enum outcome fetch_wait(const struct fault *f)
                 page_wait(f->pte, now);
                 now = atomic_load_explicit(f->pte, memory_order_acquire);
         } while ((now & ~PTE_WAITERS) == f->seen);
+        if (f->asked)
+                came(f, false);
         if (!env_fetch_failed())
                 return DONE;
         frame_free(&pager, &vcpu_self.frames, (frame_t)(pte_num(f->seen) - pager.pfn0));
         return FAR_FAILED;
+}
+
+/* A prefetched page that is still under way, or was due, but nobody had delivered it yet
+ * (far/timed.h): then it is a marker like any other.  Once a fault. */
+static void touched_early(struct fault *f)
+{
+        bool slow = timed_poll_slow();
+        pte_t now = atomic_load_explicit(f->pte, memory_order_relaxed);
+
+        if (!slow && ((now ^ f->seen) & ~PTE_WAITERS) != 0) {
+                f->kind = FAULT_MARKER;
+                if (!f->in_range && pte_kind(now) != PTE_HELD)
+                        prefetch(f->addr, LOOKAHEAD_MARKER);
+                return;
+        }
+        f->kind = FAULT_WAIT;
+        slots_promote((frame_t)(pte_num(f->seen) - pager.pfn0));
+        if (!f->in_range) {
+                count(CNT_PREFETCH_LATE);
+                prefetch(f->addr, LOOKAHEAD_LATE);
+        }
+        page_wait(f->pte, f->seen);
+        timed_stay();
 }
 
 /* Does what an attempt asked for; no fault is published.  RETRY: attempt again. */
@@ -164,11 +242,24 @@ static enum outcome settle(struct fault *f, enum outcome o)
         case RETRY:
                 return RETRY;
         case WAIT_PTE:
+                /* page_wait() may come back early */
+                if ((f->seen & PTE_PREF) && f->kind != FAULT_WAIT) {
+                        touched_early(f);
+                        return RETRY;
+                }
                 page_wait(f->pte, f->seen);
                 f->kind = FAULT_WAIT;
                 return RETRY;
         case FETCHING:
+                if (!f->in_range)
+                        prefetch(f->addr, LOOKAHEAD_MISS);
                 return fetch_wait(f);
+        case MARKER:
+                count(CNT_MARKERS);
+                count(CNT_PREFETCH_HITS);
+                f->kind = FAULT_MARKER;
+                prefetch(f->addr, LOOKAHEAD_MARKER);
+                return DONE;
         case NEED_FRAME:
                 return frames_wait() == 0 ? RETRY : NO_MEMORY;
         case NEED_TABLE:
@@ -185,31 +276,57 @@ static enum outcome settle(struct fault *f, enum outcome o)
         }
 }
 
-static enum outcome resolve(struct fault *f)
+static inline __attribute__((always_inline)) enum outcome attempt_published(struct fault *f)
 {
-        enum outcome o;
+        pt_publish(f->addr);
+        enum outcome o = attempt(f);
+        pt_unpublish();
+        return o;
+}
 
+/* After an attempt that did not succeed: o. */
+static __attribute__((noinline)) enum outcome settle_and_repeat(struct fault *f, enum outcome o)
+{
+        for (;;) {
+                o = settle(f, o);
+                if (o != RETRY)
+                        return o;
+                o = attempt_published(f);
+                if (o == DONE)
+                        return DONE;
+        }
+}
+
+static inline __attribute__((always_inline)) enum outcome resolve(struct fault *f)
+{
         if (f->addr >= TASK_SIZE || (f->addr >= RESERVED_START && f->addr < RESERVED_END))
                 return UNMAPPED;
-        do {
-                pt_publish(f->addr);
-                o = attempt(f);
-                pt_unpublish();
-                if (o != DONE)
-                        o = settle(f, o);
-        } while (o == RETRY);
+        enum outcome o = attempt_published(f);
+        if (o != DONE)
+                o = settle_and_repeat(f, o);
         cleaner_poke();                 /* here, because it may exit */
         return o;
 }
 
-static void record(const struct fault *f, uint64_t tsc, uint64_t exits)
+static __attribute__((cold, noinline)) void record_parts(const struct fault *f, uint64_t began)
+{
+        if (began)                      /* else measuring was switched on meanwhile */
+                latency_fetch(began, f->asked, f->came, cpu_tsc(), f->copied);
+}
+
+/* The fault that began at tsc (0: not measured), when the vCPU had made so many exits, is over. */
+static inline __attribute__((always_inline)) void record(const struct fault *f, uint64_t tsc,
+                                                         uint64_t exits)
 {
         struct vcpu_stats *s = stats();
 
         s->faults[f->kind]++;
-        s->fault_exits[f->kind] += counters()[CNT_EXITS] - exits;
-        if (control.stats_on && f->kind < FAULT_SPURIOUS)
-                s->hist[f->kind][hist_bucket(cpu_tsc() - tsc)]++;
+        if (__builtin_expect(counters()[CNT_EXITS] != exits, 0))
+                s->fault_exits[f->kind] += counters()[CNT_EXITS] - exits;
+        if (tsc && f->kind < FAULT_SPURIOUS)
+                latency_add(f->kind, cpu_tsc() - tsc);
+        if (f->kind == FAULT_FETCH && __builtin_expect(f->asked != 0, 0))
+                record_parts(f, tsc);
 }
 
 /* The page is not available: raises a signal, with a message if the program is not to blame. */
@@ -271,24 +388,51 @@ void page_fault(void)
                 fail(&f, addr, o);
 }
 
+/* Pages whose reads are asked for before the first of them is waited for. */
+#define RANGE_AHEAD (64 * PAGE_SIZE)
+
+/* For /proc and mincore: a range that was populated is there. */
+static void touch(uint64_t addr)
+{
+        pt_publish(addr);               /* its table is not reused meanwhile */
+        pte_slot_t *pte = pt_find(addr);
+        if (pte)
+                page_touch(pte);
+        pt_unpublish();
+}
+
+static int fault_in_page(uint64_t addr, bool write)
+{
+        struct fault f;
+
+        fault_begin(&f, addr, write, false);
+        f.in_range = true;
+        uint64_t tsc = control.stats_on ? cpu_tsc() : 0, exits = counters()[CNT_EXITS];
+        switch (resolve(&f)) {
+        case DONE:
+                record(&f, tsc, exits);
+                touch(f.addr);
+                return 0;
+        case NO_MEMORY:
+                return -ENOMEM;
+        default:
+                return -EFAULT;
+        }
+}
+
 int fault_in(uint64_t start, uint64_t end, bool write)
 {
-        for (uint64_t a = start & ~(uint64_t)(PAGE_SIZE - 1); a < end; a += PAGE_SIZE) {
-                struct fault f;
-                fault_begin(&f, a, write, false);
-                uint64_t tsc = control.stats_on ? cpu_tsc() : 0, exits = counters()[CNT_EXITS];
+        uint64_t asked = 0;
+        int err = 0;
 
-                switch (resolve(&f)) {
-                case DONE:
-                        record(&f, tsc, exits);
-                        break;
-                case NO_MEMORY:
-                        return -ENOMEM;
-                default:
-                        return -EFAULT;
+        for (uint64_t a = start & ~(uint64_t)(PAGE_SIZE - 1); a < end && !err; a += PAGE_SIZE) {
+                if (a >= asked && a + PAGE_SIZE < end) {
+                        asked = end - a < RANGE_AHEAD ? end : a + RANGE_AHEAD;
+                        prefetch_range(a, asked);
                 }
+                err = fault_in_page(a, write);
         }
-        return 0;
+        return err;
 }
 
 /* Not for an upcall: the host thread that made it may hold locks. */
@@ -296,10 +440,11 @@ int fault_in_all(uint64_t start, uint64_t end, bool write)
 {
         int err = 0;
 
-        for (uint64_t a = start; a < end && !err; a += PAGE_SIZE) {
+        for (uint64_t a = start, next; a < end && !err; a = next) {
                 if (atomic_load_explicit(&control.stopping, memory_order_relaxed))
                         vmexit(EXIT_PAUSE, 0, 0, 0);
-                err = fault_in(a, a + PAGE_SIZE, write);
+                next = end - a < RANGE_AHEAD ? end : a + RANGE_AHEAD;
+                err = fault_in(a, next, write);
         }
         return err;
 }

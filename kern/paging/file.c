@@ -98,8 +98,9 @@ static enum outcome run_install(const struct fault *f, struct run *r, int64_t go
         for (uint32_t i = 0; i < r->n; i++) {
                 uint64_t a = r->start + i * PAGE_SIZE;
                 pte_slot_t *pte = (int64_t)i < got && in_vma(&f->vma, a) ? pt_find(a) : NULL;
-                /* Pages that no access asked for enter with A=0, as prefetched ones do. */
-                pte_t ad = i == r->wanted ? PTE_A : 0;
+                /* Pages that no access asked for enter with A=0, as prefetched ones do; under
+                 * shadow paging that would cost their first use a trap. */
+                pte_t ad = i == r->wanted || control.shadow_paging ? PTE_A : 0;
                 enum outcome o = pte ? install(f, pte, r->frame[i], ad) : RETRY;
 
                 if (i == r->wanted && (int64_t)i < got)

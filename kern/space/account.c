@@ -21,7 +21,6 @@
 #include "pager/pager.h"
 #include "space/account.h"
 
-static uint64_t limit;                  /* set once */
 /* A counter that orders nothing, hence relaxed everywhere. */
 static _Atomic uint64_t charged;
 
@@ -29,11 +28,21 @@ uint32_t mm_lock_future;
 bool mm_lock_onfault;
 
 uint64_t mm_charged(void) { return atomic_load_explicit(&charged, memory_order_relaxed); }
-uint64_t mm_limit(void) { return limit; }
+
+uint64_t mm_limit(void)
+{
+        uint64_t all = control.nframes +
+                       atomic_load_explicit(&control.far_pages, memory_order_relaxed);
+        /* Frames that must stay free or pinned for faults to proceed. */
+        uint64_t reserve = control.nframes / 16 + 64;
+
+        return all > reserve ? all - reserve : 0;
+}
 
 bool mm_charge(uint64_t pages)
 {
-        uint64_t now = mm_charged();
+        uint64_t now = mm_charged(), limit = mm_limit();
+
         do {
                 if (pages > limit || now > limit - pages)
                         return false;
@@ -83,10 +92,6 @@ int mm_may_lock(uint64_t pages, int over_limit)
 
 void mm_account_init(void)
 {
-        uint64_t all = control.nframes + control.far_pages;
-        /* Frames that must stay free or pinned for faults to proceed. */
-        uint64_t reserve = control.nframes / 16 + 64;
-        limit = all > reserve ? all - reserve : 0;
         atomic_store_explicit(&charged, 0, memory_order_relaxed);
         mm_lock_future = 0;
         mm_lock_onfault = false;

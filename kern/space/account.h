@@ -9,7 +9,7 @@
 /* Reads CONTROL.  Called before any other function here. */
 void mm_account_init(void);
 
-/* Pages charged now, and the limit, in pages (statistics, leak check). */
+/* Pages charged now, and the limit, in pages.  The limit grows when a node is added. */
 uint64_t mm_charged(void);
 uint64_t mm_limit(void);
 

@@ -127,7 +127,11 @@ void pt_resident(uint64_t start, uint64_t end, uint8_t *vec)
 {
         memset(vec, 0, (end - start) / PAGE_SIZE);
         for_each_entry(pte, addr, start, end) {
-                enum pte_kind k = pte_kind(atomic_load_explicit(pte, memory_order_relaxed));
+                pte_t p = atomic_load_explicit(pte, memory_order_relaxed);
+                enum pte_kind k = pte_kind(p);
+                if (k == PTE_PRESENT && page_is_fresh(p, &pager.frames[pte_num(p) - pager.pfn0],
+                                                      control.shadow_paging))
+                        continue;
                 vec[(addr - start) / PAGE_SIZE] =
                         k == PTE_PRESENT || k == PTE_ARENA || k == PTE_HELD ? PT_RESIDENT
                         : k == PTE_NONE                                     ? 0

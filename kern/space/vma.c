@@ -114,6 +114,19 @@ static void tally(const struct vma *v, uint64_t sign)
         if (v->flags & VMA_LOCKED)
                 vma_counts.locked += pages;
         vma_counts.nodes += (uint32_t)sign;
+        /* Atomic, because faults read it without the lock, as a hint. */
+        if (v->flags & VMA_ADVICE)
+                __atomic_fetch_add(&vma_counts.advised, (uint32_t)sign, __ATOMIC_RELAXED);
+}
+
+uint32_t vma_advice(uint64_t addr)
+{
+        struct vma v;
+
+        if (__atomic_load_n(&vma_counts.advised, __ATOMIC_RELAXED) == 0 ||
+            mm_lookup(addr, &v) != 0)
+                return 0;
+        return v.flags & VMA_ADVICE;
 }
 
 static void fill(struct vma_node *n, const struct vma *v)
@@ -383,6 +396,7 @@ static const char *check_below(const struct vma_node *t, uint64_t *at, struct vm
                 return "VMA tree: published bounds";
         *at = t->v.end;
         sum->nodes++;
+        sum->advised += (t->v.flags & VMA_ADVICE) != 0;
         sum->total += (t->v.end - t->v.start) >> PAGE_SHIFT;
         wrong = check_below(r, at, sum);
         if (wrong)
@@ -402,7 +416,8 @@ const char *vma_check(void)
         struct vma_counts sum = { 0 };
         uint64_t at = 0;
         const char *wrong = check_below(top(), &at, &sum);
-        if (!wrong && (sum.nodes != vma_counts.nodes || sum.total != vma_counts.total))
+        if (!wrong && (sum.nodes != vma_counts.nodes || sum.advised != vma_counts.advised ||
+                       sum.total != vma_counts.total))
                 wrong = "VMA tree: counts";
         return wrong;
 }

@@ -37,6 +37,9 @@
 #define VMA_DONTFORK   0x00800000u      /* madvise: not in the child */
 #define VMA_WIPEONFORK 0x00400000u      /* madvise: empty in the child */
 #define VMA_SYSV       0x00200000u      /* shmat: one file id an attachment */
+#define VMA_SEQUENTIAL 0x00100000u      /* madvise: what follows will be used */
+#define VMA_RANDOM     0x00080000u      /* madvise: what follows says nothing */
+#define VMA_ADVICE     (VMA_SEQUENTIAL | VMA_RANDOM)
 
 #define PROT_ALL    (PROT_READ | PROT_WRITE | PROT_EXEC)
 
@@ -65,9 +68,9 @@ struct vma_node {
         uint32_t height;
 };
 
-/* In pages; nodes: number of VMAs.  Insert, remove and change keep them.  peak: the largest total
- * so far. */
-struct vma_counts { uint64_t total, data, locked, peak; uint32_t nodes; };
+/* In pages; nodes: number of VMAs; advised: of those with VMA_ADVICE.  Insert, remove and change
+ * keep them.  peak: the largest total so far. */
+struct vma_counts { uint64_t total, data, locked, peak; uint32_t nodes, advised; };
 extern struct vma_counts vma_counts __attribute__((visibility("hidden")));
 
 /* The same VMA with other bounds. */
@@ -120,6 +123,9 @@ bool vma_read(uint64_t addr, struct vma *out, struct vma_hidden *hidden);
  * operation, says the same.  If an operation is under way elsewhere in the VMA, the copy is only
  * the part on this side of it. */
 int mm_lookup(uint64_t addr, struct vma *out);
+
+/* VMA_SEQUENTIAL, VMA_RANDOM or 0: what madvise said about addr.  Lock-free. */
+uint32_t vma_advice(uint64_t addr);
 
 /* Order, balance, gaps and counts: NULL, or what is wrong.  For tests and the leak check. */
 const char *vma_check(void);

@@ -3,6 +3,7 @@
  * it: settings/check.c)
  */
 #include <cpuid.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -113,6 +114,64 @@ bool host_has_svm(void)
 {
         unsigned a, b, c, d;
         return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c >> 2 & 1);
+}
+
+void host_cpu_model(char *text, size_t n)
+{
+        char line[512], model[128] = "unknown model";
+        FILE *f = fopen("/proc/cpuinfo", "re");
+
+        while (f && fgets(line, sizeof(line), f))
+                if (sscanf(line, "model name : %127[^\n]", model) == 1)
+                        break;
+        if (f)
+                fclose(f);
+        snprintf(text, n, "%s", model);
+}
+
+struct host_kvm host_kvm(void)
+{
+        static const struct { const char *module, *parameter, *paging;
+        } known[] = {
+                { "kvm_intel", "ept", "EPT" },
+                { "kvm_amd", "npt", "NPT" },
+                { "kvm_pvm", NULL, NULL },
+        };
+        char path[128], value[16];
+
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+                snprintf(path, sizeof(path), "/sys/module/%s", known[i].module);
+                if (access(path, F_OK) != 0)
+                        continue;
+                struct host_kvm k = { .module = known[i].module, .paging = known[i].paging };
+                if (known[i].parameter)
+                        snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s",
+                                 known[i].module, known[i].parameter);
+                k.on = known[i].parameter && host_line(path, value, sizeof(value)) &&
+                       (value[0] == 'Y' || value[0] == '1');
+                return k;
+        }
+        return (struct host_kvm){ 0 };
+}
+
+bool host_has_shadow_paging(void)
+{
+        const struct host_kvm k = host_kvm();
+
+        return k.module && !k.on;
+}
+
+void host_rdma_devices(char *text, size_t n)
+{
+        DIR *d = opendir("/sys/class/infiniband");
+        size_t used = 0;
+
+        *text = 0;
+        for (struct dirent *e; d && (e = readdir(d)); )
+                if (e->d_name[0] != '.' && used + strlen(e->d_name) + 2 < n)
+                        used += (size_t)sprintf(text + used, "%s%s", used ? " " : "", e->d_name);
+        if (d)
+                closedir(d);
 }
 
 unsigned host_phys_bits(void)

@@ -20,6 +20,22 @@ bool host_line(const char *path, char *line, size_t n);
 
 /* Whether this CPU shows VMX, SVM. */
 bool host_has_vmx(void), host_has_svm(void);
+/* The CPU's model, as in "AMD EPYC 7763 64-Core Processor"; "unknown model". */
+void host_cpu_model(char *text, size_t n);
+
+/* The kind of KVM, by its module. */
+struct host_kvm {
+        const char *module;             /* NULL: none for this CPU */
+        const char *paging;             /* "EPT", "NPT"; NULL: it has page tables of its own */
+        bool on;                        /* the former */
+};
+struct host_kvm host_kvm(void);
+/* Names of RDMA devices, with blanks between them; "": none. */
+void host_rdma_devices(char *text, size_t n);
+
+/* Does KVM keep page tables of its own, so that each change of one that the guest makes costs a
+ * trap? */
+bool host_has_shadow_paging(void);
 
 /* Can /dev/kvm be used?  0, or -errno with *why a sentence that names cause and cure (static
  * storage).  Cheap: it leaves out host_check_phys_bits, since asking KVM for a guest's CPUID takes

@@ -23,6 +23,8 @@ struct node_option {
         /* rdma: in the local device's table; -1: by the route to the node */
         int gid_index;
         bool overwrite;                 /* dax: also a file with data that is not vmrun's */
+        /* mem:, dax: as if behind a network: ns, and bytes a second; 0: no delay, no limit */
+        uint64_t latency, bandwidth;
 };
 
 enum placement { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
@@ -36,14 +38,21 @@ struct options {
         unsigned timeout_ms;            /* how long a node may be silent before it counts as lost */
         unsigned connect_timeout_ms;    /* how long it may take to answer at start */
         /* which thread moves pages of remote nodes: the I/O thread, or the vCPUs' threads in an
-         * exit */
-        enum { IO_THREAD, IO_INLINE } io;
+         * exit; AUTO only until the program starts */
+        enum { IO_THREAD, IO_INLINE, IO_AUTO } io;
+        uint32_t prefetch;              /* enum lookahead_policy */
+        /* pages ahead, 0: what the policy chooses; accesses that are looked at */
+        unsigned prefetch_window, prefetch_history;
         bool verbose, overcommit, debug;
+        bool far;                       /* pages are evicted ahead of need */
+        bool control;                   /* there is a control socket */
         bool verify;                    /* sums of pages on remote nodes are checked */
         /* programs that the program executes run under vmrun, too */
         bool follow;
         bool stats;
         const char *stats_file;         /* NULL: stderr */
+        bool stats_table;               /* a table there, also if it is no terminal */
+        unsigned stats_interval_ms;     /* 0: only at the end */
         const char *config;             /* the configuration file that was read; NULL: none */
         enum { CMD_RUN, CMD_CHECK, CMD_STATES } command;
         const char *states_pid;

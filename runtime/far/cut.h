@@ -11,7 +11,7 @@
 struct cutter {
         struct tree *tree;
         struct far_node *const *nodes;
-        unsigned nnodes;
+        _Atomic unsigned nnodes;        /* may grow meanwhile */
         pthread_mutex_t *lease_lock;    /* guards io_start() */
         /* One thread at a time cuts.  Never taken within other locks. */
         pthread_mutex_t lock;

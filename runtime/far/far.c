@@ -5,24 +5,25 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/message.h"
 #include "far/far.h"
 #include "far/io.h"
-#include "stats/stats.h"
+#include "far/timing.h"
 
 /* the longest wait for other threads at the end of the program */
 #define END_MS 500
 
+const struct node_option far_default_node = {
+        .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1
+};
+
 /* The nodes of opt, or the default one. */
 static const struct node_option *wanted(unsigned *count)
 {
-        static const struct node_option only = {
-                .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1
-        };
-
         *count = opt.nnodes ? opt.nnodes : 1;
-        return opt.nnodes ? opt.nodes : &only;
+        return opt.nnodes ? opt.nodes : &far_default_node;
 }
 
 /* Descriptors from before execve, by node. */
@@ -128,7 +129,13 @@ static void end_lost(const struct far_node *n)
         /* This is the thread that calls drivers. */
         if (slabs_stop(END_MS) && slabs_last(false, END_MS))
                 say_goodbye(n);
-        _exit(EXIT_VMRUN_FAILED);
+        end_(EXIT_VMRUN_FAILED);
+}
+
+static void describe(const struct far_node *n, char text[FAR_WHY])
+{
+        n->driver->describe(n, text, FAR_WHY);
+        timing_text(n->option, text + strlen(text), FAR_WHY - strlen(text));
 }
 
 void far_init(uint64_t room)
@@ -138,9 +145,9 @@ void far_init(uint64_t room)
         char why[FAR_WHY], text[FAR_WHY];
 
         for (unsigned i = 0; i < count; i++) {
-                struct far_node *n = far_node_open(
-                        &o[i], has_inherited && inherited.node[i].kept ? &inherited.node[i] : NULL,
-                        why);
+                bool kept = has_inherited && inherited.node[i].kept;
+                struct far_node *n = far_node_open(&o[i], kept ? &inherited.node[i] : NULL,
+                                                   kept ? 0 : FAR_FIRST_MEMBER, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 far_node_add(n);
@@ -148,7 +155,7 @@ void far_init(uint64_t room)
         slabs_init(far_node_list(), far_nodes(), room);
         io_on_loss(end_lost);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
-                far_node_at(i)->driver->describe(far_node_at(i), text, sizeof(text));
+                describe(far_node_at(i), text);
                 info_("far tier %u: %s", i, text);
         }
 }
@@ -162,9 +169,9 @@ int far_check(FILE *f)
         int err = 0;
 
         for (unsigned i = 0; i < count; i++) {
-                open[i] = far_node_open(&o[i], NULL, why);
+                open[i] = far_node_open(&o[i], NULL, FAR_FIRST_MEMBER, why);
                 if (open[i])
-                        open[i]->driver->describe(open[i], text, sizeof(text));
+                        describe(open[i], text);
                 else
                         err = -EIO;
                 fprintf(f, "%-16s%s %s: %s\n", i ? "" : "nodes", o[i].name,
@@ -175,21 +182,6 @@ int far_check(FILE *f)
                 if (open[i])
                         far_node_close(open[i]);
         return err;
-}
-
-void far_stats(FILE *f)
-{
-        char group[32];
-
-        for (unsigned i = 0; i < far_nodes(); i++) {
-                const struct far_node *n = far_node_at(i);
-                if (n->driver->kind != SLAB_REMOTE)
-                        continue;
-                snprintf(group, sizeof(group), "node.%u", i);
-                stats_line(f, group, "reread", n->reread);
-                stats_line(f, group, "damaged", n->damaged);
-                stats_line(f, group, "retired", n->retired);
-        }
 }
 
 void far_close(void)

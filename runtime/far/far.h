@@ -24,6 +24,7 @@
 #include "vm/thread.h"
 
 #define FAR_WHY 256
+_Static_assert(NODES_MAX <= SLAB_NODES, "kern can tell nodes apart");
 
 /* A node across execve: what the old program opened, and the next one continues to use. */
 #define FAR_KEPT 768
@@ -65,9 +66,13 @@ struct far_node {
          * node has answered its successor */
         bool fences;
         void *data;                     /* the driver's own */
+        /* Pages that were read and written, and of these the ones that were sent again over a new
+         * connection.  Of this process; kept by io.c. */
+        _Atomic uint64_t read, written, resent;
         /* Pages that did not come as they were sent: read once more; and lost, since they did not
-         * come better then.  Of this process; kept by io.c. */
-        _Atomic uint64_t reread, damaged;
+         * come better then, or left where they are, since nobody had asked for them.  Of this
+         * process; kept by io.c. */
+        _Atomic uint64_t reread, damaged, left;
         /* Pages that are not written again, since an old write may still arrive there.  Of this
          * process; kept by io.c.  Nodes that fence have none. */
         _Atomic uint64_t retired;
@@ -177,12 +182,14 @@ extern const struct far_driver far_mem, far_dax;
 /* --- the table of nodes and places (nodes.c) --- */
 
 /* Opens one node; NULL with why.  o must outlive the node, and so must `before`: what the program
- * before execve kept for it, or NULL. */
+ * before execve kept for it, or NULL.  member: of struct far_node; FAR_FIRST_MEMBER: this process
+ * is the first of its tree; 0: not known until it has joined one. */
+#define FAR_FIRST_MEMBER 1
 struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
-                               char why[FAR_WHY]);
+                               uint64_t member, char why[FAR_WHY]);
 void far_node_close(struct far_node *n);
-/* far_node_add() appends a node to the table; far_node_drop() takes the last one out, NULL: there
- * is none. */
+/* far_node_add() appends a node to the table, also while others read it; far_node_drop() takes
+ * the last one out, NULL: there is none. */
 void far_node_add(struct far_node *n);
 struct far_node *far_node_drop(void);
 struct far_node *const *far_node_list(void);
@@ -196,7 +203,18 @@ void far_slab_set(uint32_t i, const struct far_place *place);
  * state of the parent for as long as they are loaded, and none of their functions drops it. */
 void far_reload(const void *module);
 
+/* --- a node more (grow.c) --- */
+
+/* Adds a node while the program runs.  o is copied to opt, its texts are taken over.  0, or -errno
+ * with why, and o is as before: -EBUSY: other processes share the far memory of this one, and would
+ * not know the node.  Takes as long as the node takes to answer; fetches of pages wait while it is
+ * attached.  Any thread, one at a time, and not during fork, execve or alone_begin(). */
+int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
+
 /* --- all of them (far.c) --- */
+
+/* What is used if no node is named. */
+extern const struct node_option far_default_node;
 
 /* Opens all nodes of opt, or the default one; ends vmrun with a sentence if one cannot be opened.
  * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
@@ -245,11 +263,14 @@ const struct far_node *far_cannot_fork(void);
  * connections.  0, or -errno as tree_be_child(). */
 int far_forked(const struct tree_child *c);
 uint64_t far_leased_pages(void);
+/* Slots of all nodes that this process holds, those of resident pages included. */
+uint64_t far_used_pages(void);
 /* vmrun --check: tries each node of opt, all open at the same time as for a program; prints a line
  * a node.  0, or the last error. */
 int far_check(FILE *f);
-/* For stats_register(). */
-void far_stats(FILE *f);
+/* For stats_register(), after counters_stats(). */
+struct stats;
+void far_stats(struct stats *s);
 
 /* --- the sequence of slabs (slabs.c) --- */
 
@@ -285,6 +306,16 @@ bool slabs_last(bool still, unsigned limit_ms);
 /* Stops leasing: no lease is under way, and none will begin.  False: one is still under way after
  * limit_ms. */
 bool slabs_stop(unsigned limit_ms);
+
+/* For far_add().  slabs_may_add(): -EBUSY with why if other processes belong to the tree, or to
+ * have ended without being buried yet; else 0, and *member is what the node must be opened with.
+ * slabs_add(): cuts the node to what can be used of it, adds it to the table, and to the tree if
+ * there is one; -EBUSY as before, -ESTALE: *member is no longer right. */
+int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY]);
+int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY]);
+/* Slots of each node that this process holds, in pages, as far as that is known without a lock; by
+ * a look at each word in use.  Any thread. */
+void slabs_used(uint64_t used[NODES_MAX]);
 
 /* kern uses `have` slabs: puts the next one into CONTROL->slabs.  0, or an error as for EXIT_LEASE
  * (abi.h). */

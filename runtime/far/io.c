@@ -39,11 +39,13 @@
 #include "common/clock.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/meter.h"
 #include "include/tree.h"
 #include "pager/frame.h"
 #include "vm/vm.h"
 
 #define BATCH      64                   /* requests given to a driver at a time */
+#define INLINE_MORE 16                  /* turns after the one that brought what was waited for */
 #define FDS_MAX    256                  /* of all drivers together */
 
 struct io_request {
@@ -53,7 +55,13 @@ struct io_request {
         frame_t frame;
         unsigned vcpu;                  /* whose ring it came from */
         bool again;                     /* a read that has failed its check once */
-        uint64_t asked;                 /* TSC when it came off its ring */
+        /* A page that nobody had asked for when its request was made, even if r.op is FAR_READ by
+         * now; and its first use is to be a fault. */
+        bool ahead, marker;
+        uint64_t taken;                 /* TSC when it came off its ring */
+        /* For the parts of a fetch, of a sampled read: when its vCPU asked, by the guest's TSC, and
+         * when it went to its driver; else 0. */
+        uint64_t asked, sent;
 };
 
 struct queue { struct far_request *head, **tail; };
@@ -62,7 +70,8 @@ static struct vm *io_vm;
 static int doorbell = -1;               /* eventfd; private */
 /* nodes are attached; written under the lease lock (slabs.c), before the first slab exists */
 static bool started;
-static uint64_t spin_ticks;             /* without a completion, before it sleeps */
+/* Without a completion, before it sleeps.  A hint: it may grow when a node is added. */
+static _Atomic uint64_t spin_ticks;
 static unsigned cpus;                   /* of this host */
 /* io_stop() asks; the I/O thread answers and touches no driver any more.  The answer is a
  * release. */
@@ -184,11 +193,45 @@ static void write_ends(const struct io_request *q)
                 slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
 }
 
+/* The entry that the page of a read is for.  To be asked while it is BUSY: afterwards the frame may
+ * be another page's. */
+static pte_slot_t *entry_of(const struct io_request *q)
+{
+        return atomic_load_explicit(&frame_of(q)->pte, memory_order_relaxed);
+}
+
+/* inline: the waiting thread is in io_wait() */
+static void wake_entry(pte_slot_t *pte)
+{
+        if (opt.io == IO_THREAD)
+                word_wake(pte, INT_MAX);
+}
+
+static void reuse(struct far_request *r)
+{
+        r->next = unused;
+        unused = r;
+}
+
+static void prefetch_over(struct io_request *q, int err)
+{
+        struct frame *f = frame_of(q);
+        pte_slot_t *pte = entry_of(q);
+
+        if (page_prefetched(f, frame_pfn0() + q->frame,
+                            pte_ahead(q->marker, CONTROL->shadow_paging), err))
+                wake_entry(pte);
+        /* Relaxed: a hint for the vCPU. */
+        atomic_fetch_add_explicit(&vcpu_rings(q->vcpu)->prefetches_over, 1, memory_order_relaxed);
+        reuse(&q->r);
+}
+
 /* A page that did not come as it was sent is read once more: what a link spoiled on the way is
  * right then.  Else it is lost, and an access to it is SIGBUS. */
 static void wrong(struct io_request *q)
 {
         struct far_node *n = q->r.place->node;
+        pte_slot_t *pte = entry_of(q);
 
         if (!q->again) {
                 q->again = true;
@@ -196,49 +239,70 @@ static void wrong(struct io_request *q)
                 queue(&q->r);
                 return;
         }
+        if (q->ahead) {
+                n->left++;              /* who needs the page asks for it, and is told */
+                prefetch_over(q, -EIO);
+                return;
+        }
         n->damaged++;
         warnx_("%s: page %llu of it (slot %#llx) did not come back as it was written, twice: an "
                "access to it ends in SIGBUS; see the node's memory and the network",
                n->option->origin, (unsigned long long)(q->r.place->first + q->r.page),
                (unsigned long long)q->slot);
-        struct frame *f = frame_of(q);
-        pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
-        /* Relaxed: page_fetched() releases it.  Nobody waits for a prefetch. */
-        if (q->r.op == FAR_READ)
-                atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
-        if (page_fetched(f, frame_pfn0() + q->frame, 0, -EIO) && opt.io == IO_THREAD)
-                word_wake(pte, INT_MAX);
-        q->r.next = unused;
-        unused = &q->r;
+        /* Relaxed: page_fetched() releases it. */
+        atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
+        if (page_fetched(frame_of(q), frame_pfn0() + q->frame, 0, -EIO))
+                wake_entry(pte);
+        reuse(&q->r);
+}
+
+/* Counters that other threads only read. */
+static void one_more(_Atomic uint64_t *c)
+{
+        atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+}
+
+static void count_page(const struct io_request *q)
+{
+        struct far_node *n = q->r.place->node;
+
+        one_more(q->r.op == FAR_WRITE ? &n->written : &n->read);
+        if (q->r.repeated)
+                one_more(&n->resent);
+        if (atomic_load_explicit(&CONTROL->stats_on, memory_order_relaxed))
+                meter_page(n, q->r.op == FAR_WRITE, q->taken);
+        if (q->asked && !q->again)
+                meter_fetch(q->asked, q->sent);
 }
 
 void far_done(struct far_request *r)
 {
         struct io_request *q = (struct io_request *)r;
+        struct frame *f = frame_of(q);
+        uint64_t pfn = frame_pfn0() + q->frame;
+        pte_slot_t *pte = entry_of(q);
 
         if (r->op != FAR_WRITE && !is_right(q)) {
                 wrong(q);
                 return;
         }
-
+        count_page(q);
         if (r->op == FAR_WRITE) {
                 write_ends(q);
                 /* Release: the data is at the node before the vCPU releases the frame. */
                 if (atomic_exchange(&q->entry->state, IO_OVER) == IO_AWAITED)
                         word_wake(&q->entry->state, INT_MAX);
+                reuse(r);
+        } else if (q->ahead) {
+                prefetch_over(q, 0);
         } else {
-                struct frame *f = frame_of(q);
-                pte_slot_t *pte = atomic_load_explicit(&f->pte, memory_order_relaxed);
-                bool awaited = page_fetched(f, frame_pfn0() + q->frame,
-                                            r->op == FAR_READ ? PTE_A : PTE_PREF, 0);
-                /* inline: the waiting thread is in io_wait() */
-                if (awaited && opt.io == IO_THREAD)
-                        word_wake(pte, INT_MAX);
-                if (r->op == FAR_READ && opt.io == IO_THREAD)
-                        learn_wait(__rdtsc() - q->asked);
+                if (page_fetched(f, pfn, PTE_P | PTE_A, 0))
+                        wake_entry(pte);
+                if (opt.io == IO_THREAD)
+                        learn_wait(__rdtsc() - q->taken);
+                reuse(r);
         }
-        r->next = unused;
-        unused = r;
 }
 
 void far_failed(struct far_request *r)
@@ -260,24 +324,50 @@ static void settle(struct far_node *n)
         n->settled = true;
 }
 
+/* A vCPU waits for the page that a prefetch into this frame brings.  If the request has not gone to
+ * its node yet, it goes with those of demand. */
+static void promote(frame_t frame)
+{
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct queue *list = &queues[i][FAR_PREFETCH];
+                for (struct far_request **at = &list->head; *at; at = &(*at)->next) {
+                        struct far_request *r = *at;
+                        if (((struct io_request *)r)->frame != frame)
+                                continue;
+                        *at = r->next;
+                        if (!r->next)
+                                list->tail = at;
+                        r->op = FAR_READ;
+                        queue(r);
+                        return;
+                }
+        }
+}
+
 static void enqueue(struct io_entry *e, unsigned vcpu)
 {
         static const enum far_op ops[] = {
-                [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE
+                [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE,
+                [IO_MARKER] = FAR_PREFETCH
         };
-        struct io_request *q = new_request();
         const struct far_place *place = &far_slab((uint32_t)(e->slot >> SLAB_SHIFT))->place[0];
 
-        if (e->op > IO_WRITE || e->frame >= CONTROL->nframes ||
+        if (e->op > IO_PROMOTE || e->frame >= CONTROL->nframes ||
             e->slot >> SLAB_SHIFT >= CONTROL->nslabs)
                 die_(EXIT_VMRUN_FAILED,
                      "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, "
                      "or the program may have written into kern",
                      e->op, e->frame, (unsigned long long)e->slot);
+        if (e->op == IO_PROMOTE) {
+                promote(e->frame);
+                return;
+        }
+        struct io_request *q = new_request();
         q->entry = e;
-        q->asked = __rdtsc();
+        q->taken = __rdtsc();
         q->frame = e->frame;
         q->r.op = ops[e->op];
+        q->asked = q->r.op == FAR_READ ? e->asked : 0;
         q->r.page = e->slot & ((1u << SLAB_SHIFT) - 1);
         q->r.place = place;
         q->r.frame = frame_host(e->frame);
@@ -285,6 +375,8 @@ static void enqueue(struct io_entry *e, unsigned vcpu)
         q->slot = e->slot;
         q->vcpu = vcpu;
         q->again = false;
+        q->ahead = q->r.op == FAR_PREFETCH;
+        q->marker = e->op == IO_MARKER;
         /* The program may change the page meanwhile: then it is dirty again, and what arrives in
          * the slot is not read. */
         if (q->r.op == FAR_WRITE && opt.verify)
@@ -320,6 +412,8 @@ static unsigned take(void)
         for (unsigned i = 0; i < vcpus; i++)
                 n += take_ring(&vcpu_rings(i)->demand, i);
         for (unsigned i = 0; i < vcpus; i++)
+                n += take_ring(&vcpu_rings(i)->prefetch, i);
+        for (unsigned i = 0; i < vcpus; i++)
                 n += take_ring(&vcpu_rings(i)->bulk, i);
         return n;
 }
@@ -332,6 +426,9 @@ static unsigned post_queue(struct far_node *node, struct queue *list)
                 struct far_request *batch[BATCH], *after[BATCH];
                 unsigned n = 0;
                 for (struct far_request *r = list->head; r && n < BATCH; r = r->next, n++) {
+                        struct io_request *q = (struct io_request *)r;
+                        if (q->asked)
+                                q->sent = meter_now();
                         batch[n] = r;
                         after[n] = r->next;     /* once taken, next is the driver's */
                 }
@@ -371,6 +468,7 @@ static bool tails_moved(void)
         for (unsigned i = 0, n = atomic_load(&CONTROL->nvcpus); i < n; i++) {
                 struct io_rings *r = vcpu_rings(i);
                 if (atomic_load(&r->demand.tail) != atomic_load(&r->demand.head) ||
+                    atomic_load(&r->prefetch.tail) != atomic_load(&r->prefetch.head) ||
                     atomic_load(&r->bulk.tail) != atomic_load(&r->bulk.head))
                         return true;
         }
@@ -410,14 +508,18 @@ static _Noreturn void stay_stopped(void)
                 pause();
 }
 
+static int attach(struct far_node *n, char why[FAR_WHY])
+{
+        return n->driver->attach(n, frame_host(0), CONTROL->nframes * PAGE_SIZE, why);
+}
+
 static void attach_all(void)
 {
         char why[FAR_WHY];
 
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                int err = is_remote(n) ? n->driver->attach(n, frame_host(0),
-                                                           CONTROL->nframes * PAGE_SIZE, why) : 0;
+                int err = is_remote(n) ? attach(n, why) : 0;
                 if (err && n->lost)
                         settle(n);
                 if (err)
@@ -493,6 +595,9 @@ void io_wait(const void *word, uint32_t seen)
                 else if (__rdtsc() - since > spin_ticks && wait_for_news(10))
                         since = __rdtsc();
         }
+        /* What else has come saves the program an exit each. */
+        for (unsigned i = 0; i < INLINE_MORE && step() > 0; i++)
+                ;
         pthread_mutex_unlock(&io_lock);
 }
 
@@ -610,21 +715,43 @@ void io_again(void)
                                         "PID namespace: try --io inline");
 }
 
-void io_start(struct vm *vm)
+static void choose_spin(void)
 {
         unsigned spin_us = 0;
 
-        if (started)
-                return;
-        io_vm = vm;
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 if (is_remote(n) && n->driver->spin_us > spin_us)
                         spin_us = n->driver->spin_us;
         }
+        atomic_store_explicit(&spin_ticks, CONTROL->tsc_khz * spin_us / 1000,
+                              memory_order_relaxed);
+}
+
+int io_add(struct far_node *n, char *why)
+{
+        if (!started) {                 /* io_start() attaches it */
+                far_node_add(n);
+                return 0;
+        }
+        io_hold();
+        int err = is_remote(n) ? attach(n, why) : 0;
+        if (!err) {
+                far_node_add(n);
+                choose_spin();
+        }
+        io_release();
+        return err;
+}
+
+void io_start(struct vm *vm)
+{
+        if (started)
+                return;
+        io_vm = vm;
         if (!forked || opt.io == IO_INLINE)
                 attach_all();
-        spin_ticks = CONTROL->tsc_khz * spin_us / 1000;
+        choose_spin();
         cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
         if (start_thread() != 0) {
                 opt.io = IO_INLINE;

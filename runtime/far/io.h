@@ -16,6 +16,10 @@ void io_first_wait(void);
 /* Attaches the remote nodes and starts the thread, once: before the first slab of one of them is
  * used. */
 void io_start(struct vm *vm);
+/* Adds a node to the table; if the others are attached, it is attached before that.  Under the
+ * lease lock (slabs.c), by one thread at a time, which is not within io_hold().  why: FAR_WHY
+ * bytes. */
+int io_add(struct far_node *n, char *why);
 /* In a forked child the I/O thread attaches the nodes itself, which takes as long as they take to
  * answer.  A thread that wants more from a node than pages waits here. */
 void io_wait_attached(void);

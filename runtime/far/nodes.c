@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ static const struct { const char *scheme, *file; } modules[] = {
 };
 
 static struct far_node *nodes[NODES_MAX];
-static unsigned nnodes;
+/* Grows while the program runs (far_node_add): stored with release after the node. */
+static _Atomic unsigned nnodes;
 /* Entry i is written before CONTROL->nslabs covers it. */
 static struct far_slab slabs[SLABS_MAX];
 
@@ -122,7 +124,7 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
 }
 
 struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
-                               char why[FAR_WHY])
+                               uint64_t member, char why[FAR_WHY])
 {
         const char *colon = strchr(o->url, ':');
         size_t n = colon ? (size_t)(colon - o->url) : 0;
@@ -148,7 +150,7 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         node->option = o;
         node->url = o->url;
         node->inherited = before;
-        node->member = before ? 0 : 1;  /* the first of a tree; until it has joined one: unknown */
+        node->member = member;
         if (d->open(node, colon + 1, why) != 0) {
                 free(node);
                 return NULL;
@@ -168,7 +170,8 @@ void far_node_close(struct far_node *n)
 void far_node_add(struct far_node *n)
 {
         n->index = nnodes;
-        nodes[nnodes++] = n;
+        nodes[nnodes] = n;
+        atomic_fetch_add_explicit(&nnodes, 1, memory_order_release);
 }
 
 struct far_node *far_node_drop(void) { return nnodes ? nodes[--nnodes] : NULL; }

@@ -42,6 +42,18 @@ uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most
         return count;
 }
 
+uint32_t placement_left(const struct far_node *n)
+{
+        uint64_t pages = left(n);
+        uint32_t count = 0, got;
+
+        while ((got = slab_pages(n, n->slabs + count, pages)) != 0) {
+                pages -= got;
+                count++;
+        }
+        return count;
+}
+
 /* Should a give before b, by weight?  The node whose share, with its next slab, would be smaller
  * gives first.  So leased bytes follow the weights at every moment, whatever the sizes of slabs,
  * and a node that gave nothing for a while only catches up to its share. */
@@ -70,16 +82,23 @@ int placement_next(enum placement how, struct far_node *const nodes[], unsigned 
 
 void placement_sizes(enum placement how, struct far_node *const nodes[], unsigned n)
 {
-        uint64_t pages = 0, most = SLAB_FIRST;
+        uint64_t pages = 0;
 
         for (unsigned i = 0; i < n; i++)
                 pages += nodes[i]->pages;
-        /* 8: those that are smaller, and the last */
-        while (most < SLAB_LAST && pages / most + 8 * n > SLABS_MAX)
-                most *= 2;
         for (unsigned i = 0; i < n; i++)
                 nodes[i]->slab_most =
                         n > 1 && how != PLACE_LINEAR && nodes[i]->driver->kind == SLAB_REMOTE
-                                ? (uint32_t)most
+                                ? placement_most(pages, n, SLABS_MAX)
                                 : SLAB_LAST;
+}
+
+uint32_t placement_most(uint64_t pages, unsigned n, uint32_t names)
+{
+        uint32_t most = SLAB_FIRST;
+
+        /* 8: those that are smaller, and the last */
+        while (most < SLAB_LAST && pages / most + 8 * n > names)
+                most *= 2;
+        return most;
 }

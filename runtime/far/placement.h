@@ -18,7 +18,12 @@ uint32_t placement_slab(const struct far_node *n);
 int placement_next(enum placement how, struct far_node *const nodes[], unsigned n);
 /* How many slabs a node of that many pages gives in all, counted up to `most`. */
 uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most);
+/* How many more slabs a node gives. */
+uint32_t placement_left(const struct far_node *n);
 /* Sets slab_most of each node, by the capacity of all. */
 void placement_sizes(enum placement how, struct far_node *const nodes[], unsigned n);
+/* The smallest largest slab with which n nodes of that many pages together need at most `names`
+ * slabs. */
+uint32_t placement_most(uint64_t pages, unsigned n, uint32_t names);
 
 #endif

@@ -15,13 +15,19 @@
 #include "far/cut.h"
 #include "far/io.h"
 #include "far/placement.h"
+#include "far/timing.h"
 #include "far/tree.h"
 #include "far/window.h"
 #include "vm/vm.h"
 
 static struct far_node *const *nodes;
-static unsigned nnodes;
-static uint32_t max_slabs;              /* the most slabs that all nodes can give */
+static _Atomic unsigned nnodes;         /* changes under lease_lock */
+static uint32_t max_slabs;              /* the most slabs that the nodes of the start can give */
+/* Pages of guest-physical space that no memory node of the start can take. */
+static uint64_t memory_room;
+/* The tree's file has room for so many slabs more, for nodes that are added: 2 GiB of addresses,
+ * and next to no memory.  At least 30 GiB. */
+#define SLABS_TO_ADD 64
 
 /* Guards the data below, CONTROL->slabs and nslabs, and what every node has leased.  Taken before
  * the lock of the tree. */
@@ -77,6 +83,7 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
                 max_slabs = SLABS_MAX - names;
                 if (memory)
                         room -= room > node->pages + lost ? node->pages + lost : room;
+                memory_room = room;
                 if (node->pages < had)
                         info_("%s: only %s of %s can be used: the guest-physical space of this CPU "
                               "(or the table of slabs) holds no more",
@@ -88,11 +95,24 @@ void slabs_init(struct far_node *const all[], unsigned n, uint64_t room)
 uint64_t far_leased_pages(void)
 {
         uint64_t sum = 0;
-        pthread_mutex_lock(&lease_lock);
+
+        /* Without the lock, which is held while a node is asked for more. */
         for (unsigned i = 0; i < nnodes; i++)
-                sum += nodes[i]->leased;
-        pthread_mutex_unlock(&lease_lock);
+                sum += __atomic_load_n(&nodes[i]->leased, __ATOMIC_RELAXED);
         return sum;
+}
+
+/* As kern counts them (kern/far/slotmap.c).  Its number is valid once there is a slab. */
+uint64_t far_used_pages(void)
+{
+        const struct tree_common *c = (const struct tree_common *)TREE_WINDOW;
+        const struct tree_process *p;
+
+        if (__atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE) == 0)
+                return 0;
+        p = &c->process[CONTROL->tree_number];
+        return atomic_load_explicit(&p->owned, memory_order_relaxed) +
+               atomic_load_explicit(&p->shared, memory_order_relaxed);
 }
 
 /* pull() copies what the nodes have given from the tree, push() to it. */
@@ -122,6 +142,16 @@ static void is_member(void)
                 nodes[i]->member = tree.head->record[tree.self].birth;
 }
 
+/* Under a limit of address space or file size, without room for nodes that are added. */
+static int make_tree(char *why, size_t n)
+{
+        uint32_t all = max_slabs < SLABS_MAX - SLABS_TO_ADD ? max_slabs + SLABS_TO_ADD : SLABS_MAX;
+        int err = tree_make(&tree, all, (void *)TREE_WINDOW, why, n);
+
+        return err == -ENOMEM || err == -EFBIG
+                       ? tree_make(&tree, max_slabs, (void *)TREE_WINDOW, why, n) : err;
+}
+
 /* With lease_lock held. */
 static int start_tree(void)
 {
@@ -131,7 +161,7 @@ static int start_tree(void)
                 return 0;
         bool join = inherited >= 0;
         int err = join ? tree_attach(&tree, inherited, (void *)TREE_WINDOW, why, sizeof(why))
-                       : tree_make(&tree, max_slabs, (void *)TREE_WINDOW, why, sizeof(why));
+                       : make_tree(why, sizeof(why));
         if (err) {
                 warnx_("far memory: %s", why);
                 return err;
@@ -145,9 +175,7 @@ static int start_tree(void)
                 return err;
         }
         is_member();
-        if (join) {
-                max_slabs = tree.max_slabs;
-        } else {
+        if (!join) {
                 tree.head->nnodes = nnodes;
                 push();
         }
@@ -213,8 +241,8 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
         unsigned step = unit < 16 ? 0 : 28 - (unsigned)__builtin_clz(unit);
         uint64_t first = step ? 8ull << step : 0, end = 16ull << step;
 
-        if (end > 1 + (uint64_t)max_slabs)
-                end = 1 + (uint64_t)max_slabs;
+        if (end > 1 + (uint64_t)tree.max_slabs)
+                end = 1 + (uint64_t)tree.max_slabs;
         if (!map_gpa[step]) {
                 uint64_t size = (end - first) * SLAB_MAP_SIZE, at = vm_take_gpa(vm, size);
                 int err = at ? vm_add_memory(vm, at, tree.units + first * SLAB_MAP_SIZE, size)
@@ -232,6 +260,7 @@ static void publish(uint32_t i, const struct slab *s, const struct far_place *pl
 {
         far_slab_set(i, place);
         CONTROL->slabs[i] = *s;
+        timing_slab(&CONTROL->slabs[i], place->node->option, CONTROL->tsc_khz);
         CONTROL->tree_number = tree.self;
         /* Release: kern on other vCPUs looks up the slab of a slot number.  No slot of this slab
          * exists before the count covers it. */
@@ -321,7 +350,7 @@ static int lease_locked(struct vm *vm, uint32_t have, bool cut)
                 return -EAGAIN;
         if (cut && tree_uncut_locked(&tree, have >= tree.head->nslabs))
                 return -ECHILD;
-        if (have >= max_slabs)
+        if (have >= tree.max_slabs)
                 return nothing_left();
         int err = map_unit(vm, 0, &CONTROL->tree_gpa);
         if (!err)
@@ -339,6 +368,153 @@ void slabs_cut(struct vm *vm, bool full)
         tree_unlock(&tree);
         if (many && (full || io_is_attached()))
                 cut_dead(&cutter, vm);
+}
+
+/* --- a node more --- */
+
+/* With lease_lock held.  In the tree, under its lock, which it takes. */
+static bool is_alone(void)
+{
+        tree_lock(&tree);
+        tree_mend_locked(&tree);
+        bool alone = tree_alone_locked(&tree);
+        tree_unlock(&tree);
+        return alone;
+}
+
+/* With lease_lock held.  The slots that a process holds name slabs by number, and slabs name nodes:
+ * processes that were forked before have a table without the node, and no way to be told. */
+static int check_alone(char why[FAR_WHY])
+{
+        if (!in_tree || is_alone())
+                return 0;
+        snprintf(why, FAR_WHY, "the program has children, or a parent under vmrun, that share its "
+                 "far memory and would not know the node: add it before the program forks, or when "
+                 "the others have ended, or name it with --node at the start");
+        return -EBUSY;
+}
+
+static uint64_t own_member(void)
+{
+        return in_tree ? tree.head->record[tree.self].birth : FAR_FIRST_MEMBER;
+}
+
+int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY])
+{
+        int err = 0;
+
+        pthread_mutex_lock(&lease_lock);
+        if (!in_tree && inherited >= 0)
+                err = start_tree();     /* it says why */
+        if (err)
+                snprintf(why, FAR_WHY, "the far memory of the program before cannot be joined: %s",
+                         strerror(-err));
+        bool others = !err && in_tree && !is_alone();
+        pthread_mutex_unlock(&lease_lock);
+        if (others)                     /* perhaps they have ended */
+                cut_dead(&cutter, vm);
+        pthread_mutex_lock(&lease_lock);
+        err = err ? err : check_alone(why);
+        *member = own_member();
+        pthread_mutex_unlock(&lease_lock);
+        return err;
+}
+
+/* How many slabs a node has given and will give. */
+static uint32_t slabs_of(const struct far_node *n)
+{
+        return n->slabs + placement_left(n);
+}
+
+/* The node's share of addresses and names.  With lease_lock held. */
+static int cut_to_room(struct vm *vm, struct far_node *n, char why[FAR_WHY])
+{
+        bool memory = n->driver->kind == SLAB_MEMORY;
+        uint64_t had = n->pages, room = vm_far_room(vm), most = room;
+        uint64_t lost = 2ull * (n->granule > 512 ? n->granule : 512);
+        uint32_t names = in_tree ? tree.max_slabs : SLABS_MAX;
+        char a[32], b[32];
+
+        for (unsigned i = 0; i < nnodes; i++)
+                names -= slabs_of(nodes[i]) < names ? slabs_of(nodes[i]) : names;
+        if (!in_tree && names > SLABS_TO_ADD)
+                names -= SLABS_TO_ADD;  /* for the next one */
+        if (memory && most > (memory_room > lost ? memory_room - lost : 0))
+                most = memory_room > lost ? memory_room - lost : 0;
+        n->pages = n->pages < most ? n->pages : most;
+        n->slab_most = memory || opt.placement == PLACE_LINEAR
+                               ? SLAB_LAST : placement_most(n->pages, 1, names);
+        n->pages = pages_of(n, names);
+        if (!n->pages) {
+                snprintf(why, FAR_WHY, "there is no room for its slabs in this run: name it with "
+                         "--node at the start");
+                return -ENOSPC;
+        }
+        if (n->pages < had)
+                warnx_("%s: only %s of %s are used: more could only be named with --node at the "
+                       "start", n->option->origin, size_text(n->pages * PAGE_SIZE, a),
+                       size_text(had * PAGE_SIZE, b));
+        if (memory)
+                memory_room -= n->pages + lost;
+        if (!in_tree)
+                max_slabs += slabs_of(n);
+        return 0;
+}
+
+int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY])
+{
+        pthread_mutex_lock(&lease_lock);
+        int err = n->member == own_member() ? check_alone(why) : -ESTALE;
+        if (err == -ESTALE)
+                snprintf(why, FAR_WHY, "the program forked meanwhile: try again");
+        if (!err && in_tree) {          /* processes that have ended may have leased more */
+                tree_lock(&tree);
+                pull();
+                tree_unlock(&tree);
+        }
+        if (!err)
+                err = cut_to_room(vm, n, why);
+        if (!err)
+                err = io_add(n, why);
+        if (!err) {
+                /* What the tree says of it comes after; no other process reads it before a slab
+                 * names the node. */
+                if (in_tree)
+                        tree_lock(&tree);
+                nnodes = far_nodes();
+                cutter.nnodes = nnodes;
+                if (in_tree) {
+                        tree.head->nnodes = nnodes;
+                        push();
+                        tree_unlock(&tree);
+                }
+        }
+        pthread_mutex_unlock(&lease_lock);
+        return err;
+}
+
+/* --- what is used of each node --- */
+
+static uint64_t held_in_chunk(uint32_t slab, uint32_t chunk)
+{
+        const slot_word_t *word = tree_map(tree.units, slab)->word + chunk * CHUNK_PAGES;
+        uint16_t mine = (uint16_t)(SLOT_OWNED | tree.self);
+        uint64_t n = tree_shared_in(&tree, slab, chunk);
+
+        for (uint32_t i = 0; i < CHUNK_PAGES; i++)
+                n += (atomic_load_explicit(&word[i], memory_order_relaxed) & ~SLOT_DUE) == mine;
+        return n;
+}
+
+void slabs_used(uint64_t used[NODES_MAX])
+{
+        uint32_t n = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
+
+        memset(used, 0, NODES_MAX * sizeof(*used));
+        for (uint32_t slab = 0; slab < n; slab++)
+                for (uint32_t chunk = 0; chunk < SLAB_CHUNKS; chunk++)
+                        if (chunk_touched(tree_map(tree.units, slab), tree.self, chunk))
+                                used[CONTROL->slabs[slab].node] += held_in_chunk(slab, chunk);
 }
 
 /* -ECHILD, if cut: dead processes are to be cut off first. */

@@ -158,6 +158,8 @@ int tree_share(struct tree *t, uint32_t child, const uint64_t *slots, size_t n);
 /* Releases shared slots; the last holder frees them.  -EINVAL: this process does not hold one of
  * the slots; the others are released. */
 int tree_release(struct tree *t, const uint64_t *slots, size_t n);
+/* How many slots of a chunk this process holds together with others. */
+uint64_t tree_shared_in(const struct tree *t, uint32_t slab, uint32_t chunk);
 /* Releases all that process p holds.  p is dead, or is this process with no vCPU running.  May be
  * repeated if another process stopped in the middle.  Returns how many slots became free. */
 uint64_t tree_bury(struct tree *t, uint32_t p);

@@ -46,6 +46,19 @@ static bool anybody_holds(struct tree *t, uint64_t slot)
         return false;
 }
 
+uint64_t tree_shared_in(const struct tree *t, uint32_t slab, uint32_t chunk)
+{
+        const _Atomic uint64_t *bits =
+                t->bits + ((uint64_t)slab * TREE_PROCESSES + t->self) * (SLAB_PAGES / 64) +
+                (uint64_t)chunk * CHUNK_PAGES / 64;
+        uint64_t n = 0;
+
+        for (unsigned i = 0; i < CHUNK_PAGES / 64; i++)
+                n += (uint64_t)__builtin_popcountll(
+                        atomic_load_explicit(&bits[i], memory_order_relaxed));
+        return n;
+}
+
 /* The word is CHECK of this process.  due: SLOT_DUE or 0.  True: the slot is free now. */
 static bool finish_check(struct tree *t, uint64_t slot, uint16_t due)
 {

@@ -160,7 +160,11 @@ int gmem_check(struct thread *t, uint64_t addr, size_t len, bool write)
 static void count_page(pte_t p, bool anonymous, struct gmem_count *c)
 {
         enum pte_kind kind = pte_kind(p);
+        uint64_t n = frame_of_gpa(p & PTE_NUM);
 
+        if (kind == PTE_PRESENT && n < CONTROL->nframes &&
+            page_is_fresh(p, &frame_table()[n], CONTROL->shadow_paging))
+                return;
         c->far += kind == PTE_REMOTE;
         if (kind == PTE_NONE || kind == PTE_REMOTE || kind == PTE_BAD)
                 return;
@@ -171,7 +175,6 @@ static void count_page(pte_t p, bool anonymous, struct gmem_count *c)
                 c->dirty += (p & PTE_D) != 0;
                 return;
         }
-        uint64_t n = frame_of_gpa(p & PTE_NUM);
         if (n >= CONTROL->nframes)
                 return;
         const struct frame *f = &frame_table()[n];

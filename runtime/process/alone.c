@@ -13,12 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "control/control.h"
 #include "far/io.h"
 #include "marshal/sys.h"
 #include "process/alone.h"
 #include "process/service.h"
 #include "process/threads.h"
 #include "signal/signals.h"
+#include "stats/stats.h"
 #include "vm/vm.h"
 
 static uint64_t mask;                   /* the program's, and */
@@ -86,6 +88,8 @@ int alone_begin(struct thread *t)
                 return -SYS_PUT_OFF;
         }
         mask = was;
+        ctl_rest();
+        stats_interval_rest();
         service_hold(0);
         io_hold();
         service_end();
@@ -102,6 +106,8 @@ void alone_end(struct thread *t)
         vcpu_retire(t);
         io_again();
         service_again();
+        stats_interval_start();
+        ctl_start(t->vm);
         io_release();
         service_release();
         signals_release(t, mask);

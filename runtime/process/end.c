@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/options.h"
+#include "control/control.h"
 #include "far/far.h"
 #include "marshal/sys.h"
 #include "process/end.h"
@@ -52,6 +53,7 @@ void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
 /* The program exits by itself: statistics, leak check, exit status. */
 static _Noreturn void program_exit(struct thread *t, int status)
 {
+        ctl_end();
         int64_t leaks = leaks_and_statistics(t);
         program_goodbye();
         judge(leaks);
@@ -71,6 +73,7 @@ static _Noreturn void program_killed(struct thread *t, const struct thread_end *
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo),
               end->code, (unsigned long long)t->v->regs.rip, (unsigned long long)end->addr);
         if (!t->vforked) {              /* the program belongs to its parent */
+                ctl_end();
                 leaks_and_statistics(t);
                 program_goodbye();
                 threads_stop_for_good();

@@ -156,8 +156,11 @@ static void set_hidden(char **envp, const uint32_t *hidden, uint32_t n, bool hid
 static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int program)
 {
         struct handover *h = &r->handover;
+        /* Acquire: nodes below the number are complete, also if one is being added (far_add). */
+        unsigned nnodes = __atomic_load_n(&opt.nnodes, __ATOMIC_ACQUIRE);
 
         h->opt = opt;
+        h->opt.nnodes = nnodes;
         h->opt.argv = NULL;
         h->mask = mask;
         h->program = program;
@@ -166,6 +169,7 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         h->nhidden = hide(r->envp, r->hidden);
         limits_keep(&h->limits);
         stats_keep(&h->stats);
+        ctl_keep(&h->ctl, t->vforked);
         return far_keep(&h->far, t->vforked ? &t->next : NULL);
 }
 
@@ -207,6 +211,8 @@ static long replace(struct thread *t, struct exec_room *r, const struct handover
                      "the program ends",
                      r->path, strerror((int)-err));
         handover_private_fds(h, keep_back);
+        if (!t->vforked)
+                stats_goes_on();
         return err;
 }
 
@@ -277,6 +283,8 @@ static long run_natively(struct thread *t, struct exec_room *r, const struct pro
                      "%s: cannot be executed: %s; the memory nodes were told goodbye already, so "
                      "the program ends",
                      r->path, strerror((int)-err));
+        if (certain && !t->vforked)
+                stats_goes_on();
         return err;
 }
 
@@ -370,12 +378,16 @@ long exec_run(struct thread *t, struct exec_room *r)
         uint64_t mask = signals_hold(t);
         err = sys_put_off ? -SYS_PUT_OFF : 0;
         if (!err) {
-                if (!t->vforked)
+                if (!t->vforked) {
                         threads_stop(t);
+                        ctl_hold();
+                }
                 err = way == UNDER_VMRUN ? follow(t, r, mask, program)
                                          : run_natively(t, r, &at, mask, way == NATIVE);
-                if (!t->vforked)
+                if (!t->vforked) {
+                        ctl_release();
                         threads_go();
+                }
         }
         signals_release(t, mask);
         if (program >= 0)
@@ -415,6 +427,7 @@ const struct handover *exec_resume(char **argv)
         opt.argv = argv;
         far_adopt(&h->far);
         stats_adopt(&h->stats);
+        ctl_adopt(&h->ctl);
         vm_use_device(h->kvm);
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&h->mask), 0, 8, 0, 0);
         return h;

@@ -10,6 +10,7 @@
 #include "memory/files.h"
 #include "process/footprint.h"
 #include "stats/stats.h"
+#include "vm/counters.h"
 
 /* The resident part of guest RAM outside the cache (most of its pool is only address space, which
  * costs nothing), and of the file in which the processes of a tree record which process has which
@@ -35,8 +36,12 @@ static uint64_t metadata_bytes(void)
 
 /* VmHWM, and the parts of the current resident set, which is near the peak: frames and far pages
  * are never given back. */
-void footprint_stats(FILE *f)
+static void add_resident(struct stats *s)
 {
+        static const struct stats_kind rss = {
+                .key = "rss_bytes.%", .type = STATS_GAUGE, .unit = STATS_BYTES, .metric = "rss",
+                .label = "kind", .help = "Resident memory of the process: its peak, and its parts",
+        };
         static const char *const fields[][2] = {
                 { "VmHWM:", "peak" },
                 { "RssAnon:", "anon" },
@@ -45,7 +50,6 @@ void footprint_stats(FILE *f)
         };
         char text[256];
         unsigned long long kib;
-        uint64_t used, backed;
 
         FILE *st = fopen("/proc/self/status", "re");
         while (st && fgets(text, sizeof(text), st))
@@ -53,15 +57,48 @@ void footprint_stats(FILE *f)
                         size_t n = strlen(fields[i][0]);
                         if (strncmp(text, fields[i][0], n) == 0 &&
                             sscanf(text + n, "%llu kB", &kib) == 1)
-                                stats_line(f, "rss_bytes", fields[i][1], kib << 10);
+                                stats_count(s, &rss, fields[i][1], kib << 10);
                 }
         if (st)
                 fclose(st);
+}
+
+#define BYTES(name, shown, what)                                                                 \
+        { .key = #name "_bytes", .type = STATS_GAUGE, .unit = STATS_BYTES, .metric = #name,      \
+          .title = shown, .help = what }
+
+void footprint_stats(struct stats *s)
+{
+        static const struct stats_kind
+                cache = BYTES(cache, NULL, "Size of the cache"),
+                filled = BYTES(cache_used, "cache in use", "Frames of the cache in use"),
+                metadata = BYTES(metadata, "bookkeeping of the VM",
+                                 "Bookkeeping of the virtual machine that is in memory"),
+                far = BYTES(far, NULL, "What all nodes together can hold"),
+                leased = BYTES(far_leased, NULL, "Far memory that was leased"),
+                in_use = BYTES(far_used, NULL, "Far memory that this process uses"),
+                shared = BYTES(shared, "shared mappings", "Shared mappings of the program");
+        static const struct stats_kind share = {
+                .key = "local_share_percent", .type = STATS_GAUGE, .metric = "local_share_percent",
+                .help = "The cache in proportion to the far memory in use, at most 100",
+        }, files = {
+                .key = "mapped_files", .type = STATS_GAUGE, .metric = "mapped_files",
+                .help = "Files that are mapped",
+        };
+        uint64_t used, backed, cached = CONTROL->nframes * PAGE_SIZE,
+                               far_used = far_used_pages() * PAGE_SIZE;
+
+        if (stats_only_counters(s))
+                return;
+        add_resident(s);
         arena_usage(&used, &backed);
-        stats_line(f, "", "cache_bytes", CONTROL->nframes * PAGE_SIZE);
-        stats_line(f, "", "metadata_bytes", metadata_bytes());
-        stats_line(f, "", "far_bytes", CONTROL->far_pages * PAGE_SIZE);
-        stats_line(f, "", "far_leased_bytes", far_leased_pages() * PAGE_SIZE);
-        stats_line(f, "", "shared_bytes", used);
-        stats_line(f, "", "mapped_files", files_live());
+        stats_count(s, &cache, NULL, cached);
+        stats_count(s, &filled, NULL, counters_cache_used() * PAGE_SIZE);
+        stats_count(s, &metadata, NULL, metadata_bytes());
+        stats_count(s, &far, NULL, CONTROL->far_pages * PAGE_SIZE);
+        stats_count(s, &leased, NULL, far_leased_pages() * PAGE_SIZE);
+        stats_count(s, &in_use, NULL, far_used);
+        stats_count(s, &share, NULL, far_used > cached ? cached * 100 / far_used : 100);
+        stats_count(s, &shared, NULL, used);
+        stats_count(s, &files, NULL, files_live());
 }

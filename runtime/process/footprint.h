@@ -4,9 +4,9 @@
 #ifndef VMRUN_FOOTPRINT_H
 #define VMRUN_FOOTPRINT_H
 
-#include <stdio.h>
+#include "stats/stats.h"
 
-/* The lines of --stats. */
-void footprint_stats(FILE *f);
+/* For stats_register(). */
+void footprint_stats(struct stats *s);
 
 #endif

@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include "base/message.h"
 #include "base/privfd.h"
+#include "control/control.h"
 #include "far/far.h"
 #include "far/io.h"
 #include "far/tree.h"
@@ -34,6 +35,7 @@
 #include "process/threads.h"
 #include "procfs/procfs.h"
 #include "signal/signals.h"
+#include "stats/stats.h"
 #include "vm/vm.h"
 
 /* ---- the host's fork ---- */
@@ -83,6 +85,11 @@ static void restore_control(const struct control *from)
         c->stats_on = from->stats_on;
         c->debug = from->debug;
         c->overcommit = from->overcommit;
+        c->shadow_paging = from->shadow_paging;
+        atomic_store(&c->prefetch_policy, from->prefetch_policy);
+        atomic_store(&c->prefetch_window, from->prefetch_window);
+        atomic_store(&c->prefetch_history, from->prefetch_history);
+        atomic_store(&c->far_off, from->far_off);
         c->far_pages = from->far_pages;
         c->rlimit_as = from->rlimit_as;
         c->rlimit_data = from->rlimit_data;
@@ -175,6 +182,8 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         if (err)
                 die_(EXIT_VMRUN_FAILED, "a child cannot be given its memory: %s", strerror(-err));
         fork_image_free(im);
+        stats_forked();
+        ctl_forked(t->vm);
         settle(t, rq);
 }
 
@@ -238,6 +247,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
         if (pid == 0) {
                 pid = fork_image_take(&im, t, tree, &child);
                 io_hold();
+                stats_hold();
                 if (pid == 0)
                         pid = host_fork(rq, pidfd);
                 else if (pid == -ENOMEM)
@@ -248,6 +258,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
                         be_child(t, rq, &im, &child, up[1]);
                         return 0;
                 }
+                stats_release();
                 privfd_close(up[1]);
                 io_release();
                 if (pid > 0)
@@ -289,11 +300,14 @@ long fork_process(struct thread *t, const struct clone_request *rq)
         pid = sys_put_off ? -SYS_PUT_OFF : 0;
         if (pid == 0) {
                 threads_stop(t);
+                ctl_hold();
                 service_hold(0);
                 pid = fork_still(t, rq, &pidfd);
                 service_release();
-                if (pid != 0)
+                if (pid != 0) {
+                        ctl_release();
                         threads_go();
+                }
         }
         if (pid > 0)
                 tell_parent(t, rq, (int32_t)pid, pidfd);

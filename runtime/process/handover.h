@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/options.h"
+#include "control/control.h"
 #include "far/far.h"
 #include "process/rlimits.h"
 #include "stats/stats.h"
@@ -35,6 +36,7 @@ struct handover {
         int kvm, message;
         struct far_kept far;
         struct stats_place stats;
+        struct ctl_kept ctl;
 };
 
 /* Calls fn for each inherited descriptor that is private on both sides. */

@@ -93,6 +93,13 @@ static void wake(void)
         word_wake(&CONTROL->service_seq, 1);
 }
 
+/* If it does not exist yet, it looks when it is made. */
+void service_wake(void)
+{
+        if (atomic_load(&up))
+                wake();
+}
+
 void service_kick(struct thread *u)
 {
         atomic_store(&u->kick_asked, true);

@@ -20,6 +20,9 @@ void service_release(void);
 void service_sleep(uint32_t seen);
 /* Has the service thread kick u's vCPU, soon. */
 void service_kick(struct thread *u);
+/* Has the cleaner look at what the host changed (control.far_off), also if it sleeps.  Any
+ * thread. */
+void service_wake(void);
 /* Between service_hold() and service_release(), when no other thread can ring the doorbell: ends
  * the thread, and makes it again on the existing vCPU.  Both do nothing if there was none. */
 void service_end(void);

@@ -12,12 +12,12 @@
 #include "base/options.h"
 #include "settings/settings.h"
 
-/* The working directory with a slash behind it. */
-static const char *directory(void)
+/* The folder, or the working directory, with a slash behind it. */
+static const char *directory(const char *given, char dir[PATH_MAX + 1])
 {
-        static char dir[PATH_MAX + 1];
-
-        if (!*dir && (!getcwd(dir, PATH_MAX) || *dir != '/'))
+        if (given)
+                snprintf(dir, PATH_MAX, "%s", given);
+        else if (!getcwd(dir, PATH_MAX) || *dir != '/')
                 /* it is removed, or not accessible: paths relative to it cannot be found anyway */
                 strcpy(dir, ".");
         if (dir[strlen(dir) - 1] != '/')
@@ -55,21 +55,22 @@ static bool is_relative(const char *path)
         return *path && *path != '/' && strncasecmp(path, "%2F", 3) != 0;
 }
 
-void options_make_absolute(struct options *o)
+void options_make_absolute(struct options *o, const char *in)
 {
+        char dir[PATH_MAX + 1];
         static const char dax[] = "dax:", nbd[] = "nbd+unix:", key[] = "socket=";
         char encoded[3 * PATH_MAX];
 
         for (unsigned i = 0; i < o->nnodes; i++) {
                 struct node_option *n = &o->nodes[i];
                 if (n->token_file && is_relative(n->token_file))
-                        insert(&n->token_file, 0, directory());
+                        insert(&n->token_file, 0, directory(in, dir));
                 if (strncmp(n->url, dax, strlen(dax)) == 0 && is_relative(n->url + strlen(dax)))
-                        insert(&n->url, strlen(dax), directory());
+                        insert(&n->url, strlen(dax), directory(in, dir));
                 const char *socket =
                         strncmp(n->url, nbd, strlen(nbd)) == 0 ? strstr(n->url, key) : NULL;
                 if (socket && is_relative(socket + strlen(key))) {
-                        percent_encode(directory(), encoded);
+                        percent_encode(directory(in, dir), encoded);
                         insert(&n->url, (size_t)(socket - n->url) + strlen(key), encoded);
                 }
         }

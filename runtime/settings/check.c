@@ -3,13 +3,11 @@
  * says what that means.
  */
 #include <cpuid.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/kvm.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +42,7 @@ static void meaning(const char *text)
 
 static void report_cpu(void)
 {
-        char line[512], model[128] = "unknown model", vendor[13] = "";
+        char model[128], vendor[13] = "";
         unsigned a, b, c, d;
         struct utsname u;
 
@@ -53,12 +51,7 @@ static void report_cpu(void)
                 memcpy(vendor + 4, &d, 4);
                 memcpy(vendor + 8, &c, 4);
         }
-        FILE *f = fopen("/proc/cpuinfo", "re");
-        while (f && fgets(line, sizeof(line), f))
-                if (sscanf(line, "model name : %127[^\n]", model) == 1)
-                        break;
-        if (f)
-                fclose(f);
+        host_cpu_model(model, sizeof(model));
         fact("cpu", "%s, %s, %ld online", vendor, model, sysconf(_SC_NPROCESSORS_ONLN));
         if (uname(&u) == 0)
                 fact("kernel", "%s %s", u.sysname, u.release);
@@ -73,38 +66,25 @@ static void report_cpu(void)
 
 static void report_module(void)
 {
-        static const struct { const char *module, *parameter, *name;
-        } flavours[] = {
-                { "kvm_intel", "ept", "EPT" },
-                { "kvm_amd", "npt", "NPT" },
-                { "kvm_pvm", NULL, NULL },
-        };
-        char path[128], value[16];
+        const struct host_kvm k = host_kvm();
 
-        for (size_t i = 0; i < sizeof(flavours) / sizeof(flavours[0]); i++) {
-                snprintf(path, sizeof(path), "/sys/module/%s", flavours[i].module);
-                if (access(path, F_OK) != 0)
-                        continue;
-                fact("kvm module", "%s", flavours[i].module);
-                if (!flavours[i].parameter) {
-                        fact("nested paging", "none: this KVM keeps page tables of its own");
-                        meaning("first touch of a page, TLB flushes and exits are slow; memory "
-                                "that is mapped runs at full speed");
-                        return;
-                }
-                snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", flavours[i].module,
-                         flavours[i].parameter);
-                bool on = host_line(path, value, sizeof(value)) &&
-                          (value[0] == 'Y' || value[0] == '1');
-                fact("nested paging", "%s %s", flavours[i].name, on ? "on" : "off");
-                if (!on)
-                        meaning("KVM shadows page tables: every change of one is slow; load the "
-                                "module with ept=1 or npt=1");
+        if (!k.module) {
+                fact("kvm module", "%s",
+                     access("/sys/module/kvm", F_OK) == 0 ? "kvm, but none for this CPU" : "none");
+                meaning("load kvm_intel or kvm_amd");
                 return;
         }
-        fact("kvm module", "%s",
-             access("/sys/module/kvm", F_OK) == 0 ? "kvm, but none for this CPU" : "none");
-        meaning("load kvm_intel or kvm_amd");
+        fact("kvm module", "%s", k.module);
+        if (!k.paging) {
+                fact("nested paging", "none: this KVM keeps page tables of its own");
+                meaning("first touch of a page, TLB flushes and exits are slow; memory that is "
+                        "mapped runs at full speed");
+                return;
+        }
+        fact("nested paging", "%s %s", k.paging, k.on ? "on" : "off");
+        if (!k.on)
+                meaning("KVM shadows page tables: every change of one is slow; load the module "
+                        "with ept=1 or npt=1");
 }
 
 /* Reports the limits of an open /dev/kvm; err: it cannot be used anyway. */
@@ -200,13 +180,9 @@ static void report_limits(void)
 
 static void report_rdma(void)
 {
-        char names[256] = "";
-        DIR *d = opendir("/sys/class/infiniband");
-        for (struct dirent *e; d && (e = readdir(d)); )
-                if (e->d_name[0] != '.' && strlen(names) + strlen(e->d_name) + 2 < sizeof(names))
-                        strcat(strcat(names, *names ? " " : ""), e->d_name);
-        if (d)
-                closedir(d);
+        char names[256];
+
+        host_rdma_devices(names, sizeof(names));
         fact("rdma devices", "%s", *names ? names : "none");
         if (!*names)
                 meaning("rdma:// nodes need one (soft-RoCE also does: rdma link add rxe0 type rxe "

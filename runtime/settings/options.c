@@ -41,9 +41,14 @@ static const struct option long_options[] = {
         { "cache",           required_argument, NULL, OPT_SETTING },
         { "placement",       required_argument, NULL, OPT_SETTING },
         { "prefetch",        required_argument, NULL, OPT_SETTING },
+        { "prefetch-window", required_argument, NULL, OPT_SETTING },
+        { "prefetch-history", required_argument, NULL, OPT_SETTING },
         { "timeout",         required_argument, NULL, OPT_SETTING },
         { "connect-timeout", required_argument, NULL, OPT_SETTING },
         { "io",              required_argument, NULL, OPT_SETTING },
+        { "far",             required_argument, NULL, OPT_SETTING },
+        { "control",         no_argument,       NULL, OPT_YES },
+        { "no-control",      no_argument,       NULL, OPT_NO },
         { "overcommit",      no_argument,       NULL, OPT_YES },
         { "no-overcommit",   no_argument,       NULL, OPT_NO },
         { "follow",          no_argument,       NULL, OPT_YES },
@@ -53,6 +58,7 @@ static const struct option long_options[] = {
         { "verbose",         no_argument,       NULL, OPT_YES },
         { "no-verbose",      no_argument,       NULL, OPT_NO },
         { "stats",           optional_argument, NULL, OPT_STATS },
+        { "stats-interval",  required_argument, NULL, OPT_SETTING },
         { "no-stats",        no_argument,       NULL, OPT_NO },
         { "node",            required_argument, NULL, OPT_NODE },
         { "config",          required_argument, NULL, OPT_CONFIG },
@@ -103,20 +109,36 @@ static const char help_text[] =
         "      --connect-timeout S\n"
         "                      give up on a node that has not answered at start after S seconds "
         "(default: 5)\n"
-        "      --io WHO        move pages of remote nodes in a thread (default), or inline in the "
-        "program's own\n"
-        "      --prefetch HOW  fetch pages before they are touched: none, the only one in this "
-        "version\n"
+        "      --io WHO        move pages of remote nodes in a thread, or inline in the program's "
+        "own (default:\n"
+        "                      auto: inline where the program may use one CPU only)\n"
+        "      --prefetch HOW  fetch pages of remote nodes before they are touched: auto "
+        "(default), trend,\n"
+        "                      readahead, none\n"
+        "      --prefetch-window N\n"
+        "                      at most N pages ahead (default: 64; trend and readahead: 8 at "
+        "most)\n"
+        "      --prefetch-history N\n"
+        "                      trend looks at the last N pages (default: 32)\n"
+        "      --far on|off    off: evict pages only when the cache is full (default: on)\n"
+        "      --no-control    make no socket by which vmctl can look at the program and change "
+        "settings\n"
         "      --overcommit    let the program map more than cache and nodes can hold\n"
         "      --no-verify     do not check pages that come back from memory nodes\n"
         "      --no-follow     let programs that PROGRAM executes run natively, not under vmrun\n"
-        "      --stats[=FILE]  print statistics at the end of each program, to standard error or "
-        "FILE\n"
+        "      --stats[=FILE]  print statistics at the end of each program, to standard error (a "
+        "table if that\n"
+        "                      is a terminal, or with --stats=table) or FILE; a FILE.json has "
+        "JSON, a FILE.prom\n"
+        "                      Prometheus's text format\n"
+        "      --stats-interval S\n"
+        "                      while the program runs, write FILE again every S seconds, or a line "
+        "to standard error\n"
         "      --config FILE   read settings from FILE (default: $XDG_CONFIG_HOME/vmrun.conf, "
         "which usually is\n"
         "                      ~/.config/vmrun.conf, else /etc/vmrun.conf, if there is one)\n"
         "      --no-config     read none\n"
-        "      --follow, --no-overcommit, --no-stats, --no-verbose\n"
+        "      --control, --follow, --no-overcommit, --no-stats, --no-verbose\n"
         "                      whatever the configuration file says\n"
         "      --debug         check at the end that no frame, slot or pin was leaked (also: "
         "VMRUN_DEBUG=1)\n"
@@ -129,7 +151,7 @@ static const char help_text[] =
         "\n"
         "Exit status: the program's own; 125 if vmrun itself fails, 126 if PROGRAM cannot be "
         "executed, 127 if it is\n"
-        "not found.  See vmrun(1), vmrun.conf(5).\n";
+        "not found.  See vmrun(1), vmctl(1), vmrun.conf(5).\n";
 
 static void print_and_exit(const char *text)
 {
@@ -188,7 +210,8 @@ static _Noreturn void bad_option(char **argv, bool missing_value)
  * yes or no is checked as in the configuration file. */
 static const char *stats_value(const char *given)
 {
-        static const char *const words[] = { "yes", "no", "true", "false", "on", "off", "1", "0" };
+        static const char *const words[] = { "table", "yes", "no", "true", "false", "on", "off",
+                                             "1", "0" };
         char *path;
 
         if (!given)
@@ -336,6 +359,9 @@ void options_parse(int argc, char **argv)
                 die_(EXIT_VMRUN_FAILED, "%s%s", why, err == -EINVAL ? "" : err == -ENOENT ?
                      ": check the name after --config" : ": make it readable, or give --no-config");
         take_settings(&g);
+        if (g.value[setting_find("stats-interval")] && !opt.stats && opt.command == CMD_RUN)
+                die_(EXIT_VMRUN_FAILED, "--stats-interval: there are no statistics: give --stats "
+                                        "too");
         take_nodes(&g);
         message_verbose(opt.verbose);
         if (opt.command == CMD_CHECK)

@@ -10,6 +10,7 @@
 #include "abi.h"
 #include "base/host.h"
 #include "base/options.h"
+#include "pager/lookahead.h"
 #include "common/size.h"
 #include "settings/settings.h"
 
@@ -214,17 +215,27 @@ uint64_t cache_default(void)
 
 static int set_stats(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        bool yes = strcmp(text, "yes") == 0, no = strcmp(text, "no") == 0;
+        bool yes = strcmp(text, "yes") == 0, no = strcmp(text, "no") == 0,
+             table = strcmp(text, "table") == 0;
 
-        if (*text && !yes && !no && !strchr(text, '/')) {       /* a word, or the name of a file? */
-                snprintf(why, SETTING_WHY, "give yes, no, or the path of a file with a / in it, "
-                         "as in ./%.64s", text);
+        if (*text && !yes && !no && !table && !strchr(text, '/')) { /* a word, or a file's name? */
+                snprintf(why, SETTING_WHY, "give yes, no, table, or the path of a file with a / in "
+                         "it, as in ./%.64s", text);
                 return -EINVAL;
         }
         o->stats = !no;
+        o->stats_table = table;
         free((void *)o->stats_file);
         o->stats_file = NULL;
-        return yes || no ? 0 : text_parse(text, &o->stats_file, why);
+        return yes || no || table ? 0 : text_parse(text, &o->stats_file, why);
+}
+
+static int set_stats_interval(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        if (strcmp(text, "0") != 0)
+                return seconds_parse(text, &o->stats_interval_ms, why);
+        o->stats_interval_ms = 0;
+        return 0;
 }
 
 static int set_verbose(struct options *o, const char *text, char why[SETTING_WHY])
@@ -247,22 +258,53 @@ static int set_follow(struct options *o, const char *text, char why[SETTING_WHY]
         return flag_parse(text, &o->follow, why);
 }
 
+static const char *const policies[] = { [LOOKAHEAD_NONE] = "none",
+                                        [LOOKAHEAD_READAHEAD] = "readahead",
+                                        [LOOKAHEAD_TREND] = "trend",
+                                        [LOOKAHEAD_AUTO] = "auto",
+                                        NULL };
+
 static int set_prefetch(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        (void)o;
-        if (strcmp(text, "none") == 0)
-                return 0;
-        snprintf(why, SETTING_WHY, "this version fetches pages on demand only: give none");
-        return -EINVAL;
+        int n, err = word_parse(text, policies, &n, why);
+        if (!err)
+                o->prefetch = (uint32_t)n;
+        return err;
 }
+
+static int set_prefetch_window(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return number_parse(text, 1, LOOKAHEAD_MOST, &o->prefetch_window, why);
+}
+
+static int set_prefetch_history(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return number_parse(text, 4, LOOKAHEAD_HISTORY, &o->prefetch_history, why);
+}
+
+static int set_far(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        static const char *const words[] = { "off", "on", NULL };
+        int n, err = word_parse(text, words, &n, why);
+
+        if (!err)
+                o->far = n;
+        return err;
+}
+
+static int set_control(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return flag_parse(text, &o->control, why);
+}
+
+static const char *const placements[] = { [PLACE_WEIGHTED] = "weighted",
+                                          [PLACE_LINEAR] = "linear",
+                                          [PLACE_FREE] = "free",
+                                          NULL };
 
 static int set_placement(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        static const char *const words[] = { [PLACE_WEIGHTED] = "weighted",
-                                             [PLACE_LINEAR] = "linear",
-                                             [PLACE_FREE] = "free",
-                                             NULL };
-        int n, err = word_parse(text, words, &n, why);
+        int n, err = word_parse(text, placements, &n, why);
         if (!err)
                 o->placement = (enum placement)n;
         return err;
@@ -278,30 +320,159 @@ static int set_connect_timeout(struct options *o, const char *text, char why[SET
         return seconds_parse(text, &o->connect_timeout_ms, why);
 }
 
+static const char *const io_words[] = {
+        [IO_THREAD] = "thread", [IO_INLINE] = "inline", [IO_AUTO] = "auto", NULL
+};
+
 static int set_io(struct options *o, const char *text, char why[SETTING_WHY])
 {
-        static const char *const words[] = { [IO_THREAD] = "thread", [IO_INLINE] = "inline", NULL };
-        int n, err = word_parse(text, words, &n, why);
+        int n, err = word_parse(text, io_words, &n, why);
         if (!err)
-                o->io = n == IO_INLINE ? IO_INLINE : IO_THREAD;
+                o->io = n == IO_INLINE ? IO_INLINE : n == IO_THREAD ? IO_THREAD : IO_AUTO;
         return err;
+}
+
+/* --- what is set, as text that would set it --- */
+
+/* True: a number. */
+static bool show_flag(bool flag, char text[SETTING_TEXT])
+{
+        strcpy(text, flag ? "yes" : "no");
+        return false;
+}
+
+static bool show_seconds(unsigned ms, char text[SETTING_TEXT])
+{
+        snprintf(text, SETTING_TEXT, ms % 1000 ? "%u.%03u" : "%u", ms / 1000, ms % 1000);
+        return true;
+}
+
+static bool show_word(const char *word, char text[SETTING_TEXT])
+{
+        snprintf(text, SETTING_TEXT, "%s", word);
+        return false;
+}
+
+static bool show_cache(const struct options *o, char text[SETTING_TEXT])
+{
+        snprintf(text, SETTING_TEXT, "%llu", (unsigned long long)o->cache);
+        return true;
+}
+
+static bool show_stats(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_word(!o->stats       ? "no"
+                         : o->stats_file ? o->stats_file
+                                         : o->stats_table ? "table"
+                                                          : "yes",
+                         text);
+}
+
+static bool show_stats_interval(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_seconds(o->stats_interval_ms, text);
+}
+
+static bool show_verbose(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_flag(o->verbose, text);
+}
+
+static bool show_overcommit(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_flag(o->overcommit, text);
+}
+
+static bool show_follow(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_flag(o->follow, text);
+}
+
+static bool show_verify(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_flag(o->verify, text);
+}
+
+static bool show_number(uint32_t n, char text[SETTING_TEXT])
+{
+        snprintf(text, SETTING_TEXT, "%u", n);
+        return true;
+}
+
+static bool show_prefetch(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_word(policies[o->prefetch], text);
+}
+
+/* Leap's own for the policies that are not ours. */
+uint32_t prefetch_window(const struct options *o)
+{
+        return o->prefetch_window              ? o->prefetch_window
+               : o->prefetch == LOOKAHEAD_AUTO ? LOOKAHEAD_MOST
+                                               : 8;
+}
+
+static bool show_prefetch_window(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_number(prefetch_window(o), text);
+}
+
+static bool show_prefetch_history(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_number(o->prefetch_history, text);
+}
+
+static bool show_far(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_word(o->far ? "on" : "off", text);
+}
+
+static bool show_control(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_flag(o->control, text);
+}
+
+static bool show_placement(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_word(placements[o->placement], text);
+}
+
+static bool show_timeout(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_seconds(o->timeout_ms, text);
+}
+
+static bool show_connect_timeout(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_seconds(o->connect_timeout_ms, text);
+}
+
+static bool show_io(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_word(io_words[o->io], text);
 }
 
 static const struct {
         const char *name;
         int (*set)(struct options *o, const char *text, char why[SETTING_WHY]);
+        bool (*show)(const struct options *o, char text[SETTING_TEXT]);
 } settings[] = {
-        { "cache", set_cache },
-        { "stats", set_stats },
-        { "verbose", set_verbose },
-        { "overcommit", set_overcommit },
-        { "follow", set_follow },
-        { "verify", set_verify },
-        { "prefetch", set_prefetch },
-        { "placement", set_placement },
-        { "timeout", set_timeout },
-        { "connect-timeout", set_connect_timeout },
-        { "io", set_io },
+        { "cache", set_cache, show_cache },
+        { "stats", set_stats, show_stats },
+        { "stats-interval", set_stats_interval, show_stats_interval },
+        { "verbose", set_verbose, show_verbose },
+        { "overcommit", set_overcommit, show_overcommit },
+        { "follow", set_follow, show_follow },
+        { "verify", set_verify, show_verify },
+        { "prefetch", set_prefetch, show_prefetch },
+        { "prefetch-window", set_prefetch_window, show_prefetch_window },
+        { "prefetch-history", set_prefetch_history, show_prefetch_history },
+        { "far", set_far, show_far },
+        { "control", set_control, show_control },
+        { "placement", set_placement, show_placement },
+        { "timeout", set_timeout, show_timeout },
+        { "connect-timeout", set_connect_timeout, show_connect_timeout },
+        { "io", set_io, show_io },
 };
 _Static_assert(sizeof(settings) / sizeof(settings[0]) <= SETTINGS_MAX, "raise SETTINGS_MAX");
 
@@ -332,14 +503,29 @@ int setting_set(struct options *o, int number, const char *value, char why[SETTI
         return settings[number].set(o, value, why);
 }
 
+const char *setting_name(int number)
+{
+        return (size_t)number < sizeof(settings) / sizeof(settings[0]) ? settings[number].name
+                                                                       : NULL;
+}
+
+bool setting_show(const struct options *o, int number, char text[SETTING_TEXT])
+{
+        return settings[number].show(o, text);
+}
+
 void settings_default(struct options *o)
 {
         o->placement = PLACE_WEIGHTED;
         o->timeout_ms = 10000;
         o->connect_timeout_ms = 5000;
-        o->io = IO_THREAD;
+        o->io = IO_AUTO;
         o->follow = true;
         o->verify = true;
+        o->prefetch = LOOKAHEAD_AUTO;
+        o->prefetch_history = 32;
+        o->far = true;
+        o->control = true;
 }
 
 /* --- nodes --- */
@@ -352,10 +538,13 @@ enum node_key {
         KEY_DEVICE,
         KEY_GID_INDEX,
         KEY_OVERWRITE,
+        KEY_LATENCY,
+        KEY_BANDWIDTH,
         KEYS
 };
 static const char *const node_keys[KEYS] = {
-        "url", "size", "weight", "token-file", "device", "gid-index", "overwrite",
+        "url", "size", "weight", "token-file", "device", "gid-index", "overwrite", "latency",
+        "bandwidth",
 };
 
 void node_draft_init(struct node_draft *d)
@@ -405,7 +594,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         if (!value) {
                 snprintf(why, SETTING_WHY,
                          "'%.64s' after the ? has no value: give size=, weight=, token-file=, "
-                         "device=, gid-index= or overwrite=",
+                         "device=, gid-index=, overwrite=, latency= or bandwidth=",
                          pair);
                 return -EINVAL;
         }
@@ -421,7 +610,7 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         if (err == -ENOENT)
                 snprintf(why, SETTING_WHY,
                          "unknown option '%.64s' after the ?: give size, weight, token-file, "
-                         "device, gid-index or overwrite",
+                         "device, gid-index, overwrite, latency or bandwidth",
                          pair);
         else if (err)
                 snprintf(why, SETTING_WHY, "%.32s=%.64s: %.200s", pair, value, reason);
@@ -484,6 +673,40 @@ static int set_size(struct node_draft *d, const char *text, char why[SETTING_WHY
         return -EINVAL;
 }
 
+#define LATENCY_MAX   500000000         /* ns */
+#define BANDWIDTH_MIN 1000000
+#define BANDWIDTH_MAX 1000000000000000
+
+/* Bytes a second, "12.5G", with the powers of 1000 that networks have. */
+static int bandwidth_parse(const char *text, uint64_t *rate, char why[SETTING_WHY])
+{
+        static const char units[] = "KMGT";
+        size_t whole = strspn(text, "0123456789");
+        const char *fraction = text[whole] == '.' ? text + whole + 1 : text + whole;
+        size_t places = strspn(fraction, "0123456789");
+        const int last = toupper((unsigned char)fraction[places]);
+        const char *unit = last ? strchr(units, last) : NULL;
+
+        if (!whole || whole > 15 || places > 3 || (text[whole] == '.' && !places) ||
+            (fraction[places] && (!unit || fraction[places + 1])))
+                goto bad;
+        uint64_t thousandths = strtoull(text, NULL, 10) * 1000;
+        for (size_t i = 0, each = 100; i < places; i++, each /= 10)
+                thousandths += (uint64_t)(fraction[i] - '0') * each;
+        for (const char *u = units; unit && u <= unit; u++)
+                if (__builtin_mul_overflow(thousandths, 1000, &thousandths))
+                        goto bad;
+        if (thousandths / 1000 < BANDWIDTH_MIN || thousandths / 1000 > BANDWIDTH_MAX)
+                goto bad;
+        *rate = thousandths / 1000;
+        return 0;
+bad:
+        snprintf(why, SETTING_WHY,
+                 "give bytes a second, from 1M to 1000T with K, M, G or T for powers of 1000, as "
+                 "in 12.5G");
+        return -EINVAL;
+}
+
 int node_draft_set(struct node_draft *d, const char *key, const char *value, char why[SETTING_WHY])
 {
         unsigned number;
@@ -518,6 +741,13 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 return err;
         case KEY_OVERWRITE:
                 return flag_parse(value, &d->node.overwrite, why);
+        case KEY_LATENCY:
+                err = number_parse(value, 0, LATENCY_MAX, &number, why);
+                if (!err)
+                        d->node.latency = number;
+                return err;
+        case KEY_BANDWIDTH:
+                return bandwidth_parse(value, &d->node.bandwidth, why);
         default:
                 return -ENOENT;
         }
@@ -536,6 +766,11 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
                          "device and gid-index are for rdma:// only: leave them out");
         else if ((d->given & 1u << KEY_OVERWRITE) && !has_scheme(n->url, "dax"))
                 snprintf(why, SETTING_WHY, "overwrite is for dax: only: leave it out");
+        else if ((d->given & (1u << KEY_LATENCY | 1u << KEY_BANDWIDTH)) &&
+                 !has_scheme(n->url, "mem") && !has_scheme(n->url, "dax"))
+                snprintf(why, SETTING_WHY,
+                         "latency and bandwidth are for mem: and dax: only: a node has its own, so "
+                         "leave them out");
         else
                 return 0;
         return -EINVAL;

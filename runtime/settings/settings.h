@@ -12,6 +12,7 @@
 #include "base/options.h"
 
 #define SETTING_WHY 320
+#define SETTING_TEXT 256
 #define SETTINGS_MAX 16
 
 /* The number, below SETTINGS_MAX, of a setting of the section [vmrun], most of which are options of
@@ -22,6 +23,13 @@ void setting_unknown(const char *key, const char *value, char why[SETTING_WHY]);
 /* The one of n words that `text` probably misspells, such as cahce or Cache_MB; NULL: none. */
 const char *near_word(const char *text, const char *const words[], size_t n);
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY]);
+/* Its name; NULL: there are not so many. */
+const char *setting_name(int number);
+/* What it is set to, as text that would set it.  True: that is a number. */
+bool setting_show(const struct options *o, int number, char text[SETTING_TEXT]);
+struct stats;
+/* For stats_register().  (stats.c) */
+void settings_stats(struct stats *s);
 /* Fills in the defaults; the cache is chosen later. */
 void settings_default(struct options *o);
 /* The default size of the cache in bytes: a quarter of the memory that is available now. */
@@ -49,8 +57,9 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY]);
 /* Frees what a node holds. */
 void node_option_free(struct node_option *n);
 
-/* Makes paths in o absolute by the current working directory.  (absolute.c) */
-void options_make_absolute(struct options *o);
+/* Makes paths in o absolute, which are meant in the folder `in`; NULL: in the working directory.
+ * (absolute.c) */
+void options_make_absolute(struct options *o, const char *in);
 
 /* Reads a configuration file into o: [vmrun] over what o holds, each [node NAME] as a node (o has
  * none yet).  why: one sentence that begins with file and line.  (config.c) */
@@ -58,5 +67,8 @@ int config_read(struct options *o, const char *path, char *why, size_t n);
 /* The file that is read if none is named: the first that exists; NULL: none.  Static storage.
  * (config.c) */
 const char *config_default(void);
+
+/* Pages a prefetch may ask for, as set or by default. */
+uint32_t prefetch_window(const struct options *o);
 
 #endif

@@ -1,13 +1,33 @@
 /*
- * Percentiles of a histogram of latencies.
+ * What can be said of a histogram of latencies (common/histogram.h).
  */
-#ifndef VMRUN_HISTOGRAM_H
-#define VMRUN_HISTOGRAM_H
+#ifndef VMRUN_STATS_HISTOGRAM_H
+#define VMRUN_STATS_HISTOGRAM_H
 
 #include <stdint.h>
+#include "common/histogram.h"
 
-/* Upper end, in ticks, of the bucket in which the part-th of a million (500000: the median) lies;
- * 0: no samples. */
-uint64_t histogram_percentile(const uint64_t *hist, uint64_t per_million);
+/* A copy.  The number of samples is the sum of the buckets, whatever other counters say. */
+struct histogram {
+        uint64_t bucket[HIST_BUCKETS];
+        uint64_t ticks;                 /* the sum of the samples */
+        uint64_t tsc_khz;               /* not 0 */
+};
+
+uint64_t histogram_count(const struct histogram *h);
+/* The upper end of the bucket in which the part-th of a million (500000: the median) lies, and the
+ * average; in nanoseconds, 0: no samples. */
+uint64_t histogram_percentile_ns(const struct histogram *h, uint64_t per_million);
+uint64_t histogram_mean_ns(const struct histogram *h);
+/* The sum of all samples. */
+uint64_t histogram_sum_ns(const struct histogram *h);
+uint64_t histogram_ns(const struct histogram *h, uint64_t ticks);
+/* The largest latency of a bucket, in ticks. */
+uint64_t histogram_end(unsigned bucket);
+
+/* The points that are shown of each. */
+struct histogram_point { const char *name; uint64_t per_million; };
+#define HISTOGRAM_POINTS 5
+extern const struct histogram_point histogram_points[HISTOGRAM_POINTS];
 
 #endif

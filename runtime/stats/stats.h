@@ -1,20 +1,109 @@
 /*
- * vmrun --stats: counts as text for people and scripts.  The keys are documented in vmrun(1).
+ * Statistics: what vmrun and its program did, for --stats.
+ *
+ * Owners of numbers are registered once and add what they have to a snapshot (model.c), each number
+ * with a struct stats_kind that says all there is to say of it.  Four writers print a snapshot:
+ * lines for scripts (flat.c), a table for people (table.c), JSON (json.c), Prometheus's text format
+ * (prom.c).  report.c knows when and where to.  The keys are documented in vmrun(1).
  */
 #ifndef VMRUN_STATS_H
 #define VMRUN_STATS_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
+/* --- for owners --- */
+
+enum stats_type {
+        STATS_COUNTER,                  /* only grows; stats_reset() sets it to 0 */
+        STATS_GAUGE,                    /* is what it is now */
+        STATS_RATIO,                    /* of two counters */
+        STATS_TEXT,
+        STATS_LATENCY,                  /* a histogram */
+};
+enum stats_unit { STATS_NUMBER, STATS_BYTES, STATS_NS };
+
+/* One kind of number; static.  It may have several instances: a % in key and title stands for the
+ * name of one. */
+struct stats_kind {
+        /* "faults.%": what dots separate nests in JSON.  Of a text the part behind the last dot
+         * becomes a label in Prometheus's format, and what is before it the metric, as in
+         * vmrun_about_info{kernel="..."}. */
+        const char *key;
+        enum stats_type type;
+        enum stats_unit unit;
+        /* Prometheus's name of it, without vmrun_ and without what follows from unit and type.
+         * NULL: not there, since it can be computed from others. */
+        const char *metric;
+        const char *label;              /* and its label for the instance, if key has a % */
+        /* In the table; NULL: not shown there. */
+        const char *title;
+        const char *help;               /* one sentence, without a full stop */
+};
+
+struct stats;                           /* a snapshot */
+/* Add an instance; NULL: the only one.  An instance is named by at most STATS_NAME - 1 bytes; a
+ * text is copied. */
+#define STATS_NAME 48
+void stats_count(struct stats *s, const struct stats_kind *k, const char *instance, uint64_t v);
+/* The instance is a number. */
+void stats_numbered(struct stats *s, const struct stats_kind *k, unsigned instance, uint64_t v);
+/* times * a / b; 0 if b is 0.  a, b: counters. */
+void stats_ratio(struct stats *s, const struct stats_kind *k, unsigned times, uint64_t a,
+                 uint64_t b);
+/* number: the text is one, in decimals. */
+void stats_text(struct stats *s, const struct stats_kind *k, const char *instance, const char *text,
+                bool number);
+/* bucket[HIST_BUCKETS]; ticks: the sum of all samples; tsc_khz: of the TSC, 0: unknown, so nothing
+ * is added.  Both arrays may grow meanwhile. */
+void stats_latency(struct stats *s, const struct stats_kind *k, const char *instance,
+                   const uint64_t *bucket, uint64_t ticks, uint64_t tsc_khz);
+/* Does the snapshot need counters and latencies only?  Then others need not be found out. */
+bool stats_only_counters(const struct stats *s);
+
+/* Owners add to snapshots in the order in which they were registered, at start.  They are called
+ * by any thread, one at a time, while the program runs; they take no lock that is held over a
+ * fork, and what they read only grows. */
+typedef void stats_fn(struct stats *s);
+void stats_register(stats_fn *fn);
+/* From here on time counts; then owners are registered. */
+void stats_begin(void);
+/* Version of the format, process, number of execve calls. */
+void stats_register_identity(void);
+
+/* --- the whole of it, for any thread at any time --- */
+
+enum stats_format { STATS_FLAT, STATS_TABLE, STATS_JSON, STATS_PROM };
+/* Prints what was counted since the start or the last stats_reset().  Counts of one snapshot are of
+ * slightly different times while the program runs.  f must not make it wait, as a memory stream: a
+ * fork waits for this.  0, or -ENOMEM; the caller looks for errors of f. */
+int stats_write(FILE *f, enum stats_format format);
+/* From here on counters and histograms count from 0.  0 or -ENOMEM. */
+int stats_reset(void);
+
+/* --- reports (report.c) --- */
+
 /* Remembers where opt.stats_file is, before the program can change directory or root; ends vmrun if
  * it cannot be written. */
 void stats_init(void);
-/* Prints the report where --stats says; nothing without --stats.  Called after the last vCPU
- * stopped; otherwise the counts are of slightly different times. */
+/* Prints the last report where --stats says; nothing without --stats.  After it none is printed,
+ * unless stats_goes_on() says that the program did not end after all. */
 void stats_report(void);
+void stats_goes_on(void);
+
+/* --stats-interval: starts the thread that reports while the program runs; nothing without.
+ * stats_rest() ends it, for a process that must have one thread.  (interval.c) */
+void stats_interval_start(void);
+void stats_interval_rest(void);
+/* For fork: no other thread collects or prints, or uses malloc for it, from stats_hold() to
+ * stats_release().  In the child stats_forked() takes the place of stats_release(), once all owners
+ * are up: its counts begin at 0. */
+void stats_hold(void);
+void stats_release(void);
+void stats_forked(void);
 
 /* Where reports go: a name in a directory, or a file that is not replaced (a terminal, a pipe). */
 struct stats_place {
@@ -25,20 +114,12 @@ struct stats_place {
          * same name */
         unsigned execs;
         mode_t mode;
+        enum stats_format format;
         char name[NAME_MAX + 1];
 };
 #define STATS_SUFFIX 24                 /* bytes of a name reserved for the addition */
 /* stats_keep() fills p for the next program after execve; stats_adopt() applies it there. */
 void stats_keep(struct stats_place *p);
 void stats_adopt(const struct stats_place *p);
-
-/* The owners of statistics print their lines in the order in which they were registered, at
- * start. */
-typedef void stats_fn(FILE *f);
-void stats_register(stats_fn *fn);
-/* "group.key value"; a group of "" has no dot. */
-void stats_line(FILE *f, const char *group, const char *key, uint64_t v);
-/* The i-th line of a group, by its name if it has one. */
-void stats_numbered(FILE *f, const char *group, const char *name, unsigned i, uint64_t v);
 
 #endif

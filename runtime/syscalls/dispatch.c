@@ -1,7 +1,6 @@
 /*
  * Finds the row of each forwarded system call, and counts calls.
  */
-#include <stdio.h>
 #include "base/message.h"
 #include "marshal/sys.h"
 #include "stats/stats.h"
@@ -41,18 +40,24 @@ long syscall_forward(struct thread *t, long nr, const uint64_t args[6])
         return ret;
 }
 
-void syscall_stats(FILE *f)
+void syscall_stats(struct stats *s)
 {
-        uint64_t total = 0;
+        static const struct stats_kind all = {
+                .key = "syscalls.total", .type = STATS_COUNTER, .help = "Forwarded system calls",
+        }, one = {
+                .key = "syscalls.%", .type = STATS_COUNTER, .metric = "syscalls", .label = "name",
+                .help = "Forwarded system calls by name",
+        };
+        uint64_t now[COUNTS], total = 0;
 
+        for (unsigned i = 0; i < COUNTS; i++) {
+                now[i] = __atomic_load_n(&counts[i], __ATOMIC_RELAXED);
+                total += now[i];
+        }
+        stats_count(s, &all, NULL, total);
         for (unsigned i = 0; i < COUNTS; i++)
-                total += counts[i];
-        stats_line(f, "syscalls", "total", total);
-        for (unsigned i = 0; i < COUNTS; i++)
-                if (counts[i])
-                        stats_numbered(f, "syscalls",
-                                       i == COUNTS - 1 ? "other"
-                                       : i < SYS_ROWS  ? sys_rows[i].name
-                                                       : NULL,
-                                       i, counts[i]);
+                if (now[i] && (i == COUNTS - 1 || (i < SYS_ROWS && sys_rows[i].name)))
+                        stats_count(s, &one, i == COUNTS - 1 ? "other" : sys_rows[i].name, now[i]);
+                else if (now[i])
+                        stats_numbered(s, &one, i, now[i]);
 }

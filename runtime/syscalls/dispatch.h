@@ -10,14 +10,14 @@
 #define VMRUN_DISPATCH_H
 
 #include <stdint.h>
-#include <stdio.h>
 #include "vm/thread.h"
 
 /* args: rdi rsi rdx r10 r8 r9.  Returns the value for rax: a result or -errno, or -SYS_PUT_OFF.
  * Only from within EXIT_SYSCALL. */
 long syscall_forward(struct thread *t, long nr, const uint64_t args[6]);
 
-/* The lines of --stats: calls of all threads, by name. */
-void syscall_stats(FILE *f);
+struct stats;
+/* For stats_register(): calls of all threads, by name. */
+void syscall_stats(struct stats *s);
 
 #endif

@@ -1,33 +1,59 @@
 /*
- * Counters of the vCPUs: faults and their latencies, evictions, exits. Printed for --stats.
+ * Counters of the vCPUs: faults and their latencies, evictions, exits.
  */
 #include <stdio.h>
+#include <stdatomic.h>
 #include <string.h>
-#include "stats/histogram.h"
 #include "stats/stats.h"
 #include "vm/counters.h"
 
-/* Kinds that abi.h adds later and that have no name here are printed by number. */
+/* Kinds that abi.h adds later and that have no name here are shown by number. */
 static const char *const fault_names[FAULT_KINDS] = {
         [FAULT_ZERO] = "zero",     [FAULT_FILE] = "file", [FAULT_FETCH] = "fetch",
-        [FAULT_SHARED] = "shared", [FAULT_WAIT] = "wait", [FAULT_SPURIOUS] = "spurious",
+        [FAULT_SHARED] = "shared", [FAULT_WAIT] = "wait", [FAULT_MARKER] = "marker",
+        [FAULT_SPURIOUS] = "spurious",
 };
-static const char *const counter_names[CNT_COUNT] = {
-        [CNT_FETCHED] = "fetched",
-        [CNT_EVICTED_CLEAN] = "evicted_clean",
-        [CNT_EVICTED_DIRTY] = "evicted_dirty",
-        [CNT_WRITEBACK] = "writeback",
-        [CNT_REFILLS] = "refills",
-        [CNT_DOORBELLS] = "doorbells",
-        [CNT_IO_DOORBELLS] = "io_doorbells",
-        [CNT_FRAME_WAITS] = "frame_waits",
-        [CNT_DIRECT_RECLAIM] = "direct_reclaim",
-        [CNT_FLUSHES] = "flushes",
-        [CNT_KICKS] = "kicks",
-        [CNT_SYSCALLS_LOCAL] = "syscalls_local",
-        [CNT_SYSCALLS_FORWARDED] = "syscalls_forwarded",
-        [CNT_SCANNED] = "scanned",
-        [CNT_EXITS] = "exits",
+
+#define COUNT(name, shown, what)                                                                 \
+        { .key = "count." #name, .type = STATS_COUNTER, .metric = #name, .title = shown,         \
+          .help = what }
+static const struct stats_kind counter_kinds[CNT_COUNT] = {
+        [CNT_FETCHED] = COUNT(fetched, "pages fetched",
+                              "Pages read from far memory because they were touched"),
+        [CNT_EVICTED_CLEAN] = COUNT(evicted_clean, "evicted, clean",
+                                    "Pages that the cleaner took from the cache without a write"),
+        [CNT_EVICTED_DIRTY] = COUNT(evicted_dirty, "evicted, after a write",
+                                    "Pages that left the cache after they were written back"),
+        [CNT_WRITEBACK] = COUNT(writeback, "pages written back", "Pages written to far memory"),
+        [CNT_REFILLS] = COUNT(refills, NULL,
+                              "Batches of frames that vCPUs took from the common list"),
+        [CNT_DOORBELLS] = COUNT(doorbells, "cleaner woken", "Times the cleaner was woken"),
+        [CNT_IO_DOORBELLS] = COUNT(io_doorbells, NULL, "Times the I/O thread was woken"),
+        [CNT_FRAME_WAITS] = COUNT(frame_waits, "waits for a free frame",
+                                  "Times a thread slept because no frame was free"),
+        [CNT_DIRECT_RECLAIM] = COUNT(direct_reclaim, "evicted by a faulting thread",
+                                     "Clean pages that a faulting thread evicted itself"),
+        [CNT_FLUSHES] = COUNT(flushes, "TLB flushes", "TLB flushes, one for each vCPU"),
+        [CNT_KICKS] = COUNT(kicks, NULL, "Signals that made another vCPU flush"),
+        [CNT_PREFETCHED] = COUNT(prefetched, "pages asked for ahead",
+                                 "Pages read from far memory before they were touched"),
+        [CNT_PREFETCH_HITS] = COUNT(prefetch_hits, "of these used",
+                                    "Pages read ahead whose use was seen"),
+        [CNT_PREFETCH_LATE] = COUNT(prefetch_late, "of these waited for",
+                                    "Pages read ahead that were touched before they had arrived"),
+        [CNT_PREFETCH_WASTED] = COUNT(prefetch_wasted, "of these not used",
+                                      "Pages read ahead that left the cache unused"),
+        [CNT_MARKERS] = COUNT(markers, NULL, "First uses that made the pager look further ahead"),
+        [CNT_ZEROED_AHEAD] = COUNT(zeroed_ahead, "pages zeroed ahead",
+                                   "New pages made before they were touched"),
+        [CNT_SYSCALLS_LOCAL] = COUNT(syscalls_local, "system calls served by kern",
+                                     "System calls that needed no exit of their own"),
+        [CNT_SYSCALLS_FORWARDED] = COUNT(syscalls_forwarded, "system calls of the host",
+                                         "System calls that the host made"),
+        [CNT_SCANNED] = COUNT(scanned, NULL, "Frames that the CLOCK hand passed"),
+        /* exits.% has more */
+        [CNT_EXITS] = { .key = "count.exits", .type = STATS_COUNTER,
+                        .help = "Exits by which kern asked for something" },
 };
 static const char *const exit_names[EXIT_OPS] = {
         [EXIT_READY] = "ready",
@@ -69,85 +95,168 @@ const char *counters_exit_name(unsigned op)
         return op < EXIT_OPS && exit_names[op] ? exit_names[op] : "none";
 }
 
-struct totals {
-        struct vcpu_stats s;            /* hist unused */
-        uint64_t hist[FAULT_KINDS - 1][HIST_BUCKETS];
-};
+/* Fits no thread's small stack; one thread at a time adds statistics. */
+static struct vcpu_stats total;
 
-static void add_up(struct totals *t)
+static uint64_t load(const uint64_t *from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
+
+/* The vCPUs count on.  Each word is written by one vCPU and only grows, so each sum does too. */
+static void add_up(void)
 {
-        memset(t, 0, sizeof(*t));
+        const size_t words = sizeof(total) / sizeof(uint64_t);
+        uint64_t *to = (uint64_t *)&total;
+
+        memset(&total, 0, sizeof(total));
         for (unsigned n = 0; n < CONTROL->nvcpus; n++) {
-                const struct vcpu_stats *v = vcpu_stats(vcpu_block(n));
-                for (unsigned i = 0; i < FAULT_KINDS; i++) {
-                        t->s.faults[i] += v->faults[i];
-                        t->s.fault_exits[i] += v->fault_exits[i];
-                }
-                for (unsigned i = 0; i < CNT_COUNT; i++)
-                        t->s.counter[i] += v->counter[i];
-                for (unsigned i = 0; i < EXIT_OPS; i++)
-                        t->s.exits[i] += v->exits[i];
-                for (unsigned i = 0; i < FAULT_KINDS - 1; i++)
-                        for (unsigned b = 0; b < HIST_BUCKETS; b++)
-                                t->hist[i][b] += v->hist[i][b];
+                const uint64_t *from = (const uint64_t *)vcpu_stats(vcpu_block(n));
+                for (size_t i = 0; i < words; i++)
+                        to[i] += load(&from[i]);
         }
 }
+_Static_assert(sizeof(struct vcpu_stats) % sizeof(uint64_t) == 0, "add_up() adds whole words");
 
-static void print_latencies(FILE *f, const struct totals *t)
+static void add_named(struct stats *s, const struct stats_kind *k, const char *name, unsigned i,
+                      uint64_t v)
 {
-        static const struct { const char *name; uint64_t per_million;
-        } points[] = {
-                { "p50", 500000 },   { "p90", 900000 },  { "p99", 990000 },
-                { "p99.9", 999000 }, { "max", 1000000 },
+        if (name)
+                stats_count(s, k, name, v);
+        else
+                stats_numbered(s, k, i, v);
+}
+
+static uint64_t sum(const uint64_t *v, unsigned n)
+{
+        uint64_t all = 0;
+
+        for (unsigned i = 0; i < n; i++)
+                all += v[i];
+        return all;
+}
+
+static void add_faults(struct stats *s)
+{
+        static const struct stats_kind all = {
+                .key = "faults.total", .type = STATS_COUNTER, .title = "page faults",
+                .help = "Page faults",
+        }, one = {
+                .key = "faults.%", .type = STATS_COUNTER, .metric = "faults", .label = "kind",
+                .help = "Page faults, when they are resolved",
+        }, all_exits = {
+                .key = "fault_exits.total", .type = STATS_COUNTER,
+                .title = "exits while faults were served", .help = "Exits while faults were served",
+        }, one_exits = {
+                .key = "fault_exits.%", .type = STATS_COUNTER, .metric = "fault_exits",
+                .label = "kind", .help = "Exits while such faults were served",
         };
-        const uint64_t tsc_khz = CONTROL->tsc_khz;      /* 0: unknown */
-        char group[64];
 
-        for (unsigned i = 0; tsc_khz && i < FAULT_KINDS - 1; i++) {
-                if (!histogram_percentile(t->hist[i], 1000000))
-                        continue;
-                snprintf(group, sizeof(group), "latency_ns.%s", fault_names[i]);
-                for (size_t p = 0; p < sizeof(points) / sizeof(points[0]); p++) {
-                        uint64_t ticks = histogram_percentile(t->hist[i], points[p].per_million);
-                        stats_line(f, group, points[p].name,
-                                   (uint64_t)((__uint128_t)ticks * 1000000 / tsc_khz));
-                }
-        }
+        stats_count(s, &all, NULL, sum(total.faults, FAULT_KINDS));
+        for (unsigned i = 0; i < FAULT_KINDS; i++)
+                add_named(s, &one, fault_names[i], i, total.faults[i]);
+        stats_count(s, &all_exits, NULL, sum(total.fault_exits, FAULT_KINDS));
+        for (unsigned i = 0; i < FAULT_KINDS; i++)
+                add_named(s, &one_exits, fault_names[i], i, total.fault_exits[i]);
 }
 
-void counters_stats(FILE *f)
+static void add_latencies(struct stats *s)
 {
-        /* 13 KiB: too much for the small stack of a signal handler or a thread */
-        static struct totals t;
-        uint64_t total = 0, evicted, fault_exits = 0;
+        static const struct stats_kind fault = {
+                .key = "latency_ns.%", .type = STATS_LATENCY, .unit = STATS_NS,
+                .metric = "fault_latency", .label = "kind", .title = "fault: %",
+                .help = "Time from a fault to the return to the program",
+        }, writeback = {
+                .key = "writeback_ns", .type = STATS_LATENCY, .unit = STATS_NS,
+                .metric = "writeback_latency", .title = "write-back of a page",
+                .help = "Time from the request to write a page to when the cleaner saw its end",
+        }, syscall = {
+                .key = "syscall_ns", .type = STATS_LATENCY, .unit = STATS_NS,
+                .metric = "syscall_latency", .title = "system call of the host",
+                .help = "Time of a forwarded system call in the host, its own waits included",
+        };
+        const uint64_t khz = CONTROL->tsc_khz;          /* 0: unknown */
 
-        add_up(&t);
-        stats_line(f, "", "privilege", CONTROL->level);
-        stats_line(f, "", "vcpus", CONTROL->nvcpus);
-        for (unsigned i = 0; i < FAULT_KINDS; i++)
-                total += t.s.faults[i];
-        stats_line(f, "faults", "total", total);
-        for (unsigned i = 0; i < FAULT_KINDS; i++)
-                stats_numbered(f, "faults", fault_names[i], i, t.s.faults[i]);
-        for (unsigned i = 0; i < FAULT_KINDS; i++)
-                fault_exits += t.s.fault_exits[i];
-        stats_line(f, "fault_exits", "total", fault_exits);
-        for (unsigned i = 0; i < FAULT_KINDS; i++)
-                stats_numbered(f, "fault_exits", fault_names[i], i, t.s.fault_exits[i]);
-        print_latencies(f, &t);
+        for (unsigned i = 0; i < FAULT_SPURIOUS; i++) {
+                char number[16];
+                snprintf(number, sizeof(number), "%u", i);
+                stats_latency(s, &fault, fault_names[i] ? fault_names[i] : number, total.hist[i],
+                              total.ticks[i], khz);
+        }
+        stats_latency(s, &writeback, NULL, total.hist[LAT_WRITEBACK], total.ticks[LAT_WRITEBACK],
+                      khz);
+        stats_latency(s, &syscall, NULL, total.hist[LAT_SYSCALL], total.ticks[LAT_SYSCALL], khz);
+}
+
+static void add_counters(struct stats *s)
+{
+        static const struct stats_kind other = {
+                .key = "count.%", .type = STATS_COUNTER, .metric = "count", .label = "number",
+                .help = "Counters without a name",
+        }, all = {
+                .key = "evicted", .type = STATS_COUNTER, .help = "Pages that the cleaner evicted",
+        }, doorbells = {
+                .key = "doorbells_per_64_evictions", .type = STATS_RATIO,
+                .help = "Times the cleaner was woken for 64 evictions",
+        };
+        uint64_t evicted = total.counter[CNT_EVICTED_CLEAN] + total.counter[CNT_EVICTED_DIRTY];
 
         for (unsigned i = 0; i < CNT_COUNT; i++)
-                stats_numbered(f, "count", counter_names[i], i, t.s.counter[i]);
-        evicted = t.s.counter[CNT_EVICTED_CLEAN] + t.s.counter[CNT_EVICTED_DIRTY];
-        stats_line(f, "", "evicted", evicted);
-        fprintf(f, "doorbells_per_64_evictions %.2f\n",
-                evicted ? 64.0 * (double)t.s.counter[CNT_DOORBELLS] / (double)evicted : 0.0);
+                if (counter_kinds[i].key)
+                        stats_count(s, &counter_kinds[i], NULL, total.counter[i]);
+                else
+                        stats_numbered(s, &other, i, total.counter[i]);
+        stats_count(s, &all, NULL, evicted);
+        stats_ratio(s, &doorbells, 64, total.counter[CNT_DOORBELLS], evicted);
+}
 
-        total = 0;
+static void add_exits(struct stats *s)
+{
+        static const struct stats_kind all = {
+                .key = "exits.total", .type = STATS_COUNTER, .title = "exits",
+                .help = "Exits from the virtual machine",
+        }, one = {
+                .key = "exits.%", .type = STATS_COUNTER, .metric = "exits", .label = "op",
+                .help = "Exits from the virtual machine by what was asked for",
+        };
+
+        stats_count(s, &all, NULL, sum(total.exits, EXIT_OPS));
         for (unsigned i = 0; i < EXIT_OPS; i++)
-                total += t.s.exits[i];
-        stats_line(f, "exits", "total", total);
-        for (unsigned i = 0; i < EXIT_OPS; i++)
-                if (t.s.exits[i])
-                        stats_numbered(f, "exits", exit_names[i], i, t.s.exits[i]);
+                if (total.exits[i])
+                        add_named(s, &one, exit_names[i], i, total.exits[i]);
+}
+
+void counters_stats(struct stats *s)
+{
+        static const struct stats_kind level = {
+                .key = "privilege", .type = STATS_GAUGE, .metric = "privilege_level",
+                .help = "Level that program and kern run at",
+        }, vcpus = {
+                .key = "vcpus", .type = STATS_GAUGE, .metric = "vcpus",
+                .title = "virtual CPUs", .help = "Virtual CPUs that were made",
+        };
+
+        add_up();
+        stats_count(s, &level, NULL, CONTROL->level);
+        stats_count(s, &vcpus, NULL, CONTROL->nvcpus);
+        add_faults(s);
+        add_latencies(s);
+        add_counters(s);
+        add_exits(s);
+}
+
+uint64_t counters_value(enum vcpu_counter c) { return total.counter[c]; }
+
+const uint64_t *counters_latency(enum latency kind, uint64_t *ticks)
+{
+        *ticks = total.ticks[kind];
+        return total.hist[kind];
+}
+
+uint64_t counters_cache_used(void)
+{
+        uint64_t at = CONTROL->free_frames, all = CONTROL->nframes;
+
+        /* In kern's image; the program may have written there. */
+        if (at - WINDOW >= CONTROL_OFF - sizeof(uint32_t) || at % sizeof(uint32_t))
+                return 0;
+        uint32_t nfree = atomic_load_explicit((_Atomic uint32_t *)at, memory_order_relaxed);
+        return nfree < all ? all - nfree : 0;
 }

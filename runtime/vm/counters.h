@@ -4,13 +4,19 @@
 #ifndef VMRUN_COUNTERS_H
 #define VMRUN_COUNTERS_H
 
-#include <stdio.h>
 #include "abi.h"
+#include "stats/stats.h"
 
 /* The name of an enum exit_op. */
 const char *counters_exit_name(unsigned op);
 
-/* The lines of --stats, of all vCPUs together. */
-void counters_stats(FILE *f);
+/* For stats_register(): of all vCPUs together. */
+void counters_stats(struct stats *s);
+/* A counter and a histogram of all vCPUs, as counters_stats() has found them just before; for
+ * owners that are registered after it. */
+uint64_t counters_value(enum vcpu_counter c);
+const uint64_t *counters_latency(enum latency kind, uint64_t *ticks);
+/* Frames of the cache that are in use, or in the reserve of a vCPU. */
+uint64_t counters_cache_used(void);
 
 #endif

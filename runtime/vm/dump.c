@@ -43,6 +43,7 @@ void vcpu_dump(struct thread *t)
         struct kvm_regs r = { 0 };
         struct kvm_sregs s = { 0 };
         typedef unsigned long long ull;
+        const uint64_t code = ((const struct kern_header *)WINDOW)->syscall;
 
         ioctl(t->vcpu_fd, KVM_GET_REGS, &r);
         ioctl(t->vcpu_fd, KVM_GET_SREGS, &s);
@@ -61,5 +62,6 @@ void vcpu_dump(struct thread *t)
         warnx_("  program: rip %016llx rsp %016llx rax %016llx cr2 %016llx fault error %llx",
                (ull)v->regs.rip, (ull)v->regs.rsp, (ull)v->regs.rax, (ull)v->cr2, (ull)v->regs.err);
         dump_walk(v, v->cr2);
-        dump_walk(v, r.rip);
+        /* After a reset the question is whether kern's own code is mapped. */
+        dump_walk(v, s.cs.selector == RESET_CS ? code : r.rip);
 }

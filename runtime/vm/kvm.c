@@ -215,6 +215,15 @@ uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes)
         return ram + 4 * GiB < top ? (top - ram - 4 * GiB) / 65 * 64 : 0;
 }
 
+uint64_t vm_far_room(const struct vm *vm)
+{
+        uint64_t most = (CONTROL->pool_max - POOL_OFF) / PAGE_SIZE * 64;
+        uint64_t have = CONTROL->nframes + CONTROL->far_pages;
+
+        (void)vm;
+        return most > have ? most - have : 0;
+}
+
 /* Anonymous memory at a fixed address of the window, and its KVM memory slot.  advice:
  * MADV_HUGEPAGE or MADV_NOHUGEPAGE. */
 static int add_ram(struct vm *vm, uint64_t off, uint64_t size, int advice)

@@ -193,6 +193,7 @@ void time_init(struct thread *t)
                       (long long)guest, (long long)host, (long long)by_kvm);
                 return;
         }
+        CONTROL->tsc_offset = tsc_offset;
         CONTROL->time.valid = 1;
         time_refresh();
 }

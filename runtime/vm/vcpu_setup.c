@@ -199,9 +199,6 @@ static int set_sregs(struct thread *t)
         return ioctl(t->vcpu_fd, KVM_SET_SREGS, &s) < 0 ? -errno : 0;
 }
 
-/* CS after a triple fault on SVM: KVM has reset the vCPU, and the program's registers are gone. */
-#define RESET_CS 0xf000
-
 static bool same_table(const struct kvm_dtable *a, const struct kvm_dtable *b)
 {
         return a->base == b->base && a->limit == b->limit;

@@ -20,6 +20,8 @@ struct vm_calls {
         int (*peek)(struct thread *t, uint64_t addr);
         /* Has a thread of the first process's PID namespace kick u (process/service.h). */
         void (*kick)(struct thread *u);
+        /* Has the service vCPU look at what the host changed, if it sleeps. */
+        void (*wake_service)(void);
 };
 
 struct vm {
@@ -80,6 +82,8 @@ int vm_back(struct vm *vm, char *why, size_t n);
 
 /* Bytes of guest-physical space left for far tiers. */
 uint64_t vm_gpa_room(const struct vm *vm, uint64_t nframes);
+/* Pages of far memory for which the pool may still grow page tables: at least 60 GiB at first. */
+uint64_t vm_far_room(const struct vm *vm);
 
 /* The first guest-physical address of the arena (memory/arena.h); addresses below it are for RAM
  * and far tiers.  From CONTROL->phys_bits. */
@@ -140,6 +144,8 @@ void vcpu_redirect(struct thread *t);
         "this is a bug in vmrun, or the program may have written into kern or changed the CPU's " \
         "tables: they share a privilege level"
 
+/* CS after a triple fault on SVM: KVM has reset the vCPU, and the program's registers are gone. */
+#define RESET_CS 0xf000
 /* Prints registers and a page-table walk of a vCPU on vmrun's stderr, for an impossible state.
  * (dump.c) */
 void vcpu_dump(struct thread *t);

@@ -47,6 +47,7 @@
 #include "../../runtime/exits.h"
 #include "../../runtime/procfs/procfs.h"
 #include "../../runtime/signal/signals.h"
+#include "../../runtime/stats/stats.h"
 #include "../../runtime/syscalls/dispatch.h"
 #include "../../runtime/syscalls/handlers.h"
 #include "../../runtime/marshal/sys.h"
@@ -256,13 +257,13 @@ void alone_end(struct thread *t) { (void)t; }
 void service_ensure(struct vm *vm) { (void)vm; }
 bool threads_single(void) { return false; }
 void info_once(unsigned long key, const char *fmt, ...) { (void)key, (void)fmt; }
-void stats_line(FILE *f, const char *group, const char *key, uint64_t v)
+void stats_count(struct stats *s, const struct stats_kind *k, const char *instance, uint64_t v)
 {
-        (void)f, (void)group, (void)key, (void)v;
+        (void)s, (void)k, (void)instance, (void)v;
 }
-void stats_numbered(FILE *f, const char *group, const char *name, unsigned i, uint64_t v)
+void stats_numbered(struct stats *s, const struct stats_kind *k, unsigned instance, uint64_t v)
 {
-        (void)f, (void)group, (void)name, (void)i, (void)v;
+        (void)s, (void)k, (void)instance, (void)v;
 }
 #define NOT_HERE(fn)                                                                     \
         long fn(struct thread *t, const struct sys_row *row, const uint64_t a[6])        \

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Mutants of the pager, of kern's flushes and fault path, and of the futexes: see mutants.sh.
+# Mutants of the pager, its prefetch policies, kern's flushes and fault path, of the wire by the
+# clock, and of the futexes: see mutants.sh.
 # shellcheck disable=SC2317,SC2046 # called by mutant; paths
 : "${STEPS:=100000000}"
 # shellcheck source=test/unit/mutants.sh
@@ -28,10 +29,10 @@ mutant pager/clock.c "direct reclaim ignores the software-dirty bit" '
     /^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/
     /^bool clock_take_clean/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
 mutant pager/clock.c "eviction ignores D" '
-    /^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/
+    /^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(w \& FRAME_DIRTY)/
     /^static bool take_off/,/^}/s/ && !\(p & PTE_D\)//'
 mutant pager/clock.c "eviction ignores the software-dirty bit" '
-    /^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/
+    /^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\)/(p \& PTE_D)/
     /^static bool take_off/,/^}/s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_LOCKED/'
 mutant pager/clock.c "clears D without looking at A" '
     /^static int write_back/,/^}/{
@@ -48,7 +49,7 @@ mutant pager/clock.c "a lost race for D leaves the page clean (new slot)" '
         /p & PTE_D\) && !atomic/,/^        }/s/atomic_fetch_or.*$/atomic_fetch_and(pte, ~PTE_D);/
     }'
 mutant pager/clock.c "eviction does not claim" \
-    '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
+    '/^static .*bool evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 mutant pager/clock.c "the hand evicts locked pages" '
     s/ \&\& !\(w & FRAME_LOCKED\) \&\& epoch_done/ \&\& epoch_done/
     s/\(FRAME_DIRTY \| FRAME_LOCKED\)/FRAME_DIRTY/
@@ -88,35 +89,57 @@ mutant pager/transition.c "a moved page asks for no flush" \
 mutant pager/transition.c "a moved frame keeps its old entry" \
     '/^bool page_move/,/^}/s/atomic_store\(&pg->frames.*/;/'
 mutant pager/transition.c "detach takes BUSY entries" \
-    '/^frame_t page_detach/,/^}/s/if \(pte_kind\(p\) == PTE_BUSY\)/if (0)/'
+    '/^frame_t page_detach/,/^}/s/if \(pte_kind\(p\) == PTE_BUSY && .*\{/if (0) {/'
 mutant pager/transition.c "detach gives the frame back before the flush" '
     /^frame_t page_detach/,/^}/{
-        s/return frame_of\(pg, p\);/static struct frame_list gone; \
+        s/return frame_of\(pg, p\);/{ static struct frame_list gone; \
             frame_discard(pg, \&gone, frame_of(pg, p)); \
             frame_list_drain(pg, \&gone); \
-            return FRAME_NONE;/
+            return FRAME_NONE; }/
     }'
 mutant pager/transition.c "detach keeps the slot" '/^frame_t page_detach/,/^}/s/env_slot_free.*/;/'
 mutant pager/transition.c "cooling does not stamp" \
-    '/^void page_cool/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
+    '/^static bool cool/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
 mutant pager/transition.c "cooling stamps before it clears A" '
-    /^void page_cool/,/^}/{
-        s/^        if \(atomic_compare_exchange_strong.*$/ \
-            frame_stamp(f, env_flush_next()); \
-            atomic_compare_exchange_strong(pte, \&p, p \& ~PTE_A);/
-        /^                frame_stamp/d
+    /^static bool cool/,/^}/{
+        s/^(        bool cooled = )/        frame_stamp(f, env_flush_next());\n\1/
+        s/^                frame_stamp.*$/                ;/
     }'
+mutant pager/transition.c "what is passed is not pinned" '
+    /^bool page_pass/,/^}/{
+        s/!atomic_compare_exchange_strong\(&f->word, &w, w \+ 1\)\)/(atomic_fetch_add(\&f->word, 1), 0))/
+    }'
+mutant pager/transition.c "what is passed stays pinned" '
+    /^static bool cool/,/^}/s/^        frame_unpin.*$//'
 
 # Faults and frames
 mutant pager/frame.h "waiters are not woken" \
     '/^static inline bool page_fetched/,/^}/s/ & PTE_WAITERS;/ \& 0;/'
+mutant pager/frame.h "who waits for a prefetch is not woken" \
+    '/^static inline bool page_prefetched/,/^}/s/return p & PTE_WAITERS;/return false;/'
+mutant pager/frame.h "a prefetch ends in the page that came after" \
+    '/^static inline bool page_prefetched/,/^}/s/if \(pte_kind\(p\) != PTE_BUSY.*\{/if (0) {/'
+mutant pager/frame.h "a stray A makes a prefetch an abandoned one" '
+    /^static inline bool page_prefetched/,/^}/{
+        s/if \(pte_kind\(p\) != PTE_BUSY.*\{/if (p \& (PTE_A | PTE_D)) {/
+    }'
+mutant pager/frame.h "an abandoned frame stays claimed" '
+    /^static inline bool page_prefetched/,/^}/{
+        0,/frame_drop_claim\(f\);/s/^                        frame_drop_claim\(f\);//
+    }'
+mutant pager/frame.h "a prefetch that failed leaves a present entry" \
+    '/^static inline bool page_prefetched/,/^}/s/err \? pte_make_remote\(f->slot, keep\) : //'
+mutant pager/frame.h "a prefetch that failed keeps the slot, too" \
+    '/^static inline bool page_prefetched/,/^}/s/f->slot = SLOT_NONE;/;/'
+mutant pager/transition.c "who waits for an abandoned page is not woken" \
+    '/^frame_t page_detach/,/^}/s/if \(p & PTE_WAITERS\)/if (0)/'
 mutant pager/transition.c "the sleeper does not say that it waits" '
     /^void page_wait/,/^}/{
         s/if \(!atomic_compare_exchange_strong\(pte, &seen, seen \| PTE_WAITERS\)\)/if (0)/
         s/seen \|= PTE_WAITERS;/;/
     }'
 mutant pager/frame.h "a failed fetch leaves a present entry" \
-    '/^static inline bool page_fetched/,/^}/s/err \? pte_make_remote\(f->slot, keep\) : //'
+    '/^static inline bool page_fetched/,/^}/s/pte_make_remote\(f->slot, keep\) \| PTE_LOST/pfn << 12 | keep | state/'
 mutant pager/transition.c "a fetched frame does not own its slot" \
     '/^int page_fetch/,/^}/s/f->slot = pte_num\(p\);.*/;/'
 mutant pager/transition.c "fetch takes any entry" '
@@ -169,7 +192,7 @@ mutant pager/frames.c "the pool has no lock" \
 mutant pager/frames.c "the pool is unlocked without release" \
     '/^static void pool_unlock/,/^}/s/memory_order_release/memory_order_relaxed/'
 mutant pager/clock.c "eviction does not claim" \
-    '/^static bool evict/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
+    '/^static .*bool evict\(/,/^}/s/if \(!frame_claim\(.*\)\)/if (0)/'
 
 # What is no mistake of order, but of cost, or of what is told.
 build_test() {
@@ -177,9 +200,99 @@ build_test() {
         $(part pager/frames.c pager/transition.c pager/clock.c)
 }
 mutant pager/clock.c "clean pages are written back too" \
-    '/^static bool evict/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
+    '/^static .*bool evict\(/,/^}/s/\(\(p & PTE_D\) \|\| \(w & FRAME_DIRTY\)\) && //'
 mutant pager/clock.c "what is written is not counted" \
     '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
+
+mutant pager/transition.c "zeroes that are touched stay fresh" '
+    /^void page_touch/,/^}/s/\(p & ~PTE_FRESH\) \| PTE_A/p | PTE_A/'
+
+# Prefetch policies
+build_test() {
+    compile "$unit/test_lookahead.c" "$unit/lookahead_sim.c" $(part 'pager/lookahead*.c') -lm
+}
+mutant lookahead_policy.h "a batch leaves the address space above" \
+    's/^        while \(b->count && !lookahead_page_valid.*/        while (0)/'
+mutant lookahead_policy.h "a batch leaves the address space below" \
+    's/if \(lookahead_page_valid\(b->first \| last\)\)/if (lookahead_page_valid(b->first))/'
+mutant lookahead.c "a cut leaves the batch as it is" \
+    '/^void lookahead_cut/,/^}/s/batch->count = n;//'
+mutant lookahead_hits.c "a page is a hit as often as it is looked at" \
+    's/if \(use == LOOKAHEAD_USED \|\| use == LOOKAHEAD_OTHER\)/if (use == LOOKAHEAD_OTHER)/'
+mutant lookahead_hits.c "a page that is late is no hit" \
+    '/^void lookahead_hits/,/^}/s/if \(a->cause != LOOKAHEAD_MISS\)/if (0)/'
+mutant lookahead_hits.c "pages that are here already are noted" \
+    's/ && a->used\(a->arg, page\) <= LOOKAHEAD_UNUSED\)/)/'
+mutant lookahead_hits.c "a hit is taken for granted far away" \
+    's/return far > 0 && far <= .*/return far > 0;/'
+mutant lookahead_readahead.c "the window shrinks at once" 's/if \(n < h->window \/ 2\)/if (0)/'
+mutant lookahead_readahead.c "hits plus one" 's/h->hits \+ 2\)/h->hits + 1)/'
+mutant lookahead_readahead.c "a neighbour below is none" 's/ \|\| page \+ 2 == h->last1//'
+mutant lookahead_readahead.c "the first page has a neighbour" 's/ \|\| last1 == 0\)/)/'
+mutant lookahead_readahead.c "a late page asks for more" \
+    '/^void readahead_fault/,/^}/s/if \(a->cause != LOOKAHEAD_MISS\)/if (0)/'
+mutant lookahead_trend.c "half is a majority" 's/return 2 \* same > n;/return 2 * same >= n;/'
+mutant lookahead_trend.c "the vote is not verified" \
+    's/if \(votes && has_majority\(h, d, i\)\)/if (votes)/'
+mutant lookahead_trend.c "the vote begins with half of the history" \
+    's/history \/ 4 \? history \/ 4 : 1/history \/ 2 ? history \/ 2 : 1/'
+mutant lookahead_trend.c "the vote is over a quarter alone" \
+    's/i < have; n \*= 2\)/i < have \&\& i == 0; n *= 2)/'
+mutant lookahead_trend.c "an access follows the trend that it makes" '
+    s/^        bool follows = .*//
+    s/^(        h->window = )/        bool follows = h->trend \&\& delta_at(h, 0) == h->trend;\n\1/'
+mutant lookahead_trend.c "the first access has a delta" \
+    's/^        if \(h->last1\) \{/        if (1) {/'
+mutant lookahead_trend.c "hits are never forgotten" '/^void trend_fault/,/^}/s/h->hits = 0;//'
+mutant lookahead_auto.c "two accesses make a stream" \
+    's/^(        )if \(l->agreed\+\+ < h->doubt\)/\1if (0)/
+     s/if \(d == l->stride && d\)/if (d \&\& (d == l->stride || l->stride == 0))/'
+mutant lookahead_auto.c "nothing is doubted" 's/if \(l->agreed\+\+ < h->doubt\)/if (0)/'
+mutant lookahead_auto.c "doubt has no end" 's/h->doubt < DOUBT;/1;/'
+mutant lookahead_auto.c "doubt stays" 's/h->doubt -= h->doubt > 0;/;/'
+mutant lookahead_auto.c "a stream is judged more than once" 's/^        s->judged = true;//'
+mutant lookahead_auto.c "any lone access is the neighbour" \
+    's/if \(size_of\(d\) < nearest\)/if (size_of(d))/'
+mutant lookahead_auto.c "the same page again is a lone access" \
+    '/^static void on_lone/,/^}/s/if \(nearest == 0\).*/if (0)/'
+mutant lookahead_auto.c "a confirmed stream's access stays lone" \
+    's/^        \*l = \(struct lookahead_lone\)\{ 0 \};//'
+mutant lookahead_auto.c "an access ahead is the stream's, whatever lies before it" '
+    /^static uint32_t steps_to/,/^}/s/if \(use == LOOKAHEAD_UNUSED \|\| .*/if (0)/'
+mutant lookahead_auto.c "a page between two steps is a step" 's/if \(n \* size != far\)/if (0)/'
+mutant lookahead_auto.c "no range beyond what was asked for" \
+    's/\(s->ahead \+ \(s->window \? s->window : 1u\)\)/(s->ahead + 1u)/'
+mutant lookahead_auto.c "a batch begins with the page after the fault" \
+    '/^static void ask/,/^}/s/\* \(s->ahead \+ 1u\)/* 1u/'
+mutant lookahead_auto.c "the marker is the last page" \
+    's/^(static uint32_t marker_of.*return ).*/\1count - 1; }/'
+mutant lookahead_auto.c "a marker in an older batch asks again" \
+    's/s->ahead < s->newest && \(a->cause/1 \&\& (a->cause/'
+mutant lookahead_auto.c "the window never grows" 's/w \*= 2;/;/'
+mutant lookahead_auto.c "the window grows from half on" \
+    's/4 \* s->good >= 3 \* total/2 * s->good >= total/'
+mutant lookahead_auto.c "a late page does not count as used" \
+    's/u\.used \+= !miss;/u.used += a->cause == LOOKAHEAD_MARKER;/'
+mutant lookahead_auto.c "a stream is not closed" \
+    's/^                w = 0;/                w \/= 2;/'
+mutant lookahead_auto.c "a closed stream stays so" 's/if \(\+\+s->closed >= REST\)/if (0)/'
+mutant lookahead_auto.c "a closed stream is tried at every fault" \
+    's/if \(\+\+s->closed >= REST\)/if (1)/'
+mutant lookahead_auto.c "hidden use is use" 's/bool well = .*/bool well = true;/'
+mutant lookahead_auto.c "hidden use is none" 's/bool well = .*/bool well = false;/'
+mutant lookahead_auto.c "batches without a page of their own keep the window" \
+    's/w = s->newest \? w \/ 2 : w;/;/'
+mutant lookahead_auto.c "what there is no room for shrinks the window" \
+    's/w = s->newest \? w \/ 2 : w;/w \/= 2;/'
+mutant lookahead_auto.c "a sample is always the same" 's/\(uint32_t\)h->time \* 40503u % 65536/0u/'
+mutant lookahead_auto.c "any stream is replaced" \
+    's/if \(s->time < h->stream\[oldest\]\.time\)/if (n == 3)/'
+mutant lookahead_auto.c "a cut batch is as good as whole" \
+    '/^void auto_cut/,/^}/s/s->ahead -= .*//'
+mutant lookahead_auto.c "a cut batch keeps its marker" \
+    '/^void auto_cut/,/^}/s/batch->marker = .*//'
+mutant lookahead_auto.c "without room for a batch the one before is not its newest" \
+    '/^void auto_cut/,/^}/s/n \? n : s->ahead/n/'
 
 # Flushes
 build_test() { compile "$unit/test_flush.c"; }
@@ -233,6 +346,35 @@ mutant paging/file.c "a page of a file is read at the mapping's start" \
     '/^enum outcome file_fill/,/^}/s/r\.start - f->vma\.start \+ f->vma\.off/f->vma.off/'
 mutant paging/file.c "a run of a file's pages is one page" \
     '/^static uint64_t file_run/,/^}/s/bool plenty = .*/bool plenty = false;/'
+
+# The wire by the clock
+build_test() { compile "$unit/test_wire.c" $(part far/wire.c); }
+mutant far/wire.h "parts of ticks are lost" 's/l->part \+= r->page/l->part = r->page/'
+mutant far/wire.h "an idle wire keeps its time" 's/if \(now > l->free\)/if (0)/'
+mutant far/wire.h "pages do not wait for each other" 's/if \(now > l->free\)/if (1)/'
+mutant far/wire.c "pages come before they are due" \
+    '/^bool wire_take/,/^}/s/node < 0 \|\| due > now/node < 0/'
+mutant far/wire.c "the first node goes first" \
+    '/^static int first_due/,/^}/s/first >= 0 && .*/first >= 0))/'
+mutant far/wire.c "a page's place is not used again" \
+    '/^bool wire_take/,/^}/s/append\(w, &w->unused, at\);//'
+mutant far/wire.c "the next time is that of the page taken" '/^bool wire_take/,/^}/s/set_next\(w\);//'
+mutant far/wire.c "the lock lets all in" '/^bool wire_try_lock/,/^}/s/return !/return true || /'
+build_test() { compile "$unit/test_timed.c" $(part far/wire.c); }
+mutant far/timed.c "copies take time of the wire" \
+    '/^static void copy/,/^}/s/sum \+= cpu_tsc\(\) - begun/sum += 0 \* begun/'
+mutant far/timed.c "a wait in the host is too long" \
+    '/^static void sleep_until/,/^}/s/now\(\) \+ sleep_least\(\) \/ 2/now()/; s/\* 1000000 \/ control/* 1100000 \/ control/'
+mutant far/timed.c "all pages asked for are waited for" '/^void timed_stay/,/^}/s/\* 7 \/ 16/* 0/'
+mutant far/timed.c "a stay polls for pages that are far" \
+    '/^void timed_stay/,/^}/s/!next \|\| next > .*/!next)/'
+mutant far/timed.c "a page that is waited for wakes nobody" \
+    '/^static pte_slot_t \*deliver/,/^}/s/return awaited \? pte : NULL/return NULL/'
+mutant far/timed.c "writes are over at once" \
+    '/^frame_t timed_written/,/^}/s/ \|\| writes\.page\[at\]\.due > now\(\)//'
+mutant far/timed.c "prefetches are never over" '/^static pte_slot_t \*deliver/,/^}/s/fetch_sub/fetch_add/'
+mutant far/timed.c "a page that is due waits for the lock" \
+    '/^void timed_poll/,/^}/s/!wire_try_lock\(&wires\)/(wires.lock = 1, 0)/'
 
 # Futexes
 build_test() { compile "$unit/test_futex.c" $(part futex.c robust.c); }

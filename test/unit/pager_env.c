@@ -3,6 +3,8 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include "base/walk.h"
 #include "pager_env.h"
 
 struct env env;
@@ -15,6 +17,17 @@ static void *zeroed(size_t n, size_t size)
         return p;
 }
 
+/* Page tables as the hardware has them: where an entry is in its table is told by its address. */
+static pte_slot_t *tables(uint32_t npages)
+{
+        size_t table = PT_ENTRIES * sizeof(pte_slot_t);
+        size_t size = (npages + PT_ENTRIES - 1) / PT_ENTRIES * table;
+        void *p = aligned_alloc(table, size);
+        if (!p)
+                abort();
+        return memset(p, 0, size);
+}
+
 void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t first_epoch)
 {
         env = (struct env){ .nframes = nframes, .nslots = nslots, .npages = npages };
@@ -22,7 +35,7 @@ void env_setup(uint32_t nframes, uint32_t nslots, uint32_t npages, uint64_t firs
         env.content = zeroed(nframes, sizeof(*env.content));
         env.far = zeroed(nslots + 1, sizeof(*env.far));
         env.slot_used = zeroed(nslots + 1, sizeof(*env.slot_used));
-        env.pte = zeroed(npages, sizeof(*env.pte));
+        env.pte = tables(npages);
         env.flush_epoch = env.flushed = first_epoch;
         pager_init(&env.pg, env.frames, nframes, ENV_PFN0);
 }
@@ -150,6 +163,24 @@ int env_slot_write(uint64_t slot, frame_t f)
         return move(true, slot, f, true);
 }
 
+static void end_prefetch(bool marker, uint64_t slot, frame_t n)
+{
+        struct frame *f = &env.frames[n];
+        pte_slot_t *pte = atomic_load(&f->pte);
+
+        int err = move(false, slot, n, true);
+        step();
+        if (page_prefetched(f, ENV_PFN0 + n, pte_ahead(marker, env.pg.blind), err))
+                env_wake_pte(pte);
+}
+
+void env_slot_prefetch(uint64_t slot, frame_t f, pte_slot_t *pte, bool marker)
+{
+        (void)pte;
+        if (!post(marker ? TRANSFER_MARKER : TRANSFER_PREFETCH, slot, f))
+                end_prefetch(marker, slot, f);
+}
+
 bool env_fetch_failed(void) { return atomic_exchange(&env.fetch_failed, 0); }
 
 bool env_slot_write_room(void)
@@ -185,8 +216,14 @@ bool env_io_step(unsigned first)
                         int err = env.fail_posted;
                         atomic_store(&env.fetch_failed, err != 0);
                         step();
-                        if (page_fetched(f, ENV_PFN0 + t->frame, PTE_A, err))
+                        if (page_fetched(f, ENV_PFN0 + t->frame, PTE_P | PTE_A, err))
                                 env_wake_pte(pte);
+                        atomic_store(&t->state, TRANSFER_FREE);
+                        return true;
+                }
+                bool marker = own(t, TRANSFER_MARKER);
+                if (marker || own(t, TRANSFER_PREFETCH)) {
+                        end_prefetch(marker, t->slot, t->frame);
                         atomic_store(&t->state, TRANSFER_FREE);
                         return true;
                 }

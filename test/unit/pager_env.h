@@ -21,6 +21,8 @@ enum env_transfer_state {
         TRANSFER_OURS,
         TRANSFER_READ,
         TRANSFER_WRITE,
+        TRANSFER_PREFETCH,
+        TRANSFER_MARKER,
         TRANSFER_OVER
 };
 struct env_transfer {

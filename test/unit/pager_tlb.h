@@ -21,13 +21,16 @@ enum seen {
         SEEN_FETCH, SEEN_FETCH_RACE, SEEN_READ_ERROR, SEEN_WRITE_ERROR, SEEN_WAIT, SEEN_SLEEP,
         SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED, SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE,
         SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
-        SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_COUNT
+        SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_PREFETCH, SEEN_PREFETCH_RACE,
+        SEEN_MARKER, SEEN_AHEAD, SEEN_WASTED, SEEN_ABANDONED, SEEN_PASSED, SEEN_COUNT
 };
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page",
         "sleep for a busy page", "direct reclaim", "A cleared", "unflushed", "pin", "unmap",
         "protect", "move", "lock", "clean eviction", "dirty eviction", "read", "write", "orphan",
         "stray A or D", "posted fetch", "pin of a page that is being written",
+        "prefetch", "prefetch lost a race", "marker", "use of a prefetched page", "wasted prefetch",
+        "page unmapped while it was prefetched", "prefetched page that a stream passed",
 };
 
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };
@@ -54,7 +57,7 @@ static struct {
         uint32_t io_errors;             /* one transfer in so many fails, 0: none */
         /* steps from one act to the next: of the adversary, a vCPU, an mm actor, the far tier */
         uint32_t busy, cpu_pause, mm_pause, io_pause;
-        bool stop, stray;
+        bool stop, stray, prefetches;
         uint64_t until;
         uint64_t seen[SEEN_COUNT];
 } m;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "settings/check.h"
+#include "pager/lookahead.h"
 #include "settings/settings.h"
 
 /* A host that is always the same. */
@@ -78,7 +79,9 @@ static void all_of_it(void **state)
                  "stats = /tmp/s\n"
                  "  verbose = yes  ; indented, and a remark\n"
                  "\tovercommit=yes\r\n"
-                 "prefetch = none\n"
+                 "prefetch = trend\n"
+                 "prefetch-window = 16\n"
+                 "prefetch-history = 8\n"
                  "placement : free\n"
                  "timeout = 2.5\n"
                  "connect-timeout = 1\n"
@@ -100,10 +103,13 @@ static void all_of_it(void **state)
         assert_int_equal(o.timeout_ms, 2500);
         assert_int_equal(o.connect_timeout_ms, 1000);
         assert_int_equal(o.io, IO_INLINE);
+        assert_int_equal(o.prefetch, LOOKAHEAD_TREND);
+        assert_int_equal(o.prefetch_window, 16);
+        assert_int_equal(o.prefetch_history, 8);
         assert_int_equal(o.nnodes, 2);
         const struct node_option *n = o.nodes;
         char origin[64];
-        snprintf(origin, sizeof(origin), "%s:14: node m1", path);
+        snprintf(origin, sizeof(origin), "%s:16: node m1", path);
         assert_string_equal(n->origin, origin);
         assert_string_equal(n->name, "m1");
         assert_string_equal(n->url, "rdma://m1:7471");
@@ -174,19 +180,20 @@ static void bad_settings(void **state)
                 char text[64], cure[128];
                 sprintf(text, "[vmrun]\nstats = %s\n", words[i]);
                 sprintf(cure,
-                        "stats = %s: give yes, no, or the path of a file with a / in it, as in "
-                        "./%s",
+                        "stats = %s: give yes, no, table, or the path of a file with a / in it, as "
+                        "in ./%s",
                         words[i], words[i]);
                 refused(text, 2, cure);
         }
         refused("[vmrun]\nverbose = on\n", 2, "verbose = on: give no or yes");
         refused("[vmrun]\novercommit = 1\n", 2, "give no or yes");
         refused("[vmrun]\nfollow = maybe\n", 2, "give no or yes");
-        refused("[vmrun]\nprefetch = trend\n", 2, "this version fetches pages on demand only");
+        refused("[vmrun]\nprefetch = all\n", 2, "give none, readahead, trend or auto");
+        refused("[vmrun]\nprefetch-window = 1000\n", 2, "1 to 64");
         refused("[vmrun]\nplacement = raid\n", 2, "give weighted, linear or free");
         refused("[vmrun]\ntimeout = 0\n", 2, "seconds from 0.1 to 3600");
         refused("[vmrun]\nconnect-timeout = soon\n", 2, "seconds from 0.1 to 3600");
-        refused("[vmrun]\nio = polling\n", 2, "give thread or inline");
+        refused("[vmrun]\nio = polling\n", 2, "give thread, inline or auto");
         refused("[vmrun]\nCache = 4G\n", 2, "Cache = 4G: unknown key in [vmrun]");
         refused("[vmrun]\nnode = mem:\n", 2, "unknown key");
         refused("[vmrun]\ncheck = yes\n", 2, "unknown key");
@@ -199,8 +206,9 @@ static void bad_settings(void **state)
         refused("[vmrun]\ntimeout-ms = 400\n", 2, "did you mean timeout?");
         refused("[vmrun]\nurl = rdma://m1\n", 2, "[node NAME], and below it url = rdma://m1");
         refused("[vmrun]\ncolour = red\n", 2,
-                "unknown key in [vmrun]: give cache, stats, verbose, overcommit, follow, verify, "
-                "prefetch, placement, timeout, connect-timeout or io");
+                "unknown key in [vmrun]: give cache, stats, stats-interval, verbose, overcommit, "
+                "follow, verify, prefetch, prefetch-window, prefetch-history, far, control, "
+                "placement, timeout, connect-timeout or io");
         refused("[node a]\nurl = mem:1M\nsize-mb = 512\n", 3,
                 "size-mb = 512: unknown key: did you mean size = 512M?");
         refused("[vmrun]\ncache = 2M # local\n", 2,

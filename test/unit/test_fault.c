@@ -18,8 +18,10 @@
 #include "base/string.h"
 #include "base/tables.h"
 #include "common/histogram.h"
+#include "far/timed.h"
 #include "paging/cleaner.h"
 #include "paging/fault.h"
+#include "paging/prefetch.h"
 #include "space/account.h"
 #include "space/grow.h"
 #include "pager_env.h"
@@ -55,7 +57,32 @@ void mm_uncharge(uint64_t pages) { (void)pages; }
 uint64_t mm_charged(void) { return 0; }
 uint64_t mm_limit(void) { return 0; }
 int frames_wait(void) { return -ENOMEM; }
-void cleaner_poke(void) {}
+void cleaner_wake(void) {}
+/* What the fault path asks of the policy. */
+static struct { unsigned calls, ranges; uint64_t addr; enum lookahead_cause cause; } asked;
+void prefetch(uint64_t addr, enum lookahead_cause cause)
+{
+        asked.calls++;
+        asked.addr = addr;
+        asked.cause = cause;
+}
+static frame_t promoted = FRAME_NONE;
+void slots_promote(frame_t f) { promoted = f; }
+void prefetch_range(uint64_t start, uint64_t end)
+{
+        assert_true(start < end);
+        asked.ranges++;
+}
+/* timed tiers */
+static bool wire_is_slow, wire_brings;
+static unsigned stays;
+bool timed_poll_slow(void)
+{
+        while (wire_brings && env_io_step(0))
+                ;
+        return wire_is_slow;
+}
+void timed_stay(void) { stays++; }
 void kern_log(int level, const char *fmt, ...) { (void)level; (void)fmt; }
 void zero_page(void *d) { memset(d, 0, sizeof(env_page)); }
 _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b) { env_bug(what, a, b); }
@@ -219,6 +246,11 @@ static void test_rights(void **state)
 }
 
 static bool yes(void) { return true; }
+static int no_page(bool write, uint64_t slot)
+{
+        (void)slot;
+        return write ? 0 : -EIO;
+}
 static void node_answers(pte_slot_t *pte, pte_t seen)
 {
         (void)pte;
@@ -273,6 +305,204 @@ static void test_page_is_lost(void **state)
         env_teardown();
 }
 
+static void touch(unsigned v, bool write)
+{
+        memset(&asked, 0, sizeof(asked));
+        memset(&raised, 0, sizeof(raised));
+        vcpu_self.cr2 = START + v * PAGE_SIZE;
+        vcpu_self.regs.err = write ? 1 << 1 : 0;
+        page_fault();
+}
+
+/* The policy is asked once a fault, with what happened, while the program's own read is under
+ * way; not where the access is denied, and not for a page of a range. */
+static void test_ahead(void **state)
+{
+        const pte_t rw = pte_prot(true, true, false), r = pte_prot(true, false, false);
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        vma.prot = 3;
+        begin(&vma);
+        env.post = yes;
+        env.wait = node_answers;
+        for (unsigned v = 0; v < 5; v++) {
+                env.slot_used[v % 4] = 1;
+                env.pte[v] = pte_make_remote(v % 4, v == 3 ? r : rw);
+        }
+        touch(0, false);
+        assert_int_equal(asked.calls, 1);
+        assert_int_equal(asked.cause, LOOKAHEAD_MISS);
+        assert_int_equal(asked.addr, START);
+        assert_int_equal(pte_kind(env.pte[0]), PTE_PRESENT);
+        assert_true(env.pte[0] & PTE_A);
+
+        /* late: touched before it arrives */
+        frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+        assert_true(page_prefetch(&pager, &env.pte[1], env.pte[1], n, false));
+        assert_int_equal(pte_kind(env.pte[1]), PTE_BUSY);
+        touch(1, true);
+        assert_int_equal(asked.calls, 1);
+        assert_int_equal(asked.cause, LOOKAHEAD_LATE);
+        assert_int_equal(promoted, n);
+        assert_int_equal(pte_kind(env.pte[1]), PTE_PRESENT);
+        assert_int_equal(counters()[CNT_PREFETCH_LATE], 1);
+        assert_int_equal(stats()->faults[FAULT_WAIT], 1);
+
+        /* a marker, and one that may not be written */
+        for (unsigned v = 2; v < 4; v++) {
+                n = frame_take(&pager, &vcpu_self.frames, counters());
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, true));
+                assert_true(env_io_step(0));
+                assert_int_equal(pte_kind(env.pte[v]), PTE_HELD);
+        }
+        touch(2, true);
+        assert_int_equal(asked.calls, 1);
+        assert_int_equal(asked.cause, LOOKAHEAD_MARKER);
+        assert_int_equal(env.pte[2] & (PTE_A | PTE_PREF), PTE_A);
+        assert_int_equal(stats()->faults[FAULT_MARKER], 1);
+        touch(3, true);
+        assert_int_equal(asked.calls, 0);
+        assert_int_equal(raised.code, SEGV_ACCERR);
+        assert_int_equal(pte_kind(env.pte[3]), PTE_HELD);
+        touch(3, false);
+        assert_int_equal(asked.cause, LOOKAHEAD_MARKER);
+        assert_int_equal(raised.signo, 0);
+
+        memset(&asked, 0, sizeof(asked));
+        assert_int_equal(fault_in(START, START + 5 * PAGE_SIZE, false), 0);
+        assert_int_equal(asked.ranges, 1);
+        assert_int_equal(asked.calls, 0);
+        env_teardown();
+}
+
+/* A page of a timed tier that was due, but not delivered, when it was touched is a marker.  If the
+ * wire is hardly faster than the program, it is one that was waited for. */
+static void test_due(void **state)
+{
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        begin(&vma);
+        env.post = yes;
+        env.wait = node_answers;
+        wire_brings = true;
+        for (unsigned v = 0; v < 3; v++) {
+                env.slot_used[v] = 1;
+                env.pte[v] = pte_make_remote(v, pte_prot(true, true, false));
+                frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, v == 2));
+                wire_is_slow = v == 1;
+                stays = 0;
+                touch(v, false);
+                assert_int_equal(asked.calls, 1);
+                assert_int_equal(asked.cause, v == 1 ? LOOKAHEAD_LATE : LOOKAHEAD_MARKER);
+                assert_int_equal(stays, v == 1);
+                assert_int_equal(counters()[CNT_PREFETCH_LATE], v >= 1);
+                assert_int_equal(pte_kind(env.pte[v]), PTE_PRESENT);
+        }
+        wire_brings = wire_is_slow = false;
+        assert_int_equal(stats()->faults[FAULT_WAIT], 1);
+        assert_int_equal(stats()->faults[FAULT_MARKER], 2);
+        env_teardown();
+}
+
+/* A prefetch that fails leaves the page as it was, and its frame to the hand. */
+static void test_ahead_fails(void **state)
+{
+        struct vma vma = file_vma;
+        pte_t remote = pte_make_remote(0, pte_prot(true, true, false));
+
+        (void)state;
+        vma.file = FILE_NONE;
+        begin(&vma);
+        env.post = yes;
+        env.slot_used[0] = 1;
+        env.pte[0] = remote;
+        frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+        assert_true(page_prefetch(&pager, &env.pte[0], remote, n, false));
+        env.io = no_page;
+        assert_true(env_io_step(0));
+        assert_int_equal(env.pte[0], remote);
+        assert_int_equal(env.frames[n].slot, SLOT_NONE);
+        assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 1);
+        assert_int_equal(pager.nfree + vcpu_self.frames.n, env.nframes);
+        assert_int_equal(env.slot_used[0], 1);
+        env_teardown();
+}
+
+/* A page is unmapped while it is being prefetched: nobody waits, the frame goes to the hand once
+ * the node has answered, and who waited for the page learns of it. */
+static void test_ahead_is_abandoned(void **state)
+{
+        pte_t remote = pte_make_remote(0, pte_prot(true, true, false)), old;
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        begin(&vma);
+        env.post = yes;
+        for (unsigned i = 0; i < 3; i++) {
+                bool marker = i == 1, fails = i == 2;
+                env.slot_used[0] = 1;
+                env.pte[0] = remote;
+                env.io = fails ? no_page : NULL;
+                frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+                assert_true(page_prefetch(&pager, &env.pte[0], remote, n, marker));
+                env.pte[0] |= PTE_WAITERS;
+                assert_int_equal(page_detach(&pager, &env.pte[0], &old), n);
+                assert_int_equal(env.pte[0], 0);
+                frame_discard(&pager, &vcpu_self.frames, n);
+                assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 0);
+                assert_int_equal(env.slot_used[0], 1);  /* the node may still read from it */
+                /* another page comes to the same address meanwhile */
+                env.pte[0] = pte_make_remote(1, 0);
+                assert_true(env_io_step(0));
+                assert_int_equal(env.pte[0], pte_make_remote(1, 0));
+                assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 1);
+                assert_int_equal(env.slot_used[0], 0);
+                assert_int_equal(pager.nfree + vcpu_self.frames.n, env.nframes);
+        }
+        env_teardown();
+}
+
+/* What was prefetched and not used is spared once, then evicted and counted; what was used counts
+ * once, whoever sees it first. */
+static void test_ahead_is_spared(void **state)
+{
+        const pte_t rw = pte_prot(true, true, false);
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        begin(&vma);
+        env.post = yes;
+        for (unsigned v = 0; v < 3; v++) {
+                env.slot_used[v] = 1;
+                env.pte[v] = pte_make_remote(v, rw);
+                frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, false));
+                assert_true(env_io_step(0));
+                assert_int_equal(env.pte[v] & (PTE_PREF | PTE_A), PTE_PREF);
+        }
+        assert_int_equal(page_use(&pager, &env.pte[1]), LOOKAHEAD_UNUSED);
+        atomic_fetch_or(&env.pte[1], PTE_A);
+        atomic_fetch_or(&env.pte[2], PTE_A);
+        assert_int_equal(page_use(&pager, &env.pte[1]), LOOKAHEAD_USED);
+        assert_int_equal(page_use(&pager, &env.pte[1]), LOOKAHEAD_OTHER);
+        for (frame_t n = 0; n < env.nframes; n++)
+                assert_false(pte_kind(env.pte[0]) != PTE_PRESENT || clock_take_clean(&pager, n));
+        assert_int_equal(clock_pass(&pager, env.nframes, counters()).freed, 0);
+        assert_int_equal(counters()[CNT_PREFETCH_HITS], 1);     /* of the third; we did not count */
+        assert_int_equal(pte_kind(env.pte[0]), PTE_PRESENT);
+        clock_pass(&pager, env.nframes, counters());
+        assert_int_equal(pte_kind(env.pte[0]), PTE_REMOTE);
+        assert_int_equal(counters()[CNT_PREFETCH_WASTED], 1);
+        env_teardown();
+}
+
 /* The statistics count a fault in the bucket of its time: no less than its exit took, and no more
  * than the whole fault took. */
 static void test_latency(void **state)
@@ -313,6 +543,11 @@ int main(void)
                 cmocka_unit_test(test_charge_fails),
                 cmocka_unit_test(test_rights),
                 cmocka_unit_test(test_page_is_lost),
+                cmocka_unit_test(test_ahead),
+                cmocka_unit_test(test_due),
+                cmocka_unit_test(test_ahead_fails),
+                cmocka_unit_test(test_ahead_is_abandoned),
+                cmocka_unit_test(test_ahead_is_spared),
                 cmocka_unit_test(test_latency),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

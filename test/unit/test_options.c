@@ -21,8 +21,10 @@
 #include "base/host.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/timing.h"
 #include "far/tree.h"
 #include "settings/settings.h"
+#include "vm/vm.h"
 #include "base/message.h"
 #include "base/options.h"
 #include "common/size.h"
@@ -37,7 +39,15 @@ void io_wait_attached(void) {}
 bool io_is_attached(void) { return true; }
 void io_forked(void) {}
 void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
+int io_add(struct far_node *n, char *why)
+{
+        (void)why;
+        far_node_add(n);
+        return 0;
+}
 bool io_stop(unsigned limit_ms) { (void)limit_ms; return true; }
+static uint64_t far_room = 1ull << 40;
+uint64_t vm_far_room(const struct vm *vm) { (void)vm; return far_room; }
 static uint64_t next_gpa = 1ull << 32;
 static int slots_left = 1000;
 static uint64_t slot_host[64], slot_size[64];
@@ -102,14 +112,16 @@ static struct run vmrun(const char *const args[])
                 options_parse(argc, argv);
                 far_init(1ull << 40);
                 printf("cache=%llu nodes=%u verbose=%d stats=%s program=%s far=%llu placement=%d "
-                       "timeout=%u connect=%u io=%d overcommit=%d follow=%d",
+                       "timeout=%u connect=%u io=%d overcommit=%d follow=%d "
+                       "prefetch=%u window=%u history=%u",
                        (unsigned long long)opt.cache, opt.nnodes, opt.verbose,
                        !opt.stats       ? "no"
                        : opt.stats_file ? opt.stats_file
                                         : "yes",
                        opt.argv[0] ? opt.argv[0] : "-", (unsigned long long)far_total_pages(),
                        opt.placement, opt.timeout_ms, opt.connect_timeout_ms, opt.io,
-                       opt.overcommit, opt.follow);
+                       opt.overcommit, opt.follow, opt.prefetch, opt.prefetch_window,
+                       opt.prefetch_history);
                 for (char **a = opt.argv; *a; a++)
                         printf(" [%s]", *a);
                 fflush(stdout);
@@ -220,7 +232,7 @@ static void bad_lines(void **state)
         refused(VMRUN("--cache"), "--cache: a value is missing", "--help");
         refused(VMRUN("--stats=", "ls"), "--stats=", "--stats=FILE");
         refused(VMRUN("--stats=on", "ls"),
-                "--stats on: ", "yes, no, or the path of a file with a / in it, as in ./on");
+                "--stats on: ", "yes, no, table, or the path of a file with a / in it, as in ./on");
         refused(VMRUN("--stats=True", "ls"), "--stats True: ", "./True");
         refused(VMRUN("--verbose=1", "ls"), "--verbose=1", "leave out");
         refused(VMRUN("--nosuch", "ls"), "--nosuch", "--help");
@@ -243,7 +255,7 @@ static void settings(void **state)
 {
         (void)state;
         accepted(VMRUN("--cache=1M", "ls"),
-                 "placement=0 timeout=10000 connect=5000 io=0 overcommit=0 follow=1");
+                 "placement=0 timeout=10000 connect=5000 io=2 overcommit=0 follow=1");
         accepted(VMRUN("--cache=1M", "--no-follow", "ls"), "follow=0");
         accepted(VMRUN("--cache=1M", "--no-follow", "--follow", "ls"), "follow=1");
         accepted(VMRUN("--cache=1M", "--placement=linear", "--timeout", "0.5",
@@ -254,8 +266,18 @@ static void settings(void **state)
                  "placement=2 timeout=3600000 connect=5000 io=0");
         refused(VMRUN("--placement", "best", "ls"), "--placement best: give ",
                 "weighted, linear or free");
-        refused(VMRUN("--io", "", "ls"), "--io : give ", "thread or inline");
-        refused(VMRUN("--prefetch", "trend", "ls"), "--prefetch trend: this version", "give none");
+        refused(VMRUN("--io", "", "ls"), "--io : give ", "thread, inline or auto");
+        accepted(VMRUN("--cache=1M", "ls"), "prefetch=3 window=0 history=32");
+        accepted(VMRUN("--cache=1M", "--prefetch=trend", "--prefetch-window", "64",
+                       "--prefetch-history=4", "ls"),
+                 "prefetch=2 window=64 history=4");
+        accepted(VMRUN("--cache=1M", "--prefetch", "readahead", "ls"), "prefetch=1");
+        accepted(VMRUN("--cache=1M", "--prefetch", "none", "ls"), "prefetch=0");
+        refused(VMRUN("--prefetch", "all", "ls"), "--prefetch all: give ",
+                "none, readahead, trend or auto");
+        refused(VMRUN("--prefetch-window", "0", "ls"), "--prefetch-window 0: give ", "1 to 64");
+        refused(VMRUN("--prefetch-window", "65", "ls"), "--prefetch-window 65: give ", "1 to 64");
+        refused(VMRUN("--prefetch-history", "3", "ls"), "--prefetch-history 3: give ", "4 to 64");
         static const char *const bad[] = { "",   "0",  "0.09",   "3601",       "-1",  "1s",
                                            "1.", ".5", "1.2345", "9999999999", "1e3", " 1" };
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -285,7 +307,7 @@ static void config_and_line(void **state)
 
         setenv("XDG_CONFIG_HOME", folder, 1);
         accepted(VMRUN("ls"), "cache=1048576 nodes=2 verbose=0 stats=./f program=ls far=768 "
-                              "placement=2 timeout=10000 connect=5000 io=0 overcommit=1");
+                              "placement=2 timeout=10000 connect=5000 io=2 overcommit=1");
         accepted(VMRUN("--no-stats", "--no-overcommit", "--cache=3M", "ls"),
                  "cache=3145728 nodes=2 verbose=0 stats=no ");
         accepted(VMRUN("--no-overcommit", "ls"), "overcommit=0");
@@ -383,6 +405,19 @@ static void node_options(void **state)
         refused(VMRUN("--node", "mem:4M?overwrite=yes", "ls"), "overwrite is for dax: only",
                 "leave it out");
         refused(VMRUN("--node", "dax:/x?overwrite=1", "ls"), "overwrite=1: ", "give no or yes");
+        refused(VMRUN("--node", "rdma://m1?latency=100", "ls"), "for mem: and dax: only",
+                "leave them out");
+        refused(VMRUN("--node", "nbd://m1?size=1M&bandwidth=1G", "ls"), "for mem: and dax: only",
+                "leave them out");
+        refused(VMRUN("--node", "mem:4M?latency=2.4us", "ls"), "latency=2.4us: ", "to 500000000");
+        refused(VMRUN("--node", "mem:4M?latency=500000001", "ls"), "latency=", "to 500000000");
+        static char *const rates[] = { "0",     "1",   "999K", "1G5",   "1.G", "1.2345G", ".5G",
+                                       "1001T", "-1G", "1GB",  "1.5.5", "",    "999999999999999T" };
+        for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+                char node[64];
+                snprintf(node, sizeof(node), "mem:4M?bandwidth=%s", rates[i]);
+                refused(VMRUN("--node", node, "ls"), "bandwidth=", "as in 12.5G");
+        }
         refused(VMRUN("--node", "rdma://m1?gid-index=-1", "ls"),
                 "gid-index=-1: ", "from 0 to 65535");
         refused(VMRUN("--node", "mem:4M?socket=/s", "ls"), "unknown option 'socket'",
@@ -401,11 +436,15 @@ static void node_options(void **state)
                          (char *)"nbd+unix:///e?weight=7&socket=/run/s&size=8G",
                          (char *)"--node",
                          (char *)"dax:/x?overwrite=yes",
+                         (char *)"--node",
+                         (char *)"mem:1G?latency=2400&bandwidth=12.5G",
+                         (char *)"--node",
+                         (char *)"mem:?bandwidth=1000000",
                          (char *)"ls",
                          NULL };
-        options_parse(9, line);
+        options_parse(13, line);
         const struct node_option *n = opt.nodes;
-        assert_int_equal(opt.nnodes, 3);
+        assert_int_equal(opt.nnodes, 5);
         assert_string_equal(n->url, "rdma://m1:7471");
         assert_string_equal(n->name, "rdma://m1:7471");
         assert_string_equal(n->token_file, "/etc/a&b");
@@ -424,6 +463,14 @@ static void node_options(void **state)
         n++;
         assert_string_equal(n->url, "dax:/x");
         assert_true(n->overwrite);
+        assert_int_equal(n->latency | n->bandwidth, 0);
+        n++;
+        assert_string_equal(n->url, "mem:1G");
+        assert_int_equal(n->latency, 2400);
+        assert_int_equal(n->bandwidth, 12500000000);
+        n++;
+        assert_int_equal(n->latency, 0);
+        assert_int_equal(n->bandwidth, 1000000);
         for (unsigned i = 0; i < opt.nnodes; i++)
                 node_option_free(&opt.nodes[i]);
 }
@@ -489,6 +536,148 @@ static void leases_of_a_tree(void **state)
         assert_int_equal(privfd_next(0), -1);
 }
 
+/* What kern is told of a node that is to be as slow as one behind a network. */
+static void timing(void **state)
+{
+        struct slab s = { .kind = SLAB_MEMORY };
+        struct node_option o = { 0 };
+        char text[128];
+
+        (void)state;
+        timing_slab(&s, &o, 1000000);
+        timing_text(&o, text, sizeof(text));
+        assert_int_equal(s.kind, SLAB_MEMORY);
+        assert_string_equal(text, "");
+        o = (struct node_option){ .latency = 2400, .bandwidth = 12500000000 };
+        timing_slab(&s, &o, 1000000);
+        timing_text(&o, text, sizeof(text));
+        assert_int_equal(s.kind, SLAB_TIMED);
+        assert_int_equal(s.latency, 2400);
+        assert_int_equal(s.page_ticks, 32768 * (1ull << SLAB_TICK_SHIFT) / 100);
+        assert_string_equal(text, ", as if behind a network of 2400 ns and 12.5 GB/s");
+        o = (struct node_option){ .latency = 500000000 };
+        timing_slab(&s, &o, 2999999);
+        assert_int_equal(s.latency, 1499999500);
+        assert_int_equal(s.page_ticks, 0);
+        o = (struct node_option){ .bandwidth = 1000000 };
+        timing_slab(&s, &o, 5000000);
+        assert_int_equal(s.latency, 0);
+        assert_int_equal(s.page_ticks >> SLAB_TICK_SHIFT, 20480000);
+}
+
+static void no_wake(void) {}
+static const struct vm_calls no_calls = { .wake_service = no_wake };
+
+static int add(struct vm *vm, const char *url, char why[FAR_WHY])
+{
+        const struct node_option o = { .url = url, .name = url, .origin = url, .weight = 1 };
+        return far_add(vm, &o, why);
+}
+
+/* A node more: before there is a slab, and when all are used up. */
+static void a_node_more(void **state)
+{
+        struct vm vm = { .calls = &no_calls };
+        uint64_t used[NODES_MAX];
+        char why[FAR_WHY] = "";
+
+        (void)state;
+        memset(&opt, 0, sizeof(opt));
+        CONTROL->nslabs = CONTROL->nodes_added = 0;
+        CONTROL->far_pages = 0;
+        far_init(8ull << 40);
+        assert_int_equal(far_nodes(), 1);
+        uint64_t first = far_total_pages();
+        assert_int_equal(add(&vm, "mem:8M", why), 0);
+        /* The one that nobody named is named now, for programs that this one executes. */
+        assert_int_equal(opt.nnodes, 2);
+        assert_string_equal(opt.nodes[0].url, "mem:");
+        assert_string_equal(opt.nodes[1].url, "mem:8M");
+        assert_int_equal(far_total_pages(), first + 2048);
+        assert_int_equal(CONTROL->far_pages, 2048);
+        far_close();
+
+        memset(&opt, 0, sizeof(opt));
+        opt.nodes[opt.nnodes++] =
+                (struct node_option){ .url = "mem:8M", .origin = "--node mem:8M", .weight = 1 };
+        CONTROL->nslabs = 0;
+        far_init(8ull << 40);
+        assert_int_equal(far_lease(NULL, 0), 0);
+        assert_int_equal(far_lease(NULL, 1), -ENOSPC);
+        uint32_t before = CONTROL->nodes_added;
+        assert_int_equal(add(&vm, "mem:24M", why), 0);
+        assert_int_equal(CONTROL->nodes_added, before + 1);
+        assert_int_equal(far_lease(NULL, 1), 0);
+        assert_int_equal(CONTROL->slabs[1].node, 1);
+        assert_int_equal(CONTROL->slabs[1].pages, 16 << 8);
+        assert_int_equal(far_lease(NULL, 2), 0);
+        assert_int_equal(CONTROL->slabs[2].pages, 8 << 8);
+        assert_int_equal(far_lease(NULL, 3), -ENOSPC);
+        /* The tree says the same to a program that this process executes. */
+        assert_int_equal(slabs_tree()->head->nnodes, 2);
+        assert_int_equal(slabs_tree()->head->node[1].leased, 24 << 8);
+
+        /* What a child that has ended had leased counts. */
+        assert_int_equal(add(&vm, "mem:48M", why), 0);
+        slabs_tree()->head->node[2].leased = 16 << 8;
+        slabs_tree()->head->node[2].slabs = 1;
+        assert_int_equal(add(&vm, "mem:1M", why), 0);
+        assert_int_equal(slabs_tree()->head->node[2].leased, 16 << 8);
+        assert_int_equal(slabs_tree()->head->nnodes, 4);
+
+        /* What is held of each. */
+        struct tree *t = slabs_tree();
+        chunk_touch(tree_map(t->units, 0), t->self, 0);
+        chunk_touch(tree_map(t->units, 1), t->self, 3);
+        atomic_store(slot_word(t->units, 5), (uint16_t)(SLOT_OWNED | t->self));
+        for (unsigned i = 0; i < 7; i++)
+                atomic_store(slot_word(t->units, (1ull << SLAB_SHIFT) + 3 * CHUNK_PAGES + i),
+                             (uint16_t)(SLOT_OWNED | SLOT_DUE | t->self));
+        slabs_used(used);
+        assert_int_equal(used[0], 1);
+        assert_int_equal(used[1], 7);
+        far_close();
+        assert_int_equal(privfd_next(0), -1);
+}
+
+/* Not while others share the tree; nor what does not exist, or does not fit. */
+static void no_node_more(void **state)
+{
+        struct vm vm = { .calls = &no_calls };
+        struct tree_child c;
+        char why[FAR_WHY] = "";
+
+        (void)state;
+        memset(&opt, 0, sizeof(opt));
+        opt.nodes[opt.nnodes++] =
+                (struct node_option){ .url = "mem:8M", .origin = "--node mem:8M", .weight = 1 };
+        CONTROL->nslabs = 0;
+        far_init(8ull << 40);
+        assert_int_equal(far_lease(NULL, 0), 0);
+        uint64_t pages = CONTROL->far_pages;
+        assert_int_equal(tree_child(slabs_tree(), &c), 0);
+        assert_int_equal(add(&vm, "mem:8M", why), -EBUSY);
+        assert_non_null(strstr(why, "share its far memory"));
+        tree_child_left(slabs_tree(), &c);
+        assert_int_equal(add(&vm, "tape:8M", why), -EIO);
+        assert_non_null(strstr(why, "unknown scheme 'tape'"));
+        far_room = 0;
+        assert_int_equal(add(&vm, "mem:8M", why), -ENOSPC);
+        far_room = 1024;                /* pages: it is cut to them */
+        assert_int_equal(far_nodes(), 1);
+        assert_int_equal(CONTROL->far_pages, pages);
+        assert_int_equal(opt.nnodes, 1);
+        assert_int_equal(add(&vm, "mem:8M", why), 0);
+        assert_int_equal(CONTROL->far_pages, pages + 1024);
+        far_room = 1ull << 40;
+        for (unsigned i = 2; i < NODES_MAX; i++)
+                assert_int_equal(add(&vm, "mem:64K", why), 0);
+        assert_int_equal(add(&vm, "mem:64K", why), -ENOSPC);
+        assert_non_null(strstr(why, "there are 64 nodes already"));
+        far_close();
+        assert_int_equal(privfd_next(0), -1);
+}
+
 /* Two memory nodes filled in order: slabs double from 16 MiB to 1 GiB node by node, do not overlap,
  * and end with the nodes; a sparse 1 TiB costs nothing. */
 static void leases(void **state)
@@ -499,7 +688,8 @@ static void leases(void **state)
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:40M", .origin = "--node mem:40M", .weight = 1 };
         opt.nodes[opt.nnodes++] =
-                (struct node_option){ .url = "mem:1T", .origin = "--node mem:1T", .weight = 1 };
+                (struct node_option){ .url = "mem:1T", .origin = "--node mem:1T", .weight = 1,
+                                      .latency = 1 };
         far_init(8ull << 40);
         assert_int_equal(far_total_pages(), (40ull << 20 | 1ull << 40) / PAGE_SIZE);
 
@@ -510,7 +700,7 @@ static void leases(void **state)
                 assert_int_equal(far_lease(NULL, (uint32_t)i), 0);
                 const struct slab *s = &CONTROL->slabs[i];
                 assert_int_equal(CONTROL->nslabs, i + 1);
-                assert_int_equal(s->kind, SLAB_MEMORY);
+                assert_int_equal(s->kind, s->node ? SLAB_TIMED : SLAB_MEMORY);
                 assert_int_equal(s->pages, mib[i] << 8);
                 assert_int_equal(s->node, i < 2 ? 0 : 1);
                 assert_int_equal(s->va % (2 << 20), 0);
@@ -620,7 +810,8 @@ int main(void)
                 cmocka_unit_test(bad_urls), cmocka_unit_test(settings),
                 cmocka_unit_test(config_and_line), cmocka_unit_test(node_options),
                 cmocka_unit_test(help_and_version), cmocka_unit_test(private_fds),
-                cmocka_unit_test(leases), cmocka_unit_test(leases_of_a_tree),
+                cmocka_unit_test(timing), cmocka_unit_test(leases), cmocka_unit_test(a_node_more),
+                cmocka_unit_test(no_node_more), cmocka_unit_test(leases_of_a_tree),
         };
         int failed = cmocka_run_group_tests_name("options", tests, NULL, NULL);
         unlink(empty);

@@ -360,7 +360,7 @@ int main(void)
                 T(test_move), T(test_move_waits_for_busy), T(test_cool), T(test_second_chance),
                 T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
                 T(test_evict_software_dirty), T(test_used_by_calls), T(test_evict_held),
-                T(test_evict_prefetched), T(test_not_evicted),
+                T(test_evict_prefetched), T(test_touch), T(test_not_evicted),
                 T(test_locked_meanwhile), T(test_write_fails), T(test_written_meanwhile),
                 T(test_use_while_written), T(test_pinned_while_written),
                 T(test_locked_while_written), T(test_no_slot), T(test_slot_taken_back),

@@ -142,17 +142,39 @@ static void test_evict_held(void **state)
         assert_int_equal(env.pte[1], 0);
 }
 
-/* It was not used, so no TLB holds it: no flush is needed. */
+/* It is spared once.  It was not used, so no TLB holds it: no flush is needed. */
 static void test_evict_prefetched(void **state)
 {
         (void)state;
         make_present(0, ro, 0, 1);
         make_present(1, ro, PTE_PREF, 1);
-        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 2);
+        struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
+        assert_int_equal(r.freed, 1);
+        assert_int_equal(r.used, 1);
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
         assert_int_equal(env.flush_epoch, 10);
+        assert_int_equal(cnt[CNT_PREFETCH_WASTED], 1);
+        assert_int_equal(cnt[CNT_PREFETCH_HITS], 0);
         make_present(1, ro, PTE_PREF | PTE_A, 1);
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).cleared, 1);
-        assert_false(env.pte[1] & PTE_PREF);            /* it was a hit */
+        assert_false(env.pte[1] & PTE_PREF);
+        assert_int_equal(cnt[CNT_PREFETCH_HITS], 1);
+}
+
+/* Zeroes that were filled in ahead are no page of the program's until they are touched. */
+static void test_touch(void **state)
+{
+        (void)state;
+        frame_t n = make_present(0, rw, PTE_FRESH, 0);
+        assert_true(page_is_fresh(env.pte[0], &env.frames[n], false));
+        page_touch(&env.pte[0]);
+        assert_int_equal(env.pte[0] & (PTE_P | PTE_A | PTE_FRESH), PTE_P | PTE_A);
+        assert_false(page_is_fresh(env.pte[0], &env.frames[n], false));
+        pte_t busy = pte_make_busy(ENV_PFN0, rw) | PTE_WAITERS;         /* FRESH's bit */
+        env.pte[1] = busy;
+        page_touch(&env.pte[1]);
+        assert_int_equal(env.pte[1], busy);
+        env.pte[1] = 0;
 }
 
 static void test_not_evicted(void **state)

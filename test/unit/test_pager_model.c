@@ -129,6 +129,23 @@ static int fetch(struct cpu *c, unsigned v, pte_t p, bool write)
         return 0;
 }
 
+/* Asks for a page that nobody needs yet; nothing is published. */
+static void prefetch(struct cpu *c)
+{
+        unsigned v = rnd(env.npages);
+        pte_t p = atomic_load(&env.pte[v]);
+
+        if (pte_kind(p) != PTE_REMOTE || (p & PTE_LOST) || !(p & PTE_ACCESS))
+                return;
+        frame_t n = frame_take(&env.pg, &c->list, c->cnt);
+        if (n == FRAME_NONE)
+                return;
+        bool marker = chance(3), asked = page_prefetch(&env.pg, &env.pte[v], p, n, marker);
+        if (!asked)
+                frame_free(&env.pg, &c->list, n);
+        m.seen[asked ? SEEN_PREFETCH : SEEN_PREFETCH_RACE]++;
+}
+
 /* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
 static int fault(struct cpu *c, unsigned v, bool write)
 {
@@ -152,14 +169,27 @@ static int fault(struct cpu *c, unsigned v, bool write)
                 page_wait(&env.pte[v], p);
                 m.seen[SEEN_WAIT]++;
                 break;
-        case PTE_PRESENT:
         case PTE_HELD:
-                err = pte_kind(p) == PTE_PRESENT && pte_allows(p, write, false) ? 0 : -EFAULT;
+                err = pte_allows(p, write, false) ? 0 : -EFAULT;
+                if (!err && page_use_marker(&env.pte[v], p))
+                        m.seen[SEEN_MARKER]++;
+                break;
+        case PTE_PRESENT:
+                err = pte_allows(p, write, false) ? 0 : -EFAULT;
                 break;
         default:
                 sched_fail("entry %u in no known state: %#lx", v, (unsigned long)p);
         }
         c->published = 0;
+        for (unsigned k = rnd(3); m.prefetches && k > 0; k--)
+                prefetch(c);
+        if (m.prefetches && chance(2))
+                m.seen[SEEN_AHEAD] +=
+                        page_use(&env.pg, &env.pte[rnd(env.npages)]) == LOOKAHEAD_USED;
+        if (m.prefetches && chance(4)) {        /* behind a stream; nothing is published */
+                m.seen[SEEN_PASSED] += page_pass(&env.pg, &env.pte[rnd(env.npages)]);
+                env_flush_begin();
+        }
         if (err == -ENOMEM)
                 need_frame(c);
         if (err == -EFAULT && gen == m.gen[v] && !(gen & 1) && vma_allows(v, write))
@@ -265,6 +295,8 @@ static void io_actor(void *arg)
                 for (unsigned k = rnd(m.io_pause); k > 0; k--)
                         point();
         }
+        while (env_io_step(0))          /* prefetches, which nobody waits for */
+                ;
 }
 
 /* --- mm: each operation on one page; the caller holds mm_lock --- */
@@ -293,6 +325,7 @@ static void mm_drop_pages(struct cpu *c, unsigned v, unsigned n, bool stay)
                 frame_t f = page_detach(&env.pg, &env.pte[i], &old);
                 env.charged -= (old & PTE_CHARGED) != 0;
                 flush |= old & PTE_P;
+                m.seen[SEEN_ABANDONED] += pte_kind(old) == PTE_BUSY;
                 if (f != FRAME_NONE)
                         frame[nframes++] = f;
                 m.vma[i].mapped = stay;
@@ -395,6 +428,8 @@ static void episode_begin(uint64_t seed)
         m.io_errors = chance(2) ? 0 : 2 + rnd(30);
         if (chance(2))
                 env.post = post_some;
+        m.prefetches = chance(2);
+        env.pg.blind = chance(4);
         m.io_pause = 1u << rnd(9);
         m.busy = 4u << 2 * rnd(5);
         m.cpu_pause = 1u << rnd(9);
@@ -424,6 +459,7 @@ static const char *episode_end(void)
         }
         m.seen[SEEN_EVICT_CLEAN] += cnt[CNT_EVICTED_CLEAN];
         m.seen[SEEN_EVICT_DIRTY] += cnt[CNT_EVICTED_DIRTY];
+        m.seen[SEEN_WASTED] += cnt[CNT_PREFETCH_WASTED];
         const char *bad = env_audit(lists, ROLES);
         for (unsigned v = 0; v < env.npages; v++) {
                 frame_t f = page_detach(&env.pg, &env.pte[v], &old);

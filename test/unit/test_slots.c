@@ -16,11 +16,13 @@
 #include "base/kern.h"
 #include "base/lock.h"
 #include "base/print.h"
+#include "base/state.h"
 #include "base/string.h"
 #include "base/tables.h"
 #include "far/rings.h"
 #include "far/slotmap.h"
 #include "far/slots.h"
+#include "far/timed.h"
 
 #define PAGES 700                       /* of a slab */
 #define SLABS 3
@@ -28,6 +30,8 @@
 /* ---- what is around it ---- */
 
 struct control control;
+struct vcpu_stats vcpu_self_stats;
+struct pager pager;
 /* to EXIT_LEASE, if it is an error; 0: slab after slab, SLABS of them, then -ENOSPC */
 static int64_t answer;
 static unsigned asked, tables, let_go_exits;
@@ -86,6 +90,31 @@ void *env_frame_va(frame_t f) { (void)f; return NULL; }
 void copy_page(void *restrict d, const void *restrict s) { (void)d; (void)s; }
 void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte) { (void)slot; (void)f; (void)pte; }
 void ring_write(uint64_t slot, frame_t f) { (void)slot; (void)f; }
+void ring_prefetch(uint64_t slot, frame_t f, bool marker) { (void)slot; (void)f; (void)marker; }
+uint32_t ring_prefetches(void) { return 0; }
+void ring_promote(frame_t f) { (void)f; }
+frame_t ring_written(void) { return FRAME_NONE; }
+void ring_write_wait(void) {}
+void timed_add(const struct slab *s) { (void)s; }
+void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op)
+{
+        (void)s;
+        (void)slot;
+        (void)f;
+        (void)op;
+}
+uint32_t timed_ahead(void) { return 0; }
+void timed_write(const struct slab *s, void *slot, frame_t f) { (void)s; (void)slot; (void)f; }
+frame_t timed_written(void) { return FRAME_NONE; }
+bool timed_write_wait(void) { return false; }
+void timed_poll(void) {}
+bool timed_wait(const void *word, uint64_t seen, frame_t f)
+{
+        (void)word;
+        (void)seen;
+        (void)f;
+        return false;
+}
 
 /* ---- in order: kern/far/slots.c keeps what it has ---- */
 
@@ -134,6 +163,14 @@ static void to_the_end(void **state)
         unsigned before = asked;
         assert_true(env_slot_alloc() == SLOT_NONE);
         assert_int_equal(asked, before + 1);
+        /* Not at once again. */
+        control.tsc_khz = 1ull << 50;
+        assert_true(env_slot_alloc() == SLOT_NONE);
+        assert_true(env_slot_alloc() == SLOT_NONE);
+        slots_lease_ahead();
+        assert_int_equal(asked, before + 2);
+        control.tsc_khz = 0;
+        slots_fork();
         answer = -EAGAIN;
         assert_int_equal(env_slot_alloc(), 0);
         struct tree_common *c = (struct tree_common *)TREE_WINDOW;

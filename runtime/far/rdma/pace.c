@@ -25,7 +25,7 @@
 #define FOLLOW    16
 /* a window as small as this means that the device does one transfer after the other */
 #define SERIAL    2
-#define RECENT    4096                  /* "for long": so many times the best */
+#define RECENT    16                    /* "for long": so many times the best */
 
 void rdma_pace_turn(struct rdma_pace *p, uint64_t done, uint64_t now)
 {

@@ -1,0 +1,42 @@
+/*
+ * Timed tiers: memory that kern copies itself, but not before a network of the tier's latency and
+ * bandwidth would have brought the page (far/wire.h).  For measurements that repeat.
+ *
+ * No exits, unless a wait is long.  There is no device that moves pages behind the program's back:
+ * a vCPU that waits, or that looks ahead, delivers whatever is due, also what others asked for.
+ */
+#ifndef VMRUN_TIMED_H
+#define VMRUN_TIMED_H
+
+#include "pager/pager.h"
+
+/* A slab of kind SLAB_TIMED is used from now on. */
+void timed_add(const struct slab *s);
+
+/* Asks for the page in a slot's memory: op is IO_READ, or IO_PREFETCH or IO_MARKER for one that
+ * nobody waits for.  It ends by page_fetched(). */
+void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op);
+/* How many pages of those two kinds this vCPU has under way. */
+uint32_t timed_ahead(void);
+
+/* Delivers the pages that are due. */
+void timed_poll(void);
+/* The same.  True: few of the pages that this vCPU asked for ahead had come, so the wire is hardly
+ * faster than the program. */
+bool timed_poll_slow(void);
+/* Before this vCPU sleeps on an 8-byte word that is `seen` until the page for frame f comes: false
+ * if that is not on a wire.  Else waits, bounded, in an exit if that takes long, so that the caller
+ * may then poll. */
+bool timed_wait(const void *word, uint64_t seen, frame_t f);
+/* This vCPU had to wait for a page that it had asked for ahead.  Waits for the next ones too, for a
+ * little more than half of them: so a program that is faster than the wire waits once in so many
+ * pages, and the wire still has the others to go on with. */
+void timed_stay(void);
+
+/* For the vCPU that has the pager's writes (pager/pager.h) alone. */
+void timed_write(const struct slab *s, void *slot, frame_t f);
+frame_t timed_written(void);            /* a write that is over, or FRAME_NONE */
+/* Waits, bounded, for the oldest write under way.  False: there is none. */
+bool timed_write_wait(void);
+
+#endif

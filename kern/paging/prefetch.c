@@ -1,0 +1,208 @@
+/*
+ * Bringing pages in ahead of the program.
+ *
+ * pager/lookahead.c says which pages; here they are asked for.  A page is asked for by making its
+ * entry BUSY, from REMOTE, which is its own proof: in whatever VMA it is, its content is in that
+ * slot.  So no VMA is looked at, and what is published is the address of the walk alone, so that no
+ * table on the way is reused meanwhile.
+ *
+ * Frames come from the stock, of which demand keeps half of what is below the cleaner's low mark.
+ * A prefetch never waits and never reclaims: what has no frame is not asked for.
+ */
+#include "base/state.h"
+#include "base/tables.h"
+#include "far/rings.h"
+#include "far/slots.h"
+#include "far/timed.h"
+#include "paging/cleaner.h"
+#include "paging/prefetch.h"
+#include "space/vma.h"
+
+_Static_assert(sizeof(struct lookahead) <= LOOKAHEAD_ROOM, "the history fits the vCPU's block");
+
+/* Walks that stay within one page table publish once. */
+struct walk { uint64_t table; pte_slot_t *first; };
+
+#define TABLE_MASK (~((uint64_t)(1 << 21) - 1))
+
+static pte_slot_t *walk_to(struct walk *w, uint64_t addr)
+{
+        if (addr >= TASK_SIZE || (addr >= RESERVED_START && addr < RESERVED_END))
+                return NULL;
+        if (w->table != (addr & TABLE_MASK)) {
+                w->table = addr & TABLE_MASK;
+                pt_publish(w->table);
+                w->first = pt_find(w->table);
+        }
+        return w->first ? w->first + pt_index(addr, 12) : NULL;
+}
+
+#define NO_WALK ((struct walk){ .table = 1 })
+
+static enum lookahead_use used(void *arg, uint64_t page)
+{
+        pte_slot_t *pte = walk_to(arg, page * PAGE_SIZE);
+        enum lookahead_use u = pte ? page_use(&pager, pte) : LOOKAHEAD_OTHER;
+
+        if (u == LOOKAHEAD_USED)
+                count(CNT_PREFETCH_HITS);
+        return u;
+}
+
+/* How many pages may be asked for now: at most a sixteenth of the cache is under way, and what the
+ * ring holds; demand keeps half of what is below the low mark. */
+static uint32_t room(void)
+{
+        uint32_t most = pager.nframes / 16, now = slots_ahead(), keep = pager.low / 2;
+        uint32_t nfree = atomic_load_explicit(&pager.nfree, memory_order_relaxed);
+
+        if (most > IO_RING)
+                most = IO_RING;
+        most = now < most ? most - now : 0;
+        nfree = nfree > keep ? nfree - keep : 0;
+        return most < nfree ? most : nfree;
+}
+
+/* The entry of a page that is far and takes time to come; NULL: it is not.  *p: its value. */
+static pte_slot_t *far_entry(struct walk *w, uint64_t addr, pte_t *p)
+{
+        pte_slot_t *pte = walk_to(w, addr);
+
+        *p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
+        return pte_kind(*p) == PTE_REMOTE && !(*p & PTE_LOST) && (*p & PTE_ACCESS) &&
+                               slot_is_posted(pte_num(*p))
+                       ? pte
+                       : NULL;
+}
+
+/* False: there is no frame. */
+static bool ask(pte_slot_t *pte, pte_t p, bool marker, uint32_t *asked)
+{
+        frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+
+        if (n == FRAME_NONE)
+                return false;
+        if (page_prefetch(&pager, pte, p, n, marker))
+                ++*asked;
+        else
+                frame_free(&pager, &vcpu_self.frames, n);
+        return true;
+}
+
+static void finish(const struct walk *w, uint32_t asked)
+{
+        if (w->table != 1)
+                pt_unpublish();
+        if (asked) {
+                counters()[CNT_PREFETCHED] += asked;
+                ring_prefetch_ring();
+        }
+        /* Not only below the low mark: the next window finds what the cleaner frees meanwhile. */
+        if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) < pager.low + asked)
+                cleaner_wake();
+}
+
+/* The first pages of the batch, of which no more than `most` are far. */
+static uint32_t fitting(struct walk *w, const struct lookahead_batch *b, uint32_t most)
+{
+        uint64_t addr = b->first * PAGE_SIZE;
+        uint32_t i;
+        pte_t p;
+
+        if (b->count <= most)
+                return b->count;
+        for (i = 0; i < b->count; i++, addr += (uint64_t)b->stride * PAGE_SIZE)
+                if (far_entry(w, addr, &p) && most-- == 0)
+                        break;
+        return i;
+}
+
+/* The page that the policy wants as marker may be here already: then the next one that is not. */
+static uint32_t ask_batch(struct walk *w, const struct lookahead_batch *b)
+{
+        uint64_t addr = b->first * PAGE_SIZE;
+        uint32_t asked = 0, before = 0;
+        bool marked = b->marker >= b->count;
+
+        for (uint32_t i = 0; i < b->count; i++, addr += (uint64_t)b->stride * PAGE_SIZE) {
+                bool marker = !marked && i >= b->marker;
+                pte_t p;
+                pte_slot_t *pte = far_entry(w, addr, &p);
+                if (pte && !ask(pte, p, marker, &asked))
+                        break;
+                marked |= marker && asked > before;
+                before = asked;
+        }
+        return asked;
+}
+
+/* Behind a long stream: its pages make room before those that may be used again. */
+static void drop_behind(struct walk *w, const struct lookahead_batch *b)
+{
+        uint64_t addr = b->passed * PAGE_SIZE;
+
+        for (uint32_t i = 0; i < b->npassed; i++, addr += (uint64_t)b->stride * PAGE_SIZE) {
+                pte_slot_t *pte = walk_to(w, addr);
+                if (pte && page_pass(&pager, pte))
+                        count(CNT_PREFETCH_HITS);
+        }
+        if (b->npassed)
+                env_flush_begin();
+}
+
+static struct lookahead *history(void) { return (struct lookahead *)vcpu_self.lookahead; }
+
+/* The program says that it goes on from here; the policy does not know yet.  The marker's fault
+ * comes here again. */
+static struct lookahead_batch from_now_on(uint64_t page, const struct lookahead_rule *rule)
+{
+        return (struct lookahead_batch){
+                .first = page + 1,
+                .stride = 1,
+                .count = rule->window,
+                .marker = rule->window * 2 / 3,
+        };
+}
+
+void prefetch(uint64_t addr, enum lookahead_cause cause)
+{
+        struct lookahead_rule rule = {
+                .policy = atomic_load_explicit(&control.prefetch_policy, memory_order_relaxed),
+                .window = atomic_load_explicit(&control.prefetch_window, memory_order_relaxed),
+                .history = atomic_load_explicit(&control.prefetch_history, memory_order_relaxed),
+                .forget = pager.nframes,
+        };
+        struct lookahead_batch batch;
+        struct walk w = NO_WALK;
+        uint32_t advice = vma_advice(addr);
+
+        timed_poll();
+        if (rule.policy == LOOKAHEAD_NONE || advice == VMA_RANDOM)
+                return;
+        if (advice == VMA_SEQUENTIAL)
+                rule.forget = 1;
+        lookahead_fault(history(), &rule, addr / PAGE_SIZE, cause, used, &w, &batch);
+        if (advice == VMA_SEQUENTIAL && batch.count == 0)
+                batch = from_now_on(addr / PAGE_SIZE, &rule);
+        uint32_t n = fitting(&w, &batch, room());
+        if (n < batch.count)
+                lookahead_cut(history(), &rule, &batch, n);
+        uint32_t asked = ask_batch(&w, &batch);
+        drop_behind(&w, &batch);
+        finish(&w, asked);
+}
+
+void prefetch_range(uint64_t start, uint64_t end)
+{
+        struct walk w = NO_WALK;
+        uint32_t most = room(), asked = 0;
+
+        for (uint64_t addr = start & ~(uint64_t)(PAGE_SIZE - 1); addr < end && asked < most;
+             addr += PAGE_SIZE) {
+                pte_t p;
+                pte_slot_t *pte = far_entry(&w, addr, &p);
+                if (pte && !ask(pte, p, false, &asked))
+                        break;
+        }
+        finish(&w, asked);
+}

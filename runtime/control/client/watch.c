@@ -1,0 +1,265 @@
+/*
+ * vmctl PID watch: what happens, each second.  vmrun counts from one sample of a connection to the
+ * next, so the first one is thrown away.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "common/clock.h"
+#include "common/json.h"
+#include "common/size.h"
+#include "control/client/client.h"
+#include "stats/flat.h"
+#include "stats/model.h"
+
+static volatile sig_atomic_t enough;
+static void on_signal(int sig) { (void)sig, enough = 1; }
+
+/* ---- one sample ---- */
+
+static const char *const kinds[] = { "zero", "file", "fetch", "shared", "wait", "marker" };
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+#define NODES 64
+
+struct sample {
+        double seconds, faults, kind[KINDS], in, out, evicted;  /* the last five per second */
+        uint64_t p50, p99;              /* of a fetch, ns; 0: none */
+        uint64_t cache, cache_used, far, far_used;      /* bytes */
+        double hits;                    /* of what was prefetched, percent; -1: nothing was */
+        unsigned nodes;
+        /* Of memory tiers only a single one's pages are counted. */
+        struct { char url[64]; bool counted; double in, out; uint64_t p50, p99; } node[NODES];
+};
+
+static double rate(const char *flat, const char *key, double seconds)
+{
+        return (double)flat_number(flat, key) / seconds;
+}
+
+static uint64_t of_node(const char *flat, unsigned n, const char *what)
+{
+        char key[64];
+
+        snprintf(key, sizeof(key), "node.%u.%s", n, what);
+        return flat_number(flat, key);
+}
+
+static void take_nodes(struct sample *s, const char *flat)
+{
+        char key[64], text[64];
+
+        for (s->nodes = 0; s->nodes < NODES; s->nodes++) {
+                unsigned n = s->nodes;
+                snprintf(key, sizeof(key), "node.%u.url", n);
+                if (!*flat_text(flat, key, s->node[n].url, sizeof(s->node[n].url)))
+                        break;
+                snprintf(key, sizeof(key), "node.%u.read", n);
+                s->node[n].counted = *flat_text(flat, key, text, sizeof(text));
+                s->node[n].in = (double)of_node(flat, n, "read") / s->seconds;
+                s->node[n].out = (double)of_node(flat, n, "written") / s->seconds;
+                s->node[n].p50 = of_node(flat, n, "read_ns.p50");
+                s->node[n].p99 = of_node(flat, n, "read_ns.p99");
+        }
+}
+
+static void take(struct sample *s, const char *flat)
+{
+        uint64_t ahead = flat_number(flat, "count.prefetched");
+        char key[32];
+
+        s->seconds = (double)flat_number(flat, "elapsed_ns") / 1e9;
+        if (s->seconds <= 0)
+                s->seconds = 1e-9;
+        s->faults = rate(flat, "faults.total", s->seconds);
+        for (size_t k = 0; k < KINDS; k++) {
+                snprintf(key, sizeof(key), "faults.%s", kinds[k]);
+                s->kind[k] = rate(flat, key, s->seconds);
+        }
+        s->in = rate(flat, "count.fetched", s->seconds) + (double)ahead / s->seconds;
+        s->out = rate(flat, "count.writeback", s->seconds);
+        s->evicted = rate(flat, "evicted", s->seconds);
+        s->p50 = flat_number(flat, "latency_ns.fetch.p50");
+        s->p99 = flat_number(flat, "latency_ns.fetch.p99");
+        s->cache = flat_number(flat, "cache_bytes");
+        s->cache_used = flat_number(flat, "cache_used_bytes");
+        s->far = flat_number(flat, "far_bytes");
+        s->far_used = flat_number(flat, "far_used_bytes");
+        s->hits = ahead ? 100.0 * (double)flat_number(flat, "count.prefetch_hits") / (double)ahead
+                        : -1;
+        take_nodes(s, flat);
+}
+
+/* ---- in three forms ---- */
+
+static const char *latency(uint64_t p50, uint64_t p99, char to[80])
+{
+        char a[32], b[32];
+
+        if (!p99)
+                return "-";
+        snprintf(to, 80, "%s, %s", stats_ns_text(p50, a), stats_ns_text(p99, b));
+        return to;
+}
+
+static const char *hits(const struct sample *s, char to[32])
+{
+        if (s->hits < 0)
+                return "-";
+        snprintf(to, 32, "%.0f %%", s->hits);
+        return to;
+}
+
+static void print_line(const struct sample *s)
+{
+        char now[16] = "", a[80], b[32];
+        time_t t = time(NULL);
+        struct tm tm;
+
+        if (localtime_r(&t, &tm))
+                strftime(now, sizeof(now), "%T", &tm);
+        printf("%s %.0f faults/s (", now, s->faults);
+        for (size_t k = 0; k < KINDS; k++)
+                printf("%s%s %.0f", k ? ", " : "", kinds[k], s->kind[k]);
+        printf("), fetch p50, p99 %s", latency(s->p50, s->p99, a));
+        printf(", pages in %.0f/s, out %.0f/s", s->in, s->out);
+        printf(", cache %s of", size_text(s->cache_used, b));
+        printf(" %s", size_text(s->cache, b));
+        printf(", far %s", size_text(s->far_used, b));
+        printf(", prefetch hits %s", hits(s, b));
+        for (unsigned n = 0; n < s->nodes; n++)
+                if (s->node[n].counted)
+                        printf(", node %u in %.0f/s out %.0f/s", n, s->node[n].in, s->node[n].out);
+        printf("\n");
+}
+
+static void print_screen(pid_t pid, const struct sample *s)
+{
+        char a[80], b[32], c[32];
+
+        printf("\033[H\033[2J");        /* ECMA-48: home, erase all */
+        printf("process %d, the last %.1f s        (Ctrl-C ends this)\n\n", pid, s->seconds);
+        printf("faults/s    %12.0f\n", s->faults);
+        for (size_t k = 0; k < KINDS; k++)
+                printf("  %-10s%12.0f\n", kinds[k], s->kind[k]);
+        printf("\nfetch p50, p99        %s\n", latency(s->p50, s->p99, a));
+        printf("pages in/s  %12.0f\npages out/s %12.0f\nevicted/s   %12.0f\n", s->in, s->out,
+               s->evicted);
+        printf("prefetch hits         %s\n", hits(s, b));
+        printf("cache       %12s of %s\n", size_text(s->cache_used, b), size_text(s->cache, c));
+        printf("far memory  %12s of %s\n\n", size_text(s->far_used, b), size_text(s->far, c));
+        for (unsigned n = 0; n < s->nodes; n++) {
+                printf("node %-3u", n);
+                if (s->node[n].counted)
+                        printf("%10.0f in/s %10.0f out/s", s->node[n].in, s->node[n].out);
+                printf("  %-18s %s\n", latency(s->node[n].p50, s->node[n].p99, a), s->node[n].url);
+        }
+}
+
+static void print_json(const struct sample *s)
+{
+        printf("{\"seconds\": %.3f, \"faults_per_second\": {\"total\": %.1f", s->seconds,
+               s->faults);
+        for (size_t k = 0; k < KINDS; k++)
+                printf(", \"%s\": %.1f", kinds[k], s->kind[k]);
+        printf("}, ");
+        if (s->p99)
+                printf("\"fetch_ns\": {\"p50\": %" PRIu64 ", \"p99\": %" PRIu64 "}, ", s->p50,
+                       s->p99);
+        printf("\"pages_in_per_second\": %.1f, \"pages_out_per_second\": %.1f, "
+               "\"evicted_per_second\": %.1f, ", s->in, s->out, s->evicted);
+        if (s->hits >= 0)
+                printf("\"prefetch_hit_percent\": %.1f, ", s->hits);
+        printf("\"cache_bytes\": %" PRIu64 ", \"cache_used_bytes\": %" PRIu64
+               ", \"far_bytes\": %" PRIu64 ", \"far_used_bytes\": %" PRIu64 ", \"nodes\": [",
+               s->cache, s->cache_used, s->far, s->far_used);
+        for (unsigned n = 0; n < s->nodes; n++) {
+                printf("%s{\"url\": ", n ? ", " : "");
+                json_string(stdout, s->node[n].url);
+                if (s->node[n].counted)
+                        printf(", \"pages_in_per_second\": %.1f, \"pages_out_per_second\": %.1f",
+                               s->node[n].in, s->node[n].out);
+                printf("}");
+        }
+        printf("]}\n");
+}
+
+/* ---- again and again ---- */
+
+static void sleep_ms(unsigned ms)
+{
+        const struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l };
+
+        nanosleep(&t, NULL);            /* a signal ends it */
+}
+
+/* The connection ends with an execve; the next program listens on the same socket. */
+static int again(pid_t pid, int fd)
+{
+        struct answer a;
+
+        close(fd);
+        fd = talk_open(pid);
+        if (fd >= 0 && talk(fd, "sample", TALK_MS, &a) == 0) {
+                free(a.text);
+                return fd;
+        }
+        if (fd >= 0)
+                close(fd);
+        return -ESRCH;
+}
+
+/* False: nobody reads it. */
+static bool print(pid_t pid, const char *flat, bool json)
+{
+        static struct sample s;
+
+        take(&s, flat);
+        if (json)
+                print_json(&s);
+        else if (isatty(STDOUT_FILENO))
+                print_screen(pid, &s);
+        else
+                print_line(&s);
+        return fflush(stdout) == 0;
+}
+
+int watch(pid_t pid, unsigned interval_ms, bool json)
+{
+        struct sigaction end = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN };
+        struct answer a;
+        int fd = talk_open(pid), err = fd;
+
+        if (fd < 0)
+                return fd;
+        sigaction(SIGINT, &end, NULL);
+        sigaction(SIGTERM, &end, NULL);
+        sigaction(SIGPIPE, &ignore, NULL);
+        for (bool first = true; !enough; first = false) {
+                if (!first)
+                        sleep_ms(interval_ms);
+                if (enough)
+                        break;
+                err = talk(fd, "sample", TALK_MS, &a);
+                if (err == -ECONNRESET || err == -EPIPE) {
+                        fd = again(pid, fd);
+                        if (fd >= 0)
+                                continue;
+                        if (!enough)
+                                fprintf(stderr, "vmctl: process %d has ended\n", pid);
+                        return 0;
+                }
+                if (err)
+                        break;
+                bool go_on = !a.ok || first || print(pid, a.text, json);
+                free(a.text);
+                if (!go_on)
+                        break;
+        }
+        close(fd);
+        return enough ? 0 : err;
+}

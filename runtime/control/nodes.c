@@ -1,0 +1,190 @@
+/*
+ * The nodes, for vmctl: their state, and one more.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/message.h"
+#include "common/json.h"
+#include "common/size.h"
+#include "control/request.h"
+#include "far/far.h"
+#include "settings/settings.h"
+
+/* What the statistics say of node i. */
+static const struct stats_item *item(const struct stats *s, unsigned i, const char *what)
+{
+        char key[STATS_KEY];
+
+        snprintf(key, sizeof(key), "node.%u.%s", i, what);
+        return stats_find(s, key);
+}
+
+/* Of memory tiers only a single one's pages are counted. */
+static const char *count_text(const struct stats *s, unsigned i, const char *what, char to[32])
+{
+        const struct stats_item *c = item(s, i, what);
+
+        return c ? stats_number_text(c->v, to) : "-";
+}
+
+static const char *latency_text(const struct stats *s, unsigned i, const char *what, char to[80])
+{
+        const struct stats_item *l = item(s, i, what);
+        char a[32], b[32];
+
+        if (!l || stats_is_empty(l))
+                return "-";
+        snprintf(to, 80, "%s, %s", stats_ns_text(histogram_percentile_ns(l->h, 500000), a),
+                 stats_ns_text(histogram_percentile_ns(l->h, 990000), b));
+        return to;
+}
+
+static const char *state_of(const struct far_node *n, char to[2 * FAR_WHY])
+{
+        int silent = __atomic_load_n(&n->silent, __ATOMIC_RELAXED);
+
+        if (__atomic_load_n(&n->lost, __ATOMIC_ACQUIRE))
+                snprintf(to, 2 * FAR_WHY, "lost: %s", n->why);
+        else if (silent)
+                snprintf(to, 2 * FAR_WHY, "gives no more: %s", strerror(-silent));
+        else
+                strcpy(to, "works");
+        return to;
+}
+
+static uint64_t leased_of(const struct far_node *n)
+{
+        return __atomic_load_n(&n->leased, __ATOMIC_RELAXED);
+}
+
+static void print_text(const struct stats *s, const uint64_t used[NODES_MAX], FILE *f)
+{
+        char a[80], b[80], c[2 * FAR_WHY];
+
+        fprintf(f, "%3s %9s %9s %9s %11s %11s  %-18s %-18s %-24s %s\n", "", "holds", "leased",
+                "used", "read", "written", "read p50, p99", "write p50, p99", "node", "state");
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                const struct far_node *n = far_node_at(i);
+                fprintf(f, "%3u %9s", i, size_text(n->pages * PAGE_SIZE, a));
+                fprintf(f, " %9s", size_text(leased_of(n) * PAGE_SIZE, a));
+                fprintf(f, " %9s", size_text(used[i] * PAGE_SIZE, a));
+                fprintf(f, " %11s", count_text(s, i, "read", a));
+                fprintf(f, " %11s", count_text(s, i, "written", a));
+                fprintf(f, "  %-18s %-18s", latency_text(s, i, "read_ns", a),
+                        latency_text(s, i, "write_ns", b));
+                fprintf(f, " %-24s %s\n", n->option->name, state_of(n, c));
+        }
+}
+
+static void member(FILE *f, const char *name, const char *text)
+{
+        fprintf(f, ", \"%s\": ", name);
+        json_string(f, text);
+}
+
+static void print_latency(FILE *f, const struct stats *s, unsigned i, const char *what)
+{
+        const struct stats_item *l = item(s, i, what);
+
+        if (l && !stats_is_empty(l))
+                fprintf(f, ", \"%s\": {\"p50\": %" PRIu64 ", \"p99\": %" PRIu64 "}", what,
+                        histogram_percentile_ns(l->h, 500000),
+                        histogram_percentile_ns(l->h, 990000));
+}
+
+static void print_json(const struct stats *s, const uint64_t used[NODES_MAX], FILE *f)
+{
+        char c[2 * FAR_WHY];
+
+        fprintf(f, "[");
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                const struct far_node *n = far_node_at(i);
+                const struct stats_item *in = item(s, i, "read"), *out = item(s, i, "written");
+                fprintf(f, "%s\n  {\"number\": %u", i ? "," : "", i);
+                member(f, "name", n->option->name);
+                member(f, "url", n->url);
+                member(f, "state", state_of(n, c));
+                fprintf(f, ", \"pages\": %" PRIu64 ", \"leased\": %" PRIu64 ", \"used\": %" PRIu64,
+                        n->pages, leased_of(n), used[i]);
+                if (in && out)
+                        fprintf(f, ", \"read\": %" PRIu64 ", \"written\": %" PRIu64, in->v, out->v);
+                print_latency(f, s, i, "read_ns");
+                print_latency(f, s, i, "write_ns");
+                fprintf(f, "}");
+        }
+        fprintf(f, "\n]\n");
+}
+
+int nodes_print(enum form form, FILE *f, char why[CTL_WHY])
+{
+        static uint64_t used[NODES_MAX];        /* one thread serves requests */
+        struct stats s = { 0 };
+        int err = stats_snapshot(&s);
+
+        if (err) {
+                snprintf(why, CTL_WHY, "out of memory: free some on this host");
+        } else {
+                slabs_used(used);
+                (form == FORM_JSON ? print_json : print_text)(&s, used, f);
+        }
+        stats_free(&s);
+        return err;
+}
+
+/* ---- one more ---- */
+
+static int draft(struct node_draft *d, const char *url, char why[CTL_WHY])
+{
+        char reason[SETTING_WHY], *origin;
+
+        node_draft_init(d);
+        int err = node_draft_set(d, "url", url, reason);
+        if (!err)
+                err = node_draft_check(d, reason);
+        if (!err && asprintf(&origin, "vmctl nodes add %s", url) < 0) {
+                snprintf(reason, sizeof(reason), "out of memory: free some on this host");
+                err = -ENOMEM;
+        }
+        if (err) {
+                snprintf(why, CTL_WHY, "%.128s: %s", url, reason);
+                return err;
+        }
+        d->node.origin = origin;
+        return 0;
+}
+
+/* Paths are meant in the client's folder. */
+static void make_absolute(const struct session *s, struct node_option *n)
+{
+        static struct options o;        /* one thread serves requests */
+
+        n->name = n->url;
+        o = (struct options){ .nnodes = 1, .nodes = { *n } };
+        options_make_absolute(&o, s->directory ? s->directory : "/");
+        *n = o.nodes[0];
+}
+
+int nodes_add(const struct session *s, const char *url, FILE *f, char why[CTL_WHY])
+{
+        struct node_draft d;
+        char reason[FAR_WHY] = "see the messages of vmrun", text[FAR_WHY];
+        int err = draft(&d, url, why);
+
+        if (!err) {
+                make_absolute(s, &d.node);
+                err = far_add(s->vm, &d.node, reason);
+                if (err)
+                        snprintf(why, CTL_WHY, "%.128s: %s", url, reason);
+        }
+        if (err) {
+                node_option_free(&d.node);
+                return err;
+        }
+        const struct far_node *n = far_node_at(far_nodes() - 1);
+        n->driver->describe(n, text, sizeof(text));
+        info_("far tier %u: %s", n->index, text);
+        fprintf(f, "node %u: %s\n", n->index, text);
+        return 0;
+}

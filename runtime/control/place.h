@@ -1,0 +1,26 @@
+/*
+ * Where control sockets are: a folder for each user, in it a socket for each process that vmrun
+ * runs, named by its process id.
+ */
+#ifndef VMRUN_CONTROL_PLACE_H
+#define VMRUN_CONTROL_PLACE_H
+
+#include <limits.h>
+#include <stddef.h>
+
+/* The folders in which vmrun looks for a place, in this order: below XDG_RUNTIME_DIR, if that is
+ * set; /run/vmrun.  Returns how many, at most PLACES. */
+#define PLACES 2
+unsigned place_list(char dir[PLACES][PATH_MAX]);
+
+/* Opens the first of these folders that is there, or can be made, for this user alone.  A
+ * descriptor (O_PATH), or -errno with why. */
+#define PLACE_WHY 256
+int place_open(char why[PLACE_WHY]);
+
+/* The name of a process's socket.  In another PID namespace another process may have the same
+ * number: turn counts up from 0. */
+#define PLACE_NAME 32
+const char *place_name(char name[PLACE_NAME], int pid, unsigned turn);
+
+#endif

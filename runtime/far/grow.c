@@ -1,0 +1,62 @@
+/*
+ * A node that is added while the program runs.
+ *
+ * It is opened like those of the start, becomes the last of the table, and counts from then on: for
+ * placement, for the commit limit, for forks and executed programs.  Slabs name nodes by number, so
+ * all processes of a tree must have the same table: a node can be added only while one process has
+ * the tree to itself (slabs_may_add).
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include "far/far.h"
+#include "vm/vm.h"
+
+/* The place in opt for one node more; NULL: there is none. */
+static struct node_option *place_in_options(unsigned *n)
+{
+        *n = opt.nnodes;
+        if (!*n)                        /* for the next program, too: the table has it */
+                opt.nodes[(*n)++] = far_default_node;
+        return *n < NODES_MAX ? &opt.nodes[*n] : NULL;
+}
+
+static int open_and_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
+{
+        uint64_t member;
+        int err = slabs_may_add(vm, &member, why);
+        struct far_node *n = err ? NULL : far_node_open(o, NULL, member, why);
+
+        if (!n)
+                return err ? err : -EIO;
+        err = slabs_add(vm, n, why);
+        if (err) {
+                far_node_close(n);
+                return err;
+        }
+        /* One thread adds at a time; others only read. */
+        atomic_fetch_add_explicit(&CONTROL->far_pages, n->pages, memory_order_relaxed);
+        return 0;
+}
+
+int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
+{
+        unsigned at;
+        struct node_option *mine = place_in_options(&at);
+
+        if (!mine) {
+                snprintf(why, FAR_WHY, "there are %u nodes already, and no room for more",
+                         NODES_MAX);
+                return -ENOSPC;
+        }
+        *mine = *o;
+        int err = open_and_add(vm, mine, why);
+        if (err)
+                return err;
+        /* Release: a child of vfork, which shares this memory, may hand the options over. */
+        __atomic_store_n(&opt.nnodes, at + 1, __ATOMIC_RELEASE);
+        /* Release: kern's next EXIT_LEASE finds the node. */
+        atomic_fetch_add_explicit(&CONTROL->nodes_added, 1, memory_order_release);
+        vm->calls->wake_service();
+        return 0;
+}

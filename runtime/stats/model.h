@@ -1,0 +1,75 @@
+/*
+ * A snapshot of the statistics: what writers read.
+ */
+#ifndef VMRUN_STATS_MODEL_H
+#define VMRUN_STATS_MODEL_H
+
+#include "stats/histogram.h"
+#include "stats/stats.h"
+
+struct stats_item {
+        const struct stats_kind *kind;
+        char instance[STATS_NAME];      /* "": the only one */
+        uint64_t v;                     /* counter, gauge; of a ratio what is divided */
+        uint64_t by;                    /* of a ratio */
+        unsigned times;
+        bool number;                    /* of a text */
+        char *text;
+        struct histogram *h;
+};
+
+struct stats {
+        struct stats_item *item;
+        unsigned n, room;
+        bool only_counters;
+        bool failed;                    /* no memory: it is not complete */
+};
+
+/* The longest key, with its NUL. */
+#define STATS_KEY 160
+/* Replaces the % of a pattern by the instance; returns `to`. */
+const char *stats_name(const struct stats_item *i, const char *pattern, char to[STATS_KEY]);
+/* A ratio's value. */
+double stats_ratio_of(const struct stats_item *i);
+/* Latencies without samples, which are not shown. */
+bool stats_is_empty(const struct stats_item *i);
+/* The item with that key, or NULL. */
+const struct stats_item *stats_find(const struct stats *s, const char *key);
+uint64_t stats_value(const struct stats *s, const char *key);   /* 0: there is none */
+
+/* Fills s, zeroed, with all that the owners have since the last reset.  Not complete (-ENOMEM) or
+ * complete (0), it must be freed.  stats_collect() adds the verdicts.  (write.c) */
+int stats_count_up(struct stats *s);
+int stats_collect(struct stats *s);
+/* The same, for any thread at any time.  (report.c) */
+int stats_snapshot(struct stats *s);
+/* Counters and histograms count from 0 from here on.  0 or -ENOMEM. */
+int stats_rebase(void);
+bool stats_has_base(void);              /* was that done, maybe by the parent? */
+/* to: zeroed before.  0 or -ENOMEM; it must be freed. */
+int stats_copy(struct stats *to, const struct stats *from);
+void stats_free(struct stats *s);
+/* Takes off what was counted before. */
+void stats_subtract(struct stats *s, const struct stats *before);
+
+/* The writers. */
+void stats_print_flat(const struct stats *s, FILE *f);
+void stats_print_json(const struct stats *s, FILE *f);
+void stats_print_prom(const struct stats *s, FILE *f);
+void stats_print_table(const struct stats *s, FILE *f);
+void stats_print(const struct stats *s, FILE *f, enum stats_format format);
+/* A snapshot of now.  0 or -ENOMEM.  (write.c) */
+int stats_put(FILE *f, enum stats_format format);
+
+/* For people: "1.23 us", "12.3 ms"; "1,234,567". */
+const char *stats_ns_text(uint64_t ns, char to[32]);
+const char *stats_number_text(uint64_t n, char to[32]);
+
+/* --- what the numbers say (verdict.c) --- */
+
+/* Adds the verdicts as gauges, 1 or 0. */
+void stats_judge(struct stats *s);
+/* A sentence for each that is 1; nothing if there is nothing to say. */
+void stats_print_verdict(const struct stats *s, FILE *f);
+
+#endif

@@ -1,0 +1,203 @@
+/*
+ * Prometheus's text format, version 0.0.4, for the textfile collector of node_exporter: base units,
+ * one HELP and one TYPE a metric, cumulative buckets.  Each sample is labelled with the process and
+ * the number of its execve calls, so that the files of several can be collected together.
+ *
+ * A histogram has a bucket an octave, since each is a time series; its bounds are ends of vmrun's
+ * own buckets, so the counts are exact.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "stats/model.h"
+
+/* Of 64 ticks (some 20 ns) to 2^36 (some 20 s). */
+#define FIRST_BOUND ((6 - HIST_SUB + 1) << HIST_SUB)
+#define LAST_BOUND  ((36 - HIST_SUB + 1) << HIST_SUB)
+
+struct prom { const struct stats *s; FILE *f; uint64_t pid, execs; };
+
+static void print_escaped(FILE *f, const char *text)
+{
+        for (; *text; text++) {         /* has no newline (stats_text) */
+                if (*text == '"' || *text == '\\')
+                        putc('\\', f);
+                putc(*text, f);
+        }
+}
+
+/* What may stand in the name of a metric or label. */
+static void print_name(FILE *f, const char *name, size_t n)
+{
+        for (size_t i = 0; i < n && name[i]; i++)
+                putc(isalnum((unsigned char)name[i]) ? name[i] : '_', f);
+}
+
+/* The labels that all samples have, after the brace; more may follow. */
+static void print_labels(const struct prom *p, const char *label, const char *value)
+{
+        fprintf(p->f, "{pid=\"%" PRIu64 "\",exec=\"%" PRIu64 "\"", p->pid, p->execs);
+        if (label && *value) {
+                fprintf(p->f, ",%s=\"", label);
+                print_escaped(p->f, value);
+                putc('"', p->f);
+        }
+}
+
+static void print_value(const struct prom *p, const struct stats_item *i)
+{
+        if (i->kind->type == STATS_RATIO)
+                fprintf(p->f, " %.6f\n", stats_ratio_of(i));
+        else if (i->kind->unit == STATS_NS)
+                fprintf(p->f, " %" PRIu64 ".%09" PRIu64 "\n", i->v / 1000000000,
+                        i->v % 1000000000);
+        else
+                fprintf(p->f, " %" PRIu64 "\n", i->v);
+}
+
+static const char *metric(const struct stats_kind *k, char to[STATS_KEY])
+{
+        static const char *const units[] = {
+                [STATS_NUMBER] = "", [STATS_BYTES] = "_bytes", [STATS_NS] = "_seconds"
+        };
+
+        snprintf(to, STATS_KEY, "vmrun_%s%s%s", k->metric, units[k->unit],
+                 k->type == STATS_COUNTER ? "_total" : "");
+        return to;
+}
+
+static void print_latency(const struct prom *p, const struct stats_item *i)
+{
+        const struct histogram *h = i->h;
+        char name[STATS_KEY];
+        uint64_t below = 0;
+
+        metric(i->kind, name);
+        for (unsigned b = 0; b < LAST_BOUND; b++) {
+                below += h->bucket[b];
+                if (b + 1 < FIRST_BOUND || (b + 1) % (1u << HIST_SUB))
+                        continue;
+                fprintf(p->f, "%s_bucket", name);
+                print_labels(p, i->kind->label, i->instance);
+                fprintf(p->f, ",le=\"%.6g\"} %" PRIu64 "\n",
+                        (double)histogram_end(b) / ((double)h->tsc_khz * 1000), below);
+        }
+        fprintf(p->f, "%s_bucket", name);
+        print_labels(p, i->kind->label, i->instance);
+        fprintf(p->f, ",le=\"+Inf\"} %" PRIu64 "\n", histogram_count(h));
+        fprintf(p->f, "%s_sum", name);
+        print_labels(p, i->kind->label, i->instance);
+        fprintf(p->f, "} %" PRIu64 ".%09" PRIu64 "\n", histogram_sum_ns(h) / 1000000000,
+                histogram_sum_ns(h) % 1000000000);
+        fprintf(p->f, "%s_count", name);
+        print_labels(p, i->kind->label, i->instance);
+        fprintf(p->f, "} %" PRIu64 "\n", histogram_count(h));
+}
+
+static void print_kind(const struct prom *p, const struct stats_kind *k)
+{
+        char name[STATS_KEY];
+
+        metric(k, name);
+        fprintf(p->f, "# HELP %s %s\n# TYPE %s %s\n", name, k->help, name,
+                k->type == STATS_COUNTER ? "counter" :
+                k->type == STATS_LATENCY ? "histogram" : "gauge");
+        for (unsigned n = 0; n < p->s->n; n++) {
+                const struct stats_item *i = &p->s->item[n];
+                if (i->kind != k)
+                        continue;
+                if (k->type == STATS_LATENCY) {
+                        print_latency(p, i);
+                        continue;
+                }
+                fprintf(p->f, "%s", name);
+                print_labels(p, k->label, i->instance);
+                putc('}', p->f);
+                print_value(p, i);
+        }
+}
+
+/* ---- texts: all of a group are labels of one sample ---- */
+
+static size_t group_of(const struct stats_kind *k) { return strcspn(k->key, "."); }
+
+static bool same_group(const struct stats_kind *a, const struct stats_kind *b)
+{
+        return group_of(a) == group_of(b) && strncmp(a->key, b->key, group_of(a)) == 0;
+}
+
+/* Is the instance the name of the text itself, and not of what it describes? */
+static bool names_itself(const struct stats_kind *k)
+{
+        size_t n = strlen(k->key);
+
+        return n && k->key[n - 1] == '%';
+}
+
+static bool same_sample(const struct stats_item *a, const struct stats_item *b)
+{
+        return b->kind->type == STATS_TEXT && same_group(a->kind, b->kind) &&
+               (names_itself(b->kind) || strcmp(a->instance, b->instance) == 0);
+}
+
+static void print_texts(const struct prom *p, const struct stats_item *of)
+{
+        char name[STATS_KEY];
+
+        fprintf(p->f, "vmrun_");
+        print_name(p->f, of->kind->key, group_of(of->kind));
+        fprintf(p->f, "_info");
+        print_labels(p, of->kind->label, names_itself(of->kind) ? "" : of->instance);
+        for (unsigned n = 0; n < p->s->n; n++) {
+                const struct stats_item *i = &p->s->item[n];
+                if (!same_sample(of, i))
+                        continue;
+                const char *key = stats_name(i, i->kind->key, name), *last = strrchr(key, '.');
+                last = last ? last + 1 : key;
+                putc(',', p->f);
+                print_name(p->f, last, strlen(last));
+                fprintf(p->f, "=\"");
+                print_escaped(p->f, i->text);
+                putc('"', p->f);
+        }
+        fprintf(p->f, "} 1\n");
+}
+
+/* first: the group's first item. */
+static void print_group(const struct prom *p, unsigned first)
+{
+        const struct stats_item *of = &p->s->item[first];
+
+        fprintf(p->f, "# HELP vmrun_");
+        print_name(p->f, of->kind->key, group_of(of->kind));
+        fprintf(p->f, "_info %s\n# TYPE vmrun_", of->kind->help);
+        print_name(p->f, of->kind->key, group_of(of->kind));
+        fprintf(p->f, "_info gauge\n");
+        for (unsigned n = first; n < p->s->n; n++) {
+                const struct stats_item *i = &p->s->item[n];
+                bool seen = i->kind->type != STATS_TEXT || !same_group(of->kind, i->kind);
+                for (unsigned m = first; !seen && m < n; m++)
+                        seen = same_sample(i, &p->s->item[m]);
+                if (!seen)
+                        print_texts(p, i);
+        }
+}
+
+void stats_print_prom(const struct stats *s, FILE *f)
+{
+        const struct prom p = { s, f, stats_value(s, "pid"), stats_value(s, "execs") };
+
+        for (unsigned n = 0; n < s->n; n++) {
+                const struct stats_kind *k = s->item[n].kind;
+                bool text = k->type == STATS_TEXT, seen = !text && !k->metric;
+                for (unsigned m = 0; !seen && m < n; m++) {
+                        const struct stats_kind *o = s->item[m].kind;
+                        seen = text ? o->type == STATS_TEXT && same_group(k, o) : o == k;
+                }
+                if (!seen && text)
+                        print_group(&p, n);
+                else if (!seen)
+                        print_kind(&p, k);
+        }
+}

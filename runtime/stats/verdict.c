@@ -1,0 +1,107 @@
+/*
+ * What the numbers mean: is the cache too small, the cleaner behind, the wire or the queue the
+ * limit?  vmrun(1) has the rules.  A rule says nothing where there is too little to judge by.
+ */
+#include <string.h>
+#include "stats/model.h"
+
+#define WAITS_PERCENT    10             /* of the time, some thread waits for far memory */
+#define NO_FRAME_PERCENT 5              /* of the faults that need a frame find none */
+#define FAULTS_LEAST     1000
+#define SAMPLES_LEAST    16
+#define PART_PERCENT     50             /* of the time of a fetch */
+
+struct verdict {
+        unsigned waits;                 /* per cent of the time */
+        unsigned no_frame;              /* per cent of the faults that need one */
+        unsigned wire, queue;           /* per cent of a fetch, 0: unknown */
+        uint64_t damaged;
+};
+
+static unsigned percent(uint64_t part, uint64_t whole)
+{
+        return whole ? (unsigned)((__uint128_t)part * 100 / whole) : 0;
+}
+
+static uint64_t sum_ns(const struct stats *s, const char *key)
+{
+        const struct stats_item *i = stats_find(s, key);
+
+        return i && i->h ? histogram_sum_ns(i->h) : 0;
+}
+
+static uint64_t mean_ns(const struct stats *s, const char *key)
+{
+        const struct stats_item *i = stats_find(s, key);
+
+        return i && i->h && histogram_count(i->h) >= SAMPLES_LEAST ? histogram_mean_ns(i->h) : 0;
+}
+
+static struct verdict judge(const struct stats *s)
+{
+        struct verdict v = { 0 };
+        uint64_t faults = stats_value(s, "faults.zero") + stats_value(s, "faults.file") +
+                          stats_value(s, "faults.fetch");
+        uint64_t handler = mean_ns(s, "part_ns.handler"), queue = mean_ns(s, "part_ns.queue"),
+                 wire = mean_ns(s, "part_ns.wire"), install = mean_ns(s, "part_ns.install");
+
+        v.waits = percent(sum_ns(s, "latency_ns.fetch") + sum_ns(s, "latency_ns.wait"),
+                          stats_value(s, "elapsed_ns"));
+        if (faults >= FAULTS_LEAST)
+                v.no_frame = percent(stats_value(s, "count.frame_waits") +
+                                             stats_value(s, "count.direct_reclaim"),
+                                     faults);
+        /* only what a node sends has queued */
+        if (queue && wire) {
+                v.queue = percent(queue, handler + queue + wire + install);
+                v.wire = percent(wire, handler + queue + wire + install);
+        }
+        for (unsigned i = 0; i < s->n; i++)
+                if (strcmp(s->item[i].kind->key, "node.%.damaged") == 0)
+                        v.damaged += s->item[i].v;
+        return v;
+}
+
+static bool cache_is_small(const struct verdict *v) { return v->waits >= WAITS_PERCENT; }
+static bool cleaner_is_behind(const struct verdict *v) { return v->no_frame >= NO_FRAME_PERCENT; }
+static bool wire_limits(const struct verdict *v)
+{
+        return cache_is_small(v) && v->wire >= PART_PERCENT;
+}
+static bool queue_limits(const struct verdict *v)
+{
+        return cache_is_small(v) && v->queue >= PART_PERCENT;
+}
+
+void stats_judge(struct stats *s)
+{
+        static const struct stats_kind verdict = {
+                .key = "verdict.%", .type = STATS_GAUGE, .metric = "verdict", .label = "about",
+                .help = "1 if it limits the program, by the rules of vmrun(1)",
+        };
+        const struct verdict v = judge(s);
+
+        stats_count(s, &verdict, "cache", cache_is_small(&v));
+        stats_count(s, &verdict, "cleaner", cleaner_is_behind(&v));
+        stats_count(s, &verdict, "wire", wire_limits(&v));
+        stats_count(s, &verdict, "queue", queue_limits(&v));
+}
+
+void stats_print_verdict(const struct stats *s, FILE *f)
+{
+        const struct verdict v = judge(s);
+
+        if (cache_is_small(&v))
+                fprintf(f, "The cache is small for this program: its threads waited for far "
+                           "memory, together %u %% of the time.\n", v.waits);
+        if (wire_limits(&v))
+                fprintf(f, "The way to the nodes is the limit: %u %% of a fetch.\n", v.wire);
+        if (queue_limits(&v))
+                fprintf(f, "Requests queue up before they are sent: %u %% of a fetch.\n", v.queue);
+        if (cleaner_is_behind(&v))
+                fprintf(f, "The cleaner is behind: in %u %% of the faults that needed a frame none "
+                           "was free.\n", v.no_frame);
+        if (v.damaged)
+                fprintf(f, "%llu pages were damaged and are lost: see the node's memory and the "
+                           "network.\n", (unsigned long long)v.damaged);
+}
