@@ -168,6 +168,7 @@ suites() {
     suite 'order of folders' 5 - test/layers/run build
     suite 'installation' 5 - test/install/run build
     suite 'the queue of suites' 10 - test/queue/run
+    suite 'the report of measurements' 5 - test/bench/run
     suite 'fuzzers' 120 - test/fuzz/run $fuzz
     suite 'memnode over NBD' 80w in_any \
         patient test/nbd/run "${one[@]}" build/memnode/memnode
@@ -199,6 +200,8 @@ natively() {
     if is_full; then
         suite 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \
             test/system/nodes nbd --working "${one[@]}" --limit $command build/vmrun
+        suite 'system tests on this machine, a wire by the clock' 400 'in_system --working' \
+            test/system/nodes timed --working "${one[@]}" --limit $command build/vmrun
         suite 'system tests on this machine, dax' 400 'in_system --working' \
             test/system/nodes dax --working "${one[@]}" --limit $command build/vmrun
         suite 'threads, signals and fork on this machine, 20 times' 2400 \

@@ -8,18 +8,12 @@ tree=(-- "$words" --size 2M --accesses 150 --children 2)
 rdma_lies() {
     local options=(-- "$words" --size 2M --seconds 4)
     serve m --size 64M || return
-    # Before its pages are locked, a program is lost with one.
-    start_words it --node "$RDMA" "${options[@]}"
-    await 30 grep -q 'words: begins' "$WORK/it.err" && lies 1 && wait_vm it "$LIMIT" &&
-        right it || return
+    lied_words 1 it --node "$RDMA" "${options[@]}" && right it || return
     echo "measured $(count it lost) pages lost, $(stat_of it node.0.damaged) given up," \
         "$(lies_told) lies"
     [ "$(count it lost)" -gt 0 ] && [ "$(count it lost)" -eq "$(stat_of it node.0.damaged)" ] ||
         return
-    kill_node liar
-    start_words blind --no-verify --node "$RDMA" "${options[@]}"
-    await 30 grep -q 'words: begins' "$WORK/blind.err" && lies 1 && wait_vm blind "$LIMIT" ||
-        return
+    lied_words 1 blind --no-verify --node "$RDMA" "${options[@]}" || return
     echo "measured --no-verify: $(count blind wrong) wrong words"
     [ "$(count blind wrong)" -gt 0 ]
 }

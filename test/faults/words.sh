@@ -24,6 +24,16 @@ run_words() {
     wait_vm "$1" "$LIMIT"
 }
 
+# lied_words SEED NAME OPTION... -- WORDS...: the same, and memnode's memory changes from when its
+# pages are locked: before, a program is lost with one.
+lied_words() {
+    local seed=$1
+    shift
+    [ -z "${node[liar]-}" ] || kill_node liar
+    start_words "$@"
+    await 30 grep -q 'words: begins' "$WORK/$1.err" && lies "$seed" && wait_vm "$1" "$LIMIT"
+}
+
 # count NAME WORD: the number before this word in what words said.
 count() {
     awk -v word="$2" '/^words: [0-9]/ {

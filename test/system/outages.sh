@@ -8,7 +8,7 @@ outages() {
     late 'reads that are held back, inline' reads 2 1200 --io inline
     # A minute and --timeout are 1.5 s here. The second one is not to wait for the end of the call.
     VMRUN_WATCH_MS=500 late 'a call that brings many pages' populate 0.01 700 --timeout 1
-    limit=4 VMRUN_WATCH_MS=500 late 'the end during such a call' exit 0.1 700 --timeout 1
+    limit=8 VMRUN_WATCH_MS=500 late 'the end during such a call' exit 0.1 700 --timeout 1
 }
 
 # late NAME KIND SECONDS PAGES OPTION...: t_outage with 512 pages of cache beside a node that

@@ -174,6 +174,27 @@ threads() {
     elif selected t_openmp; then
         skip t_openmp 'the compiler has no OpenMP'
     fi
+    threads_of_examples
+}
+
+# Examples with threads, and memory of 2 to 3 times the smaller cache.
+threads_of_examples() {
+    local ycsb=("$build/examples/ycsb" --keys 10K --operations 20000) name
+    compare --quick --least 4M --cache 4M,64M 'ycsb A, uniform' "${ycsb[@]}" --workload A
+    compare --least 4M --cache 4M 'ycsb A, Zipf' "${ycsb[@]}" --workload A --zipf
+    compare --least 4M --cache 4M 'ycsb C, Zipf' "${ycsb[@]}" --workload C --zipf=0.8
+    compare --least 4M --cache 4M,64M 'ycsb D, Zipf' "${ycsb[@]}" --workload D --zipf
+    compare --least 8M --cache 8M 'ycsb D, 20 threads' \
+        "${ycsb[@]}" --workload D --threads 20 --keys 100K --value-size 128
+    for name in graph taxi; do
+        if [ ! -x "$build/examples/$name" ] && selected "$name"; then
+            skip "$name" 'the compiler has no OpenMP'
+        fi
+    done
+    [ -x "$build/examples/taxi" ] || return 0
+    compare --slow --least 2M --cache 2M,64M graph \
+        "$build/examples/graph" --scale 14 --sources 4
+    compare --quick --least 4M --cache 4M,64M taxi "$build/examples/taxi" --rows 500K
 }
 
 # What puts itself into a box, where the tester may do so: a VM is made again on the way.
@@ -198,6 +219,22 @@ namespaces() {
     compare --quick --cache 8M bubblewrap bwrap --ro-bind / / --dev /dev --proc /proc \
         --tmpfs /mnt --unshare-all --share-net --die-with-parent \
         sh -c 'echo x >/mnt/x && cat /mnt/x; touch /usr/x; ls /dev'
+}
+
+# Two programs, each in a VM of its own, at the same time.
+two_sorts() {
+    local name='two quicksorts at once' copy='' check_stderr=yes size=1M
+    [ "$quick" = no ] && selected "$name" || return 0
+    [ -z "$caches" ] || size=${caches%%,*}
+    if [[ ${nodes[*]-} == *dax:* ]]; then
+        skip "$name" 'a file is the node of one VM'
+        return
+    fi
+    local sorts=(env QUICKSORT="$build/examples/quicksort" "$root/examples/two-sorts.sh")
+    run_in_scratch native "$limit" "${sorts[@]}" -- 4M
+    local native_status=$status
+    run_in_scratch guest "$limit" "${sorts[@]}" "$vmrun" --cache $size "${vmrun_flags[@]}" -- 4M
+    judge "$name, cache $size each" "$native_status"
 }
 
 python_threads='import threading, queue, hashlib, zlib, time
@@ -362,6 +399,23 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --long --cache 64M 'randmem, 8 times its cache, 10 million accesses' \
         "$build/examples/randmem" --size 512M --accesses 10000000
     compare --long --cache 64M 'quicksort, 8 times its cache' "$build/examples/quicksort" 512M
+
+    compare --quick --cache 1M,64M 'barnes, two threads' \
+        "$build/examples/barnes" --size 2M --steps 1 --theta 0.9 --threads 2
+    compare --cache 512K 'barnes, exact' "$build/examples/barnes" --size 200K --steps 2 --theta 0
+    compare --quick --cache 2M 'scan, reverse' \
+        "$build/examples/scan" --size 8M --passes 2 --reverse
+    compare --cache 2M 'scan, writing with a stride' \
+        "$build/examples/scan" --size 8M --passes 2 --stride 7 --write
+    compare --cache 2M,64M 'scan, streams that write a line of each page' \
+        "$build/examples/scan" --size 8M --passes 3 --streams 4 --write --touch line
+    compare --cache 2M 'scan, at random' "$build/examples/scan" --size 8M --random --touch line
+    compare --cache 2M 'scan, writing by Zipf' "$build/examples/scan" --size 8M --zipf --write
+    compare --quick --least 4M --cache 4M,64M 'kmeans, four threads' \
+        "$build/examples/kmeans" --size 16M --iterations 3 --threads 4
+    compare --cache 2M 'kmeans, many clusters' \
+        "$build/examples/kmeans" --size 8M --iterations 2 --dims 50 --clusters 30 --seed 2
+    two_sorts
 
     # Programs of our own that look into corners.
     compare --quick --elsewhere --cache 1M,64M 't_syscalls' "$build/test/system/t_syscalls"

@@ -149,6 +149,8 @@ refusals() {
     refuse '--node mem: with a bad size' 125 'mem:12x' "$vmrun" --node mem:12x true
     refuse '--stats into a missing folder' 125 '/no/such/folder.*make its folder' \
         "$vmrun" --stats=/no/such/folder/file true
+    refuse '--stats-interval without --stats' 125 'no statistics: give --stats' \
+        "$vmrun" --stats-interval 1 true
     refuse '--stats into a folder' 125 'directory: name a file' "$vmrun" --stats="$WORK" true
     # shellcheck disable=SC2016 # for the inner shell
     refuse 'a limit of address space' 125 'memory.*ulimit -v' \
@@ -218,8 +220,8 @@ bad_settings() {
     settings url '[node a]\nsize = 1M\n'
     refuse 'a node without url' 125 'url\.conf:1: \[node a\]: .*no url' \
         "$vmrun" --config "$conf" true
-    settings prefetch '[vmrun]\nprefetch = trend\n'
-    refuse 'a prefetch that does not exist' 125 'prefetch\.conf:2: prefetch = trend: .*none' \
+    settings prefetch '[vmrun]\nprefetch = all\n'
+    refuse 'a prefetch that does not exist' 125 'prefetch\.conf:2: prefetch = all: .*none' \
         "$vmrun" --config "$conf" true
     settings bad-node '[vmrun]\n[node a]\nurl = mem:1M\n[node b]\nurl = bogus:1\n'
     refuse 'a node of the file that does not work' 125 \
@@ -237,6 +239,12 @@ bad_nodes() {
     local file=$WORK/dax
     refuse 'an unknown option of a node' 125 "unknown option 'colour'" \
         "$vmrun" --node 'mem:1M?colour=red' true
+    refuse 'latency of a node behind a network' 125 'latency and bandwidth are for mem: and dax:' \
+        "$vmrun" --node 'nbd://m1?latency=100' true
+    refuse 'a latency that is no number' 125 'latency=2us: .*whole number' \
+        "$vmrun" --node 'mem:1M?latency=2us' true
+    refuse 'a bandwidth of 1' 125 'bandwidth=1: .*from 1M .*12\.5G' \
+        "$vmrun" --node 'mem:1M?bandwidth=1' true
     refuse 'a weight of 0' 125 'weight=0: .*1 to 1000' "$vmrun" --node 'mem:1M?weight=0' true
     refuse 'more than the node has' 125 'has 1M, not the size=2M' \
         "$vmrun" --node 'mem:1M?size=2M' true

@@ -54,7 +54,7 @@ static const struct place places[] = {
         { "block0.all", BLOCK0, VCPU_BLOCK },
         { "control", WINDOW + CONTROL_OFF, offsetof(struct control, slabs) },
         { "control.first", WINDOW + CONTROL_OFF, 64 },
-        { "stats", VCPU_SELF + VCPU_STATS_OFF, 0x2000 },
+        { "stats", VCPU_SELF + VCPU_STATS_OFF, VCPU_STATS_SIZE },
         { "xfer", VCPU_SELF + VCPU_XFER_OFF, 0x1000 },
         { "stack", VCPU_SELF + VCPU_STACK_TOP - 0x1000, 0x1000 },
         { "ist", VCPU_SELF + VCPU_IST_OFF, 0x1000 },

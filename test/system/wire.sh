@@ -1,0 +1,86 @@
+# Memory nodes that are as slow as ones behind a network (latency=, bandwidth=): how long pages
+# take, and that nothing is lost. (`nodes timed` runs other cases with such a node.)
+# shellcheck shell=bash disable=SC2034,SC2154
+
+wire_by_the_clock() {
+    OUT=$WORK/out ERR=$WORK/err
+    wire_latency
+    wire_bandwidth
+    wire_listed
+    wire_mixed
+}
+
+# wire NODE OPTION... -- PROGRAM...: its statistics in $WORK/stats.
+wire() {
+    local node=$1
+    shift
+    rm -f "$WORK/stats"
+    run_limited "$vmrun" --cache 2M --debug --stats="$WORK/stats" --node "$node" "$@"
+}
+
+wire_value() { awk -v key="$1" '$1 == key { print $2 }' "$WORK/stats"; }
+
+# wire_verdict NAME WHY
+wire_verdict() {
+    [ "$status" = 0 ] || set -- "$1" "exit status $status"
+    verdict_of "$1" "$2"
+}
+
+# A page takes at least the latency, however it is waited for: 20 us are polled for, 1 ms is slept.
+wire_latency() {
+    local name ns p50 LIMIT=$limit why
+    for ns in 20000 1000000; do
+        name="wire: a page takes $ns ns"
+        selected "$name" || continue
+        why=''
+        wire "mem:64M?latency=$ns" --prefetch none -- \
+            "$build/examples/randmem" --size 8M --accesses 500
+        p50=$(wire_value latency_ns.fetch.p50)
+        # The upper end of a bucket, of which there are eight an octave.
+        [ "${p50:-0}" -ge $ns ] || why="a fetch takes ${p50:-no time}"
+        [ "$(wire_value faults.fetch)" -ge 200 ] || why="only $(wire_value faults.fetch) fetches"
+        wire_verdict "$name" "$why"
+    done
+}
+
+# A program cannot read pages faster than the wire brings them, nor, with what it looks ahead, at
+# much less than half that: 4 MiB a second are 1,024 pages.
+wire_bandwidth() {
+    local name='wire: pages come no faster than its bandwidth' LIMIT=$limit why='' before moved took
+    selected "$name" || return 0
+    before=$EPOCHREALTIME
+    wire 'mem:64M?bandwidth=40M' -- "$build/examples/scan" --size 8M --passes 2
+    took=$(((${EPOCHREALTIME/./} - ${before/./}) / 1000))
+    moved=$(($(wire_value count.fetched) + $(wire_value count.prefetched)))
+    # 40 MB/s are 102.4 us a page; nothing is under way when the program ends.
+    [ $((moved * 1024)) -le $((took * 10000)) ] || why="$moved pages in $took ms"
+    [ $moved -ge 3000 ] || why="only $moved pages"
+    wire_verdict "$name" "$why"
+}
+
+wire_listed() {
+    local name='wire: --check and --stats say what it stands for' LIMIT=$limit why=''
+    selected "$name" || return 0
+    wire 'mem:64M?latency=2400&bandwidth=12.5G' -- true
+    [ "$(wire_value node.0.latency_ns)" = 2400 ] || why='no latency'
+    [ "$(wire_value node.0.bandwidth)" = 12500000000 ] || why='no bandwidth'
+    wire_value wire.copied_ns | grep -q '^[0-9]' || why='no time of copies'
+    run_limited "$vmrun" --check --node 'mem:64M?latency=2400&bandwidth=12.5G'
+    grep -q 'behind a network of 2400 ns and 12.5 GB/s' "$OUT" || why='not in --check'
+    [ "$status" != 125 ] || status=0            # of a host without KVM
+    wire_verdict "$name" "$why"
+}
+
+# Two wires and plain memory side by side, in both ways of doing I/O, and while pages are written.
+wire_mixed() {
+    local name io LIMIT=$limit why
+    for io in thread inline; do
+        name="wire: beside other nodes, --io $io"
+        selected "$name" || continue
+        wire 'mem:24M?latency=100000' --io $io --node 'mem:24M?latency=500&bandwidth=1G' \
+            --node mem:24M -- "$build/examples/scan" --size 48M --write --streams 4
+        why=''
+        grep -q ' 0 errors' "$OUT" || why='wrong words'
+        wire_verdict "$name" "$why"
+    done
+}
