@@ -10,14 +10,14 @@ set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
 . bench/lib.sh
+# shellcheck source=bench/systems.sh
+. bench/systems.sh
 
 mib=16
 passes=2
 
 
 # --- inside the lab: one line `result SYSTEM SHARE ACCESS KEY VALUE` a figure ---
-
-work=/run/bench
 
 # results SYSTEM SHARE ACCESS FILE...: all `KEY VALUE` lines of the files.
 results() {
@@ -33,29 +33,25 @@ shares() { echo "25% $((mib * 64)) 12.5% $((mib * 32))"; }
 touch_under_vmrun() {
     local share=$1 pages=$2 access=$3
     shift 3
-    ran "$VMRUN" --stats=$work/stats --cache $((pages * 4))K --node mem:256M \
-        "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
-    results vmrun "$share" "$access" $work/out $work/stats
+    ran "$VMRUN" --stats="$work/stats" --cache $((pages * 4))K --node mem:256M \
+        "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >"$work/out"
+    results vmrun "$share" "$access" "$work/out" "$work/stats"
 }
 
 # In a memory control group of that many pages; nothing else is in there.
 touch_under_swap() {
-    local system=$1 share=$2 pages=$3 access=$4 group=/sys/fs/cgroup/bench
+    local system=$1 share=$2 pages=$3 access=$4
     shift 4
-    mkdir $group
-    echo $((pages * 4096)) >$group/memory.max
-    # shellcheck disable=SC2016 # for the inner shell
-    ran sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh \
-        "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >$work/out
-    rmdir $group
-    results "$system" "$share" "$access" $work/out
+    group_make $((pages * 4096))
+    ran in_group "$BENCH_BIN/touch" --mib "$mib" --passes $passes "$@" >"$work/out"
+    results "$system" "$share" "$access" "$work/out"
 }
 
 touch_under_uffd() {
     local system=$1 share=$2 pages=$3 access=$4
     shift 4
-    ran "$BENCH_BIN/uffd" --mib "$mib" --passes $passes --local "$pages" "$@" >$work/out
-    results "$system" "$share" "$access" $work/out
+    ran "$BENCH_BIN/uffd" --mib "$mib" --passes $passes --local "$pages" "$@" >"$work/out"
+    results "$system" "$share" "$access" "$work/out"
 }
 
 # each COMMAND ARG...: with every share, reading and writing.
@@ -71,37 +67,29 @@ each() {
 }
 uffd_thread() { touch_under_uffd uffd-thread "$@" --thread; }
 
-swap_on() {
-    ran mkswap "$1" >/dev/null
-    ran swapon "$1"
-}
-
 inside_costs() {
-    mkdir -p $work
-    ran "$BENCH_BIN/pagecopy" >$work/out
-    results copy - - $work/out
+    mkdir -p "$work"
+    ran "$BENCH_BIN/pagecopy" >"$work/out"
+    results copy - - "$work/out"
     each touch_under_vmrun
 
-    echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+    groups_ready
     # No readahead: it would only cost on random accesses.
     echo 0 >/proc/sys/vm/page-cluster
-    ran modprobe brd rd_nr=1 rd_size=$((mib * 2 * 1024))
-    swap_on /dev/ram0
-    each touch_under_swap swap-brd
-    ran swapoff /dev/ram0
-
-    ran modprobe zram
-    echo $((mib * 2))M >/sys/block/zram0/disksize
-    swap_on /dev/zram0
-    each touch_under_swap swap-zram
-    ran swapoff /dev/zram0
+    local device name
+    for name in brd zram; do
+        swap_$name $((mib * 2))
+        swap_on "$device"
+        each touch_under_swap swap-$name
+        ran swapoff "$device"
+    done
 
     each touch_under_uffd uffd-sigbus
     each uffd_thread
 }
 
 inside_doorbells() {
-    mkdir -p $work
+    mkdir -p "$work"
     each touch_under_vmrun
 }
 

@@ -20,7 +20,11 @@ die() {
 }
 
 # Prints the usage line at the script's head.
-usage() { die "usage: $(sed -n "s|^# *\(bench/${0##*/}.*\)|\1|p" "bench/${0##*/}" | head -n 1)"; }
+usage() {
+    local script=bench/${0##*/}
+    [ -e "$script" ] || script=bench/tables/${0##*/}
+    die "usage: $(sed -n "s|^# *\($script.*\)|\1|p" "$script" | head -n 1)"
+}
 
 # options NAMES ARGUMENT...: of the script, whose options are NAMES: `--NAME VALUE` sets the
 # variable NAME (with _ for -); a NAME that ends in ! takes no value, and its variable becomes
@@ -80,7 +84,12 @@ record() {
     local pair line=
     for pair in "$@"; do
         local v=${pair#*=}
-        [[ $v =~ ^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$ ]] || v="\"$v\""
+        if [[ ! $v =~ ^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$ ]]; then
+            v=${v//\\/\\\\}
+            v=${v//$'\n'/\\n}
+            v=${v//$'\t'/\\t}
+            v=\"${v//\"/\\\"}\"
+        fi
         line+="${line:+, }\"${pair%%=*}\": $v"
     done
     printf '{%s}\n' "$line" >>"$json_file"

@@ -17,8 +17,9 @@ set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 # shellcheck source=bench/lib.sh
 . bench/lib.sh
+# shellcheck source=bench/systems.sh
+. bench/systems.sh
 
-MEMNODE=$(realpath "${MEMNODE:-build/memnode/memnode}")
 RANDMEM=$(realpath "$BENCH_BIN/../examples/randmem")
 runs=5
 lab=(--rdma --cpus 2)
@@ -29,9 +30,6 @@ wanted() { [[ ,$only, == *,$1,* ]]; }
 
 # --- inside the lab: one line `result WHAT VALUE` a figure ---
 
-work=/run/bench
-group=/sys/fs/cgroup/bench
-address=10.77.0.1
 cache=8M region=32M             # 25 % local
 accesses=4000
 
@@ -40,14 +38,12 @@ result() { echo "result $1 $2"; }
 # results PREFIX KEY... <OUTPUT: of its lines `KEY VALUE`.
 results() {
     local prefix=$1 key
-    cat >$work/keys
+    cat >"$work/keys"
     shift
     for key in "$@"; do
-        result "$prefix.$key" "$(value "$key" $work/keys)"
+        result "$prefix.$key" "$(value "$key" "$work/keys")"
     done
 }
-
-in_group() { sh -c 'echo $$ >'$group'/cgroup.procs; exec "$@"' sh "$@"; }
 
 # attempt COMMAND...: up to three times. An emulated CPU pair loses a virtual machine now and then
 # (lab/README.md, Limits), which says nothing about speed; it is told, and counted in the table.
@@ -70,79 +66,24 @@ rate_once() {
     shift
     local randmem=("$RANDMEM" --size "$region" --accesses "$accesses" --write-percent 0 --time)
     printf '+ %s\n' "$* ${randmem[*]}" >&2
-    if ! "$@" "${randmem[@]}" >/dev/null 2>$work/time; then
-        cat $work/time >&2
+    if ! "$@" "${randmem[@]}" >/dev/null 2>"$work/time"; then
+        cat "$work/time" >&2
         return 1
     fi
-    result "$name" "$(sed -n 's/^randmem: .*(\([0-9.]*\) ns each).*/\1/p' $work/time |
+    result "$name" "$(sed -n 's/^randmem: .*(\([0-9.]*\) ns each).*/\1/p' "$work/time" |
         awk '{ printf "%.1f", 1e9 / $1 }')"
-}
-
-# Processor time of memnode and of its threads so far, in clock ticks of 10 ms: user and system.
-ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
-
-serve() {
-    ran "$MEMNODE" --size 512M --hugepages none --export swap=128M --export far=128M \
-        --listen rdma://$address --listen nbd://127.0.0.1 2>$work/memnode.log &
-    memnode=$!
-    for _ in {1..100}; do
-        grep -q serving $work/memnode.log && return
-        sleep 0.1
-    done
-    die "memnode does not serve: $(cat $work/memnode.log)"
-}
-
-# Waits until memnode has taken back, and cleared, what the last client had, which costs processor
-# time.
-quiet() {
-    local before=-1 now
-    for _ in {1..100}; do
-        now=$(ticks "$memnode")
-        [ "$now" = "$before" ] && return
-        before=$now
-        sleep 0.2
-    done
-}
-
-setup_nvmf() {
-    local nvmet=/sys/kernel/config/nvmet
-    modprobe -a nvmet-rdma nvme-rdma && modprobe brd rd_nr=1 rd_size=131072
-    mkdir $nvmet/subsystems/bench
-    echo 1 >$nvmet/subsystems/bench/attr_allow_any_host
-    mkdir $nvmet/subsystems/bench/namespaces/1
-    echo /dev/ram0 >$nvmet/subsystems/bench/namespaces/1/device_path
-    echo 1 >$nvmet/subsystems/bench/namespaces/1/enable
-    mkdir $nvmet/ports/1
-    echo rdma >$nvmet/ports/1/addr_trtype
-    echo ipv4 >$nvmet/ports/1/addr_adrfam
-    echo $address >$nvmet/ports/1/addr_traddr
-    echo 4420 >$nvmet/ports/1/addr_trsvcid
-    ln -s $nvmet/subsystems/bench $nvmet/ports/1/subsystems/bench
-    ran nvme connect -t rdma -a $address -s 4420 -n bench >&2
-    for _ in {1..50}; do
-        [ -b /dev/nvme0n1 ] && break
-        sleep 0.1
-    done
-    ran mkswap /dev/nvme0n1 >/dev/null 2>&1
-}
-
-setup_nbd() {
-    modprobe nbd
-    # memnode's export, by the client that Linux has.
-    ran nbd-client -b 4096 -N swap 127.0.0.1 10809 /dev/nbd0 >&2
-    ran mkswap /dev/nbd0 >/dev/null
 }
 
 # under_swap DEVICE NAME
 under_swap() {
-    ran swapon "$1"
+    swap_on "$1"
     rate "$2" in_group
     ran swapoff "$1"
 }
 
 touch_once() {
-    ran "$VMRUN" --stats=$work/stats --cache 4M --io "$1" --node rdma://$address \
-        "$BENCH_BIN/touch" --mib 16 --passes 1 >$work/touch
+    ran "$VMRUN" --stats="$work/stats" --cache 4M --io "$1" --node rdma://$address \
+        "$BENCH_BIN/touch" --mib 16 --passes 1 >"$work/touch"
 }
 
 one_fetch() {
@@ -159,9 +100,9 @@ one_fetch() {
     for how in thread inline; do
         attempt touch_once $how
         results "vmrun_$how" latency_ns.fetch.p50 latency_ns.fetch.p99 count.fetched \
-            count.io_doorbells exits.wait_pte <$work/stats
+            count.io_doorbells exits.wait_pte <"$work/stats"
         result "program_$how" \
-            "$(calc "$(value fault_p50 $work/touch) / $(value ticks_per_ns $work/touch)")"
+            "$(calc "$(value fault_p50 "$work/touch") / $(value ticks_per_ns "$work/touch")")"
     done
 }
 
@@ -196,19 +137,19 @@ one_cpu() {
 
 inside() {
     local run what
-    mkdir -p $work
-    mount -t configfs none /sys/kernel/config 2>/dev/null || true
-    echo +memory >/sys/fs/cgroup/cgroup.subtree_control
-    mkdir $group
-    echo $cache >$group/memory.max
+    mkdir -p "$work"
+    groups_ready
+    group_make $cache
     # No readahead: it would only cost on random accesses.
     echo 0 >/proc/sys/vm/page-cluster
-    serve
+    serve --size 512M --export swap=128M --export far=128M \
+        --listen rdma://$address --listen nbd://127.0.0.1
     if wanted swap; then
-        setup_nvmf
+        swap_nvmf 128
     fi
     if wanted nbd; then
-        setup_nbd
+        # memnode's export, by the client that Linux has.
+        swap_nbd
     fi
     for ((run = 0; run < runs; run++)); do
         for what in ${only//,/ }; do
@@ -284,9 +225,9 @@ if [ -n "$inside" ]; then
     inside
     exit
 fi
-for program in ib_read_lat nvme nbd-client; do
+for program in ib_read_lat nbd-client; do
     command -v $program >/dev/null ||
-        die "there is no $program: install it (Debian: perftest nvme-cli nbd-client)"
+        die "there is no $program: install it (Debian: perftest nbd-client)"
 done
 
 scratch=$(mktemp -d)

@@ -17,6 +17,8 @@
  *   latency_p50, latency_p99, latency_min     one read at a time (--depth 1), by TSC
  *   mb_per_s                                  with --depth N in flight; the poller alone, as
  *                                             nothing is handed over
+ *
+ * --bytes N reads N bytes from the beginning of a page on instead of a page, with --depth 1.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -39,6 +41,7 @@
 #define DEPTH_MAX   512u
 #define WC          16                  /* completions looked at in one go, as the driver does */
 #define STEP_MS     4000
+#define BYTES_MAX   (1u << 20)
 
 static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static _Noreturn void die(const char *fmt, ...)
@@ -59,6 +62,7 @@ static const char *address;
 static uint16_t port = 7480;
 static unsigned depth = 1, threads = 2;
 static uint64_t pages = 16384, reads = 20000;
+static uint32_t bytes = PAGE;           /* of a read */
 
 /* ---- both ends ---- */
 
@@ -68,12 +72,14 @@ static struct memory memory_make(struct rdma_cm_id *id, int access)
 {
         struct memory m;
 
-        m.base = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
+        /* A read of more than a page may begin at the last one. */
+        size_t size = pages * PAGE + BYTES_MAX;
+        m.base = mmap(NULL, size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (m.base == MAP_FAILED)
                 die("no memory for %lu pages: %s", (unsigned long)pages, strerror(errno));
         m.pd = ibv_alloc_pd(id->verbs);
-        m.mr = m.pd ? ibv_reg_mr(m.pd, m.base, pages * PAGE, access) : NULL;
+        m.mr = m.pd ? ibv_reg_mr(m.pd, m.base, size, access) : NULL;
         if (!m.mr)
                 die("%lu pages cannot be registered: %s; is `ulimit -l` high enough?",
                     (unsigned long)pages, strerror(errno));
@@ -213,7 +219,7 @@ static void read_fill(struct read *r, uint64_t number)
 
         r->page = random_page();
         r->sge = (struct ibv_sge){ .addr = (uintptr_t)local.base + to * PAGE,
-                                   .length = PAGE,
+                                   .length = bytes,
                                    .lkey = local.mr->lkey };
         r->wr = (struct ibv_send_wr){
                 .wr_id = number,
@@ -371,6 +377,7 @@ static uint64_t number(const char *what, const char *s, uint64_t low, uint64_t h
 int main(int argc, char **argv)
 {
         static const struct option options[] = {
+                { "bytes", required_argument, NULL, 'b' },
                 { "depth", required_argument, NULL, 'd' },
                 { "pages", required_argument, NULL, 'p' },
                 { "port", required_argument, NULL, 'o' },
@@ -385,6 +392,7 @@ int main(int argc, char **argv)
 
         for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
                 switch (c) {
+                case 'b': bytes = (uint32_t)number("--bytes", optarg, 8, BYTES_MAX); break;
                 case 'd': depth = (unsigned)number("--depth", optarg, 1, DEPTH_MAX); break;
                 case 'p': pages = number("--pages", optarg, DEPTH_MAX, 1 << 24); break;
                 case 'o': port = (uint16_t)number("--port", optarg, 1, 65535); break;
@@ -394,9 +402,11 @@ int main(int argc, char **argv)
                 }
         if (pages & (pages - 1))
                 die("--pages %lu: must be a power of two", (unsigned long)pages);
+        if (bytes != PAGE && depth != 1)
+                die("--bytes: only with --depth 1");
         if (optind != argc - 1) {
-                fprintf(stderr, "usage: reference [--depth N] [--threads 1|2] [--reads N] [--pages "
-                                "N] [--port N] ADDRESS\n");
+                fprintf(stderr, "usage: reference [--depth N] [--threads 1|2] [--reads N] [--bytes "
+                                "N] [--pages N] [--port N] ADDRESS\n");
                 return 2;
         }
         address = argv[optind];
