@@ -9,29 +9,14 @@
  *
  * Exit status: 0 sorted, 1 wrong result, 2 usage or no memory.
  */
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
+#define PROGRAM "quicksort"
+#include "example.h"
 
 #define SMALL 16                        /* below this many, insertion sort */
 
 /* What does not change when integers change places. */
 struct sums { uint64_t sum, xor; };
-
-/* splitmix64 (Steele, Lea, Flood 2014): the n-th output is a function of seed and n alone. */
-static uint64_t next_random(uint64_t *state)
-{
-        uint64_t z = *state += 0x9e3779b97f4a7c15;
-        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-        z = (z ^ z >> 27) * 0x94d049bb133111eb;
-        return z ^ z >> 31;
-}
 
 /*
  * The same code for both widths. sort: Hoare's partition around the median of three; equal integers
@@ -107,13 +92,6 @@ static struct sums check##bits(const uint##bits##_t *a, size_t n, size_t *mispla
 DEFINE_SORT(32)
 DEFINE_SORT(64)
 
-static double seconds(void)
-{
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void usage(FILE *f)
 {
         fputs("usage: quicksort [--bits 32|64] [--mmap] [--seed N] [--time] COUNT|SIZE\n"
@@ -123,38 +101,13 @@ static void usage(FILE *f)
               f);
 }
 
-static uint64_t parse_number(const char *what, const char *s)
-{
-        char *end;
-        errno = 0;
-        uint64_t v = strtoull(s, &end, 0);
-        if (errno || end == s || *end || *s == '-') {
-                fprintf(stderr, "quicksort: %s: not a number: %s\n", what, s);
-                exit(2);
-        }
-        return v;
-}
-
 /* How many integers of width bytes the argument stands for. */
 static size_t parse_count(const char *s, size_t width)
 {
-        static const char suffixes[] = "KMG";
         size_t n = strlen(s);
-        const char *suffix = n ? strchr(suffixes, s[n - 1]) : NULL;
-        if (!suffix || !*suffix)
-                return parse_number("COUNT", s);
-        char digits[24];
-        if (n > sizeof(digits))
-                n = 1;          /* too long for a number: say so below */
-        memcpy(digits, s, n - 1);
-        digits[n - 1] = '\0';
-        uint64_t v = parse_number("SIZE", digits);
-        unsigned shift = 10 * (unsigned)(suffix - suffixes + 1);
-        if (v > UINT64_MAX >> shift) {
-                fprintf(stderr, "quicksort: SIZE: too large: %s\n", s);
-                exit(2);
-        }
-        return (v << shift) / width;
+        bool bytes = n && strchr("KMG", s[n - 1]);
+        uint64_t v = parse_number(bytes ? "SIZE" : "COUNT", s, true, 1, UINT64_MAX);
+        return bytes ? v / width : v;
 }
 
 int main(int argc, char **argv)
@@ -171,10 +124,10 @@ int main(int argc, char **argv)
         bool use_mmap = false, show_time = false;
         for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
                 switch (c) {
-                case 'b': bits = parse_number("--bits", optarg); break;
+                case 'b': bits = parse_number("--bits", optarg, false, 32, 64); break;
                 case 'h': usage(stdout); return 0;
                 case 'm': use_mmap = true; break;
-                case 's': seed = parse_number("--seed", optarg); break;
+                case 's': seed = parse_number("--seed", optarg, false, 0, UINT64_MAX); break;
                 case 't': show_time = true; break;
                 default: usage(stderr); return 2;
                 }

@@ -11,17 +11,11 @@
  * as ever. Apart from that, standard output depends on the arguments only. Exit status: 0 no error,
  * 1 wrong values read, 2 usage or no memory.
  */
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
+#define PROGRAM "randmem"
+#include "example.h"
 
 #define PAGE            4096
 #define WORDS           (PAGE / sizeof(uint64_t))
@@ -38,24 +32,6 @@ static void on_term(int signo)
 {
         (void)signo;
         enough = 1;
-}
-
-static uint64_t scramble(uint64_t z)
-{
-        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-        z = (z ^ z >> 27) * 0x94d049bb133111eb;
-        return z ^ z >> 31;
-}
-
-/* splitmix64 */
-static uint64_t next_random(uint64_t *state) { return scramble(*state += 0x9e3779b97f4a7c15); }
-
-/*
- * Uniform in [0, n), by multiplication (Lemire 2019); its bias of n / 2^64 is of no account here.
- */
-static uint64_t below(uint64_t *state, uint64_t n)
-{
-        return (uint64_t)(((unsigned __int128)next_random(state) * n) >> 64);
 }
 
 static uint64_t mix(uint64_t page, uint64_t word, uint64_t k)
@@ -124,7 +100,7 @@ static void zipf_init(struct zipf *z, uint64_t n, double theta)
 
 static uint64_t zipf_page(const struct zipf *z, uint64_t *state)
 {
-        double u = (double)(next_random(state) >> 11) * 0x1p-53, uz = u * z->zetan;
+        double u = next_real(state), uz = u * z->zetan;
         uint64_t rank;
         if (uz < 1)
                 rank = 0;
@@ -137,13 +113,6 @@ static uint64_t zipf_page(const struct zipf *z, uint64_t *state)
         return (uint64_t)((unsigned __int128)rank * z->stride % z->n);
 }
 
-static double seconds(void)
-{
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void usage(FILE *f)
 {
         fputs("usage: randmem [OPTION...]\n"
@@ -154,40 +123,6 @@ static void usage(FILE *f)
               "  --sequential         one page after the other, one access each\n"
               "  --seed N             (default 1)\n"
               "  --time               how long it took, on standard error\n", f);
-}
-
-static uint64_t parse_number(const char *what, const char *s, bool suffixes)
-{
-        static const char letters[] = "KMG";
-        char *end;
-        errno = 0;
-        uint64_t v = strtoull(s, &end, 0);
-        bool good = !errno && end != s && *s != '-';
-        const char *letter = suffixes && *end ? strchr(letters, *end) : NULL;
-        if (good && letter) {
-                unsigned shift = 10 * (unsigned)(letter - letters + 1);
-                good = v <= UINT64_MAX >> shift;
-                v <<= shift;
-                end++;
-        }
-        if (!good || *end) {
-                fprintf(stderr, "randmem: %s: not a number: %s\n", what, s);
-                exit(2);
-        }
-        return v;
-}
-
-static void *reserve(uint64_t n, size_t each)
-{
-        size_t bytes;
-        if (__builtin_mul_overflow(n, each, &bytes))
-                bytes = SIZE_MAX;
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED) {
-                fprintf(stderr, "randmem: no memory for %zu bytes: %s\n", bytes, strerror(errno));
-                exit(2);
-        }
-        return p;
 }
 
 int main(int argc, char **argv)
@@ -209,28 +144,26 @@ int main(int argc, char **argv)
         bool show_time = false;
         for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
                 switch (c) {
-                case 'a': accesses = parse_number("--accesses", optarg, true); break;
-                case 'h': usage(stdout); return 0;
+                case 'a': accesses = parse_number("--accesses", optarg, true, 0, UINT64_MAX); break;
+                case 'h': usage(stdout); return RIGHT;
                 case 'q': pattern = SEQUENTIAL; break;
-                case 'r': seed = parse_number("--seed", optarg, false); break;
-                case 's': size = parse_number("--size", optarg, true); break;
+                case 'r': seed = parse_number("--seed", optarg, false, 0, UINT64_MAX); break;
+                case 's': size = parse_number("--size", optarg, true, 2 * PAGE, UINT64_MAX); break;
                 case 't': show_time = true; break;
-                case 'w': write_percent = parse_number("--write-percent", optarg, false); break;
+                case 'w':
+                        write_percent = parse_number("--write-percent", optarg, false, 0, 100);
+                        break;
                 case 'z':
                         pattern = ZIPF;
-                        if (optarg) {
-                                char *end;
-                                theta = strtod(optarg, &end);
-                                if (end == optarg || *end)
-                                        theta = 0;
-                        }
+                        if (optarg)
+                                theta = parse_real("--zipf", optarg, 0.001, 0.999);
                         break;
-                default: usage(stderr); return 2;
+                default: usage(stderr); return CANNOT;
                 }
         npages = size / PAGE;
-        if (optind != argc || write_percent > 100 || npages < 2 || !(theta > 0 && theta < 1)) {
+        if (optind != argc) {
                 usage(stderr);
-                return 2;
+                return CANNOT;
         }
 
         memory = reserve(npages, PAGE);
@@ -252,7 +185,7 @@ int main(int argc, char **argv)
         for (uint64_t i = 0; i < accesses; i++) {
                 if (enough)
                         accesses = i + 1;       /* this one is the last */
-                uint64_t page = pattern == UNIFORM ? below(&state, npages)
+                uint64_t page = pattern == UNIFORM ? below(next_random(&state), npages)
                                 : pattern == ZIPF  ? zipf_page(&z, &state)
                                                    : i % npages;
                 uint64_t r = next_random(&state);
@@ -278,5 +211,5 @@ int main(int argc, char **argv)
         if (show_time)
                 fprintf(stderr, "randmem: accesses %.3f s (%.1f ns each), verify %.3f s\n", t2 - t1,
                         accesses ? (t2 - t1) * 1e9 / (double)accesses : 0.0, t3 - t2);
-        return errors ? 1 : 0;
+        return errors ? WRONG : RIGHT;
 }
