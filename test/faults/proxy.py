@@ -384,9 +384,15 @@ class Link:
             if fault in INTERRUPTIONS:
                 self.interrupt(fault, seconds, r, n, "down", self.client, head + data)
             if data:
-                data = self.lie(fault, r, n, offset, data)
+                data = self.lie_in_one(fault, r, n, offset, data)
             self.proxy.wait_for_network()
             self.client.sendall(head + data)
+
+    def lie_in_one(self, fault, r, n, offset, data):
+        """Of the pages that an answer has, one is wrong."""
+        spoiled = r.randrange(len(data) // PAGE) * PAGE if fault else -1
+        return b"".join(self.lie(fault if at == spoiled else None, r, n, offset + at,
+                                 data[at:at + PAGE]) for at in range(0, len(data), PAGE))
 
     def lie(self, fault, r, n, offset, data):
         memory, told = self.proxy.memory, data

@@ -78,7 +78,7 @@ static void no_urls(void **state)
 static struct far_place place, other;
 static struct far_request r[8];
 static struct ibv_sge sge[8];
-static int nsge;
+static struct rdma_run run;
 
 /* Requests for pages and memory as given, all of one place. */
 static void line(unsigned n, const uint32_t *page, const uint64_t *memory)
@@ -96,8 +96,8 @@ static void run_of_one(void **state)
 {
         (void)state;
         line(1, (const uint32_t[]){ 7 }, (const uint64_t[]){ 3 });
-        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);
-        assert_int_equal(nsge, 1);
+        assert_int_equal((run = rdma_run(r, 16, 8, sge)).pages, 1);
+        assert_int_equal(run.pieces, 1);
         assert_int_equal(sge[0].addr, 3 * PAGE);
         assert_int_equal(sge[0].length, PAGE);
 }
@@ -106,8 +106,8 @@ static void run_in_pieces(void **state)
 {
         (void)state;
         line(5, (const uint32_t[]){ 7, 8, 9, 10, 12 }, (const uint64_t[]){ 3, 4, 9, 2, 3 });
-        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 4);    /* 12 is no neighbour of 10 */
-        assert_int_equal(nsge, 3);
+        assert_int_equal((run = rdma_run(r, 16, 8, sge)).pages, 4);    /* 12 is no neighbour of 10 */
+        assert_int_equal(run.pieces, 3);
         assert_int_equal(sge[0].addr, 3 * PAGE);
         assert_int_equal(sge[0].length, 2 * PAGE);
         assert_int_equal(sge[1].addr, 9 * PAGE);
@@ -120,15 +120,34 @@ static void run_has_limits(void **state)
 {
         (void)state;
         line(5, (const uint32_t[]){ 1, 2, 3, 4, 5 }, (const uint64_t[]){ 1, 2, 8, 6, 7 });
-        assert_int_equal(rdma_run(r, 1, 8, sge, &nsge), 1);
-        assert_int_equal(rdma_run(r, 4, 8, sge, &nsge), 4);
-        assert_int_equal(nsge, 3);
-        assert_int_equal(rdma_run(r, 16, 1, sge, &nsge), 2);
-        assert_int_equal(nsge, 1);
+        assert_int_equal((run = rdma_run(r, 1, 8, sge)).pages, 1);
+        assert_int_equal((run = rdma_run(r, 4, 8, sge)).pages, 4);
+        assert_int_equal(run.pieces, 3);
+        assert_int_equal((run = rdma_run(r, 16, 1, sge)).pages, 2);
+        assert_int_equal(run.pieces, 1);
         assert_int_equal(sge[0].length, 2 * PAGE);
-        assert_int_equal(rdma_run(r, 16, 2, sge, &nsge), 3);
-        assert_int_equal(nsge, 2);
-        assert_int_equal(rdma_run(&r[3], 16, 1, sge, &nsge), 2);
+        assert_int_equal((run = rdma_run(r, 16, 2, sge)).pages, 3);
+        assert_int_equal(run.pieces, 2);
+        assert_int_equal((run = rdma_run(&r[3], 16, 1, sge)).pages, 2);
+}
+
+static void run_downwards(void **state)
+{
+        (void)state;
+        line(5, (const uint32_t[]){ 10, 9, 8, 7, 8 }, (const uint64_t[]){ 4, 3, 8, 9, 5 });
+        assert_int_equal((run = rdma_run(r, 16, 8, sge)).pages, 4);
+        assert_int_equal(run.lowest, 7);
+        assert_int_equal(run.pieces, 3);
+        assert_int_equal(sge[0].addr, 9 * PAGE);
+        assert_int_equal(sge[1].addr, 8 * PAGE);        /* one address up, but one page down */
+        assert_int_equal(sge[2].addr, 3 * PAGE);
+        assert_int_equal(sge[2].length, 2 * PAGE);
+        assert_int_equal((run = rdma_run(r, 3, 8, sge)).lowest, 8);
+        assert_int_equal((run = rdma_run(r, 16, 1, sge)).pages, 2);
+        assert_int_equal(run.lowest, 9);
+        assert_int_equal(sge[0].addr, 3 * PAGE);
+        line(1, (const uint32_t[]){ 0 }, (const uint64_t[]){ 1 });
+        assert_int_equal(rdma_run(r, 16, 8, sge).lowest, 0);
 }
 
 static void run_ends_with_the_slab(void **state)
@@ -136,12 +155,10 @@ static void run_ends_with_the_slab(void **state)
         (void)state;
         line(3, (const uint32_t[]){ 1, 2, 3 }, (const uint64_t[]){ 1, 2, 3 });
         r[1].place = &other;
-        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);
+        assert_int_equal((run = rdma_run(r, 16, 8, sge)).pages, 1);
         assert_int_equal(sge[0].length, PAGE);
-        line(2, (const uint32_t[]){ 2, 1 }, (const uint64_t[]){ 1, 2 });
-        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);    /* neighbours, but downwards */
         line(2, (const uint32_t[]){ 2, 2 }, (const uint64_t[]){ 1, 2 });
-        assert_int_equal(rdma_run(r, 16, 8, sge, &nsge), 1);
+        assert_int_equal((run = rdma_run(r, 16, 8, sge)).pages, 1);
 }
 
 /* --- the pace --- */
@@ -272,6 +289,7 @@ int main(void)
                 cmocka_unit_test(run_of_one),
                 cmocka_unit_test(run_in_pieces),
                 cmocka_unit_test(run_has_limits),
+                cmocka_unit_test(run_downwards),
                 cmocka_unit_test(run_ends_with_the_slab),
                 cmocka_unit_test(pace_of_a_serial_device),
                 cmocka_unit_test(pace_of_a_pipelined_device),

@@ -1,6 +1,6 @@
 /*
- * Transfers over the links of an NBD node: commands for requests, neighbouring writes as one, and
- * their answers.
+ * Transfers over the links of an NBD node: commands for requests, neighbouring writes or prefetches
+ * as one, and their answers.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,6 +28,15 @@ void nbd_slots_reset(struct nbd_link *l)
         }
 }
 
+/* Into the frames that the pages of a copy are for. */
+static void hand_out(const struct nbd_slot *s)
+{
+        const char *from = s->copy;
+
+        for (struct far_request *r = s->r; r; r = r->next, from += PAGE_SIZE)
+                memcpy(r->frame, from, PAGE_SIZE);
+}
+
 /* libnbd's callback, inside one of its functions.  If the connection broke, the transfer keeps its
  * slot and is sent again. */
 static int transferred(void *slot, int *error)
@@ -40,6 +49,8 @@ static int transferred(void *slot, int *error)
                 s->error = *error;
                 return 1;
         }
+        if (s->copy && s->r->op != FAR_WRITE)
+                hand_out(s);
         struct far_request *last = s->r;
         while (last->next)
                 last = last->next;
@@ -60,59 +71,68 @@ void nbd_transfer(struct nbd_slot *s)
         struct nbd_link *l = s->link;
         nbd_completion_callback cb = { .callback = transferred, .user_data = s };
         uint64_t at = (s->r->place->first + s->r->page) * PAGE_SIZE;
-        const char *from = s->copy ? s->copy : s->r->frame;
+        char *memory = s->copy ? s->copy : s->r->frame;
 
         s->error = 0;
         s->sent = true;
         int64_t cookie = s->r->op == FAR_WRITE
-                                 ? nbd_aio_pwrite(l->h, from, s->pages * PAGE_SIZE, at, cb, 0)
-                                 : nbd_aio_pread(l->h, s->r->frame, PAGE_SIZE, at, cb, 0);
+                                 ? nbd_aio_pwrite(l->h, memory, s->pages * PAGE_SIZE, at, cb, 0)
+                                 : nbd_aio_pread(l->h, memory, s->pages * PAGE_SIZE, at, cb, 0);
         if (cookie == -1 && s->r && !s->error) {
                 s->error = nbd_get_errno() ? nbd_get_errno() : EIO;
                 l->failed++;
         }
 }
 
-/* How many of r[], writes to neighbouring slots, may go out as one command. */
-static unsigned run_length(struct far_request *const *r, unsigned count)
+/* How many of r[], of one kind and for neighbouring slots, may go out as one command.  Puts them in
+ * the order of their slots: what a stream reads forward was often written backward. */
+static unsigned gather_run(struct far_request **r, unsigned count)
 {
+        static const unsigned most[] = {
+                [FAR_READ] = 1, [FAR_PREFETCH] = NBD_AHEAD, [FAR_WRITE] = NBD_RUN
+        };
+        enum far_op op = r[0]->op;
+        bool down = count > 1 && r[1]->page + 1 == r[0]->page;
         unsigned n = 1;
 
-        while (r[0]->op == FAR_WRITE && n < count && n < NBD_RUN && r[n]->op == FAR_WRITE &&
-               r[n]->place == r[0]->place && r[n]->page == r[0]->page + n)
+        while (n < count && n < most[op] && r[n]->op == op && r[n]->place == r[0]->place &&
+               r[n]->page == (down ? r[0]->page - n : r[0]->page + n))
                 n++;
+        for (unsigned i = 0; down && i < n / 2; i++) {
+                struct far_request *other = r[i];
+                r[i] = r[n - 1 - i];
+                r[n - 1 - i] = other;
+        }
         return n;
 }
 
-/* Makes s a command for the n requests.  Their frames are claimed until it is over, so the copy
- * stays valid; without room for a copy a command has one page.  Returns how many requests it
- * took. */
-static unsigned fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n)
+static bool is_scattered(struct far_request *const *r, unsigned n)
 {
-        struct nbd_link *l = s->link;
-        bool scattered = false;
-
         for (unsigned i = 1; i < n; i++)
-                scattered |= r[i]->frame != r[0]->frame + i * PAGE_SIZE;
-        if (scattered && l->spares)
-                s->copy = l->spare[--l->spares];
-        else if (scattered)
-                n = 1;
+                if (r[i]->frame != r[0]->frame + i * PAGE_SIZE)
+                        return true;
+        return false;
+}
+
+/* Makes s a command for the n requests.  Their frames are claimed until it is over, so a copy of
+ * what is to be written stays valid. */
+static void fill_slot(struct nbd_slot *s, struct far_request **r, unsigned n, char *copy)
+{
         for (unsigned i = 0; i < n; i++) {
-                if (s->copy)
-                        memcpy(s->copy + i * PAGE_SIZE, r[i]->frame, PAGE_SIZE);
+                if (copy && r[0]->op == FAR_WRITE)
+                        memcpy(copy + i * PAGE_SIZE, r[i]->frame, PAGE_SIZE);
                 r[i]->next = i + 1 < n ? r[i + 1] : NULL;
         }
+        s->copy = copy;
         s->error = 0;
         s->sent = false;
         s->r = r[0];
         s->pages = n;
-        return n;
 }
 
-unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
+unsigned nbd_post(struct far_node *node, struct far_request **r, unsigned count)
 {
-        struct nbd_node *d = n->data;
+        struct nbd_node *d = node->data;
         unsigned taken = 0;
 
         for (; atomic_load_explicit(&d->lost, memory_order_relaxed) && taken < count; taken++)
@@ -122,13 +142,17 @@ unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count)
                 struct nbd_link *l = &d->link[kind < last ? kind : last];
                 struct nbd_slot *s = l->free;
                 bool shares = kind != FAR_READ && l == &d->link[0];
+                unsigned n = gather_run(r + taken, count - taken);
+                bool scattered = is_scattered(r + taken, n);
 
-                if (!s || (shares && l->used >= NBD_BACKGROUND))
+                /* Without room for a copy, too, a command that is over makes some. */
+                if (!s || (shares && l->used >= NBD_BACKGROUND) || (scattered && !l->spares))
                         break;
                 l->free = s->next;
                 l->used++;
                 s->since = d->clock;
-                taken += fill_slot(s, r + taken, run_length(r + taken, count - taken));
+                fill_slot(s, r + taken, n, scattered ? l->spare[--l->spares] : NULL);
+                taken += n;
                 if (l->state == LINK_UP)
                         nbd_transfer(s);            /* otherwise when the link is up again */
         }

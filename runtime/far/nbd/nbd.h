@@ -32,7 +32,9 @@
  * them */
 #define NBD_BACKGROUND 16
 #define NBD_RUN       32        /* pages of neighbouring slots that are written by one command */
-#define NBD_COPIES    8         /* such commands under way on a link, that are sent from a copy */
+/* and that are read ahead by one: fewer, since the first page arrives with the last */
+#define NBD_AHEAD     16
+#define NBD_COPIES    8         /* such commands under way on a link, that need a copy */
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 /* between two looks at the clock; more than this is our own pause, not the server's silence */
 #define NBD_GAP_MS    1000
@@ -88,7 +90,7 @@ struct nbd_lease {
 int nbd_claim(const struct nbd_target *t, unsigned i, int *fd, char why[FAR_WHY]);
 
 struct nbd_slot {                       /* a command under way */
-        /* what it moves: `pages` requests, linked; more than one only for FAR_WRITE */
+        /* what it moves: `pages` requests, linked; a demand read is alone */
         struct far_request *r;
         unsigned pages;
         char *copy;                     /* of frames that are not contiguous, else NULL */

@@ -2,7 +2,8 @@
  * One queue pair of the data connections: from requests to work requests, and back.
  *
  * A QP completes in order, so a completion ends all requests up to its number.  Every READ is
- * signaled; of WRITEs one in a few, and the last of a batch.  Neighbours in a slab share one WRITE.
+ * signaled; of WRITEs one in a few, and the last of a batch.  Neighbours in a slab share one WRITE,
+ * or if they are read ahead one READ.
  *
  * Only the I/O thread runs this code, so there are no locks.
  */
@@ -20,6 +21,19 @@ static void count(uint64_t *counter, uint64_t n)
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
+static unsigned most_in_one(enum far_op op)
+{
+        return op == FAR_WRITE ? DATA_SGE : op == FAR_PREFETCH ? DATA_AHEAD : 1;
+}
+
+/* The most pieces of memory of one work request: devices may take fewer for a READ. */
+static unsigned most_pieces(const struct rdma_node *rn, const struct rdma_queue *q, bool write)
+{
+        int of_read = rn->dev.attr.max_sge_rd;
+
+        return write ? q->link.sge : least(q->link.sge, of_read > 1 ? (unsigned)of_read : 1);
+}
+
 /* Makes a chain of work requests from what is unsent, at most `room` requests; returns how many it
  * made and sets *rest. */
 static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned room,
@@ -33,27 +47,26 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
                 bool write = r->op == FAR_WRITE;
                 const struct rdma_grant *g = r->place->data;
                 struct ibv_send_wr *wr = &d->wr[n++];
-                int nsge;
                 /* A page is at most one piece, so the pieces of `room` pages fit. */
-                unsigned run = rdma_run(r, write ? least(room - pages, DATA_SGE) : 1, q->link.sge,
-                                        &d->sge[sges], &nsge);
+                struct rdma_run run = rdma_run(r, least(room - pages, most_in_one(r->op)),
+                                               most_pieces(rn, q, write), &d->sge[sges]);
 
-                for (int k = 0; k < nsge; k++)
-                        d->sge[sges + (unsigned)k].lkey = rn->mem.mr->lkey;
-                pages += run;
+                for (unsigned k = 0; k < run.pieces; k++)
+                        d->sge[sges + k].lkey = rn->mem.mr->lkey;
+                pages += run.pages;
                 *wr = (struct ibv_send_wr){
                         .wr_id = q->sent + pages,
                         .next = wr + 1,
                         .sg_list = &d->sge[sges],
-                        .num_sge = nsge,
+                        .num_sge = (int)run.pieces,
                         .opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
                         .send_flags = !write || n % DATA_SIGNAL == 0 ? IBV_SEND_SIGNALED : 0,
-                        .wr.rdma = { .remote_addr = g->address + (uint64_t)r->page * PAGE_SIZE,
+                        .wr.rdma = { .remote_addr = g->address + (uint64_t)run.lowest * PAGE_SIZE,
                                      .rkey = g->rkey },
                 };
-                sges += (unsigned)nsge;
-                count(&d->merged, run - 1);
-                while (run--)
+                sges += run.pieces;
+                count(&d->merged, run.pages - 1);
+                while (run.pages--)
                         r = r->next;
         }
         /* The last is always signaled: otherwise the end of those before it would never be seen,

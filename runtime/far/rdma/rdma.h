@@ -234,6 +234,7 @@ int rdma_control_patience(const struct rdma_node *rn, int64_t now);
 #define DATA_QUEUES   3                 /* by far_op */
 #define DATA_DEPTH    128               /* requests in flight on each */
 #define DATA_SGE      16
+#define DATA_AHEAD    8                /* prefetches in one READ: its pages come all at once */
 #define DATA_CHAIN    64                /* requests in one ibv_post_send */
 #define DATA_SIGNAL   8                 /* one WRITE in so many is signaled */
 #define DATA_WC       16
@@ -314,10 +315,12 @@ struct rdma_data {
 };
 
 /* Neighbours for one work request: how many requests from r on, at most max_pages, form one run in
- * their slab.  Their memory, in at most max_sge pieces, goes to sge (address and length).
+ * their slab, upwards or downwards (what a stream reads forward was often written backward).  Their
+ * memory, in at most max_sge pieces and in the order of the slab, goes to sge (address and length).
  * cookie[0] is the address of a request's memory. */
-unsigned rdma_run(const struct far_request *r, unsigned max_pages, unsigned max_sge,
-                  struct ibv_sge *sge, int *nsge);
+struct rdma_run { unsigned pages, pieces; uint32_t lowest; };   /* lowest: page of the slab */
+struct rdma_run rdma_run(const struct far_request *r, unsigned max_pages, unsigned max_sge,
+                         struct ibv_sge *sge);
 
 /* --- one queue (queue.c).  -errno: the connection is broken, and d->why says why. --- */
 
