@@ -106,7 +106,8 @@ static void run_in_pieces(void **state)
 {
         (void)state;
         line(5, (const uint32_t[]){ 7, 8, 9, 10, 12 }, (const uint64_t[]){ 3, 4, 9, 2, 3 });
-        assert_int_equal((run = rdma_run(r, 16, 8, sge)).pages, 4);    /* 12 is no neighbour of 10 */
+        /* 12 is no neighbour of 10 */
+        assert_int_equal((run = rdma_run(r, 16, 8, sge)).pages, 4);
         assert_int_equal(run.pieces, 3);
         assert_int_equal(sge[0].addr, 3 * PAGE);
         assert_int_equal(sge[0].length, 2 * PAGE);

@@ -145,7 +145,8 @@ unsigned nbd_post(struct far_node *node, struct far_request **r, unsigned count)
                 unsigned n = gather_run(r + taken, count - taken);
                 bool scattered = is_scattered(r + taken, n);
 
-                /* Without room for a copy, too, a command that is over makes some. */
+                /* What is missing, a slot or room for a copy, comes back when a command is over:
+                 * the I/O thread posts again then. */
                 if (!s || (shares && l->used >= NBD_BACKGROUND) || (scattered && !l->spares))
                         break;
                 l->free = s->next;
