@@ -183,7 +183,8 @@ static char *chunk_at(uint64_t c) { return arena + c * CHUNK * PG; }
 
 /*
  * @room, of a chunk's size, is the calling worker's own place for a chunk that moves away and back.
- * No thread lets mmap choose a place meanwhile.
+ * No thread lets mmap choose a place meanwhile; a thread that is created does, for its stack, so
+ * that the workers wait for @all_created.
  */
 static void change_chunk(uint64_t c, char *room, uint64_t *x)
 {
@@ -217,11 +218,14 @@ static void change_chunk(uint64_t c, char *room, uint64_t *x)
         }
 }
 
+static pthread_barrier_t all_created;
+
 static void *uses_arena(void *number)
 {
         uint64_t x = (uintptr_t)number * 77 + 1;
         char *room = rooms + (uintptr_t)number * CHUNK * PG;
 
+        pthread_barrier_wait(&all_created);
         while (!stop) {
                 uint64_t c = next(&x) % CHUNKS;
                 if (pthread_mutex_trylock(&chunk_lock[c]))
@@ -244,8 +248,10 @@ static void shared_arena(void)
         for (uint64_t c = 0; c < CHUNKS; c++)
                 pthread_mutex_init(&chunk_lock[c], NULL);
         stop = false;
+        pthread_barrier_init(&all_created, NULL, WORKERS + 1);
         for (uintptr_t i = 0; i < WORKERS; i++)
                 id[i] = start(uses_arena, (void *)i);
+        pthread_barrier_wait(&all_created);
         int64_t end = now_ns(CLOCK_MONOTONIC) + times(2000) * MS;
         while (now_ns(CLOCK_MONOTONIC) < end ||
                (operations <= 20 && now_ns(CLOCK_MONOTONIC) < end + PATIENCE))
