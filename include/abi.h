@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 14
+#define ABI_VERSION 15
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -464,6 +464,8 @@ struct control {
         /* A page table entry with A=0 costs its first use a trap to the host (shadow paging): what
          * is brought in ahead then has A=1. */
         uint32_t shadow_paging;
+        /* All threads had one CPU when the program began: a hint. */
+        uint32_t one_cpu;
         /* How the pager looks ahead (kern/pager/lookahead.h), which the host may change while the
          * program runs; hints. */
         _Atomic uint32_t prefetch_policy, prefetch_window, prefetch_history;

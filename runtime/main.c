@@ -75,16 +75,18 @@ static uint64_t mmap_min(void)
 /* What the program before execve handed over, if there was one. */
 static const struct handover *before;
 
-/* An I/O thread beside the program pays only where it has a CPU of its own. */
-static void choose_io(void)
+static bool has_one_cpu(void)
 {
         cpu_set_t allowed;
 
+        return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) == 1;
+}
+
+/* An I/O thread beside the program pays only where it has a CPU of its own. */
+static void choose_io(void)
+{
         if (opt.io == IO_AUTO)
-                opt.io = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 &&
-                                         CPU_COUNT(&allowed) == 1
-                                 ? IO_INLINE
-                                 : IO_THREAD;
+                opt.io = has_one_cpu() ? IO_INLINE : IO_THREAD;
 }
 
 static void fill_control(uint64_t far_pages)
@@ -95,6 +97,7 @@ static void fill_control(uint64_t far_pages)
         c->debug = opt.debug;
         c->overcommit = opt.overcommit;
         c->shadow_paging = host_has_shadow_paging();
+        c->one_cpu = has_one_cpu();
         running_apply();
         c->far_pages = far_pages;
         c->rlimit_as = soft_limit(RLIMIT_AS);

@@ -18,6 +18,10 @@ static inline void cleaner_poke(void)
                 cleaner_wake();
 }
 
+/* Free frames are short, and this vCPU could use some at once: has the cleaner made some since?
+ * With one CPU for all, it runs only if this vCPU lets it.  May exit, so no fault is published. */
+bool cleaner_gets_a_turn(void);
+
 /* Makes a frame available to this vCPU; may sleep, so no fault is published.
  * 0, or -ENOMEM: nothing can be freed. */
 int frames_wait(void);

@@ -75,6 +75,12 @@ static pte_slot_t *far_entry(struct walk *w, uint64_t addr, pte_t *p)
                        : NULL;
 }
 
+/* Is it frames that room() is short of? */
+static bool short_of_frames(void)
+{
+        return atomic_load_explicit(&pager.nfree, memory_order_relaxed) <= pager.low / 2;
+}
+
 /* False: there is no frame. */
 static bool ask(pte_slot_t *pte, pte_t p, bool marker, uint32_t *asked)
 {
@@ -89,10 +95,16 @@ static bool ask(pte_slot_t *pte, pte_t p, bool marker, uint32_t *asked)
         return true;
 }
 
-static void finish(const struct walk *w, uint32_t asked)
+static void end_walk(struct walk *w)
 {
         if (w->table != 1)
                 pt_unpublish();
+        *w = NO_WALK;
+}
+
+static void finish(struct walk *w, uint32_t asked)
+{
+        end_walk(w);
         if (asked) {
                 counters()[CNT_PREFETCHED] += asked;
                 ring_prefetch_ring();
@@ -185,6 +197,11 @@ void prefetch(uint64_t addr, enum lookahead_cause cause)
         if (advice == VMA_SEQUENTIAL && batch.count == 0)
                 batch = from_now_on(addr / PAGE_SIZE, &rule);
         uint32_t n = fitting(&w, &batch, room());
+        if (n < batch.count && short_of_frames()) {
+                end_walk(&w);
+                if (cleaner_gets_a_turn())
+                        n = fitting(&w, &batch, room());
+        }
         if (n < batch.count)
                 lookahead_cut(history(), &rule, &batch, n);
         uint32_t asked = ask_batch(&w, &batch);

@@ -86,6 +86,7 @@ static void restore_control(const struct control *from)
         c->debug = from->debug;
         c->overcommit = from->overcommit;
         c->shadow_paging = from->shadow_paging;
+        c->one_cpu = from->one_cpu;
         atomic_store(&c->prefetch_policy, from->prefetch_policy);
         atomic_store(&c->prefetch_window, from->prefetch_window);
         atomic_store(&c->prefetch_history, from->prefetch_history);
