@@ -123,8 +123,8 @@ enum exit_op {
         /* a[0] file id, a[1] offset in bytes.  ret: number of pages from there up to the end of the
          * object. */
         EXIT_SHARED_CHECK,
-        /* Stores into the arena for kern.  a[0] guest-physical address, a[1] source in the window,
-         * a[2] length. */
+        /* Copies between the arena and kern.  a[0] guest-physical address, a[1] address in the
+         * window, a[2] length, a[3] 1: into the arena, 0: out of it. */
         EXIT_ARENA_COPY,
         /* a[0] guest-physical address in the arena, a[1] length, a[2] flags. */
         EXIT_MSYNC,
@@ -296,6 +296,7 @@ struct vcpu_fixed {
 };
 
 #define LOOKAHEAD_ROOM 2048
+#define POINTERS_ROOM  768
 
 /* First page of a vCPU block. */
 struct vcpu {
@@ -330,6 +331,7 @@ struct vcpu {
         /* What this vCPU's faults say about its next ones: a struct lookahead
          * (kern/pager/lookahead.h), which the host does not read. */
         uint64_t lookahead[LOOKAHEAD_ROOM / 8];
+        uint64_t pointers[POINTERS_ROOM / 8];   /* likewise, a struct pointers (pointers.h) */
         uint64_t canary4;
 };
 /* The host has something to do: EXIT_EVENT before the program continues. */
@@ -349,6 +351,8 @@ enum vcpu_counter {
         /* Pages asked for ahead; of these: used; touched while still under way; evicted unused.
          * Markers that were touched. */
         CNT_PREFETCHED, CNT_PREFETCH_HITS, CNT_PREFETCH_LATE, CNT_PREFETCH_WASTED, CNT_MARKERS,
+        /* Of those asked for ahead: because a page points to them; because the program said so. */
+        CNT_POINTED, CNT_HINTED,
         CNT_ZEROED_AHEAD,               /* pages filled with zeroes before they were touched */
         CNT_COUNT
 };

@@ -10,8 +10,10 @@
 #include "base/kern.h"
 #include "base/latency.h"
 #include "entry/time.h"
+#include "hints.h"
 #include "mm/calls.h"
 #include "paging/access.h"
+#include "paging/hint.h"
 
 static long sys_getpid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.pid; }
 static long sys_gettid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.tid; }
@@ -75,11 +77,12 @@ void syscall_dispatch(void)
 {
         struct regs *r = &vcpu_self.regs;
         uint64_t nr = r->rax;
+        bool hint = nr - HINTS_FIRST < HINTS_END - HINTS_FIRST;
 
-        if (nr < sizeof(local) / sizeof(local[0]) && local[nr]) {
+        if (hint || (nr < sizeof(local) / sizeof(local[0]) && local[nr])) {
                 const uint64_t a[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
                 count(CNT_SYSCALLS_LOCAL);
-                r->rax = (uint64_t)local[nr](a);
+                r->rax = (uint64_t)(hint ? hint_call(nr, a) : local[nr](a));
         } else {
                 count(CNT_SYSCALLS_FORWARDED);
                 uint64_t begun = control.stats_on ? cpu_tsc() : 0;

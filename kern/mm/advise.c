@@ -9,6 +9,7 @@
 #include "base/state.h"
 #include "mm/calls.h"
 #include "paging/fault.h"
+#include "paging/prefetch.h"
 #include "space/pt.h"
 #include "space/range.h"
 
@@ -183,8 +184,13 @@ static int willneed(uint64_t start, uint64_t end)
                         break;
                 if ((v.flags & MAP_SHARED) || !vma_accessible(&v))
                         continue;       /* the host's page cache does its own read-ahead */
-                uint64_t at = higher(start, v.start), stop = lower(v.end, end), next;
+                uint64_t at = higher(start, v.start), stop = lower(v.end, end), next, asked = at;
                 for (; at < stop && budget; at = next) {
+                        if (at >= asked) {
+                                asked = lower(lower(stop, at + RANGE_AHEAD),
+                                              at + budget * PAGE_SIZE);
+                                prefetch_range(at, asked);
+                        }
                         if (!worth_bringing(&v, at, &next))
                                 continue;
                         if (fault_in_all(at, next, false))

@@ -18,7 +18,14 @@ enum lookahead_policy {
         LOOKAHEAD_READAHEAD,            /* Linux's swap readahead for a VMA */
         LOOKAHEAD_TREND,                /* Leap's majority trend */
         LOOKAHEAD_AUTO,                 /* streams, each with a stride and a window of its own */
+        LOOKAHEAD_POINTERS,             /* the same; and what pages point to (pointers.h) */
 };
+
+/* Does this policy follow streams, as wide as they are used? */
+static inline bool lookahead_has_streams(uint32_t policy)
+{
+        return policy == LOOKAHEAD_AUTO || policy == LOOKAHEAD_POINTERS;
+}
 
 #define LOOKAHEAD_PAGE_BITS   36
 #define LOOKAHEAD_MOST        64        /* pages a batch, at most */
@@ -72,6 +79,7 @@ struct lookahead_stream {
         uint32_t newest;                /* pages of the latest batch */
         uint32_t good, bad;             /* pages used and not used since the window was set */
         uint32_t used, unused;          /* the same since it began */
+        uint64_t left;                  /* pages that it may still ask for */
         uint16_t window;                /* pages of the next batch; 0: closed */
         uint16_t closed;                /* faults since it was closed */
         bool judged;                    /* it had its say in the vCPU's doubt */
@@ -120,6 +128,13 @@ _Static_assert(sizeof(struct lookahead) <= 2048, "what a vCPU knows of its acces
 void lookahead_fault(struct lookahead *h, const struct lookahead_rule *rule, uint64_t page,
                      enum lookahead_cause cause, lookahead_used_fn *used, void *arg,
                      struct lookahead_batch *batch);
+
+/* The program says what it is about to use: count pages from page on, in steps of stride (not 0).
+ * OUT *batch: the first window of them.  With `auto` they are a stream from now on, which asks for
+ * no page beyond its last. */
+void lookahead_stream(struct lookahead *h, const struct lookahead_rule *rule, uint64_t page,
+                      int64_t stride, uint64_t count, lookahead_used_fn *used, void *arg,
+                      struct lookahead_batch *batch);
 
 /* The caller had room for the first n pages of the batch only, which it becomes, with a marker for
  * it.  To be called before the next fault; rule as at the fault. */

@@ -33,11 +33,12 @@ static uint64_t beyond(const struct lookahead_stream *s, uint64_t page)
 }
 
 /* The predicted range: what was asked for and a window more, since pages that are here already are
- * passed without a fault. */
+ * passed without a fault; but nothing beyond the stream's end. */
 static void set_range(struct lookahead *h, const struct lookahead_stream *s)
 {
         unsigned n = (unsigned)(s - h->stream);
-        uint64_t len = size_of(s->stride) * (s->ahead + (s->window ? s->window : 1u));
+        uint64_t more = s->window ? s->window : 1u;
+        uint64_t len = size_of(s->stride) * (s->ahead + (more < s->left ? more : s->left));
 
         h->len[n] = len;
         h->low[n] = s->stride < 0 ? s->last - len : s->last + 1;
@@ -194,8 +195,9 @@ static void ask(struct lookahead_stream *s, struct lookahead_batch *b)
 {
         b->first = s->last + (uint64_t)s->stride * (s->ahead + 1u);
         b->stride = s->stride;
-        b->count = s->window;
+        b->count = s->window < s->left ? s->window : (uint32_t)s->left;
         lookahead_clip(b);
+        s->left -= b->count;
         if (b->count)
                 b->marker = marker_of(b->count);
         s->newest = b->count;
@@ -269,6 +271,7 @@ static void confirm(struct lookahead *h, struct lookahead_lone *l, const struct 
                 .stride = l->stride,
                 .time = h->time,
                 .window = (uint16_t)(START < a->most ? START : a->most),
+                .left = UINT64_MAX,
         };
         *l = (struct lookahead_lone){ 0 };
         ask(s, batch);
@@ -314,10 +317,29 @@ void auto_fault(struct lookahead *h, const struct lookahead_access *a,
                 on_lone(h, a, batch);
 }
 
+/* The program said it, so nothing has to be confirmed, and the window is open at once. */
+void auto_begin(struct lookahead *h, const struct lookahead_access *a, int64_t stride,
+                uint64_t count, struct lookahead_batch *batch)
+{
+        h->time++;
+        struct lookahead_stream *s = new_stream(h, a);
+        *s = (struct lookahead_stream){
+                .last = a->page - (uint64_t)stride,
+                .stride = stride,
+                .time = h->time,
+                .window = (uint16_t)a->most,
+                .left = count,
+                .judged = true,         /* no guess of ours */
+        };
+        ask(s, batch);
+        set_range(h, s);
+}
+
 void auto_cut(struct lookahead *h, struct lookahead_batch *batch, uint32_t n)
 {
         struct lookahead_stream *s = &h->stream[h->recent];
 
+        s->left += batch->count - n;
         s->ahead -= batch->count - n;
         batch->marker = n ? marker_of(n) : LOOKAHEAD_NO_MARKER;
         s->newest = n ? n : s->ahead;

@@ -21,6 +21,9 @@ void trend_fault(struct lookahead *h, const struct lookahead_access *a,
                  struct lookahead_batch *batch);
 void auto_fault(struct lookahead *h, const struct lookahead_access *a,
                 struct lookahead_batch *batch);
+/* A stream of count pages begins at a->page. */
+void auto_begin(struct lookahead *h, const struct lookahead_access *a, int64_t stride,
+                uint64_t count, struct lookahead_batch *batch);
 /* Only the first n pages of the latest batch were asked for; OUT: its marker. */
 void auto_cut(struct lookahead *h, struct lookahead_batch *batch, uint32_t n);
 

@@ -9,43 +9,58 @@
 #include "paging/access.h"
 #include "paging/fault.h"
 
-static int copy_out_page(uint64_t dst, const void *src, size_t len)
+/* Between a buffer in the window and the program's memory at addr. */
+struct copy { uint64_t addr; char *buffer; bool out; };
+
+static int copy_page_part(const struct copy *c, size_t len)
 {
+        uint64_t off = c->addr & (PAGE_SIZE - 1);
+
         /* The program has nothing there.  fault_in() cannot report that for the last byte of the
          * address space, since no address follows it. */
-        if (dst >= TASK_SIZE || (dst >= RESERVED_START && dst < RESERVED_END))
+        if (c->addr >= TASK_SIZE || (c->addr >= RESERVED_START && c->addr < RESERVED_END))
                 return -EFAULT;
         for (;;) {
-                pt_publish(dst);
-                pte_slot_t *pte = pt_find(dst);
-                frame_t n = pte ? frame_pin(pager.frames, pager.pfn0, pte, true) : FRAME_NONE;
+                pt_publish(c->addr);
+                pte_slot_t *pte = pt_find(c->addr);
+                frame_t n = pte ? frame_pin(pager.frames, pager.pfn0, pte, c->out) : FRAME_NONE;
                 pte_t p = pte ? atomic_load(pte) : 0;
                 pt_unpublish();
                 if (n != FRAME_NONE) {
-                        memcpy((char *)env_frame_va(n) + (dst & (PAGE_SIZE - 1)), src, len);
-                        frame_unpin(&pager.frames[n], true);
+                        char *at = (char *)env_frame_va(n) + off;
+                        memcpy(c->out ? at : c->buffer, c->out ? c->buffer : at, len);
+                        frame_unpin(&pager.frames[n], c->out);
                         return 0;
                 }
-                if (pte_kind(p) == PTE_ARENA && pte_allows(p, true, false))
-                        return (int)vmexit5(EXIT_ARENA_COPY,
-                                            pte_num(p) * PAGE_SIZE + (dst & (PAGE_SIZE - 1)),
-                                            (uint64_t)src, len, 0, 0);
-                if (fault_in(dst, dst + 1, true) != 0)
+                if (pte_kind(p) == PTE_ARENA && pte_allows(p, c->out, false))
+                        return (int)vmexit5(EXIT_ARENA_COPY, pte_num(p) * PAGE_SIZE + off,
+                                            (uint64_t)c->buffer, len, c->out, 0);
+                if (fault_in(c->addr, c->addr + 1, c->out) != 0)
                         return -EFAULT;
         }
 }
 
-int kern_copy_out(uint64_t dst, const void *src, size_t len)
+static int copy(struct copy c, size_t len)
 {
         while (len > 0) {
-                size_t n = PAGE_SIZE - (dst & (PAGE_SIZE - 1));
+                size_t n = PAGE_SIZE - (c.addr & (PAGE_SIZE - 1));
                 if (n > len)
                         n = len;
-                if (copy_out_page(dst, src, n) != 0)
+                if (copy_page_part(&c, n) != 0)
                         return -EFAULT;
-                dst += n;
-                src = (const char *)src + n;
+                c.addr += n;
+                c.buffer += n;
                 len -= n;
         }
         return 0;
+}
+
+int kern_copy_out(uint64_t dst, const void *src, size_t len)
+{
+        return copy((struct copy){ .addr = dst, .buffer = (char *)src, .out = true }, len);
+}
+
+int kern_copy_in(void *dst, uint64_t src, size_t len)
+{
+        return copy((struct copy){ .addr = src, .buffer = dst, .out = false }, len);
 }

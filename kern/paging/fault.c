@@ -182,6 +182,7 @@ static inline __attribute__((always_inline)) enum outcome attempt(struct fault *
         case PTE_HELD:
                 if (!pte_allows(p, f->write, f->exec))
                         return DENIED;
+                f->seen = p;
                 return page_use_marker(pte, p) ? MARKER : RETRY;
         case PTE_BUSY:
                 f->pte = pte;
@@ -190,6 +191,12 @@ static inline __attribute__((always_inline)) enum outcome attempt(struct fault *
         default:
                 kern_bug("a page-table entry in no known state", p, f->addr);
         }
+}
+
+/* The frame that the entry named. */
+static frame_t frame_of(const struct fault *f)
+{
+        return (frame_t)(pte_num(f->seen) - pager.pfn0);
 }
 
 /* Waits for the page that this vCPU asked for.  No fault is published: a range operation waits by
@@ -208,7 +215,7 @@ static enum outcome fetch_wait(struct fault *f)
                 came(f, false);
         if (!env_fetch_failed())
                 return DONE;
-        frame_free(&pager, &vcpu_self.frames, (frame_t)(pte_num(f->seen) - pager.pfn0));
+        frame_free(&pager, &vcpu_self.frames, frame_of(f));
         return FAR_FAILED;
 }
 
@@ -226,7 +233,7 @@ static void touched_early(struct fault *f)
                 return;
         }
         f->kind = FAULT_WAIT;
-        slots_promote((frame_t)(pte_num(f->seen) - pager.pfn0));
+        slots_promote(frame_of(f));
         if (!f->in_range) {
                 count(CNT_PREFETCH_LATE);
                 prefetch(f->addr, LOOKAHEAD_LATE);
@@ -253,12 +260,17 @@ static enum outcome settle(struct fault *f, enum outcome o)
         case FETCHING:
                 if (!f->in_range)
                         prefetch(f->addr, LOOKAHEAD_MISS);
-                return fetch_wait(f);
+                o = fetch_wait(f);
+                if (prefetch_follows() && o == DONE && !f->in_range)
+                        prefetch_pointed(vcpu_self.cr2, frame_of(f));
+                return o;
         case MARKER:
                 count(CNT_MARKERS);
                 count(CNT_PREFETCH_HITS);
                 f->kind = FAULT_MARKER;
                 prefetch(f->addr, LOOKAHEAD_MARKER);
+                if (prefetch_follows() && !f->in_range)
+                        prefetch_pointed(vcpu_self.cr2, frame_of(f));
                 return DONE;
         case NEED_FRAME:
                 return frames_wait() == 0 ? RETRY : NO_MEMORY;
@@ -387,9 +399,6 @@ void page_fault(void)
         else
                 fail(&f, addr, o);
 }
-
-/* Pages whose reads are asked for before the first of them is waited for. */
-#define RANGE_AHEAD (64 * PAGE_SIZE)
 
 /* For /proc and mincore: a range that was populated is there. */
 static void touch(uint64_t addr)

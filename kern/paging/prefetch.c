@@ -15,10 +15,12 @@
 #include "far/slots.h"
 #include "far/timed.h"
 #include "paging/cleaner.h"
+#include "pager/pointers.h"
 #include "paging/prefetch.h"
 #include "space/vma.h"
 
 _Static_assert(sizeof(struct lookahead) <= LOOKAHEAD_ROOM, "the history fits the vCPU's block");
+_Static_assert(sizeof(struct pointers) <= POINTERS_ROOM, "so does what it knows of pointers");
 
 /* Walks that stay within one page table publish once. */
 struct walk { uint64_t table; pte_slot_t *first; };
@@ -176,14 +178,19 @@ static struct lookahead_batch from_now_on(uint64_t page, const struct lookahead_
         };
 }
 
-void prefetch(uint64_t addr, enum lookahead_cause cause)
+static struct lookahead_rule rule_now(void)
 {
-        struct lookahead_rule rule = {
+        return (struct lookahead_rule){
                 .policy = atomic_load_explicit(&control.prefetch_policy, memory_order_relaxed),
                 .window = atomic_load_explicit(&control.prefetch_window, memory_order_relaxed),
                 .history = atomic_load_explicit(&control.prefetch_history, memory_order_relaxed),
                 .forget = pager.nframes,
         };
+}
+
+void prefetch(uint64_t addr, enum lookahead_cause cause)
+{
+        struct lookahead_rule rule = rule_now();
         struct lookahead_batch batch;
         struct walk w = NO_WALK;
         uint32_t advice = vma_advice(addr);
@@ -209,17 +216,81 @@ void prefetch(uint64_t addr, enum lookahead_cause cause)
         finish(&w, asked);
 }
 
-void prefetch_range(uint64_t start, uint64_t end)
+/* --- what a page points to --- */
+
+struct following { struct walk walk; uint32_t room, asked; };
+
+static enum pointers_answer ask_pointed(void *arg, uint64_t addr)
+{
+        struct following *f = arg;
+        pte_t p;
+
+        if (f->asked >= f->room)
+                return POINTERS_FULL;
+        pte_slot_t *pte = far_entry(&f->walk, addr, &p);
+        if (!pte)
+                return POINTERS_NO;
+        uint32_t before = f->asked;
+        if (!ask(pte, p, true, &f->asked))
+                return POINTERS_FULL;
+        return f->asked > before ? POINTERS_YES : POINTERS_NO;
+}
+
+/* Its first use is a marker's: from then on it is a page like any other. */
+static bool was_used(void *arg, uint64_t page)
+{
+        struct following *f = arg;
+        pte_slot_t *pte = walk_to(&f->walk, page * PAGE_SIZE);
+
+        return pte && page_use(&pager, pte) != LOOKAHEAD_UNUSED;
+}
+
+void prefetch_pointed(uint64_t addr, frame_t n)
+{
+        struct following f = { .walk = NO_WALK, .room = room() };
+        struct pointers_env env = { .ask = ask_pointed, .used = was_used, .arg = &f };
+
+        if (f.room == 0)
+                return;
+        uint32_t touched = (uint32_t)(addr % PAGE_SIZE / sizeof(uint64_t));
+        counters()[CNT_POINTED] += pointers_follow((struct pointers *)vcpu_self.pointers,
+                                                   env_frame_va(n), touched, &env);
+        finish(&f.walk, f.asked);
+}
+
+/* --- what the program says --- */
+
+uint32_t prefetch_stream(uint64_t addr, int64_t stride, uint64_t count)
+{
+        struct lookahead_rule rule = rule_now();
+        struct lookahead_batch batch;
+        struct walk w = NO_WALK;
+
+        timed_poll();
+        lookahead_stream(history(), &rule, addr / PAGE_SIZE, stride, count, used, &w, &batch);
+        uint32_t n = fitting(&w, &batch, room());
+        if (n < batch.count && batch.marker != LOOKAHEAD_NO_MARKER)
+                lookahead_cut(history(), &rule, &batch, n);
+        batch.count = n;                /* a batch without a marker leads to no next one */
+        uint32_t asked = ask_batch(&w, &batch);
+        finish(&w, asked);
+        return asked;
+}
+
+uint32_t prefetch_range(uint64_t start, uint64_t end)
 {
         struct walk w = NO_WALK;
         uint32_t most = room(), asked = 0;
+        uint64_t addr = start & ~(uint64_t)(PAGE_SIZE - 1), next;
 
-        for (uint64_t addr = start & ~(uint64_t)(PAGE_SIZE - 1); addr < end && asked < most;
-             addr += PAGE_SIZE) {
+        for (; addr < end && asked < most; addr = next) {
                 pte_t p;
                 pte_slot_t *pte = far_entry(&w, addr, &p);
+                /* No page table: nothing up to the next one. */
+                next = w.first ? addr + PAGE_SIZE : (addr & TABLE_MASK) + ~TABLE_MASK + 1;
                 if (pte && !ask(pte, p, false, &asked))
                         break;
         }
         finish(&w, asked);
+        return asked;
 }

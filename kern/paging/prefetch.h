@@ -4,6 +4,8 @@
 #ifndef VMRUN_PREFETCH_H
 #define VMRUN_PREFETCH_H
 
+#include "base/kern.h"
+#include "pager/frame.h"
 #include "pager/lookahead.h"
 
 /* After a fault at addr, with its own read under way, if it needs one: asks for what the policy
@@ -11,8 +13,26 @@
  * published. */
 void prefetch(uint64_t addr, enum lookahead_cause cause);
 
+/* Does the setting say that pages are followed by what they point to? */
+static inline bool prefetch_follows(void)
+{
+        return atomic_load_explicit(&control.prefetch_policy, memory_order_relaxed) ==
+               LOOKAHEAD_POINTERS;
+}
+
+/* The page that the program touched at addr has come, or is a marker, in frame n, whose content may
+ * be another page's by now: a hint.  Asks for far pages that it points to. */
+void prefetch_pointed(uint64_t addr, frame_t n);
+
+/* Pages of a range whose reads are asked for before the first of them is waited for. */
+#define RANGE_AHEAD (64 * PAGE_SIZE)
+
 /* Asks for the pages of [start, end) that are far, as far as there are frames: who needs them all
- * then waits once. */
-void prefetch_range(uint64_t start, uint64_t end);
+ * then waits once.  How many were asked for. */
+uint32_t prefetch_range(uint64_t start, uint64_t end);
+
+/* The program is about to use count pages from the one at addr on, in steps of stride pages (not
+ * 0).  How many were asked for at once. */
+uint32_t prefetch_stream(uint64_t addr, int64_t stride, uint64_t count);
 
 #endif

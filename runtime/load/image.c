@@ -17,6 +17,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "hints.h"
 #include "load/elf.h"
 #include "load/image.h"
 #include "memory/gmem.h"
@@ -263,6 +264,7 @@ static int build_stack(struct image *im, const struct placed *prog, const struct
                 { AT_HWCAP2, c->hwcap2 },
                 { AT_EXECFN, 0 },
                 { AT_PLATFORM, 0 },
+                { HINTS_AUX, HINTS_VERSION },
         };
         _Static_assert(sizeof(aux) / sizeof(aux[0]) <= IMAGE_AUX_MAX,
                        "struct stack_input has room for all");

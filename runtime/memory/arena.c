@@ -333,18 +333,19 @@ void arena_usage(uint64_t *used, uint64_t *backed_bytes)
 }
 
 /* Copies by a system call: where a plain store would raise SIGBUS, it returns EFAULT. */
-int arena_copy(uint64_t gpa, const void *from, uint64_t len)
+int arena_copy(uint64_t gpa, void *buffer, uint64_t len, bool in)
 {
-        char *to = arena_host(gpa);
-        if (!to || len > backed - (gpa - arena_gpa_base()))
+        char *at = arena_host(gpa), *other = buffer;
+        if (!at || len > backed - (gpa - arena_gpa_base()))
                 return -EINVAL;
         while (len > 0) {
-                struct iovec local = { (void *)from, len }, remote = { to, len };
-                ssize_t n = process_vm_writev(gettid(), &local, 1, &remote, 1, 0);
+                struct iovec local = { other, len }, remote = { at, len };
+                ssize_t n = in ? process_vm_writev(gettid(), &local, 1, &remote, 1, 0)
+                               : process_vm_readv(gettid(), &local, 1, &remote, 1, 0);
                 if (n <= 0)
                         return n < 0 ? -errno : -EFAULT;
-                from = (const char *)from + n;
-                to += n;
+                other += n;
+                at += n;
                 len -= (uint64_t)n;
         }
         return 0;
@@ -352,8 +353,8 @@ int arena_copy(uint64_t gpa, const void *from, uint64_t len)
 
 int64_t arena_exit_copy(struct thread *t, struct exit_req *rq)
 {
-        const void *from = kern_pointer(t, rq->a[1], rq->a[2]);
-        return from ? arena_copy(rq->a[0], from, rq->a[2]) : -EINVAL;
+        void *buffer = kern_pointer(t, rq->a[1], rq->a[2]);
+        return buffer ? arena_copy(rq->a[0], buffer, rq->a[2], rq->a[3]) : -EINVAL;
 }
 
 int64_t arena_exit_msync(struct thread *t, struct exit_req *rq)

@@ -47,9 +47,9 @@ int arena_forked(struct vm *vm);
 /* Bytes in use, and bytes for which KVM has memory slots. */
 void arena_usage(uint64_t *used, uint64_t *backed);
 
-/* Stores into the arena; -EFAULT where the object is truncated or read-only.  0, or -errno; a
- * failure may have stored a part. */
-int arena_copy(uint64_t gpa, const void *from, uint64_t len);
+/* Copies into the arena (in), or out of it; -EFAULT where the object is truncated, or read-only.
+ * 0, or -errno; a failure may have copied a part. */
+int arena_copy(uint64_t gpa, void *buffer, uint64_t len, bool in);
 
 /* EXIT_MSYNC, EXIT_ARENA_COPY */
 int64_t arena_exit_msync(struct thread *t, struct exit_req *rq);

@@ -262,6 +262,7 @@ static const char *const policies[] = { [LOOKAHEAD_NONE] = "none",
                                         [LOOKAHEAD_READAHEAD] = "readahead",
                                         [LOOKAHEAD_TREND] = "trend",
                                         [LOOKAHEAD_AUTO] = "auto",
+                                        [LOOKAHEAD_POINTERS] = "pointers",
                                         NULL };
 
 static int set_prefetch(struct options *o, const char *text, char why[SETTING_WHY])
@@ -407,9 +408,9 @@ static bool show_prefetch(const struct options *o, char text[SETTING_TEXT])
 /* Leap's own for the policies that are not ours. */
 uint32_t prefetch_window(const struct options *o)
 {
-        return o->prefetch_window              ? o->prefetch_window
-               : o->prefetch == LOOKAHEAD_AUTO ? LOOKAHEAD_MOST
-                                               : 8;
+        return o->prefetch_window                   ? o->prefetch_window
+               : lookahead_has_streams(o->prefetch) ? LOOKAHEAD_MOST
+                                                    : 8;
 }
 
 static bool show_prefetch_window(const struct options *o, char text[SETTING_TEXT])

@@ -315,7 +315,7 @@ def settings():
     check(json.loads(ctl(p.pid, "get", "--json"))["prefetch-window"] == 4, "the window")
     # Each mistake: what, and what to do.
     for setting, text in (
-            ("prefetch=always", "prefetch=always: give none, readahead, trend or auto"),
+            ("prefetch=always", "prefetch=always: give none, readahead, trend, auto or pointers"),
             ("prefetch-window=65", "prefetch-window=65: give a whole number from 1 to 64"),
             ("prefetc=none", "did you mean prefetch?"),
             ("colour=red", "colour: unknown key"),

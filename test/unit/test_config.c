@@ -188,7 +188,7 @@ static void bad_settings(void **state)
         refused("[vmrun]\nverbose = on\n", 2, "verbose = on: give no or yes");
         refused("[vmrun]\novercommit = 1\n", 2, "give no or yes");
         refused("[vmrun]\nfollow = maybe\n", 2, "give no or yes");
-        refused("[vmrun]\nprefetch = all\n", 2, "give none, readahead, trend or auto");
+        refused("[vmrun]\nprefetch = all\n", 2, "give none, readahead, trend, auto or pointers");
         refused("[vmrun]\nprefetch-window = 1000\n", 2, "1 to 64");
         refused("[vmrun]\nplacement = raid\n", 2, "give weighted, linear or free");
         refused("[vmrun]\ntimeout = 0\n", 2, "seconds from 0.1 to 3600");

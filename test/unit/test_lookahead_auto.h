@@ -396,7 +396,7 @@ static void check_batch(void)
         assert_true(batch.stride != 0);
         for (uint32_t i = 0; i < batch.count; i++)
                 assert_true(batch.first + (uint64_t)batch.stride * i < LIMIT);
-        if (rule.policy == LOOKAHEAD_AUTO)
+        if (lookahead_has_streams(rule.policy))
                 assert_true(batch.marker < batch.count);
         else
                 assert_int_equal(batch.marker, LOOKAHEAD_NO_MARKER);
@@ -466,4 +466,58 @@ static void test_settings_change(void **state)
                 check_batch();
                 check_state();
         }
+}
+
+/* What the program says it will use: asked for from its first page on, in full windows, and nothing
+ * beyond its end, where an access is anybody's. */
+static void said(int64_t stride)
+{
+        uint64_t page = 50000, asked = 0, marker;
+
+        begin(LOOKAHEAD_AUTO, 16);
+        all = LOOKAHEAD_USED;
+        lookahead_stream(&look, &rule, page, stride, 100, used, NULL, &batch);
+        assert_batch(page, stride, 16);
+        while (batch.count) {
+                assert_true(batch.first == page + asked * (uint64_t)stride);
+                asked += batch.count;
+                assert_true(asked <= 100);
+                marker = batch.first + batch.marker * (uint64_t)stride;
+                at(marker, LOOKAHEAD_MARKER);
+        }
+        assert_int_equal(asked, 100);
+        at(page + 100 * (uint64_t)stride, LOOKAHEAD_MISS);
+        assert_no_batch();
+        at(page + 101 * (uint64_t)stride, LOOKAHEAD_MISS);
+        assert_no_batch();
+        at(page + 102 * (uint64_t)stride, LOOKAHEAD_MISS);
+        assert_batch(page + 103 * (uint64_t)stride, stride, 4);
+}
+
+static void test_auto_said(void **state)
+{
+        (void)state;
+        said(1);
+        said(-1);
+        said(-6);
+        /* What there was no room for is asked for later. */
+        begin(LOOKAHEAD_AUTO, 16);
+        all = LOOKAHEAD_USED;
+        lookahead_stream(&look, &rule, 700, 2, 20, used, NULL, &batch);
+        assert_batch(700, 2, 16);
+        lookahead_cut(&look, &rule, &batch, 5);
+        assert_batch(700, 2, 5);
+        at(700 + 2 * batch.marker, LOOKAHEAD_MARKER);
+        assert_batch(710, 2, 15);
+        lookahead_stream(&look, &rule, (1ull << LOOKAHEAD_PAGE_BITS) - 2, 1, 100, used, NULL,
+                         &batch);
+        assert_int_equal(batch.count, 2);
+        lookahead_stream(&look, &rule, 1, -1, UINT64_MAX, used, NULL, &batch);
+        assert_int_equal(batch.count, 2);
+        /* Other policies know no streams: a window of it, and no more. */
+        begin(LOOKAHEAD_TREND, 8);
+        lookahead_stream(&look, &rule, 100, 3, 1000, used, NULL, &batch);
+        assert_batch(100, 3, 8);
+        lookahead_stream(&look, &rule, 100, 3, 5, used, NULL, &batch);
+        assert_batch(100, 3, 5);
 }

@@ -274,7 +274,7 @@ static void settings(void **state)
         accepted(VMRUN("--cache=1M", "--prefetch", "readahead", "ls"), "prefetch=1");
         accepted(VMRUN("--cache=1M", "--prefetch", "none", "ls"), "prefetch=0");
         refused(VMRUN("--prefetch", "all", "ls"), "--prefetch all: give ",
-                "none, readahead, trend or auto");
+                "none, readahead, trend, auto or pointers");
         refused(VMRUN("--prefetch-window", "0", "ls"), "--prefetch-window 0: give ", "1 to 64");
         refused(VMRUN("--prefetch-window", "65", "ls"), "--prefetch-window 65: give ", "1 to 64");
         refused(VMRUN("--prefetch-history", "3", "ls"), "--prefetch-history 3: give ", "4 to 64");

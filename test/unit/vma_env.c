@@ -393,4 +393,10 @@ int fault_in(uint64_t start, uint64_t end, bool write)
         return 0;
 }
 
+uint32_t prefetch_range(uint64_t start, uint64_t end)
+{
+        (void)start;
+        (void)end;
+        return 0;
+}
 int fault_in_all(uint64_t start, uint64_t end, bool write) { return fault_in(start, end, write); }

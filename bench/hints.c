@@ -1,0 +1,199 @@
+/*
+ * What each call of libvmguest costs.
+ *
+ *   hints [--mib N]         memory to work on (default 32)
+ *
+ * Prints NAME_p50 and NAME_p99 of single calls, in ticks of the TSC, the reading of it taken off:
+ * instructions, under `lab --icount`. far: the pages asked for are far; here: none is; in a batch
+ * of 16 it is the cost of all. Pages are far if the cache is much smaller than the memory and the
+ * node is one that can be asked ahead: rdma://, nbd://, or mem: with a latency.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <x86intrin.h>
+#include "samples.h"
+#include "vmguest.h"
+
+#define CALLS 200
+#define BATCH 16
+
+static struct samples s;
+static char *memory;
+static uint64_t pages, overhead, turn;
+
+static uint64_t now(void)
+{
+        _mm_lfence();
+        return __rdtsc();
+}
+
+static void add(uint64_t begin)
+{
+        uint64_t ticks = now() - begin;
+        samples_add(&s, ticks > overhead ? ticks - overhead : 0);
+}
+
+/* A page that hardly was used lately, and that no policy expects. */
+static char *far_page(void)
+{
+        turn = turn * 6364136223846793005 + 1442695040888963407;
+        return memory + (turn >> 33) % pages * VMG_PAGE;
+}
+
+static void nothing(void)
+{
+        for (unsigned i = 0; i < CALLS; i++)
+                add(now());
+        qsort(s.ns, s.n, sizeof(*s.ns), samples_compare);
+        overhead = s.ns[s.n / 2];
+        s.n = 0;
+}
+
+static void version(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                uint64_t begin = now();
+                (void)vmg_version();
+                add(begin);
+        }
+}
+
+static void prefetch_far(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                char *p = far_page();
+                uint64_t begin = now();
+                ssize_t asked = vmg_prefetch(p, 1);
+                uint64_t ticks = now() - begin;
+                if (asked == 1)
+                        samples_add(&s, ticks - overhead);
+                *(volatile char *)p += 1;       /* it comes, and makes room again */
+        }
+}
+
+static void prefetch_here(void)
+{
+        *(volatile char *)memory = 1;
+        for (unsigned i = 0; i < CALLS; i++) {
+                uint64_t begin = now();
+                vmg_prefetch(memory, 1);
+                add(begin);
+        }
+}
+
+static void prefetchv_far(void)
+{
+        struct iovec range[BATCH];
+
+        for (unsigned i = 0; i < CALLS; i++) {
+                for (unsigned k = 0; k < BATCH; k++)
+                        range[k] = (struct iovec){ far_page(), 1 };
+                uint64_t begin = now();
+                ssize_t asked = vmg_prefetchv(range, BATCH);
+                uint64_t ticks = now() - begin;
+                if (asked == BATCH)
+                        samples_add(&s, ticks - overhead);
+                for (unsigned k = 0; k < BATCH; k++)
+                        *(volatile char *)range[k].iov_base += 1;
+        }
+}
+
+static void stream_far(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                char *p = far_page();
+                if (p > memory + (pages - BATCH) * VMG_PAGE)
+                        continue;
+                uint64_t begin = now();
+                ssize_t asked = vmg_stream(p, BATCH * VMG_PAGE, VMG_PAGE);
+                uint64_t ticks = now() - begin;
+                if (asked == BATCH)
+                        samples_add(&s, ticks - overhead);
+                for (unsigned k = 0; k < BATCH; k++)
+                        *(volatile char *)(p + k * VMG_PAGE) += 1;
+        }
+}
+
+static void resident(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                uint64_t begin = now();
+                vmg_resident(memory, BATCH * VMG_PAGE);
+                add(begin);
+        }
+}
+
+static void cool(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                memset(memory, 1, VMG_PAGE);
+                uint64_t begin = now();
+                vmg_cool(memory, VMG_PAGE);
+                add(begin);
+        }
+}
+
+static void drop(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                memset(memory, 1, VMG_PAGE);
+                uint64_t begin = now();
+                vmg_drop(memory, VMG_PAGE);
+                add(begin);
+        }
+}
+
+static void pin(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                memset(memory, 1, VMG_PAGE);
+                uint64_t begin = now();
+                vmg_pin(memory, VMG_PAGE);
+                add(begin);
+                vmg_unpin(memory, VMG_PAGE);
+        }
+}
+
+static void statistics(void)
+{
+        struct vmg_stats st;
+
+        for (unsigned i = 0; i < CALLS; i++) {
+                uint64_t begin = now();
+                vmg_stats(&st, sizeof(st));
+                add(begin);
+        }
+}
+
+int main(int argc, char **argv)
+{
+        static const struct { const char *name; void (*run)(void); } all[] = {
+                { "version", version },             { "prefetch_far", prefetch_far },
+                { "prefetch_here", prefetch_here }, { "prefetchv_16_far", prefetchv_far },
+                { "stream_16_far", stream_far },    { "resident_16", resident },
+                { "cool", cool },                   { "drop", drop },
+                { "pin", pin },                     { "stats", statistics },
+        };
+        unsigned long mib = argc == 3 && strcmp(argv[1], "--mib") == 0 ? strtoul(argv[2], NULL, 0)
+                                                                        : 32;
+
+        pages = mib * 256;
+        if ((argc != 1 && argc != 3) || mib == 0 || !samples_init(&s, CALLS)) {
+                fputs("usage: hints [--mib N]\n", stderr);
+                return 2;
+        }
+        memory = mmap(NULL, pages * VMG_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0);
+        if (memory == MAP_FAILED) {
+                perror("hints: mmap");
+                return 1;
+        }
+        memset(memory, 1, pages * VMG_PAGE);
+        nothing();
+        for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+                all[i].run();
+                samples_print(&s, all[i].name);
+                fflush(stdout);
+        }
+        return 0;
+}

@@ -1,0 +1,204 @@
+/*
+ * The calls of vmguest.h.
+ *
+ * What Linux has a system call for is that call, here too: kern serves it.  The rest are kern's own
+ * (hints.h), which are made only where the auxiliary vector says that there is one to serve them:
+ * natively the number would be Linux's to refuse, and a seccomp filter's to kill for.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include "hints.h"
+#include "vmguest.h"
+
+/* What a program links with has a name outside; all else is the library's own. */
+#define PUBLIC __attribute__((visibility("default")))
+
+#define PAGE_MASK ((uintptr_t)VMG_PAGE - 1)
+
+/* As a system call returns: 0 or more, or -errno.  Without errno, which a signal handler that makes
+ * a call would have to save. */
+static long call(long number, uintptr_t a, uintptr_t b, uintptr_t c)
+{
+        long ret;
+
+        __asm__ volatile("syscall"
+                         : "=a"(ret)
+                         : "a"(number), "D"(a), "S"(b), "d"(c)
+                         : "rcx", "r11", "memory");
+        return ret;
+}
+
+/* The auxiliary vector does not change while the process lives, and a lookup in it takes half as
+ * long as a call.  Relaxed: all threads that look find the same. */
+PUBLIC int vmg_version(void)
+{
+        static _Atomic int found;       /* 0: not looked up yet; else the version + 1 */
+        int version = atomic_load_explicit(&found, memory_order_relaxed);
+
+        if (version == 0) {
+                version = (int)getauxval(HINTS_AUX) + 1;
+                atomic_store_explicit(&found, version, memory_order_relaxed);
+        }
+        return version - 1;
+}
+
+/* Whole pages: those that the range touches, or those that lie wholly in it.  -EINVAL: it ends
+ * beyond the address space. */
+struct pages { uintptr_t start, len; };
+
+static int touched(const void *addr, size_t len, struct pages *p)
+{
+        uintptr_t start = (uintptr_t)addr, end;
+
+        *p = (struct pages){ 0 };
+        if (len == 0)
+                return 0;
+        if (__builtin_add_overflow(start, len, &end) ||
+            __builtin_add_overflow(end, PAGE_MASK, &end))
+                return -EINVAL;
+        p->start = start & ~PAGE_MASK;
+        p->len = (end & ~PAGE_MASK) - p->start;
+        return 0;
+}
+
+static int within(const void *addr, size_t len, struct pages *p)
+{
+        uintptr_t start, end;
+
+        if (__builtin_add_overflow((uintptr_t)addr, len, &end) ||
+            __builtin_add_overflow((uintptr_t)addr, PAGE_MASK, &start))
+                return -EINVAL;
+        p->start = start & ~PAGE_MASK;
+        end &= ~PAGE_MASK;
+        p->len = end > p->start ? end - p->start : 0;
+        return 0;
+}
+
+/* Where no program has memory.  kern says the same (TASK_SIZE of four levels of page tables). */
+#define PROGRAM_END 0x7ffffffff000ul
+
+static int within_program(const void *addr, size_t len)
+{
+        return len > PROGRAM_END || (uintptr_t)addr > PROGRAM_END - len ? -EFAULT : 0;
+}
+
+/* What is to be brought in is advice alone: pages that are not there are passed over. */
+static int will_need(const struct pages *p)
+{
+        if (p->len)
+                call(SYS_madvise, p->start, p->len, MADV_WILLNEED);
+        return 0;
+}
+
+/* madvise() of the pages; none: nothing to say. */
+static long advise(const struct pages *p, int advice)
+{
+        return p->len ? call(SYS_madvise, p->start, p->len, (uintptr_t)advice) : 0;
+}
+
+PUBLIC ssize_t vmg_prefetch(const void *addr, size_t len)
+{
+        struct pages p;
+        int err = touched(addr, len, &p);
+
+        if (!err)
+                err = within_program(addr, len);
+        if (err)
+                return err;
+        return vmg_version() ? call(HINT_PREFETCH, p.start, p.len, 0) : will_need(&p);
+}
+
+PUBLIC ssize_t vmg_prefetchv(const struct iovec *range, int n)
+{
+        if (n < 0 || n > HINTS_RANGES)
+                return -EINVAL;
+        if (vmg_version())
+                return call(HINT_PREFETCHV, (uintptr_t)range, (uintptr_t)n, 0);
+        ssize_t err = 0;
+        for (int i = 0; i < n && err == 0; i++)
+                err = vmg_prefetch(range[i].iov_base, range[i].iov_len);
+        return err;
+}
+
+PUBLIC ssize_t vmg_stream(const void *addr, size_t len, ptrdiff_t stride)
+{
+        struct pages p;
+        int err = touched(addr, len, &p);
+
+        if (err || stride == 0)
+                return -EINVAL;
+        err = within_program(addr, len);
+        if (err)
+                return err;
+        return vmg_version() ? call(HINT_STREAM, (uintptr_t)addr, len, (uintptr_t)stride) : 0;
+}
+
+PUBLIC ssize_t vmg_resident(const void *addr, size_t len)
+{
+        unsigned char here[256];
+        struct pages p;
+        ssize_t resident = 0;
+        int err = touched(addr, len, &p);
+
+        while (!err && p.len) {
+                uintptr_t some = p.len < sizeof(here) * VMG_PAGE ? p.len : sizeof(here) * VMG_PAGE;
+                err = (int)call(SYS_mincore, p.start, some, (uintptr_t)here);
+                for (uintptr_t i = 0; !err && i < some / VMG_PAGE; i++)
+                        resident += here[i] & 1;
+                p.start += some;
+                p.len -= some;
+        }
+        return err ? err : resident;
+}
+
+PUBLIC int vmg_cool(const void *addr, size_t len)
+{
+        struct pages p;
+        int err = within(addr, len, &p);
+
+        return err ? err : (int)advise(&p, MADV_COLD);
+}
+
+PUBLIC int vmg_drop(void *addr, size_t len)
+{
+        struct pages p;
+        int err = within(addr, len, &p);
+
+        return err ? err : (int)advise(&p, MADV_DONTNEED);
+}
+
+PUBLIC int vmg_pin(const void *addr, size_t len)
+{
+        struct pages p;
+        int err = touched(addr, len, &p);
+
+        return err ? err : (int)call(SYS_mlock, p.start, p.len, 0);
+}
+
+PUBLIC int vmg_unpin(const void *addr, size_t len)
+{
+        struct pages p;
+        int err = touched(addr, len, &p);
+
+        return err ? err : (int)call(SYS_munlock, p.start, p.len, 0);
+}
+
+/* hints.h numbers the fields. */
+_Static_assert(sizeof(struct vmg_stats) == HINT_NUMBERS * sizeof(uint64_t),
+               "a field for each number");
+_Static_assert(offsetof(struct vmg_stats, hinted) == HINT_HINTED * sizeof(uint64_t),
+               "in the same order");
+
+PUBLIC int vmg_stats(struct vmg_stats *stats, size_t size)
+{
+        uint64_t number[HINT_NUMBERS] = { 0 };
+        long ret = vmg_version() ? call(HINT_STATS, (uintptr_t)number, HINT_NUMBERS, 0) : -ENOSYS;
+
+        memset(stats, 0, size);
+        memcpy(stats, number, size < sizeof(number) ? size : sizeof(number));
+        return ret < 0 ? (int)ret : 0;
+}

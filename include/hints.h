@@ -1,0 +1,45 @@
+/*
+ * The border between a program that is linked with libvmguest (guestlib/) and kern.
+ *
+ * A program finds an entry HINTS_AUX in its auxiliary vector, whose value is the HINTS_VERSION that
+ * its kern serves; natively there is none.  Then it may make the system calls below, which kern
+ * serves without an exit.  Their numbers are beyond all of Linux's.  Arguments are IN, as a system
+ * call's: rdi rsi rdx; rax is a number of 0 or more, or -errno.
+ *
+ * A call, once it is here, keeps number and meaning.  A new one, or a new number,
+ * bumps HINTS_VERSION: an old kern answers -ENOSYS, and knows fewer numbers.
+ */
+#ifndef VMRUN_HINTS_H
+#define VMRUN_HINTS_H
+
+#include <stdint.h>
+
+#define HINTS_AUX     0x766d6775        /* "vmgu" */
+#define HINTS_VERSION 1
+
+#define HINTS_FIRST   0x1000
+enum hint_call {
+        /* addr, bytes: asks for the pages of this range that are far, and does not wait.  How many
+         * pages were asked for: what has no free frame is not. */
+        HINT_PREFETCH = HINTS_FIRST,
+        /* struct iovec *, how many, at most HINTS_RANGES: the same for each. */
+        HINT_PREFETCHV,
+        /* addr, bytes, stride in bytes (int64_t): the program is about to go through this range
+         * once, from addr on, or down from its end where the stride is negative.  Pages asked for
+         * at once; the rest follow while the program goes on. */
+        HINT_STREAM,
+        /* OUT uint64_t *, how many: the numbers of enum hint_number, as many as kern knows.  How
+         * many those are. */
+        HINT_STATS,
+        HINTS_END
+};
+#define HINTS_RANGES  1024
+
+/* Numbers of the whole process, which vmguest.h explains: struct vmg_stats, in its order. */
+enum hint_number {
+        HINT_CACHE, HINT_CACHE_FREE, HINT_FETCHED, HINT_PREFETCHED, HINT_PREFETCH_USED,
+        HINT_PREFETCH_LATE, HINT_PREFETCH_WASTED, HINT_HINTED, HINT_EVICTED, HINT_WRITTEN_BACK,
+        HINT_NUMBERS
+};
+
+#endif

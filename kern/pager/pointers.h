@@ -1,0 +1,57 @@
+/*
+ * Pages that a page points to (`pointers`): content-directed prefetching, after Cooksey, Jourdan
+ * and Grunwald, "A stateless, content-directed data prefetching mechanism", ASPLOS 2002.
+ *
+ * Pure logic.  When a page comes that the program waited for, the words around the one that it
+ * touched are looked at: those that are addresses of far pages are likely to be next, in a list, a
+ * tree or a table of objects.  Such a page comes as a marker, so its first use leads on to the
+ * pages that it points to.
+ *
+ * Which of the words lead on depends on the program's structures, so it is learnt: each place,
+ * counted in words from the one touched, is looked at only while the pages that it led to were
+ * used.
+ */
+#ifndef VMRUN_POINTERS_H
+#define VMRUN_POINTERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define POINTERS_BEFORE 16              /* words looked at: before the one touched, */
+#define POINTERS_AFTER  48              /* and from it on */
+#define POINTERS_PLACES (POINTERS_BEFORE + POINTERS_AFTER)
+#define POINTERS_MOST   16              /* pages asked for at a time */
+#define POINTERS_ASKED  64              /* pages whose use is waited for */
+#define POINTERS_REST   64              /* pages that are passed over at most, after none led on */
+
+/* What one vCPU has learnt.  Zeroed memory is the initial state. */
+struct pointers {
+        /* By place: how well it led on; looked at from 0 on. */
+        int8_t trust[POINTERS_PLACES];
+        /* Pages that were asked for, page + 1, and by which place: a ring. */
+        uint64_t page1[POINTERS_ASKED];
+        uint8_t place[POINTERS_ASKED];
+        uint32_t asked;                 /* ever: modulo the ring's size the next to be replaced */
+        uint32_t rest, skip;            /* pages to pass over now, and the next time */
+        uint32_t next;                  /* the place that is tried again next */
+};
+
+enum pointers_answer {
+        POINTERS_NO,                    /* it is no address of a far page */
+        POINTERS_YES,                   /* it was asked for */
+        POINTERS_FULL,                  /* there is no room for it, nor for any other */
+};
+
+/* What is outside: asks for the page at addr; says whether a page asked for before was used. */
+struct pointers_env {
+        enum pointers_answer (*ask)(void *arg, uint64_t addr);
+        bool (*used)(void *arg, uint64_t page);
+        void *arg;
+};
+
+/* A page has come, whose word `touched` (0 to 511) the program needs; words: its content, which
+ * others may change meanwhile.  How many pages were asked for. */
+uint32_t pointers_follow(struct pointers *p, const uint64_t *words, uint32_t touched,
+                         const struct pointers_env *env);
+
+#endif

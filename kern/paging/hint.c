@@ -1,0 +1,155 @@
+/*
+ * The calls of libvmguest (hints.h): what a program says of its memory.
+ *
+ * None of them waits for a node or makes an exit, unless its own arguments are far.  A hint changes
+ * no content: at worst a page comes for nothing.
+ */
+#include <asm-generic/errno.h>
+#include <stdatomic.h>
+#include "base/kern.h"
+#include "base/page.h"
+#include "base/state.h"
+#include "hints.h"
+#include "paging/access.h"
+#include "paging/hint.h"
+#include "paging/prefetch.h"
+
+/* Pages of a range that one call looks at: at most some hundred of them can be asked for, and
+ * meanwhile this vCPU does nothing else. */
+#define LOOK_MOST 16384ul
+
+struct iovec { uint64_t base, len; };
+
+/* As Linux says it: -EFAULT for what no program can have mapped. */
+static int check_range(uint64_t start, uint64_t len)
+{
+        return len > TASK_SIZE || start > TASK_SIZE - len ? -EFAULT : 0;
+}
+
+static uint32_t hinted(uint32_t asked)
+{
+        counters()[CNT_HINTED] += asked;
+        return asked;
+}
+
+/* *look: pages that may still be looked at. */
+static long ask_range(uint64_t start, uint64_t len, uint64_t *look)
+{
+        uint64_t end = page_align(start + len), pages;
+
+        if (len == 0)
+                return 0;
+        start &= ~(uint64_t)(PAGE_SIZE - 1);
+        pages = (end - start) / PAGE_SIZE;
+        if (pages > *look)
+                pages = *look;
+        *look -= pages;
+        return hinted(prefetch_range(start, start + pages * PAGE_SIZE));
+}
+
+static long hint_prefetch(const uint64_t a[6])
+{
+        uint64_t look = LOOK_MOST;
+        int err = check_range(a[0], a[1]);
+
+        return err ? err : ask_range(a[0], a[1], &look);
+}
+
+/* As many ranges as fit a vCPU's stack at a time. */
+#define SOME 16
+
+static long hint_prefetchv(const uint64_t a[6])
+{
+        struct iovec range[SOME];
+        uint64_t look = LOOK_MOST, at = a[0], left = a[1];
+        long asked = 0;
+
+        if (left > HINTS_RANGES)
+                return -EINVAL;
+        while (left) {
+                uint64_t n = left < SOME ? left : SOME;
+                if (kern_copy_in(range, at, n * sizeof(range[0])) != 0)
+                        return -EFAULT;
+                for (uint64_t i = 0; i < n; i++) {
+                        if (check_range(range[i].base, range[i].len) != 0)
+                                return -EFAULT;
+                        asked += ask_range(range[i].base, range[i].len, &look);
+                }
+                at += n * sizeof(range[0]);
+                left -= n;
+        }
+        return asked;
+}
+
+static uint64_t size_of(int64_t stride)
+{
+        return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+}
+
+static long hint_stream(const uint64_t a[6])
+{
+        uint64_t start = a[0], len = a[1], first, last;
+        int64_t stride = (int64_t)a[2], pages;
+        int err = check_range(start, len);
+
+        if (err)
+                return err;
+        if (stride == 0)
+                return -EINVAL;
+        if (len == 0)
+                return 0;
+        first = stride < 0 ? start + len - 1 : start;
+        last = stride < 0 ? start : start + len - 1;
+        /* In pages; a stride that is no multiple of a page is taken for the next smaller one. */
+        pages = (int64_t)(size_of(stride) / PAGE_SIZE);
+        if (pages == 0)
+                pages = 1;
+        first /= PAGE_SIZE;
+        last /= PAGE_SIZE;
+        uint64_t steps = (stride < 0 ? first - last : last - first) / (uint64_t)pages + 1;
+        return hinted(prefetch_stream(first * PAGE_SIZE, stride < 0 ? -pages : pages, steps));
+}
+
+static uint64_t sum(enum vcpu_counter c)
+{
+        uint64_t total = 0;
+        uint32_t n = atomic_load_explicit(&control.nvcpus, memory_order_acquire);
+
+        for (uint32_t i = 0; i < n; i++)
+                total += vcpu_stats(vcpu_block(i))->counter[c];
+        return total;
+}
+
+static long hint_stats(const uint64_t a[6])
+{
+        uint64_t number[HINT_NUMBERS] = {
+                [HINT_CACHE] = pager.nframes,
+                [HINT_CACHE_FREE] = atomic_load_explicit(&pager.nfree, memory_order_relaxed),
+                [HINT_FETCHED] = sum(CNT_FETCHED),
+                [HINT_PREFETCHED] = sum(CNT_PREFETCHED),
+                [HINT_PREFETCH_USED] = sum(CNT_PREFETCH_HITS),
+                [HINT_PREFETCH_LATE] = sum(CNT_PREFETCH_LATE),
+                [HINT_PREFETCH_WASTED] = sum(CNT_PREFETCH_WASTED),
+                [HINT_HINTED] = sum(CNT_HINTED),
+                [HINT_EVICTED] = sum(CNT_EVICTED_CLEAN) + sum(CNT_EVICTED_DIRTY),
+                [HINT_WRITTEN_BACK] = sum(CNT_WRITEBACK),
+        };
+        uint64_t n = a[1] < HINT_NUMBERS ? a[1] : HINT_NUMBERS;
+        int err = kern_copy_out(a[0], number, n * sizeof(number[0]));
+
+        return err ? err : HINT_NUMBERS;
+}
+
+typedef long hint_fn(const uint64_t a[6]);
+
+static hint_fn *const calls[HINTS_END - HINTS_FIRST] = {
+        [HINT_PREFETCH - HINTS_FIRST] = hint_prefetch,
+        [HINT_PREFETCHV - HINTS_FIRST] = hint_prefetchv,
+        [HINT_STREAM - HINTS_FIRST] = hint_stream,
+        [HINT_STATS - HINTS_FIRST] = hint_stats,
+};
+
+long hint_call(uint64_t nr, const uint64_t a[6])
+{
+        return nr - HINTS_FIRST < HINTS_END - HINTS_FIRST ? calls[nr - HINTS_FIRST](a) : -ENOSYS;
+}
