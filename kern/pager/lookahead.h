@@ -80,9 +80,14 @@ struct lookahead_stream {
         uint32_t good, bad;             /* pages used and not used since the window was set */
         uint32_t used, unused;          /* the same since it began */
         uint64_t left;                  /* pages that it may still ask for */
+        uint32_t steps;                 /* how far it has gone, in pages */
+        /* Misses between its pages since its latest fault, and the stride that they speak for. */
+        uint32_t missed;
+        uint64_t finer;
         uint16_t window;                /* pages of the next batch; 0: closed */
         uint16_t closed;                /* faults since it was closed */
         bool judged;                    /* it had its say in the vCPU's doubt */
+        bool counted;                   /* and in how long streams usually are */
         bool marked;                    /* its latest batch has a marker, not touched yet */
 };
 
@@ -111,6 +116,7 @@ struct lookahead {
         uint32_t recent;                /* stream of the latest fault that one predicted */
         uint32_t next_lone;
         uint32_t doubt;                 /* accesses that must agree beyond the usual two */
+        uint32_t usual;                 /* pages of streams that ended lately; 0: not known */
         /* readahead, trend */
         struct lookahead_asked asked[LOOKAHEAD_BATCHES];        /* the oldest first */
         uint64_t last1;                 /* page of the latest access + 1; 0: none yet */

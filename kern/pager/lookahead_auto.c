@@ -10,6 +10,14 @@
  * A stream asks for a batch when the program is within the latest one: at its marker, two thirds
  * in, or as soon as it waits for a page of it.  So a stream of any length waits only at its
  * beginning.  A batch starts where the one before ended.
+ *
+ * Where many short streams follow each other, as where objects of some pages each are read one
+ * after the other, a wide window at the end of each would bring in what nobody uses.  So a stream
+ * that has come as far as streams lately went opens its window anew.
+ *
+ * A stream may have been found at a multiple of its stride, where pages between were here already.
+ * Later they are not: then misses lie between the stream's pages, at distances that no lone access
+ * confirms, since each next one is prefetched.  Enough of them make the stream's stride finer.
  */
 #include <stddef.h>
 #include "pager/lookahead_policy.h"
@@ -20,6 +28,8 @@
 #define STALE  32       /* faults after which a stream that was not met has ended */
 #define LONG   64       /* pages used that make a stream a success */
 #define SAMPLE 4        /* pages looked at to judge those between two faults */
+#define FINER  6        /* misses between a stream's pages that make its stride finer */
+#define LONGEST 1024    /* pages from which on a stream is long enough for any window */
 
 static uint64_t size_of(int64_t stride)
 {
@@ -133,6 +143,8 @@ static void advance(struct lookahead *h, struct lookahead_stream *s,
         s->unused += u.unused;
         if (a->cause == LOOKAHEAD_MARKER || !inside)
                 s->marked = false;
+        s->steps = s->steps + steps < s->steps ? UINT32_MAX : s->steps + steps;
+        s->missed = 0;
         s->last = a->page;
         s->ahead = inside ? s->ahead - steps : 0;
         s->time = h->time;
@@ -150,10 +162,22 @@ static void judge(struct lookahead *h, struct lookahead_stream *s, bool success)
                 h->doubt += h->doubt < DOUBT;
 }
 
+/* The mean length of the last few streams, some longer ones counting no more than LONGEST. */
+static void count_length(struct lookahead *h, struct lookahead_stream *s)
+{
+        uint32_t length = s->steps < LONGEST ? s->steps : LONGEST;
+
+        if (s->counted || s->stride == 0 || length == 0)
+                return;
+        s->counted = true;
+        h->usual = h->usual ? (3 * h->usual + length + 3) / 4 : length;
+}
+
 /* The stream has ended: it was a mistake if less than a third of its pages were used. */
 static void judge_ended(struct lookahead *h, struct lookahead_stream *s,
                         const struct lookahead_access *a)
 {
+        count_length(h, s);
         if (s->judged)
                 return;
         struct use rest = sample(h, s, a, s->ahead);
@@ -165,6 +189,17 @@ static void judge_ended(struct lookahead *h, struct lookahead_stream *s,
         rest.unused += s->unused;
         if (rest.used + rest.unused)
                 judge(h, s, 2 * rest.used >= rest.unused);
+}
+
+/* The next window would pass the place where streams usually end: it goes there, and no further
+ * than a new stream's. */
+static void usual_end(const struct lookahead *h, struct lookahead_stream *s)
+{
+        uint32_t asked = s->steps + s->ahead, usual = h->usual + h->usual / 4;
+
+        if (h->usual == 0 || asked > usual || asked + s->window <= usual || s->window <= START)
+                return;
+        s->window = (uint16_t)(usual - asked > START ? usual - asked : START);
 }
 
 /* The next window, from what became of the pages of the last. */
@@ -184,6 +219,7 @@ static void set_window(struct lookahead *h, struct lookahead_stream *s,
         if (s->used >= LONG)
                 judge(h, s, true);
         s->window = (uint16_t)(w < a->most ? w : a->most);
+        usual_end(h, s);
         s->closed = 0;
         s->good = s->bad = 0;
 }
@@ -278,6 +314,38 @@ static void confirm(struct lookahead *h, struct lookahead_lone *l, const struct 
         set_range(h, s);
 }
 
+/* A miss that no stream predicted: does it lie between the pages of one, as others did before?
+ * True: it is the stream's now. */
+static bool between(struct lookahead *h, const struct lookahead_access *a,
+                    struct lookahead_batch *batch)
+{
+        for (unsigned i = 0; i < LOOKAHEAD_STREAMS; i++) {
+                struct lookahead_stream *s = &h->stream[i];
+                uint64_t size = size_of(s->stride);
+                if (a->page - h->low[i] >= h->len[i] || size < 2)
+                        continue;
+                uint64_t rest = beyond(s, a->page) % size;
+                uint64_t finer = rest < size - rest ? rest : size - rest;
+                if (finer == 0 || size % finer != 0)
+                        continue;
+                s->missed = s->finer == finer ? s->missed + 1 : 1;
+                s->finer = finer;
+                if (s->missed < FINER)
+                        continue;
+                s->stride = s->stride < 0 ? -(int64_t)finer : (int64_t)finer;
+                s->last = a->page;
+                s->time = h->time;
+                s->ahead = s->missed = 0;
+                s->window = (uint16_t)(START < a->most ? START : a->most);
+                s->good = s->bad = 0;
+                h->recent = i;
+                ask(s, batch);
+                set_range(h, s);
+                return true;
+        }
+        return false;
+}
+
 static void on_lone(struct lookahead *h, const struct lookahead_access *a,
                     struct lookahead_batch *batch)
 {
@@ -313,7 +381,7 @@ void auto_fault(struct lookahead *h, const struct lookahead_access *a,
         struct lookahead_stream *s = find_stream(h, a, &steps);
         if (s)
                 on_predicted(h, s, a, steps, batch);
-        else
+        else if (!between(h, a, batch))
                 on_lone(h, a, batch);
 }
 
@@ -330,6 +398,7 @@ void auto_begin(struct lookahead *h, const struct lookahead_access *a, int64_t s
                 .window = (uint16_t)a->most,
                 .left = count,
                 .judged = true,         /* no guess of ours */
+                .counted = true,
         };
         ask(s, batch);
         set_range(h, s);

@@ -19,6 +19,8 @@ static void judge(struct pointers *p, uint32_t place, bool used)
         int trust = p->trust[place] + (used ? 1 : -2);
 
         p->trust[place] = (int8_t)(trust > BEST ? BEST : trust < WORST ? WORST : trust);
+        if (trust < 0)
+                p->lead &= ~(1ull << place);
 }
 
 /* Notes that place led to page; the oldest noted is judged, since it had its time. */
@@ -26,6 +28,7 @@ static void note(struct pointers *p, uint32_t place, uint64_t page, const struct
 {
         uint32_t at = p->asked++ % POINTERS_ASKED;
 
+        p->lead |= 1ull << place;
         if (p->page1[at])
                 judge(p, p->place[at], env->used(env->arg, p->page1[at] - 1));
         p->page1[at] = page + 1;
@@ -40,25 +43,30 @@ static void try_again(struct pointers *p)
                 p->trust[p->next]++;
 }
 
-uint32_t pointers_follow(struct pointers *p, const uint64_t *words, uint32_t touched,
-                         const struct pointers_env *env)
+/* The places that lie within the page, if `touched` is where place POINTERS_BEFORE is. */
+static uint64_t within(uint32_t touched)
 {
-        uint32_t first = touched > POINTERS_BEFORE ? touched - POINTERS_BEFORE : 0;
-        uint32_t end = touched + POINTERS_AFTER;
+        uint64_t places = ~0ull;
+
+        if (touched < POINTERS_BEFORE)
+                places <<= POINTERS_BEFORE - touched;
+        if (touched + POINTERS_AFTER > PAGE_WORDS)
+                places &= ~0ull >> (touched + POINTERS_AFTER - PAGE_WORDS);
+        return places;
+}
+
+/* Looks at these places; how many pages were asked for. */
+static uint32_t look(struct pointers *p, uint64_t places, const uint64_t *words, uint32_t touched,
+                     const struct pointers_env *env)
+{
         uint32_t asked = 0;
 
-        if (p->rest) {
-                p->rest--;
-                return 0;
-        }
-        if (end > PAGE_WORDS)
-                end = PAGE_WORDS;
-        try_again(p);
-        for (uint32_t w = first; w < end && asked < POINTERS_MOST; w++) {
-                uint32_t place = w + POINTERS_BEFORE - touched;
+        for (; places && asked < POINTERS_MOST; places &= places - 1) {
+                uint32_t place = (uint32_t)__builtin_ctzll(places);
                 /* Volatile: others may write it meanwhile; it is read once. */
-                uint64_t word = *(const volatile uint64_t *)(words + w);
-                if (p->trust[place] < 0 || word < LOWEST || word >> 47)
+                uint64_t word = *(const volatile uint64_t *)(words + touched + place -
+                                                             POINTERS_BEFORE);
+                if (word < LOWEST || word >> 47 || p->trust[place] < 0)
                         continue;
                 enum pointers_answer a = env->ask(env->arg, word);
                 if (a == POINTERS_FULL)
@@ -68,13 +76,27 @@ uint32_t pointers_follow(struct pointers *p, const uint64_t *words, uint32_t tou
                         note(p, place, word >> SHIFT, env);
                 }
         }
+        return asked;
+}
+
+uint32_t pointers_follow(struct pointers *p, const uint64_t *words, uint32_t touched,
+                         const struct pointers_env *env)
+{
+        bool all = p->lead == 0 || p->turn % POINTERS_ALL == 0;
+
+        if (p->rest) {
+                p->rest--;
+                return 0;
+        }
+        p->turn++;
+        if (all)
+                try_again(p);
+        uint32_t asked = look(p, within(touched) & (all ? ~0ull : p->lead), words, touched, env);
         if (asked) {
-                p->skip = 0;
-        } else {
-                p->skip = p->skip ? 2 * p->skip : 1;
-                if (p->skip > POINTERS_REST)
-                        p->skip = POINTERS_REST;
-                p->rest = p->skip - 1;
+                p->nowhere = 0;
+        } else if (++p->nowhere >= POINTERS_PATIENCE) {
+                uint32_t more = p->nowhere - POINTERS_PATIENCE;
+                p->rest = more < POINTERS_REST ? more : POINTERS_REST - 1;
         }
         return asked;
 }

@@ -9,7 +9,7 @@
  *
  * Which of the words lead on depends on the program's structures, so it is learnt: each place,
  * counted in words from the one touched, is looked at only while the pages that it led to were
- * used.
+ * used.  Places that lead on are looked at in each page, the others in one of POINTERS_ALL.
  */
 #ifndef VMRUN_POINTERS_H
 #define VMRUN_POINTERS_H
@@ -22,7 +22,9 @@
 #define POINTERS_PLACES (POINTERS_BEFORE + POINTERS_AFTER)
 #define POINTERS_MOST   16              /* pages asked for at a time */
 #define POINTERS_ASKED  64              /* pages whose use is waited for */
-#define POINTERS_REST   64              /* pages that are passed over at most, after none led on */
+#define POINTERS_PATIENCE 16            /* pages that lead nowhere before some are passed over, */
+#define POINTERS_REST   64              /* and how many at most */
+#define POINTERS_ALL    8               /* of so many pages one is looked at in all places */
 
 /* What one vCPU has learnt.  Zeroed memory is the initial state. */
 struct pointers {
@@ -32,9 +34,14 @@ struct pointers {
         uint64_t page1[POINTERS_ASKED];
         uint8_t place[POINTERS_ASKED];
         uint32_t asked;                 /* ever: modulo the ring's size the next to be replaced */
-        uint32_t rest, skip;            /* pages to pass over now, and the next time */
+        uint64_t lead;                  /* a bit a place: it has led on, and is trusted */
+        uint32_t rest;                  /* pages to pass over now */
+        uint32_t nowhere;               /* pages that led nowhere, one after the other */
+        uint32_t turn;                  /* pages looked at */
         uint32_t next;                  /* the place that is tried again next */
 };
+
+_Static_assert(POINTERS_PLACES == 64, "a bit each");
 
 enum pointers_answer {
         POINTERS_NO,                    /* it is no address of a far page */

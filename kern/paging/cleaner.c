@@ -32,20 +32,26 @@ void cleaner_wake(void)
         }
 }
 
-#define TURN_NS 1000000ul               /* a bound; the cleaner frees some pages much sooner */
+/* Bounds; the cleaner frees some pages much sooner. */
+#define TURNS   16
+#define TURN_NS 1000000ul
 
 bool cleaner_gets_a_turn(void)
 {
-        uint32_t seq = atomic_load(&control.frames_seq);
-
         if (!control.one_cpu) {
                 cleaner_wake();
                 return false;
         }
-        /* As in frames_wait(), but bounded: nothing has to come of it. */
+        /* As in frames_wait(), but nothing has to come of it.  The cleaner wakes waiters after each
+         * pass, so that it takes some turns to stock up. */
         atomic_fetch_add(&control.frames_waiters, 1);
-        cleaner_wake();
-        vmexit5(EXIT_WAIT_PTE, (uint64_t)&control.frames_seq, seq, 1, TURN_NS, 0);
+        for (unsigned i = 0; i < TURNS; i++) {
+                uint32_t seq = atomic_load(&control.frames_seq);
+                cleaner_poke();
+                if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low)
+                        break;
+                vmexit5(EXIT_WAIT_PTE, (uint64_t)&control.frames_seq, seq, 1, TURN_NS, 0);
+        }
         atomic_fetch_sub(&control.frames_waiters, 1);
         return true;
 }

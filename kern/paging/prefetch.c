@@ -250,6 +250,8 @@ void prefetch_pointed(uint64_t addr, frame_t n)
         struct following f = { .walk = NO_WALK, .room = room() };
         struct pointers_env env = { .ask = ask_pointed, .used = was_used, .arg = &f };
 
+        if (f.room == 0 && short_of_frames() && cleaner_gets_a_turn())
+                f.room = room();
         if (f.room == 0)
                 return;
         uint32_t touched = (uint32_t)(addr % PAGE_SIZE / sizeof(uint64_t));

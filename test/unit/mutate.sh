@@ -261,7 +261,7 @@ mutant lookahead_auto.c "an access ahead is the stream's, whatever lies before i
     /^static uint32_t steps_to/,/^}/s/if \(use == LOOKAHEAD_UNUSED \|\| .*/if (0)/'
 mutant lookahead_auto.c "a page between two steps is a step" 's/if \(n \* size != far\)/if (0)/'
 mutant lookahead_auto.c "no range beyond what was asked for" \
-    's/\(s->ahead \+ \(s->window \? s->window : 1u\)\)/(s->ahead + 1u)/'
+    's/uint64_t more = .*/uint64_t more = 1;/'
 mutant lookahead_auto.c "a batch begins with the page after the fault" \
     '/^static void ask/,/^}/s/\* \(s->ahead \+ 1u\)/* 1u/'
 mutant lookahead_auto.c "the marker is the last page" \
@@ -293,6 +293,35 @@ mutant lookahead_auto.c "a cut batch keeps its marker" \
     '/^void auto_cut/,/^}/s/batch->marker = .*//'
 mutant lookahead_auto.c "without room for a batch the one before is not its newest" \
     '/^void auto_cut/,/^}/s/n \? n : s->ahead/n/'
+mutant lookahead_auto.c "misses between a stream's pages are lone" \
+    's/else if \(!between\(h, a, batch\)\)/else/'
+mutant lookahead_auto.c "misses of all time make a stream finer" 's/^        s->missed = 0;//'
+mutant lookahead_auto.c "a window passes the usual end" 's/^        usual_end\(h, s\);//'
+mutant lookahead_auto.c "what was said has no end" \
+    's/b->count = s->window < s->left .*/b->count = s->window;/'
+mutant lookahead_auto.c "a stream is predicted beyond its end" \
+    's/more < s->left \? more : s->left/more/'
+mutant lookahead_auto.c "of what was said, what is cut is never asked for" \
+    '/^void auto_cut/,/^}/s/s->left \+= .*//'
+
+# What pages point to
+build_test() { compile "$unit/test_pointers.c" $(part pager/pointers.c); }
+mutant pager/pointers.c "places are followed whatever becomes of their pages" \
+    's/\(used \? 1 : -2\)/1/'
+mutant pager/pointers.c "half of the pages used is enough" 's/\(used \? 1 : -2\)/(used ? 1 : -1)/'
+mutant pager/pointers.c "no place is tried again" 's/p->trust\[p->next\]\+\+;/;/'
+mutant pager/pointers.c "each page is looked at in all places" \
+    's/p->turn % POINTERS_ALL == 0/true/'
+mutant pager/pointers.c "only places that lead are looked at" \
+    's/p->lead == 0 \|\| p->turn % POINTERS_ALL == 0/p->lead == 0/'
+mutant pager/pointers.c "words after the page" 's/if \(touched \+ POINTERS_AFTER > .*/if (0)/'
+mutant pager/pointers.c "words before the page" 's/if \(touched < POINTERS_BEFORE\)/if (0)/'
+mutant pager/pointers.c "small numbers are addresses" 's/word < LOWEST \|\| //'
+mutant pager/pointers.c "large numbers are addresses" 's/ \|\| word >> 47//'
+mutant pager/pointers.c "pages that lead nowhere are all looked at" 's/p->rest = more .*/p->rest = 0;/'
+mutant pager/pointers.c "no end to what is asked for at a time" 's/ && asked < POINTERS_MOST//'
+mutant pager/pointers.c "a page asked for is judged at once" \
+    's/if \(p->page1\[at\]\)/judge(p, place, env->used(env->arg, page)); if (0)/'
 
 # Flushes
 build_test() { compile "$unit/test_flush.c"; }

@@ -45,6 +45,7 @@ int main(void)
                 T(test_auto_unused), T(test_auto_sample), T(test_auto_resident),
                 T(test_auto_foreign), T(test_auto_again), T(test_auto_unknown), T(test_auto_cut),
                 T(test_auto_bounds), T(test_auto_said),
+                T(test_auto_finer), T(test_auto_usual),
                 T(test_auto_doubt), T(test_auto_least_recent), T(test_random_faults),
                 T(test_settings_change), T(test_sim_regular), T(test_sim_wire_bound),
                 T(test_sim_mixed), T(test_sim_irregular), T(test_sim_ends), T(test_sim_not_spared),

@@ -420,7 +420,7 @@ static void check_state(void)
  * state that does not grow. */
 static void test_random_faults(void **state)
 {
-        unsigned continued = 0;
+        unsigned continued = 0, made_finer = 0;
 
         (void)state;
         for (unsigned run = 0; run < 60; run++) {
@@ -436,7 +436,13 @@ static void test_random_faults(void **state)
                         const struct lookahead_stream *old = &before.stream[look.recent];
                         /* A new stream takes its page from the lone ones. */
                         bool same = memcmp(before.lone, look.lone, sizeof(look.lone)) == 0;
-                        if (rule.policy == LOOKAHEAD_AUTO && batch.count && same) {
+                        int64_t stride = look.stream[look.recent].stride;
+                        if (rule.policy == LOOKAHEAD_AUTO && batch.count && same &&
+                            stride != old->stride) {    /* made finer */
+                                assert_int_equal(old->stride % stride, 0);
+                                assert_int_equal(batch.stride, stride);
+                                made_finer++;
+                        } else if (rule.policy == LOOKAHEAD_AUTO && batch.count && same) {
                                 uint64_t end = old->last + (uint64_t)old->stride * old->ahead;
                                 int64_t on = (int64_t)(batch.first - end);
                                 assert_int_equal(batch.stride, old->stride);
@@ -448,7 +454,7 @@ static void test_random_faults(void **state)
                         check_state();
                 }
         }
-        assert_true(continued > 1000);
+        assert_true(continued > 1000 && made_finer > 0);
 }
 
 /* Policy, window and history change while the program runs. */
@@ -466,6 +472,67 @@ static void test_settings_change(void **state)
                 check_batch();
                 check_state();
         }
+}
+
+/* A stream that was found at a multiple of its stride learns the stride from the misses between its
+ * pages. */
+static void finer(int64_t stride)
+{
+        uint64_t page = 60000;
+        unsigned misses = 0;
+
+        begin(LOOKAHEAD_AUTO, 16);
+        all = LOOKAHEAD_USED;
+        for (unsigned i = 0; i < 3; i++, page += 3 * (uint64_t)stride)
+                at(page, LOOKAHEAD_MISS);
+        assert_batch(page, 3 * stride, 4);
+        page -= 3 * (uint64_t)stride;
+        for (unsigned i = 1; batch.stride != stride; i++) {
+                assert_true(misses < 8);
+                if (i % 3 == 0)         /* prefetched: no fault */
+                        continue;
+                at(page + i * (uint64_t)stride, LOOKAHEAD_MISS);
+                misses++;
+        }
+        assert_int_equal(misses, 6);
+        assert_batch(page + 9 * (uint64_t)stride, stride, 4);
+}
+
+static void test_auto_finer(void **state)
+{
+        (void)state;
+        finer(7);
+        finer(-7);
+        finer(1);
+}
+
+/* Short streams, one after the other: a window does not pass the end that they all have. */
+static void test_auto_usual(void **state)
+{
+        uint64_t start = 1000, asked = 0, used_pages = 0;
+
+        (void)state;
+        begin(LOOKAHEAD_AUTO, 64);
+        all = LOOKAHEAD_USED;
+        for (unsigned n = 0; n < 40; n++, start += 100000) {
+                uint64_t end = start + 26, next = start;
+                for (uint64_t page = start; page < end; page++) {
+                        bool here = page < next, marker = here && page == batch.first +
+                                                                          batch.marker;
+                        if (here && !marker)
+                                continue;
+                        at(page, here ? LOOKAHEAD_MARKER : LOOKAHEAD_MISS);
+                        if (!here)
+                                next = page + 1;
+                        if (batch.count)
+                                next = batch.first + batch.count;
+                        asked += n >= 20 ? batch.count : 0;
+                }
+                used_pages += n >= 20 ? 26 : 0;
+        }
+        /* Without what was learnt, the last window of each is 32. */
+        assert_in_range(asked, used_pages / 2, used_pages + used_pages / 2);
+        assert_in_range(look.usual, 12, 40);
 }
 
 /* What the program says it will use: asked for from its first page on, in full windows, and nothing

@@ -46,6 +46,13 @@ static uint32_t follow(unsigned touched)
         return pointers_follow(&p, words, touched, &env);
 }
 
+/* In the turn of a page that is looked at in all places. */
+static uint32_t follow_all(unsigned touched)
+{
+        p.turn = 0;
+        return follow(touched);
+}
+
 static int setup(void **state)
 {
         (void)state;
@@ -70,7 +77,7 @@ static void test_places(void **state)
         words[203] = FAR + 0x5000;
         words[200 + POINTERS_AFTER] = FAR + 0x9000;
         words[200 - POINTERS_BEFORE - 1] = FAR + 0xa000;
-        assert_int_equal(follow(200), 2);
+        assert_int_equal(follow_all(200), 2);
         assert_true(asked[0] == FAR + 8 && asked[1] == FAR + 0x5000);
 }
 
@@ -82,9 +89,10 @@ static void test_edges(void **state)
         words[WORDS - 1] = FAR + 0x1000;
         assert_int_equal(follow(0), 1);
         assert_true(asked[0] == FAR);
-        assert_int_equal(follow(WORDS - 1), 1);
+        assert_int_equal(follow_all(WORDS - 1), 1);
         assert_true(asked[0] == FAR + 0x1000);
-        assert_int_equal(follow(POINTERS_BEFORE), 1);
+        assert_int_equal(follow_all(POINTERS_BEFORE), 1);
+        assert_true(asked[0] == FAR);
 }
 
 /* Numbers that no program's address is. */
@@ -147,7 +155,7 @@ static void test_learns(void **state)
         unsigned led = walk(1000, 9);
         assert_in_range(led, 1, 60);
         words[9] = 0;
-        p.rest = p.skip = 0;
+        p.rest = p.nowhere = p.turn = 0;
         far_is_used = true;
         words[20] = FAR + 0x3000;
         assert_int_equal(follow(8), 1);
@@ -177,6 +185,22 @@ static void test_half_used(void **state)
         assert_in_range(led, 1, 500);
 }
 
+/* Of places that lead on, each page is looked at; of the others, one in POINTERS_ALL. */
+static void test_leads(void **state)
+{
+        unsigned led = 0;
+
+        (void)state;
+        walk(100, 9);
+        words[9] = 0;
+        for (unsigned i = 0; i < 10 * POINTERS_ALL; i++) {
+                words[30] = FAR + 0x100000000 + ((uint64_t)i << 12);
+                led += follow(8) > 0;
+                p.lead &= ~(1ull << (30 - 8 + POINTERS_BEFORE));
+        }
+        assert_int_equal(led, 10);
+}
+
 /* Pages without pointers are hardly looked at, and those with some soon again. */
 static void test_rests(void **state)
 {
@@ -184,11 +208,11 @@ static void test_rests(void **state)
 
         (void)state;
         all_far = true;
-        for (unsigned i = 0; i < 6400; i++) {
+        for (unsigned i = 0; i < 64000; i++) {
                 looked += p.rest == 0;
                 follow(100);
         }
-        assert_in_range(looked, 6400 / POINTERS_REST, 6400 / POINTERS_REST + 10);
+        assert_in_range(looked, 64000 / POINTERS_REST, 64000 / POINTERS_REST + 100);
         words[100] = FAR;
         for (unsigned i = 0; i < POINTERS_REST; i++)
                 follow(100);
@@ -222,7 +246,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup(name, setup)
                 T(test_places), T(test_edges), T(test_numbers), T(test_once), T(test_room),
-                T(test_learns), T(test_tries_again), T(test_half_used), T(test_rests),
+                T(test_leads), T(test_learns), T(test_tries_again), T(test_half_used), T(test_rests),
                 T(test_random),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
