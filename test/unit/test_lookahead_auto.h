@@ -498,9 +498,28 @@ static void finer(int64_t stride)
         assert_batch(page + 9 * (uint64_t)stride, stride, 4);
 }
 
+/* Some misses between its pages, and then the stream goes on: they were another's. */
+static void not_finer(void)
+{
+        begin(LOOKAHEAD_AUTO, 16);
+        all = LOOKAHEAD_USED;
+        for (unsigned i = 0; i < 3; i++)
+                at(60000 + 90 * i, LOOKAHEAD_MISS);
+        for (unsigned turn = 0; turn < 8; turn++) {
+                uint64_t marker = batch.first + 90ull * batch.marker;
+                assert_int_equal(batch.stride, 90);
+                /* At distances that no lone access confirms. */
+                for (unsigned i = 0; i < 3; i++)
+                        at(batch.first + 90 * (i * i % 4) + 30, LOOKAHEAD_MISS);
+                at(marker, LOOKAHEAD_MARKER);
+        }
+        assert_int_equal(batch.stride, 90);
+}
+
 static void test_auto_finer(void **state)
 {
         (void)state;
+        not_finer();
         finer(7);
         finer(-7);
         finer(1);
@@ -514,7 +533,7 @@ static void test_auto_usual(void **state)
         (void)state;
         begin(LOOKAHEAD_AUTO, 64);
         all = LOOKAHEAD_USED;
-        for (unsigned n = 0; n < 40; n++, start += 100000) {
+        for (unsigned n = 0; n < 40; n++, start += 100000 + 777 * n * n) {
                 uint64_t end = start + 26, next = start;
                 for (uint64_t page = start; page < end; page++) {
                         bool here = page < next, marker = here && page == batch.first +

@@ -13,7 +13,8 @@
 #define WORDS 512
 
 static struct pointers p;
-static uint64_t words[WORDS], asked[1024];
+/* The page, between two others. */
+static uint64_t pages[3 * WORDS], *const words = pages + WORDS, asked[1024];
 static unsigned nasked, room;
 static bool far_is_used, all_far;
 
@@ -57,7 +58,7 @@ static int setup(void **state)
 {
         (void)state;
         memset(&p, 0, sizeof(p));
-        memset(words, 0, sizeof(words));
+        memset(pages, 0, sizeof(pages));
         room = sizeof(asked) / sizeof(asked[0]);
         far_is_used = true;
         all_far = false;
@@ -72,7 +73,7 @@ static void test_places(void **state)
                 words[i] = FAR + ((uint64_t)i << 12) + i;
         assert_int_equal(follow(200), POINTERS_MOST);
         assert_true(asked[0] == words[200 - POINTERS_BEFORE]);
-        memset(words, 0, sizeof(words));
+        memset(pages, 0, sizeof(pages));
         words[199] = FAR + 8;
         words[203] = FAR + 0x5000;
         words[200 + POINTERS_AFTER] = FAR + 0x9000;
@@ -85,6 +86,9 @@ static void test_places(void **state)
 static void test_edges(void **state)
 {
         (void)state;
+        for (unsigned i = 0; i < 3 * WORDS; i++)
+                if (i < WORDS || i >= 2 * WORDS)
+                        pages[i] = FAR + 0x100000 + ((uint64_t)i << 12);
         words[0] = FAR;
         words[WORDS - 1] = FAR + 0x1000;
         assert_int_equal(follow(0), 1);
@@ -172,6 +176,28 @@ static void test_tries_again(void **state)
         assert_in_range(led, 50000, 100000);
 }
 
+static uint64_t newest;
+
+static bool used_later(void *arg, uint64_t page)
+{
+        (void)arg;
+        return page + POINTERS_ASKED / 2 < newest;
+}
+
+/* A page has its time to be used before it is judged. */
+static void test_time(void **state)
+{
+        const struct pointers_env later = { .ask = ask, .used = used_later };
+
+        (void)state;
+        for (unsigned i = 0; i < 1000; i++) {
+                newest = (FAR >> 12) + i;
+                words[9] = newest << 12;
+                nasked = 0;
+                assert_int_equal(pointers_follow(&p, words, 8, &later), 1);
+        }
+}
+
 /* Half of the pages are used, as of a tree's two children: not worth it. */
 static void test_half_used(void **state)
 {
@@ -179,7 +205,7 @@ static void test_half_used(void **state)
 
         (void)state;
         for (unsigned i = 0; i < 4000; i++) {
-                far_is_used = i & 1;
+                far_is_used = i % 2 == 0;
                 led += walk(1, 9);
         }
         assert_in_range(led, 1, 500);
@@ -246,7 +272,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup(name, setup)
                 T(test_places), T(test_edges), T(test_numbers), T(test_once), T(test_room),
-                T(test_leads), T(test_learns), T(test_tries_again), T(test_half_used), T(test_rests),
+                T(test_leads), T(test_learns), T(test_tries_again), T(test_half_used), T(test_time), T(test_rests),
                 T(test_random),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
