@@ -84,7 +84,11 @@ run() {
     quiet
     now_ns
     start=$now
-    $run_via "$@" >"$work/out" 2>"$work/err" || run_status=$?
+    # Through a pipe: what the group writes into memory would be the group's.
+    set +e
+    $run_via "$@" 2>"$work/err" | cat >"$work/out"
+    run_status=${PIPESTATUS[0]}
+    set -e
     now_ns
     # shellcheck disable=SC2034 # for the caller
     run_ns=$((now - start))

@@ -12,6 +12,7 @@
 # group. A share of it is the memory.max of either side, vmrun with all it needs beside its cache. A
 # figure is ns of the whole run, starting included; of redis, of its requests (see now_ns).
 set -euo pipefail
+export LC_ALL=C
 cd "$(dirname "$(realpath "$0")")/../.."
 # shellcheck source=bench/lib.sh
 . bench/lib.sh
@@ -80,7 +81,7 @@ set_program() {
         ;;
     sort)
         [ -e "$work/text" ] || base64 -w 31 /dev/urandom | head -c $((mib * 400))K >"$work/text"
-        program=(env LC_ALL=C sort --parallel=1 -S 512M "$work/text")
+        program=(sort --parallel=1 -S 512M "$work/text")
         ;;
     dict) program=("$python" -S -c "${dict_py//ROWS/$((mib * 6000))}") ;;
     json) program=("$python" -S -c "${json_py//ROWS/$((mib * 1250))}") ;;

@@ -48,7 +48,8 @@ bool cleaner_gets_a_turn(void)
         for (unsigned i = 0; i < TURNS; i++) {
                 uint32_t seq = atomic_load(&control.frames_seq);
                 cleaner_poke();
-                if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low)
+                if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low ||
+                    atomic_load_explicit(&control.stopping, memory_order_relaxed))
                         break;
                 vmexit5(EXIT_WAIT_PTE, (uint64_t)&control.frames_seq, seq, 1, TURN_NS, 0);
         }
