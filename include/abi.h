@@ -497,6 +497,9 @@ struct control {
         /* futex: incremented when frames become free and a vCPU waits for them */
         _Atomic uint32_t frames_seq;
         _Atomic uint32_t frames_waiters;
+        /* vCPUs that sleep until the cleaner has freed some, but can do without: woken as waiters
+         * are, and no reason for any verdict. */
+        _Atomic uint32_t frames_wishers;
         /* The value of frames_seq when the cleaner found that it cannot free anything: far tiers
          * full, or all pinned; 0 once it has freed a frame again.  kern/paging/cleaner.c has the
          * table. */

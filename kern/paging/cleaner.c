@@ -35,33 +35,47 @@ void cleaner_wake(void)
 /* Bounds; the cleaner frees some pages much sooner. */
 #define TURNS   16
 #define TURN_NS 1000000ul
+/* Calls that are passed over after one in vain: where nothing can be freed, the cleaner would look
+ * at all frames for each. */
+#define IN_VAIN 64
+
+static bool has_less_than(uint32_t mark)
+{
+        return atomic_load_explicit(&pager.nfree, memory_order_relaxed) < mark;
+}
 
 bool cleaner_gets_a_turn(void)
 {
-        if (!control.one_cpu) {
-                cleaner_wake();
+        static _Atomic uint32_t pass_over;      /* relaxed: a hint */
+        uint32_t over = atomic_load_explicit(&pass_over, memory_order_relaxed);
+
+        if (!control.one_cpu || over) {
+                cleaner_poke();
+                if (over)
+                        atomic_store_explicit(&pass_over, over - 1, memory_order_relaxed);
                 return false;
         }
-        /* As in frames_wait(), but nothing has to come of it.  The cleaner wakes waiters after each
+        /* As in frames_wait(), but nothing has to come of it.  The cleaner wakes wishers after each
          * pass, so that it takes some turns to stock up. */
-        atomic_fetch_add(&control.frames_waiters, 1);
-        for (unsigned i = 0; i < TURNS; i++) {
+        atomic_fetch_add(&control.frames_wishers, 1);
+        for (unsigned i = 0; i < TURNS && has_less_than(pager.low); i++) {
                 uint32_t seq = atomic_load(&control.frames_seq);
                 cleaner_poke();
-                if (atomic_load_explicit(&pager.nfree, memory_order_relaxed) >= pager.low ||
-                    atomic_load_explicit(&control.stopping, memory_order_relaxed))
+                if (atomic_load_explicit(&control.stopping, memory_order_relaxed))
                         break;
                 vmexit5(EXIT_WAIT_PTE, (uint64_t)&control.frames_seq, seq, 1, TURN_NS, 0);
         }
-        atomic_fetch_sub(&control.frames_waiters, 1);
+        atomic_fetch_sub(&control.frames_wishers, 1);
+        if (has_less_than(pager.low / 2 + 1))
+                atomic_store_explicit(&pass_over, IN_VAIN, memory_order_relaxed);
         return true;
 }
 
 static void wake_waiters(void)
 {
-        /* Full barrier: frames_seq moves before frames_waiters is read. */
+        /* Full barrier: frames_seq moves before waiters and wishers are read. */
         atomic_fetch_add(&control.frames_seq, 1);
-        if (atomic_load(&control.frames_waiters) > 0)
+        if (atomic_load(&control.frames_waiters) + atomic_load(&control.frames_wishers) > 0)
                 vmexit(EXIT_WAKE_FRAMES, 0, 0, 0);
 }
 
