@@ -34,6 +34,7 @@
 #include <x86intrin.h>
 #include "base/message.h"
 #include "base/options.h"
+#include "base/own_thread.h"
 #include "base/privfd.h"
 #include "base/word.h"
 #include "common/clock.h"
@@ -696,7 +697,7 @@ static int start_thread(void)
                 return 0;
         sigfillset(&all);               /* signals are the program's */
         pthread_sigmask(SIG_SETMASK, &all, &old);
-        err = pthread_create(&io_thread, NULL, io_main, NULL);
+        err = own_thread(&io_thread, io_main, NULL);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
         if (err && err != EINVAL)
                 die_(EXIT_VMRUN_FAILED, "the I/O thread cannot be made: %s: try --io inline",

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "base/own_thread.h"
 #include "base/word.h"
 #include "process/service.h"
 #include "vm/vm.h"
@@ -66,7 +67,7 @@ static void start(void *again)
         /* Signals are for the program: this thread takes none, not even the two that libc would
          * leave open. */
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
-        int err = pthread_create(&id, NULL, service_main, again);
+        int err = own_thread(&id, service_main, again);
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
         if (err)
                 die_(EXIT_VMRUN_FAILED, "the cleaner's thread cannot be made: %s", strerror(err));
