@@ -6,7 +6,7 @@
  * serves without an exit.  Their numbers are beyond all of Linux's.  Arguments are IN, as a system
  * call's: rdi rsi rdx; rax is a number of 0 or more, or -errno.
  *
- * A call, once it is here, keeps number and meaning.  A new one, or a new number,
+ * A call, once it is here, keeps number and meaning.  A new one, or a new number of HINT_STATS,
  * bumps HINTS_VERSION: an old kern answers -ENOSYS, and knows fewer numbers.
  */
 #ifndef VMRUN_HINTS_H

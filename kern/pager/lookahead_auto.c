@@ -162,7 +162,7 @@ static void judge(struct lookahead *h, struct lookahead_stream *s, bool success)
                 h->doubt += h->doubt < DOUBT;
 }
 
-/* The mean length of the last few streams, some longer ones counting no more than LONGEST. */
+/* Keeps the mean length of the streams that ended last; a long one counts as LONGEST. */
 static void count_length(struct lookahead *h, struct lookahead_stream *s)
 {
         uint32_t length = s->steps < LONGEST ? s->steps : LONGEST;
@@ -191,7 +191,7 @@ static void judge_ended(struct lookahead *h, struct lookahead_stream *s,
                 judge(h, s, 2 * rest.used >= rest.unused);
 }
 
-/* The next window would pass the place where streams usually end: it goes there, and no further
+/* A window that would pass the place where streams usually end stops there; but it is never less
  * than a new stream's. */
 static void usual_end(const struct lookahead *h, struct lookahead_stream *s)
 {

@@ -6,8 +6,7 @@
 
 #include <stdint.h>
 
-/* nr: HINTS_FIRST and above.  a: as of a system call.  What the call returns; -ENOSYS: there is no
- * such call. */
+/* nr: from HINTS_FIRST to HINTS_END - 1.  a: as of a system call.  What the call returns. */
 long hint_call(uint64_t nr, const uint64_t a[6]);
 
 #endif

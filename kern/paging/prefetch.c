@@ -7,15 +7,17 @@
  * table on the way is reused meanwhile.
  *
  * Frames come from the stock, of which demand keeps half of what is below the cleaner's low mark.
- * A prefetch never waits and never reclaims: what has no frame is not asked for.
+ * A prefetch reclaims nothing, and waits for nothing: what has no frame is not asked for.  But
+ * where all threads have one CPU, a vCPU that finds no frames lets the cleaner run, for a bounded
+ * time.
  */
 #include "base/state.h"
 #include "base/tables.h"
 #include "far/rings.h"
 #include "far/slots.h"
 #include "far/timed.h"
-#include "paging/cleaner.h"
 #include "pager/pointers.h"
+#include "paging/cleaner.h"
 #include "paging/prefetch.h"
 #include "space/vma.h"
 

@@ -9,8 +9,8 @@
 #include "pager/lookahead.h"
 
 /* After a fault at addr, with its own read under way, if it needs one: asks for what the policy
- * expects next.  Never waits, and takes only frames that nobody is short of.  No fault is
- * published. */
+ * expects next.  Takes only frames that nobody is short of, and waits for none; but with one CPU it
+ * may let the cleaner run.  No fault is published. */
 void prefetch(uint64_t addr, enum lookahead_cause cause);
 
 /* Does the setting say that pages are followed by what they point to? */
