@@ -11,26 +11,11 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include "call.h"
 #include "hints.h"
 #include "vmguest.h"
 
-/* What a program links with has a name outside; all else is the library's own. */
-#define PUBLIC __attribute__((visibility("default")))
-
 #define PAGE_MASK ((uintptr_t)VMG_PAGE - 1)
-
-/* As a system call returns: 0 or more, or -errno.  Without errno, which a signal handler that makes
- * a call would have to save. */
-static long call(long number, uintptr_t a, uintptr_t b, uintptr_t c)
-{
-        long ret;
-
-        __asm__ volatile("syscall"
-                         : "=a"(ret)
-                         : "a"(number), "D"(a), "S"(b), "d"(c)
-                         : "rcx", "r11", "memory");
-        return ret;
-}
 
 /* The auxiliary vector does not change while the process lives, and a lookup in it takes half as
  * long as a call.  Relaxed: all threads that look find the same. */
@@ -153,6 +138,18 @@ PUBLIC ssize_t vmg_resident(const void *addr, size_t len)
                 p.len -= some;
         }
         return err ? err : resident;
+}
+
+PUBLIC int vmg_peek(void *dst, const void *src, size_t len)
+{
+        if (vmg_version() >= 2)
+                return (int)call(HINT_PEEK, (uintptr_t)dst, (uintptr_t)src, len);
+        if (len > VMG_PAGE)
+                return -EINVAL;
+        if (vmg_version())
+                return -ENOSYS;
+        memcpy(dst, src, len);
+        return 0;
 }
 
 PUBLIC int vmg_cool(const void *addr, size_t len)

@@ -54,6 +54,52 @@ int vmg_drop(void *addr, size_t len);
 int vmg_pin(const void *addr, size_t len);
 int vmg_unpin(const void *addr, size_t len);
 
+/* Copies what is here: 0.  -EAGAIN: a part of the range is not, and dst may hold a part of it.
+ * len: at most VMG_PAGE, else -EINVAL.  Waits for nothing, unless dst is far.  Natively:
+ * memcpy(). */
+int vmg_peek(void *dst, const void *src, size_t len);
+
+/*
+ * Guides: a function that runs when a thread waits for a page of a range, and asks for those that
+ * it will need next.  docs/guides.md shows how to write one.
+ *
+ * It runs on the thread that faults, on a stack of 16 KiB, while the page is on its way.  It may
+ * read and write memory that is here: what vmg_guide() pins, what vmg_pin() pinned, what vmg_peek()
+ * copies.  It may call vmg_prefetch(), vmg_prefetchv(), vmg_stream(), vmg_peek(), vmg_stats() and
+ * vmg_version().  It is ended, and the thread goes on as without it, if it touches other memory,
+ * raises an exception, makes another system call, takes 10 ms of processor time, or a signal comes.
+ * Ended three times by its own fault it is called no more; --stats counts and names it.
+ */
+enum vmg_event {
+        VMG_MISSED = 1,                 /* the page is on its way, and the thread waits for it */
+        VMG_CAME,                       /* it is here: a guide asked for that by VMG_AGAIN */
+        VMG_USED,                       /* the first use of a page that was asked for ahead */
+};
+/* Registers in struct vmg_fault. */
+enum vmg_register {
+        VMG_RAX, VMG_RBX, VMG_RCX, VMG_RDX, VMG_RSI, VMG_RDI, VMG_RBP, VMG_RSP, VMG_R8, VMG_R9,
+        VMG_R10, VMG_R11, VMG_R12, VMG_R13, VMG_R14, VMG_R15, VMG_RIP, VMG_REGISTERS
+};
+struct vmg_fault {
+        uint32_t size;                  /* of this struct: a newer vmrun may know more */
+        uint32_t event;                 /* enum vmg_event */
+        uint64_t addr;                  /* that the thread touches */
+        uint64_t write;                 /* 1: to store; 0 */
+        uint64_t reg[VMG_REGISTERS];    /* of the thread */
+};
+/* Returns VMG_AGAIN to be called once more when the page has come (after VMG_MISSED), else 0. */
+typedef long vmg_guide_fn(const struct vmg_fault *fault, void *arg);
+#define VMG_AGAIN 1
+
+/* Faults in [addr, addr + len) call fn; of several guides for an address, the one that was made
+ * last.  Nothing needs to be mapped there yet.  Pins the object that has fn (a program of more than
+ * 1 MiB: 16 KiB from fn on): -ENOMEM beyond RLIMIT_MEMLOCK.  -ENOSPC: there are 64 already.  A
+ * child of fork() has the same guides.  Natively: nothing, and 0. */
+int vmg_guide(const void *addr, size_t len, vmg_guide_fn *fn, void *arg);
+/* Guides whose range begins in this one are called no more: how many they were.  None of them runs
+ * when this returns.  Not within a guide or a signal handler. */
+int vmg_unguide(const void *addr, size_t len);
+
 /* Counts of this process since it began; pages if nothing else is said. */
 struct vmg_stats {
         uint64_t cache;                 /* size of the local cache */

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 15
+#define ABI_VERSION 16
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -172,10 +172,14 @@ enum exit_op {
         EXIT_YIELD,
         /* Refreshes control.time. */
         EXIT_TIME,
-        /* EVENT_HOST was set: the host does what it was set for. */
+        /* EVENT_HOST was set: the host does what it was set for.  a[0] 1: a guide ran until now, so
+         * an instruction that trapped was not the thread's. */
         EXIT_EVENT,
         /* control.stopping, and kern holds nothing: returns when threads may continue. */
         EXIT_PAUSE,
+        /* There are guides: the host watches for one that takes too long.  ret: 0, or -EAGAIN: it
+         * can have no thread for that. */
+        EXIT_GUIDES,
         EXIT_OPS
 };
 
@@ -314,6 +318,12 @@ struct vcpu {
 
         uint64_t cr2;                   /* stored by the exception stubs */
         uint64_t entry_tsc;             /* when the fault being handled began */
+        /* Odd while a guide of the program runs here (struct guide): written by kern; and the value
+         * of a run that has taken too long: by the host, before it sets EVENT_GUIDE.  Both only
+         * grow; relaxed, since the event orders them. */
+        _Atomic uint32_t guide_run, guide_late;
+        /* The same for kern, which looks at it in each fault: 0, or a bit of #PF's error code. */
+        uint64_t guided;
         uint64_t canary1;
 
         struct exit_req exit;
@@ -338,6 +348,10 @@ struct vcpu {
 #define EVENT_HOST 1u
 /* The host changed more of regs than a system call returns: go back by iretq. */
 #define EVENT_IRET 2u
+/* vcpu.guide_late is new. */
+#define EVENT_GUIDE 4u
+/* With EVENT_HOST: whoever ran executed an instruction that only a kernel may. */
+#define EVENT_PRIVILEGED 8u
 
 /* Fault kinds, as the statistics count them. */
 enum fault_kind {
@@ -353,6 +367,7 @@ enum vcpu_counter {
         CNT_PREFETCHED, CNT_PREFETCH_HITS, CNT_PREFETCH_LATE, CNT_PREFETCH_WASTED, CNT_MARKERS,
         /* Of those asked for ahead: because a page points to them; because the program said so. */
         CNT_POINTED, CNT_HINTED,
+        CNT_GUIDED,                     /* calls of guides */
         CNT_ZEROED_AHEAD,               /* pages filled with zeroes before they were touched */
         CNT_COUNT
 };
@@ -380,6 +395,30 @@ struct vcpu_stats {
         uint64_t fault_exits[FAULT_KINDS];
         uint64_t ticks[LATENCIES];      /* the sum of each histogram */
         uint64_t hist[LATENCIES][HIST_BUCKETS];
+};
+
+/* A function of the program that faults in a range call (include/hints.h).  kern/space/guides.c
+ * has the rules; the host reads it for the statistics. */
+enum guide_end {
+        GUIDE_RETURNED,
+        GUIDE_TOUCHED,                  /* memory that was not here, or is not the program's */
+        GUIDE_TRAPPED,                  /* another exception */
+        GUIDE_CALLED,                   /* a system call that guides may not make */
+        GUIDE_LATE,
+        GUIDE_INTERRUPTED,              /* a signal came for the program, or all threads stop */
+        GUIDE_ENDS
+};
+enum guide_state { GUIDE_FREE, GUIDE_ON, GUIDE_OFF, GUIDE_REMOVED };
+#define GUIDES_MAX 64
+#define GUIDE_NAME 64
+struct guide {
+        _Atomic uint32_t state;         /* enum guide_state.  Release: the rest is complete */
+        _Atomic uint32_t running;       /* vCPUs that are in it; it is not reused meanwhile */
+        uint64_t start, end;            /* the range */
+        uint64_t fn, arg;
+        uint64_t order;                 /* of two guides for a page, the one with the greater */
+        _Atomic uint64_t ended[GUIDE_ENDS];     /* calls, by how they ended */
+        char name[GUIDE_NAME];          /* as the program says it, NUL included */
 };
 
 /* A slab: a run of slots leased from one far tier.  Slot number = slab index << SLAB_SHIFT | page
@@ -470,6 +509,7 @@ struct control {
         uint32_t shadow_paging;
         /* All threads had one CPU when the program began: a hint. */
         uint32_t one_cpu;
+        uint32_t xsave;                 /* the CPU has XSAVE, and XCR0 is set */
         /* How the pager looks ahead (kern/pager/lookahead.h), which the host may change while the
          * program runs; hints. */
         _Atomic uint32_t prefetch_policy, prefetch_window, prefetch_history;
@@ -537,6 +577,7 @@ struct control {
         uint32_t tree_number;
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */
+        uint64_t guides;                /* address of struct guide[GUIDES_MAX]; 0: none yet */
         /* Address of kern's number of free frames, an _Atomic uint32_t; 0: kern is not up. */
         uint64_t free_frames;
         uint64_t canary4;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define HINTS_AUX     0x766d6775        /* "vmgu" */
-#define HINTS_VERSION 1
+#define HINTS_VERSION 2
 
 #define HINTS_FIRST   0x1000
 enum hint_call {
@@ -31,9 +31,41 @@ enum hint_call {
         /* OUT uint64_t *, how many: the numbers of enum hint_number, as many as kern knows.  How
          * many those are. */
         HINT_STATS,
+        /* --- version 2 --- */
+        /* OUT void *, addr, bytes, at most HINTS_PEEK: copies what is here.  0; -EAGAIN: a part of
+         * it is not. */
+        HINT_PEEK,
+        /* addr, bytes, function, argument, char name[HINTS_NAME]: a fault in this range calls the
+         * function, as struct hint_fault says.  The name is for people.  0; -ENOSPC: there are too
+         * many; -EAGAIN: vmrun can have no thread that watches over guides. */
+        HINT_GUIDE,
+        /* addr, bytes: guides whose range begins in this one are called no more.  Waits until none
+         * of them runs.  How many they were. */
+        HINT_UNGUIDE,
         HINTS_END
 };
 #define HINTS_RANGES  1024
+#define HINTS_PEEK    4096
+#define HINTS_NAME    64
+
+/* A guide is called as `long guide(const struct hint_fault *, void *argument)`, by the thread that
+ * faults, on a stack of kern's.  It may use memory that is here, and make the calls
+ * HINT_PREFETCH, HINT_PREFETCHV, HINT_STREAM, HINT_STATS and HINT_PEEK; anything else ends it.  If
+ * it returns HINT_AGAIN for a page that is MISSED, it is called again when that page has come. */
+enum hint_event {
+        HINT_MISSED = 1,                /* the page is under way, and the thread will wait for it */
+        HINT_CAME,                      /* it is here; the thread goes on when the guide returns */
+        HINT_USED,                      /* the first use of a page that was asked for ahead */
+};
+#define HINT_AGAIN 1
+struct hint_fault {
+        uint32_t size;                  /* of this struct */
+        uint32_t event;                 /* enum hint_event */
+        uint64_t addr;                  /* that the thread touches */
+        uint64_t write;                 /* 1: to store; 0 */
+        /* The thread's registers: rax rbx rcx rdx rsi rdi rbp rsp r8..r15 rip. */
+        uint64_t reg[17];
+};
 
 /* Numbers of the whole process, which vmguest.h explains: struct vmg_stats, in its order. */
 enum hint_number {

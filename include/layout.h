@@ -8,7 +8,7 @@
  *
  *   virtual                        what
  *   0x0000000000000000..           the program
- *   0x000067fffffe8000  96 KiB     VCPU_SELF: this vCPU's own block (each has its own PML4[207])
+ *   0x000067fffffe0000 128 KiB     VCPU_SELF: this vCPU's own block (each has its own PML4[207])
  *   0x0000680000000000 WINDOW      guest RAM: kern image, control page, vCPU blocks, pool, frames
  *   0x00006a0000000000 FAR_WINDOW  far tiers that are plain memory, mapped slab by slab
  *   0x00006e0000000000 ARENA       MAP_SHARED mappings, in the host only; programs see them at
@@ -49,22 +49,22 @@
 
 #define CONTROL_OFF     0x100000
 #define VCPUS_OFF       0x200000
-#define RINGS_OFF       0x6200000
+#define RINGS_OFF       0x8200000
 #define RINGS_SIZE      0x4000
-#define POOL_OFF        0x8000000
+#define POOL_OFF        0xa000000
 #define VCPUS_MAX       1024            /* KVM's usual limit; fits below POOL_OFF */
 
 /* Page tables of the window, which the guest cannot write: the page table of its first 2 MiB, and
  * the page directories of RAM, which together are one array of 2 MiB entries. */
 #define RAM_PT_OFF      0xff000         /* between kern's image and CONTROL */
-#define RAM_PD_OFF      0x7200000
+#define RAM_PD_OFF      0x9200000
 
 /* The pool begins with the PDPT of each lower-half PML4 slot, shared by all vCPUs. */
 #define PDPT_OFF(slot)  (POOL_OFF + (slot) * PAGE_SIZE)
 #define POOL_PDPTS      256
 
 /* A vCPU block, and what is at which offset of it. */
-#define VCPU_BLOCK      0x18000
+#define VCPU_BLOCK      0x20000
 #define VCPU_SELF       (WINDOW - VCPU_BLOCK)
 #define VCPU_STATS_OFF  0x1000          /* struct vcpu_stats */
 #define VCPU_STATS_SIZE 0xa000
@@ -84,6 +84,14 @@
 #define VCPU_PDPT_OFF   0x15000
 #define VCPU_PD_OFF     0x16000
 #define VCPU_PT_OFF     0x17000
+/* What a guide needs (kern/paging/guide.h): a page that is not mapped, its stack, the program's
+ * extended state meanwhile, and a struct guide_run. */
+#define VCPU_GUIDE_OFF   0x18000
+#define VCPU_GUIDE_STACK 0x19000
+#define VCPU_GUIDE_STACK_TOP 0x1d000
+#define VCPU_GUIDE_XSAVE 0x1d000
+#define VCPU_GUIDE_XSAVE_SIZE 0x2000
+#define VCPU_GUIDE_RUN   0x1f000
 
 /* The port whose OUT is an exit; honoured only with RIP in kern's image. */
 #define EXIT_PORT       0x10

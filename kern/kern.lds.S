@@ -8,6 +8,9 @@ vcpu_self = VCPU_SELF;
 vcpu_self_stats = VCPU_SELF + VCPU_STATS_OFF;
 vcpu_self_xfer  = VCPU_SELF + VCPU_XFER_OFF;
 vcpu_self_fixed = VCPU_SELF + VCPU_FIXED_OFF;
+vcpu_self_guide_stack = VCPU_SELF + VCPU_GUIDE_STACK;
+vcpu_self_guide_xsave = VCPU_SELF + VCPU_GUIDE_XSAVE;
+vcpu_self_guide = VCPU_SELF + VCPU_GUIDE_RUN;
 control = WINDOW + CONTROL_OFF;
 
 SECTIONS

@@ -31,6 +31,7 @@
 #include "signal/trapped.h"
 #include "stats/stats.h"
 #include "syscalls/dispatch.h"
+#include "vm/guides.h"
 #include "vm/vm.h"
 
 static const char *kern_text(struct thread *t, uint64_t va)
@@ -105,12 +106,16 @@ static void arena_check(struct thread *t)
 /* Handles the reasons for which the host made kern exit before it returned to the program. */
 static void event(struct thread *t)
 {
+        bool guided = t->v->exit.a[0];
+
         threads_pause(t);
         if (t->arena_fault) {
                 t->arena_fault = false;
                 arena_check(t);
         }
-        if (t->privileged) {
+        if (t->privileged && guided) {
+                t->privileged = 0;      /* kern has ended the guide that executed it */
+        } else if (t->privileged) {
                 if (t->privileged == KVM_EXIT_IO)
                         trapped_io(t);
                 t->privileged = 0;
@@ -187,6 +192,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_TIME:           time_refresh(); return 0;
         case EXIT_EVENT:          event(t); return 0;
         case EXIT_PAUSE:          threads_pause(t); return 0;
+        case EXIT_GUIDES:         return guide_watch_start(t->vm);
         default:
                 vcpu_dump(t);
                 die_(EXIT_VMRUN_FAILED, "kern asked for something unknown (%u); " VM_BLAME, rq->op);

@@ -36,9 +36,11 @@
 #include "settings/states.h"
 #include "signal/signals.h"
 #include "stats/facts.h"
+#include "settings/guide.h"
 #include "stats/stats.h"
 #include "syscalls/dispatch.h"
 #include "vm/counters.h"
+#include "vm/guides.h"
 #include "vm/vm.h"
 
 static struct vm vm;
@@ -98,6 +100,7 @@ static void fill_control(uint64_t far_pages)
         c->overcommit = opt.overcommit;
         c->shadow_paging = host_has_shadow_paging();
         c->one_cpu = has_one_cpu();
+        c->xsave = vm.xcr0 != 0;
         running_apply();
         c->far_pages = far_pages;
         c->rlimit_as = soft_limit(RLIMIT_AS);
@@ -145,6 +148,8 @@ static void open_program(void)
                 die_(image_exit_status(err), "%s%s", image.why.text, options_hint());
         if (image.set_id && !before)
                 warnx_("%s has a set-uid or set-gid bit, which vmrun does not honour", image.exe);
+        if (!*image.interp)
+                guide_missed(opt.argv[0]);
         program_mark_running(image.fd);
         procfs_set_exe(image.exe);
         prctl(PR_SET_NAME, image.comm);
@@ -192,6 +197,7 @@ static void register_statistics(void)
         stats_register(counters_stats);
         stats_register(syscall_stats);
         stats_register(footprint_stats);
+        stats_register(guides_stats);
         stats_register(far_stats);
         stats_register(settings_stats);
         facts_register();
@@ -212,6 +218,7 @@ int main(int argc, char **argv)
                 if (opt.command == CMD_STATES)
                         return states_print(opt.states_pid);
                 options_make_absolute(&opt, NULL);
+                guide_preload();
                 exec_init();
                 stats_init();
         }

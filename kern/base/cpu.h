@@ -4,6 +4,7 @@
 #ifndef VMRUN_CPU_H
 #define VMRUN_CPU_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "layout.h"
 
@@ -37,6 +38,29 @@ static inline void cpu_flush_tlb(int level)
         } else {
                 __asm__ volatile("call flush_gate" ::: "memory");
         }
+}
+
+/* x87, SSE, AVX and AVX-512 (Intel SDM vol. 1, 13.1): what compiled code uses by itself. */
+#define CPU_XSAVE_MASK 0xe7u
+
+/* The extended state of the program, which kern itself does not use.  area: aligned to 64 bytes;
+ * its header is zero before it is first used.  xsave: else there is no more than FXSAVE saves. */
+static inline void cpu_save_extended(void *area, bool xsave)
+{
+        if (xsave)
+                __asm__ volatile("xsave64 (%0)" :: "r"(area), "a"(CPU_XSAVE_MASK), "d"(0)
+                                 : "memory");
+        else
+                __asm__ volatile("fxsave64 (%0)" :: "r"(area) : "memory");
+}
+
+static inline void cpu_load_extended(const void *area, bool xsave)
+{
+        if (xsave)
+                __asm__ volatile("xrstor64 (%0)" :: "r"(area), "a"(CPU_XSAVE_MASK), "d"(0)
+                                 : "memory");
+        else
+                __asm__ volatile("fxrstor64 (%0)" :: "r"(area) : "memory");
 }
 
 static inline void cpu_set_fs(uint64_t base) { __asm__ volatile("wrfsbase %0" :: "r"(base)); }

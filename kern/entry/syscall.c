@@ -13,6 +13,8 @@
 #include "hints.h"
 #include "mm/calls.h"
 #include "paging/access.h"
+#include "paging/fault.h"
+#include "paging/guide.h"
 #include "paging/hint.h"
 
 static long sys_getpid(const uint64_t a[6]) { (void)a; return vcpu_self_fixed.pid; }
@@ -79,6 +81,12 @@ void syscall_dispatch(void)
         uint64_t nr = r->rax;
         bool hint = nr - HINTS_FIRST < HINTS_END - HINTS_FIRST;
 
+        if (__builtin_expect(guide_runs(), 0) && !(hint && hint_for_guides(nr))) {
+                /* All registers have changed. */
+                atomic_fetch_or(&vcpu_self.event, EVENT_IRET);
+                fault_guide_over(GUIDE_CALLED);
+                return;
+        }
         if (hint || (nr < sizeof(local) / sizeof(local[0]) && local[nr])) {
                 const uint64_t a[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
                 count(CNT_SYSCALLS_LOCAL);

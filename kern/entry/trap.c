@@ -8,12 +8,18 @@
 #include "base/print.h"
 #include "base/signal.h"
 #include "entry/trap.h"
+#include "paging/fault.h"
+#include "paging/guide.h"
 #include "x86.h"
 
 void trap(uint64_t vector)
 {
         uint64_t rip = vcpu_self.regs.rip;
 
+        if (guide_runs()) {
+                fault_guide_over(GUIDE_TRAPPED);
+                return;
+        }
         switch (vector) {
         case VEC_DE:
                 program_signal(vector, SIGFPE, FPE_INTDIV, rip);
@@ -58,7 +64,13 @@ static bool left_ring_0(void)
  * Then the program's RIP is not canonical, or its CS is of another privilege level. */
 void kern_trap(const struct trap_frame *t, uint64_t syscall_jump, uint64_t iret_jump)
 {
-        if (t->vector == VEC_GP && (t->rip == syscall_jump || t->rip == iret_jump)) {
+        bool back = t->rip == syscall_jump || t->rip == iret_jump;
+
+        if (back && guide_runs()) {
+                fault_guide_over(GUIDE_TRAPPED);
+                return;
+        }
+        if (t->vector == VEC_GP && back) {
                 vcpu_self.regs.err = t->err;
                 program_signal(VEC_GP, SIGSEGV, SI_KERNEL, 0);
                 return;
@@ -77,9 +89,16 @@ void kern_trap(const struct trap_frame *t, uint64_t syscall_jump, uint64_t iret_
 void events(void)
 {
         struct vcpu *v = &vcpu_self;
+        uint32_t event = atomic_exchange(&v->event, 0);
+        bool guided = guide_runs();
 
-        if (atomic_exchange(&v->event, 0) & EVENT_HOST)
-                vmexit(EXIT_EVENT, 0, 0, 0);
+        /* The host looks at the thread's own registers. */
+        if (guided && (event & EVENT_HOST))
+                fault_guide_over(event & EVENT_PRIVILEGED ? GUIDE_TRAPPED : GUIDE_INTERRUPTED);
+        else if ((event & EVENT_GUIDE) && guide_is_late())
+                fault_guide_over(GUIDE_LATE);
+        if (event & EVENT_HOST)
+                vmexit(EXIT_EVENT, guided, 0, 0);
         if (atomic_load(&control.flush_epoch) != atomic_load(&v->flushed))
                 flush_self();
 }

@@ -189,7 +189,7 @@ static int willneed(uint64_t start, uint64_t end)
                         if (at >= asked) {
                                 asked = lower(lower(stop, at + RANGE_AHEAD),
                                               at + budget * PAGE_SIZE);
-                                prefetch_range(at, asked);
+                                prefetch_range(at, asked, false);
                         }
                         if (!worth_bringing(&v, at, &next))
                                 continue;

@@ -8,9 +8,23 @@
 #include "base/tables.h"
 #include "paging/access.h"
 #include "paging/fault.h"
+#include "paging/guide.h"
 
-/* Between a buffer in the window and the program's memory at addr. */
-struct copy { uint64_t addr; char *buffer; bool out; };
+/* Between a buffer in the window and the program's memory at addr.  here: only pages that are. */
+struct copy { uint64_t addr; char *buffer; bool out, here; };
+
+/* A marker counts as used now; HELD without being one, it is not for the program. */
+static bool became_present(uint64_t addr, bool write)
+{
+        pt_publish(addr);
+        pte_slot_t *pte = pt_find(addr);
+        pte_t p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
+        bool is = pte_kind(p) == PTE_HELD && pte_allows(p, write, false) && page_use_marker(pte, p);
+        pt_unpublish();
+        if (is)
+                count(CNT_PREFETCH_HITS);
+        return is;
+}
 
 static int copy_page_part(const struct copy *c, size_t len)
 {
@@ -35,19 +49,31 @@ static int copy_page_part(const struct copy *c, size_t len)
                 if (pte_kind(p) == PTE_ARENA && pte_allows(p, c->out, false))
                         return (int)vmexit5(EXIT_ARENA_COPY, pte_num(p) * PAGE_SIZE + off,
                                             (uint64_t)c->buffer, len, c->out, 0);
-                if (fault_in(c->addr, c->addr + 1, c->out) != 0)
+                if (c->here && !became_present(c->addr, c->out))
+                        return -EAGAIN;
+                if (!c->here && fault_in(c->addr, c->addr + 1, c->out) != 0)
                         return -EFAULT;
         }
 }
 
 static int copy(struct copy c, size_t len)
 {
+        int err;
+
+        /* A guide's own stack is kern's memory (paging/guide.h), and it may wait for nothing else:
+         * the read of its fault is under way. */
+        if (guide_runs() && guide_stack_has(c.addr, len)) {
+                memcpy(c.out ? (char *)c.addr : c.buffer, c.out ? c.buffer : (char *)c.addr, len);
+                return 0;
+        }
+        c.here |= guide_runs();
         while (len > 0) {
                 size_t n = PAGE_SIZE - (c.addr & (PAGE_SIZE - 1));
                 if (n > len)
                         n = len;
-                if (copy_page_part(&c, n) != 0)
-                        return -EFAULT;
+                err = copy_page_part(&c, n);
+                if (err)
+                        return err;
                 c.addr += n;
                 c.buffer += n;
                 len -= n;
@@ -58,6 +84,11 @@ static int copy(struct copy c, size_t len)
 int kern_copy_out(uint64_t dst, const void *src, size_t len)
 {
         return copy((struct copy){ .addr = dst, .buffer = (char *)src, .out = true }, len);
+}
+
+int kern_peek(void *dst, uint64_t src, size_t len)
+{
+        return copy((struct copy){ .addr = src, .buffer = dst, .here = true }, len);
 }
 
 int kern_copy_in(void *dst, uint64_t src, size_t len)

@@ -7,10 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies to the program's memory, with the rights of the program's own stores.  0, or -EFAULT. */
+/* Copies to the program's memory, with the rights of the program's own stores.  0, or -EFAULT;
+ * while a guide runs -EAGAIN where memory is not here. */
 int kern_copy_out(uint64_t dst, const void *src, size_t len);
-/* Copies from it, with the rights of the program's own loads.  0, or -EFAULT: dst may hold a
- * part. */
+/* Copies from it, with the rights of the program's own loads.  0, or the same errors: dst may hold
+ * a part. */
 int kern_copy_in(void *dst, uint64_t src, size_t len);
+/* The same of what is here: -EAGAIN if a part of it is not, is not mapped, or must not be read. */
+int kern_peek(void *dst, uint64_t src, size_t len);
 
 #endif

@@ -7,9 +7,12 @@
 #include "base/state.h"
 #include "space/account.h"
 
+/* Error code of #PF (Intel SDM vol. 3A 4.7). */
+enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };
+
 struct fault {
         uint64_t addr;                  /* of the page */
-        bool write, exec;
+        uint64_t error;                 /* what #PF said of the access: PF_WRITE, PF_EXEC */
         bool in_range;                  /* one of a range that was asked for at once */
         enum fault_kind kind;           /* how it was resolved, for the statistics */
         struct vma vma;                 /* as found by first_touch() */
@@ -27,6 +30,7 @@ enum outcome {
         WAIT_PTE,                       /* BUSY: another vCPU fetches it */
         FETCHING,                       /* BUSY: this vCPU fetches it */
         MARKER,                         /* there, and the first use of a marker */
+        GUIDED,                         /* a guide runs first (paging/guide.h) */
         NEED_FRAME, NEED_TABLE, NEED_VMA, NEED_FILE, NEED_SHARED,
         DENIED,                         /* SIGSEGV: a page is mapped, but not for this access */
         UNMAPPED,                       /* SIGSEGV: nothing is mapped */

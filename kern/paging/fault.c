@@ -10,6 +10,8 @@
  *         FETCHING          fetch_wait(): a node sends the page; the host ends it by page_fetched()
  *         MARKER            prefetch(): the page is there; the next ones are asked for
  *         NEED_FILE         file_fill(), NEED_SHARED: shared_map() (file.c)
+ *     GUIDED                the program has a function that is to run while the page is under way:
+ *                           page_fault() returns to it, and fault_guide_over() does the rest
  *
  * [I] A fault publishes its address (full barrier) before it reads the VMA tree, and unpublishes it
  * after its last change of an entry.  It changes entries only in the aligned run around that
@@ -32,20 +34,17 @@
 #include "paging/cleaner.h"
 #include "paging/fault.h"
 #include "paging/file.h"
+#include "paging/guide.h"
 #include "paging/prefetch.h"
 #include "space/account.h"
 #include "space/grow.h"
 #include "x86.h"
 
-/* Error code of #PF (Intel SDM vol. 3A 4.7). */
-enum { PF_WRITE = 1 << 1, PF_RESERVED = 1 << 3, PF_EXEC = 1 << 4 };
-
 /* Leaves vma, pte and seen unset: clearing them would cost more than the rest of the entry path. */
-static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool exec)
+static inline void fault_begin(struct fault *f, uint64_t addr, uint64_t error)
 {
         f->addr = addr & ~(uint64_t)(PAGE_SIZE - 1);
-        f->write = write;
-        f->exec = exec;
+        f->error = error;
         f->kind = FAULT_SPURIOUS;
         f->refused = 0;
         f->in_range = false;
@@ -53,11 +52,16 @@ static inline void fault_begin(struct fault *f, uint64_t addr, bool write, bool 
 
 static bool vma_allows(const struct vma *m, const struct fault *f)
 {
-        if (f->write)
+        if (f->error & PF_WRITE)
                 return m->prot & PROT_WRITE;
-        if (f->exec)
+        if (f->error & PF_EXEC)
                 return m->prot & PROT_EXEC;
         return m->prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+}
+
+static inline bool allows(pte_t p, const struct fault *f)
+{
+        return pte_allows(p, f->error & PF_WRITE, f->error & PF_EXEC);
 }
 
 static bool is_shared(const struct vma *m) { return (m->flags & MAP_TYPE) == MAP_SHARED; }
@@ -172,15 +176,15 @@ static inline __attribute__((always_inline)) enum outcome attempt(struct fault *
 
         switch (pte_kind(p)) {
         case PTE_REMOTE:
-                return pte_allows(p, f->write, f->exec) ? fetch(f, pte, p) : DENIED;
+                return allows(p, f) ? fetch(f, pte, p) : DENIED;
         case PTE_NONE:
                 return first_touch(f, pte);
         case PTE_PRESENT:
         case PTE_ARENA:
                 /* Another vCPU was first, unless the access is denied. */
-                return pte_allows(p, f->write, f->exec) ? DONE : DENIED;
+                return allows(p, f) ? DONE : DENIED;
         case PTE_HELD:
-                if (!pte_allows(p, f->write, f->exec))
+                if (!allows(p, f))
                         return DENIED;
                 f->seen = p;
                 return page_use_marker(pte, p) ? MARKER : RETRY;
@@ -219,9 +223,27 @@ static enum outcome fetch_wait(struct fault *f)
         return FAR_FAILED;
 }
 
+/* Waits for the page that this vCPU asked for, and looks what it points to. */
+static enum outcome fetched(struct fault *f)
+{
+        enum outcome o = fetch_wait(f);
+
+        if (prefetch_follows() && o == DONE && !f->in_range)
+                prefetch_pointed(vcpu_self.cr2, frame_of(f));
+        return o;
+}
+
+/* Waits for a page that was asked for ahead. */
+static enum outcome arrives(struct fault *f)
+{
+        page_wait(f->pte, f->seen);
+        timed_stay();
+        return RETRY;
+}
+
 /* A prefetched page that is still under way, or was due, but nobody had delivered it yet
  * (far/timed.h): then it is a marker like any other.  Once a fault. */
-static void touched_early(struct fault *f)
+static enum outcome touched_early(struct fault *f, uint64_t exits)
 {
         bool slow = timed_poll_slow();
         pte_t now = atomic_load_explicit(f->pte, memory_order_relaxed);
@@ -230,48 +252,46 @@ static void touched_early(struct fault *f)
                 f->kind = FAULT_MARKER;
                 if (!f->in_range && pte_kind(now) != PTE_HELD)
                         prefetch(f->addr, LOOKAHEAD_MARKER);
-                return;
+                return RETRY;
         }
         f->kind = FAULT_WAIT;
         slots_promote(frame_of(f));
-        if (!f->in_range) {
-                count(CNT_PREFETCH_LATE);
-                prefetch(f->addr, LOOKAHEAD_LATE);
-        }
-        page_wait(f->pte, f->seen);
-        timed_stay();
+        if (f->in_range)
+                return arrives(f);
+        count(CNT_PREFETCH_LATE);
+        prefetch(f->addr, LOOKAHEAD_LATE);
+        return guide_begin(f, WAIT_PTE, HINT_MISSED, exits) ? GUIDED : arrives(f);
 }
 
 /* Does what an attempt asked for; no fault is published.  RETRY: attempt again. */
-static enum outcome settle(struct fault *f, enum outcome o)
+static enum outcome settle(struct fault *f, enum outcome o, uint64_t exits)
 {
         switch (o) {
         case RETRY:
                 return RETRY;
         case WAIT_PTE:
                 /* page_wait() may come back early */
-                if ((f->seen & PTE_PREF) && f->kind != FAULT_WAIT) {
-                        touched_early(f);
-                        return RETRY;
-                }
+                if ((f->seen & PTE_PREF) && f->kind != FAULT_WAIT)
+                        return touched_early(f, exits);
                 page_wait(f->pte, f->seen);
                 f->kind = FAULT_WAIT;
                 return RETRY;
         case FETCHING:
                 if (!f->in_range)
                         prefetch(f->addr, LOOKAHEAD_MISS);
-                o = fetch_wait(f);
-                if (prefetch_follows() && o == DONE && !f->in_range)
-                        prefetch_pointed(vcpu_self.cr2, frame_of(f));
-                return o;
+                if (!f->in_range && guide_begin(f, FETCHING, HINT_MISSED, exits))
+                        return GUIDED;
+                return fetched(f);
         case MARKER:
                 count(CNT_MARKERS);
                 count(CNT_PREFETCH_HITS);
                 f->kind = FAULT_MARKER;
                 prefetch(f->addr, LOOKAHEAD_MARKER);
-                if (prefetch_follows() && !f->in_range)
+                if (f->in_range)
+                        return DONE;
+                if (prefetch_follows())
                         prefetch_pointed(vcpu_self.cr2, frame_of(f));
-                return DONE;
+                return guide_begin(f, MARKER, HINT_USED, exits) ? GUIDED : DONE;
         case NEED_FRAME:
                 return frames_wait() == 0 ? RETRY : NO_MEMORY;
         case NEED_TABLE:
@@ -280,7 +300,7 @@ static enum outcome settle(struct fault *f, enum outcome o)
                 return mm_grow_stack(f->addr) == 0 ? RETRY : UNMAPPED;
         case NEED_FILE:
                 o = file_fill(f);
-                return o == NEED_FRAME ? settle(f, o) : o;
+                return o == NEED_FRAME ? settle(f, o, exits) : o;
         case NEED_SHARED:
                 return shared_map(f);
         default:
@@ -297,10 +317,11 @@ static inline __attribute__((always_inline)) enum outcome attempt_published(stru
 }
 
 /* After an attempt that did not succeed: o. */
-static __attribute__((noinline)) enum outcome settle_and_repeat(struct fault *f, enum outcome o)
+static __attribute__((noinline)) enum outcome settle_and_repeat(struct fault *f, enum outcome o,
+                                                                uint64_t exits)
 {
         for (;;) {
-                o = settle(f, o);
+                o = settle(f, o, exits);
                 if (o != RETRY)
                         return o;
                 o = attempt_published(f);
@@ -309,13 +330,20 @@ static __attribute__((noinline)) enum outcome settle_and_repeat(struct fault *f,
         }
 }
 
-static inline __attribute__((always_inline)) enum outcome resolve(struct fault *f)
+/* No program has memory there. */
+static inline bool is_reserved(uint64_t addr)
 {
-        if (f->addr >= TASK_SIZE || (f->addr >= RESERVED_START && f->addr < RESERVED_END))
+        return addr >= TASK_SIZE || (addr >= RESERVED_START && addr < RESERVED_END);
+}
+
+/* exits: how many this vCPU had made before. */
+static inline __attribute__((always_inline)) enum outcome resolve(struct fault *f, uint64_t exits)
+{
+        if (is_reserved(f->addr))
                 return UNMAPPED;
         enum outcome o = attempt_published(f);
         if (o != DONE)
-                o = settle_and_repeat(f, o);
+                o = settle_and_repeat(f, o, exits);
         cleaner_poke();                 /* here, because it may exit */
         return o;
 }
@@ -377,27 +405,87 @@ static __attribute__((cold, noinline)) void fail(const struct fault *f, uint64_t
         }
 }
 
+static bool is_here(const struct fault *f)
+{
+        if (is_reserved(f->addr))
+                return false;
+        pt_publish(f->addr);            /* its table is not reused meanwhile */
+        pte_slot_t *pte = pt_find(f->addr);
+        pte_t p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
+        pt_unpublish();
+        return (pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_ARENA) &&
+               allows(p, f);
+}
+
+/* A guide has faulted: it has returned, or touched what it should not, or another vCPU has changed
+ * the entry meanwhile. */
+static __attribute__((cold, noinline)) void guide_faulted(const struct fault *f)
+{
+        if (vcpu_self.regs.rip == GUIDE_RETURN)
+                fault_guide_over(GUIDE_RETURNED);
+        else if (!is_here(f))
+                fault_guide_over(GUIDE_TOUCHED);
+}
+
+/* A pagetable-based KVM sets PF_RESERVED for its own half of the address space. */
+static __attribute__((cold, noinline)) void check_reserved_bits(uint64_t addr)
+{
+        if (addr < TASK_SIZE)
+                kern_bug("a page-table entry has reserved bits set", addr,
+                         pt_find(addr) ? *pt_find(addr) : 0);
+}
+
 void page_fault(void)
 {
         struct vcpu *v = &vcpu_self;
         uint64_t err = v->regs.err, addr = v->cr2;
         struct fault f;
 
-        fault_begin(&f, addr, err & PF_WRITE, err & PF_EXEC);
+        fault_begin(&f, addr, err);
         v->entry_tsc = control.stats_on ? cpu_tsc() : 0;
         if (v->regs.rip - WINDOW < CONTROL_OFF)
                 kern_bug("page fault in kern", addr, v->regs.rip);
-        /* A pagetable-based KVM sets this bit for its own half of the address space. */
-        if ((err & PF_RESERVED) && f.addr < TASK_SIZE)
-                kern_bug("a page-table entry has reserved bits set", addr,
-                         pt_find(addr) ? *pt_find(addr) : 0);
+        /* One test for two rare cases. */
+        if (__builtin_expect((err | v->guided) & PF_RESERVED, 0)) {
+                if (guide_runs()) {
+                        guide_faulted(&f);
+                        return;
+                }
+                check_reserved_bits(addr);
+        }
 
         uint64_t exits = counters()[CNT_EXITS];
-        enum outcome o = resolve(&f);
+        enum outcome o = resolve(&f, exits);
         if (o == DONE)
                 record(&f, v->entry_tsc, exits);
-        else
+        else if (o != GUIDED)
                 fail(&f, addr, o);
+}
+
+void fault_guide_over(enum guide_end how)
+{
+        struct guided g;
+        bool again = guide_finish(how, &g) && g.event == HINT_MISSED;
+
+        /* [I] After any other end no guide begins: a signal may wait, for which vcpu.regs must be
+         * the thread's. */
+        g.f.in_range = how != GUIDE_RETURNED;
+        enum outcome o = g.awaits == FETCHING ? fetched(&g.f)
+                         : g.awaits == WAIT_PTE ? arrives(&g.f)
+                                                : DONE;
+
+        if (o == RETRY) {
+                o = attempt_published(&g.f);
+                if (o != DONE)
+                        o = settle_and_repeat(&g.f, o, g.exits);
+        }
+        if (o == DONE && again && guide_begin(&g.f, DONE, HINT_CAME, g.exits))
+                return;
+        if (o == DONE)
+                record(&g.f, vcpu_self.entry_tsc, g.exits);
+        else if (o != GUIDED)
+                fail(&g.f, vcpu_self.cr2, o);
+        cleaner_poke();
 }
 
 /* For /proc and mincore: a range that was populated is there. */
@@ -414,10 +502,10 @@ static int fault_in_page(uint64_t addr, bool write)
 {
         struct fault f;
 
-        fault_begin(&f, addr, write, false);
+        fault_begin(&f, addr, write ? PF_WRITE : 0);
         f.in_range = true;
         uint64_t tsc = control.stats_on ? cpu_tsc() : 0, exits = counters()[CNT_EXITS];
-        switch (resolve(&f)) {
+        switch (resolve(&f, exits)) {
         case DONE:
                 record(&f, tsc, exits);
                 touch(f.addr);
@@ -437,7 +525,7 @@ int fault_in(uint64_t start, uint64_t end, bool write)
         for (uint64_t a = start & ~(uint64_t)(PAGE_SIZE - 1); a < end && !err; a += PAGE_SIZE) {
                 if (a >= asked && a + PAGE_SIZE < end) {
                         asked = end - a < RANGE_AHEAD ? end : a + RANGE_AHEAD;
-                        prefetch_range(a, asked);
+                        prefetch_range(a, asked, false);
                 }
                 err = fault_in_page(a, write);
         }

@@ -6,9 +6,15 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "abi.h"
 
 /* #PF: the address is in vcpu.cr2, the error code in vcpu.regs.  entry/entry.S calls it. */
 void page_fault(void);
+
+/* The guide that runs on this vCPU is over: the fault that it ran for goes on (paging/guide.h).
+ * The thread's registers are in vcpu.regs then, or, after GUIDE_RETURNED, those of its next guide.
+ * The way back is return_iret. */
+void fault_guide_over(enum guide_end how);
 
 /* Faults pages in, as an access by the program would.  It publishes the faults itself.  The caller
  * holds no lock.  write: for write access.  0; -ENOMEM: no memory; -EFAULT: a signal would

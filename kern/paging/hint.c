@@ -1,16 +1,18 @@
 /*
  * The calls of libvmguest (hints.h): what a program says of its memory.
  *
- * None of them waits for a node or makes an exit, unless its own arguments are far.  A hint changes
- * no content: at worst a page comes for nothing.
+ * None of them waits for a node or makes an exit, unless its own arguments are far, or it adds or
+ * drops guides.  A hint changes no content: at worst a page comes for nothing.
  */
 #include <asm-generic/errno.h>
 #include <stdatomic.h>
+#include "base/exit.h"
 #include "base/kern.h"
 #include "base/page.h"
 #include "base/state.h"
 #include "hints.h"
 #include "paging/access.h"
+#include "paging/guide.h"
 #include "paging/hint.h"
 #include "paging/prefetch.h"
 
@@ -32,7 +34,8 @@ static uint32_t hinted(uint32_t asked)
         return asked;
 }
 
-/* *look: pages that may still be looked at. */
+/* *look: pages that may still be looked at.  What a guide asks for calls it again when it is
+ * used. */
 static long ask_range(uint64_t start, uint64_t len, uint64_t *look)
 {
         uint64_t end = page_align(start + len), pages;
@@ -44,7 +47,8 @@ static long ask_range(uint64_t start, uint64_t len, uint64_t *look)
         if (pages > *look)
                 pages = *look;
         *look -= pages;
-        return hinted(prefetch_range(start, start + pages * PAGE_SIZE));
+        return hinted(prefetch_range(start, start + pages * PAGE_SIZE,
+                                     guide_runs()));
 }
 
 static long hint_prefetch(const uint64_t a[6])
@@ -68,8 +72,9 @@ static long hint_prefetchv(const uint64_t a[6])
                 return -EINVAL;
         while (left) {
                 uint64_t n = left < SOME ? left : SOME;
-                if (kern_copy_in(range, at, n * sizeof(range[0])) != 0)
-                        return -EFAULT;
+                int err = kern_copy_in(range, at, n * sizeof(range[0]));
+                if (err)
+                        return err;
                 for (uint64_t i = 0; i < n; i++) {
                         if (check_range(range[i].base, range[i].len) != 0)
                                 return -EFAULT;
@@ -140,6 +145,48 @@ static long hint_stats(const uint64_t a[6])
         return err ? err : HINT_NUMBERS;
 }
 
+static long hint_peek(const uint64_t a[6])
+{
+        char some[256];
+        int err = a[2] > HINTS_PEEK ? -EINVAL : check_range(a[1], a[2]);
+
+        for (uint64_t n, done = 0; !err && done < a[2]; done += n) {
+                n = a[2] - done < sizeof(some) ? a[2] - done : sizeof(some);
+                err = kern_peek(some, a[1] + done, n);
+                if (!err)
+                        err = kern_copy_out(a[0] + done, some, n);
+        }
+        return err;
+}
+
+static long hint_guide(const uint64_t a[6])
+{
+        struct guide g = { .start = a[0], .end = a[0] + a[1], .fn = a[2], .arg = a[3] };
+        int err = check_range(a[0], a[1]);
+
+        _Static_assert(sizeof(g.name) == HINTS_NAME, "abi.h and hints.h agree");
+        if (err)
+                return err;
+        if (a[1] == 0)
+                return -EINVAL;
+        if (check_range(a[2], 1) != 0)
+                return -EFAULT;
+        err = kern_copy_in(g.name, a[4], sizeof(g.name));
+        if (err)
+                return err;
+        g.name[sizeof(g.name) - 1] = '\0';
+        if (!control.guides && vmexit(EXIT_GUIDES, 0, 0, 0) != 0)
+                return -EAGAIN;
+        return guides_add(&g);
+}
+
+static long hint_unguide(const uint64_t a[6])
+{
+        int err = check_range(a[0], a[1]);
+
+        return err ? err : (long)guides_drop(a[0], a[0] + a[1]);
+}
+
 typedef long hint_fn(const uint64_t a[6]);
 
 static hint_fn *const calls[HINTS_END - HINTS_FIRST] = {
@@ -147,7 +194,15 @@ static hint_fn *const calls[HINTS_END - HINTS_FIRST] = {
         [HINT_PREFETCHV - HINTS_FIRST] = hint_prefetchv,
         [HINT_STREAM - HINTS_FIRST] = hint_stream,
         [HINT_STATS - HINTS_FIRST] = hint_stats,
+        [HINT_PEEK - HINTS_FIRST] = hint_peek,
+        [HINT_GUIDE - HINTS_FIRST] = hint_guide,
+        [HINT_UNGUIDE - HINTS_FIRST] = hint_unguide,
 };
+
+bool hint_for_guides(uint64_t nr)
+{
+        return nr <= HINT_PEEK;
+}
 
 long hint_call(uint64_t nr, const uint64_t a[6])
 {

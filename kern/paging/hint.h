@@ -4,9 +4,13 @@
 #ifndef VMRUN_HINT_H
 #define VMRUN_HINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* nr: from HINTS_FIRST to HINTS_END - 1.  a: as of a system call.  What the call returns. */
 long hint_call(uint64_t nr, const uint64_t a[6]);
+
+/* May a guide make this one?  It does not wait. */
+bool hint_for_guides(uint64_t nr);
 
 #endif

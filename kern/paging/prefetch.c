@@ -281,7 +281,7 @@ uint32_t prefetch_stream(uint64_t addr, int64_t stride, uint64_t count)
         return asked;
 }
 
-uint32_t prefetch_range(uint64_t start, uint64_t end)
+uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark)
 {
         struct walk w = NO_WALK;
         uint32_t most = room(), asked = 0;
@@ -292,7 +292,7 @@ uint32_t prefetch_range(uint64_t start, uint64_t end)
                 pte_slot_t *pte = far_entry(&w, addr, &p);
                 /* No page table: nothing up to the next one. */
                 next = w.first ? addr + PAGE_SIZE : (addr & TABLE_MASK) + ~TABLE_MASK + 1;
-                if (pte && !ask(pte, p, false, &asked))
+                if (pte && !ask(pte, p, mark && asked == 0, &asked))
                         break;
         }
         finish(&w, asked);

@@ -28,8 +28,9 @@ void prefetch_pointed(uint64_t addr, frame_t n);
 #define RANGE_AHEAD (64 * PAGE_SIZE)
 
 /* Asks for the pages of [start, end) that are far, as far as there are frames: who needs them all
- * then waits once.  How many were asked for. */
-uint32_t prefetch_range(uint64_t start, uint64_t end);
+ * then waits once.  mark: the first use of the first of them is to be a fault.  How many were asked
+ * for. */
+uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark);
 
 /* The program is about to use count pages from the one at addr on, in steps of stride pages (not
  * 0).  How many were asked for at once. */

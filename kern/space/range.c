@@ -4,6 +4,7 @@
 #include <asm-generic/errno.h>
 #include "base/exit.h"
 #include "space/account.h"
+#include "space/guides.h"
 #include "space/pt.h"
 #include "space/range.h"
 
@@ -140,6 +141,7 @@ int mm_unmap(uint64_t start, uint64_t end)
                 return err;
 
         struct vma_node *gone = cut(start, end);
+        guides_forget(start, end);
         pt_wait_faults(start, end);
         mm_zap(start, end);
         while ((n = gone)) {

@@ -21,6 +21,7 @@
 #include "process/threads.h"
 #include "signal/signals.h"
 #include "stats/stats.h"
+#include "vm/guides.h"
 #include "vm/vm.h"
 
 static uint64_t mask;                   /* the program's, and */
@@ -90,6 +91,7 @@ int alone_begin(struct thread *t)
         mask = was;
         ctl_rest();
         stats_interval_rest();
+        guide_watch_rest();
         service_hold(0);
         io_hold();
         service_end();
@@ -107,6 +109,7 @@ void alone_end(struct thread *t)
         io_again();
         service_again();
         stats_interval_start();
+        guide_watch_go_on();
         ctl_start(t->vm);
         io_release();
         service_release();

@@ -36,6 +36,7 @@
 #include "procfs/procfs.h"
 #include "signal/signals.h"
 #include "stats/stats.h"
+#include "vm/guides.h"
 #include "vm/vm.h"
 
 /* ---- the host's fork ---- */
@@ -183,6 +184,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         if (err)
                 die_(EXIT_VMRUN_FAILED, "a child cannot be given its memory: %s", strerror(-err));
         fork_image_free(im);
+        guide_watch_forked();
         stats_forked();
         ctl_forked(t->vm);
         settle(t, rq);

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "common/size.h"
 #include "config.h"
+#include "settings/guide.h"
 #include "settings/settings.h"
 #endif
 #include <errno.h>
@@ -26,6 +27,7 @@ enum {
         OPT_NO,
         OPT_STATS,
         OPT_NODE,
+        OPT_GUIDE,
         OPT_CONFIG,
         OPT_NO_CONFIG,
         OPT_CHECK,
@@ -61,6 +63,7 @@ static const struct option long_options[] = {
         { "stats-interval",  required_argument, NULL, OPT_SETTING },
         { "no-stats",        no_argument,       NULL, OPT_NO },
         { "node",            required_argument, NULL, OPT_NODE },
+        { "guide",           required_argument, NULL, OPT_GUIDE },
         { "config",          required_argument, NULL, OPT_CONFIG },
         { "no-config",       no_argument,       NULL, OPT_NO_CONFIG },
         { "check",           no_argument,       NULL, OPT_CHECK },
@@ -120,6 +123,9 @@ static const char help_text[] =
         "most)\n"
         "      --prefetch-history N\n"
         "                      trend looks at the last N pages (default: 32)\n"
+        "      --guide FILE    load a library with guides (vmguest(3)) into the program: a path, "
+        "or one that\n"
+        "                      ships with vmrun: graph, malloc, redis\n"
         "      --far on|off    off: evict pages only when the cache is full (default: on)\n"
         "      --no-control    make no socket by which vmctl can look at the program and change "
         "settings\n"
@@ -270,6 +276,9 @@ static void take_line(int argc, char **argv, struct given *g)
                                 die_(EXIT_VMRUN_FAILED, "--node %s: more than %u nodes: give fewer",
                                      optarg, NODES_MAX);
                         g->nodes[g->nnodes++] = optarg;
+                        break;
+                case OPT_GUIDE:
+                        guide_add(optarg);
                         break;
                 case OPT_CONFIG:
                         g->config = optarg;

@@ -48,6 +48,8 @@ static const struct stats_kind counter_kinds[CNT_COUNT] = {
                               "Pages read ahead because another page points to them"),
         [CNT_HINTED] = COUNT(hinted, "of these by hints",
                              "Pages read ahead because the program said so"),
+        [CNT_GUIDED] = COUNT(guided, "calls of guides",
+                             "Calls of functions of the program that look ahead for it"),
         [CNT_ZEROED_AHEAD] = COUNT(zeroed_ahead, "pages zeroed ahead",
                                    "New pages made before they were touched"),
         [CNT_SYSCALLS_LOCAL] = COUNT(syscalls_local, "system calls served by kern",
@@ -92,6 +94,7 @@ static const char *const exit_names[EXIT_OPS] = {
         [EXIT_TIME] = "time",
         [EXIT_EVENT] = "event",
         [EXIT_PAUSE] = "pause",
+        [EXIT_GUIDES] = "guides",
 };
 
 const char *counters_exit_name(unsigned op)

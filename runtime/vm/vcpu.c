@@ -376,7 +376,7 @@ static void privileged_instruction(struct thread *t)
         /* an access to memory that does not exist: after a `mov` to CR3 */
         vcpu_mend(t);
         t->privileged = reason;         /* KVM_RUN has changed t->run->exit_reason */
-        atomic_fetch_or(&t->v->event, EVENT_HOST);
+        atomic_fetch_or(&t->v->event, EVENT_HOST | EVENT_PRIVILEGED);
         redirect_to_kern(t);
 }
 

@@ -30,7 +30,8 @@ static uint64_t block_gpa(uint32_t number)
 /* Pages of a block that the guest never writes: a wild store of the program faults there. */
 static bool is_constant(unsigned off)
 {
-        return off == VCPU_TSS_OFF || off == VCPU_GDT_OFF || off >= VCPU_TABLES_OFF;
+        return off == VCPU_TSS_OFF || off == VCPU_GDT_OFF ||
+               (off >= VCPU_TABLES_OFF && off < VCPU_GUIDE_OFF);
 }
 
 /* This vCPU's PML4: the lower half is shared, except the slot that maps its own block at
@@ -50,7 +51,7 @@ static void make_tables(struct vm *vm, uint32_t number)
         pt += 512 - VCPU_BLOCK / PAGE_SIZE;
         for (unsigned off = 0; off < VCPU_BLOCK; off += PAGE_SIZE) {
                 uint64_t writable = is_constant(off) ? 0 : PTE_W;
-                if (off != VCPU_GUARD_OFF)
+                if (off != VCPU_GUARD_OFF && off != VCPU_GUIDE_OFF)
                         pt[off / PAGE_SIZE] = (gpa + off) | PTE_P | PTE_A | PTE_D | writable |
                                               user | PTE_NX;
         }

@@ -74,7 +74,7 @@ static const struct { const char *name; enum where where; uint64_t addr;
         { "kernel", FIXED, 0xffff888000000000 },
         { "last byte of all", FIXED, 0xffffffffffffffff },
         /* Where vmrun keeps its own: nothing for a program. */
-        { "vCPU block", FIXED, 0x67fffffe8000 },
+        { "vCPU block", FIXED, 0x67fffffe0000 },
         { "window", FIXED, 0x680000000000 },
         { "far window", FIXED, 0x6a0000000000 },
         { "arena", FIXED, 0x6e0000000000 },

@@ -9,6 +9,7 @@ wire_by_the_clock() {
     wire_listed
     wire_mixed
     wire_one_cpu
+    wire_guides
 }
 
 # wire NODE OPTION... -- PROGRAM...: its statistics in $WORK/stats.
@@ -98,5 +99,18 @@ wire_one_cpu() {
     fetched=$(wire_value count.fetched)
     [ "${fetched:-9999}" -le 200 ] || why="$fetched pages fetched on demand"
     [ "$(wire_value count.prefetched)" -ge 20000 ] || why='hardly anything came ahead'
+    wire_verdict "$name" "$why"
+}
+
+# Guides are called, good and bad ones; --stats names those that were stopped, and why.
+wire_guides() {
+    local name='wire: guides' LIMIT=$limit why='' how
+    selected "$name" || return 0
+    wire 'mem:64M?latency=100000&bandwidth=1G' -- "$build/test/system/t_guides" --called
+    [ "$(wire_value guide.0.state)" = removed ] || why='the first one is not removed'
+    for how in touched trapped called late interrupted; do
+        [ "$(awk -v how="$how" '$1 ~ "^guide[.][0-9]+[.]" how "$" { n += $2 } END { print n + 0 }' \
+            "$WORK/stats")" -gt 0 ] || why="none was ended: $how"
+    done
     wire_verdict "$name" "$why"
 }

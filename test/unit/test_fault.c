@@ -21,6 +21,7 @@
 #include "far/timed.h"
 #include "paging/cleaner.h"
 #include "paging/fault.h"
+#include "paging/guide.h"
 #include "paging/prefetch.h"
 #include "space/account.h"
 #include "space/grow.h"
@@ -68,8 +69,9 @@ void prefetch(uint64_t addr, enum lookahead_cause cause)
 }
 static frame_t promoted = FRAME_NONE;
 void slots_promote(frame_t f) { promoted = f; }
-uint32_t prefetch_range(uint64_t start, uint64_t end)
+uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark)
 {
+        assert_false(mark);
         assert_true(start < end);
         asked.ranges++;
         return 0;
@@ -79,6 +81,34 @@ void prefetch_pointed(uint64_t addr, frame_t n)
         (void)addr;
         (void)n;
         fail_msg("the policy is not pointers");
+}
+/* Guides: `guide` says whether there is one. */
+static struct {
+        bool is, again;
+        unsigned begun, over;
+        struct guided kept;
+        enum guide_end how;
+} guide;
+bool guide_begin(const struct fault *f, enum outcome awaits, enum hint_event event, uint64_t exits)
+{
+        if (!guide.is)
+                return false;
+        assert_false(guide_runs());     /* never nested */
+        assert_int_equal(vcpu_self.faulting, 0);
+        guide.kept = (struct guided){ *f, awaits, event, exits };
+        guide.begun++;
+        vcpu_self.guided = PF_RESERVED;
+        return true;
+}
+bool guide_finish(enum guide_end how, struct guided *fault)
+{
+        assert_true(guide_runs());
+        vcpu_self.guided = 0;
+        guide.over++;
+        guide.how = how;
+        *fault = guide.kept;
+        vcpu_self.cr2 = fault->f.addr + 8;
+        return guide.again && how == GUIDE_RETURNED;
 }
 /* timed tiers */
 static bool wire_is_slow, wire_brings;
@@ -183,14 +213,16 @@ static uint32_t word_of(unsigned v)
         return (uint32_t)env.frames[pte_num(env.pte[v]) - ENV_PFN0].word;
 }
 
-static void begin(const struct vma *vma)
+static void begin_with(const struct vma *vma, uint64_t slots)
 {
-        env_setup(256, 4, PAGES, 0);
+        env_setup(256, slots, PAGES, 0);
         pager_init(&pager, env.frames, env.nframes, ENV_PFN0);
         memset(&vcpu_self_stats, 0, sizeof(vcpu_self_stats));
         memset(&vcpu_self.frames, 0, sizeof(vcpu_self.frames));
         mapped = vma;
 }
+
+static void begin(const struct vma *vma) { begin_with(vma, 4); }
 
 /* Pages of a locked mapping are locked at first touch, as are the pages of a file that come with
  * them. Pages of other mappings are not. */
@@ -319,6 +351,94 @@ static void touch(unsigned v, bool write)
         vcpu_self.cr2 = START + v * PAGE_SIZE;
         vcpu_self.regs.err = write ? 1 << 1 : 0;
         page_fault();
+}
+
+static void end_by_fault(uint64_t addr, uint64_t rip)
+{
+        vcpu_self.cr2 = addr;
+        vcpu_self.regs.rip = rip;
+        vcpu_self.regs.err = 0;
+        page_fault();
+        vcpu_self.regs.rip = 0;
+}
+
+/* A guide runs while the page is under way; the fault is over when it is, however it ends. */
+static void test_guided(void **state)
+{
+        const pte_t rw = pte_prot(true, true, false);
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        vma.prot = 3;
+        begin_with(&vma, PAGES);
+        env.post = yes;
+        env.wait = node_answers;
+        memset(&guide, 0, sizeof(guide));
+        guide.is = true;
+        for (unsigned v = 0; v < PAGES; v++) {
+                env.slot_used[v] = 1;
+                env.pte[v] = pte_make_remote(v, rw);
+        }
+        /* It returns. */
+        touch(0, false);
+        assert_int_equal(guide.begun, 1);
+        assert_int_equal(guide.kept.event, HINT_MISSED);
+        assert_int_equal(pte_kind(env.pte[0]), PTE_BUSY);
+        assert_int_equal(stats()->faults[FAULT_FETCH], 0);
+        end_by_fault(GUIDE_RETURN, GUIDE_RETURN);
+        assert_int_equal(guide.how, GUIDE_RETURNED);
+        assert_int_equal(pte_kind(env.pte[0]), PTE_PRESENT);
+        assert_int_equal(stats()->faults[FAULT_FETCH], 1);
+        assert_int_equal(guide.begun, 1);
+        /* It is called again when the page is there, and then no more. */
+        guide.again = true;
+        touch(1, false);
+        end_by_fault(GUIDE_RETURN, GUIDE_RETURN);
+        assert_int_equal(guide.begun, 3);
+        assert_int_equal(guide.kept.event, HINT_CAME);
+        assert_int_equal(pte_kind(env.pte[1]), PTE_PRESENT);
+        assert_int_equal(stats()->faults[FAULT_FETCH], 1);
+        end_by_fault(GUIDE_RETURN, GUIDE_RETURN);
+        assert_int_equal(guide.begun, 3);
+        assert_int_equal(stats()->faults[FAULT_FETCH], 2);
+        /* It touches a far page: that is its end, and nobody asks for that page. */
+        touch(2, false);
+        end_by_fault(START + 9 * PAGE_SIZE, 0x1234);
+        assert_int_equal(guide.how, GUIDE_TOUCHED);
+        assert_int_equal(pte_kind(env.pte[9]), PTE_REMOTE);
+        assert_int_equal(pte_kind(env.pte[2]), PTE_PRESENT);
+        assert_false(guide_runs());
+        /* What is here, or not the program's. */
+        touch(3, false);
+        end_by_fault(START, 0x1234);
+        assert_true(guide_runs());
+        end_by_fault(RESERVED_START + 8, 0x1234);
+        assert_int_equal(guide.how, GUIDE_TOUCHED);
+        /* A page that cannot be had is the thread's signal, not the guide's. */
+        env.fail_posted = -EIO;
+        touch(4, false);
+        assert_int_equal(raised.signo, 0);
+        fault_guide_over(GUIDE_CALLED);
+        assert_int_equal(raised.signo, SIGBUS);
+        assert_int_equal(raised.addr, START + 4 * PAGE_SIZE + 8);
+        env.fail_posted = 0;
+        /* After a signal no other guide begins, although the page has gone again. */
+        env.pte[5] = pte_make_busy(ENV_PFN0 + 200, rw) | PTE_PREF;
+        unsigned begun = guide.begun;
+        touch(5, false);
+        assert_int_equal(guide.begun, begun + 1);
+        assert_int_equal(guide.kept.awaits, WAIT_PTE);
+        env.pte[5] = pte_make_remote(5, rw);
+        fault_guide_over(GUIDE_INTERRUPTED);
+        assert_int_equal(guide.begun, begun + 1);
+        assert_false(guide_runs());
+        assert_int_equal(pte_kind(env.pte[5]), PTE_PRESENT);
+        /* Who asks for a range has no guide. */
+        assert_int_equal(fault_in(START + 6 * PAGE_SIZE, START + 8 * PAGE_SIZE, false), 0);
+        assert_int_equal(guide.begun, begun + 1);
+        guide.is = false;
+        env_teardown();
 }
 
 /* The policy is asked once a fault, with what happened, while the program's own read is under
@@ -550,6 +670,7 @@ int main(void)
                 cmocka_unit_test(test_charge_fails),
                 cmocka_unit_test(test_rights),
                 cmocka_unit_test(test_page_is_lost),
+                cmocka_unit_test(test_guided),
                 cmocka_unit_test(test_ahead),
                 cmocka_unit_test(test_due),
                 cmocka_unit_test(test_ahead_fails),

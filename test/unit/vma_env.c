@@ -393,8 +393,9 @@ int fault_in(uint64_t start, uint64_t end, bool write)
         return 0;
 }
 
-uint32_t prefetch_range(uint64_t start, uint64_t end)
+uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark)
 {
+        assert_false(mark);
         (void)start;
         (void)end;
         return 0;

@@ -1,0 +1,170 @@
+/*
+ * Guides: what a process needs for them beside kern's calls.
+ *
+ * A guide may use memory only that is here, so its code and data are pinned.  A child of fork has
+ * neither pins nor guides, so both are made there again, from the table here.
+ */
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include "call.h"
+#include "hints.h"
+#include "vmguest.h"
+
+/* Of an object that is larger, the guide's own code is pinned, and no more. */
+#define PIN_WHOLE (1ul << 20)
+#define PIN_CODE  (16ul << 10)
+
+#define GUIDES 64                       /* as many as kern has room for */
+static struct guide { uintptr_t addr; size_t len; vmg_guide_fn *fn; void *arg; } table[GUIDES];
+static int guides;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* guards both */
+
+_Static_assert(sizeof(struct vmg_fault) == sizeof(struct hint_fault) &&
+               offsetof(struct vmg_fault, reg) == offsetof(struct hint_fault, reg) &&
+               VMG_AGAIN == HINT_AGAIN && (int)VMG_USED == (int)HINT_USED,
+               "vmguest.h and hints.h agree");
+
+/* --- what is pinned --- */
+
+struct object { uintptr_t fn; char name[HINTS_NAME]; int err; };
+
+static bool has(const struct dl_phdr_info *o, uintptr_t addr, size_t *size)
+{
+        bool found = false;
+
+        *size = 0;
+        for (int i = 0; i < o->dlpi_phnum; i++) {
+                const ElfW(Phdr) *p = &o->dlpi_phdr[i];
+                if (p->p_type != PT_LOAD)
+                        continue;
+                *size += p->p_memsz;
+                found |= addr - (o->dlpi_addr + p->p_vaddr) < p->p_memsz;
+        }
+        return found;
+}
+
+static int pin(uintptr_t addr, size_t len)
+{
+        uintptr_t start = addr & ~((uintptr_t)VMG_PAGE - 1);
+
+        return (int)call(SYS_mlock, start, addr + len - start, 0);
+}
+
+static int pin_object(const struct dl_phdr_info *o, uintptr_t fn, size_t size)
+{
+        int err = 0;
+
+        for (int i = 0; i < o->dlpi_phnum && !err; i++) {
+                const ElfW(Phdr) *p = &o->dlpi_phdr[i];
+                uintptr_t start = o->dlpi_addr + p->p_vaddr;
+                if (p->p_type != PT_LOAD)
+                        continue;
+                if (size <= PIN_WHOLE)
+                        err = pin(start, p->p_memsz);
+                else if (fn - start < p->p_memsz)
+                        err = pin(fn, start + p->p_memsz - fn < PIN_CODE
+                                              ? start + p->p_memsz - fn
+                                              : PIN_CODE);
+        }
+        return err;
+}
+
+/* The object of the guide, and that of this library, whose calls the guide makes. */
+static int pin_if(struct dl_phdr_info *o, size_t info_size, void *arg)
+{
+        struct object *of = arg;
+        size_t size;
+
+        (void)info_size;
+        if (has(o, of->fn, &size)) {
+                const char *slash = strrchr(o->dlpi_name, '/');
+                const char *name = slash ? slash + 1 : o->dlpi_name;
+                snprintf(of->name, sizeof(of->name), "%.40s+0x%lx", *name ? name : "program",
+                         (unsigned long)(of->fn - o->dlpi_addr));
+                of->err = pin_object(o, of->fn, size);
+        }
+        if (has(o, (uintptr_t)vmg_peek, &size) && !of->err)
+                of->err = pin_object(o, (uintptr_t)vmg_peek, size);
+        return of->err;
+}
+
+/* --- guides --- */
+
+static int begin(const struct guide *g)
+{
+        struct object of = { .fn = (uintptr_t)g->fn };
+
+        dl_iterate_phdr(pin_if, &of);
+        if (of.err)
+                return of.err;
+        return (int)call5(HINT_GUIDE, g->addr, g->len, (uintptr_t)g->fn, (uintptr_t)g->arg,
+                          (uintptr_t)of.name);
+}
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+
+/* A guide that cannot be made again is missing: the child is slower, and no less right. */
+static void in_child(void)
+{
+        int left = 0;
+
+        for (int i = 0; i < guides; i++)
+                if (begin(&table[i]) == 0)
+                        table[left++] = table[i];
+        guides = left;
+        pthread_mutex_unlock(&lock);
+}
+
+static int add(const struct guide *g)
+{
+        static bool handlers;
+        int err = guides < GUIDES ? 0 : -ENOSPC;
+
+        if (!err && !handlers)
+                err = -pthread_atfork(before_fork, after_fork, in_child);
+        handlers |= !err;
+        if (!err)
+                err = begin(g);
+        if (!err)
+                table[guides++] = *g;
+        return err;
+}
+
+PUBLIC int vmg_guide(const void *addr, size_t len, vmg_guide_fn *fn, void *arg)
+{
+        const struct guide g = { (uintptr_t)addr, len, fn, arg };
+
+        if (len == 0)
+                return -EINVAL;
+        if (!fn)
+                return -EFAULT;
+        if (vmg_version() < 2)
+                return vmg_version() ? -ENOSYS : 0;
+        pthread_mutex_lock(&lock);
+        int err = add(&g);
+        pthread_mutex_unlock(&lock);
+        return err;
+}
+
+/* What was pinned stays so: other guides may be in the same object. */
+PUBLIC int vmg_unguide(const void *addr, size_t len)
+{
+        int left = 0;
+
+        if (vmg_version() < 2)
+                return vmg_version() ? -ENOSYS : 0;
+        pthread_mutex_lock(&lock);
+        for (int i = 0; i < guides; i++)
+                if (table[i].addr - (uintptr_t)addr >= len)
+                        table[left++] = table[i];
+        guides = left;
+        pthread_mutex_unlock(&lock);
+        return (int)call(HINT_UNGUIDE, (uintptr_t)addr, len, 0);
+}

@@ -1,0 +1,153 @@
+/*
+ * The table of guides.
+ *
+ * [I] fn, arg and the range of a guide change only under guides_lock, while its state is not ON and
+ * nobody runs it.  guides_find() counts itself into `running` under that lock, so a guide that it
+ * returns stays what it is until guides_leave().
+ */
+#include <asm-generic/errno.h>
+#include "base/exit.h"
+#include "base/lock.h"
+#include "space/guides.h"
+
+_Atomic uint32_t guides_on;
+
+static struct guide table[GUIDES_MAX];
+static struct lock guides_lock;         /* guards the table, and order */
+static uint64_t order;
+
+static uint32_t state_of(const struct guide *g)
+{
+        return atomic_load_explicit(&g->state, memory_order_relaxed);
+}
+
+/* Under the lock.  Release: the host, which reads without it, sees a complete guide. */
+static void set_state(struct guide *g, enum guide_state s)
+{
+        bool was = state_of(g) == GUIDE_ON, is = s == GUIDE_ON;
+
+        atomic_store_explicit(&g->state, s, memory_order_release);
+        if (is != was)
+                atomic_fetch_add_explicit(&guides_on, is ? 1 : (uint32_t)-1,
+                                          memory_order_relaxed);
+}
+
+static bool is_unused(const struct guide *g, enum guide_state s)
+{
+        return state_of(g) == (uint32_t)s &&
+               atomic_load_explicit(&g->running, memory_order_relaxed) == 0;
+}
+
+/* One that was never used, else one that is over: the statistics keep those as long as they can. */
+static struct guide *unused(void)
+{
+        for (int s = GUIDE_FREE; s <= GUIDE_REMOVED; s++)
+                for (int i = 0; s != GUIDE_ON && i < GUIDES_MAX; i++)
+                        if (is_unused(&table[i], (enum guide_state)s))
+                                return &table[i];
+        return NULL;
+}
+
+int guides_add(const struct guide *new)
+{
+        lock_take(&guides_lock);
+        struct guide *g = unused();
+        if (g) {
+                set_state(g, GUIDE_FREE);
+                g->start = new->start;
+                g->end = new->end;
+                g->fn = new->fn;
+                g->arg = new->arg;
+                g->order = ++order;
+                for (int i = 0; i < GUIDE_ENDS; i++)
+                        atomic_store_explicit(&g->ended[i], 0, memory_order_relaxed);
+                for (int i = 0; i < GUIDE_NAME; i++)
+                        g->name[i] = new->name[i];
+                control.guides = (uint64_t)table;
+                set_state(g, GUIDE_ON);
+        }
+        lock_drop(&guides_lock);
+        return g ? 0 : -ENOSPC;
+}
+
+uint32_t guides_drop(uint64_t start, uint64_t end)
+{
+        bool dropped[GUIDES_MAX] = { false };
+        uint32_t n = 0;
+
+        lock_take(&guides_lock);
+        for (int i = 0; i < GUIDES_MAX; i++) {
+                dropped[i] = state_of(&table[i]) == GUIDE_ON && table[i].start >= start &&
+                             table[i].start < end;
+                if (dropped[i]) {
+                        set_state(&table[i], GUIDE_OFF);
+                        n++;
+                }
+        }
+        lock_drop(&guides_lock);
+        /* The host ends whoever takes too long.  Acquire: what the guide did is over.  A slot that
+         * is reused meanwhile runs for another: waiting for that as well does no harm. */
+        for (int i = 0; i < GUIDES_MAX; i++)
+                while (dropped[i] && state_of(&table[i]) != GUIDE_ON &&
+                       atomic_load_explicit(&table[i].running, memory_order_acquire))
+                        vmexit(EXIT_YIELD, 0, 0, 0);
+        return n;
+}
+
+void guides_forget(uint64_t start, uint64_t end)
+{
+        if (atomic_load_explicit(&guides_on, memory_order_relaxed) == 0)
+                return;
+        lock_take(&guides_lock);
+        for (int i = 0; i < GUIDES_MAX; i++) {
+                const struct guide *g = &table[i];
+                if (state_of(g) == GUIDE_ON && ((g->fn >= start && g->fn < end) ||
+                                                (g->start >= start && g->end <= end)))
+                        set_state(&table[i], GUIDE_OFF);
+        }
+        lock_drop(&guides_lock);
+}
+
+struct guide *guides_find(uint64_t addr, uint64_t *fn, uint64_t *arg)
+{
+        struct guide *found = NULL;
+
+        lock_take(&guides_lock);
+        for (int i = 0; i < GUIDES_MAX; i++) {
+                struct guide *g = &table[i];
+                if (state_of(g) == GUIDE_ON && addr >= g->start && addr < g->end &&
+                    (!found || g->order > found->order))
+                        found = g;
+        }
+        if (found) {
+                atomic_fetch_add_explicit(&found->running, 1, memory_order_relaxed);
+                *fn = found->fn;
+                *arg = found->arg;
+        }
+        lock_drop(&guides_lock);
+        return found;
+}
+
+bool guides_count(struct guide *g, enum guide_end how)
+{
+        uint64_t stops = 0;
+        bool removed = false;
+
+        atomic_fetch_add_explicit(&g->ended[how], 1, memory_order_relaxed);
+        for (int i = GUIDE_TOUCHED; i <= GUIDE_LATE; i++)
+                stops += atomic_load_explicit(&g->ended[i], memory_order_relaxed);
+        if (stops >= GUIDE_STOPS && state_of(g) == GUIDE_ON) {
+                lock_take(&guides_lock);
+                removed = state_of(g) == GUIDE_ON;
+                if (removed)
+                        set_state(g, GUIDE_REMOVED);
+                lock_drop(&guides_lock);
+        }
+        return removed;
+}
+
+/* Release: guides_drop() sees that what the guide did is over. */
+void guides_leave(struct guide *g)
+{
+        atomic_fetch_sub_explicit(&g->running, 1, memory_order_release);
+}

@@ -1,0 +1,35 @@
+/*
+ * Guides: which ranges of the program call which of its functions when they fault.
+ *
+ * paging/guide.c runs them.
+ */
+#ifndef VMRUN_GUIDES_H
+#define VMRUN_GUIDES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/kern.h"
+
+/* A guide that was stopped so often, interruptions not counted, is called no more. */
+#define GUIDE_STOPS 3
+
+/* How many there are.  A hint for faults: relaxed; who sees it late calls no guide once more. */
+extern _Atomic uint32_t guides_on;
+
+/* Adds g, of which range, fn, arg and name are set.  0 or -ENOSPC. */
+int guides_add(const struct guide *g);
+/* Turns off those whose range begins in [start, end), and waits until none of them runs.  The
+ * caller holds no lock.  How many they were. */
+uint32_t guides_drop(uint64_t start, uint64_t end);
+/* [start, end) is no longer mapped: turns off guides whose function, or all of whose range, was
+ * there.  Does not wait: their code is gone, and a guide that goes on there faults. */
+void guides_forget(uint64_t start, uint64_t end);
+
+/* The guide of this address, if there is one that may be called, and what to call.  Its `running`
+ * is counted until guides_leave(). */
+struct guide *guides_find(uint64_t addr, uint64_t *fn, uint64_t *arg);
+/* One call is over.  True: this was one stop too many, and it is called no more. */
+bool guides_count(struct guide *g, enum guide_end how);
+void guides_leave(struct guide *g);
+
+#endif
