@@ -154,6 +154,46 @@ static void pin(void)
         }
 }
 
+static void peek(void)
+{
+        char some[64];
+
+        for (unsigned i = 0; i < CALLS; i++) {
+                *(volatile char *)memory = 1;
+                uint64_t begin = now();
+                vmg_peek(some, memory, sizeof(some));
+                add(begin);
+        }
+}
+
+/* Loads from far pages; with a wire that is faster than kern, what a guide costs is the difference
+ * of the two. */
+static void load_far(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                char *p = far_page();
+                if (vmg_resident(p, 1))
+                        continue;
+                uint64_t begin = now();
+                (void)*(volatile char *)p;
+                add(begin);
+        }
+}
+
+static long no_guide(const struct vmg_fault *f, void *arg)
+{
+        (void)f;
+        (void)arg;
+        return 0;
+}
+
+static void load_far_guided(void)
+{
+        if (vmg_guide(memory, pages * VMG_PAGE, no_guide, NULL) == 0)
+                load_far();
+        vmg_unguide(memory, pages * VMG_PAGE);
+}
+
 static void statistics(void)
 {
         struct vmg_stats st;
@@ -172,7 +212,9 @@ int main(int argc, char **argv)
                 { "prefetch_here", prefetch_here }, { "prefetchv_16_far", prefetchv_far },
                 { "stream_16_far", stream_far },    { "resident_16", resident },
                 { "cool", cool },                   { "drop", drop },
-                { "pin", pin },                     { "stats", statistics },
+                { "pin", pin },                     { "peek_64", peek },
+                { "load_far", load_far },           { "load_far_guided", load_far_guided },
+                { "stats", statistics },
         };
         unsigned long mib = argc == 3 && strcmp(argv[1], "--mib") == 0 ? strtoul(argv[2], NULL, 0)
                                                                         : 32;

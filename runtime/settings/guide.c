@@ -36,21 +36,25 @@ static const char *flaw(const char *path)
                                    : NULL;
 }
 
-/* Those that ship are installed beside vmrun's modules; in the build tree they have a folder. */
+/* Where those are that ship: from vmrun's folder in the build tree, from that of an installed tree
+ * that was moved, and where they were meant to be. */
 static bool find_shipped(const char *name, char path[PATH_MAX])
 {
+        static const char *const folders[] = { "../guides", "../lib/vmrun/guides", GUIDE_DIR };
         char exe[PATH_MAX];
         ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-        char *slash = n > 0 ? memrchr(exe, '/', (size_t)n) : NULL;
+        int dir = 0;
 
-        if (slash) {
-                *slash = '\0';
-                snprintf(path, PATH_MAX, "%.*s/../guides/%s.so", PATH_MAX - 64, exe, name);
+        for (int i = 0; i < n; i++)
+                if (exe[i] == '/')
+                        dir = i + 1;
+        for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+                snprintf(path, PATH_MAX, "%.*s%s/%s.so", *folders[i] == '/' ? 0 : dir, exe,
+                         folders[i], name);
                 if (access(path, F_OK) == 0)
                         return true;
         }
-        snprintf(path, PATH_MAX, "%s/guides/%s.so", MODULE_DIR, name);
-        return access(path, F_OK) == 0;
+        return false;
 }
 
 void guide_add(const char *given)
