@@ -5,8 +5,9 @@
  *
  * Prints NAME_p50 and NAME_p99 of single calls, in ticks of the TSC, the reading of it taken off:
  * instructions, under `lab --icount`. far: the pages asked for are far; here: none is; in a batch
- * of 16 it is the cost of all. Pages are far if the cache is much smaller than the memory and the
- * node is one that can be asked ahead: rdma://, nbd://, or mem: with a latency.
+ * of 16 it is the cost of all. fetch: no call, but a load from a far page. Pages are far if the
+ * cache is much smaller than the memory and the node is one that can be asked ahead: rdma://,
+ * nbd://, or mem: with a latency.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -114,6 +115,48 @@ static void stream_far(void)
         }
 }
 
+/* For comparison: a load. */
+static void fetch(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                volatile char *p = far_page();
+                if (vmg_resident((char *)p, 1))
+                        continue;
+                uint64_t begin = now();
+                (void)*p;
+                add(begin);
+        }
+}
+
+static void read_far(unsigned flags)
+{
+        char to[64];
+
+        for (unsigned i = 0; i < CALLS; i++) {
+                char *p = far_page() + i % 60 * sizeof(to);
+                if (vmg_resident(p, 1))
+                        continue;
+                uint64_t begin = now();
+                vmg_read(to, p, sizeof(to), flags);
+                add(begin);
+        }
+}
+
+static void read_verified(void) { read_far(0); }
+static void read_unverified(void) { read_far(VMG_UNVERIFIED); }
+
+static void read_here(void)
+{
+        char to[64];
+
+        *(volatile char *)memory = 1;
+        for (unsigned i = 0; i < CALLS; i++) {
+                uint64_t begin = now();
+                vmg_read(to, memory, sizeof(to), 0);
+                add(begin);
+        }
+}
+
 static void resident(void)
 {
         for (unsigned i = 0; i < CALLS; i++) {
@@ -211,6 +254,9 @@ int main(int argc, char **argv)
                 { "version", version },             { "prefetch_far", prefetch_far },
                 { "prefetch_here", prefetch_here }, { "prefetchv_16_far", prefetchv_far },
                 { "stream_16_far", stream_far },    { "resident_16", resident },
+                { "fetch", fetch },                 { "read_64_far", read_verified },
+                { "read_64_far_unverified", read_unverified },
+                { "read_64_here", read_here },
                 { "cool", cool },                   { "drop", drop },
                 { "pin", pin },                     { "peek_64", peek },
                 { "load_far", load_far },           { "load_far_guided", load_far_guided },

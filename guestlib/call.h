@@ -11,16 +11,17 @@
 
 /* As a system call returns: 0 or more, or -errno.  Without errno, which a signal handler that makes
  * a call would have to save. */
-static inline long call5(long number, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
-                         uintptr_t e)
+static inline long call6(long number, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
+                         uintptr_t e, uintptr_t f)
 {
         register uintptr_t r10 __asm__("r10") = d;
         register uintptr_t r8 __asm__("r8") = e;
+        register uintptr_t r9 __asm__("r9") = f;
         long ret;
 
         __asm__ volatile("syscall"
                          : "=a"(ret)
-                         : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+                         : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
                          : "rcx", "r11", "memory");
         return ret;
 }

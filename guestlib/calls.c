@@ -122,6 +122,45 @@ PUBLIC ssize_t vmg_stream(const void *addr, size_t len, ptrdiff_t stride)
         return vmg_version() ? call(HINT_STREAM, (uintptr_t)addr, len, (uintptr_t)stride) : 0;
 }
 
+/* -EFAULT where memcpy would fault.  Where the call is forbidden (seccomp), memcpy. */
+static ssize_t read_natively(char *dst, char *src, size_t len)
+{
+        const uintptr_t self = (uintptr_t)call(SYS_getpid, 0, 0, 0);
+
+        for (size_t done = 0; done < len; ) {
+                struct iovec to = { dst + done, len - done }, from = { src + done, len - done };
+                long n = call6(SYS_process_vm_readv, self, (uintptr_t)&to, 1, (uintptr_t)&from, 1,
+                               0);
+                if (n == -EPERM || n == -ENOSYS) {
+                        memcpy(dst + done, src + done, len - done);
+                        break;
+                }
+                if (n <= 0)
+                        return n < 0 ? n : -EFAULT;
+                done += (size_t)n;
+        }
+        return (ssize_t)len;
+}
+
+static int check_read(const void *dst, const void *src, size_t len, unsigned flags)
+{
+        uintptr_t end;
+
+        if (__builtin_add_overflow((uintptr_t)dst, len, &end) ||
+            __builtin_add_overflow((uintptr_t)src, len, &end) || (flags & ~VMG_UNVERIFIED))
+                return -EINVAL;
+        return within_program(src, len) ? -EFAULT : within_program(dst, len);
+}
+
+/* Where kern checks its arguments, nothing else does. */
+PUBLIC ssize_t vmg_read(void *dst, const void *src, size_t len, unsigned flags)
+{
+        if (vmg_version() >= 2)
+                return call6(HINT_READ, (uintptr_t)dst, (uintptr_t)src, len, flags, 0, 0);
+        int err = check_read(dst, src, len, flags);
+        return err ? err : read_natively(dst, (char *)src, len);
+}
+
 PUBLIC ssize_t vmg_resident(const void *addr, size_t len)
 {
         unsigned char here[256];
@@ -183,6 +222,8 @@ PUBLIC int vmg_unpin(const void *addr, size_t len)
 
         return err ? err : (int)call(SYS_munlock, p.start, p.len, 0);
 }
+
+_Static_assert(VMG_UNVERIFIED == HINT_READ_RAW, "one flag on both sides");
 
 /* hints.h numbers the fields. */
 _Static_assert(sizeof(struct vmg_stats) == HINT_NUMBERS * sizeof(uint64_t),

@@ -103,8 +103,8 @@ static int begin(const struct guide *g)
         dl_iterate_phdr(pin_if, &of);
         if (of.err)
                 return of.err;
-        return (int)call5(HINT_GUIDE, g->addr, g->len, (uintptr_t)g->fn, (uintptr_t)g->arg,
-                          (uintptr_t)of.name);
+        return (int)call6(HINT_GUIDE, g->addr, g->len, (uintptr_t)g->fn, (uintptr_t)g->arg,
+                          (uintptr_t)of.name, 0);
 }
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }

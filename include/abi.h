@@ -159,10 +159,10 @@ enum exit_op {
         EXIT_SERVICE_SLEEP,
         /* Doorbell: wakes the service vCPU. */
         EXIT_SERVICE_WAKE,
-        /* Sleeps until the lower 4 of the 8 bytes at a[0] (in the window) differ from those of
-         * a[1], at most 100 ms, or a[3] nanoseconds if that is not 0 and less; spurious returns
-         * allowed.  a[2]: 0: far memory changes them, so if there is no I/O thread this exit does
-         * its work meanwhile; 1: another vCPU changes them. */
+        /* Sleeps until the 4 bytes at a[0] (in the window) differ from a[1], at most 100 ms, or
+         * a[3] nanoseconds if that is not 0 and less; spurious returns allowed.  a[2]: 0: far memory
+         * changes them, so if there is no I/O thread this exit does its work meanwhile; 1: another
+         * vCPU changes them. */
         EXIT_WAIT_PTE,
         /* Wakes the vCPUs that sleep on a[0], at most a[1]; 0: all. */
         EXIT_WAKE_PTE,
@@ -272,6 +272,7 @@ struct upcall   { uint32_t op, pad; uint64_t a[4]; int64_t ret; };
 
 /* Frames moved between a vCPU's list and the global one at a time. */
 #define FRAME_BATCH 32
+#define FRAMES_EACH 64                  /* of the cache, that a vCPU needs to make progress */
 struct frame_list { uint32_t n; uint32_t f[2 * FRAME_BATCH - 1]; };
 
 /*
@@ -369,6 +370,7 @@ enum vcpu_counter {
         CNT_POINTED, CNT_HINTED,
         CNT_GUIDED,                     /* calls of guides */
         CNT_ZEROED_AHEAD,               /* pages filled with zeroes before they were touched */
+        CNT_READ_PARTS,                 /* times that bytes of a far page were read (vmg_read) */
         CNT_COUNT
 };
 /* Latencies that a vCPU measures, if control.stats_on: of each kind of fault but FAULT_SPURIOUS,
@@ -454,14 +456,20 @@ struct slab {
  * entry was copied and may be reused; the entry of a write only after its state is IO_OVER too).
  * Both only grow, modulo 2^32. */
 /* MARKER: a prefetch whose page becomes HELD, so that its first use is a fault. */
+/* IO_PART, on the ring of demand reads: bytes of a page, to the same place of the page `frame`, the
+ * vCPU's own beyond the cache (bounce_pages).  Where pages have sums all of it is read, and
+ * verified; IO_PART_RAW: no more than the bytes, as they come.  No entry names the page; state says
+ * when it is over. */
 /* IO_PROMOTE, on the ring of demand reads: a vCPU waits for the page that a prefetch into this
  * frame brings.  A hint, of which nothing comes back. */
-enum io_op { IO_READ, IO_PREFETCH, IO_WRITE, IO_MARKER, IO_PROMOTE };
-/* AWAITED: the vCPU sleeps on it, so wake it. */
-enum io_state { IO_ASKED, IO_AWAITED, IO_OVER };
+enum io_op { IO_READ, IO_PREFETCH, IO_WRITE, IO_MARKER, IO_PART, IO_PART_RAW, IO_PROMOTE };
+/* AWAITED: the vCPU sleeps on it, so wake it.  LOST, of a part: the page came wrong, twice. */
+enum io_state { IO_ASKED, IO_AWAITED, IO_OVER, IO_LOST };
 struct io_entry {
-        _Atomic uint32_t state;         /* enum io_state; writes only */
-        uint32_t op, frame, pad;
+        /* enum io_state.  Of writes and parts only: their entry is not reused before it is over. */
+        _Atomic uint32_t state;
+        uint32_t op, frame;
+        uint16_t offset, len;           /* of a part: bytes, within the page */
         uint64_t slot;
         /* The vCPU's TSC when it asked: of a sampled read, and of a write with statistics; else
          * 0. */
@@ -584,6 +592,15 @@ struct control {
         struct slab slabs[SLABS_MAX];   /* filled by the host at EXIT_LEASE */
         uint64_t canary5;
 };
+
+/* Pages behind the frames, a vCPU one, numbered on from the cache's last frame.  A cache of few
+ * frames has few vCPUs. */
+static inline uint64_t bounce_pages(uint64_t nframes)
+{
+        uint64_t vcpus = nframes / FRAMES_EACH + 2;
+
+        return vcpus < VCPUS_MAX ? vcpus : VCPUS_MAX;
+}
 
 static inline struct vcpu *vcpu_block(unsigned n)
 {

@@ -4,7 +4,7 @@
  * A program finds an entry HINTS_AUX in its auxiliary vector, whose value is the HINTS_VERSION that
  * its kern serves; natively there is none.  Then it may make the system calls below, which kern
  * serves without an exit.  Their numbers are beyond all of Linux's.  Arguments are IN, as a system
- * call's: rdi rsi rdx; rax is a number of 0 or more, or -errno.
+ * call's: rdi rsi rdx r10; rax is a number of 0 or more, or -errno.
  *
  * A call, once it is here, keeps number and meaning.  A new one, or a new number of HINT_STATS,
  * bumps HINTS_VERSION: an old kern answers -ENOSYS, and knows fewer numbers.
@@ -42,11 +42,15 @@ enum hint_call {
         /* addr, bytes: guides whose range begins in this one are called no more.  Waits until none
          * of them runs.  How many they were. */
         HINT_UNGUIDE,
+        /* OUT dst, src, bytes, HINT_READ_RAW or 0: copies bytes; pages of src that are far stay
+         * far.  How many bytes: all of them. */
+        HINT_READ,
         HINTS_END
 };
 #define HINTS_RANGES  1024
 #define HINTS_PEEK    4096
 #define HINTS_NAME    64
+#define HINT_READ_RAW 1                 /* the sums of pages are not looked at */
 
 /* A guide is called as `long guide(const struct hint_fault *, void *argument)`, by the thread that
  * faults, on a stack of kern's.  It may use memory that is here, and make the calls

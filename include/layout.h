@@ -25,7 +25,7 @@
  *   RINGS_OFF                      rings of far memory, a struct io_rings a vCPU, RINGS_SIZE apart
  *   RAM_PD_OFF                     page directories of the window
  *   POOL_OFF                       page tables, VMAs, frame table: grows up to control.pool_max
- *   control.frames_off             the cache frames
+ *   control.frames_off             the cache frames, then a bounce page a vCPU (bounce_pages())
  */
 #ifndef VMRUN_LAYOUT_H
 #define VMRUN_LAYOUT_H

@@ -47,7 +47,7 @@ static int64_t wait_pte(struct thread *t, uint64_t at, uint32_t seen, bool for_v
         const struct timespec limit = {
                 .tv_nsec = ns && ns < WAIT_MOST_NS ? (long)ns : WAIT_MOST_NS
         };
-        const void *word = kern_pointer(t, at, 8);
+        const void *word = kern_pointer(t, at, sizeof(seen));
         /* Never io_wait() for another vCPU: it may itself wait for far memory, whose work is done
          * by one thread at a time. */
         if (word && opt.io == IO_INLINE && !for_vcpu)
@@ -182,7 +182,7 @@ int64_t exit_serve(struct thread *t)
         case EXIT_WAIT_PTE:       return wait_pte(t, rq->a[0], (uint32_t)rq->a[1], rq->a[2],
                                                    rq->a[3]);
         case EXIT_WAKE_PTE:
-                word_wake(kern_pointer(t, rq->a[0], 8), rq->a[1] ? (int)rq->a[1] : INT_MAX);
+                word_wake(kern_pointer(t, rq->a[0], 4), rq->a[1] ? (int)rq->a[1] : INT_MAX);
                 return 0;
         case EXIT_KICK:
                 if (rq->a[0] < CONTROL->nvcpus)

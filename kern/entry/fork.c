@@ -105,7 +105,8 @@ static int take_page(struct batch *b, uint64_t addr, pte_slot_t *pte)
                 case PTE_PRESENT:
                 case PTE_HELD:
                         return take_resident(b, addr, pte, p);
-                case PTE_BUSY:          /* the fetch of a thread that was stopped */
+                case PTE_BUSY:
+                case PTE_PART:          /* the fetch of a thread that was stopped */
                         page_wait(pte, p);
                         continue;
                 default:

@@ -46,7 +46,7 @@ static void tally_range(struct tally *t, uint64_t start, uint64_t end)
                         page_wait(pte, p);
                 t->frames += pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_HELD;
                 t->remote += pte_kind(p) == PTE_REMOTE;
-                t->busy += pte_kind(p) == PTE_BUSY;
+                t->busy += pte_kind(p) == PTE_BUSY || pte_kind(p) == PTE_PART;
                 t->charged += (p & PTE_CHARGED) != 0;
                 a += PAGE_SIZE;
         }

@@ -5,11 +5,13 @@
  * A vCPU has one demand read under way at a time, and waits for it.  The service vCPU has up to
  * IO_RING writes, and so has the vCPU that forks while the service vCPU is quiesced.
  */
+#include <asm-generic/errno-base.h>
 #include "base/cpu.h"
 #include "base/exit.h"
 #include "base/kern.h"
 #include "base/latency.h"
 #include "base/print.h"
+#include "base/state.h"
 #include "far/rings.h"
 
 static struct io_rings *rings(void) { return vcpu_rings(vcpu_self_fixed.number); }
@@ -46,6 +48,46 @@ void ring_read(uint64_t slot, frame_t f, pte_slot_t *pte)
         e->slot = slot;
         e->asked = fetch_sampled() ? cpu_tsc() : 0;
         submit(r, tail);
+}
+
+struct io_entry *ring_part(uint64_t slot, uint32_t offset, uint32_t len, bool raw)
+{
+        struct io_ring *r = &rings()->demand;
+        uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        struct io_entry *e = &r->entry[tail % IO_RING];
+
+        if (tail - atomic_load_explicit(&r->head, memory_order_acquire) >= IO_RING)
+                kern_bug("the ring of demand reads is full", tail, slot);
+        atomic_store_explicit(&e->state, IO_ASKED, memory_order_relaxed);
+        e->op = raw ? IO_PART_RAW : IO_PART;
+        e->frame = pager.nframes + vcpu_self_fixed.number;
+        e->offset = (uint16_t)offset;
+        e->len = (uint16_t)len;
+        e->slot = slot;
+        e->asked = 0;
+        submit(r, tail);
+        return e;
+}
+
+bool ring_part_over(const struct io_entry *e)
+{
+        /* Relaxed: a hint. */
+        return atomic_load_explicit(&e->state, memory_order_relaxed) != IO_ASKED;
+}
+
+/* This vCPU asks for nothing else on this ring meanwhile: so the entry stays its own, although the
+ * host has taken it off. */
+int ring_part_wait(struct io_entry *e)
+{
+        /* Acquire, here and below: the bytes are there. */
+        uint32_t state = atomic_load_explicit(&e->state, memory_order_acquire);
+
+        /* The host wakes whom it finds AWAITED. */
+        if (state == IO_ASKED && atomic_compare_exchange_strong(&e->state, &state, IO_AWAITED))
+                do
+                        vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
+                while ((state = atomic_load(&e->state)) == IO_AWAITED);
+        return state == IO_LOST ? -EIO : 0;
 }
 
 uint32_t ring_prefetches(void)
@@ -153,4 +195,4 @@ void ring_write_wait(void)
                 vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
 }
 
-void env_wake_pte(pte_slot_t *pte) { vmexit(EXIT_WAKE_PTE, (uint64_t)pte, 0, 0); }
+void env_wake_pte(pte_slot_t *pte) { vmexit(EXIT_WAKE_PTE, pte_word(pte), 0, 0); }

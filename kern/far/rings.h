@@ -14,6 +14,13 @@ uint32_t ring_prefetches(void);
 void ring_prefetch(uint64_t slot, frame_t f, bool marker);
 void ring_prefetch_ring(void);
 
+/* Asks for bytes of a page, to the same place of the bounce page of this vCPU.  raw: without a look
+ * at the page's sum. */
+struct io_entry *ring_part(uint64_t slot, uint32_t offset, uint32_t len, bool raw);
+bool ring_part_over(const struct io_entry *e);
+/* Sleeps until they have come.  0, or -EIO: the page is not what was written. */
+int ring_part_wait(struct io_entry *e);
+
 /* The page that a prefetch brings into this frame is waited for now: its request, if the host has
  * not sent it yet, goes before the others. */
 void ring_promote(frame_t f);

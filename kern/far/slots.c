@@ -184,6 +184,43 @@ int env_slot_read(uint64_t slot, frame_t f, pte_slot_t *pte)
         return 0;
 }
 
+void *slot_bounce(void)
+{
+        uint32_t me = vcpu_self_fixed.number;
+
+        return me < bounce_pages(pager.nframes) ? env_frame_va(pager.nframes + me) : NULL;
+}
+
+void slot_part_ask(struct slot_part *p)
+{
+        const struct slab *s = slab_of(p->slot);
+
+        if (s->kind == SLAB_REMOTE)
+                p->entry = ring_part(p->slot, p->offset, p->len, p->raw);
+        else if (s->kind == SLAB_TIMED)
+                p->due = timed_part(s, p->len);
+}
+
+int slot_part_take(const struct slot_part *p, void *to)
+{
+        const struct slab *s = slab_of(p->slot);
+        const char *from = (char *)(s->kind == SLAB_REMOTE ? slot_bounce() : slot_va(s, p->slot)) +
+                           p->offset;
+
+        int err = 0;
+
+        if (s->kind == SLAB_TIMED) {
+                timed_part_wait(p->due);
+        } else if (s->kind == SLAB_REMOTE) {
+                for (uint64_t begun = 0; !ring_part_over(p->entry) && env_wait_on(&begun);)
+                        env_relax(0);
+                err = ring_part_wait(p->entry);
+        }
+        if (!err && to != from)
+                memcpy(to, from, p->len);
+        return err;
+}
+
 void env_slot_prefetch(uint64_t slot, frame_t f, pte_slot_t *pte, bool marker)
 {
         const struct slab *s = slab_of(slot);
@@ -243,8 +280,12 @@ void slots_write_wait(void)
 
 void env_wait_pte(pte_slot_t *pte, pte_t seen)
 {
-        if (!timed_wait(pte, seen, (frame_t)(pte_num(seen) - pager.pfn0)))
-                vmexit(EXIT_WAIT_PTE, (uint64_t)pte, seen, 0);
+        const uint32_t half = pte_word_seen(seen);
+        /* It is another vCPU that ends it. */
+        bool part = pte_kind(seen) == PTE_PART;
+
+        if (part || !timed_wait((void *)pte_word(pte), half, (frame_t)(pte_num(seen) - pager.pfn0)))
+                vmexit(EXIT_WAIT_PTE, pte_word(pte), half, part);
 }
 
 bool env_wait_on(uint64_t *begun)

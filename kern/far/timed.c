@@ -155,6 +155,31 @@ bool timed_wait(const void *word, uint64_t seen, frame_t f)
         return found;
 }
 
+uint64_t timed_part(const struct slab *s, size_t len)
+{
+        uint64_t begun, due;
+
+        wire_lock(&wires);
+        due = wire_send_bytes(&wires.node[s->node].in, &wires.node[s->node].rate, len, now(),
+                              &begun);
+        wire_unlock(&wires);
+        return due;
+}
+
+void timed_part_wait(uint64_t due)
+{
+        static const uint32_t never;
+        uint64_t t;
+
+        while ((t = now()) < due) {
+                timed_poll();
+                if (due > t + sleep_least())
+                        sleep_until(&never, 0, due);
+                else
+                        cpu_relax();
+        }
+}
+
 void timed_stay(void)
 {
         uint32_t enough = timed_ahead() * 7 / 16;

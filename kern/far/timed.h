@@ -16,6 +16,11 @@ void timed_add(const struct slab *s);
 /* Asks for the page in a slot's memory: op is IO_READ, or IO_PREFETCH or IO_MARKER for one that
  * nobody waits for.  It ends by page_fetched(). */
 void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op);
+/* Asks for so many bytes of a slot's memory, over the same wire.  When they are due. */
+uint64_t timed_part(const struct slab *s, size_t len);
+/* Waits until then.  To copy them is the program's work: a network card would have brought them to
+ * a bounce page. */
+void timed_part_wait(uint64_t due);
 /* How many pages of those two kinds this vCPU has under way. */
 uint32_t timed_ahead(void);
 
@@ -24,7 +29,7 @@ void timed_poll(void);
 /* The same.  True: few of the pages that this vCPU asked for ahead had come, so the wire is hardly
  * faster than the program. */
 bool timed_poll_slow(void);
-/* Before this vCPU sleeps on an 8-byte word that is `seen` until the page for frame f comes: false
+/* Before this vCPU sleeps on a word that is `seen` until the page for frame f comes: false
  * if that is not on a wire.  Else waits, bounded, in an exit if that takes long, so that the caller
  * may then poll. */
 bool timed_wait(const void *word, uint64_t seen, frame_t f);

@@ -22,17 +22,24 @@ struct wire_rate { uint64_t latency, page; };
 /* One direction: when the last page has left, in ticks and a part of one. */
 struct wire_link { uint64_t free, part; };
 
-/* Asks for a page.  Returns when it is due. */
-static inline uint64_t wire_send(struct wire_link *l, const struct wire_rate *r, uint64_t now,
-                                 uint64_t *begun)
+/* Asks for so many bytes.  Returns when they are due. */
+static inline uint64_t wire_send_bytes(struct wire_link *l, const struct wire_rate *r,
+                                       uint64_t bytes, uint64_t now, uint64_t *begun)
 {
         if (now > l->free)
                 *l = (struct wire_link){ .free = now };
         *begun = l->free;
-        l->part += r->page;
+        l->part += r->page * bytes >> PAGE_SHIFT;
         l->free += l->part >> SLAB_TICK_SHIFT;
         l->part &= (1u << SLAB_TICK_SHIFT) - 1;
         return l->free + r->latency;
+}
+
+/* The same of a page. */
+static inline uint64_t wire_send(struct wire_link *l, const struct wire_rate *r, uint64_t now,
+                                 uint64_t *begun)
+{
+        return wire_send_bytes(l, r, PAGE_SIZE, now, begun);
 }
 
 /* A page that is read. */

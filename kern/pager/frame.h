@@ -109,11 +109,13 @@ static inline void frame_stamp(struct frame *f, uint64_t epoch)
 }
 
 /* Pins the frame behind an entry so that its content may be used through the window, by kern or by
- * the host.  The page counts as used.  write: the entry must allow writing.  Returns the frame, or
+ * the host.  use: FRAME_USED, or 0 for a look that is to leave the page as cold as it is.  write:
+ * the entry must allow writing.  Returns the frame, or
  * FRAME_NONE: not resident, not allowed or just claimed; the caller populates the page and tries
  * again.  Order: pin first, then look at the entry again; an evictor claims first (or ends its
  * write) and then changes the entry, so one of the two sees the other. */
-static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write)
+static inline frame_t frame_pin_as(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write,
+                                   uint64_t use)
 {
         pte_t p = atomic_load(pte);
         if (pte_kind(p) != PTE_PRESENT || !pte_allows(p, write, false))
@@ -124,13 +126,18 @@ static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t 
         do {
                 if (!frame_word_open(w) || (w & FRAME_ORPHAN))
                         return FRAME_NONE;
-        } while (!atomic_compare_exchange_weak(&f->word, &w, (w + 1) | FRAME_USED));
+        } while (!atomic_compare_exchange_weak(&f->word, &w, (w + 1) | use));
         p = atomic_load(pte);
         if (pte_kind(p) == PTE_PRESENT && pte_num(p) == pfn0 + n && pte_allows(p, write, false))
                 return n;
         /* If it became an orphan meanwhile, the CLOCK hand frees it. */
         atomic_fetch_sub(&f->word, 1);
         return FRAME_NONE;
+}
+
+static inline frame_t frame_pin(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write)
+{
+        return frame_pin_as(frames, pfn0, pte, write, FRAME_USED);
 }
 
 /* Ends the fetch into frame f, which is CLAIMED and names its BUSY entry.  The entry becomes

@@ -56,7 +56,8 @@ struct pager {
 void *env_frame_va(frame_t f);                          /* content of a frame */
 /* In a spin: pauses, and from time to time (not at 0) lets other threads run. */
 void env_relax(unsigned spins);
-/* Should the vCPU look at a BUSY entry again before it sleeps?  *begun: 0 at the first call. */
+/* Should the vCPU look again at a word that others change, before it sleeps?  *begun: 0 at the
+ * first call. */
 bool env_wait_on(uint64_t *begun);
 /* Asks all vCPUs for a TLB flush; returns its epoch (1, 2, ...). */
 uint64_t env_flush_begin(void);
@@ -137,17 +138,22 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
  * page_prefetched().  p: the REMOTE value seen; f: a claimed frame.  False: the entry changed, f
  * is still the caller's. */
 bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, bool marker);
+/* REMOTE -> PART: until page_part_over() the slot stays as it is, and the caller reads what it
+ * wants of it.  p: the REMOTE value seen, not LOST.  False: the entry changed. */
+bool page_part(pte_slot_t *pte, pte_t p);
+/* PART -> REMOTE, by who made it PART; err: the page is not what was written, so LOST. */
+void page_part_over(pte_slot_t *pte, int err);
 /* A marker was touched: HELD -> PRESENT.  False: the entry changed. */
 bool page_use_marker(pte_slot_t *pte, pte_t p);
 /* A page of zeroes that was filled in ahead counts as touched from now on. */
 void page_touch(pte_slot_t *pte);
 /* Was a page used since it was prefetched?  USED is said once a page, to whoever asks first. */
 enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte);
-/* Waits, bounded, for a BUSY entry to change. */
+/* Waits, bounded, for a BUSY or PART entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
 
-/* Any state -> NONE.  Waits while the entry is BUSY, but not for a prefetch, which nobody waits
- * for.  A slot is freed at once.  A frame is returned, for frame_discard() *after* the caller
+/* Any state -> NONE.  Waits while the entry is BUSY or PART, but not for a prefetch, which nobody
+ * waits for.  A slot is freed at once.  A frame is returned, for frame_discard() *after* the caller
  * has flushed all TLBs; else FRAME_NONE.  *old: the entry before. */
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old);
 /* Any state but NONE: new PTE_PROT bits.  Without ACCESS, PRESENT becomes HELD, and back.  True: a

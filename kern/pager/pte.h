@@ -12,6 +12,8 @@
  *   REMOTE     slot in 12..51: the content is in that slot of the far tiers; with LOST it could not
  *              be read back: an access is SIGBUS, as after an uncorrectable error of memory
  *   BUSY       frame in 12..51, WAITERS: being fetched; other vCPUs wait for the entry to change
+ *   PART       slot in 12..51, WAITERS: bytes of the slot are being read, and the page stays far;
+ *              other vCPUs wait likewise
  *
  *   63 62..55 54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
  *   NX  0     CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
@@ -63,6 +65,7 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_ST_BUSY   (2ull << 9)
 #define PTE_ST_HELD   (3ull << 9)
 #define PTE_ST_ARENA  (4ull << 9)       /* with P */
+#define PTE_ST_PART   (5ull << 9)
 
 /* What a page that was prefetched becomes, beside its frame and KEEP. */
 #define PTE_AHEAD     (PTE_P | PTE_PREF)
@@ -73,7 +76,8 @@ static inline pte_t pte_ahead(bool marker, bool blind)
         return marker ? PTE_MARKER : blind ? PTE_AHEAD | PTE_A : PTE_AHEAD;
 }
 
-enum pte_kind { PTE_NONE, PTE_PRESENT, PTE_ARENA, PTE_HELD, PTE_REMOTE, PTE_BUSY, PTE_BAD };
+enum pte_kind { PTE_NONE, PTE_PRESENT, PTE_ARENA, PTE_HELD, PTE_REMOTE, PTE_BUSY, PTE_PART,
+                PTE_BAD };
 
 /* BAD is an entry no transition makes: the caller stops the VM with a dump. */
 static inline enum pte_kind pte_kind(pte_t p)
@@ -84,10 +88,12 @@ static inline enum pte_kind pte_kind(pte_t p)
                 return PTE_PRESENT;
         if (p & PTE_P)
                 return (p & PTE_STATE) == PTE_ST_ARENA ? PTE_ARENA : PTE_BAD;
+        if ((p & PTE_STATE) == PTE_ST_REMOTE)   /* first: most faults meet it */
+                return PTE_REMOTE;
         switch (p & PTE_STATE) {
-        case PTE_ST_REMOTE: return PTE_REMOTE;
         case PTE_ST_BUSY:   return PTE_BUSY;
         case PTE_ST_HELD:   return PTE_HELD;
+        case PTE_ST_PART:   return PTE_PART;
         default:            return PTE_BAD;
         }
 }
@@ -122,6 +128,11 @@ static inline pte_t pte_make_busy(uint64_t pfn, pte_t keep)
         return pfn << 12 | keep | PTE_ST_BUSY;
 }
 
+static inline pte_t pte_make_part(uint64_t slot, pte_t keep)
+{
+        return slot << 12 | keep | PTE_ST_PART;
+}
+
 static inline pte_t pte_make_held(uint64_t pfn, pte_t keep)
 {
         return pfn << 12 | keep | PTE_ST_HELD;
@@ -139,6 +150,12 @@ static inline bool pte_allows(pte_t p, bool write, bool exec)
 {
         return (p & PTE_ACCESS) && !(write && !(p & PTE_W)) && !(exec && (p & PTE_NX));
 }
+
+/* What a vCPU that waits for an entry sleeps on: the half with WAITERS.  Each end clears that bit.
+ * So an entry that is BUSY or PART anew, with the same number, has another value there until its
+ * own end is waited for: no wake-up is lost. */
+static inline uint64_t pte_word(const pte_slot_t *pte) { return (uint64_t)pte + sizeof(uint32_t); }
+static inline uint32_t pte_word_seen(pte_t p) { return (uint32_t)(p >> 32); }
 
 /* States that own a cache frame named by pte_num(). */
 static inline bool pte_has_frame(pte_t p)

@@ -62,6 +62,22 @@ bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t n, bool m
         return true;
 }
 
+bool page_part(pte_slot_t *pte, pte_t p)
+{
+        return atomic_compare_exchange_strong(pte, &p, pte_make_part(pte_num(p), p & PTE_KEEP));
+}
+
+void page_part_over(pte_slot_t *pte, int err)
+{
+        pte_t p = atomic_load_explicit(pte, memory_order_relaxed);
+        pte_t next = pte_make_remote(pte_num(p), p & PTE_KEEP) | (err ? PTE_LOST : 0);
+
+        /* While the entry is PART, others may only set WAITERS.  Release: whoever then frees the
+         * slot, or writes to it, does so after our read of it. */
+        if (atomic_exchange(pte, next) & PTE_WAITERS)
+                env_wake_pte(pte);
+}
+
 bool page_use_marker(pte_slot_t *pte, pte_t p)
 {
         return atomic_compare_exchange_strong(
@@ -82,7 +98,7 @@ enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte)
         pte_t p = atomic_load_explicit(pte, memory_order_relaxed);
         enum pte_kind k = pte_kind(p);
 
-        if (k == PTE_REMOTE || k == PTE_BUSY || k == PTE_HELD)
+        if (k == PTE_REMOTE || k == PTE_PART || k == PTE_BUSY || k == PTE_HELD)
                 return LOOKAHEAD_UNUSED;
         if (k != PTE_PRESENT || !(p & PTE_PREF))
                 return LOOKAHEAD_OTHER;
@@ -111,12 +127,14 @@ void page_wait(pte_slot_t *pte, pte_t seen)
         env_wait_pte(pte, seen);
 }
 
+static bool is_under_way(pte_t p) { return pte_kind(p) == PTE_BUSY || pte_kind(p) == PTE_PART; }
+
 frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
 {
         pte_t p = atomic_load(pte);
 
         for (;;) {
-                if (pte_kind(p) == PTE_BUSY && !(p & PTE_PREF)) {
+                if (is_under_way(p) && !(p & PTE_PREF)) {
                         page_wait(pte, p);
                         p = atomic_load(pte);
                 } else if (p == 0 || atomic_compare_exchange_weak(pte, &p, 0)) {
@@ -205,6 +223,7 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                 case PTE_NONE:
                         return false;
                 case PTE_BUSY:
+                case PTE_PART:
                         page_wait(pte, p);
                         continue;
                 case PTE_ARENA: {
@@ -236,7 +255,7 @@ bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to)
         pte_t p = atomic_load(from);
 
         for (;;) {
-                if (pte_kind(p) == PTE_BUSY) {
+                if (is_under_way(p)) {
                         page_wait(from, p);
                         p = atomic_load(from);
                 } else if (p == 0) {

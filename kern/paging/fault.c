@@ -189,6 +189,7 @@ static inline __attribute__((always_inline)) enum outcome attempt(struct fault *
                 f->seen = p;
                 return page_use_marker(pte, p) ? MARKER : RETRY;
         case PTE_BUSY:
+        case PTE_PART:
                 f->pte = pte;
                 f->seen = p;
                 return WAIT_PTE;

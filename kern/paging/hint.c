@@ -1,8 +1,8 @@
 /*
  * The calls of libvmguest (hints.h): what a program says of its memory.
  *
- * None of them waits for a node or makes an exit, unless its own arguments are far, or it adds or
- * drops guides.  A hint changes no content: at worst a page comes for nothing.
+ * But for vmg_read, none of them waits for a node or makes an exit, unless its own arguments are
+ * far, or it adds or drops guides.  A hint changes no content: at worst a page comes for nothing.
  */
 #include <asm-generic/errno.h>
 #include <stdatomic.h>
@@ -14,6 +14,7 @@
 #include "paging/access.h"
 #include "paging/guide.h"
 #include "paging/hint.h"
+#include "paging/part.h"
 #include "paging/prefetch.h"
 
 /* Pages of a range that one call looks at: at most some hundred of them can be asked for, and
@@ -187,6 +188,15 @@ static long hint_unguide(const uint64_t a[6])
         return err ? err : (long)guides_drop(a[0], a[0] + a[1]);
 }
 
+static long hint_read(const uint64_t a[6])
+{
+        if ((a[3] & ~(uint64_t)HINT_READ_RAW) || a[0] + a[2] < a[0] || a[1] + a[2] < a[1])
+                return -EINVAL;
+        if (check_range(a[0], a[2]) != 0 || check_range(a[1], a[2]) != 0)
+                return -EFAULT;
+        return part_read(a[0], a[1], a[2], a[3] & HINT_READ_RAW);
+}
+
 typedef long hint_fn(const uint64_t a[6]);
 
 static hint_fn *const calls[HINTS_END - HINTS_FIRST] = {
@@ -197,6 +207,7 @@ static hint_fn *const calls[HINTS_END - HINTS_FIRST] = {
         [HINT_PEEK - HINTS_FIRST] = hint_peek,
         [HINT_GUIDE - HINTS_FIRST] = hint_guide,
         [HINT_UNGUIDE - HINTS_FIRST] = hint_unguide,
+        [HINT_READ - HINTS_FIRST] = hint_read,
 };
 
 bool hint_for_guides(uint64_t nr)

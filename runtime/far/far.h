@@ -48,6 +48,9 @@ struct far_node {
         /* pages: set by open where slabs must begin and end at multiples of it; 0: any page will
          * do */
         uint32_t granule;
+        /* bytes: set by open, or later; what is read of a page begins and ends at multiples of it.
+         * 0: pages are read whole. */
+        uint32_t unit;
         /* the next four are kept by slabs.c */
         uint32_t slab_most;             /* pages of the largest slab to ask for */
         uint32_t slabs;                 /* leased so far */
@@ -93,7 +96,7 @@ struct far_place {
 #define FAR_PLACES 1
 struct far_slab { struct far_place place[FAR_PLACES]; };
 
-/* The transfer of one page between a frame and a node.  io.c makes it and gives it to the driver of
+/* The transfer of one page, or of a part of it, between a frame and a node.  io.c makes it and gives it to the driver of
  * its node.  The driver gives it back by far_done() when the transfer is over, or by far_failed()
  * if it never will be. */
 struct far_request {
@@ -101,6 +104,9 @@ struct far_request {
         uint32_t page;                  /* in its slab */
         const struct far_place *place;
         char *frame;                    /* PAGE_SIZE bytes inside what attach() registered */
+        /* Which bytes: all, unless op is FAR_READ; then by the node's unit.  They go to the same
+         * place of the frame. */
+        uint16_t offset, len;
         /* by the driver: sent more than once, and what was sent first may still arrive */
         bool repeated;
         struct far_request *next;       /* for lists of the driver */
@@ -134,7 +140,7 @@ struct far_driver {
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
 
-        /* Makes the frames, [base, base+len), ready for transfers.  Called once, before the first
+        /* Makes the frames and bounce pages, [base, base+len), ready for transfers.  Called once, before the first
          * post. */
         int (*attach)(struct far_node *n, char *base, size_t len, char why[FAR_WHY]);
         /* Starts transfers, all of one kind: the first requests of r[], as many as there is room

@@ -51,7 +51,7 @@
 
 struct io_request {
         struct far_request r;           /* first: far_done() is given its address */
-        struct io_entry *entry;         /* of a write */
+        struct io_entry *entry;         /* of a write or a part */
         uint64_t slot;
         frame_t frame;
         unsigned vcpu;                  /* whose ring it came from */
@@ -59,6 +59,9 @@ struct io_request {
         /* A page that nobody had asked for when its request was made, even if r.op is FAR_READ by
          * now; and its first use is to be a fault. */
         bool ahead, marker;
+        /* Bytes for a vCPU's bounce page, which no entry and no frame names; and they are not
+         * compared with a sum. */
+        bool part, raw;
         uint64_t taken;                 /* TSC when it came off its ring */
         /* For the parts of a fetch, of a sampled read: when its vCPU asked, by the guest's TSC, and
          * when it went to its driver; else 0. */
@@ -113,6 +116,7 @@ static struct io_request *new_request(void)
         return q;
 }
 
+/* Not of a part. */
 static struct frame *frame_of(const struct io_request *q)
 {
         return &((struct frame *)CONTROL->frame_table)[q->frame];
@@ -171,7 +175,7 @@ static bool is_right(const struct io_request *q)
 {
         const struct far_driver *d = q->r.place->node->driver;
 
-        return !opt.verify ||
+        return !opt.verify || q->raw ||
                d->sum(q->slot, q->r.frame) ==
                        atomic_load_explicit(sum_of(q), memory_order_relaxed);
 }
@@ -205,7 +209,7 @@ static pte_slot_t *entry_of(const struct io_request *q)
 static void wake_entry(pte_slot_t *pte)
 {
         if (opt.io == IO_THREAD)
-                word_wake(pte, INT_MAX);
+                word_wake((const void *)pte_word(pte), INT_MAX);
 }
 
 static void reuse(struct far_request *r)
@@ -227,12 +231,21 @@ static void prefetch_over(struct io_request *q, int err)
         reuse(&q->r);
 }
 
+/* Release: the bytes are there.  The entry may be reused then. */
+static void over(struct io_request *q, enum io_state state)
+{
+        _Atomic uint32_t *word = &q->entry->state;
+
+        if (atomic_exchange(word, state) == IO_AWAITED)
+                word_wake(word, INT_MAX);
+        reuse(&q->r);
+}
+
 /* A page that did not come as it was sent is read once more: what a link spoiled on the way is
  * right then.  Else it is lost, and an access to it is SIGBUS. */
 static void wrong(struct io_request *q)
 {
         struct far_node *n = q->r.place->node;
-        pte_slot_t *pte = entry_of(q);
 
         if (!q->again) {
                 q->again = true;
@@ -250,6 +263,11 @@ static void wrong(struct io_request *q)
                "access to it ends in SIGBUS; see the node's memory and the network",
                n->option->origin, (unsigned long long)(q->r.place->first + q->r.page),
                (unsigned long long)q->slot);
+        if (q->part) {
+                over(q, IO_LOST);
+                return;
+        }
+        pte_slot_t *pte = entry_of(q);
         /* Relaxed: page_fetched() releases it. */
         atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
         if (page_fetched(frame_of(q), frame_pfn0() + q->frame, 0, -EIO))
@@ -268,6 +286,8 @@ static void count_page(const struct io_request *q)
 {
         struct far_node *n = q->r.place->node;
 
+        if (q->raw)                     /* no page */
+                return;
         one_more(q->r.op == FAR_WRITE ? &n->written : &n->read);
         if (q->r.repeated)
                 one_more(&n->resent);
@@ -277,12 +297,18 @@ static void count_page(const struct io_request *q)
                 meter_fetch(q->asked, q->sent);
 }
 
+static void fetch_over(struct io_request *q)
+{
+        pte_slot_t *pte = entry_of(q);
+
+        if (page_fetched(frame_of(q), frame_pfn0() + q->frame, PTE_P | PTE_A, 0))
+                wake_entry(pte);
+        reuse(&q->r);
+}
+
 void far_done(struct far_request *r)
 {
         struct io_request *q = (struct io_request *)r;
-        struct frame *f = frame_of(q);
-        uint64_t pfn = frame_pfn0() + q->frame;
-        pte_slot_t *pte = entry_of(q);
 
         if (r->op != FAR_WRITE && !is_right(q)) {
                 wrong(q);
@@ -291,18 +317,16 @@ void far_done(struct far_request *r)
         count_page(q);
         if (r->op == FAR_WRITE) {
                 write_ends(q);
-                /* Release: the data is at the node before the vCPU releases the frame. */
-                if (atomic_exchange(&q->entry->state, IO_OVER) == IO_AWAITED)
-                        word_wake(&q->entry->state, INT_MAX);
-                reuse(r);
+                over(q, IO_OVER);
         } else if (q->ahead) {
                 prefetch_over(q, 0);
         } else {
-                if (page_fetched(f, pfn, PTE_P | PTE_A, 0))
-                        wake_entry(pte);
                 if (opt.io == IO_THREAD)
                         learn_wait(__rdtsc() - q->taken);
-                reuse(r);
+                if (q->part)
+                        over(q, IO_OVER);
+                else
+                        fetch_over(q);
         }
 }
 
@@ -345,16 +369,38 @@ static void promote(frame_t frame)
         }
 }
 
+static bool is_part(uint32_t op) { return op == IO_PART || op == IO_PART_RAW; }
+
+static bool makes_sense(const struct io_entry *e, unsigned vcpu)
+{
+        if (is_part(e->op) ? e->frame != CONTROL->nframes + vcpu || !e->len ||
+                                     e->offset + e->len > PAGE_SIZE
+                           : e->frame >= CONTROL->nframes)
+                return false;
+        return e->op <= IO_PROMOTE && e->slot >> SLAB_SHIFT < CONTROL->nslabs;
+}
+
+/* Which bytes of the page are read: all of them, to be compared with their sum, or those that the
+ * program wants, as its node can read them. */
+static void choose_bytes(struct io_request *q, const struct io_entry *e)
+{
+        unsigned unit = q->r.place->node->unit;
+
+        q->part = is_part(e->op);
+        q->raw = q->part && unit && (e->op == IO_PART_RAW || !opt.verify);
+        q->r.offset = q->raw ? e->offset / unit * unit : 0;
+        q->r.len = q->raw ? (e->offset + e->len + unit - 1) / unit * unit - q->r.offset : PAGE_SIZE;
+}
+
 static void enqueue(struct io_entry *e, unsigned vcpu)
 {
         static const enum far_op ops[] = {
                 [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE,
-                [IO_MARKER] = FAR_PREFETCH
+                [IO_MARKER] = FAR_PREFETCH, [IO_PART] = FAR_READ, [IO_PART_RAW] = FAR_READ
         };
         const struct far_place *place = &far_slab((uint32_t)(e->slot >> SLAB_SHIFT))->place[0];
 
-        if (e->op > IO_PROMOTE || e->frame >= CONTROL->nframes ||
-            e->slot >> SLAB_SHIFT >= CONTROL->nslabs)
+        if (!makes_sense(e, vcpu))
                 die_(EXIT_VMRUN_FAILED,
                      "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, "
                      "or the program may have written into kern",
@@ -378,6 +424,7 @@ static void enqueue(struct io_entry *e, unsigned vcpu)
         q->again = false;
         q->ahead = q->r.op == FAR_PREFETCH;
         q->marker = e->op == IO_MARKER;
+        choose_bytes(q, e);
         /* The program may change the page meanwhile: then it is dirty again, and what arrives in
          * the slot is not read. */
         if (q->r.op == FAR_WRITE && opt.verify)
@@ -511,7 +558,9 @@ static _Noreturn void stay_stopped(void)
 
 static int attach(struct far_node *n, char why[FAR_WHY])
 {
-        return n->driver->attach(n, frame_host(0), CONTROL->nframes * PAGE_SIZE, why);
+        uint64_t bounce = bounce_pages(CONTROL->nframes);
+
+        return n->driver->attach(n, frame_host(0), (CONTROL->nframes + bounce) * PAGE_SIZE, why);
 }
 
 static void attach_all(void)

@@ -27,7 +27,6 @@
 #include "vm/watch.h"
 
 #define FIRST_VCPU   2                  /* 0 is the first thread's, 1 the cleaner's */
-#define FRAMES_EACH  64                 /* of the cache, that a vCPU needs to make progress */
 /* When another host thread takes over a vCPU, that costs milliseconds: KVM_RUN records the new
  * thread and waits until no CPU of the host can still see the old one (synchronize_rcu in
  * kvm_vcpu_ioctl, Linux 6.1).  A new vCPU only costs some of KVM's memory, so new ones are made up

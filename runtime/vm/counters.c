@@ -52,6 +52,8 @@ static const struct stats_kind counter_kinds[CNT_COUNT] = {
                              "Calls of functions of the program that look ahead for it"),
         [CNT_ZEROED_AHEAD] = COUNT(zeroed_ahead, "pages zeroed ahead",
                                    "New pages made before they were touched"),
+        [CNT_READ_PARTS] = COUNT(read_parts, "reads of parts of far pages",
+                                 "Times that the program read bytes of a page that stayed far"),
         [CNT_SYSCALLS_LOCAL] = COUNT(syscalls_local, "system calls served by kern",
                                      "System calls that needed no exit of their own"),
         [CNT_SYSCALLS_FORWARDED] = COUNT(syscalls_forwarded, "system calls of the host",

@@ -200,6 +200,12 @@ uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
         return gpa;
 }
 
+/* Bytes of the frames, and of the bounce pages behind them. */
+static uint64_t frames_bytes(uint64_t nframes)
+{
+        return ROUND_UP((nframes + bounce_pages(nframes)) * PAGE_SIZE, LARGE);
+}
+
 /* How far the pool may grow: page tables take 1/512 of what is mapped, more where mappings are
  * sparse. */
 static uint64_t pool_limit(uint64_t nframes, uint64_t far_pages)
@@ -283,7 +289,7 @@ void vm_map_window(struct vm *vm)
         uint64_t *pdpt = (uint64_t *)(WINDOW + PDPT_OFF(WINDOW >> 39));
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF), *pt = (uint64_t *)(WINDOW + RAM_PT_OFF);
         uint64_t user = vm->level == 3 ? PTE_ACCESS : 0;
-        uint64_t ram_end = CONTROL->frames_off + CONTROL->nframes * PAGE_SIZE;
+        uint64_t ram_end = CONTROL->frames_off + frames_bytes(CONTROL->nframes);
         uint64_t text = kern()->text_end - WINDOW, constant = kern()->constant_end - WINDOW;
 
         /* A large cache needs more than one PML4 slot: their PDPTs are neighbours too. */
@@ -311,7 +317,7 @@ static const char *address_space_cure(int err)
 
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
 {
-        uint64_t frames_size = ROUND_UP(c->nframes * PAGE_SIZE, LARGE);
+        uint64_t frames_size = frames_bytes(c->nframes);
         uint64_t pool_max = POOL_OFF + pool_limit(c->nframes, c->far_pages);
         const uint64_t tables = POOL_PDPTS * PAGE_SIZE;
         uint64_t pool_end = POOL_OFF + ROUND_UP(tables + c->nframes * 32 + 4 * MiB, LARGE);
@@ -342,6 +348,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
                          address_space_cure(err));
                 return err;
         }
+        /* Few bounce pages are used. */
+        uint64_t cache = ROUND_UP(c->nframes * PAGE_SIZE, LARGE);
+        madvise((void *)(WINDOW + pool_max + cache), frames_size - cache, MADV_NOHUGEPAGE);
         memcpy((void *)WINDOW, kern_image, (size_t)(kern_image_end - kern_image));
 
         struct control *k = CONTROL;

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include <window.h>
 #include "base/message.h"
 #include "vm/vm.h"
 #include "vm/watch.h"
@@ -23,8 +24,13 @@ static const struct kern_header *kern(void) { return (const struct kern_header *
 
 void *kern_pointer(struct thread *t, uint64_t va, uint64_t len)
 {
+        uint64_t bounce = (uint64_t)frame_host((uint32_t)CONTROL->nframes),
+                 bounces = bounce_pages(CONTROL->nframes) * PAGE_SIZE;
+
         if (va >= VCPU_SELF && va < WINDOW)
                 return len <= WINDOW - va ? (char *)t->v + (va - VCPU_SELF) : NULL;
+        if (va >= bounce && va < bounce + bounces && len <= bounce + bounces - va)
+                return (void *)va;
         return va >= WINDOW && va < WINDOW + CONTROL->pool_end &&
                                len <= WINDOW + CONTROL->pool_end - va
                        ? (void *)va

@@ -89,7 +89,29 @@ mutant pager/transition.c "a moved page asks for no flush" \
 mutant pager/transition.c "a moved frame keeps its old entry" \
     '/^bool page_move/,/^}/s/atomic_store\(&pg->frames.*/;/'
 mutant pager/transition.c "detach takes BUSY entries" \
-    '/^frame_t page_detach/,/^}/s/if \(pte_kind\(p\) == PTE_BUSY && .*\{/if (0) {/'
+    '/^frame_t page_detach/,/^}/s/if \(is_under_way\(p\) && .*\{/if (0) {/'
+mutant pager/transition.c "munmap does not wait for a part" '
+    /^static bool is_under_way/s/ \|\| pte_kind.*;/;/
+    /^frame_t page_detach/,/^}/s/case PTE_REMOTE:/case PTE_REMOTE: case PTE_PART:/'
+mutant pager/transition.c "mprotect does not wait for a part" '
+    /^bool page_protect/,/^}/{
+        s/^ *case PTE_PART:$//
+        s/case PTE_REMOTE: \{/case PTE_PART: case PTE_REMOTE: {/
+    }'
+mutant pager/transition.c "a part does not keep others away" \
+    '/^bool page_part\(/,/^}/s/pte_make_part\(pte_num\(p\), p & PTE_KEEP\)/p/'
+mutant pager/transition.c "a part takes any entry" \
+    '/^bool page_part\(/,/^}/s/return .*/return atomic_store(pte, pte_make_part(pte_num(p), p \& PTE_KEEP)), true;/'
+mutant pager/transition.c "a part drops CHARGED" \
+    '/^bool page_part\(/,/^}/s/p & PTE_KEEP/p \& PTE_PROT/'
+mutant pager/transition.c "the end of a part wakes nobody" \
+    '/^void page_part_over/,/^}/s/^        if \(atomic_exchange\(pte, next\).*/        atomic_store(pte, next); if (0)/'
+mutant pager/transition.c "the end of a part looks for waiters too early" '
+    /^void page_part_over/,/^}/{
+        s/^        if \(atomic_exchange\(pte, next\).*/        atomic_store(pte, next); if (p \& PTE_WAITERS)/
+    }'
+mutant pager/pte.h "who waits for an entry sleeps on its lower half" \
+    '/^static inline uint32_t pte_word_seen/s/\(p >> 32\)/p/'
 mutant pager/transition.c "detach gives the frame back before the flush" '
     /^frame_t page_detach/,/^}/{
         s/return frame_of\(pg, p\);/{ static struct frame_list gone; \
@@ -392,6 +414,10 @@ mutant far/wire.c "the lock lets all in" '/^bool wire_try_lock/,/^}/s/return !/r
 build_test() { compile "$unit/test_timed.c" $(part far/wire.c); }
 mutant far/timed.c "copies take time of the wire" \
     '/^static void copy/,/^}/s/sum \+= cpu_tsc\(\) - begun/sum += 0 \* begun/'
+mutant far/timed.c "a part comes before it is due" \
+    '/^void timed_part_wait/,/^}/s/while \(\(t = now\(\)\) < due\)/while (0)/'
+mutant far/timed.c "a part takes as long as a page" \
+    '/^uint64_t timed_part/,/^}/s/(node\[s->node\]\.rate), len/\1, PAGE_SIZE/'
 mutant far/timed.c "a wait in the host is too long" \
     '/^static void sleep_until/,/^}/s/now\(\) \+ sleep_least\(\) \/ 2/now()/; s/\* 1000000 \/ control/* 1100000 \/ control/'
 mutant far/timed.c "all pages asked for are waited for" '/^void timed_stay/,/^}/s/\* 7 \/ 16/* 0/'

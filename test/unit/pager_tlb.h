@@ -22,7 +22,8 @@ enum seen {
         SEEN_DIRECT, SEEN_CLEARED, SEEN_UNFLUSHED, SEEN_PIN, SEEN_UNMAP, SEEN_PROTECT, SEEN_MOVE,
         SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
         SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_PREFETCH, SEEN_PREFETCH_RACE,
-        SEEN_MARKER, SEEN_AHEAD, SEEN_WASTED, SEEN_ABANDONED, SEEN_PASSED, SEEN_COUNT
+        SEEN_MARKER, SEEN_AHEAD, SEEN_WASTED, SEEN_ABANDONED, SEEN_PASSED,
+        SEEN_PART, SEEN_PART_RACE, SEEN_PART_WAIT, SEEN_PART_AWAITED, SEEN_PART_LOST, SEEN_COUNT
 };
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page",
@@ -31,6 +32,8 @@ static const char *const seen_name[] = {
         "stray A or D", "posted fetch", "pin of a page that is being written",
         "prefetch", "prefetch lost a race", "marker", "use of a prefetched page", "wasted prefetch",
         "page unmapped while it was prefetched", "prefetched page that a stream passed",
+        "part of a page", "part lost a race", "wait for a part", "part that was waited for",
+        "part that came wrong",
 };
 
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };
@@ -260,15 +263,16 @@ static struct { pte_slot_t *pte; uint64_t since; } sleeper[CPUS_MAX];
 static void model_wait(pte_slot_t *pte, pte_t seen)
 {
         unsigned i = 0;
-        if (*pte != seen)
-                return;
+        if (pte_word_seen(*pte) != pte_word_seen(seen))
+                return;                 /* the host compares what it puts to sleep on */
         while (sleeper[i].pte)
                 i++;
         sleeper[i].pte = pte;
         sleeper[i].since = 0;
         m.seen[SEEN_SLEEP]++;
         while (sleeper[i].pte) {
-                if (pte_kind(*pte) == PTE_BUSY)
+                pte_t p = *pte;
+                if ((pte_kind(p) == PTE_BUSY || pte_kind(p) == PTE_PART) && (p & PTE_WAITERS))
                         sleeper[i].since = sched_steps;
                 else if (sched_steps - sleeper[i].since > LOST_WAKE)
                         sched_fail("nobody woke the sleeper on page %ld", (long)(pte - env.pte));
@@ -305,7 +309,7 @@ static void check_entries(void)
                         frames |= 1u << (n - ENV_PFN0);
                         if (!(env.frames[n - ENV_PFN0].word & FRAME_RESIDENT))
                                 sched_fail("entry %u names a free frame", v);
-                } else if (pte_kind(p) == PTE_REMOTE) {
+                } else if (pte_kind(p) == PTE_REMOTE || pte_kind(p) == PTE_PART) {
                         if (slots & 1u << n || !env.slot_used[n])
                                 sched_fail("slot %lu is on two entries, or free", (unsigned long)n);
                         slots |= 1u << n;

@@ -10,7 +10,7 @@
  *   cleaner   moves the CLOCK hand
  *   mm        unmap, discard, protect, move, cool and lock pages under mm_lock, as kern's range
  *             operations do
- *   gmem      pins pages, reads and writes them through the window
+ *   gmem      pins pages, reads and writes them through the window; reads far ones where they are
  *   io        ends the transfers that were posted, in any order
  *
  * A page carries a version and the number of the object it belongs to: a piece of program memory
@@ -146,6 +146,49 @@ static void prefetch(struct cpu *c)
         m.seen[asked ? SEEN_PREFETCH : SEEN_PREFETCH_RACE]++;
 }
 
+/* While an entry is PART the slot is this page's, and nobody writes to it. */
+static void check_part(uint64_t slot, uint64_t obj)
+{
+        for (unsigned i = 0; i < ENV_WORDS; i++) {
+                uint64_t want = page_word(obj, m.want[obj % OBJECTS], i), have = env.far[slot][i];
+                if (!env.slot_used[slot] || have != want)
+                        sched_fail("part: slot %lu word %u holds %lu, object %lu wants %lu",
+                                   (unsigned long)slot, i, (unsigned long)have, (unsigned long)obj,
+                                   (unsigned long)want);
+                point();
+        }
+}
+
+/* Reads a page that is far where it is (kern/paging/part.c). */
+static void read_part(struct cpu *c, unsigned v)
+{
+        c->published = v + 1;
+        point();
+        pte_t p = atomic_load(&env.pte[v]);
+        bool far = pte_kind(p) == PTE_REMOTE && !(p & PTE_LOST) && pte_allows(p, false, false);
+        bool taken = far && page_part(&env.pte[v], p);
+        c->published = 0;
+        if (pte_kind(p) == PTE_PART) {
+                m.seen[SEEN_PART_WAIT]++;
+                page_wait(&env.pte[v], p);
+        }
+        m.seen[SEEN_PART_RACE] += far && !taken;
+        if (!taken)
+                return;
+        uint64_t slot = pte_num(p), obj = env.far[slot][0], gen = m.gen[v];
+        if (!(gen & 1) && obj != m.vma[v].obj)
+                sched_fail("part: page %u holds object %lu", v, (unsigned long)obj);
+        check_part(slot, obj);
+        for (unsigned k = rnd(chance(8) ? m.io_pause : 4); k > 0; k--)
+                point();
+        check_part(slot, obj);
+        bool lost = m.io_errors && chance(m.io_errors);
+        m.seen[SEEN_PART]++;
+        m.seen[SEEN_PART_AWAITED] += (env.pte[v] & PTE_WAITERS) != 0;
+        m.seen[SEEN_PART_LOST] += lost;
+        page_part_over(&env.pte[v], lost ? -EIO : 0);
+}
+
 /* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
 static int fault(struct cpu *c, unsigned v, bool write)
 {
@@ -165,6 +208,7 @@ static int fault(struct cpu *c, unsigned v, bool write)
                 err = fetch(c, v, p, write);
                 break;
         case PTE_BUSY:
+        case PTE_PART:
                 c->published = 0;       /* a fault that sleeps is not published */
                 page_wait(&env.pte[v], p);
                 m.seen[SEEN_WAIT]++;
@@ -220,6 +264,8 @@ static void vcpu_actor(void *arg)
                                 continue;
                         }
                         cpu_leave_program(c);
+                        if (chance(12))
+                                read_part(c, v);
                         int err = fault(c, v, write);
                         cpu_enter_program(c);
                         if (err)
@@ -262,7 +308,10 @@ static void gmem_actor(void *arg)
                 uint64_t gen = m.gen[v];
                 frame_t n = frame_pin(env.frames, ENV_PFN0, &env.pte[v], write);
                 if (n == FRAME_NONE) {
-                        fault(c, v, write);
+                        if (chance(4))
+                                read_part(c, v);
+                        else
+                                fault(c, v, write);
                         continue;
                 }
                 m.seen[SEEN_PIN]++;

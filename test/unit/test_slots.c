@@ -32,6 +32,7 @@
 struct control control;
 struct vcpu_stats vcpu_self_stats;
 struct pager pager;
+const struct vcpu_fixed vcpu_self_fixed;
 /* to EXIT_LEASE, if it is an error; 0: slab after slab, SLABS of them, then -ENOSPC */
 static int64_t answer;
 static unsigned asked, tables, let_go_exits;
@@ -93,6 +94,7 @@ void ring_write(uint64_t slot, frame_t f) { (void)slot; (void)f; }
 void ring_prefetch(uint64_t slot, frame_t f, bool marker) { (void)slot; (void)f; (void)marker; }
 uint32_t ring_prefetches(void) { return 0; }
 void ring_promote(frame_t f) { (void)f; }
+void env_relax(unsigned spins) { (void)spins; }
 frame_t ring_written(void) { return FRAME_NONE; }
 void ring_write_wait(void) {}
 void timed_add(const struct slab *s) { (void)s; }
@@ -103,6 +105,18 @@ void timed_read(const struct slab *s, const void *slot, frame_t f, enum io_op op
         (void)f;
         (void)op;
 }
+uint64_t timed_part(const struct slab *s, size_t len) { (void)s; return len; }
+void timed_part_wait(uint64_t due) { (void)due; }
+struct io_entry *ring_part(uint64_t slot, uint32_t offset, uint32_t len, bool raw)
+{
+        (void)slot;
+        (void)offset;
+        (void)len;
+        (void)raw;
+        return NULL;
+}
+bool ring_part_over(const struct io_entry *e) { (void)e; return true; }
+int ring_part_wait(struct io_entry *e) { (void)e; return 0; }
 uint32_t timed_ahead(void) { return 0; }
 void timed_write(const struct slab *s, void *slot, frame_t f) { (void)s; (void)slot; (void)f; }
 frame_t timed_written(void) { return FRAME_NONE; }

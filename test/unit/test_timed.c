@@ -13,6 +13,7 @@
 #define VMRUN_CPU_H
 static uint64_t tsc;
 static uint64_t cpu_tsc(void);
+static void cpu_relax(void);
 #include "far/timed.c"
 
 #define COPY    50
@@ -38,6 +39,7 @@ static unsigned woken, exits[EXIT_OPS];
 static uint64_t slept_ns;
 
 static uint64_t cpu_tsc(void) { return tsc++; }
+static void cpu_relax(void) {}
 _Noreturn void kern_bug(const char *what, uint64_t a, uint64_t b)
 {
         fail_msg("kern_bug: %s: %#lx %#lx", what, a, b);
@@ -229,6 +231,35 @@ static void test_wait(void **state)
         assert_false(timed_wait(&pte[2], pte_make_busy(1002, 0), 2));
 }
 
+/* Bytes of a page take the wire for as long as they are long, behind the pages before them; a long
+ * wait is a sleep, and what is due meanwhile comes. */
+static void test_part(void **state)
+{
+        const struct slab far = {
+                .kind = SLAB_TIMED, .node = 2, .latency = 50 * SLEEP, .page_ticks = slab.page_ticks
+        };
+        uint64_t begun = tsc;
+
+        (void)state;
+        timed_part_wait(timed_part(&slab, 8));
+        assert_in_range(tsc, begun + LATENCY, begun + LATENCY + 20);
+        begun = tsc;
+        for (frame_t n = 0; n < 10; n++)
+                ask(n, IO_READ);
+        timed_part_wait(timed_part(&slab, 8));
+        assert_in_range(tsc, begun + 10 * PAGE + LATENCY, begun + 10 * PAGE + LATENCY + 20 * COPY);
+        timed_poll();                   /* the last one was due a part of a tick before */
+        for (frame_t n = 0; n < 10; n++)
+                come(n, PTE_P | PTE_A);
+        assert_int_equal(exits[EXIT_WAIT_PTE], 0);
+        timed_add(&far);
+        begun = tsc;
+        timed_part_wait(timed_part(&far, 8));
+        assert_int_equal(exits[EXIT_WAIT_PTE], 1);
+        assert_in_range(tsc, begun + 50 * SLEEP, begun + 51 * SLEEP);
+        assert_int_equal(wires.lock, 0);
+}
+
 /* Somewhat more than half of what was asked for ahead, and not if the next one is far. */
 static void test_stay(void **state)
 {
@@ -346,6 +377,7 @@ int main(void)
                 cmocka_unit_test_setup(test_copies_take_no_time, setup),
                 cmocka_unit_test_setup(test_lock_is_taken, setup),
                 cmocka_unit_test_setup(test_wait, setup),
+                cmocka_unit_test_setup(test_part, setup),
                 cmocka_unit_test_setup(test_stay, setup),
                 cmocka_unit_test_setup(test_full, setup),
                 cmocka_unit_test_setup(test_writes, setup),

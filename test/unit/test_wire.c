@@ -77,6 +77,22 @@ static void test_idle(void **state)
                 assert_int_equal(wire_send(&l, &any, 5, &begun), 15);
 }
 
+/* Bytes take their share of a page's time, and no part of a tick is lost. */
+static void test_bytes(void **state)
+{
+        const struct wire_rate r = { 10, 100 * ONE };
+        struct wire_link l = { 0 };
+        uint64_t begun;
+
+        (void)state;
+        assert_int_equal(wire_send_bytes(&l, &r, 4096, 1, &begun), 111);
+        assert_int_equal(wire_send_bytes(&l, &r, 2048, 1, &begun), 161);
+        assert_int_equal(begun, 101);
+        for (unsigned i = 0; i < 4096; i++)
+                wire_send_bytes(&l, &r, 1, 1, &begun);
+        assert_int_equal(wire_send(&l, &r, 1, &begun), 361);
+}
+
 static void test_in_order(void **state)
 {
         struct wire_page p;
@@ -236,6 +252,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_parts_of_ticks),
                 cmocka_unit_test(test_idle),
+                cmocka_unit_test(test_bytes),
                 cmocka_unit_test_setup(test_in_order, setup),
                 cmocka_unit_test_setup(test_nodes, setup),
                 cmocka_unit_test_setup(test_full, setup),

@@ -70,14 +70,15 @@ void nbd_transfer(struct nbd_slot *s)
 {
         struct nbd_link *l = s->link;
         nbd_completion_callback cb = { .callback = transferred, .user_data = s };
-        uint64_t at = (s->r->place->first + s->r->page) * PAGE_SIZE;
-        char *memory = s->copy ? s->copy : s->r->frame;
+        uint64_t at = (s->r->place->first + s->r->page) * PAGE_SIZE + s->r->offset;
+        char *memory = s->copy ? s->copy : s->r->frame + s->r->offset;
+        size_t len = s->r->len < PAGE_SIZE ? s->r->len : s->pages * PAGE_SIZE;
 
         s->error = 0;
         s->sent = true;
         int64_t cookie = s->r->op == FAR_WRITE
-                                 ? nbd_aio_pwrite(l->h, memory, s->pages * PAGE_SIZE, at, cb, 0)
-                                 : nbd_aio_pread(l->h, memory, s->pages * PAGE_SIZE, at, cb, 0);
+                                 ? nbd_aio_pwrite(l->h, memory, len, at, cb, 0)
+                                 : nbd_aio_pread(l->h, memory, len, at, cb, 0);
         if (cookie == -1 && s->r && !s->error) {
                 s->error = nbd_get_errno() ? nbd_get_errno() : EIO;
                 l->failed++;

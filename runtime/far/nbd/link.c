@@ -335,6 +335,15 @@ static void explain_refusal(struct nbd_link *l)
                               l->words);
 }
 
+/* Parts of pages are read in blocks that the server takes, but no smaller ones than disks have. */
+#define BLOCK 512
+static uint32_t unit_of(int64_t least)
+{
+        if (least <= BLOCK)
+                return BLOCK;
+        return PAGE_SIZE % least ? 0 : (uint32_t)least;
+}
+
 /* Can this export be used?  Sets the node's size at the first connection, and checks at others that
  * it is still the same. */
 static bool export_fits(struct nbd_link *l)
@@ -344,6 +353,7 @@ static bool export_fits(struct nbd_link *l)
                 most = nbd_get_block_size(l->h, LIBNBD_SIZE_MAXIMUM);
         char a[32], b[32];
 
+        d->far->unit = unit_of(least);
         if (nbd_is_read_only(l->h) != 0) {
                 nbd_link_fail(l, -EROFS,
                               "export '%.64s' is read-only: let the server serve it for writing",

@@ -66,6 +66,7 @@ static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
                 return err;
         }
         n->fences = true;
+        n->unit = 1;
         n->pages =
                 (rn->set.size && rn->set.size < rn->limit ? rn->set.size : rn->limit) / PAGE_SIZE;
         return 0;

@@ -53,6 +53,10 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
 
                 for (unsigned k = 0; k < run.pieces; k++)
                         d->sge[sges + k].lkey = rn->mem.mr->lkey;
+                if (r->len < PAGE_SIZE) {       /* it is alone */
+                        d->sge[sges].addr += r->offset;
+                        d->sge[sges].length = r->len;
+                }
                 pages += run.pages;
                 *wr = (struct ibv_send_wr){
                         .wr_id = q->sent + pages,
@@ -61,7 +65,8 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
                         .num_sge = (int)run.pieces,
                         .opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
                         .send_flags = !write || n % DATA_SIGNAL == 0 ? IBV_SEND_SIGNALED : 0,
-                        .wr.rdma = { .remote_addr = g->address + (uint64_t)run.lowest * PAGE_SIZE,
+                        .wr.rdma = { .remote_addr = g->address + r->offset +
+                                                    (uint64_t)run.lowest * PAGE_SIZE,
                                      .rkey = g->rkey },
                 };
                 sges += run.pieces;
@@ -149,7 +154,7 @@ static struct far_request *take_oldest(struct rdma_node *rn, struct rdma_queue *
         if (rn->mem.pool) {
                 char *local = (char *)r->cookie[0];
                 if (over && r->op != FAR_WRITE)
-                        memcpy(r->frame, local, PAGE_SIZE);
+                        memcpy(r->frame + r->offset, local + r->offset, r->len);
                 q->spare[q->nspare++] = local;
         }
         return r;

@@ -6,11 +6,11 @@
  * new control connection, so no late packet of a WRITE can arrive after what is posted on the new
  * ones.  On our side a destroyed queue pair touches no frame any more.
  *
- * Then every request that was not over is posted again, in its old order.  Each is a whole page,
- * and its source does not change and its target is not used before far_done(): the guest reads no
- * frame before its READ is done, and does not reuse a slot before the WRITE to it is done.  So
- * doing a request twice has the same effect as once, and there is no later WRITE to the same slot
- * that an older one could overtake.
+ * Then every request that was not over is posted again, in its old order.  Each is a whole page, or
+ * the same part of one.  Its source does not change and its target is not used before far_done():
+ * the guest reads no frame before its READ is done, and does not reuse a slot before the WRITE to
+ * it, or a READ of a part of it, is done.  So doing a request twice has the same effect as once,
+ * and there is no later WRITE to the same slot that an older one could overtake.
  *
  * Silence is counted in time in which this process ran, so that a process that was stopped does not
  * lose a node by that.
