@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 16
+#define ABI_VERSION 17
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -378,7 +378,7 @@ enum vcpu_counter {
 enum latency {
         LAT_WRITEBACK = FAULT_SPURIOUS, /* a page to far memory, from the request to its end */
         LAT_SYSCALL,                    /* a forwarded system call */
-        /* Parts of a fetch, of one in FETCH_SAMPLE (kern/base/latency.h). */
+        /* Parts of a fetch, of one in FETCH_SAMPLE, or of all (kern/base/latency.h). */
         LAT_HANDLER, LAT_QUEUE, LAT_WIRE, LAT_INSTALL,
         LATENCIES
 };
@@ -524,6 +524,9 @@ struct control {
         /* Far memory is switched off: pages are evicted only when no frame is free.  The service
          * vCPU looks at it whenever it is woken (kern/paging/cleaner.c). */
         _Atomic uint32_t far_off;
+        /* Fetches are timed whose number has none of these bits: one in FETCH_SAMPLE for the
+         * statistics, all of them for a profile.  A hint, as stats_on; the host sets both. */
+        _Atomic uint64_t fetch_mask;
 
         uint64_t nframes;               /* cache size in pages */
         uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */
@@ -531,6 +534,7 @@ struct control {
         /* Offsets in the window: unused pool pages, end of what is backed. */
         uint64_t pool_next, pool_end;
         uint64_t pool_max;              /* offset up to which the pool may grow */
+        uint64_t profile;               /* address of a struct profile (profile.h); 0: none */
         /* What the far tiers can hold, in pages: grows when a node is added.  Orders nothing. */
         _Atomic uint64_t far_pages;
         uint64_t phys_bits;

@@ -31,6 +31,7 @@
 #include "process/service.h"
 #include "process/threads.h"
 #include "procfs/procfs.h"
+#include "profile/profile.h"
 #include "settings/check.h"
 #include "settings/settings.h"
 #include "settings/states.h"
@@ -95,7 +96,7 @@ static void fill_control(uint64_t far_pages)
 {
         struct control *c = CONTROL;
 
-        c->stats_on = opt.stats;
+        counters_measure(opt.stats);
         c->debug = opt.debug;
         c->overcommit = opt.overcommit;
         c->shadow_paging = host_has_shadow_paging();
@@ -165,7 +166,7 @@ static const struct vm_calls calls = { .serve = exit_serve,
 static void make_vm(void)
 {
         char why[512];
-        struct vm_config c = { .nframes = opt.cache / PAGE_SIZE };
+        struct vm_config c = { .nframes = opt.cache / PAGE_SIZE, .profile = opt.profile };
 
         if (vm_open(&vm, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
@@ -221,6 +222,7 @@ int main(int argc, char **argv)
                 guide_preload();
                 exec_init();
                 stats_init();
+                profile_init();
         }
         choose_io();
         register_statistics();

@@ -22,7 +22,8 @@ static inline void latency_add(unsigned kind, uint64_t ticks)
  * host, choose the same ones. */
 static inline bool fetch_sampled(void)
 {
-        return control.stats_on && counters()[CNT_FETCHED] % FETCH_SAMPLE == 0;
+        return (counters()[CNT_FETCHED] &
+                atomic_load_explicit(&control.fetch_mask, memory_order_relaxed)) == 0;
 }
 
 /*

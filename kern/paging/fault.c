@@ -36,6 +36,7 @@
 #include "paging/file.h"
 #include "paging/guide.h"
 #include "paging/prefetch.h"
+#include "paging/profile.h"
 #include "space/account.h"
 #include "space/grow.h"
 #include "x86.h"
@@ -79,6 +80,33 @@ static __attribute__((cold, noinline)) void came(struct fault *f, bool copied)
         f->came = cpu_tsc();
 }
 
+/* After page_fetch() with frame n, which has returned err. */
+static inline __attribute__((always_inline)) enum outcome begun(struct fault *f, pte_slot_t *pte,
+                                                                pte_t p, frame_t n, int err)
+{
+        if (err < 0) {
+                frame_free(&pager, &vcpu_self.frames, n);
+                return err == -EAGAIN ? RETRY : lost(f);
+        }
+        f->kind = FAULT_FETCH;
+        count(CNT_FETCHED);
+        if (err == 0)
+                return DONE;
+        f->pte = pte;
+        f->seen = pte_make_busy(pager.pfn0 + n, p & PTE_KEEP);
+        return FETCHING;
+}
+
+static __attribute__((cold, noinline)) enum outcome fetch_timed(struct fault *f, pte_slot_t *pte,
+                                                                pte_t p, frame_t n)
+{
+        f->asked = cpu_tsc();
+        int err = page_fetch(&pager, pte, p, n);
+        if (err == 0)
+                came(f, true);
+        return begun(f, pte, p, n, err);
+}
+
 static inline __attribute__((always_inline)) enum outcome fetch(struct fault *f, pte_slot_t *pte,
                                                                 pte_t p)
 {
@@ -86,21 +114,10 @@ static inline __attribute__((always_inline)) enum outcome fetch(struct fault *f,
                                  : frame_take(&pager, &vcpu_self.frames, counters());
         if (n == FRAME_NONE)
                 return p & PTE_LOST ? lost(f) : NEED_FRAME;
-        f->asked = fetch_sampled() ? cpu_tsc() : 0;
-        int err = page_fetch(&pager, pte, p, n);
-        if (err < 0) {
-                frame_free(&pager, &vcpu_self.frames, n);
-                return err == -EAGAIN ? RETRY : lost(f);
-        }
-        f->kind = FAULT_FETCH;
-        count(CNT_FETCHED);
-        if (__builtin_expect(f->asked != 0, 0))
-                came(f, err == 0);
-        if (err == 0)
-                return DONE;
-        f->pte = pte;
-        f->seen = pte_make_busy(pager.pfn0 + n, p & PTE_KEEP);
-        return FETCHING;
+        if (__builtin_expect(fetch_sampled(), 0))
+                return fetch_timed(f, pte, p, n);
+        f->asked = 0;
+        return begun(f, pte, p, n, page_fetch(&pager, pte, p, n));
 }
 
 /* Where pages are touched for the first time one after the other, as many again are filled at once,
@@ -264,6 +281,36 @@ static enum outcome touched_early(struct fault *f, uint64_t exits)
         return guide_begin(f, WAIT_PTE, HINT_MISSED, exits) ? GUIDED : arrives(f);
 }
 
+static void profile_late(const struct fault *f, uint64_t began, bool again)
+{
+        if (began)
+                profile_add(&(struct profile_wait){ .addr = f->addr,
+                                                    .ticks = cpu_tsc() - began,
+                                                    .again = again,
+                                                    .late = true,
+                                                    .in_call = f->in_range });
+}
+
+static uint64_t wait_begins(void) { return profiling() ? cpu_tsc() : 0; }
+
+/* The page is under way already: a prefetch, or a fetch of another vCPU. */
+static enum outcome wait_for_other(struct fault *f, uint64_t exits)
+{
+        bool again = f->kind == FAULT_WAIT;     /* page_wait() may come back early */
+        uint64_t began = wait_begins();
+        enum outcome o = RETRY;
+
+        if ((f->seen & PTE_PREF) && !again) {
+                o = touched_early(f, exits);
+        } else {
+                page_wait(f->pte, f->seen);
+                f->kind = FAULT_WAIT;
+        }
+        if (o == RETRY && f->kind == FAULT_WAIT)
+                profile_late(f, began, again);
+        return o;
+}
+
 /* Does what an attempt asked for; no fault is published.  RETRY: attempt again. */
 static enum outcome settle(struct fault *f, enum outcome o, uint64_t exits)
 {
@@ -271,12 +318,7 @@ static enum outcome settle(struct fault *f, enum outcome o, uint64_t exits)
         case RETRY:
                 return RETRY;
         case WAIT_PTE:
-                /* page_wait() may come back early */
-                if ((f->seen & PTE_PREF) && f->kind != FAULT_WAIT)
-                        return touched_early(f, exits);
-                page_wait(f->pte, f->seen);
-                f->kind = FAULT_WAIT;
-                return RETRY;
+                return wait_for_other(f, exits);
         case FETCHING:
                 if (!f->in_range)
                         prefetch(f->addr, LOOKAHEAD_MISS);
@@ -351,8 +393,12 @@ static inline __attribute__((always_inline)) enum outcome resolve(struct fault *
 
 static __attribute__((cold, noinline)) void record_parts(const struct fault *f, uint64_t began)
 {
-        if (began)                      /* else measuring was switched on meanwhile */
+        if (began)                      /* there are statistics */
                 latency_fetch(began, f->asked, f->came, cpu_tsc(), f->copied);
+        if (profiling())
+                profile_add(&(struct profile_wait){ .addr = f->addr,
+                                                    .ticks = f->came - f->asked,
+                                                    .in_call = f->in_range });
 }
 
 /* The fault that began at tsc (0: not measured), when the vCPU had made so many exits, is over. */
@@ -471,11 +517,12 @@ void fault_guide_over(enum guide_end how)
         /* [I] After any other end no guide begins: a signal may wait, for which vcpu.regs must be
          * the thread's. */
         g.f.in_range = how != GUIDE_RETURNED;
-        enum outcome o = g.awaits == FETCHING ? fetched(&g.f)
-                         : g.awaits == WAIT_PTE ? arrives(&g.f)
-                                                : DONE;
+        enum outcome o = g.awaits == FETCHING ? fetched(&g.f) : DONE;
 
-        if (o == RETRY) {
+        if (g.awaits == WAIT_PTE) {
+                uint64_t began = wait_begins();
+                arrives(&g.f);
+                profile_late(&g.f, began, false);
                 o = attempt_published(&g.f);
                 if (o != DONE)
                         o = settle_and_repeat(&g.f, o, g.exits);

@@ -53,11 +53,15 @@ struct options {
         const char *stats_file;         /* NULL: stderr */
         bool stats_table;               /* a table there, also if it is no terminal */
         unsigned stats_interval_ms;     /* 0: only at the end */
+        const char *profile;            /* the file for the fault profile; NULL: none */
         const char *config;             /* the configuration file that was read; NULL: none */
         enum { CMD_RUN, CMD_CHECK, CMD_STATES } command;
         const char *states_pid;
         char **argv;                    /* PROGRAM [ARG...] */
 };
 extern struct options opt;
+
+/* Is something to be written when the program ends? */
+static inline bool options_report(const struct options *o) { return o->stats || o->profile; }
 
 #endif

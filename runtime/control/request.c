@@ -56,7 +56,7 @@ static unsigned samplers;               /* sessions that sample */
 /* Latencies are measured for --stats, and while somebody looks. */
 static void measure(void)
 {
-        atomic_store_explicit(&CONTROL->stats_on, opt.stats || samplers > 0, memory_order_relaxed);
+        counters_measure(opt.stats || samplers > 0);
 }
 
 static int sample(struct session *s, FILE *f)

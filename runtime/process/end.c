@@ -14,11 +14,13 @@
 #include "process/end.h"
 #include "process/service.h"
 #include "process/threads.h"
+#include "profile/profile.h"
 #include "signal/signals.h"
 #include "stats/stats.h"
 #include "vm/vm.h"
 
-static int64_t leaks_and_statistics(struct thread *t)
+/* Leaks that were found; writes statistics and profile. */
+static int64_t last_reports(struct thread *t)
 {
         int64_t leaks = 0;
 
@@ -31,6 +33,7 @@ static int64_t leaks_and_statistics(struct thread *t)
         }
         if (opt.stats)
                 stats_report();
+        profile_write(t);
         return leaks;
 }
 
@@ -48,13 +51,13 @@ void program_goodbye(void)
         far_end();
 }
 
-void program_report(struct thread *t) { judge(leaks_and_statistics(t)); }
+void program_report(struct thread *t) { judge(last_reports(t)); }
 
 /* The program exits by itself: statistics, leak check, exit status. */
 static _Noreturn void program_exit(struct thread *t, int status)
 {
         ctl_end();
-        int64_t leaks = leaks_and_statistics(t);
+        int64_t leaks = last_reports(t);
         program_goodbye();
         judge(leaks);
         threads_stop_for_good();
@@ -68,13 +71,13 @@ static _Noreturn void program_killed(struct thread *t, const struct thread_end *
         struct sigaction dfl = { .sa_handler = SIG_DFL };
         sigset_t set;
 
-        if (!opt.stats)                 /* the statistics have a time limit, and come first */
+        if (!options_report(&opt))      /* the reports come first */
                 signals_open_deadly(t);
         info_("the program died of %s (code %d) at RIP 0x%llx, address 0x%llx", strsignal(signo),
               end->code, (unsigned long long)t->v->regs.rip, (unsigned long long)end->addr);
         if (!t->vforked) {              /* the program belongs to its parent */
                 ctl_end();
-                leaks_and_statistics(t);
+                last_reports(t);
                 program_goodbye();
                 threads_stop_for_good();
         }

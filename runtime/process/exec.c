@@ -25,6 +25,7 @@
 #include "process/threads.h"
 #include "process/vfork.h"
 #include "procfs/procfs.h"
+#include "profile/profile.h"
 #include "signal/signals.h"
 #include "vm/vm.h"
 
@@ -169,6 +170,7 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         h->nhidden = hide(r->envp, r->hidden);
         limits_keep(&h->limits);
         stats_keep(&h->stats);
+        profile_keep(&h->profile);
         ctl_keep(&h->ctl, t->vforked);
         return far_keep(&h->far, t->vforked ? &t->next : NULL);
 }
@@ -427,6 +429,7 @@ const struct handover *exec_resume(char **argv)
         opt.argv = argv;
         far_adopt(&h->far);
         stats_adopt(&h->stats);
+        profile_adopt(&h->profile);
         ctl_adopt(&h->ctl);
         vm_use_device(h->kvm);
         sys_own(__NR_rt_sigprocmask, SIG_SETMASK, P(&h->mask), 0, 8, 0, 0);

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/message.h"
+#include "base/options.h"
 #include "base/privfd.h"
 #include "control/control.h"
 #include "far/far.h"
@@ -36,6 +37,7 @@
 #include "procfs/procfs.h"
 #include "signal/signals.h"
 #include "stats/stats.h"
+#include "vm/counters.h"
 #include "vm/guides.h"
 #include "vm/vm.h"
 
@@ -83,7 +85,7 @@ static void restore_control(const struct control *from)
 {
         struct control *c = CONTROL;
 
-        c->stats_on = from->stats_on;
+        counters_measure(from->stats_on);
         c->debug = from->debug;
         c->overcommit = from->overcommit;
         c->shadow_paging = from->shadow_paging;
@@ -107,7 +109,8 @@ static int make_vm(struct thread *t, const struct fork_image *im, char *why, siz
         struct vm *vm = t->vm;
         const struct thread was = *t;
         const struct vm_config c = { .nframes = im->control->nframes,
-                                     .far_pages = im->control->far_pages };
+                                     .far_pages = im->control->far_pages,
+                                     .profile = opt.profile };
 
         int err = vm_renew(vm, why, n);
         if (!err)

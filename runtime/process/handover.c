@@ -30,8 +30,8 @@ void handover_init(int fd)
 void handover_private_fds(const struct handover *h, void (*fn)(int fd))
 {
         const int single[] = { h->kvm, h->message > STDERR_FILENO ? h->message : -1, h->far.tree,
-                               h->stats.dir_fd, h->stats.direct_fd, h->ctl.dir_fd,
-                               h->ctl.listen_fd };
+                               h->stats.file.dir_fd, h->stats.direct_fd, h->profile.dir_fd,
+                               h->ctl.dir_fd, h->ctl.listen_fd };
 
         for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
                 if (single[i] >= 0)
@@ -50,6 +50,7 @@ static void each_text(struct options *o, void (*fn)(const char **text, struct cu
                       struct cursor *c)
 {
         fn(&o->stats_file, c);
+        fn(&o->profile, c);
         fn(&o->config, c);
         for (unsigned i = 0; i < o->nnodes; i++) {
                 struct node_option *n = &o->nodes[i];

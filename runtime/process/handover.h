@@ -36,6 +36,7 @@ struct handover {
         int kvm, message;
         struct far_kept far;
         struct stats_place stats;
+        struct outfile profile;
         struct ctl_kept ctl;
 };
 

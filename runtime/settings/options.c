@@ -62,6 +62,8 @@ static const struct option long_options[] = {
         { "stats",           optional_argument, NULL, OPT_STATS },
         { "stats-interval",  required_argument, NULL, OPT_SETTING },
         { "no-stats",        no_argument,       NULL, OPT_NO },
+        { "profile",         required_argument, NULL, OPT_SETTING },
+        { "no-profile",      no_argument,       NULL, OPT_NO },
         { "node",            required_argument, NULL, OPT_NODE },
         { "guide",           required_argument, NULL, OPT_GUIDE },
         { "config",          required_argument, NULL, OPT_CONFIG },
@@ -140,11 +142,14 @@ static const char help_text[] =
         "      --stats-interval S\n"
         "                      while the program runs, write FILE again every S seconds, or a line "
         "to standard error\n"
+        "      --profile FILE  write to FILE where the program waited for far memory, as folded "
+        "stacks for a flame\n"
+        "                      graph, and to FILE.txt, as a table\n"
         "      --config FILE   read settings from FILE (default: $XDG_CONFIG_HOME/vmrun.conf, "
         "which usually is\n"
         "                      ~/.config/vmrun.conf, else /etc/vmrun.conf, if there is one)\n"
         "      --no-config     read none\n"
-        "      --control, --follow, --no-overcommit, --no-stats, --no-verbose\n"
+        "      --control, --follow, --no-overcommit, --no-profile, --no-stats, --no-verbose\n"
         "                      whatever the configuration file says\n"
         "      --debug         check at the end that no frame, slot or pin was leaked (also: "
         "VMRUN_DEBUG=1)\n"

@@ -238,6 +238,17 @@ static int set_stats_interval(struct options *o, const char *text, char why[SETT
         return 0;
 }
 
+static int set_profile(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        if (strcmp(text, "yes") == 0) {
+                snprintf(why, SETTING_WHY, "give no, or the path of a file, as in ./profile");
+                return -EINVAL;
+        }
+        free((void *)o->profile);
+        o->profile = NULL;
+        return strcmp(text, "no") == 0 ? 0 : text_parse(text, &o->profile, why);
+}
+
 static int set_verbose(struct options *o, const char *text, char why[SETTING_WHY])
 {
         return flag_parse(text, &o->verbose, why);
@@ -374,6 +385,11 @@ static bool show_stats_interval(const struct options *o, char text[SETTING_TEXT]
         return show_seconds(o->stats_interval_ms, text);
 }
 
+static bool show_profile(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_word(o->profile ? o->profile : "no", text);
+}
+
 static bool show_verbose(const struct options *o, char text[SETTING_TEXT])
 {
         return show_flag(o->verbose, text);
@@ -461,6 +477,7 @@ static const struct {
         { "cache", set_cache, show_cache },
         { "stats", set_stats, show_stats },
         { "stats-interval", set_stats_interval, show_stats_interval },
+        { "profile", set_profile, show_profile },
         { "verbose", set_verbose, show_verbose },
         { "overcommit", set_overcommit, show_overcommit },
         { "follow", set_follow, show_follow },

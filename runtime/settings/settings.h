@@ -13,7 +13,7 @@
 
 #define SETTING_WHY 320
 #define SETTING_TEXT 256
-#define SETTINGS_MAX 16
+#define SETTINGS_MAX 32
 
 /* The number, below SETTINGS_MAX, of a setting of the section [vmrun], most of which are options of
  * the same name; -ENOENT. */

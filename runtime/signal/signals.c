@@ -120,7 +120,7 @@ static void timer_stop(struct thread *t)
         t->signal.ends = false;
 }
 
-/* Does the default action of sig end t's process, so that statistics must be printed first?  Not
+/* Does the default action of sig end t's process, so that its reports must be written first?  Not
  * for process 1 of a container: the kernel drops the signal.  32 and 33 are for libc, also for
  * vmrun's. */
 static bool tells_end(const struct thread *t, int sig)
@@ -129,7 +129,7 @@ static bool tells_end(const struct thread *t, int sig)
                                 bit(SIGTTOU) | bit(SIGCONT) | bit(SIGCHLD) | bit(SIGURG) |
                                 bit(SIGWINCH) | bit(SYS_SIGKICK) | bit(32) | bit(33);
 
-        return opt.stats && t->pid != 1 && !(others & bit(sig));
+        return options_report(&opt) && t->pid != 1 && !(others & bit(sig));
 }
 
 /* ---- dispositions ---- */
@@ -264,7 +264,7 @@ void signals_process_start(struct thread *t)
 {
         struct ksigaction k;
 
-        for (int sig = 1; opt.stats && sig <= SIGNALS_MAX; sig++)
+        for (int sig = 1; options_report(&opt) && sig <= SIGNALS_MAX; sig++)
                 if (signals_action(t, sig, NULL, &k) == 0 && k.handler == 0)
                         signals_action(t, sig, &k, NULL);
 }

@@ -1,9 +1,9 @@
 /*
  * Where --stats goes: the last report, and those of --stats-interval.
  *
- * A file is replaced as a whole, so that whoever waits for it sees all of it or nothing.  A pipe or
- * a terminal is written to.  Other threads may report at any time (interval.c); the lock makes them
- * take turns.
+ * A file is replaced as a whole (base/outfile.h), so that whoever waits for it sees all of it or
+ * nothing.  A pipe or a terminal is written to.  Other threads may report at any time (interval.c);
+ * the lock makes them take turns.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 #define READER_MS 5000          /* the longest wait for a reader that takes nothing */
 
 /* Where the report goes. */
-static struct stats_place place = { .dir_fd = -1, .direct_fd = -1 };
+static struct stats_place place = { .file = OUTFILE_NONE, .direct_fd = -1 };
 
 pthread_mutex_t stats_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool over;                       /* the last report was printed; under stats_lock */
@@ -46,19 +46,15 @@ static void add_identity(struct stats *s)
 
         stats_count(s, &version, NULL, 1);
         stats_count(s, &pid, NULL, (uint64_t)getpid());
-        stats_count(s, &execs, NULL, place.execs);
+        stats_count(s, &execs, NULL, place.file.execs);
 }
 
 /* --- where it goes --- */
 
 static _Noreturn void cannot_write(int err)
 {
-        const char *cure = err == EISDIR ? "name a file in it" :
-                           err == ENOENT || err == ENOTDIR ? "make its folder first" :
-                           err == ENAMETOOLONG ? "give a shorter name" :
-                           "name a file where this user may write";
         die_(EXIT_VMRUN_FAILED, "--stats=%s: cannot be written: %s: %s", opt.stats_file,
-             strerror(err), cure);
+             strerror(-err), outfile_cure(err));
 }
 
 /* The suffix that decides the format, with its dot; "": none. */
@@ -81,7 +77,6 @@ static const char *suffix_of(const char *name, enum stats_format *format)
 
 void stats_init(void)
 {
-        char *real, *slash;
         struct stat st;
 
         if (!opt.stats)
@@ -91,37 +86,17 @@ void stats_init(void)
                                        ? STATS_TABLE : STATS_FLAT;
                 return;
         }
-        slash = strrchr(opt.stats_file, '/');
+        const char *slash = strrchr(opt.stats_file, '/');
         suffix_of(slash ? slash + 1 : opt.stats_file, &place.format);
-        /* replace what a link points to, not the link */
-        real = realpath(opt.stats_file, NULL);
-        if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode)) {
-                place.direct_fd = PRIVFD_NEW(open(real, O_WRONLY | O_CLOEXEC | O_NOCTTY));
+        if (stat(opt.stats_file, &st) == 0 && !S_ISREG(st.st_mode)) {
+                place.direct_fd = PRIVFD_NEW(open(opt.stats_file, O_WRONLY | O_CLOEXEC | O_NOCTTY));
                 if (place.direct_fd < 0)
-                        cannot_write(S_ISDIR(st.st_mode) ? EISDIR : -place.direct_fd);
-                free(real);
+                        cannot_write(S_ISDIR(st.st_mode) ? -EISDIR : place.direct_fd);
                 return;
         }
-        if (!real && !(real = strdup(opt.stats_file)))
-                cannot_write(ENOMEM);
-        slash = strrchr(real, '/');
-        const char *name = slash ? slash + 1 : real;
-        if (!*name || strlen(name) > NAME_MAX - STATS_SUFFIX)
-                cannot_write(*name ? ENAMETOOLONG : EISDIR);
-        strcpy(place.name, name);
-        place.pid = getpid();
-        if (slash)
-                *(slash == real ? slash + 1 : slash) = 0;
-        place.dir_fd = open(slash ? real : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (place.dir_fd < 0 || faccessat(place.dir_fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
-                cannot_write(errno);
-        place.dir_fd = privfd_move(place.dir_fd);
-        if (place.dir_fd < 0)
-                cannot_write(-place.dir_fd);
-        place.mode = umask(0);
-        umask(place.mode);
-        place.mode = 0666 & ~place.mode;
-        free(real);
+        int err = outfile_open(&place.file, opt.stats_file);
+        if (err)
+                cannot_write(err);
 }
 
 void stats_register_identity(void) { stats_register(add_identity); }
@@ -129,7 +104,7 @@ void stats_register_identity(void) { stats_register(add_identity); }
 void stats_keep(struct stats_place *p)
 {
         *p = place;
-        p->execs++;
+        p->file.execs++;
 }
 
 void stats_adopt(const struct stats_place *p)
@@ -139,57 +114,48 @@ void stats_adopt(const struct stats_place *p)
 
 bool stats_has_file(void) { return opt.stats_file && place.direct_fd < 0; }
 
-static bool print_to(int fd)
+/* 0, or -errno; the caller frees *text. */
+static int make_text(char **text, size_t *size)
 {
-        char *text = NULL;
-        size_t size = 0;
-        FILE *f = open_memstream(&text, &size);
+        FILE *f = open_memstream(text, size);
         if (!f)
-                return false;
+                return -errno;
         int err = stats_put(f, place.format);
-        bool good = !ferror(f);
-        good &= fclose(f) == 0;
-        if (err)
-                errno = -err;
-        good = good && !err && put_all(fd, text, size, READER_MS);
-        free(text);
-        return good;
-}
-
-/* The file's own name, or that with the process and the number of its execve calls, before the
- * suffix: what collects files does so by their suffix. */
-static void choose_name(char name[NAME_MAX + 1])
-{
-        enum stats_format format;
-        const char *suffix = suffix_of(place.name, &format);
-
-        if (getpid() == place.pid && !place.execs)
-                snprintf(name, NAME_MAX + 1, "%s", place.name);
-        else
-                snprintf(name, NAME_MAX + 1, "%.*s.%d.%u%s", (int)(suffix - place.name),
-                         place.name, getpid(), place.execs, suffix);
+        bool bad = ferror(f);
+        bad |= fclose(f) != 0;
+        return err ? err : bad ? -ENOMEM : 0;
 }
 
 static void replace_file(bool last)
 {
         static bool failed;             /* said once, and at the end */
-        char temporary[NAME_MAX + 1], name[NAME_MAX + 1];
+        enum stats_format format;
+        char name[NAME_MAX + 1], *text = NULL;
+        size_t size = 0;
 
-        snprintf(temporary, sizeof(temporary), ".%.*s.%d", NAME_MAX - 16, place.name,
-                 getpid() % 10000000);
-        choose_name(name);
-        int fd = openat(place.dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        bool good = fd >= 0 && print_to(fd) && fchmod(fd, place.mode) == 0 &&
-                    renameat(place.dir_fd, temporary, place.dir_fd, name) == 0;
-        if (!good) {
-                if (last || !failed)
-                        warnx_("--stats=%s: could not be written: %s", opt.stats_file,
-                               strerror(errno));
-                unlinkat(place.dir_fd, temporary, 0);
-        }
-        failed = !good;
-        if (fd >= 0)
-                close(fd);
+        /* What collects files does so by their suffix. */
+        outfile_name(&place.file, (size_t)(suffix_of(place.file.name, &format) - place.file.name),
+                     name);
+        int err = make_text(&text, &size);
+        if (!err)
+                err = outfile_replace(&place.file, name, text, size);
+        free(text);
+        if (err && (last || !failed))
+                warnx_("--stats=%s: could not be written: %s", opt.stats_file, strerror(-err));
+        failed = err;
+}
+
+static void print_to(int fd)
+{
+        char *text = NULL;
+        size_t size = 0;
+
+        int err = make_text(&text, &size);
+        if (!err && !put_all(fd, text, size, READER_MS))
+                err = -errno;
+        free(text);
+        if (err)
+                warnx_("the statistics could not be written: %s", strerror(-err));
 }
 
 void stats_print_report(bool last)
@@ -199,8 +165,8 @@ void stats_print_report(bool last)
         over = last;
         if (stats_has_file())
                 replace_file(last);
-        else if (!print_to(opt.stats_file ? place.direct_fd : message_fd()))
-                warnx_("the statistics could not be written: %s", strerror(errno));
+        else
+                print_to(opt.stats_file ? place.direct_fd : message_fd());
 }
 
 int stats_snapshot(struct stats *s)

@@ -9,11 +9,10 @@
 #ifndef VMRUN_STATS_H
 #define VMRUN_STATS_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/types.h>
+#include "base/outfile.h"
 
 /* --- for owners --- */
 
@@ -107,17 +106,10 @@ void stats_forked(void);
 
 /* Where reports go: a name in a directory, or a file that is not replaced (a terminal, a pipe). */
 struct stats_place {
-        int dir_fd, direct_fd;          /* private; -1: the other, or standard error */
-        /* of the process started first, whose first program's report has the plain name; */
-        pid_t pid;
-        /* others add their pid and this number of execve calls, so that no two reports have the
-         * same name */
-        unsigned execs;
-        mode_t mode;
+        struct outfile file;            /* counts execve calls also if there is no file */
+        int direct_fd;                  /* private; -1: that file, or standard error */
         enum stats_format format;
-        char name[NAME_MAX + 1];
 };
-#define STATS_SUFFIX 24                 /* bytes of a name reserved for the addition */
 /* stats_keep() fills p for the next program after execve; stats_adopt() applies it there. */
 void stats_keep(struct stats_place *p);
 void stats_adopt(const struct stats_place *p);

@@ -251,6 +251,18 @@ void counters_stats(struct stats *s)
         add_exits(s);
 }
 
+void counters_measure(bool statistics)
+{
+        struct control *c = CONTROL;
+
+        atomic_store_explicit(&c->stats_on, statistics, memory_order_relaxed);
+        /* With neither, a vCPU times its first fetch, in vain. */
+        atomic_store_explicit(&c->fetch_mask, c->profile    ? 0
+                                              : statistics ? FETCH_SAMPLE - 1
+                                                           : ~0ull,
+                              memory_order_relaxed);
+}
+
 uint64_t counters_value(enum vcpu_counter c) { return total.counter[c]; }
 
 const uint64_t *counters_latency(enum latency kind, uint64_t *ticks)

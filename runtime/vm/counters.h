@@ -4,8 +4,13 @@
 #ifndef VMRUN_COUNTERS_H
 #define VMRUN_COUNTERS_H
 
+#include <stdbool.h>
 #include "abi.h"
 #include "stats/stats.h"
+
+/* What kern measures from now on: all that statistics need, or no more than a profile does, if
+ * there is one (CONTROL->profile). */
+void counters_measure(bool statistics);
 
 /* The name of an enum exit_op. */
 const char *counters_exit_name(unsigned op);

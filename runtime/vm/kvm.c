@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "base/host.h"
 #include "base/privfd.h"
+#include "include/profile.h"
 #include "pager/pte.h"
 #include "vm/vm.h"
 
@@ -320,7 +321,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         uint64_t frames_size = frames_bytes(c->nframes);
         uint64_t pool_max = POOL_OFF + pool_limit(c->nframes, c->far_pages);
         const uint64_t tables = POOL_PDPTS * PAGE_SIZE;
-        uint64_t pool_end = POOL_OFF + ROUND_UP(tables + c->nframes * 32 + 4 * MiB, LARGE);
+        const uint64_t profile = c->profile ? ROUND_UP(sizeof(struct profile), PAGE_SIZE) : 0;
+        uint64_t pool_end =
+                POOL_OFF + ROUND_UP(tables + c->nframes * 32 + profile + 4 * MiB, LARGE);
         int err;
 
         if (kern()->magic != KERN_MAGIC || kern()->abi_version != ABI_VERSION) {
@@ -363,6 +366,8 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         k->pool_max = pool_max;
         k->frame_table = WINDOW + POOL_OFF + tables;
         k->pool_next = ROUND_UP(k->frame_table - WINDOW + c->nframes * 32, PAGE_SIZE);
+        k->profile = profile ? WINDOW + k->pool_next : 0;
+        k->pool_next += profile;
         vm->next_gpa = ROUND_UP(RAM_GPA + pool_max + frames_size, GiB);
         vm_map_window(vm);
         return 0;

@@ -381,12 +381,21 @@ mutant attempt.h "a first touch never locks" \
 mutant attempt.h "a first touch always locks" \
     '/^static inline enum outcome install/,/^}/s/if \(f->vma\.flags & VMA_LOCKED\)/if (1)/'
 mutant fault.c "latencies are an eighth" \
-    '/^static void record/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) \/ 8/'
+    '/^static .*void record\(/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) \/ 8/'
 mutant fault.c "latencies are eight times as long" \
-    '/^static void record/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) * 8/'
+    '/^static .*void record\(/,/^}/s/cpu_tsc\(\) - tsc/(cpu_tsc() - tsc) * 8/'
 mutant fault.c "latencies are of another kind of fault" \
-    '/^static void record/,/^}/s/hist\[f->kind\]/hist[0]/'
-mutant fault.c "faults are not counted" '/^static void record/,/^}/s/s->faults\[f->kind\]\+\+;//'
+    '/^static .*void record\(/,/^}/s/latency_add\(f->kind/latency_add(0/'
+mutant fault.c "faults are not counted" \
+    '/^static .*void record\(/,/^}/s/s->faults\[f->kind\]\+\+;//'
+mutant fault.c "what was asked for ahead is not in the profile" \
+    '/^static void wait_for_other/,/^}/s/if \(began && f->kind == FAULT_WAIT\)/if (0)/'
+mutant fault.c "a wait counts as often as the vCPU looks" \
+    '/^static void wait_for_other/,/^}/s/\.again = again/.again = false/'
+mutant fault.c "markers are in the profile" \
+    '/^static void wait_for_other/,/^}/s/ && f->kind == FAULT_WAIT//'
+mutant fault.c "system calls are not told from faults" \
+    '/^static .*void record_parts/,/^}/s/\.in_call = f->in_range/.in_call = false/'
 mutant attempt.h "a page is not charged" \
     '/^static inline enum outcome install/,/^}/s/ \| \(charge \? PTE_CHARGED : 0\);/;/'
 mutant attempt.h "what cannot be charged is installed" \
@@ -397,6 +406,27 @@ mutant paging/file.c "a page of a file is read at the mapping's start" \
     '/^enum outcome file_fill/,/^}/s/r\.start - f->vma\.start \+ f->vma\.off/f->vma.off/'
 mutant paging/file.c "a run of a file's pages is one page" \
     '/^static uint64_t file_run/,/^}/s/bool plenty = .*/bool plenty = false;/'
+
+# The program's stack at a fault, and the table of stacks
+build_test() { compile "$unit/test_profile_walk.c" $(part kern/paging/profile.c); }
+walk=kern/paging/profile.c
+mutant "$walk" "frames may lie below the one before" \
+    's/frame - low < FRAME_MOST/(int64_t)(frame - low) < FRAME_MOST/'
+mutant "$walk" "frames may lie far away" 's/frame - low < FRAME_MOST/frame >= low/'
+mutant "$walk" "frames need not be aligned" 's/frame % 16 == 0/true/'
+mutant "$walk" "calls may return to data" '/^static bool is_code/,/^}/s/return seen.*/return true;/'
+mutant "$walk" "a VMA is taken for all others" 's/addr - seen->start >= seen->end - seen->start/!seen->end/'
+mutant "$walk" "the window is looked at" 's/ \|\| \(addr >= RESERVED_START && addr < RESERVED_END\)//'
+mutant "$walk" "addresses beyond the program are looked at" 's/addr >= TASK_SIZE \|\| //'
+mutant "$walk" "pins are left" 's/frame_unpin\(.*\);//'
+mutant "$walk" "a fault stays published" 's/pt_unpublish\(\);//'
+mutant "$walk" "no stack says that it is a part" 's/s->part = 1;//'
+mutant "$walk" "a system call is where it returns to" 's/in_call \? r->rip - SYSCALL_SIZE : r->rip/r->rip/'
+mutant "$walk" "any word on top is a caller" 's/is_code\(word\[0\], &seen\)/true/'
+mutant "$walk" "two stacks of one hash" 's/\(h \^ s->at\[i\]\)/(h + (i == 0) * s->at[i])/'
+mutant "$walk" "a full table loses call sites" 's/e = find\(&s, PROFILE_STACKS\);//'
+mutant "$walk" "lost faults are not counted" 's/add_to\(&table\(\)->lost, !w->again\);//'
+mutant "$walk" "a wait that goes on is one more" 's/add_to\(&e->faults, !w->again\)/add_to(\&e->faults, 1)/'
 
 # The wire by the clock
 build_test() { compile "$unit/test_wire.c" $(part far/wire.c); }

@@ -206,8 +206,8 @@ static void bad_settings(void **state)
         refused("[vmrun]\ntimeout-ms = 400\n", 2, "did you mean timeout?");
         refused("[vmrun]\nurl = rdma://m1\n", 2, "[node NAME], and below it url = rdma://m1");
         refused("[vmrun]\ncolour = red\n", 2,
-                "unknown key in [vmrun]: give cache, stats, stats-interval, verbose, overcommit, "
-                "follow, verify, prefetch, prefetch-window, prefetch-history, far, control, "
+                "unknown key in [vmrun]: give cache, stats, stats-interval, profile, verbose, "
+                "overcommit, follow, verify, prefetch, prefetch-window, prefetch-history, far, control, "
                 "placement, timeout, connect-timeout or io");
         refused("[node a]\nurl = mem:1M\nsize-mb = 512\n", 3,
                 "size-mb = 512: unknown key: did you mean size = 512M?");

@@ -23,6 +23,7 @@
 #include "paging/fault.h"
 #include "paging/guide.h"
 #include "paging/prefetch.h"
+#include "paging/profile.h"
 #include "space/account.h"
 #include "space/grow.h"
 #include "pager_env.h"
@@ -109,6 +110,15 @@ bool guide_finish(enum guide_end how, struct guided *fault)
         *fault = guide.kept;
         vcpu_self.cr2 = fault->f.addr + 8;
         return guide.again && how == GUIDE_RETURNED;
+}
+/* the fault profile */
+static struct { unsigned calls; struct profile_wait last; uint64_t ticks; } profiled;
+void profile_add(const struct profile_wait *w)
+{
+        assert_int_equal(vcpu_self.faulting, 0);
+        profiled.calls++;
+        profiled.last = *w;
+        profiled.ticks += w->ticks;
 }
 /* timed tiers */
 static bool wire_is_slow, wire_brings;
@@ -219,6 +229,8 @@ static void begin_with(const struct vma *vma, uint64_t slots)
         pager_init(&pager, env.frames, env.nframes, ENV_PFN0);
         memset(&vcpu_self_stats, 0, sizeof(vcpu_self_stats));
         memset(&vcpu_self.frames, 0, sizeof(vcpu_self.frames));
+        memset(&profiled, 0, sizeof(profiled));
+        control.fetch_mask = FETCH_SAMPLE - 1;
         mapped = vma;
 }
 
@@ -516,6 +528,7 @@ static void test_due(void **state)
         env.post = yes;
         env.wait = node_answers;
         wire_brings = true;
+        control.profile = 1;
         for (unsigned v = 0; v < 3; v++) {
                 env.slot_used[v] = 1;
                 env.pte[v] = pte_make_remote(v, pte_prot(true, true, false));
@@ -531,6 +544,8 @@ static void test_due(void **state)
                 assert_int_equal(pte_kind(env.pte[v]), PTE_PRESENT);
         }
         wire_brings = wire_is_slow = false;
+        control.profile = 0;
+        assert_int_equal(profiled.calls, 1);    /* of the one that was waited for */
         assert_int_equal(stats()->faults[FAULT_WAIT], 1);
         assert_int_equal(stats()->faults[FAULT_MARKER], 2);
         env_teardown();
@@ -661,6 +676,63 @@ static void test_latency(void **state)
         env_teardown();
 }
 
+/* The page comes the second time that the vCPU looks. */
+static void node_answers_late(pte_slot_t *pte, pte_t seen)
+{
+        static unsigned turn;
+
+        if (turn++ % 2)
+                node_answers(pte, seen);
+}
+
+/* The profile gets each fault that waited for far memory, once, with all of its wait, also without
+ * statistics. */
+static void test_profile(void **state)
+{
+        const pte_t rw = pte_prot(true, true, false);
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        begin(&vma);
+        for (unsigned v = 0; v < 6; v++) {
+                env.slot_used[v % 4] = 1;
+                env.pte[v] = pte_make_remote(v % 4, rw);
+        }
+        touch(0, false);
+        assert_int_equal(profiled.calls, 0);
+        control.profile = 1;
+        control.fetch_mask = 0;
+        touch(1, false);                        /* this vCPU copies the page */
+        assert_int_equal(profiled.calls, 1);
+        assert_int_equal(profiled.last.addr, START + PAGE_SIZE);
+        assert_false(profiled.last.late || profiled.last.again || profiled.last.in_call);
+        assert_int_equal(stats()->ticks[LAT_HANDLER], 0);
+        touch(1, false);                        /* it is there */
+        assert_int_equal(profiled.calls, 1);
+        env.post = yes;
+        env.wait = node_answers_late;
+        touch(2, false);                        /* a node sends it */
+        assert_int_equal(profiled.calls, 2);
+        assert_false(profiled.last.late || profiled.last.again);
+        assert_in_range(profiled.ticks, 1, 1ull << 40);
+        for (unsigned v = 3; v < 5; v++) {
+                frame_t n = frame_take(&pager, &vcpu_self.frames, counters());
+                assert_true(page_prefetch(&pager, &env.pte[v], env.pte[v], n, v == 4));
+        }
+        touch(3, false);                        /* late: two looks */
+        assert_int_equal(profiled.calls, 4);
+        assert_true(profiled.last.late && profiled.last.again);
+        env_io_step(0);
+        touch(4, false);                        /* a marker: no wait */
+        assert_int_equal(profiled.calls, 4);
+        assert_int_equal(fault_in(START + 5 * PAGE_SIZE, START + 6 * PAGE_SIZE, false), 0);
+        assert_int_equal(profiled.calls, 5);
+        assert_true(profiled.last.in_call && !profiled.last.late);
+        control.profile = 0;
+        env_teardown();
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -677,6 +749,7 @@ int main(void)
                 cmocka_unit_test(test_ahead_is_abandoned),
                 cmocka_unit_test(test_ahead_is_spared),
                 cmocka_unit_test(test_latency),
+                cmocka_unit_test(test_profile),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

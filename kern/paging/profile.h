@@ -1,0 +1,24 @@
+/*
+ * The fault profile: the program's stack at a fault that waited for far memory.
+ */
+#ifndef VMRUN_KERN_PROFILE_H
+#define VMRUN_KERN_PROFILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/kern.h"
+
+/* Is there to be a profile?  It stays the same while the program runs. */
+static inline bool profiling(void) { return control.profile != 0; }
+
+/* A fault at addr has waited for so many ticks, or goes on waiting. */
+struct profile_wait {
+        uint64_t addr, ticks;
+        bool again;                     /* it is counted already */
+        bool late;                      /* for a page that was under way already */
+        bool in_call;                   /* a system call needed the page */
+};
+/* Adds it to the profile, which there is.  No fault is published. */
+void profile_add(const struct profile_wait *w);
+
+#endif

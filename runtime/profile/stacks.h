@@ -1,0 +1,28 @@
+/*
+ * The stacks of a fault profile, out of kern's table.
+ */
+#ifndef VMRUN_STACKS_H
+#define VMRUN_STACKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "include/profile.h"
+#include "profile/code.h"
+
+/* The faults with one stack.  Two may have the same addresses. */
+struct stack {
+        uint64_t faults, late, ticks;   /* as in struct profile_stack */
+        uint64_t touched;
+        unsigned n;                     /* addresses, innermost first; 0: they are not known */
+        bool part;                      /* there may be more of them */
+        uint64_t at[PROFILE_DEPTH + 1];
+};
+
+struct stacks { struct stack *s; size_t n; };
+
+/* Reads the table, whose content may be anything, since the program may have written there.  A call
+ * that left no frame is put in; callers that kern could not see are those of other stacks, as far
+ * as all agree that begin alike.  0 or -ENOMEM; the caller frees s->s. */
+int stacks_read(struct stacks *s, const struct profile *p, struct code *c);
+
+#endif
