@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 17
+#define ABI_VERSION 18
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -132,6 +132,9 @@ enum exit_op {
          * bytes; or a[0] FILE_NONE, a[1] guest-physical address in the arena.  a[2] number of
          * pages, at most PAGE_SIZE.  ret: 0, and mincore's bytes in xfer, or -errno. */
         EXIT_MINCORE,
+        /* With control.replay: a private mapping of a file was made.  a[0] file id, a[1] offset in
+         * bytes, a[2] length, a[3] address. */
+        EXIT_FILE_MAPPED,
 
         /* --- memory of kern, and slots --- */
 
@@ -369,6 +372,7 @@ enum vcpu_counter {
         /* Of those asked for ahead: because a page points to them; because the program said so. */
         CNT_POINTED, CNT_HINTED,
         CNT_GUIDED,                     /* calls of guides */
+        CNT_REPLAYED,                   /* and because a recorded run needed them next */
         CNT_ZEROED_AHEAD,               /* pages filled with zeroes before they were touched */
         CNT_READ_PARTS,                 /* times that bytes of a far page were read (vmg_read) */
         CNT_COUNT
@@ -527,9 +531,13 @@ struct control {
         /* Fetches are timed whose number has none of these bits: one in FETCH_SAMPLE for the
          * statistics, all of them for a profile.  A hint, as stats_on; the host sets both. */
         _Atomic uint64_t fetch_mask;
+        /* Addresses of a struct record_log and a struct replay (recorded.h); 0: none.  Set before
+         * the program starts. */
+        uint64_t record, replay;
 
         uint64_t nframes;               /* cache size in pages */
         uint64_t frames_off;            /* offset of frame 0 in the window; a multiple of 2 MiB */
+        uint64_t extra_off, extra_end;  /* offsets of room behind them, for recorded.h */
         uint64_t frame_table;           /* address of struct frame[nframes] */
         /* Offsets in the window: unused pool pages, end of what is backed. */
         uint64_t pool_next, pool_end;

@@ -27,6 +27,7 @@
 #include "process/service.h"
 #include "process/threads.h"
 #include "procfs/procfs.h"
+#include "replay/replay.h"
 #include "signal/signals.h"
 #include "signal/trapped.h"
 #include "stats/stats.h"
@@ -160,13 +161,19 @@ int64_t exit_serve(struct thread *t)
         case EXIT_ANON_SHARED:    return files_exit_anon_shared(t, rq);
         case EXIT_SHM_ATTACH:     return shm_exit_attach(t, rq);
         case EXIT_SHARED_AGAIN:   return files_exit_again(t, rq);
-        case EXIT_FILE_REF:       return files_exit_ref(t, rq);
+        case EXIT_FILE_REF:
+                if ((int)rq->a[1] < 0)
+                        replay_file_goes((uint32_t)rq->a[0]);
+                return files_exit_ref(t, rq);
         case EXIT_SHARED_UNMAP:   return files_exit_unmap(t, rq);
         case EXIT_SHARED_CHECK:
                 t->stuck_times = 0;
                 return files_exit_shared_check(t, rq);
         case EXIT_MSYNC:          return arena_exit_msync(t, rq);
         case EXIT_MINCORE:        return files_exit_mincore(t, rq);
+        case EXIT_FILE_MAPPED:
+                replay_file_mapped((uint32_t)rq->a[0], rq->a[1], rq->a[2], rq->a[3]);
+                return 0;
         case EXIT_ARENA_COPY:     return arena_exit_copy(t, rq);
         case EXIT_GROW_POOL:      return vm_grow_pool(t->vm, rq->a[0]);
         case EXIT_LEASE:          return far_exit_lease(t, rq);

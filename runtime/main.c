@@ -32,6 +32,7 @@
 #include "process/threads.h"
 #include "procfs/procfs.h"
 #include "profile/profile.h"
+#include "replay/replay.h"
 #include "settings/check.h"
 #include "settings/settings.h"
 #include "settings/states.h"
@@ -166,7 +167,8 @@ static const struct vm_calls calls = { .serve = exit_serve,
 static void make_vm(void)
 {
         char why[512];
-        struct vm_config c = { .nframes = opt.cache / PAGE_SIZE, .profile = opt.profile };
+        struct vm_config c = { .nframes = replay_frames(), .profile = opt.profile,
+                               .extra = replay_room() };
 
         if (vm_open(&vm, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
@@ -220,6 +222,7 @@ int main(int argc, char **argv)
                         return states_print(opt.states_pid);
                 options_make_absolute(&opt, NULL);
                 guide_preload();
+                replay_init();
                 exec_init();
                 stats_init();
                 profile_init();
@@ -228,6 +231,7 @@ int main(int argc, char **argv)
         register_statistics();
         make_vm();
         open_program();
+        replay_start(image.exe, image.brk);
         if (vcpu_start_first(&vm, &first, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         time_init(&first);

@@ -165,6 +165,8 @@ long mm_map_opened(struct mm_request *r)
 
         if (at < 0)
                 return mm_give_up(r, at);
+        if (control.replay && r->v.file != FILE_NONE && (r->v.flags & MAP_PRIVATE))
+                vmexit5(EXIT_FILE_MAPPED, r->v.file, r->v.off, r->len, (uint64_t)at, 0);
         /* Errors of population are not reported.  Beyond half of the cache, population would only
          * evict what it brought. */
         if ((r->v.flags & VMA_LOCKED) && !mm_lock_onfault)

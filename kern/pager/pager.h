@@ -164,6 +164,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot);
 bool page_move(struct pager *pg, pte_slot_t *from, pte_slot_t *to);
 /* Sets or clears FRAME_LOCKED for a resident page.  True if that changed it. */
 bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
+/* The page will be used soon: if it is resident, the hand leaves it at its next visit. */
+void page_keep(const struct pager *pg, pte_slot_t *pte);
 /* Clears the page's use bits: the hand may evict it when it next passes. */
 void page_cool(struct pager *pg, pte_slot_t *pte);
 /* A page that its program has used and will hardly use again: the same, and the cleaner evicts it

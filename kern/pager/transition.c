@@ -315,6 +315,20 @@ static bool cool(struct pager *pg, pte_slot_t *pte, pte_t p)
         return cooled;
 }
 
+/* What a pin and its end would do at once.  If the frame belongs to another page by now, that page
+ * gains no more than a hint. */
+void page_keep(const struct pager *pg, pte_slot_t *pte)
+{
+        pte_t p = atomic_load(pte);
+
+        if (pte_kind(p) != PTE_PRESENT)
+                return;
+        struct frame *f = &pg->frames[frame_of(pg, p)];
+        uint64_t w = atomic_load(&f->word);
+        if (frame_word_open(w) && !(w & (FRAME_USED | FRAME_ORPHAN)))
+                atomic_compare_exchange_strong(&f->word, &w, w | FRAME_USED);
+}
+
 void page_cool(struct pager *pg, pte_slot_t *pte)
 {
         pte_t p = atomic_load(pte);

@@ -37,6 +37,7 @@
 #include "paging/guide.h"
 #include "paging/prefetch.h"
 #include "paging/profile.h"
+#include "paging/record.h"
 #include "space/account.h"
 #include "space/grow.h"
 #include "x86.h"
@@ -320,6 +321,8 @@ static enum outcome settle(struct fault *f, enum outcome o, uint64_t exits)
         case WAIT_PTE:
                 return wait_for_other(f, exits);
         case FETCHING:
+                if (recording())
+                        record_wait(f->addr);
                 if (!f->in_range)
                         prefetch(f->addr, LOOKAHEAD_MISS);
                 if (!f->in_range && guide_begin(f, FETCHING, HINT_MISSED, exits))

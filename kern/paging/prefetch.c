@@ -17,8 +17,10 @@
 #include "far/slots.h"
 #include "far/timed.h"
 #include "pager/pointers.h"
+#include "pager/replay.h"
 #include "paging/cleaner.h"
 #include "paging/prefetch.h"
+#include "paging/record.h"
 #include "space/vma.h"
 
 _Static_assert(sizeof(struct lookahead) <= LOOKAHEAD_ROOM, "the history fits the vCPU's block");
@@ -54,9 +56,12 @@ static enum lookahead_use used(void *arg, uint64_t page)
 }
 
 /* How many pages may be asked for now: at most a sixteenth of the cache is under way, and what the
- * ring holds; demand keeps half of what is below the low mark. */
+ * ring holds; demand keeps half of what is below the low mark.  While the program is recorded:
+ * none. */
 static uint32_t room(void)
 {
+        if (recording())
+                return 0;
         uint32_t most = pager.nframes / 16, now = slots_ahead(), keep = pager.low / 2;
         uint32_t nfree = atomic_load_explicit(&pager.nfree, memory_order_relaxed);
 
@@ -190,6 +195,69 @@ static struct lookahead_rule rule_now(void)
         };
 }
 
+/* --- what a recorded run says --- */
+
+/* Pages a batch, at most. */
+#define REPLAY_BATCH 64
+
+/* The next pages that are far, at most so many.  What comes next and is here counts as used, so
+ * that the hand leaves it until then. */
+static uint32_t look_ahead(struct walk *w, struct replay_stream *s, uint64_t *wanted, uint32_t most)
+{
+        const struct replay *r = (const struct replay *)control.replay;
+        uint64_t page;
+        uint32_t n = 0;
+
+        while (n < most && (page = replay_next(r, s)) != 0) {
+                pte_slot_t *pte;
+                pte_t p;
+
+                if (far_entry(w, page * PAGE_SIZE, &p))
+                        wanted[n++] = page * PAGE_SIZE;
+                else if ((pte = walk_to(w, page * PAGE_SIZE)) != NULL)
+                        page_keep(&pager, pte);
+        }
+        return n;
+}
+
+/* The first use of a page two thirds into the batch leads on to the next.  It is known which that
+ * is only now that all have been looked at; meanwhile other tables were published. */
+static uint32_t ask_wanted(struct walk *w, const uint64_t *wanted, uint32_t n)
+{
+        uint32_t asked = 0;
+
+        for (uint32_t i = 0; i < n; i++) {
+                pte_t p;
+                pte_slot_t *pte = far_entry(w, wanted[i], &p);
+                if (pte && !ask(pte, p, i == n * 2 / 3, &asked))
+                        break;
+        }
+        return asked;
+}
+
+/* False: the record says nothing about this page. */
+static bool prefetch_recorded(uint64_t addr, enum lookahead_cause cause)
+{
+        const struct replay *r = (const struct replay *)control.replay;
+        const uint32_t me = vcpu_self_fixed.number;
+        uint64_t wanted[REPLAY_BATCH];
+        struct walk w = NO_WALK;
+
+        if (me >= r->streams ||
+            !replay_at(r, &r->stream[me], addr / PAGE_SIZE, cause != LOOKAHEAD_MISS))
+                return false;
+        if (room() < REPLAY_BATCH / 4 && short_of_frames())
+                cleaner_gets_a_turn();
+        uint32_t most = room();
+        if (most > REPLAY_BATCH)
+                most = REPLAY_BATCH;
+        uint32_t n = look_ahead(&w, &r->stream[me], wanted, most);
+        uint32_t asked = ask_wanted(&w, wanted, n);
+        counters()[CNT_REPLAYED] += asked;
+        finish(&w, asked);
+        return true;
+}
+
 void prefetch(uint64_t addr, enum lookahead_cause cause)
 {
         struct lookahead_rule rule = rule_now();
@@ -198,6 +266,8 @@ void prefetch(uint64_t addr, enum lookahead_cause cause)
         uint32_t advice = vma_advice(addr);
 
         timed_poll();
+        if (recording() || (control.replay && prefetch_recorded(addr, cause)))
+                return;
         if (rule.policy == LOOKAHEAD_NONE || advice == VMA_RANDOM)
                 return;
         if (advice == VMA_SEQUENTIAL)

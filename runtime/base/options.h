@@ -54,6 +54,8 @@ struct options {
         bool stats_table;               /* a table there, also if it is no terminal */
         unsigned stats_interval_ms;     /* 0: only at the end */
         const char *profile;            /* the file for the fault profile; NULL: none */
+        /* Files; NULL: none.  Of the program that was started alone. */
+        const char *record, *replay;
         const char *config;             /* the configuration file that was read; NULL: none */
         enum { CMD_RUN, CMD_CHECK, CMD_STATES } command;
         const char *states_pid;
@@ -62,6 +64,9 @@ struct options {
 extern struct options opt;
 
 /* Is something to be written when the program ends? */
-static inline bool options_report(const struct options *o) { return o->stats || o->profile; }
+static inline bool options_report(const struct options *o)
+{
+        return o->stats || o->profile || o->record;
+}
 
 #endif

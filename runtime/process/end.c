@@ -15,6 +15,7 @@
 #include "process/service.h"
 #include "process/threads.h"
 #include "profile/profile.h"
+#include "replay/replay.h"
 #include "signal/signals.h"
 #include "stats/stats.h"
 #include "vm/vm.h"
@@ -34,6 +35,7 @@ static int64_t last_reports(struct thread *t)
         if (opt.stats)
                 stats_report();
         profile_write(t);
+        replay_end();
         return leaks;
 }
 

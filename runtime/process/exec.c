@@ -163,6 +163,7 @@ static bool fill(struct thread *t, struct exec_room *r, uint64_t mask, int progr
         h->opt = opt;
         h->opt.nnodes = nnodes;
         h->opt.argv = NULL;
+        h->opt.record = h->opt.replay = NULL;
         h->mask = mask;
         h->program = program;
         h->kvm = t->vm->kvm_fd;

@@ -35,6 +35,7 @@
 #include "process/service.h"
 #include "process/threads.h"
 #include "procfs/procfs.h"
+#include "replay/replay.h"
 #include "signal/signals.h"
 #include "stats/stats.h"
 #include "vm/counters.h"
@@ -176,6 +177,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
         privfd_close(up);
         service_forked();
         procfs_mem_forked();
+        replay_forked();
         if (make_vm(t, im, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);

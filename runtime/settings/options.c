@@ -30,6 +30,8 @@ enum {
         OPT_GUIDE,
         OPT_CONFIG,
         OPT_NO_CONFIG,
+        OPT_RECORD,
+        OPT_REPLAY,
         OPT_CHECK,
         OPT_STATES,
         OPT_DEBUG,
@@ -66,6 +68,8 @@ static const struct option long_options[] = {
         { "no-profile",      no_argument,       NULL, OPT_NO },
         { "node",            required_argument, NULL, OPT_NODE },
         { "guide",           required_argument, NULL, OPT_GUIDE },
+        { "record",          required_argument, NULL, OPT_RECORD },
+        { "replay",          required_argument, NULL, OPT_REPLAY },
         { "config",          required_argument, NULL, OPT_CONFIG },
         { "no-config",       no_argument,       NULL, OPT_NO_CONFIG },
         { "check",           no_argument,       NULL, OPT_CHECK },
@@ -128,6 +132,9 @@ static const char help_text[] =
         "      --guide FILE    load a library with guides (vmguest(3)) into the program: a path, "
         "or one that\n"
         "                      ships with vmrun: graph, malloc, redis\n"
+        "      --record FILE   write to FILE in which order pages were waited for; nothing is "
+        "prefetched\n"
+        "      --replay FILE   fetch pages ahead in the order of a run that was recorded\n"
         "      --far on|off    off: evict pages only when the cache is full (default: on)\n"
         "      --no-control    make no socket by which vmctl can look at the program and change "
         "settings\n"
@@ -292,6 +299,12 @@ static void take_line(int argc, char **argv, struct given *g)
                 case OPT_NO_CONFIG:
                         g->config = NULL;
                         g->no_config = true;
+                        break;
+                case OPT_RECORD:
+                        opt.record = optarg;
+                        break;
+                case OPT_REPLAY:
+                        opt.replay = optarg;
                         break;
                 case OPT_CHECK:
                         opt.command = CMD_CHECK;

@@ -290,7 +290,7 @@ void vm_map_window(struct vm *vm)
         uint64_t *pdpt = (uint64_t *)(WINDOW + PDPT_OFF(WINDOW >> 39));
         uint64_t *pd = (uint64_t *)(WINDOW + RAM_PD_OFF), *pt = (uint64_t *)(WINDOW + RAM_PT_OFF);
         uint64_t user = vm->level == 3 ? PTE_ACCESS : 0;
-        uint64_t ram_end = CONTROL->frames_off + frames_bytes(CONTROL->nframes);
+        uint64_t ram_end = CONTROL->extra_end;
         uint64_t text = kern()->text_end - WINDOW, constant = kern()->constant_end - WINDOW;
 
         /* A large cache needs more than one PML4 slot: their PDPTs are neighbours too. */
@@ -319,6 +319,7 @@ static const char *address_space_cure(int err)
 int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
 {
         uint64_t frames_size = frames_bytes(c->nframes);
+        uint64_t extra = ROUND_UP(c->extra, LARGE);
         uint64_t pool_max = POOL_OFF + pool_limit(c->nframes, c->far_pages);
         const uint64_t tables = POOL_PDPTS * PAGE_SIZE;
         const uint64_t profile = c->profile ? ROUND_UP(sizeof(struct profile), PAGE_SIZE) : 0;
@@ -333,8 +334,8 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         }
         if (pool_max < pool_end)
                 pool_max = ROUND_UP(pool_end, GiB);
-        if (WINDOW + pool_max + frames_size > WINDOW_END ||
-            RAM_GPA + pool_max + frames_size > (1ull << vm->phys_bits) / 8 * 7) {
+        if (WINDOW + pool_max + frames_size + extra > WINDOW_END ||
+            RAM_GPA + pool_max + frames_size + extra > (1ull << vm->phys_bits) / 8 * 7) {
                 snprintf(why, n,
                          "a cache of %llu MiB does not fit the guest's %u physical address bits: "
                          "use a smaller --cache",
@@ -345,7 +346,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
          * huge pages for them took two thirds of the instructions of `vmrun /bin/true`
          * (bench/startup.sh). */
         if ((err = add_ram(vm, 0, pool_end, MADV_NOHUGEPAGE)) != 0 ||
-            (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0) {
+            (err = add_ram(vm, pool_max, frames_size, MADV_HUGEPAGE)) != 0 ||
+            (extra &&
+             (err = add_ram(vm, pool_max + frames_size, extra, MADV_NOHUGEPAGE)) != 0)) {
                 snprintf(why, n, "guest memory cannot be had at its place (%s): %s%s",
                          err == -EEXIST ? "address in use" : "KVM or mmap", strerror(-err),
                          address_space_cure(err));
@@ -368,7 +371,9 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         k->pool_next = ROUND_UP(k->frame_table - WINDOW + c->nframes * 32, PAGE_SIZE);
         k->profile = profile ? WINDOW + k->pool_next : 0;
         k->pool_next += profile;
-        vm->next_gpa = ROUND_UP(RAM_GPA + pool_max + frames_size, GiB);
+        k->extra_off = pool_max + frames_size;
+        k->extra_end = k->extra_off + extra;
+        vm->next_gpa = ROUND_UP(RAM_GPA + k->extra_end, GiB);
         vm_map_window(vm);
         return 0;
 }

@@ -52,6 +52,7 @@ struct vm_config {
         uint64_t nframes;               /* cache, in pages */
         uint64_t far_pages;             /* pages of far tiers that may need page tables */
         bool profile;                   /* there is to be a fault profile */
+        uint64_t extra;                 /* bytes of room behind the cache (recorded.h) */
 };
 
 /* After execve: uses a private descriptor of /dev/kvm, which this process may no longer have the

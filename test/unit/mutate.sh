@@ -345,6 +345,48 @@ mutant pager/pointers.c "no end to what is asked for at a time" 's/ && asked < P
 mutant pager/pointers.c "a page asked for is judged at once" \
     's/if \(p->page1\[at\]\)/judge(p, place, env->used(env->arg, page)); if (0)/'
 
+# Recorded orders
+build_test() {
+    compile "$unit/test_replay.c" $(part pager/replay.c replay/order.c replay/table.c)
+}
+mutant pager/replay.c "any event of a page is near" 's/e - s->cursor < near/true/'
+mutant pager/replay.c "a page that was asked for is near if any is" \
+    's/asked && (s->ahead - s->cursor > REPLAY_NEAR)/false \&\& \1/'
+mutant pager/replay.c "what is behind is unknown" 's/e < s->cursor && .* <= REPLAY_NEAR/0/'
+mutant pager/replay.c "one fault leads away" 's/if \(!agrees\(s, e\)\)/if (0)/'
+mutant pager/replay.c "faults need not agree" \
+    's/event > s->astray && event - s->astray <= REPLAY_NEAR/s->astray != REPLAY_NONE/'
+mutant pager/replay.c "the first stray fault stays the place" 's/^                s->astray = event;$/;/'
+mutant pager/replay.c "far away, what was asked for is not asked again" \
+    's/event < s->cursor \|\| (s->ahead <= event)/\1/'
+mutant pager/replay.c "each move asks for the same pages again" \
+    's/if \(event >= s->cursor \+ REPLAY_AHEAD.*/if (1)/'
+mutant pager/replay.c "the event behind is never nearer" \
+    's/\(behind != REPLAY_NONE && (s->cursor - behind).*/false/'
+mutant pager/replay.c "events of the stream before" 's/ && r->where\[low - 1\] >= s->begin//'
+mutant pager/replay.c "events of the next stream" 's/ && r->where\[low\] < s->end//'
+mutant pager/replay.c "an entry of a page that moved counts" \
+    's/atomic_load_explicit\(&r->addr\[id\], memory_order_relaxed\) == page/true/'
+mutant pager/replay.c "no end to what is looked at" 's/ && s->ahead - s->cursor < REPLAY_AHEAD//'
+mutant pager/replay.c "a page that is not mapped is the end" 's/^                if \(page\)$//'
+mutant pager/replay.c "nonsense in the order is followed" 's/id < r->pages \? (.*)$/\1/;
+    s/memory_order_relaxed\) : 0;/memory_order_relaxed);/'
+mutant replay/table.c "events of a page in the wrong order" \
+    's/for \(uint32_t e = r->events; e-- > 0;\)/for (uint32_t e = 0; e < r->events; e++)/'
+mutant replay/table.c "pages of a file behind the mapping are mapped" 's/ \|\| in >= n//'
+mutant replay/table.c "pages of the next file are mapped" \
+    's/order_object\(t->page\[number\]\) != object \|\| //'
+mutant replay/table.c "addresses beyond the address space" \
+    's/return page < TASK_SIZE.*/return page;/'
+mutant replay/order.c "the sum is not looked at" 's/get\(bytes \+ AT_SUM, 8\) != .* \|\| files/files/'
+mutant replay/order.c "bytes behind the last event" 's/return c->at == c->end;/return true;/'
+mutant replay/order.c "objects that are not there" 's/object >= ORDER_FILE \+ o->files/false/'
+mutant replay/order.c "pages of any number" 's/if \(page <= -ORDER_PAGE_MAX .*/if (0)/'
+mutant replay/order.c "empty texts" 's/end && end > c->at/end/'
+mutant replay/order.c "threads in any order" 's/number < least \|\|//'
+mutant replay/order.c "threads of any number" 's/number >= ORDER_THREADS_MAX \|\| n == 0/n == 0/'
+mutant replay/order.c "more events of a thread than of all" 's/ \|\| n > events - o->events//'
+
 # Flushes
 build_test() { compile "$unit/test_flush.c"; }
 mutant flush.c "every vCPU has always flushed" \

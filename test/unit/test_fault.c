@@ -24,6 +24,7 @@
 #include "paging/guide.h"
 #include "paging/prefetch.h"
 #include "paging/profile.h"
+#include "paging/record.h"
 #include "space/account.h"
 #include "space/grow.h"
 #include "pager_env.h"
@@ -119,6 +120,12 @@ void profile_add(const struct profile_wait *w)
         profiled.calls++;
         profiled.last = *w;
         profiled.ticks += w->ticks;
+}
+static unsigned noted;
+void record_wait(uint64_t addr)
+{
+        assert_true(addr != 0);
+        noted++;
 }
 /* timed tiers */
 static bool wire_is_slow, wire_brings;
@@ -453,6 +460,39 @@ static void test_guided(void **state)
         env_teardown();
 }
 
+/* While the program is recorded, each page that it waits for is noted, also in a range; others are
+ * not. */
+static void test_recorded(void **state)
+{
+        const pte_t rw = pte_prot(true, true, false);
+        struct vma vma = file_vma;
+
+        (void)state;
+        vma.file = FILE_NONE;
+        vma.prot = 3;
+        begin(&vma);
+        env.wait = node_answers;
+        for (unsigned v = 0; v < 4; v++) {
+                env.slot_used[v] = 1;
+                env.pte[v] = pte_make_remote(v, rw);
+        }
+        noted = 0;
+        env.post = yes;
+        touch(0, false);
+        assert_int_equal(noted, 0);
+        control.record = 1;
+        touch(1, false);
+        assert_int_equal(noted, 1);
+        assert_int_equal(fault_in(START + 2 * PAGE_SIZE, START + 3 * PAGE_SIZE, false), 0);
+        assert_int_equal(noted, 2);
+        touch(1, false);                /* it is here */
+        env.post = NULL;
+        touch(3, false);                /* a node that is memory: no wait */
+        assert_int_equal(noted, 2);
+        control.record = 0;
+        env_teardown();
+}
+
 /* The policy is asked once a fault, with what happened, while the program's own read is under
  * way; not where the access is denied, and not for a page of a range. */
 static void test_ahead(void **state)
@@ -743,6 +783,7 @@ int main(void)
                 cmocka_unit_test(test_rights),
                 cmocka_unit_test(test_page_is_lost),
                 cmocka_unit_test(test_guided),
+                cmocka_unit_test(test_recorded),
                 cmocka_unit_test(test_ahead),
                 cmocka_unit_test(test_due),
                 cmocka_unit_test(test_ahead_fails),
