@@ -163,9 +163,9 @@ enum exit_op {
         /* Doorbell: wakes the service vCPU. */
         EXIT_SERVICE_WAKE,
         /* Sleeps until the 4 bytes at a[0] (in the window) differ from a[1], at most 100 ms, or
-         * a[3] nanoseconds if that is not 0 and less; spurious returns allowed.  a[2]: 0: far memory
-         * changes them, so if there is no I/O thread this exit does its work meanwhile; 1: another
-         * vCPU changes them. */
+         * a[3] nanoseconds if that is not 0 and less; spurious returns allowed.  a[2]: 0: far
+         * memory changes them, so if there is no I/O thread this exit does its work meanwhile; 1:
+         * another vCPU changes them. */
         EXIT_WAIT_PTE,
         /* Wakes the vCPUs that sleep on a[0], at most a[1]; 0: all. */
         EXIT_WAKE_PTE,

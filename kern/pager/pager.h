@@ -139,7 +139,8 @@ int page_fetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f);
  * is still the caller's. */
 bool page_prefetch(struct pager *pg, pte_slot_t *pte, pte_t p, frame_t f, bool marker);
 /* REMOTE -> PART: until page_part_over() the slot stays as it is, and the caller reads what it
- * wants of it.  p: the REMOTE value seen, not LOST.  False: the entry changed. */
+ * wants of it.  p: the REMOTE value seen, neither LOST nor WANTED: else threads that read parts of
+ * a page in turns could keep it from one that needs all of it.  False: the entry changed. */
 bool page_part(pte_slot_t *pte, pte_t p);
 /* PART -> REMOTE, by who made it PART; err: the page is not what was written, so LOST. */
 void page_part_over(pte_slot_t *pte, int err);
@@ -151,6 +152,8 @@ void page_touch(pte_slot_t *pte);
 enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte);
 /* Waits, bounded, for a BUSY or PART entry to change. */
 void page_wait(pte_slot_t *pte, pte_t seen);
+/* The same of PART, for one that wants no more than a part itself. */
+void page_wait_part(pte_slot_t *pte, pte_t seen);
 
 /* Any state -> NONE.  Waits while the entry is BUSY or PART, but not for a prefetch, which nobody
  * waits for.  A slot is freed at once.  A frame is returned, for frame_discard() *after* the caller

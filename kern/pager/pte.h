@@ -13,11 +13,12 @@
  *              be read back: an access is SIGBUS, as after an uncorrectable error of memory
  *   BUSY       frame in 12..51, WAITERS: being fetched; other vCPUs wait for the entry to change
  *   PART       slot in 12..51, WAITERS: bytes of the slot are being read, and the page stays far;
- *              other vCPUs wait likewise
+ *              other vCPUs wait likewise.  Who waits for more than such bytes sets WANTED: it stays
+ *              in REMOTE, and the next that comes brings the page in
  *
- *   63 62..55 54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
- *   NX  0     CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
- *                     LOST  FRESH
+ *   63 62..56 55     54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
+ *   NX  0     WANTED CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
+ *                            LOST  FRESH
  *
  * W, NX, ACCESS (the hardware's U bit, set where the program may access) and CHARGED (this page was
  * charged against the commit limit at its first touch, not with its VMA) keep their place in all
@@ -51,6 +52,7 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_PREF    (1ull << 53)        /* prefetched and not yet seen accessed */
 #define PTE_LOST    (1ull << 53)        /* of REMOTE: see above */
 #define PTE_CHARGED (1ull << 54)
+#define PTE_WANTED  (1ull << 55)        /* of PART and REMOTE: see above */
 #define PTE_NUM     0x000ffffffffff000ull
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
 /* Bits that travel with a page through all states. */

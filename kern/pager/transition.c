@@ -69,12 +69,14 @@ bool page_part(pte_slot_t *pte, pte_t p)
 
 void page_part_over(pte_slot_t *pte, int err)
 {
-        pte_t p = atomic_load_explicit(pte, memory_order_relaxed);
-        pte_t next = pte_make_remote(pte_num(p), p & PTE_KEEP) | (err ? PTE_LOST : 0);
+        pte_t p = atomic_load_explicit(pte, memory_order_relaxed), keep;
 
-        /* While the entry is PART, others may only set WAITERS.  Release: whoever then frees the
-         * slot, or writes to it, does so after our read of it. */
-        if (atomic_exchange(pte, next) & PTE_WAITERS)
+        /* While the entry is PART, others may only set WAITERS, WANTED and the protection.
+         * Release: whoever then frees the slot, or writes to it, does so after our read of it. */
+        do {
+                keep = (p & (PTE_KEEP | PTE_WANTED)) | (err ? PTE_LOST : 0);
+        } while (!atomic_compare_exchange_weak(pte, &p, pte_make_remote(pte_num(p), keep)));
+        if (p & PTE_WAITERS)
                 env_wake_pte(pte);
 }
 
@@ -111,7 +113,8 @@ enum lookahead_use page_use(const struct pager *pg, pte_slot_t *pte)
                                                                       : LOOKAHEAD_OTHER;
 }
 
-void page_wait(pte_slot_t *pte, pte_t seen)
+/* say: what the entry is told before this vCPU sleeps. */
+static void wait_for(pte_slot_t *pte, pte_t seen, pte_t say)
 {
         /* A fetch is short unless the far tier is slow or the fetching thread does not run. */
         for (uint64_t begun = 0; env_wait_on(&begun); ) {
@@ -119,13 +122,20 @@ void page_wait(pte_slot_t *pte, pte_t seen)
                         return;
                 env_relax(0);
         }
-        if (!(seen & PTE_WAITERS)) {
-                if (!atomic_compare_exchange_strong(pte, &seen, seen | PTE_WAITERS))
+        if ((seen & say) != say) {
+                if (!atomic_compare_exchange_strong(pte, &seen, seen | say))
                         return;
-                seen |= PTE_WAITERS;
+                seen |= say;
         }
         env_wait_pte(pte, seen);
 }
+
+void page_wait(pte_slot_t *pte, pte_t seen)
+{
+        wait_for(pte, seen, pte_kind(seen) == PTE_PART ? PTE_WAITERS | PTE_WANTED : PTE_WAITERS);
+}
+
+void page_wait_part(pte_slot_t *pte, pte_t seen) { wait_for(pte, seen, PTE_WAITERS); }
 
 static bool is_under_way(pte_t p) { return pte_kind(p) == PTE_BUSY || pte_kind(p) == PTE_PART; }
 
@@ -223,7 +233,6 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                 case PTE_NONE:
                         return false;
                 case PTE_BUSY:
-                case PTE_PART:
                         page_wait(pte, p);
                         continue;
                 case PTE_ARENA: {
@@ -233,7 +242,8 @@ bool page_protect(struct pager *pg, pte_slot_t *pte, pte_t prot)
                         done = atomic_compare_exchange_strong(pte, &old, next);
                         break;
                 }
-                case PTE_REMOTE: {
+                case PTE_REMOTE:
+                case PTE_PART: {
                         pte_t old = p;
                         done = atomic_compare_exchange_strong(pte, &old, (p & ~PTE_PROT) | prot);
                         break;

@@ -106,7 +106,8 @@ static int try_part(struct part *c)
         pte_t p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
         enum pte_kind k = pte_kind(p);
         bool may = pte_allows(p, false, false), lost = k == PTE_REMOTE && (p & PTE_LOST);
-        bool taken = k == PTE_REMOTE && may && !lost && page_part(pte, p);
+        bool far = k == PTE_REMOTE && !lost && !(p & PTE_WANTED);
+        bool taken = far && may && page_part(pte, p);
         bool zero = k == PTE_NONE && is_zero(c->src);
         frame_t n = k == PTE_PRESENT && may
                             ? frame_pin_as(pager.frames, pager.pfn0, pte, false, 0)
@@ -122,8 +123,8 @@ static int try_part(struct part *c)
         if (lost && may)
                 return -EIO;
         if (k == PTE_PART)
-                page_wait(pte, p);
-        else if (!may || (k != PTE_REMOTE && k != PTE_PRESENT))
+                page_wait_part(pte, p);
+        else if (!may || (!far && k != PTE_PRESENT))
                 return read_ordinarily(c);
         return -EAGAIN;                 /* it has changed, or will at once: its frame is claimed */
 }

@@ -38,7 +38,7 @@ uint64_t watch_limit_ms(void)
 uint64_t watch_work(const struct thread *t)
 {
         const volatile struct vcpu_stats *s = vcpu_stats(t->v);
-        uint64_t pages = 0;
+        uint64_t pages = s->counter[CNT_READ_PARTS];
 
         for (int kind = 0; kind < FAULT_SPURIOUS; kind++)
                 pages += s->faults[kind];

@@ -389,7 +389,9 @@ class Link:
             self.client.sendall(head + data)
 
     def lie_in_one(self, fault, r, n, offset, data):
-        """Of the pages that an answer has, one is wrong."""
+        """Of the pages that an answer has, one is wrong; of a part of one, a bit."""
+        if len(data) < PAGE:
+            return flip(data, r) if fault == "flip" else data
         spoiled = r.randrange(len(data) // PAGE) * PAGE if fault else -1
         return b"".join(self.lie(fault if at == spoiled else None, r, n, offset + at,
                                  data[at:at + PAGE]) for at in range(0, len(data), PAGE))

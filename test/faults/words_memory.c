@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "vmguest.h"
 #include "words.h"
 
 /* The fields of a word, from bit 0 on: its number, 9 bits; process, 16; version, 17; page, 22. */
@@ -22,7 +23,8 @@
 #define VERSION_MASK  0x1ffffu
 #define PAGE_SHIFT    42
 
-#define CALLS 16                        /* one of so many reads is a system call's */
+#define CALLS 16                        /* one of so many reads is a system call's, */
+#define PARTS 4                         /* and of the others one is vmg_read's */
 #define SHOWN 10                        /* wrong pages that a process describes */
 /* Of one mapping: stacks may be large and hardly used; what cannot be written was relocated before
  * that, or is the file's. */
@@ -107,6 +109,22 @@ static void check_by_call(size_t page)
         } else if (read(pipe_of[0], copy, PAGE) == PAGE) {
                 check(page, copy);
         }
+}
+
+/* Has vmrun read the page where it is, in two parts.  One that is lost gives EIO, and then
+ * SIGBUS. */
+static void check_by_parts(struct worker *w, size_t page)
+{
+        uint64_t copy[WORDS];
+        const char *at = (const char *)(uintptr_t)memory[page];
+        size_t first = below(w, PAGE);
+        ssize_t n = vmg_read(copy, at, first, 0);
+
+        if (n >= 0)
+                n = vmg_read((char *)copy + first, at + first, PAGE - first, 0);
+        if (n < 0 && n != -EIO)
+                totals->failed++;
+        check(page, n < 0 ? memory[page] : copy);
 }
 
 /* A page that vmrun lost gets an empty one in its place.  An error of another kind, or elsewhere,
@@ -213,6 +231,8 @@ void memory_work(struct worker *w, uint64_t n)
                 size_t page = any_page(w);
                 if (below(w, CALLS) == 0)
                         check_by_call(page);
+                else if (vmg_version() > 1 && below(w, PARTS) == 0)
+                        check_by_parts(w, page);
                 else
                         check(page, memory[page]);
                 if (below(w, 2))

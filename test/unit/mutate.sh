@@ -93,11 +93,6 @@ mutant pager/transition.c "detach takes BUSY entries" \
 mutant pager/transition.c "munmap does not wait for a part" '
     /^static bool is_under_way/s/ \|\| pte_kind.*;/;/
     /^frame_t page_detach/,/^}/s/case PTE_REMOTE:/case PTE_REMOTE: case PTE_PART:/'
-mutant pager/transition.c "mprotect does not wait for a part" '
-    /^bool page_protect/,/^}/{
-        s/^ *case PTE_PART:$//
-        s/case PTE_REMOTE: \{/case PTE_PART: case PTE_REMOTE: {/
-    }'
 mutant pager/transition.c "a part does not keep others away" \
     '/^bool page_part\(/,/^}/s/pte_make_part\(pte_num\(p\), p & PTE_KEEP\)/p/'
 mutant pager/transition.c "a part takes any entry" \
@@ -105,11 +100,13 @@ mutant pager/transition.c "a part takes any entry" \
 mutant pager/transition.c "a part drops CHARGED" \
     '/^bool page_part\(/,/^}/s/p & PTE_KEEP/p \& PTE_PROT/'
 mutant pager/transition.c "the end of a part wakes nobody" \
-    '/^void page_part_over/,/^}/s/^        if \(atomic_exchange\(pte, next\).*/        atomic_store(pte, next); if (0)/'
+    '/^void page_part_over/,/^}/s/if \(p & PTE_WAITERS\)/if (0)/'
 mutant pager/transition.c "the end of a part looks for waiters too early" '
     /^void page_part_over/,/^}/{
-        s/^        if \(atomic_exchange\(pte, next\).*/        atomic_store(pte, next); if (p \& PTE_WAITERS)/
+        s/\} while \(!atomic_compare_exchange_weak\(pte, &p, (.*)\)\);/atomic_store(pte, \1); } while (0);/
     }'
+mutant pager/transition.c "a page that is wanted stays in parts" \
+    '/^void page_part_over/,/^}/s/PTE_KEEP \| PTE_WANTED/PTE_KEEP/'
 mutant pager/pte.h "who waits for an entry sleeps on its lower half" \
     '/^static inline uint32_t pte_word_seen/s/\(p >> 32\)/p/'
 mutant pager/transition.c "detach gives the frame back before the flush" '

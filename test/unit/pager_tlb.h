@@ -23,7 +23,8 @@ enum seen {
         SEEN_LOCK, SEEN_EVICT_CLEAN, SEEN_EVICT_DIRTY, SEEN_READ, SEEN_WRITE, SEEN_ORPHAN,
         SEEN_STRAY, SEEN_POSTED, SEEN_PIN_WRITING, SEEN_PREFETCH, SEEN_PREFETCH_RACE,
         SEEN_MARKER, SEEN_AHEAD, SEEN_WASTED, SEEN_ABANDONED, SEEN_PASSED,
-        SEEN_PART, SEEN_PART_RACE, SEEN_PART_WAIT, SEEN_PART_AWAITED, SEEN_PART_LOST, SEEN_COUNT
+        SEEN_PART, SEEN_PART_RACE, SEEN_PART_WAIT, SEEN_PART_AWAITED, SEEN_PART_LOST,
+        SEEN_PART_WANTED, SEEN_WANTED, SEEN_COUNT
 };
 static const char *const seen_name[] = {
         "fetch", "fetch lost a race", "read error", "write error", "wait for a busy page",
@@ -33,7 +34,8 @@ static const char *const seen_name[] = {
         "prefetch", "prefetch lost a race", "marker", "use of a prefetched page", "wasted prefetch",
         "page unmapped while it was prefetched", "prefetched page that a stream passed",
         "part of a page", "part lost a race", "wait for a part", "part that was waited for",
-        "part that came wrong",
+        "part that came wrong", "part of a page that was wanted",
+        "page that stays wanted",
 };
 
 struct tlb { bool valid, w, d; frame_t frame; uint64_t obj; };

@@ -165,12 +165,14 @@ static void read_part(struct cpu *c, unsigned v)
         c->published = v + 1;
         point();
         pte_t p = atomic_load(&env.pte[v]);
-        bool far = pte_kind(p) == PTE_REMOTE && !(p & PTE_LOST) && pte_allows(p, false, false);
+        bool far = pte_kind(p) == PTE_REMOTE && !(p & (PTE_LOST | PTE_WANTED)) &&
+                   pte_allows(p, false, false);
         bool taken = far && page_part(&env.pte[v], p);
         c->published = 0;
+        m.seen[SEEN_WANTED] += pte_kind(p) == PTE_REMOTE && (p & PTE_WANTED);
         if (pte_kind(p) == PTE_PART) {
                 m.seen[SEEN_PART_WAIT]++;
-                page_wait(&env.pte[v], p);
+                page_wait_part(&env.pte[v], p);
         }
         m.seen[SEEN_PART_RACE] += far && !taken;
         if (!taken)
@@ -179,14 +181,23 @@ static void read_part(struct cpu *c, unsigned v)
         if (!(gen & 1) && obj != m.vma[v].obj)
                 sched_fail("part: page %u holds object %lu", v, (unsigned long)obj);
         check_part(slot, obj);
-        for (unsigned k = rnd(chance(8) ? m.io_pause : 4); k > 0; k--)
+        for (unsigned k = rnd(chance(4) ? m.io_pause : 4); k > 0; k--)
                 point();
         check_part(slot, obj);
         bool lost = m.io_errors && chance(m.io_errors);
         m.seen[SEEN_PART]++;
         m.seen[SEEN_PART_AWAITED] += (env.pte[v] & PTE_WAITERS) != 0;
+        m.seen[SEEN_PART_WANTED] += (env.pte[v] & PTE_WANTED) != 0;
         m.seen[SEEN_PART_LOST] += lost;
         page_part_over(&env.pte[v], lost ? -EIO : 0);
+}
+
+/* One after the other, so that a sleeper of the first may meet the next. */
+static void read_parts(struct cpu *c, unsigned v)
+{
+        do
+                read_part(c, v);
+        while (!chance(3));
 }
 
 /* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
@@ -264,8 +275,8 @@ static void vcpu_actor(void *arg)
                                 continue;
                         }
                         cpu_leave_program(c);
-                        if (chance(12))
-                                read_part(c, v);
+                        if (chance(8))
+                                read_parts(c, v);
                         int err = fault(c, v, write);
                         cpu_enter_program(c);
                         if (err)
@@ -309,7 +320,7 @@ static void gmem_actor(void *arg)
                 frame_t n = frame_pin(env.frames, ENV_PFN0, &env.pte[v], write);
                 if (n == FRAME_NONE) {
                         if (chance(4))
-                                read_part(c, v);
+                                read_parts(c, v);
                         else
                                 fault(c, v, write);
                         continue;
