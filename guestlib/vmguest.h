@@ -39,8 +39,9 @@ ssize_t vmg_prefetchv(const struct iovec *range, int n);
 ssize_t vmg_stream(const void *addr, size_t len, ptrdiff_t stride);
 
 /* Copies len bytes from src to dst, as memcpy does.  Pages of src that are far stay far: no more
- * than these bytes is read of them, or, where pages have sums, the page, beside the cache.  flags: 0 or VMG_UNVERIFIED.  Returns len; -EFAULT: a part cannot be read or written; -EIO: a far
- * page cannot be read back.  After an error dst may hold a part of the bytes.  Another thread that
+ * than these bytes is read of them, or, where pages have sums, the page, beside the cache.  flags:
+ * 0 or VMG_UNVERIFIED.  Returns len; -EFAULT: a part cannot be read or written; -EIO: a far page
+ * cannot be read back.  After an error dst may hold a part of the bytes.  Another thread that
  * stores to them meanwhile may be seen in some and not in others. */
 ssize_t vmg_read(void *dst, const void *src, size_t len, unsigned flags);
 /* The bytes are not compared with the sum of their page: what the network or the node spoiled is

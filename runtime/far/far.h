@@ -96,9 +96,9 @@ struct far_place {
 #define FAR_PLACES 1
 struct far_slab { struct far_place place[FAR_PLACES]; };
 
-/* The transfer of one page, or of a part of it, between a frame and a node.  io.c makes it and gives it to the driver of
- * its node.  The driver gives it back by far_done() when the transfer is over, or by far_failed()
- * if it never will be. */
+/* The transfer of one page, or of a part of it, between a frame and a node.  io.c makes it and
+ * gives it to the driver of its node.  The driver gives it back by far_done() when the transfer is
+ * over, or by far_failed() if it never will be. */
 struct far_request {
         enum far_op { FAR_READ, FAR_PREFETCH, FAR_WRITE } op;   /* in this order of urgency */
         uint32_t page;                  /* in its slab */
@@ -140,8 +140,8 @@ struct far_driver {
         /* For -v and the statistics: "mem: 4G in this process". */
         void (*describe)(const struct far_node *n, char *text, size_t size);
 
-        /* Makes the frames and bounce pages, [base, base+len), ready for transfers.  Called once, before the first
-         * post. */
+        /* Makes the frames and bounce pages, [base, base+len), ready for transfers.  Called once,
+         * before the first post. */
         int (*attach)(struct far_node *n, char *base, size_t len, char why[FAR_WHY]);
         /* Starts transfers, all of one kind: the first requests of r[], as many as there is room
          * for now.  Returns how many it took. */
