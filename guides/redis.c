@@ -43,11 +43,37 @@ static bool is_node(const struct node *n)
 /* Nodes whose blocks the walk has not passed yet, in order, and the one behind them, if its own
  * page was far.  One walk at a time: redis carries out commands in one thread. */
 static struct {
-        atomic_flag busy;
         unsigned n;
         struct { uint64_t at, start, end, next; } node[AHEAD];
         uint64_t pending;
-} walk = { .busy = ATOMIC_FLAG_INIT };
+} walk;
+
+/* Whose guide has the walk: 0: nobody's.  A guide may be ended anywhere, by a signal, and then does
+ * not give it back: so its thread takes it again, and others do after some time. */
+static _Atomic uint64_t owner;
+static _Atomic unsigned refused;
+#define PATIENCE 64
+
+static bool enter(const struct vmg_fault *f)
+{
+        uint64_t me = f->reg[VMG_RSP] >> 16 | 1, was = 0;       /* stacks are far apart */
+
+        /* Acquire, with the release in leave(): the walk is what the last owner made it. */
+        if (atomic_compare_exchange_strong_explicit(&owner, &was, me, memory_order_acquire,
+                                                    memory_order_relaxed))
+                return true;
+        if (was != me && atomic_fetch_add_explicit(&refused, 1, memory_order_relaxed) < PATIENCE)
+                return false;
+        atomic_store_explicit(&refused, 0, memory_order_relaxed);
+        if (!atomic_compare_exchange_strong_explicit(&owner, &was, me, memory_order_acquire,
+                                                     memory_order_relaxed))
+                return false;
+        walk.n = 0;                     /* it may be half of something */
+        walk.pending = 0;
+        return true;
+}
+
+static void leave(void) { atomic_store_explicit(&owner, 0, memory_order_release); }
 
 /* Where an instruction that faults had the node: 0 to 15 a register, then words of the stack.  One
  * that has none (most) is not looked at again. */
@@ -56,7 +82,7 @@ static struct place { uint64_t rip; uint16_t tries, hits, where; } places[256];
 
 static bool push(uint64_t at, const struct node *n)
 {
-        if (walk.n == AHEAD)
+        if (walk.n >= AHEAD)
                 return false;
         walk.node[walk.n].at = at;
         walk.node[walk.n].start = n->entry & ~(VMG_PAGE - 1ul);
@@ -94,7 +120,7 @@ static bool continues(uint64_t addr)
 {
         struct node n;
 
-        for (unsigned i = 0; i < walk.n; i++)
+        for (unsigned i = 0; i < walk.n && i < AHEAD; i++)
                 if (addr >= walk.node[i].start && addr < walk.node[i].end) {
                         walk.n -= i;
                         memmove(walk.node, walk.node + i, walk.n * sizeof(walk.node[0]));
@@ -186,13 +212,13 @@ static long guide(const struct vmg_fault *f, void *arg)
                 ask_for_string(f);
                 return 0;
         }
-        if (atomic_flag_test_and_set_explicit(&walk.busy, memory_order_acquire))
-                return 0;               /* another thread's fault */
+        if (!enter(f))
+                return 0;
         if (continues(f->addr) || find(f))
                 extend();
         else if (f->event == VMG_MISSED && may_be_string(f))
                 again = VMG_AGAIN;
-        atomic_flag_clear_explicit(&walk.busy, memory_order_release);
+        leave();
         return again;
 }
 

@@ -103,17 +103,27 @@ wire_one_cpu() {
     wire_verdict "$name" "$why"
 }
 
-# Guides are called, good and bad ones; --stats names those that were stopped, and why.
+# Guides are called, good and bad ones; --stats names those that were stopped, and why. There is
+# room for 64, so what a later part makes may take the place of what an earlier one did.
 wire_guides() {
-    local name='wire: guides' LIMIT=$limit why='' how
+    local name='wire: guides' LIMIT=$limit why='' node='mem:64M?latency=100000&bandwidth=1G' how
     selected "$name" || return 0
-    wire 'mem:64M?latency=100000&bandwidth=1G' -- "$build/test/system/t_guides" --called
-    [ "$(wire_value guide.0.state)" = removed ] || why='the first one is not removed'
-    for how in touched trapped called late interrupted; do
-        [ "$(awk -v how="$how" '$1 ~ "^guide[.][0-9]+[.]" how "$" { n += $2 } END { print n + 0 }' \
-            "$WORK/stats")" -gt 0 ] || why="none was ended: $how"
+    wire "$node" -- "$build/test/system/t_guides" --called
+    [ "$status" = 0 ] || why="exit status $status"
+    wire "$node" -- "$build/test/system/t_guides" --called misbehaving
+    for how in touched trapped called late; do
+        wire_guides_ended $how || why="none was ended: $how"
     done
+    [ "$(wire_value guide.0.state)" = removed ] || why='the first one is not removed'
+    wire "$node" -- "$build/test/system/t_guides" --called signals
+    wire_guides_ended interrupted || why='none was interrupted'
+    [ "$(wire_value guide.0.state)" = off ] || why='one that was interrupted is not off'
     wire_verdict "$name" "$why"
+}
+
+wire_guides_ended() {
+    awk -v how="$1" '$1 ~ "^guide[.][0-9]+[.]" how "$" { n += $2 } END { exit n == 0 }' \
+        "$WORK/stats"
 }
 
 # redis-server as it is, with its guide: lists that were filled in random order, so that their
