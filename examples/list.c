@@ -4,7 +4,8 @@
  * That is what prefetching by strides cannot help: where the next node is, only the node says. Each
  * node has a page of content, and a pointer to the next. vmrun --prefetch pointers follows it while
  * the content is looked at. With --jump N each node also knows the one N steps on, and the walk
- * asks for that one (vmg_prefetch). Standard output depends on the arguments only; with --time,
+ * asks for that one (vmg_prefetch). With --guide the walk says nothing: a function that runs when it
+ * waits asks for the next node (vmg_guide). Standard output depends on the arguments only; with --time,
  * standard error says what a node took. Exit status: 0 all was right, 1 not, 2 usage or no memory.
  */
 #include <getopt.h>
@@ -66,18 +67,33 @@ static uint64_t walk(const struct node *n)
         return steps;
 }
 
+/* The page that the walk is at is here (VMG_CAME, VMG_USED), and so says which is next. */
+static long look_ahead(const struct vmg_fault *f, void *arg)
+{
+        const struct node *at = (const struct node *)(f->addr & ~(VMG_PAGE - 1ul)), *next;
+
+        (void)arg;
+        if (vmg_peek(&next, &at->next, sizeof(next)) != 0)
+                return VMG_AGAIN;       /* it is on its way: when it has come */
+        if (next)
+                vmg_prefetch(next, sizeof(*next));
+        return 0;
+}
+
 static void usage(FILE *to)
 {
-        fputs("usage: list [--size BYTES] [--walks N] [--jump N] [--time]\n"
+        fputs("usage: list [--size BYTES] [--walks N] [--jump N] [--guide] [--time]\n"
               "  --size   of all nodes (16M); K, M and G may follow\n"
               "  --walks  how often the list is walked (2)\n"
               "  --jump   ask for the node so many steps on (0: do not)\n"
+              "  --guide  ask for the next node from a guide\n"
               "  --time   what a node took in the last walk, ns, on standard error\n", to);
 }
 
 int main(int argc, char **argv)
 {
-        static const struct option options[] = { { "help", no_argument, NULL, 'h' },
+        static const struct option options[] = { { "guide", no_argument, NULL, 'g' },
+                                                 { "help", no_argument, NULL, 'h' },
                                                  { "jump", required_argument, NULL, 'j' },
                                                  { "size", required_argument, NULL, 's' },
                                                  { "time", no_argument, NULL, 't' },
@@ -85,11 +101,12 @@ int main(int argc, char **argv)
                                                  { NULL, 0, NULL, 0 } };
         uint64_t size = 16 << 20, walks = 2, jump = 0, steps = 0;
         double took = 0;
-        bool timed = false;
+        bool timed = false, guided = false;
         int o;
 
         while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
                 switch (o) {
+                case 'g': guided = true; break;
                 case 'j': jump = parse_number("--jump", optarg, false, 0, 1000); break;
                 case 's': size = parse_number("--size", optarg, true, VMG_PAGE, 1ull << 42); break;
                 case 't': timed = true; break;
@@ -105,6 +122,10 @@ int main(int argc, char **argv)
         count = size / sizeof(struct node);
         nodes = reserve(count, sizeof(*nodes));
         const struct node *first = build(jump);
+        if (guided && vmg_guide(nodes, count * sizeof(*nodes), look_ahead, NULL) != 0) {
+                fputs("list: there can be no guide\n", stderr);
+                return CANNOT;
+        }
         for (uint64_t i = 0; i < walks; i++) {
                 double begun = seconds();
                 steps += walk(first);

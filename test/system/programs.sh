@@ -391,6 +391,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --cache 1M,8M 'quicksort (static), 32 bits' \
         "$build/examples/quicksort-static" --bits 32 --mmap 8M
     compare --quick --cache 2M hints "$build/examples/hints" --size 8M
+    compare --quick --cache 2M 'list, guide' "$build/examples/list" --guide --size 8M
     compare --quick --cache 2M tree "$build/examples/tree" --size 8M
     compare --quick --cache 1M,64M t_hints "$build/test/system/t_hints"
     compare --quick --cache 2M t_guides "$build/test/system/t_guides"
