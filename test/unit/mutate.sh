@@ -337,7 +337,8 @@ mutant pager/pointers.c "words after the page" 's/if \(touched \+ POINTERS_AFTER
 mutant pager/pointers.c "words before the page" 's/if \(touched < POINTERS_BEFORE\)/if (0)/'
 mutant pager/pointers.c "small numbers are addresses" 's/word < LOWEST \|\| //'
 mutant pager/pointers.c "large numbers are addresses" 's/ \|\| word >> 47//'
-mutant pager/pointers.c "pages that lead nowhere are all looked at" 's/p->rest = more .*/p->rest = 0;/'
+mutant pager/pointers.c "pages that lead nowhere are all looked at" \
+    's/p->rest = more .*/p->rest = 0;/'
 mutant pager/pointers.c "no end to what is asked for at a time" 's/ && asked < POINTERS_MOST//'
 mutant pager/pointers.c "a page asked for is judged at once" \
     's/if \(p->page1\[at\]\)/judge(p, place, env->used(env->arg, page)); if (0)/'
@@ -353,7 +354,8 @@ mutant pager/replay.c "what is behind is unknown" 's/e < s->cursor && .* <= REPL
 mutant pager/replay.c "one fault leads away" 's/if \(!agrees\(s, e\)\)/if (0)/'
 mutant pager/replay.c "faults need not agree" \
     's/event > s->astray && event - s->astray <= REPLAY_NEAR/s->astray != REPLAY_NONE/'
-mutant pager/replay.c "the first stray fault stays the place" 's/^                s->astray = event;$/;/'
+mutant pager/replay.c "the first stray fault stays the place" \
+    's/^                s->astray = event;$/;/'
 mutant pager/replay.c "far away, what was asked for is not asked again" \
     's/event < s->cursor \|\| (s->ahead <= event)/\1/'
 mutant pager/replay.c "each move asks for the same pages again" \
@@ -375,7 +377,8 @@ mutant replay/table.c "pages of the next file are mapped" \
     's/order_object\(t->page\[number\]\) != object \|\| //'
 mutant replay/table.c "addresses beyond the address space" \
     's/return page < TASK_SIZE.*/return page;/'
-mutant replay/order.c "the sum is not looked at" 's/get\(bytes \+ AT_SUM, 8\) != .* \|\| files/files/'
+mutant replay/order.c "the sum is not looked at" \
+    's/get\(bytes \+ AT_SUM, 8\) != .* \|\| files/files/'
 mutant replay/order.c "bytes behind the last event" 's/return c->at == c->end;/return true;/'
 mutant replay/order.c "objects that are not there" 's/object >= ORDER_FILE \+ o->files/false/'
 mutant replay/order.c "pages of any number" 's/if \(page <= -ORDER_PAGE_MAX .*/if (0)/'
@@ -428,11 +431,28 @@ mutant fault.c "latencies are of another kind of fault" \
 mutant fault.c "faults are not counted" \
     '/^static .*void record\(/,/^}/s/s->faults\[f->kind\]\+\+;//'
 mutant fault.c "what was asked for ahead is not in the profile" \
-    '/^static void wait_for_other/,/^}/s/if \(began && f->kind == FAULT_WAIT\)/if (0)/'
+    '/^static .*wait_for_other/,/^}/s/if \(o == RETRY && f->kind == FAULT_WAIT\)/if (0)/'
 mutant fault.c "a wait counts as often as the vCPU looks" \
-    '/^static void wait_for_other/,/^}/s/\.again = again/.again = false/'
+    '/^static void profile_late/,/^}/s/\.again = again/.again = false/'
 mutant fault.c "markers are in the profile" \
-    '/^static void wait_for_other/,/^}/s/ && f->kind == FAULT_WAIT//'
+    '/^static .*wait_for_other/,/^}/s/ && f->kind == FAULT_WAIT//'
+mutant fault.c "a guide begins when a signal waits" \
+    '/^void fault_guide_over/,/^}/s/g\.f\.in_range = .*;//'
+mutant fault.c "a guide's fault brings its page in" \
+    '/^void page_fault/,/^}/s/guide_faulted\(&f\);/resolve(\&f, 0);/'
+mutant fault.c "whatever a guide touches ends it" \
+    '/^static .*void guide_faulted/,/^}/s/else if \(!is_here\(f\)\)/else/'
+mutant fault.c "a guide that returns is one that faulted" \
+    '/^static .*void guide_faulted/,/^}/s/fault_guide_over\(GUIDE_RETURNED\)/fault_guide_over(GUIDE_TOUCHED)/'
+mutant fault.c "a guide is called for ever" \
+    '/^void fault_guide_over/,/^}/s/ && g\.event == HINT_MISSED//'
+mutant fault.c "the page of a guided fault is not waited for" \
+    '/^void fault_guide_over/,/^}/s/g\.awaits == FETCHING \? fetched\(&g\.f\) : DONE/DONE/'
+mutant fault.c "a guided fault is not counted" \
+    '/^void fault_guide_over/,/^}/s/record\(&g\.f, .*\);/;/'
+mutant fault.c "a guided fault does not fail" '/^void fault_guide_over/,/^}/s/fail\(&g\.f, .*\);/;/'
+mutant fault.c "ranges have guides" \
+    '/^static enum outcome settle\(/,/^}/s/if \(!f->in_range && guide_begin/if (guide_begin/'
 mutant fault.c "system calls are not told from faults" \
     '/^static .*void record_parts/,/^}/s/\.in_call = f->in_range/.in_call = false/'
 mutant attempt.h "a page is not charged" \
@@ -446,6 +466,26 @@ mutant paging/file.c "a page of a file is read at the mapping's start" \
 mutant paging/file.c "a run of a file's pages is one page" \
     '/^static uint64_t file_run/,/^}/s/bool plenty = .*/bool plenty = false;/'
 
+# The table of guides
+build_test() { compile "$unit/test_guides.c" $(part space/guides.c); }
+guides=space/guides.c
+mutant "$guides" "the first guide of an address is called" \
+    's/g->order > found->order/g->order < found->order/'
+mutant "$guides" "ranges have one byte more" 's/addr < g->end/addr <= g->end/'
+mutant "$guides" "two stops are enough" 's/stops >= GUIDE_STOPS/stops >= GUIDE_STOPS - 1/'
+mutant "$guides" "a signal is a stop" 's/i <= GUIDE_LATE/i <= GUIDE_INTERRUPTED/'
+mutant "$guides" "a removal is said each time" \
+    '/^bool guides_count/,/^}/s/&& state_of\(g\) == GUIDE_ON\)/|| 0)/; s/removed = state_of\(g\) == GUIDE_ON;/removed = true;/'
+mutant "$guides" "nobody waits for a guide that runs" 's/vmexit\(EXIT_YIELD, 0, 0, 0\);/break;/'
+mutant "$guides" "one that runs is reused" \
+    '/^static bool is_unused/,/^}/s/ &&$/;/; /^static bool is_unused/,/^}/s/^ *atomic_load.*running.*$//'
+mutant "$guides" "the next one has the stops of the last" \
+    's/atomic_store_explicit\(&g->ended\[i\], 0.*\);/;/'
+mutant "$guides" "a part of its range takes a guide back" \
+    's/g->start >= start && g->end <= end/g->start < end \&\& start < g->end/'
+mutant "$guides" "its function may go" 's/\(g->fn >= start && g->fn < end\) \|\|/0 ||/'
+mutant "$guides" "they are not counted" 's/is \? 1 : \(uint32_t\)-1/1/'
+
 # The program's stack at a fault, and the table of stacks
 build_test() { compile "$unit/test_profile_walk.c" $(part kern/paging/profile.c); }
 walk=kern/paging/profile.c
@@ -454,18 +494,22 @@ mutant "$walk" "frames may lie below the one before" \
 mutant "$walk" "frames may lie far away" 's/frame - low < FRAME_MOST/frame >= low/'
 mutant "$walk" "frames need not be aligned" 's/frame % 16 == 0/true/'
 mutant "$walk" "calls may return to data" '/^static bool is_code/,/^}/s/return seen.*/return true;/'
-mutant "$walk" "a VMA is taken for all others" 's/addr - seen->start >= seen->end - seen->start/!seen->end/'
-mutant "$walk" "the window is looked at" 's/ \|\| \(addr >= RESERVED_START && addr < RESERVED_END\)//'
+mutant "$walk" "a VMA is taken for all others" \
+    's/addr - seen->start >= seen->end - seen->start/!seen->end/'
+mutant "$walk" "the window is looked at" \
+    's/ \|\| \(addr >= RESERVED_START && addr < RESERVED_END\)//'
 mutant "$walk" "addresses beyond the program are looked at" 's/addr >= TASK_SIZE \|\| //'
 mutant "$walk" "pins are left" 's/frame_unpin\(.*\);//'
 mutant "$walk" "a fault stays published" 's/pt_unpublish\(\);//'
 mutant "$walk" "no stack says that it is a part" 's/s->part = 1;//'
-mutant "$walk" "a system call is where it returns to" 's/in_call \? r->rip - SYSCALL_SIZE : r->rip/r->rip/'
+mutant "$walk" "a system call is where it returns to" \
+    's/in_call \? r->rip - SYSCALL_SIZE : r->rip/r->rip/'
 mutant "$walk" "any word on top is a caller" 's/is_code\(word\[0\], &seen\)/true/'
 mutant "$walk" "two stacks of one hash" 's/\(h \^ s->at\[i\]\)/(h + (i == 0) * s->at[i])/'
 mutant "$walk" "a full table loses call sites" 's/e = find\(&s, PROFILE_STACKS\);//'
 mutant "$walk" "lost faults are not counted" 's/add_to\(&table\(\)->lost, !w->again\);//'
-mutant "$walk" "a wait that goes on is one more" 's/add_to\(&e->faults, !w->again\)/add_to(\&e->faults, 1)/'
+mutant "$walk" "a wait that goes on is one more" \
+    's/add_to\(&e->faults, !w->again\)/add_to(\&e->faults, 1)/'
 
 # The wire by the clock
 build_test() { compile "$unit/test_wire.c" $(part far/wire.c); }
@@ -478,7 +522,8 @@ mutant far/wire.c "the first node goes first" \
     '/^static int first_due/,/^}/s/first >= 0 && .*/first >= 0))/'
 mutant far/wire.c "a page's place is not used again" \
     '/^bool wire_take/,/^}/s/append\(w, &w->unused, at\);//'
-mutant far/wire.c "the next time is that of the page taken" '/^bool wire_take/,/^}/s/set_next\(w\);//'
+mutant far/wire.c "the next time is that of the page taken" \
+    '/^bool wire_take/,/^}/s/set_next\(w\);//'
 mutant far/wire.c "the lock lets all in" '/^bool wire_try_lock/,/^}/s/return !/return true || /'
 build_test() { compile "$unit/test_timed.c" $(part far/wire.c); }
 mutant far/timed.c "copies take time of the wire" \
@@ -496,7 +541,8 @@ mutant far/timed.c "a page that is waited for wakes nobody" \
     '/^static pte_slot_t \*deliver/,/^}/s/return awaited \? pte : NULL/return NULL/'
 mutant far/timed.c "writes are over at once" \
     '/^frame_t timed_written/,/^}/s/ \|\| writes\.page\[at\]\.due > now\(\)//'
-mutant far/timed.c "prefetches are never over" '/^static pte_slot_t \*deliver/,/^}/s/fetch_sub/fetch_add/'
+mutant far/timed.c "prefetches are never over" \
+    '/^static pte_slot_t \*deliver/,/^}/s/fetch_sub/fetch_add/'
 mutant far/timed.c "a page that is due waits for the lock" \
     '/^void timed_poll/,/^}/s/!wire_try_lock\(&wires\)/(wires.lock = 1, 0)/'
 
