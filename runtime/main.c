@@ -102,7 +102,6 @@ static void fill_control(uint64_t far_pages)
         c->overcommit = opt.overcommit;
         c->shadow_paging = host_has_shadow_paging();
         c->one_cpu = has_one_cpu();
-        c->xsave = vm.xcr0 != 0;
         running_apply();
         c->far_pages = far_pages;
         c->rlimit_as = soft_limit(RLIMIT_AS);

@@ -366,6 +366,7 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
         k->nframes = c->nframes;
         k->frames_off = pool_max;
         k->pool_end = pool_end;
+        k->xsave = vm->xcr0 != 0;
         k->pool_max = pool_max;
         k->frame_table = WINDOW + POOL_OFF + tables;
         k->pool_next = ROUND_UP(k->frame_table - WINDOW + c->nframes * 32, PAGE_SIZE);
