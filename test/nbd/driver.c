@@ -408,6 +408,7 @@ int main(int argc, char **argv)
         printf("seed %llu\n", (unsigned long long)seed);
         for (unsigned i = 0; i < depth; i++) {
                 jobs[i].r.frame = frames + (size_t)i * PAGE_SIZE;
+                jobs[i].r.len = PAGE_SIZE;
                 jobs[i].next = idle;
                 idle = &jobs[i];
         }

@@ -328,6 +328,7 @@ static void open_node(const char *url_rest)
                       -1, 0);
         for (unsigned i = 0; i < FRAMES; i++) {
                 jobs[i].r.frame = frames + i * PAGE_SIZE;
+                jobs[i].r.len = PAGE_SIZE;
                 idle[nidle++] = i;
         }
         if (node_.driver->attach(&node_, frames, FRAMES * PAGE_SIZE, why) != 0)
