@@ -18,12 +18,14 @@
  *     that it reaches: distance - 1.
  * Exit status: 0 all is right, 1 wrong result, 2 usage or no memory.
  */
+#include <dlfcn.h>
 #include <getopt.h>
 #include <math.h>
 #include <omp.h>
 
 #define PROGRAM "graph"
 #include "example.h"
+#include "../guides/graph.h"
 
 #define DAMPING         0.85
 #define TOLERANCE       1e-7            /* sum over all vertices of the change of their ranks */
@@ -226,6 +228,17 @@ static struct sums pull_ranks(double *rank, double lost, double *passed, struct 
         return all;
 }
 
+/* To vmrun --guide graph, if it is there: each iteration goes through all rows in order. */
+static void tell_guide(const double *values)
+{
+        void (*tell)(const struct graph_rows *);
+
+        *(void **)&tell = dlsym(RTLD_DEFAULT, "graph_rows");
+        if (tell)
+                tell(&(struct graph_rows){ targets, offsets[nvertices], values, nvertices,
+                                           sizeof(*values) });
+}
+
 /*
  * Fills rank, and returns the number of iterations. In the norm that is the sum of all changes,
  * iterations contract by DAMPING; so their number is bounded too.
@@ -233,6 +246,7 @@ static struct sums pull_ranks(double *rank, double lost, double *passed, struct 
 static unsigned page_rank(double *rank)
 {
         double *passed = reserve(nvertices, sizeof(*passed));
+        tell_guide(passed);
         struct sums *blocks = reserve((nvertices + BLOCK - 1) / BLOCK, sizeof(*blocks));
         struct sums last = { 1, 2, 0 };
         for (uint64_t v = 0; v < nvertices; v++) {

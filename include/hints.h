@@ -59,7 +59,9 @@ enum hint_call {
 enum hint_event {
         HINT_MISSED = 1,                /* the page is under way, and the thread will wait for it */
         HINT_CAME,                      /* it is here; the thread goes on when the guide returns */
-        HINT_USED,                      /* the first use of a page that was asked for ahead */
+        /* The first use of a page that was asked for ahead: of those that one call in a guide asks
+         * for, the first; of several ranges, the first of the one in the middle. */
+        HINT_USED,
 };
 #define HINT_AGAIN 1
 struct hint_fault {

@@ -35,9 +35,8 @@ static uint32_t hinted(uint32_t asked)
         return asked;
 }
 
-/* *look: pages that may still be looked at.  What a guide asks for calls it again when it is
- * used. */
-static long ask_range(uint64_t start, uint64_t len, uint64_t *look)
+/* *look: pages that may still be looked at.  mark: see prefetch_range(). */
+static long ask_range(uint64_t start, uint64_t len, uint64_t *look, bool mark)
 {
         uint64_t end = page_align(start + len), pages;
 
@@ -48,8 +47,7 @@ static long ask_range(uint64_t start, uint64_t len, uint64_t *look)
         if (pages > *look)
                 pages = *look;
         *look -= pages;
-        return hinted(prefetch_range(start, start + pages * PAGE_SIZE,
-                                     guide_runs()));
+        return hinted(prefetch_range(start, start + pages * PAGE_SIZE, mark));
 }
 
 static long hint_prefetch(const uint64_t a[6])
@@ -57,16 +55,19 @@ static long hint_prefetch(const uint64_t a[6])
         uint64_t look = LOOK_MOST;
         int err = check_range(a[0], a[1]);
 
-        return err ? err : ask_range(a[0], a[1], &look);
+        return err ? err : ask_range(a[0], a[1], &look, guide_runs());
 }
 
 /* As many ranges as fit a vCPU's stack at a time. */
 #define SOME 16
 
+/* A guide is called again half-way through what it asks for: then there is time for the next, and
+ * the other pages cost their first users no fault. */
 static long hint_prefetchv(const uint64_t a[6])
 {
         struct iovec range[SOME];
         uint64_t look = LOOK_MOST, at = a[0], left = a[1];
+        bool mark = guide_runs();
         long asked = 0;
 
         if (left > HINTS_RANGES)
@@ -79,7 +80,10 @@ static long hint_prefetchv(const uint64_t a[6])
                 for (uint64_t i = 0; i < n; i++) {
                         if (check_range(range[i].base, range[i].len) != 0)
                                 return -EFAULT;
-                        asked += ask_range(range[i].base, range[i].len, &look);
+                        bool half = mark && left - i <= a[1] - a[1] / 2;
+                        long n_asked = ask_range(range[i].base, range[i].len, &look, half);
+                        mark &= !(half && n_asked);
+                        asked += n_asked;
                 }
                 at += n * sizeof(range[0]);
                 left -= n;

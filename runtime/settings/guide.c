@@ -65,7 +65,7 @@ void guide_add(const char *given)
 
         if (!realpath(shipped ? found : given, path))
                 die_(EXIT_VMRUN_FAILED, "--guide %s: %s: give the path of a library, or a guide "
-                     "that ships with vmrun: malloc or redis", given, strerror(errno));
+                     "that ships with vmrun: graph, malloc or redis", given, strerror(errno));
         const char *why = flaw(path);
         if (why)
                 die_(EXIT_VMRUN_FAILED, "--guide %s: %s", given, why);

@@ -131,7 +131,7 @@ static const char help_text[] =
         "                      trend looks at the last N pages (default: 32)\n"
         "      --guide FILE    load a library with guides (vmguest(3)) into the program: a path, "
         "or one that\n"
-        "                      ships with vmrun: malloc, redis\n"
+        "                      ships with vmrun: graph, malloc, redis\n"
         "      --record FILE   write to FILE in which order pages were waited for; nothing is "
         "prefetched\n"
         "      --replay FILE   fetch pages ahead in the order of a run that was recorded\n"

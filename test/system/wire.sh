@@ -11,6 +11,7 @@ wire_by_the_clock() {
     wire_one_cpu
     wire_guides
     wire_redis
+    wire_graph
 }
 
 # wire NODE OPTION... -- PROGRAM...: its statistics in $WORK/stats.
@@ -146,5 +147,23 @@ wire_redis() {
     [ "$(wire_value guide.0.state)" = on ] || why="its state is $(wire_value guide.0.state)"
     [ $((waits[redis] * 2)) -lt $((waits[none])) ] ||
         why="${waits[redis]} waits with the guide, ${waits[none]} without"
+    wire_verdict "$name" "$why"
+}
+
+# Neighbours in compressed rows, which no stride foresees.
+wire_graph() {
+    local name='wire: rows and their guide' LIMIT=$limit why='' guide
+    local -A waits
+    selected "$name" || return 0
+    for guide in none graph; do
+        set -- 'mem:64M?latency=50000&bandwidth=4G'
+        [ "$guide" = none ] || set -- "$@" --guide "$guide"
+        wire "$@" -- "$build/test/system/t_graph"
+        [ "$status" = 0 ] || why="exit status $status with guide: $guide"
+        waits[$guide]=$(($(wire_value count.fetched) + $(wire_value count.prefetch_late)))
+    done
+    [ "$(wire_value guide.0.state)" = on ] || why="its state is $(wire_value guide.0.state)"
+    [ $((waits[graph] * 3)) -lt $((waits[none])) ] ||
+        why="${waits[graph]} waits with the guide, ${waits[none]} without"
     wire_verdict "$name" "$why"
 }

@@ -1,0 +1,109 @@
+/*
+ * A guide for graphs in compressed rows: the neighbours of all vertices lie in one array, and for
+ * each of them the program looks at a value, anywhere in another.
+ *
+ *      vmrun --guide graph ... examples/graph
+ *
+ * A fault on a value has no neighbour that would be next: what is next stands in the array of
+ * neighbours.  Where the program is there, a register says: the address of the neighbour, or its
+ * index.  Which register it is depends on the compiler; the guide takes one by which the neighbour
+ * is the vertex that was touched.  Then it asks for the values of the next neighbours.
+ *
+ * It keeps nothing from call to call but a hint, so threads need no lock.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+#include "graph.h"
+#include "vmguest.h"
+
+#define AHEAD 128                       /* neighbours */
+#define PAGES 48                        /* of them, at most */
+#define ROWS  16
+
+#define PUBLIC __attribute__((visibility("default")))
+
+static struct graph_rows table[ROWS];
+static unsigned rows;
+static _Atomic unsigned last_register;  /* where the index was: a hint */
+
+/* Is targets[i] the vertex?  The program may have moved its register on already. */
+static bool is_at(const struct graph_rows *r, uint64_t i, uint32_t vertex)
+{
+        uint32_t target;
+
+        return i < r->edges && vmg_peek(&target, r->targets + i, sizeof(target)) == 0 &&
+               target == vertex;
+}
+
+/* *i: the index of the neighbour that the thread is at, if this register tells. */
+static bool tells(const struct graph_rows *r, uint64_t value, uint32_t vertex, uint64_t *i)
+{
+        uint64_t bytes = value - (uintptr_t)r->targets, size = sizeof(*r->targets);
+
+        *i = bytes % size == 0 && bytes / size <= r->edges ? bytes / size : value;
+        if (is_at(r, *i, vertex))
+                return true;
+        return *i > 0 && is_at(r, --*i, vertex);
+}
+
+static bool find(const struct graph_rows *r, const struct vmg_fault *f, uint64_t *i)
+{
+        uint32_t vertex = (uint32_t)((f->addr - (uintptr_t)r->values) / r->value_size);
+        unsigned hint = atomic_load_explicit(&last_register, memory_order_relaxed);
+
+        if (tells(r, f->reg[hint], vertex, i))
+                return true;
+        for (unsigned k = 0; k < VMG_RIP; k++)
+                if (k != hint && tells(r, f->reg[k], vertex, i)) {
+                        atomic_store_explicit(&last_register, k, memory_order_relaxed);
+                        return true;
+                }
+        return false;
+}
+
+static bool is_new(const struct iovec *ask, int n, uintptr_t page)
+{
+        for (int k = n; k-- > 0;)
+                if ((uintptr_t)ask[k].iov_base == page)
+                        return false;
+        return true;
+}
+
+static void ask_for(const struct graph_rows *r, uint64_t i, uintptr_t but)
+{
+        uint64_t left = r->edges - i, n = left < AHEAD ? left : AHEAD;
+        struct iovec ask[PAGES];
+        uint32_t target[AHEAD];
+        int asks = 0;
+
+        if (vmg_peek(target, r->targets + i, n * sizeof(*target)) != 0)
+                return;
+        for (uint64_t k = 0; k < n && asks < PAGES; k++) {
+                uintptr_t page = ((uintptr_t)r->values + target[k] * r->value_size) &
+                                 ~(VMG_PAGE - 1ul);
+                if (page != but && is_new(ask, asks, page))
+                        ask[asks++] = (struct iovec){ (void *)page, 1 };
+        }
+        if (asks)
+                vmg_prefetchv(ask, asks);
+}
+
+static long guide(const struct vmg_fault *f, void *arg)
+{
+        const struct graph_rows *r = arg;
+        uint64_t i;
+
+        if (find(r, f, &i))
+                ask_for(r, i + 1, f->addr & ~(VMG_PAGE - 1ul));
+        return 0;
+}
+
+PUBLIC void graph_rows(const struct graph_rows *r)
+{
+        if (rows == ROWS || r->value_size == 0 || r->edges == 0)
+                return;
+        table[rows] = *r;
+        if (vmg_guide(r->values, r->vertices * r->value_size, guide, &table[rows]) == 0)
+                rows++;
+}
