@@ -9,7 +9,7 @@
  * index.  Which register it is depends on the compiler; the guide takes one by which the neighbour
  * is the vertex that was touched.  Then it asks for the values of the next neighbours.
  *
- * It keeps nothing from call to call but a hint, so threads need no lock.
+ * It keeps nothing from call to call but hints, so threads need no lock.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,8 +17,8 @@
 #include "graph.h"
 #include "vmguest.h"
 
-#define AHEAD 128                       /* neighbours */
-#define PAGES 48                        /* of them, at most */
+#define AHEAD 64                        /* neighbours */
+#define PAGES 32                        /* of them, at most */
 #define ROWS  16
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -26,6 +26,8 @@
 static struct graph_rows table[ROWS];
 static unsigned rows;
 static _Atomic unsigned last_register;  /* where the index was: a hint */
+/* Up to which neighbour a thread has asked, by its stack: two threads may share a place. */
+static _Atomic uint64_t asked[64];
 
 /* Is targets[i] the vertex?  The program may have moved its register on already. */
 static bool is_at(const struct graph_rows *r, uint64_t i, uint32_t vertex)
@@ -70,16 +72,23 @@ static bool is_new(const struct iovec *ask, int n, uintptr_t page)
         return true;
 }
 
-static void ask_for(const struct graph_rows *r, uint64_t i, uintptr_t but)
+/* Relaxed: no more than a hint. */
+static void ask_from(const struct graph_rows *r, uint64_t i, uintptr_t but, _Atomic uint64_t *until)
 {
-        uint64_t left = r->edges - i, n = left < AHEAD ? left : AHEAD;
+        uint64_t end = r->edges - i < AHEAD ? r->edges : i + AHEAD, k, n;
+        uint64_t before = atomic_load_explicit(until, memory_order_relaxed);
         struct iovec ask[PAGES];
         uint32_t target[AHEAD];
         int asks = 0;
 
+        if (before > i && before <= end)
+                i = before;
+        if (end < r->edges && end - i < AHEAD / 2)
+                return;                 /* many at a time: each time costs a call of the guide */
+        n = end - i;
         if (vmg_peek(target, r->targets + i, n * sizeof(*target)) != 0)
                 return;
-        for (uint64_t k = 0; k < n && asks < PAGES; k++) {
+        for (k = 0; k < n && asks < PAGES; k++) {
                 uintptr_t page = ((uintptr_t)r->values + target[k] * r->value_size) &
                                  ~(VMG_PAGE - 1ul);
                 if (page != but && is_new(ask, asks, page))
@@ -87,6 +96,7 @@ static void ask_for(const struct graph_rows *r, uint64_t i, uintptr_t but)
         }
         if (asks)
                 vmg_prefetchv(ask, asks);
+        atomic_store_explicit(until, i + k, memory_order_relaxed);
 }
 
 static long guide(const struct vmg_fault *f, void *arg)
@@ -95,7 +105,8 @@ static long guide(const struct vmg_fault *f, void *arg)
         uint64_t i;
 
         if (find(r, f, &i))
-                ask_for(r, i + 1, f->addr & ~(VMG_PAGE - 1ul));
+                ask_from(r, i + 1, f->addr & ~(VMG_PAGE - 1ul),
+                         &asked[(f->reg[VMG_RSP] >> 16) % 64]);
         return 0;
 }
 
