@@ -26,7 +26,7 @@ extern "C" {
 int vmg_version(void);
 
 /* The pages of [addr, addr + len) that are far are asked for.  Does not wait.  Pages that were
- * asked for: those for which the cache has no free room are not.  Natively: MADV_WILLNEED, and 0.
+ * asked for: those for which the cache has no free room are not.  Natively: nothing, and 0.
  * -EFAULT: beyond any program's memory. */
 ssize_t vmg_prefetch(const void *addr, size_t len);
 
