@@ -209,20 +209,6 @@ static void peek(void)
         }
 }
 
-/* Loads from far pages; with a wire that is faster than kern, what a guide costs is the difference
- * of the two. */
-static void load_far(void)
-{
-        for (unsigned i = 0; i < CALLS; i++) {
-                char *p = far_page();
-                if (vmg_resident(p, 1))
-                        continue;
-                uint64_t begin = now();
-                (void)*(volatile char *)p;
-                add(begin);
-        }
-}
-
 static long no_guide(const struct vmg_fault *f, void *arg)
 {
         (void)f;
@@ -230,10 +216,11 @@ static long no_guide(const struct vmg_fault *f, void *arg)
         return 0;
 }
 
-static void load_far_guided(void)
+/* With a wire that is faster than kern, the difference from fetch is what a guide costs. */
+static void fetch_guided(void)
 {
         if (vmg_guide(memory, pages * VMG_PAGE, no_guide, NULL) == 0)
-                load_far();
+                fetch();
         vmg_unguide(memory, pages * VMG_PAGE);
 }
 
@@ -259,7 +246,7 @@ int main(int argc, char **argv)
                 { "read_64_here", read_here },
                 { "cool", cool },                   { "drop", drop },
                 { "pin", pin },                     { "peek_64", peek },
-                { "load_far", load_far },           { "load_far_guided", load_far_guided },
+                { "fetch_guided", fetch_guided },
                 { "stats", statistics },
         };
         unsigned long mib = argc == 3 && strcmp(argv[1], "--mib") == 0 ? strtoul(argv[2], NULL, 0)
