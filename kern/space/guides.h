@@ -14,7 +14,7 @@
 #define GUIDE_STOPS 3
 
 /* How many there are.  A hint for faults: relaxed; who sees it late calls no guide once more. */
-extern _Atomic uint32_t guides_on;
+extern _Atomic uint32_t guides_on __attribute__((visibility("hidden")));
 
 /* Adds g, of which range, fn, arg and name are set.  0 or -ENOSPC. */
 int guides_add(const struct guide *g);

@@ -506,7 +506,8 @@ static void threads(void)
                                             undefined };
         pthread_t id[3];
 
-        alone = stop = false;
+        stop = false;
+        alone = false;
         for (uintptr_t i = 0; i < 3; i++)
                 CHECK(pthread_create(&id[i], NULL, visits, (void *)(i + 1)) == 0);
         for (unsigned turn = 0; turn < 24; turn++) {
