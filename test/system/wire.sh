@@ -163,7 +163,7 @@ wire_graph() {
         waits[$guide]=$(($(wire_value count.fetched) + $(wire_value count.prefetch_late)))
     done
     [ "$(wire_value guide.0.state)" = on ] || why="its state is $(wire_value guide.0.state)"
-    [ $((waits[graph] * 3)) -lt $((waits[none])) ] ||
+    [ $((waits[graph] * 2)) -lt $((waits[none])) ] ||
         why="${waits[graph]} waits with the guide, ${waits[none]} without"
     wire_verdict "$name" "$why"
 }
