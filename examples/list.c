@@ -4,9 +4,10 @@
  * That is what prefetching by strides cannot help: where the next node is, only the node says. Each
  * node has a page of content, and a pointer to the next. vmrun --prefetch pointers follows it while
  * the content is looked at. With --jump N each node also knows the one N steps on, and the walk
- * asks for that one (vmg_prefetch). With --guide the walk says nothing: a function that runs when it
- * waits asks for the next node (vmg_guide). Standard output depends on the arguments only; with --time,
- * standard error says what a node took. Exit status: 0 all was right, 1 not, 2 usage or no memory.
+ * asks for that one (vmg_prefetch). With --guide the walk says nothing: a function that runs when
+ * it waits asks for the next node (vmg_guide). Standard output depends on the arguments only; with
+ * --time, standard error says what a node took. Exit status: 0 all was right, 1 not, 2 usage or no
+ * memory.
  */
 #include <getopt.h>
 #define PROGRAM "list"

@@ -77,8 +77,8 @@ int vmg_peek(void *dst, const void *src, size_t len);
  * read and write memory that is here: what vmg_guide() pins, what vmg_pin() pinned, what vmg_peek()
  * copies.  It may call vmg_prefetch(), vmg_prefetchv(), vmg_stream(), vmg_peek(), vmg_stats() and
  * vmg_version().  It is ended, and the thread goes on as without it, if it touches other memory,
- * raises an exception, makes another system call, takes 100 ms of processor time, or a signal comes.
- * Ended three times by its own fault it is called no more; --stats counts and names it.
+ * raises an exception, makes another system call, takes 100 ms of processor time, or a signal
+ * comes.  Ended three times by its own fault it is called no more; --stats counts and names it.
  */
 enum vmg_event {
         VMG_MISSED = 1,                 /* the page is on its way, and the thread waits for it */

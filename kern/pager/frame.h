@@ -110,10 +110,10 @@ static inline void frame_stamp(struct frame *f, uint64_t epoch)
 
 /* Pins the frame behind an entry so that its content may be used through the window, by kern or by
  * the host.  use: FRAME_USED, or 0 for a look that is to leave the page as cold as it is.  write:
- * the entry must allow writing.  Returns the frame, or
- * FRAME_NONE: not resident, not allowed or just claimed; the caller populates the page and tries
- * again.  Order: pin first, then look at the entry again; an evictor claims first (or ends its
- * write) and then changes the entry, so one of the two sees the other. */
+ * the entry must allow writing.  Returns the frame, or FRAME_NONE: not resident, not allowed or
+ * just claimed; the caller populates the page and tries again.  Order: pin first, then look at
+ * the entry again; an evictor claims first (or ends its write) and then changes the entry, so
+ * one of the two sees the other. */
 static inline frame_t frame_pin_as(struct frame *frames, uint64_t pfn0, pte_slot_t *pte, bool write,
                                    uint64_t use)
 {

@@ -463,8 +463,7 @@ static bool is_here(const struct fault *f)
         pte_slot_t *pte = pt_find(f->addr);
         pte_t p = pte ? atomic_load_explicit(pte, memory_order_acquire) : 0;
         pt_unpublish();
-        return (pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_ARENA) &&
-               allows(p, f);
+        return (pte_kind(p) == PTE_PRESENT || pte_kind(p) == PTE_ARENA) && allows(p, f);
 }
 
 /* A guide has faulted: it has returned, or touched what it should not, or another vCPU has changed
@@ -516,16 +515,15 @@ void fault_guide_over(enum guide_end how)
 {
         struct guided g;
         bool again = guide_finish(how, &g) && g.event == HINT_MISSED;
-
-        /* [I] After any other end no guide begins: a signal may wait, for which vcpu.regs must be
-         * the thread's. */
-        g.f.in_range = how != GUIDE_RETURNED;
         enum outcome o = g.awaits == FETCHING ? fetched(&g.f) : DONE;
 
         if (g.awaits == WAIT_PTE) {
                 uint64_t began = wait_begins();
                 arrives(&g.f);
                 profile_late(&g.f, began, false);
+                /* [I] After any end but a return no other guide begins: a signal may wait, for
+                 * which vcpu.regs must be the thread's. */
+                g.f.in_range = how != GUIDE_RETURNED;
                 o = attempt_published(&g.f);
                 if (o != DONE)
                         o = settle_and_repeat(&g.f, o, g.exits);
