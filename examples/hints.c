@@ -78,6 +78,26 @@ static void look_up_groups(unsigned ahead)
         }
 }
 
+/* The same, told when a group has come: what is here already is looked at meanwhile. */
+static void look_up_when_here(unsigned ahead)
+{
+        struct iovec group[64];
+        uint32_t left = 0;
+
+        for (uint64_t i = 0; i + ahead <= rows; i += ahead) {
+                for (unsigned j = 0; j < ahead; j++)
+                        group[j] = (struct iovec){ table[order[i + j]], VMG_PAGE };
+                ssize_t n = vmg_prefetchv_counted(group, (int)ahead, &left);
+                check("vmg_prefetchv_counted", n, n >= 0 && n <= (ssize_t)ahead);
+                int here = vmg_arrived(&left);
+                check("vmg_arrived", here, here == 0 || here == 1);
+                int err = vmg_wait(&left);
+                check("vmg_wait", err, err == 0 && left == 0);
+                for (unsigned j = 0; j < ahead; j++)
+                        check_row(order[i + j]);
+        }
+}
+
 static void read_all(void)
 {
         ssize_t n = vmg_stream(table, rows * VMG_PAGE, VMG_PAGE);
@@ -99,6 +119,8 @@ static void keep_and_give_up(void)
         check("vmg_resident", here, here == pages);
         err = vmg_unpin(order, some);
         check("vmg_unpin", err, err == 0);
+        ssize_t kept = vmg_priority(order, some, VMG_HIGH);
+        check("vmg_priority", kept, kept == (vmg_version() ? pages : 0));
         err = vmg_cool(table[half], (rows - half) * VMG_PAGE);
         check("vmg_cool", err, err == 0);
         err = vmg_drop(table, half * VMG_PAGE);
@@ -168,6 +190,9 @@ int main(int argc, char **argv)
         t = seconds();
         look_up_groups(ahead);
         tell("with vmg_prefetchv", t);
+        t = seconds();
+        look_up_when_here(ahead);
+        tell("with vmg_wait", t);
         t = seconds();
         read_all();
         tell("in sequence, vmg_stream", t);

@@ -200,6 +200,8 @@ int main(int argc, char **argv)
                 for (levels = 0; (uint64_t)2 << levels <= count / 32; levels++)
                         ;
         table = reserve((uint64_t)1 << levels, sizeof(*table));
+        /* Parts of pages are to be read: so their sums are kept from the start. */
+        vmg_read(nodes, nodes, 0, flags);
         build(0, count);
         for (enum way way = LOADS; way <= READS; way++)
                 if (!only || strcmp(only, names[way]) == 0)

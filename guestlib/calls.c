@@ -103,6 +103,46 @@ PUBLIC ssize_t vmg_prefetchv(const struct iovec *range, int n)
         return err;
 }
 
+/* An older kern counts nothing: then all has come as far as anybody knows. */
+PUBLIC ssize_t vmg_prefetchv_counted(const struct iovec *range, int n, uint32_t *left)
+{
+        if ((uintptr_t)left % sizeof(*left))
+                return -EINVAL;
+        if (within_program(left, sizeof(*left)) != 0)
+                return -EFAULT;
+        if (vmg_version() < 3) {
+                ssize_t ret = vmg_prefetchv(range, n);
+                return ret < 0 ? ret : 0;
+        }
+        if (n < 0)
+                return -EINVAL;
+        return call(HINT_COUNTED, (uintptr_t)range, (uintptr_t)n, (uintptr_t)left);
+}
+
+/* Acquire: who sees 0 finds the pages.  A word that no call has counted up is looked at by kern,
+ * since it may be no memory of the program's. */
+static long wait_for(uint32_t *left, uintptr_t flags)
+{
+        long ret;
+
+        if (vmg_version() < 3)
+                return __atomic_load_n(left, __ATOMIC_ACQUIRE) ? -EINVAL : 0;
+        do
+                ret = call(HINT_WAIT, (uintptr_t)left, flags, 0);
+        while (ret == -EINTR);          /* its handler has run */
+        return ret;
+}
+
+PUBLIC int vmg_wait(uint32_t *left) { return (int)wait_for(left, 0); }
+
+PUBLIC int vmg_arrived(uint32_t *left)
+{
+        if (__atomic_load_n(left, __ATOMIC_ACQUIRE) == 0)
+                return 1;
+        long ret = wait_for(left, HINT_WAIT_LOOK);
+        return ret == -EAGAIN ? 0 : ret < 0 ? (int)ret : 1;
+}
+
 PUBLIC ssize_t vmg_stream(const void *addr, size_t len, ptrdiff_t stride)
 {
         struct pages p;
@@ -217,6 +257,21 @@ PUBLIC int vmg_unpin(const void *addr, size_t len)
         return err ? err : (int)call(SYS_munlock, p.start, p.len, 0);
 }
 
+PUBLIC ssize_t vmg_priority(const void *addr, size_t len, enum vmg_level level)
+{
+        struct pages p;
+        int err = touched(addr, len, &p);
+
+        if (err || (unsigned)level > VMG_LOW)
+                return -EINVAL;
+        err = within_program(addr, len);
+        if (err || vmg_version() < 3)
+                return err;
+        return call(HINT_PRIORITY, p.start, p.len, (uintptr_t)level);
+}
+
+_Static_assert((int)VMG_HIGH == (int)HINT_HIGH && (int)VMG_LOW == (int)HINT_LOW,
+               "the same on both sides");
 _Static_assert(VMG_UNVERIFIED == HINT_READ_RAW, "one flag on both sides");
 
 /* hints.h numbers the fields. */

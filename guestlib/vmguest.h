@@ -33,18 +33,31 @@ ssize_t vmg_prefetch(const void *addr, size_t len);
 /* The same for n ranges, at most 1024 (else -EINVAL), in their order. */
 ssize_t vmg_prefetchv(const struct iovec *range, int n);
 
+/* The same, and *left tells when they have come: it is added as many pages of the ranges as are now
+ * on their way, whoever asked for them, and is one less for each that has come, or will not.  So
+ * one word may count for many calls; the program sets it to 0 before the first.  It is aligned and
+ * in private memory, else -EINVAL.  How many were added.  Natively: 0, and nothing is added. */
+ssize_t vmg_prefetchv_counted(const struct iovec *range, int n, uint32_t *left);
+/* Waits until *left is 0.  -EINVAL: nothing that is on its way counts there. */
+int vmg_wait(uint32_t *left);
+/* Is *left 0?  1; 0: not yet.  Does not wait.  The word may be read by itself too, but where no
+ * thread of vmrun's own moves pages they come only while the program makes calls or waits. */
+int vmg_arrived(uint32_t *left);
+
 /* The program is about to go through [addr, addr + len) once: one access each stride bytes, from
  * addr on; downwards from the end if stride is negative.  Pages are then asked for ahead of it from
  * the first on.  stride 0: -EINVAL.  Pages asked for at once.  Natively: nothing, and 0. */
 ssize_t vmg_stream(const void *addr, size_t len, ptrdiff_t stride);
 
 /* Copies len bytes from src to dst, as memcpy does.  Pages of src that are far stay far: no more
- * than these bytes is read of them, or, where pages have sums, the page, beside the cache.  flags:
- * 0 or VMG_UNVERIFIED.  Returns len; -EFAULT: a part cannot be read or written; -EIO: a far page
- * cannot be read back.  After an error dst may hold a part of the bytes.  Another thread that
- * stores to them meanwhile may be seen in some and not in others. */
+ * than these bytes is read of them, beside the cache; or, where pages have sums, their pieces of
+ * 512 bytes, and once all of a page that left before the first call: so a program that will read
+ * parts may call it early, with a len of 0.  flags: 0 or VMG_UNVERIFIED.  Returns len; -EFAULT: a
+ * part cannot be read or written; -EIO: a far page cannot be read back.  After an error dst may
+ * hold a part of the bytes.  Another thread that stores to them meanwhile may be seen in some and
+ * not in others. */
 ssize_t vmg_read(void *dst, const void *src, size_t len, unsigned flags);
-/* The bytes are not compared with the sum of their page: what the network or the node spoiled is
+/* The bytes are not compared with the sum of their piece: what the network or the node spoiled is
  * not noticed. */
 #define VMG_UNVERIFIED 1u
 
@@ -64,6 +77,12 @@ int vmg_drop(void *addr, size_t len);
 int vmg_pin(const void *addr, size_t len);
 int vmg_unpin(const void *addr, size_t len);
 
+/* The pages that the range touches, and that the program has touched, make room later than others,
+ * or earlier.  It stays so until it is said anew, and in children of fork().  How many pages they
+ * are.  Natively: nothing, and 0. */
+enum vmg_level { VMG_NORMAL, VMG_HIGH, VMG_LOW };
+ssize_t vmg_priority(const void *addr, size_t len, enum vmg_level level);
+
 /* Copies what is here: 0.  -EAGAIN: a part of the range is not, and dst may hold a part of it.
  * len: at most VMG_PAGE, else -EINVAL.  Waits for nothing, unless dst is far.  Natively:
  * memcpy(). */
@@ -75,10 +94,13 @@ int vmg_peek(void *dst, const void *src, size_t len);
  *
  * It runs on the thread that faults, on a stack of 16 KiB, while the page is on its way.  It may
  * read and write memory that is here: what vmg_guide() pins, what vmg_pin() pinned, what vmg_peek()
- * copies.  It may call vmg_prefetch(), vmg_prefetchv(), vmg_stream(), vmg_peek(), vmg_stats() and
- * vmg_version().  It is ended, and the thread goes on as without it, if it touches other memory,
- * raises an exception, makes another system call, takes 100 ms of processor time, or a signal
- * comes.  Ended three times by its own fault it is called no more; --stats counts and names it.
+ * copies.  It may call vmg_prefetch(), vmg_prefetchv(), vmg_prefetchv_counted(), vmg_stream(),
+ * vmg_peek(), vmg_read(), vmg_stats() and vmg_version().  vmg_read() copies at most VMG_PAGE bytes
+ * there; of what is not here it returns -EAGAIN, and has asked for it ahead.
+ *
+ * It is ended, and the thread goes on as without it, if it touches other memory, raises an
+ * exception, makes another system call, takes 100 ms of processor time, or a signal comes.  Ended
+ * three times by its own fault it is called no more; --stats counts and names it.
  */
 enum vmg_event {
         VMG_MISSED = 1,                 /* the page is on its way, and the thread waits for it */

@@ -76,9 +76,10 @@ static bool enter(const struct vmg_fault *f)
 static void leave(void) { atomic_store_explicit(&owner, 0, memory_order_release); }
 
 /* Where an instruction that faults had the node: 0 to 15 a register, then words of the stack.  One
- * that has none (most) is not looked at again. */
-static struct place { uint64_t rip; uint16_t tries, hits, where; } places[256];
-#define TRIES 16
+ * that has none (most; a search costs 50,000 instructions) is looked at ever more rarely. */
+static struct place { uint64_t rip; uint16_t misses, where; bool known; } places[256];
+#define MISSES 4                        /* in a row; then one fault in so many is looked at: */
+#define RARELY 64
 
 static bool push(uint64_t at, const struct node *n)
 {
@@ -92,13 +93,17 @@ static bool push(uint64_t at, const struct node *n)
         return true;
 }
 
-/* Asks for the blocks of nodes up to AHEAD. */
-static void extend(void)
+/* Asks for the blocks of nodes up to AHEAD.  A walk that has just been found is at addr, in a block
+ * of several pages, and the rest of that block is needed first; 0: the block was asked for. */
+static void extend(uint64_t addr)
 {
-        struct iovec ask[AHEAD + 1];
+        struct iovec ask[AHEAD + 2];
         struct node n;
         int asks = 0;
 
+        addr = (addr | (VMG_PAGE - 1)) + 1;
+        if (walk.n == 1 && addr > walk.node[0].start && addr < walk.node[0].end)
+                ask[asks++] = (struct iovec){ (void *)addr, walk.node[0].end - addr };
         while (walk.n && walk.n < AHEAD && walk.node[walk.n - 1].next) {
                 uint64_t at = walk.node[walk.n - 1].next;
                 if (vmg_peek(&n, (const void *)at, sizeof(n)) != 0) {
@@ -157,9 +162,23 @@ static bool leads(uint64_t v, uint64_t addr)
         return false;
 }
 
-static uint64_t word_at(const struct vmg_fault *f, const uint64_t *stack, unsigned where)
+/* A register, or a word of the stack; 0: it is not here. */
+static uint64_t word_at(const struct vmg_fault *f, unsigned where)
 {
-        return where < 16 ? f->reg[where] : stack[where - 16];
+        uint64_t word = 0;
+
+        if (where < 16)
+                return f->reg[where];
+        vmg_peek(&word, (const uint64_t *)(f->reg[VMG_RSP] & ~7ul) + where - 16, sizeof(word));
+        return word;
+}
+
+static bool found(struct place *p, unsigned where)
+{
+        p->where = (uint16_t)where;
+        p->known = true;
+        p->misses = 0;
+        return true;
 }
 
 static bool find(const struct vmg_fault *f)
@@ -169,18 +188,15 @@ static bool find(const struct vmg_fault *f)
 
         if (p->rip != f->reg[VMG_RIP])
                 *p = (struct place){ .rip = f->reg[VMG_RIP] };
-        if ((p->tries >= TRIES && p->hits == 0) ||
+        if (p->known && leads(word_at(f, p->where), f->addr))
+                return found(p, p->where);
+        unsigned misses = p->misses++;
+        if ((misses >= MISSES && misses % RARELY != 0) ||
             vmg_peek(stack, (const void *)(f->reg[VMG_RSP] & ~7ul), sizeof(stack)) != 0)
                 return false;
-        p->tries += p->tries < TRIES;
-        if (p->hits && leads(word_at(f, stack, p->where), f->addr))
-                return true;
         for (unsigned i = 0; i < 16 + STACK_WORDS; i++)
-                if (leads(word_at(f, stack, i), f->addr)) {
-                        p->where = (uint16_t)i;
-                        p->hits = 1;
-                        return true;
-                }
+                if (leads(i < 16 ? f->reg[i] : stack[i - 16], f->addr))
+                        return found(p, i);
         return false;
 }
 
@@ -214,8 +230,10 @@ static long guide(const struct vmg_fault *f, void *arg)
         }
         if (!enter(f))
                 return 0;
-        if (continues(f->addr) || find(f))
-                extend();
+        if (continues(f->addr))
+                extend(0);
+        else if (find(f))
+                extend(f->addr);
         else if (f->event == VMG_MISSED && may_be_string(f))
                 again = VMG_AGAIN;
         leave();

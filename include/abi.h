@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include "layout.h"
 
-#define ABI_VERSION 18
+#define ABI_VERSION 19
 #define KERN_MAGIC  0x6e72656b6e757276ull       /* "vrunkern" */
 
 /* First bytes of the kern image.  All addresses are virtual, in the window.  OUT of kern's link. */
@@ -461,9 +461,9 @@ struct slab {
  * Both only grow, modulo 2^32. */
 /* MARKER: a prefetch whose page becomes HELD, so that its first use is a fault. */
 /* IO_PART, on the ring of demand reads: bytes of a page, to the same place of the page `frame`, the
- * vCPU's own beyond the cache (bounce_pages).  Where pages have sums all of it is read, and
- * verified; IO_PART_RAW: no more than the bytes, as they come.  No entry names the page; state says
- * when it is over. */
+ * vCPU's own beyond the cache (bounce_pages).  Where pages have sums their pieces are read, or all
+ * of the page, and verified; IO_PART_RAW: no more than the bytes, as they come.  No entry names the
+ * page; state says when it is over. */
 /* IO_PROMOTE, on the ring of demand reads: a vCPU waits for the page that a prefetch into this
  * frame brings.  A hint, of which nothing comes back. */
 enum io_op { IO_READ, IO_PREFETCH, IO_WRITE, IO_MARKER, IO_PART, IO_PART_RAW, IO_PROMOTE };
@@ -528,6 +528,8 @@ struct control {
         /* Far memory is switched off: pages are evicted only when no frame is free.  The service
          * vCPU looks at it whenever it is woken (kern/paging/cleaner.c). */
         _Atomic uint32_t far_off;
+        /* Parts of pages have been read, and verified (vmg_read).  A hint for the host. */
+        _Atomic uint32_t parts_read;
         /* Fetches are timed whose number has none of these bits: one in FETCH_SAMPLE for the
          * statistics, all of them for a profile.  A hint, as stats_on; the host sets both. */
         _Atomic uint64_t fetch_mask;
@@ -598,6 +600,7 @@ struct control {
         uint32_t tree_pad;
         uint64_t tree_gpa;              /* of struct tree_common */
         uint64_t guides;                /* address of struct guide[GUIDES_MAX]; 0: none yet */
+        uint64_t notices;               /* address of a struct notices (kern/pager/notices.h) */
         /* Address of kern's number of free frames, an _Atomic uint32_t; 0: kern is not up. */
         uint64_t free_frames;
         uint64_t canary4;
@@ -613,6 +616,8 @@ static inline uint64_t bounce_pages(uint64_t nframes)
 
         return vcpus < VCPUS_MAX ? vcpus : VCPUS_MAX;
 }
+
+#define REPAIR_FRAMES 8                 /* behind the bounce pages: see runtime/far/repair.c */
 
 static inline struct vcpu *vcpu_block(unsigned n)
 {

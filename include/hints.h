@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define HINTS_AUX     0x766d6775        /* "vmgu" */
-#define HINTS_VERSION 2
+#define HINTS_VERSION 3
 
 #define HINTS_FIRST   0x1000
 enum hint_call {
@@ -43,19 +43,36 @@ enum hint_call {
          * of them runs.  How many they were. */
         HINT_UNGUIDE,
         /* OUT dst, src, bytes, HINT_READ_RAW or 0: copies bytes; pages of src that are far stay
-         * far.  How many bytes: all of them. */
+         * far.  How many bytes: all of them.  Within a guide, from version 3 on: at most HINTS_PEEK
+         * bytes; -EAGAIN: a part is not here, and what is far of it is asked for ahead. */
         HINT_READ,
+        /* --- version 3 --- */
+        /* struct iovec *, how many, at most HINTS_RANGES, INOUT uint32_t *: as HINT_PREFETCHV.  The
+         * word, which is aligned and in private memory, is added as many pages of the ranges as are
+         * then on their way, and is one less for each that has come, or will not.  How many were
+         * added. */
+        HINT_COUNTED,
+        /* The word of HINT_COUNTED, HINT_WAIT_LOOK or 0: waits until it is 0.  0; -EINTR: a signal
+         * is handled first; -EINVAL: it is not 0, and nothing on its way is counted there.  LOOK:
+         * takes what has come, and does not wait: -EAGAIN: it is not 0. */
+        HINT_WAIT,
+        /* addr, bytes, enum hint_priority: which pages make room first.  Of the pages that the
+         * range touches, those that the program has touched.  How many they are. */
+        HINT_PRIORITY,
         HINTS_END
 };
+enum hint_priority { HINT_NORMAL, HINT_HIGH, HINT_LOW };
 #define HINTS_RANGES  1024
 #define HINTS_PEEK    4096
 #define HINTS_NAME    64
 #define HINT_READ_RAW 1                 /* the sums of pages are not looked at */
+#define HINT_WAIT_LOOK 1
 
 /* A guide is called as `long guide(const struct hint_fault *, void *argument)`, by the thread that
  * faults, on a stack of kern's.  It may use memory that is here, and make the calls
- * HINT_PREFETCH, HINT_PREFETCHV, HINT_STREAM, HINT_STATS and HINT_PEEK; anything else ends it.  If
- * it returns HINT_AGAIN for a page that is MISSED, it is called again when that page has come. */
+ * HINT_PREFETCH, HINT_PREFETCHV, HINT_COUNTED, HINT_STREAM, HINT_STATS, HINT_PEEK and, from
+ * version 3 on, HINT_READ; anything else ends it.  If it returns HINT_AGAIN for a page that is
+ * MISSED, it is called again when that page has come. */
 enum hint_event {
         HINT_MISSED = 1,                /* the page is under way, and the thread will wait for it */
         HINT_CAME,                      /* it is here; the thread goes on when the guide returns */

@@ -37,6 +37,8 @@
 #define CHUNK_SHIFT    9
 #define CHUNK_PAGES    (1u << CHUNK_SHIFT)
 #define SLAB_CHUNKS    (SLAB_PAGES / CHUNK_PAGES)
+/* Places that a slab ever has; each node that is lost costs one. */
+#define TREE_PLACES    8
 
 typedef _Atomic uint16_t slot_word_t;
 #define SLOT_FREE   0u
@@ -65,22 +67,37 @@ struct slab_map {
          * look. */
         _Atomic uint64_t touched[TREE_PROCESSES][SLAB_CHUNKS / 64]
                 __attribute__((aligned(PAGE_SIZE)));
-        /* Of slots on remote nodes: the sum of the page that was last sent there (far_driver.sum).
+        /* Of slots on remote nodes: the sum of the page that was last sent there (far/sums.c).
          * Stored by the I/O side of the slot's owner before the page is sent.  Who reads the slot
          * has learnt that the page is there, so it sees the sum too.  A process that dies between
          * the two leaves its slot OWNED: nobody reads it. */
         _Atomic uint32_t sum[SLAB_PAGES] __attribute__((aligned(PAGE_SIZE)));
+        /* By place, a bit a slot: the copy there is the page that was last written
+         * (runtime/far/copies.h). */
+        _Atomic uint64_t good[TREE_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
+        /* Places of the slab, if there are bits of them.  Only grows, under the tree's mutex. */
+        _Atomic uint32_t places;
 };
 
 /* What a process holds: one cache line a process.  Counts for the leak check and for leasing ahead;
  * nothing else relies on them. */
 struct tree_process {
         _Atomic uint64_t owned, shared;
-        uint64_t pad[6];
+        /* a set of nodes: writes that it gave up may still arrive there (runtime/far/copies.h) */
+        _Atomic uint64_t unfenced;
+        uint64_t pad[5];
 };
 struct tree_common {
         _Atomic uint32_t numbers;       /* process numbers in use are below it; only grows */
-        uint32_t pad[15];
+        /* A process has read parts of pages: sums of pieces are kept from then on.  A hint, set by
+         * the host. */
+        _Atomic uint32_t parts_read;
+        /* a set of nodes: writes of processes that were buried may still arrive there */
+        _Atomic uint64_t uncut;
+        _Atomic uint32_t missed;        /* counts writes that a copy missed: a hint to repair */
+        /* the number, plus 1, of the process that may copy shared slots (runtime/far/repair.c) */
+        _Atomic uint32_t repairer;
+        uint32_t pad[10];
         struct tree_process process[TREE_PROCESSES];
 };
 

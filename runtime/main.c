@@ -22,6 +22,7 @@
 #include "exits.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/wait.h"
 #include "load/image.h"
 #include "memory/files.h"
 #include "memory/gmem.h"
@@ -86,11 +87,11 @@ static bool has_one_cpu(void)
         return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 
-/* An I/O thread beside the program pays only where it has a CPU of its own. */
+/* An I/O thread beside the program pays only where it has a CPU of its own.  After far_init(). */
 static void choose_io(void)
 {
         if (opt.io == IO_AUTO)
-                opt.io = has_one_cpu() ? IO_INLINE : IO_THREAD;
+                opt.io = has_one_cpu() && !far_needs_thread() ? IO_INLINE : IO_THREAD;
 }
 
 static void fill_control(uint64_t far_pages)
@@ -173,6 +174,7 @@ static void make_vm(void)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         vm.calls = &calls;
         far_init(vm_gpa_room(&vm, c.nframes));
+        choose_io();
         c.far_pages = far_total_pages();
         if (vm_make_ram(&vm, &c, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
@@ -226,7 +228,6 @@ int main(int argc, char **argv)
                 stats_init();
                 profile_init();
         }
-        choose_io();
         register_statistics();
         make_vm();
         open_program();
@@ -234,7 +235,7 @@ int main(int argc, char **argv)
         if (vcpu_start_first(&vm, &first, why, sizeof(why)) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         time_init(&first);
-        io_first_wait();
+        wait_first();
         if (image_load(&first, &image) != 0)
                 die_(EXIT_VMRUN_FAILED, "%s", image.why.text);
         image_close(&image);

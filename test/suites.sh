@@ -194,6 +194,8 @@ natively() {
     # Not patient: what fails once may be a wrong word.
     suite 'faults over NBD' 60w 'in_source test/faults/nbd' \
         test/faults/nbd "${long[@]}" "${one[@]}" build
+    suite 'copies on several nodes' 60w 'in_source test/faults/replicas' \
+        test/faults/replicas "${long[@]}" "${one[@]}" build
     suite 'random faults over NBD' ${faults}w - \
         test/faults/random --seconds $faults --log build/random-faults.log build
     large 'on this machine' 60 $command
@@ -204,6 +206,8 @@ natively() {
             test/system/nodes timed --working "${one[@]}" --limit $command build/vmrun
         suite 'system tests on this machine, dax' 400 'in_system --working' \
             test/system/nodes dax --working "${one[@]}" --limit $command build/vmrun
+        suite 'system tests on this machine, a file' 900 'in_system --working' \
+            test/system/nodes file --working "${one[@]}" --limit $command build/vmrun
         suite 'threads, signals and fork on this machine, 20 times' 2400 \
             'in_system --only t_threads|t_fork|t_signals' \
             test/system/run --repeat 20 --only "${one[1]-t_threads|t_fork|t_signals}" \
@@ -211,6 +215,7 @@ natively() {
         suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh
         suite 'mutants of the process tree' 1200 - test/unit/mutate_tree.sh
         suite 'mutants of the fences' 1200 - test/unit/mutate_fence.sh
+        suite 'mutants of the copies' 1200 - test/unit/mutate_copies.sh
     fi
 }
 

@@ -10,11 +10,15 @@
 #include "space/account.h"
 #include "window.h"
 
+static struct notices notices;
+
 static void boot_once(void)
 {
         pager_init(&pager, (struct frame *)control.frame_table, (uint32_t)control.nframes,
                    frame_pfn0());
         pager.blind = control.shadow_paging;
+        pager.notices.table = &notices;
+        control.notices = (uint64_t)&notices;
         control.free_frames = (uint64_t)&pager.nfree;
         mm_account_init();
         vma_init();

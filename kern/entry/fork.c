@@ -17,6 +17,7 @@
 #include "far/slots.h"
 #include "fork.h"
 #include "mm/brk.h"
+#include "paging/notice.h"
 #include "space/account.h"
 #include "space/range.h"
 
@@ -24,6 +25,7 @@
 
 int64_t fork_state(struct fork_state *out)
 {
+        notices_settle();
         slots_fork();
         *out = (struct fork_state){ .fs = cpu_fs(), .gs = cpu_gs() };
         mm_get_brk(&out->brk_start, &out->brk_now);

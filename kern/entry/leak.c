@@ -9,6 +9,7 @@
 #include "entry/upcall.h"
 #include "far/slots.h"
 #include "far/timed.h"
+#include "paging/notice.h"
 #include "space/account.h"
 #include "space/range.h"
 
@@ -75,6 +76,7 @@ int64_t leak_check(uint64_t pins)
                         t.charged += page_count(v.end - v.start);
         }
         await_prefetches();
+        notices_settle();
         for (uint32_t i = 0; i < pager.fresh; i++) {
                 uint64_t w = pager.frames[i].word;
                 resident += (w & FRAME_RESIDENT) != 0 && !(w & FRAME_ORPHAN);

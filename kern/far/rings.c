@@ -195,4 +195,8 @@ void ring_write_wait(void)
                 vmexit(EXIT_WAIT_PTE, (uint64_t)&e->state, IO_AWAITED, 0);
 }
 
-void env_wake_pte(pte_slot_t *pte) { vmexit(EXIT_WAKE_PTE, pte_word(pte), 0, 0); }
+void env_wake_pte(pte_slot_t *pte)
+{
+        notices_over_at(&pager.notices, pte);
+        vmexit(EXIT_WAKE_PTE, pte_word(pte), 0, 0);
+}

@@ -11,6 +11,10 @@
  *
  * A prefetched page enters with A=0 and epoch 0: no CPU has ever used its translation.
  *
+ * A page of high priority is left for some more visits of the hand before it is evicted.  Their
+ * number is fixed: where all pages have it, as many turns more lead to the same evictions.  A page
+ * of low priority is evicted as soon as the flush is over that its first visit began.
+ *
  * A page that only system calls use never gets A.  Their pins set USED in the frame word, which
  * counts as A does and is cleared with it.
  */
@@ -137,6 +141,14 @@ static pte_slot_t *entry_of(struct pager *pg, frame_t n, pte_t *p)
         return (k == PTE_PRESENT || k == PTE_HELD) && pte_num(*p) == pg->pfn0 + n ? pte : NULL;
 }
 
+/* How often the hand leaves a cold page where it is: one that was brought in ahead has until the
+ * next visit to be used. */
+#define HIGH_VISITS 2
+static uint32_t visits(pte_t p)
+{
+        return (p & PTE_PREF ? 1 : 0) + (p & PTE_HIGH ? HIGH_VISITS : 0);
+}
+
 /* First visit: clears A and USED. */
 static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_result *r)
 {
@@ -151,6 +163,9 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
                        atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
         if (cleared)
                 frame_stamp(f, env_flush_next());
+        f->spared = 0;
+        if (pte && (seen & PTE_LOW))
+                frame_passed(pg, n);
         r->cleared += cleared;
         r->used += (w & FRAME_USED) != 0;
         r->ahead += cleared && (seen & PTE_PREF) && !pg->blind;
@@ -167,21 +182,22 @@ static bool take_off(struct pager *pg, frame_t n)
         pte_slot_t *pte = entry_of(pg, n, &p);
         uint64_t w = atomic_load(&f->word);
 
-        if (pte && is_cold(p, w) && !(p & PTE_D) && (!(p & PTE_PREF) || f->spared) &&
+        if (pte && is_cold(p, w) && !(p & PTE_D) && f->spared >= visits(p) &&
             !(w & (FRAME_DIRTY | FRAME_LOCKED)) && epoch_done(w) && unmap_clean(f, pte, p))
                 return true;
         frame_drop_claim(f);
         return false;
 }
 
-/* A page that was brought in ahead has until the hand's next visit to be used. */
-static bool spare(struct frame *f, uint64_t w)
+/* Leaves a cold page, if it is not its time.  One that others hold is left too. */
+static bool spare(struct frame *f, pte_t p, uint64_t w)
 {
-        if (f->spared || !frame_claim(f, w))
-                return f->spared == 0;
-        f->spared = 1;
+        if (!frame_claim(f, w))
+                return true;
+        bool left = f->spared < visits(p);
+        f->spared += left;
         frame_drop_claim(f);
-        return true;
+        return left;
 }
 
 /* Second visit: cold since a completed flush.  True if the frame was freed. */
@@ -292,7 +308,7 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
                         continue;
                 if (!is_cold(p, w)) {
                         second_chance(pg, n, w, &r);
-                } else if ((p & PTE_PREF) && spare(f, w)) {
+                } else if ((p & (PTE_PREF | PTE_HIGH)) && spare(f, p, w)) {
                         r.used++;
                 } else if (!epoch_done(w)) {
                         r.unflushed++;

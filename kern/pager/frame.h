@@ -59,8 +59,9 @@ struct frame {
         uint64_t slot;
         /* The entry that maps it (PT pages are type-stable, so it can always be read). */
         _Atomic(pte_slot_t *) pte;
-        /* The hand has passed this prefetched page and left it its time. */
-        uint64_t spared;
+        /* How often the hand has found this page cold, and left it (visits() in clock.c). */
+        uint32_t spared;
+        _Atomic uint32_t notices;       /* who wants to know that its page has come (notices.h) */
 };
 _Static_assert(sizeof(struct frame) == 32, "frames are found by their number, on both sides");
 

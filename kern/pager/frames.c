@@ -6,6 +6,10 @@
 
 #define LIST_END FRAME_NONE
 
+/* Frames that are kept free: at least two batches of prefetches, at most 16 MiB. */
+#define RESERVE_MIN 128
+#define RESERVE_MAX 4096
+
 static void pool_lock(struct pager *pg)
 {
         unsigned spins = 0;
@@ -24,6 +28,7 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
 {
         *pg = (struct pager){
                 .frames = frames, .nframes = nframes, .pfn0 = pfn0, .free_head = LIST_END,
+                .notices = { .frames = frames, .pfn0 = pfn0 },
         };
         atomic_init(&pg->nfree, nframes);
 
@@ -31,14 +36,24 @@ void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64
         pager_share(pg, 2);
 }
 
-/* The reserve is room for a burst while the cleaner wakes up: an eighth of the cache, between
- * half a batch and 4096 frames.  Without it the cleaner is woken when no frame is left. */
+/* Room for a burst while the cleaner wakes up.  It is no cache, so it is a 32nd of the frames; of a
+ * small cache more, but no more than an eighth. */
+static uint32_t reserve_of(uint32_t nframes)
+{
+        uint32_t n = nframes / 32, least = nframes / 8;
+
+        if (least > RESERVE_MIN)
+                least = RESERVE_MIN;
+        if (n < least)
+                n = least;
+        return n < RESERVE_MAX ? n : RESERVE_MAX;
+}
+
+/* Without a reserve the cleaner is woken when no frame is left. */
 void pager_marks(struct pager *pg, bool reserve)
 {
-        uint32_t high = reserve ? pg->nframes / 8 : 0;
+        uint32_t high = reserve ? reserve_of(pg->nframes) : 0;
 
-        if (high > 4096)
-                high = 4096;
         if (high < FRAME_BATCH / 2)
                 high = FRAME_BATCH / 2;
         atomic_store_explicit(&pg->high, high, memory_order_relaxed);

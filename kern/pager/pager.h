@@ -16,6 +16,7 @@
 #include "abi.h"
 #include "pager/frame.h"
 #include "pager/lookahead.h"
+#include "pager/notices.h"
 
 #define PASSED_FRAMES 256
 
@@ -39,8 +40,8 @@ struct pager {
         uint32_t fresh;                 /* frames [fresh, nframes) were never used */
         frame_t free_head;              /* linked through frame.slot */
 
-        /* Frames of pages that a stream has passed, + 1: hints, of which the oldest are
-         * overwritten.  Any vCPU adds; the cleaner takes them from passed_head on. */
+        /* Frames of pages that a stream has passed, or of low priority, + 1: hints, of which the
+         * oldest are overwritten.  Any vCPU adds; the cleaner takes them from passed_head on. */
         _Atomic uint32_t passed[PASSED_FRAMES], passed_tail;
         uint32_t passed_head;
 
@@ -50,6 +51,8 @@ struct pager {
         uint32_t writing;               /* frames claimed for a write that is under way */
         /* Evictions given up because there was no slot or the far tier failed. */
         uint64_t unwritable;
+
+        struct notices_of notices;      /* of this cache; the owner provides the table */
 };
 
 /* --- environment: provided by kern/, or by the test --- */
@@ -125,6 +128,15 @@ void frame_list_drain(struct pager *pg, struct frame_list *l);
  * hand if it is held. */
 void frame_discard(struct pager *pg, struct frame_list *l, frame_t f);
 
+/* The cleaner looks at this frame before it moves the hand.  Relaxed: hints, checked under the
+ * frame's claim. */
+static inline void frame_passed(struct pager *pg, frame_t n)
+{
+        uint32_t at = atomic_fetch_add_explicit(&pg->passed_tail, 1, memory_order_relaxed);
+
+        atomic_store_explicit(&pg->passed[at % PASSED_FRAMES], n + 1, memory_order_relaxed);
+}
+
 /* --- one page (transition.c) --- */
 /* NONE -> PRESENT with the claimed frame f, whose content is ready.  ad: PTE_A for a page the
  * program asked for, 0 for one it did not.  0, or -EAGAIN: the entry changed, f is still the
@@ -171,6 +183,9 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked);
 void page_keep(const struct pager *pg, pte_slot_t *pte);
 /* Clears the page's use bits: the hand may evict it when it next passes. */
 void page_cool(struct pager *pg, pte_slot_t *pte);
+/* The page of an entry, wherever it is, has this priority from now on: PTE_HIGH, PTE_LOW or 0.  1;
+ * 0: there is no page; -EAGAIN: it is being fetched, OUT *seen: the entry. */
+int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen);
 /* A page that its program has used and will hardly use again: the same, and the cleaner evicts it
  * before others, unless it is used meanwhile.  The caller begins a flush.  True: it was prefetched,
  * and nobody had seen its use. */

@@ -16,13 +16,14 @@
  *              other vCPUs wait likewise.  Who waits for more than such bytes sets WANTED: it stays
  *              in REMOTE, and the next that comes brings the page in
  *
- *   63 62..56 55     54      53    52      51..12       11..9   8  7  6  5  4  3  2       1  0
- *   NX  0     WANTED CHARGED PREF  WAITERS frame/slot   state   G  0  D  A  0  0  ACCESS  W  P
- *                            LOST  FRESH
+ *   63 62..58 57   56   55     54      53    52      51..12     11..9  8 7 6 5 4 3 2      1 0
+ *   NX  0     LOW  HIGH WANTED CHARGED PREF  WAITERS frame/slot state  G 0 D A 0 0 ACCESS W P
+ *                                      LOST  FRESH
  *
- * W, NX, ACCESS (the hardware's U bit, set where the program may access) and CHARGED (this page was
- * charged against the commit limit at its first touch, not with its VMA) keep their place in all
- * states.  So protection and charge travel with the page, and a fault on REMOTE needs no VMA.
+ * W, NX, ACCESS (the hardware's U bit, set where the program may access), CHARGED (this page was
+ * charged against the commit limit at its first touch, not with its VMA), HIGH and LOW (what the
+ * program says of the page's priority) keep their place in all states.  So protection and charge
+ * travel with the page, and a fault on REMOTE needs no VMA.
  * Not-present forms keep bits 5, 6 and 8 clear: a page walk that began before the entry changed may
  * still set A or D in it.
  *
@@ -53,10 +54,13 @@ typedef _Atomic uint64_t pte_slot_t;    /* a place in a page table */
 #define PTE_LOST    (1ull << 53)        /* of REMOTE: see above */
 #define PTE_CHARGED (1ull << 54)
 #define PTE_WANTED  (1ull << 55)        /* of PART and REMOTE: see above */
+#define PTE_HIGH    (1ull << 56)        /* the hand leaves it more often, */
+#define PTE_LOW     (1ull << 57)        /* or less (clock.c) */
+#define PTE_PRIORITY (PTE_HIGH | PTE_LOW)
 #define PTE_NUM     0x000ffffffffff000ull
 #define PTE_PROT    (PTE_W | PTE_ACCESS | PTE_NX)
 /* Bits that travel with a page through all states. */
-#define PTE_KEEP    (PTE_PROT | PTE_CHARGED)
+#define PTE_KEEP    (PTE_PROT | PTE_CHARGED | PTE_PRIORITY)
 
 /* An entry that leads to a table; with ACCESS if the program may follow. */
 #define PTE_TABLE   (PTE_P | PTE_W | PTE_A)

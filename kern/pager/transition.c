@@ -160,6 +160,7 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         case PTE_HELD:
                 return frame_of(pg, p);
         case PTE_BUSY:                  /* page_prefetched() finds no entry, and drops the claim */
+                notices_over(&pg->notices, frame_of(pg, p));
                 if (p & PTE_WAITERS)
                         env_wake_pte(pte);
                 return frame_of(pg, p);
@@ -193,7 +194,7 @@ static bool pin_wait(struct frame *f)
 static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t prot)
 {
         struct frame *f = &pg->frames[frame_of(pg, p)];
-        pte_t keep = prot | (p & PTE_CHARGED), next;
+        pte_t keep = prot | (p & PTE_KEEP & ~PTE_PROT), next;
         bool done;
 
         if (!pin_wait(f))
@@ -352,6 +353,23 @@ void page_cool(struct pager *pg, pte_slot_t *pte)
                 cool(pg, pte, p);
 }
 
+int page_set_priority(pte_slot_t *pte, pte_t priority, pte_t *seen)
+{
+        pte_t p = atomic_load(pte);
+
+        for (;;) {
+                enum pte_kind k = pte_kind(p);
+                if (k == PTE_NONE || k == PTE_ARENA)
+                        return 0;
+                *seen = p;
+                /* The end of a demand read looks at these bits before it changes the entry. */
+                if (k == PTE_BUSY && !(p & PTE_PREF))
+                        return -EAGAIN;
+                if (atomic_compare_exchange_weak(pte, &p, (p & ~PTE_PRIORITY) | priority))
+                        return 1;
+        }
+}
+
 bool page_pass(struct pager *pg, pte_slot_t *pte)
 {
         pte_t p = atomic_load(pte);
@@ -360,15 +378,14 @@ bool page_pass(struct pager *pg, pte_slot_t *pte)
                 return false;
         struct frame *f = &pg->frames[frame_of(pg, p)];
         uint64_t w = atomic_load(&f->word);
+        if (p & PTE_HIGH)
+                return false;
         /* What is in use, or locked, is not worth a wait. */
         if (!frame_word_open(w) || (w & (FRAME_PINS | FRAME_USED | FRAME_LOCKED)) ||
             !atomic_compare_exchange_strong(&f->word, &w, w + 1))
                 return false;
         if (!cool(pg, pte, p))
                 return false;
-        /* Relaxed: hints, checked under the frame's claim. */
-        uint32_t at = atomic_fetch_add_explicit(&pg->passed_tail, 1, memory_order_relaxed);
-        atomic_store_explicit(&pg->passed[at % PASSED_FRAMES], frame_of(pg, p) + 1,
-                              memory_order_relaxed);
+        frame_passed(pg, frame_of(pg, p));
         return (p & PTE_PREF) && !pg->blind;
 }

@@ -1,8 +1,9 @@
 /*
  * The calls of libvmguest (hints.h): what a program says of its memory.
  *
- * But for vmg_read, none of them waits for a node or makes an exit, unless its own arguments are
- * far, or it adds or drops guides.  A hint changes no content: at worst a page comes for nothing.
+ * But for vmg_read and vmg_wait, none of them waits for a node or makes an exit, unless its own
+ * arguments are far, or it adds or drops guides.  A hint changes no content: at worst a page comes
+ * for nothing.
  */
 #include <asm-generic/errno.h>
 #include <stdatomic.h>
@@ -12,10 +13,12 @@
 #include "base/state.h"
 #include "hints.h"
 #include "paging/access.h"
+#include "paging/counted.h"
 #include "paging/guide.h"
 #include "paging/hint.h"
 #include "paging/part.h"
 #include "paging/prefetch.h"
+#include "paging/priority.h"
 
 /* Pages of a range that one call looks at: at most some hundred of them can be asked for, and
  * meanwhile this vCPU does nothing else. */
@@ -35,8 +38,12 @@ static uint32_t hinted(uint32_t asked)
         return asked;
 }
 
-/* *look: pages that may still be looked at.  mark: see prefetch_range(). */
-static long ask_range(uint64_t start, uint64_t len, uint64_t *look, bool mark)
+/* Of several ranges.  look: pages that may still be looked at.  c: counts those that are on their
+ * way (NULL: nobody does): counted. */
+struct asking { uint64_t look; const struct counted *c; uint32_t counted; };
+
+/* mark: see prefetch_range(). */
+static long ask_range(struct asking *a, uint64_t start, uint64_t len, bool mark)
 {
         uint64_t end = page_align(start + len), pages;
 
@@ -44,18 +51,20 @@ static long ask_range(uint64_t start, uint64_t len, uint64_t *look, bool mark)
                 return 0;
         start &= ~(uint64_t)(PAGE_SIZE - 1);
         pages = (end - start) / PAGE_SIZE;
-        if (pages > *look)
-                pages = *look;
-        *look -= pages;
-        return hinted(prefetch_range(start, start + pages * PAGE_SIZE, mark));
+        if (pages > a->look)
+                pages = a->look;
+        a->look -= pages;
+        end = start + pages * PAGE_SIZE;
+        return hinted(a->c ? prefetch_counted(start, end, mark, a->c, &a->counted)
+                           : prefetch_range(start, end, mark));
 }
 
 static long hint_prefetch(const uint64_t a[6])
 {
-        uint64_t look = LOOK_MOST;
+        struct asking ask = { .look = LOOK_MOST };
         int err = check_range(a[0], a[1]);
 
-        return err ? err : ask_range(a[0], a[1], &look, guide_runs());
+        return err ? err : ask_range(&ask, a[0], a[1], guide_runs());
 }
 
 /* As many ranges as fit a vCPU's stack at a time. */
@@ -63,10 +72,10 @@ static long hint_prefetch(const uint64_t a[6])
 
 /* A guide is called again half-way through what it asks for: then there is time for the next, and
  * the other pages cost their first users no fault. */
-static long hint_prefetchv(const uint64_t a[6])
+static long ask_ranges(const uint64_t a[6], struct asking *ask)
 {
         struct iovec range[SOME];
-        uint64_t look = LOOK_MOST, at = a[0], left = a[1];
+        uint64_t at = a[0], left = a[1];
         bool mark = guide_runs();
         long asked = 0;
 
@@ -81,7 +90,7 @@ static long hint_prefetchv(const uint64_t a[6])
                         if (check_range(range[i].base, range[i].len) != 0)
                                 return -EFAULT;
                         bool half = mark && left - i <= a[1] - a[1] / 2;
-                        long n_asked = ask_range(range[i].base, range[i].len, &look, half);
+                        long n_asked = ask_range(ask, range[i].base, range[i].len, half);
                         mark &= !(half && n_asked);
                         asked += n_asked;
                 }
@@ -89,6 +98,33 @@ static long hint_prefetchv(const uint64_t a[6])
                 left -= n;
         }
         return asked;
+}
+
+static long hint_prefetchv(const uint64_t a[6])
+{
+        struct asking ask = { .look = LOOK_MOST };
+
+        return ask_ranges(a, &ask);
+}
+
+static long hint_counted(const uint64_t a[6])
+{
+        struct counted c;
+        struct asking ask = { .look = LOOK_MOST, .c = &c };
+        long ret = a[1] > HINTS_RANGES ? -EINVAL : counted_open(a[2], &c);
+
+        if (ret)
+                return ret;
+        ret = ask_ranges(a, &ask);
+        counted_close(&c, ask.counted > 0);
+        return ret < 0 ? ret : ask.counted;
+}
+
+static long hint_wait(const uint64_t a[6])
+{
+        if (a[1] & ~(uint64_t)HINT_WAIT_LOOK)
+                return -EINVAL;
+        return a[1] ? counted_look(a[0]) : counted_wait(a[0]);
 }
 
 static uint64_t size_of(int64_t stride)
@@ -155,6 +191,8 @@ static long hint_peek(const uint64_t a[6])
         char some[256];
         int err = a[2] > HINTS_PEEK ? -EINVAL : check_range(a[1], a[2]);
 
+        if (!err && guide_runs() && guide_stack_has(a[0], a[2]))
+                return kern_peek((void *)a[0], a[1], a[2]);
         for (uint64_t n, done = 0; !err && done < a[2]; done += n) {
                 n = a[2] - done < sizeof(some) ? a[2] - done : sizeof(some);
                 err = kern_peek(some, a[1] + done, n);
@@ -196,9 +234,23 @@ static long hint_read(const uint64_t a[6])
 {
         if ((a[3] & ~(uint64_t)HINT_READ_RAW) || a[0] + a[2] < a[0] || a[1] + a[2] < a[1])
                 return -EINVAL;
+        if (guide_runs() && a[2] > HINTS_PEEK)
+                return -EINVAL;
         if (check_range(a[0], a[2]) != 0 || check_range(a[1], a[2]) != 0)
                 return -EFAULT;
         return part_read(a[0], a[1], a[2], a[3] & HINT_READ_RAW);
+}
+
+static long hint_priority(const uint64_t a[6])
+{
+        static const pte_t bits[] = {
+                [HINT_NORMAL] = 0, [HINT_HIGH] = PTE_HIGH, [HINT_LOW] = PTE_LOW
+        };
+        int err = a[2] > HINT_LOW ? -EINVAL : check_range(a[0], a[1]);
+
+        if (err || a[1] == 0)
+                return err;
+        return priority_set(a[0] & ~(uint64_t)(PAGE_SIZE - 1), page_align(a[0] + a[1]), bits[a[2]]);
 }
 
 typedef long hint_fn(const uint64_t a[6]);
@@ -212,11 +264,14 @@ static hint_fn *const calls[HINTS_END - HINTS_FIRST] = {
         [HINT_GUIDE - HINTS_FIRST] = hint_guide,
         [HINT_UNGUIDE - HINTS_FIRST] = hint_unguide,
         [HINT_READ - HINTS_FIRST] = hint_read,
+        [HINT_COUNTED - HINTS_FIRST] = hint_counted,
+        [HINT_WAIT - HINTS_FIRST] = hint_wait,
+        [HINT_PRIORITY - HINTS_FIRST] = hint_priority,
 };
 
 bool hint_for_guides(uint64_t nr)
 {
-        return nr <= HINT_PEEK;
+        return nr <= HINT_PEEK || nr == HINT_READ || nr == HINT_COUNTED;
 }
 
 long hint_call(uint64_t nr, const uint64_t a[6])

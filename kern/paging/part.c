@@ -7,6 +7,10 @@
  * entry is REMOTE again: so nothing is held while a page is faulted in.
  *
  * A page that is here stays as cold as it is.  All other kinds of pages take the ordinary path.
+ *
+ * Within a guide there is nothing to wait for bytes in: the fault that it runs for has this vCPU's
+ * place for demand reads, and PART would keep others from the page until the guide is over.  So a
+ * guide gets what is here, and what is far is asked for ahead, like any page.
  */
 #include <asm-generic/errno.h>
 #include "base/exit.h"
@@ -15,7 +19,9 @@
 #include "base/tables.h"
 #include "far/slots.h"
 #include "paging/access.h"
+#include "paging/guide.h"
 #include "paging/part.h"
+#include "paging/prefetch.h"
 #include "space/vma.h"
 
 /* Bytes of one page.  bounce: their place in the bounce page.  frame: of the destination, pinned;
@@ -50,7 +56,8 @@ static int close_destination(const struct part *c, int err)
                 frame_unpin(&pager.frames[c->frame], true);
         else if (!err)
                 err = kern_copy_out(c->dst, c->bounce, c->len);
-        return err;
+        /* a guide's, which is not here and is not asked for */
+        return err == -EAGAIN ? -EFAULT : err;
 }
 
 /* Does an entry that is NONE stand for zeroes that the program may read? */
@@ -95,7 +102,16 @@ static int read_zeroes(struct part *c)
 static int read_ordinarily(struct part *c)
 {
         c->frame = FRAME_NONE;
-        return close_destination(c, kern_copy_in(c->bounce, c->src, c->len));
+        int err = kern_copy_in(c->bounce, c->src, c->len);
+        return err ? err : close_destination(c, 0);
+}
+
+/* May the page of an entry that is NONE come, if it is touched? */
+static bool is_mapped(uint64_t addr)
+{
+        struct vma m;
+
+        return mm_lookup(addr & ~(uint64_t)(PAGE_SIZE - 1), &m) == 0 && vma_accessible(&m);
 }
 
 /* One look at the page.  -EAGAIN: look again. */
@@ -107,8 +123,9 @@ static int try_part(struct part *c)
         enum pte_kind k = pte_kind(p);
         bool may = pte_allows(p, false, false), lost = k == PTE_REMOTE && (p & PTE_LOST);
         bool far = k == PTE_REMOTE && !lost && !(p & PTE_WANTED);
-        bool taken = far && may && page_part(pte, p);
+        bool guided = guide_runs(), taken = far && may && !guided && page_part(pte, p);
         bool zero = k == PTE_NONE && is_zero(c->src);
+        bool none = k == PTE_NONE ? guided && !is_mapped(c->src) : guided && !may;
         frame_t n = k == PTE_PRESENT && may
                             ? frame_pin_as(pager.frames, pager.pfn0, pte, false, 0)
                             : FRAME_NONE;
@@ -122,11 +139,37 @@ static int try_part(struct part *c)
                 return read_zeroes(c);
         if (lost && may)
                 return -EIO;
+        if (none)
+                return -EFAULT;
+        if (guided)
+                return read_ordinarily(c);
         if (k == PTE_PART)
                 page_wait_part(pte, p);
         else if (!may || (!far && k != PTE_PRESENT))
                 return read_ordinarily(c);
         return -EAGAIN;                 /* it has changed, or will at once: its frame is claimed */
+}
+
+/* One look is enough for a guide.  What is not here is asked for, the rest of the range too. */
+static int read_for_guide(struct part *c, uint64_t end)
+{
+        int err = try_part(c);
+
+        if (err == -EAGAIN)
+                counters()[CNT_HINTED] += prefetch_range(c->src, end, true);
+        return err;
+}
+
+/* The threads may be stopped meanwhile. */
+static int read_for_thread(struct part *c)
+{
+        int err;
+
+        if (atomic_load_explicit(&control.stopping, memory_order_relaxed))
+                vmexit(EXIT_PAUSE, 0, 0, 0);
+        for (unsigned spins = 0; (err = try_part(c)) == -EAGAIN; )
+                env_relax(spins++);
+        return err;
 }
 
 int64_t part_read(uint64_t dst, uint64_t src, uint64_t len, bool raw)
@@ -135,6 +178,8 @@ int64_t part_read(uint64_t dst, uint64_t src, uint64_t len, bool raw)
 
         if (!bounce)
                 return -ENOMEM;
+        if (!raw && !atomic_load_explicit(&control.parts_read, memory_order_relaxed))
+                atomic_store_explicit(&control.parts_read, 1, memory_order_relaxed);
         for (uint64_t done = 0; done < len; ) {
                 struct part c = { .dst = dst + done, .src = src + done, .raw = raw };
                 c.offset = (uint32_t)(c.src % PAGE_SIZE);
@@ -142,11 +187,9 @@ int64_t part_read(uint64_t dst, uint64_t src, uint64_t len, bool raw)
                 c.len = PAGE_SIZE - c.offset;
                 if (c.len > len - done)
                         c.len = (uint32_t)(len - done);
-                if (atomic_load_explicit(&control.stopping, memory_order_relaxed))
-                        vmexit(EXIT_PAUSE, 0, 0, 0);
-                int err = is_program(c.src) ? -EAGAIN : -EFAULT;
-                for (unsigned spins = 0; err == -EAGAIN && (err = try_part(&c)) == -EAGAIN; )
-                        env_relax(spins++);
+                int err = !is_program(c.src) ? -EFAULT
+                          : guide_runs()     ? read_for_guide(&c, src + len)
+                                             : read_for_thread(&c);
                 if (err)
                         return err;
                 done += c.len;

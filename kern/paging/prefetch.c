@@ -19,6 +19,7 @@
 #include "pager/pointers.h"
 #include "pager/replay.h"
 #include "paging/cleaner.h"
+#include "paging/notice.h"
 #include "paging/prefetch.h"
 #include "paging/record.h"
 #include "space/vma.h"
@@ -351,19 +352,44 @@ uint32_t prefetch_stream(uint64_t addr, int64_t stride, uint64_t count)
         return asked;
 }
 
+/* No page table: nothing up to the next one. */
+static uint64_t after(const struct walk *w, uint64_t addr)
+{
+        return w->first ? addr + PAGE_SIZE : (addr & TABLE_MASK) + ~TABLE_MASK + 1;
+}
+
 uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark)
 {
         struct walk w = NO_WALK;
         uint32_t most = room(), asked = 0;
-        uint64_t addr = start & ~(uint64_t)(PAGE_SIZE - 1), next;
 
-        for (; addr < end && asked < most; addr = next) {
+        for (uint64_t addr = start & ~(uint64_t)(PAGE_SIZE - 1); addr < end && asked < most; ) {
                 pte_t p;
                 pte_slot_t *pte = far_entry(&w, addr, &p);
-                /* No page table: nothing up to the next one. */
-                next = w.first ? addr + PAGE_SIZE : (addr & TABLE_MASK) + ~TABLE_MASK + 1;
                 if (pte && !ask(pte, p, mark && asked == 0, &asked))
                         break;
+                addr = after(&w, addr);
+        }
+        finish(&w, asked);
+        return asked;
+}
+
+/* Where no more can be asked for, others may have asked. */
+uint32_t prefetch_counted(uint64_t start, uint64_t end, bool mark, const struct counted *c,
+                          uint32_t *counted)
+{
+        struct walk w = NO_WALK;
+        uint32_t most = room(), asked = 0;
+
+        for (uint64_t addr = start & ~(uint64_t)(PAGE_SIZE - 1); addr < end; ) {
+                pte_t p;
+                pte_slot_t *pte = far_entry(&w, addr, &p);
+                if (pte && asked < most && counted_room() &&
+                    !ask(pte, p, mark && asked == 0, &asked))
+                        most = asked;
+                pte = walk_to(&w, addr);
+                *counted += pte && counted_add(c, pte);
+                addr = after(&w, addr);
         }
         finish(&w, asked);
         return asked;

@@ -32,6 +32,12 @@ void prefetch_pointed(uint64_t addr, frame_t n);
  * for. */
 uint32_t prefetch_range(uint64_t start, uint64_t end, bool mark);
 
+/* The same, and c counts those of the range that are then on their way, whoever asked for them: OUT
+ * *counted, added to. */
+struct counted;
+uint32_t prefetch_counted(uint64_t start, uint64_t end, bool mark, const struct counted *c,
+                          uint32_t *counted);
+
 /* The program is about to use count pages from the one at addr on, in steps of stride pages (not
  * 0).  How many were asked for at once. */
 uint32_t prefetch_stream(uint64_t addr, int64_t stride, uint64_t count);

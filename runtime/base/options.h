@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #define NODES_MAX 64
+#define REPLICAS_MAX 3
 
 /* A far-memory node as the user named it.  (settings/settings.c) */
 struct node_option {
@@ -20,9 +21,13 @@ struct node_option {
         const char *device;
         uint64_t size;                  /* bytes of it to use, whole pages; 0: all */
         unsigned weight;                /* share of the slabs, 1 to 1000 */
+        unsigned priority;              /* nodes with a higher one are filled first; 0 to 1000 */
+        /* What fails together, as a rack: no two copies of a page are in one.  NULL: the node
+         * alone. */
+        const char *domain;
         /* rdma: in the local device's table; -1: by the route to the node */
         int gid_index;
-        bool overwrite;                 /* dax: also a file with data that is not vmrun's */
+        bool overwrite;                 /* dax:, file: also one with data that is not vmrun's */
         /* mem:, dax: as if behind a network: ns, and bytes a second; 0: no delay, no limit */
         uint64_t latency, bandwidth;
 };
@@ -35,6 +40,9 @@ struct options {
         struct node_option nodes[NODES_MAX];    /* in the order given */
         unsigned nnodes;
         enum placement placement;
+        unsigned replicas;              /* copies of a page on remote nodes, 1 to REPLICAS_MAX */
+        bool replicas_required;         /* fewer nodes than that are an error */
+        uint64_t rebuild_rate;          /* bytes a second that repairs copy; 0: no limit */
         unsigned timeout_ms;            /* how long a node may be silent before it counts as lost */
         unsigned connect_timeout_ms;    /* how long it may take to answer at start */
         /* which thread moves pages of remote nodes: the I/O thread, or the vCPUs' threads in an

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/message.h"
+#include "common/clock.h"
 #include "common/json.h"
 #include "common/size.h"
 #include "control/request.h"
@@ -44,9 +45,13 @@ static const char *latency_text(const struct stats *s, unsigned i, const char *w
 static const char *state_of(const struct far_node *n, char to[2 * FAR_WHY])
 {
         int silent = __atomic_load_n(&n->silent, __ATOMIC_RELAXED);
+        int64_t down = __atomic_load_n(&n->down_since, __ATOMIC_RELAXED);
 
         if (__atomic_load_n(&n->lost, __ATOMIC_ACQUIRE))
                 snprintf(to, 2 * FAR_WHY, "lost: %s", n->why);
+        else if (down)
+                snprintf(to, 2 * FAR_WHY, "does not answer, for %.1f s",
+                         (double)(now_ms() - down) / 1000);
         else if (silent)
                 snprintf(to, 2 * FAR_WHY, "gives no more: %s", strerror(-silent));
         else

@@ -2,6 +2,7 @@
  * See cut.h.
  */
 #include <errno.h>
+#include <string.h>
 #include "base/message.h"
 #include "common/clock.h"
 #include "far/cut.h"
@@ -17,33 +18,45 @@ static uint64_t used_locked(const struct tree *t)
         uint64_t used = 0;
 
         for (uint32_t i = 0; i < t->head->nslabs; i++)
-                used |= 1ull << t->head->slab[i].node;
+                for (uint32_t k = 0; k < t->head->slab[i].places; k++)
+                        used |= 1ull << t->head->slab[i].place[k].node;
         return used;
 }
 _Static_assert(NODES_MAX <= 64, "a set of nodes is a word");
 
-/* True: all nodes have cut off the dead.  A node that had no slab (not in `used`) when they were
+/* True: all nodes have cut off the dead, or are silent and their pages have copies elsewhere
+ * (*silent, a set).  A node that had no slab (not in `used`) when they were
  * dead has no slot of theirs, and one whose memory is gone neither; but it is told if it can be,
  * since it remembers its members until then. */
 static bool cut_everywhere(const struct cutter *c, struct vm *vm, const struct tree_dead *d,
-                           uint64_t used)
+                           uint64_t used, uint64_t *silent)
 {
         char why[FAR_WHY];
         bool all = true;
 
+        *silent = 0;
         pthread_mutex_lock(c->lease_lock);
-        io_start(vm);
+        io_start(vm, c->tree->pieces);
         pthread_mutex_unlock(c->lease_lock);
         io_wait_attached();
         for (unsigned i = 0; i < c->nnodes; i++) {
                 struct far_node *n = c->nodes[i];
                 if (n->driver->kind != SLAB_REMOTE || !n->fences)
                         continue;
-                int err = n->driver->cut(n, d->range, d->n, CUT_MS, why);
+                /* Lost for this process: others may still reach it, and so may the dead. */
+                int err = n->lost && n->hands_back
+                                  ? -ENOLINK : n->driver->cut(n, d->range, d->n, CUT_MS, why);
+                if (n->lost && n->hands_back)
+                        memcpy(why, n->why, FAR_WHY);
                 if (err)
                         info_("%s: dead processes cannot be cut off now: %s", n->option->origin,
                               why);
-                all &= !err || err == -ESTALE || !(used >> i & 1);
+                if (!err || err == -ESTALE || !(used >> i & 1))
+                        continue;
+                if (n->hands_back)
+                        *silent |= 1ull << i;
+                else
+                        all = false;
         }
         return all;
 }
@@ -52,7 +65,7 @@ bool cut_dead(struct cutter *c, struct vm *vm)
 {
         struct tree *t = c->tree;
         struct tree_dead d;
-        uint64_t freed = 0;
+        uint64_t freed = 0, silent;
 
         if (pthread_mutex_trylock(&c->lock) != 0)
                 return false;           /* another thread does it */
@@ -61,9 +74,9 @@ bool cut_dead(struct cutter *c, struct vm *vm)
                 tree_dead_locked(t, &d);
                 uint64_t used = used_locked(t);
                 tree_unlock(t);
-                if (d.n && cut_everywhere(c, vm, &d, used)) {
+                if (d.n && cut_everywhere(c, vm, &d, used, &silent)) {
                         tree_lock(t);
-                        tree_cut_locked(t, &d);
+                        tree_cut_locked(t, &d, silent);
                         freed = tree_mend_locked(t);
                         tree_unlock(t);
                 } else if (d.n) {

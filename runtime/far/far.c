@@ -10,6 +10,10 @@
 #include "base/message.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/placement.h"
+#include "far/rebuild.h"
+#include "far/repair.h"
+#include "far/request.h"
 #include "far/timing.h"
 
 /* the longest wait for other threads at the end of the program */
@@ -65,7 +69,23 @@ void far_expect_program(struct tree_child *next)
 
 void far_expected(const struct tree_child *next) { slabs_expected(next); }
 void far_unkeep(const struct far_kept *k) { slabs_expected(&k->next); }
-void far_leaves(bool leaves) { slabs_leaves(leaves); }
+void far_leaves(bool leaves)
+{
+        slabs_leaves(leaves && repair_stop());
+        if (!leaves)
+                repair_go_on();
+}
+
+static bool is_local(const struct far_node *n)
+{
+        return n->driver->kind == SLAB_MEMORY || n->driver->local;
+}
+
+/* Of a process that is alone: far_end() closes all nodes that are no memory. */
+static bool stays(const struct far_node *n, bool all)
+{
+        return n->driver->kind == SLAB_MEMORY || (all && is_local(n));
+}
 
 bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
 {
@@ -75,7 +95,7 @@ bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
         /* No other process needs what is on a remote node: give it back, rather than keep it until
          * none of our writes can arrive any more. */
         for (unsigned i = 0; alone && i < far_nodes(); i++)
-                all &= far_node_at(i)->driver->kind == SLAB_MEMORY;
+                all &= is_local(far_node_at(i));
         k->tree = tree >= 0 && all ? tree : -1;
         k->next = (struct tree_child){ 0 };
         if (k->tree >= 0 && borrowed) {
@@ -87,7 +107,7 @@ bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++)
-                if (k->tree < 0 && !(alone && far_node_at(i)->driver->kind == SLAB_MEMORY)) {
+                if (k->tree < 0 && !(alone && stays(far_node_at(i), all))) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;
                 }
@@ -109,7 +129,8 @@ static void say_goodbye(const struct far_node *lost)
 
 static bool still;
 
-void far_still(void) { still = true; }
+/* Copies that are under way are writes too: then others have the nodes cut this process off. */
+void far_still(void) { still = repair_stop(); }
 
 void far_end(void)
 {
@@ -118,8 +139,7 @@ void far_end(void)
                 say_goodbye(NULL);
 }
 
-/* A node is lost, and pages of the program are on it.  Each slab has one place, so no other node
- * has them. */
+/* A node is lost, with pages of the program that no other node has. */
 static void end_lost(const struct far_node *n)
 {
         while (atomic_flag_test_and_set(&ending))
@@ -138,6 +158,24 @@ static void describe(const struct far_node *n, char text[FAR_WHY])
         timing_text(n->option, text + strlen(text), FAR_WHY - strlen(text));
 }
 
+/* With too few nodes there are as many copies as possible. */
+static void check_replicas(void)
+{
+        unsigned domains = placement_domains(far_node_list(), far_nodes());
+        char text[64];
+
+        if (domains >= opt.replicas || (!domains && !opt.replicas_required))
+                return;
+        snprintf(text, sizeof(text), "%u remote node%s", domains, domains == 1 ? "" : "s");
+        if (opt.replicas_required)
+                die_(EXIT_VMRUN_FAILED,
+                     "replicas: %s for %u copies of a page are too few: name more with --node, of "
+                     "different domains, or leave out --replicas-required",
+                     text, opt.replicas);
+        warnx_("replicas: %s, of different domains, for %u copies of a page: so there %s %u: name "
+               "more with --node", text, opt.replicas, domains == 1 ? "is" : "are", domains);
+}
+
 void far_init(uint64_t room)
 {
         unsigned count;
@@ -152,8 +190,9 @@ void far_init(uint64_t room)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
                 far_node_add(n);
         }
+        check_replicas();
         slabs_init(far_node_list(), far_nodes(), room);
-        io_on_loss(end_lost);
+        request_on_loss(end_lost);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);
                 info_("far tier %u: %s", i, text);
@@ -191,6 +230,14 @@ void far_close(void)
                 far_node_close(n);
 }
 
+const struct far_node *far_needs_thread(void)
+{
+        for (unsigned i = 0; i < far_nodes(); i++)
+                if (far_node_at(i)->driver->own_thread)
+                        return far_node_at(i);
+        return NULL;
+}
+
 const struct far_node *far_cannot_fork(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++)
@@ -206,6 +253,7 @@ int far_forked(const struct tree_child *c)
         const void *module = NULL;      /* only the rdma module asks for this */
 
         io_forked();
+        rebuild_forked();
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->driver->forked &&
                     far_node_at(i)->driver->forked(far_node_at(i)))

@@ -20,11 +20,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "base/options.h"
+#include "far/sum.h"
 #include "include/tree.h"
 #include "vm/thread.h"
 
 #define FAR_WHY 256
 _Static_assert(NODES_MAX <= SLAB_NODES, "kern can tell nodes apart");
+_Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of lost ones");
 
 /* A node across execve: what the old program opened, and the next one continues to use. */
 #define FAR_KEPT 768
@@ -68,23 +70,34 @@ struct far_node {
         /* set by open: cut() works, and of what was sent on a connection nothing arrives once the
          * node has answered its successor */
         bool fences;
+        /* Set after open(): other nodes have the same pages, so what cannot be carried out now is
+         * given back, not kept.  See "Nodes that hand back". */
+        bool hands_back;
+        /* It takes transfers now; always, if not hands_back.  Changed by far_up() and far_down()
+         * alone, in the thread that calls poll(), and cleared in a forked child.  Relaxed: for
+         * others it is a hint. */
+        _Atomic bool up;
+        int64_t down_since;             /* now_ms(); 0: it is up, or was not up yet */
         void *data;                     /* the driver's own */
         /* Pages that were read and written, and of these the ones that were sent again over a new
-         * connection.  Of this process; kept by io.c. */
+         * connection.  Of this process; kept by request.c. */
         _Atomic uint64_t read, written, resent;
         /* Pages that did not come as they were sent: read once more; and lost, since they did not
          * come better then, or left where they are, since nobody had asked for them.  Of this
-         * process; kept by io.c. */
+         * process; kept by request.c. */
         _Atomic uint64_t reread, damaged, left;
         /* Pages that are not written again, since an old write may still arrive there.  Of this
-         * process; kept by io.c.  Nodes that fence have none. */
+         * process; kept by request.c.  Nodes that fence have none. */
         _Atomic uint64_t retired;
-        bool lost, lost_pages;          /* by far_lost(), for the owner (io.c) */
+        /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
+         * request.c. */
+        _Atomic uint64_t missed, breaks;
+        bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
 };
 
-/* The place of a slab on a node.  Today a slab has one; with replication it would have more. */
+/* The place of a slab on a node. */
 struct far_place {
         struct far_node *node;
         /* its first page, in the node's count of leased pages */
@@ -93,10 +106,15 @@ struct far_place {
         /* the same, for all processes of the tree: what use() needs */
         uint64_t word[3];
 };
-#define FAR_PLACES 1
-struct far_slab { struct far_place place[FAR_PLACES]; };
+#define FAR_PLACES TREE_PLACES
+struct far_slab {
+        /* entries of place[] below it do not change any more; stored with release */
+        _Atomic unsigned places;
+        bool copied;                    /* pages may be in several places: see copies.h */
+        struct far_place place[FAR_PLACES];
+};
 
-/* The transfer of one page, or of a part of it, between a frame and a node.  io.c makes it and
+/* The transfer of one page, or of a part of it, between a frame and a node.  request.c makes it and
  * gives it to the driver of its node.  The driver gives it back by far_done() when the transfer is
  * over, or by far_failed() if it never will be. */
 struct far_request {
@@ -109,8 +127,11 @@ struct far_request {
         uint16_t offset, len;
         /* by the driver: sent more than once, and what was sent first may still arrive */
         bool repeated;
+        /* by the driver, of a read that is over: the node has it no more, -errno; else 0 */
+        int error;
         struct far_request *next;       /* for lists of the driver */
         uint64_t cookie[2];             /* the driver's own */
+        void *owner;                    /* what it is a part of; request.c's own */
 };
 
 /* Processes of the tree that have ended, by their numbers (far_node.member). */
@@ -118,7 +139,30 @@ struct far_range { uint64_t first, last; };
 
 /* A driver of remote memory (kind == SLAB_REMOTE) also has the functions from attach on.  post,
  * poll and arm are called by one thread at a time, normally the I/O thread, and never wait.  lease
- * may wait, and may run beside them. */
+ * may wait, and may run beside them.
+ *
+ * Nodes that hand back (far_node.hands_back)
+ *
+ * A node is down until the driver calls far_up(), at the earliest within attach().  It goes down
+ * when a connection breaks, when transfers are under way on one and none of them ends for half a
+ * second (RDMA) or a second (NBD), or when an NBD server answers one with an error.  Silence is
+ * counted between calls of poll(), at most 50 ms each, so a process that did not run blames nobody.
+ * Then the driver, within poll() or post():
+ *   1. ends all data connections of this process to the node.  From here on no old request touches
+ *      a frame.  At the node an old WRITE may still arrive; if the node fences, only before
+ *      far_up();
+ *   2. calls far_down(), if the node was up;
+ *   3. gives each request that it had taken, and that is not over, back by far_failed();
+ *   4. connects again in the background, from poll(), for as long as it takes;
+ *   5. calls far_up() when everything is connected and the node has ended the older connections.
+ * Only proof ends the node by far_lost(), as without hands_back: a goodbye, an answer that the
+ * pages are gone, or that this process may never come back, or a host where nobody listens any
+ * more.  Silence never does, however long.
+ *
+ * While the node is down, post() takes nothing, lease() and cut() fail at once with -ENOLINK, or
+ * within 50 ms if it goes down meanwhile, and use() works.  After far_lost(), post() takes all and
+ * gives it back.  attach() in a forked child or after execve waits a second at most.  Then it
+ * returns 0, with the node up or down, or an error if there is proof that the node is lost. */
 struct far_driver {
         const char *scheme;             /* "mem" for mem:... */
         enum slab_kind kind;
@@ -157,14 +201,20 @@ struct far_driver {
          * completions come through the host kernel: a spinning thread would only take the CPU from
          * the threads that produce them. */
         unsigned spin_us;
+        /* A completion interrupts the thread that called post(), also in a system call of the
+         * program: so no thread of the program may call it (--io inline). */
+        bool own_thread;
+        /* On this host, and what keep() gives is all that the next program needs, whatever became
+         * of its rights.  So it is not leased again after execve, as a remote node is by a process
+         * without others in its tree. */
+        bool local;
         /* In a forked child: closes the inherited copies of the parent's connections, without
          * telling the node.  attach() makes the child's own connections, to the same slabs, when a
          * slab is first needed.  True: the module must be loaded again before that, because its
          * libraries keep state of the parent; so nothing in n->data points into the module.  NULL:
          * this driver cannot. */
         bool (*forked)(struct far_node *n);
-        /* far_sum() */
-        uint32_t (*sum)(uint64_t slot, const void *page);
+        far_sum_fn *sum;                /* far_sum() */
         /* Has the node end all connections of dead members, and refuse new ones.  When this returns
          * 0, nothing that they sent can arrive any more; -ESTALE: nor can it because all that the
          * node held is gone; else -errno with why.  Waits, at most limit_ms.  Any thread, one at a
@@ -174,16 +224,27 @@ struct far_driver {
 };
 /* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);
-/* The transfer will never be over on this node; far_lost() has given the reason.  The request's
- * owner, io.c, decides what becomes of the page once the driver has returned. */
+/* The transfer will never be over on this node; far_lost() or far_down() has given the reason.  The
+ * request's owner, request.c, decides what becomes of the page once the driver has returned. */
 void far_failed(struct far_request *r);
+/* Only for nodes that hand back (see struct far_driver): the node takes transfers; and it takes
+ * none for now.  Called in turns, far_up() first.  They may not call the driver. */
+void far_up(struct far_node *n);
+void far_down(struct far_node *n, const char *why);
 /* The node will not come back: records why, and whether pages of the program may be there.  The
- * driver then gives back all its requests and takes no more.  The owner decides what follows. */
+ * driver then gives back all its requests and takes no more.  The owner decides what follows.  A
+ * node that hands back goes down before. */
 void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
 extern const struct far_driver far_mem, far_dax;
 /* A module defines `const struct far_driver *const far_module[]`, which ends with NULL. */
+
+/* Does it take transfers now?  By the I/O side; for others a hint. */
+static inline bool far_answers(const struct far_node *n)
+{
+        return !n->lost && atomic_load_explicit(&n->up, memory_order_relaxed);
+}
 
 /* --- the table of nodes and places (nodes.c) --- */
 
@@ -201,10 +262,9 @@ struct far_node *far_node_drop(void);
 struct far_node *const *far_node_list(void);
 unsigned far_nodes(void);
 struct far_node *far_node_at(unsigned i);
-uint64_t far_total_pages(void);         /* what all nodes can hold */
+uint64_t far_total_pages(void);         /* what all nodes can hold, each page with its copies */
 /* Slab number i of CONTROL->slabs, with what only the host knows of it. */
-const struct far_slab *far_slab(uint32_t i);
-void far_slab_set(uint32_t i, const struct far_place *place);
+struct far_slab *far_slab(uint32_t i);
 /* In a forked child: loads a module again; several nodes may use it.  Libraries like librdmacm keep
  * state of the parent for as long as they are loaded, and none of their functions drops it. */
 void far_reload(const void *module);
@@ -263,6 +323,8 @@ void far_unkeep(const struct far_kept *k);
 /* In the next program, before far_init(). */
 void far_adopt(const struct far_kept *k);
 
+/* Is there a node whose pages only the I/O thread may move?  NULL: none. */
+const struct far_node *far_needs_thread(void);
 /* Is there a node that a forked child could not use?  NULL: none. */
 const struct far_node *far_cannot_fork(void);
 /* In a forked child: it becomes process c of the tree, with a VM that has no slab yet, and without

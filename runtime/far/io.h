@@ -8,14 +8,12 @@
 #include <stdint.h>
 
 struct far_node;
+struct slot_pieces;
 struct vm;
 
-/* Called once the TSC's rate is known, before the program runs: sets the first value of how long a
- * vCPU polls a BUSY entry before it sleeps. */
-void io_first_wait(void);
 /* Attaches the remote nodes and starts the thread, once: before the first slab of one of them is
- * used. */
-void io_start(struct vm *vm);
+ * used.  pieces: of the tree (tree.h). */
+void io_start(struct vm *vm, struct slot_pieces *pieces);
 /* Adds a node to the table; if the others are attached, it is attached before that.  Under the
  * lease lock (slabs.c), by one thread at a time, which is not within io_hold().  why: FAR_WHY
  * bytes. */
@@ -26,14 +24,17 @@ void io_wait_attached(void);
 bool io_is_attached(void);
 /* --io inline: does the I/O thread's work until the word is no longer `seen`.  Any thread. */
 void io_wait(const void *word, uint32_t seen);
-/* Sets the function that decides what becomes of the program when a node with its pages is lost
- * (n->why).  It is called by the thread that does the I/O, outside of all drivers. */
-void io_on_loss(void (*owner)(const struct far_node *n));
+/* --io inline: looks after connections, and repairs, while no vCPU waits for a page.  Any
+ * thread. */
+void io_keep(void);
 /* For fork: the I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);
-/* Between those two: ends the thread, and makes it again, in another VM if need be.  Nodes stay
- * connected. */
+/* Begins no repair (repair.c) until repair_go_on(), and waits for those under way, as long as nodes
+ * take to answer or to break. */
+void io_pause_repairs(void);
+/* Between io_hold() and io_release(): ends the thread, and makes it again, in another VM if need be.
+ * Nodes stay connected. */
 void io_end(void);
 void io_again(void);
 /* In a forked child: there is no I/O thread and no transfer under way. */

@@ -14,12 +14,14 @@
 #include "base/message.h"
 #include "common/size.h"
 #include "far/far.h"
+#include "far/placement.h"
 
 static const struct far_driver *const drivers[] = { &far_mem, &far_dax };
 /* Drivers with libraries behind them are loaded when a URL names them (far_module in the shared
  * object): a program without such a node starts without those libraries. */
 static const struct { const char *scheme, *file; } modules[] = {
         { "rdma", "far-rdma.so" }, { "nbd", "far-nbd.so" }, { "nbd+unix", "far-nbd.so" },
+        { "file", "far-file.so" },
 };
 
 static struct far_node *nodes[NODES_MAX];
@@ -70,8 +72,8 @@ open:;
 }
 
 #define URLS                                                                                       \
-        "rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, dax:PATH or mem:SIZE, as in "    \
-        "mem:8G"
+        "rdma://HOST, nbd://HOST, nbd+unix:///EXPORT?socket=PATH, file:PATH, dax:PATH or "         \
+        "mem:SIZE, as in mem:8G"
 
 /* The driver of a scheme, and the module it is in; NULL with why. */
 static const struct far_driver *find_driver(const char *scheme, void **module, char why[FAR_WHY])
@@ -140,6 +142,11 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         const struct far_driver *d = find_driver(scheme, &module, why);
         if (!d)
                 return NULL;
+        if (d->own_thread && opt.io == IO_INLINE) {
+                snprintf(why, FAR_WHY, "its pages are moved by a thread of vmrun's own: leave out "
+                         "--io inline, or give --io thread");
+                return NULL;
+        }
         struct far_node *node = calloc(1, sizeof(*node));
         if (!node) {
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
@@ -151,10 +158,13 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         node->url = o->url;
         node->inherited = before;
         node->member = member;
+        node->up = true;
         if (d->open(node, colon + 1, why) != 0) {
                 free(node);
                 return NULL;
         }
+        node->hands_back = opt.replicas > 1 && d->kind == SLAB_REMOTE;
+        node->up = !node->hands_back;
         if (cut_to_size(node, why) == 0)
                 return node;
         far_node_close(node);
@@ -179,16 +189,9 @@ struct far_node *const *far_node_list(void) { return nodes; }
 unsigned far_nodes(void) { return nnodes; }
 struct far_node *far_node_at(unsigned i) { return nodes[i]; }
 
-uint64_t far_total_pages(void)
-{
-        uint64_t sum = 0;
-        for (unsigned i = 0; i < nnodes; i++)
-                sum += nodes[i]->pages;
-        return sum;
-}
+uint64_t far_total_pages(void) { return placement_room(nodes, nnodes, opt.replicas); }
 
-const struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
-void far_slab_set(uint32_t i, const struct far_place *place) { slabs[i].place[0] = *place; }
+struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
 
 void far_reload(const void *module)
 {

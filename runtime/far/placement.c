@@ -1,6 +1,9 @@
 /*
  * See placement.h.
  *
+ * A node gives nothing while one of a higher priority has something left.  What follows is between
+ * nodes of the same priority.
+ *
  * Slabs are small at first, so that a small program takes little, and double node by node.  If they
  * doubled over all nodes, sixteen nodes would get one slab of 16 MiB and fourteen of half a GiB to
  * a GiB, and the last node would give most.  While a slab fills, all write-backs go to its node.
@@ -8,6 +11,7 @@
  * capacity still fits into the table of slabs.  Nodes that are memory need no such spreading, and
  * each of their slabs costs one of KVM's memory slots.
  */
+#include <string.h>
 #include "far/placement.h"
 
 static uint64_t left(const struct far_node *n) { return n->pages - n->leased; }
@@ -63,18 +67,21 @@ static bool lighter(const struct far_node *a, const struct far_node *b)
                (b->leased + placement_slab(b)) * a->option->weight;
 }
 
-int placement_next(enum placement how, struct far_node *const nodes[], unsigned n)
+static bool comes_before(enum placement how, const struct far_node *a, const struct far_node *b)
+{
+        if (a->option->priority != b->option->priority)
+                return a->option->priority > b->option->priority;
+        return (how == PLACE_WEIGHTED && lighter(a, b)) || (how == PLACE_FREE && left(a) > left(b));
+}
+
+int placement_next(enum placement how, struct far_node *const nodes[], unsigned n, uint64_t without)
 {
         int best = -1;
 
         for (unsigned i = 0; i < n; i++) {
-                if (nodes[i]->silent || !placement_slab(nodes[i]))
+                if (without >> i & 1 || nodes[i]->silent || !placement_slab(nodes[i]))
                         continue;
-                if (best < 0)
-                        best = (int)i;
-                else if (how == PLACE_WEIGHTED && lighter(nodes[i], nodes[best]))
-                        best = (int)i;
-                else if (how == PLACE_FREE && left(nodes[i]) > left(nodes[best]))
+                if (best < 0 || comes_before(how, nodes[i], nodes[best]))
                         best = (int)i;
         }
         return best;
@@ -101,4 +108,90 @@ uint32_t placement_most(uint64_t pages, unsigned n, uint32_t names)
         while (most < SLAB_LAST && pages / most + 8 * n > names)
                 most *= 2;
         return most;
+}
+
+static bool is_remote(const struct far_node *n) { return n->driver->kind == SLAB_REMOTE; }
+
+bool placement_fail_together(const struct far_node *a, const struct far_node *b)
+{
+        return a == b || (a->option->domain && b->option->domain &&
+                          strcmp(a->option->domain, b->option->domain) == 0);
+}
+
+unsigned placement_copies(enum placement how, struct far_node *const nodes[], unsigned n,
+                          uint64_t without, unsigned replicas, unsigned index[REPLICAS_MAX],
+                          uint32_t *pages)
+{
+        unsigned count = 0;
+        int k;
+
+        /* The others where most is left: else pages that are left are on too few nodes. */
+        while (count < replicas &&
+               (k = placement_next(count ? PLACE_FREE : how, nodes, n, without)) >= 0) {
+                uint32_t got = placement_slab(nodes[k]);
+                *pages = !count || got < *pages ? got : *pages;
+                index[count++] = (unsigned)k;
+                if (!is_remote(nodes[k]))
+                        break;
+                for (unsigned i = 0; i < n; i++)
+                        if (!is_remote(nodes[i]) || placement_fail_together(nodes[i], nodes[k]))
+                                without |= 1ull << i;
+        }
+        return count;
+}
+
+/* Pages of the remote nodes that fail together with node i, for the first of them; else 0. */
+static uint64_t domain_pages(struct far_node *const nodes[], unsigned n, unsigned i)
+{
+        uint64_t pages = 0;
+
+        for (unsigned k = 0; k < n; k++) {
+                if (!is_remote(nodes[k]) || !placement_fail_together(nodes[i], nodes[k]))
+                        continue;
+                if (k < i)
+                        return 0;
+                pages += nodes[k]->pages;
+        }
+        return pages;
+}
+
+/* A domain holds a page at most once: of so many pages, how many copies? */
+static uint64_t copies_of(struct far_node *const nodes[], unsigned n, uint64_t pages)
+{
+        uint64_t sum = 0, has;
+
+        for (unsigned i = 0; i < n; i++)
+                if (is_remote(nodes[i]) && (has = domain_pages(nodes, n, i)) > 0)
+                        sum += has < pages ? has : pages;
+        return sum;
+}
+
+unsigned placement_domains(struct far_node *const nodes[], unsigned n)
+{
+        unsigned domains = 0;
+
+        for (unsigned i = 0; i < n; i++)
+                domains += is_remote(nodes[i]) && domain_pages(nodes, n, i) > 0;
+        return domains;
+}
+
+uint64_t placement_room(struct far_node *const nodes[], unsigned n, unsigned replicas)
+{
+        uint64_t memory = 0, low = 0, high = 0;
+        unsigned domains = placement_domains(nodes, n);
+
+        for (unsigned i = 0; i < n; i++) {
+                memory += is_remote(nodes[i]) ? 0 : nodes[i]->pages;
+                high += is_remote(nodes[i]) ? nodes[i]->pages : 0;
+        }
+        if (replicas > domains)
+                replicas = domains;
+        while (low < high) {            /* the most pages with enough copies */
+                uint64_t middle = low + (high - low + 1) / 2;
+                if (copies_of(nodes, n, middle) >= replicas * middle)
+                        low = middle;
+                else
+                        high = middle - 1;
+        }
+        return memory + low;
 }

@@ -14,8 +14,23 @@
 /* Pages of the slab that a node would give next, 0 if it has nothing left.  A multiple of its
  * granule. */
 uint32_t placement_slab(const struct far_node *n);
-/* Index of the node to ask next, -1 when none has anything left. */
-int placement_next(enum placement how, struct far_node *const nodes[], unsigned n);
+/* Index of the node to ask next, of those that are not in the set `without`; -1 when none has
+ * anything left.  NODES_MAX is at most 64. */
+int placement_next(enum placement how, struct far_node *const nodes[], unsigned n,
+                   uint64_t without);
+/* Chooses the nodes of the next slab, the first as placement_next() does: one that is memory, or up
+ * to `replicas` remote ones of different domains.  Fills in their indices; *pages: what each of
+ * them has left for it.  Returns how many; fewer than asked for if there are no more. */
+unsigned placement_copies(enum placement how, struct far_node *const nodes[], unsigned n,
+                          uint64_t without, unsigned replicas, unsigned index[REPLICAS_MAX],
+                          uint32_t *pages);
+/* May no page have copies on both? */
+bool placement_fail_together(const struct far_node *a, const struct far_node *b);
+/* How many sets of remote nodes there are that fail together. */
+unsigned placement_domains(struct far_node *const nodes[], unsigned n);
+/* Pages that fit nodes if each page is on `replicas` remote ones of different domains, or as many
+ * as there are. */
+uint64_t placement_room(struct far_node *const nodes[], unsigned n, unsigned replicas);
 /* How many slabs a node of that many pages gives in all, counted up to `most`. */
 uint32_t placement_count(const struct far_node *n, uint64_t pages, uint32_t most);
 /* How many more slabs a node gives. */

@@ -15,6 +15,9 @@
 #include "far/cut.h"
 #include "far/io.h"
 #include "far/placement.h"
+#include "far/rebuild.h"
+#include "far/repair.h"
+#include "far/request.h"
 #include "far/timing.h"
 #include "far/tree.h"
 #include "far/window.h"
@@ -25,7 +28,7 @@ static _Atomic unsigned nnodes;         /* changes under lease_lock */
 static uint32_t max_slabs;              /* the most slabs that the nodes of the start can give */
 /* Pages of guest-physical space that no memory node of the start can take. */
 static uint64_t memory_room;
-/* The tree's file has room for so many slabs more, for nodes that are added: 2 GiB of addresses,
+/* The tree's file has room for so many slabs more, for nodes that are added: 3 GiB of addresses,
  * and next to no memory.  At least 30 GiB. */
 #define SLABS_TO_ADD 64
 
@@ -180,6 +183,7 @@ static int start_tree(void)
                 push();
         }
         in_tree = true;
+        repair_in(&tree);
         return 0;
 }
 
@@ -255,12 +259,11 @@ static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
         return 0;
 }
 
-/* Publishes slab i as a slab of this process. */
-static void publish(uint32_t i, const struct slab *s, const struct far_place *place)
+/* Publishes slab i, far_slab(i), as a slab of this process. */
+static void publish(uint32_t i, const struct slab *s)
 {
-        far_slab_set(i, place);
         CONTROL->slabs[i] = *s;
-        timing_slab(&CONTROL->slabs[i], place->node->option, CONTROL->tsc_khz);
+        timing_slab(&CONTROL->slabs[i], far_slab(i)->place[0].node->option, CONTROL->tsc_khz);
         CONTROL->tree_number = tree.self;
         /* Release: kern on other vCPUs looks up the slab of a slot number.  No slot of this slab
          * exists before the count covers it. */
@@ -270,70 +273,270 @@ static void publish(uint32_t i, const struct slab *s, const struct far_place *pl
 /* Other processes of the tree may still free slots, or die. */
 static int nothing_left(void) { return tree_alone_locked(&tree) ? -ENOSPC : -EBUSY; }
 
+/* Nodes that do not answer at present: a set.  A copy on one of them would be wanting for good. */
+static uint64_t down(void)
+{
+        uint64_t set = 0;
+
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->hands_back && io_is_attached() &&
+                    !atomic_load_explicit(&nodes[i]->up, memory_order_relaxed))
+                        set |= 1ull << i;
+        return set;
+}
+
+/* Empties the entry of slab i, to be filled by add_place(). */
+static struct far_slab *new_slab(uint32_t i, enum slab_kind kind)
+{
+        struct far_slab *f = far_slab(i);
+
+        f->places = 0;
+        f->copied = kind == SLAB_REMOTE && opt.replicas > 1;
+        return f;
+}
+
+/* Release: the I/O side sees what is in place[places]. */
+static void add_place(struct far_slab *f)
+{
+        atomic_fetch_add_explicit(&f->places, 1, memory_order_release);
+}
+
+/* Leases `pages` pages of a node, for the next place of a slab, which add_place() makes one.  False:
+ * it has no more, or does not answer. */
+static bool lease_place(struct vm *vm, struct far_node *n, uint32_t pages, struct slab *s,
+                        struct far_slab *f)
+{
+        struct far_place *place = &f->place[f->places];
+
+        *place = (struct far_place){ .node = n, .first = n->leased };
+        int err = n->driver->lease(n, vm, n->leased, pages, s, place);
+
+        if ((err == -ENOLINK || err == -ETIMEDOUT) && n->hands_back && !n->lost) {
+                info_("%s: it does not answer, so it gives nothing now", n->option->origin);
+        } else if (err == -ENOLINK || err == -ETIMEDOUT) {
+                /* other processes of the tree may reach it */
+                n->silent = err;
+        } else if (err) {
+                warnx_("%s: no more space can be leased after %llu MiB (%s): the program has %llu "
+                       "MiB less than it was told",
+                       n->option->origin, (unsigned long long)(n->leased * PAGE_SIZE >> 20),
+                       strerror(-err),
+                       (unsigned long long)((n->pages - n->leased) * PAGE_SIZE >> 20));
+                n->pages = n->leased;
+        }
+        if (err)
+                return false;
+        n->leased += pages;
+        n->slabs++;
+        return true;
+}
+
+/* Of a slab of remote nodes. */
+static int check_copies(uint32_t i, unsigned count)
+{
+        static bool said;
+
+        if (count >= opt.replicas)
+                return 0;
+        if (opt.replicas_required) {
+                warnx_("far memory: only %u node%s left for %u copies of a page, so the program "
+                       "gets no more: add nodes, or leave out --replicas-required",
+                       count, count == 1 ? " is" : "s are", opt.replicas);
+                return -ENOSPC;
+        }
+        if (!said)
+                warnx_("far memory: from slab %u on, pages have %u cop%s, not %u: no other node "
+                       "has room, or answers",
+                       i, count, count == 1 ? "y" : "ies", opt.replicas);
+        said = true;
+        return 0;
+}
+
+/* What all processes of the tree need to know of a place. */
+static struct tree_place tree_place_of(const struct far_place *p)
+{
+        struct tree_place t = { .node = p->node->index, .first = p->first };
+
+        memcpy(t.word, p->word, sizeof(t.word));
+        return t;
+}
+
+/* Puts slab i, with all its places, in the list of the tree. */
+static void list_slab(uint32_t i, const struct slab *s)
+{
+        struct tree_slab *t = &tree.head->slab[i];
+        const struct far_slab *f = far_slab(i);
+
+        *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };
+        for (unsigned k = 0; k < f->places; k++)
+                t->place[k] = tree_place_of(&f->place[k]);
+        atomic_store(&tree_map(tree.units, i)->places, f->copied ? f->places : 0);
+        /* From here on the list is valid, even if this process dies now (tree.c, mend_head). */
+        __atomic_store_n(&tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
+}
+
+/* A place that another process leased becomes one of this process too.  For plain memory, leasing
+ * the same pages again maps them. */
+static int use_place(struct vm *vm, uint32_t i, struct slab *s)
+{
+        struct far_slab *f = far_slab(i);
+        const struct tree_place *p = &tree.head->slab[i].place[f->places];
+        struct far_node *n = nodes[p->node];
+        struct far_place *place = &f->place[f->places];
+
+        *place = (struct far_place){ .node = n, .first = p->first };
+        memcpy(place->word, p->word, sizeof(place->word));
+        int err = n->driver->use ? n->driver->use(n, place, s->pages)
+                                 : n->driver->lease(n, vm, p->first, s->pages, s, place);
+        if (err && f->copied && n->lost)
+                err = 0;                /* other nodes have what it had */
+        if (!err)
+                add_place(f);
+        return err;
+}
+
+/* ---- copies in place of lost ones ---- */
+
+static bool is_gone(const struct far_node *n, int64_t now)
+{
+        int64_t since = n->down_since;
+
+        return n->lost || (since && now - since > opt.timeout_ms);
+}
+
+/* Nodes that can take no further copy of a slab: a set.  *live: copies of it that are left. */
+static uint64_t unfit(const struct far_slab *f, uint32_t pages, int64_t now, unsigned *live)
+{
+        uint64_t set = down();
+
+        for (unsigned i = 0; i < nnodes; i++)
+                if (nodes[i]->lost || nodes[i]->driver->kind != SLAB_REMOTE ||
+                    nodes[i]->pages - nodes[i]->leased < pages)
+                        set |= 1ull << i;
+        *live = 0;
+        for (unsigned k = 0; k < f->places; k++) {
+                if (is_gone(f->place[k].node, now))
+                        continue;
+                ++*live;
+                for (unsigned i = 0; i < nnodes; i++)
+                        if (placement_fail_together(f->place[k].node, nodes[i]))
+                                set |= 1ull << i;
+        }
+        return set;
+}
+
+/* With the locks held.  True: the slab has one more place, without any page yet. */
+static bool add_copy(struct vm *vm, uint32_t i)
+{
+        struct far_slab *f = far_slab(i);
+        struct tree_slab *t = &tree.head->slab[i];
+        struct slab s = CONTROL->slabs[i];
+        unsigned live, k = f->places;
+        uint64_t without = unfit(f, s.pages, now_ms(), &live);
+        int n;
+
+        if (!f->copied || live >= opt.replicas || k == FAR_PLACES || k != t->places ||
+            (n = placement_next(opt.placement, nodes, nnodes, without)) < 0 ||
+            !lease_place(vm, nodes[n], s.pages, &s, f))
+                return false;
+        /* In this order: who sets a copy's bit knows the place, and then all others know that there
+         * is one (copies_written()). */
+        t->place[k] = tree_place_of(&f->place[k]);
+        atomic_store(&tree_map(tree.units, i)->places, k + 1);
+        atomic_store(&t->places, k + 1);
+        add_place(f);
+        return true;
+}
+
+/* Finds other nodes for slabs whose copies have become too few, and places that other processes
+ * found.  May wait for nodes. */
+static void rebuild(struct vm *vm)
+{
+        struct tree_common *common = NULL;
+        unsigned added = 0, found = 0;
+
+        io_keep();
+        pthread_mutex_lock(&lease_lock);
+        if (in_tree) {
+                common = (struct tree_common *)tree.units;
+                tree_lock(&tree);
+                pull();
+                for (uint32_t i = 0; i < CONTROL->nslabs; i++) {
+                        struct slab s = CONTROL->slabs[i];
+                        while (far_slab(i)->places < tree.head->slab[i].places &&
+                               use_place(vm, i, &s) == 0)
+                                found++;
+                        added += add_copy(vm, i);
+                }
+                push();
+                tree_unlock(&tree);
+        }
+        pthread_mutex_unlock(&lease_lock);
+        if (added)
+                warnx_("far memory: %u slab%s get%s new copies on other nodes", added,
+                       added == 1 ? "" : "s", added == 1 ? "s" : "");
+        /* Nodes that answer again are told who died meanwhile; and what waits may wait for that. */
+        if (common && (atomic_load(&common->uncut) & ~down() || request_waits()))
+                cut_dead(&cutter, vm);
+        if (added || found)
+                repair_wanted();
+}
+
+/* The I/O side is there. */
+static void use_remote(struct vm *vm)
+{
+        io_start(vm, tree.pieces);
+        rebuild_start(vm, rebuild);
+}
+
 /* Leases one more slab for the tree; it is also this process's next one. */
 static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
 {
-        int k;
+        unsigned index[REPLICAS_MAX], count;
+        uint32_t pages;
 
-        while ((k = placement_next(opt.placement, nodes, nnodes)) >= 0) {
-                struct far_node *n = nodes[k];
-                struct slab s = { .kind = n->driver->kind,
-                                  .node = (uint32_t)k,
-                                  .pages = placement_slab(n),
+        while ((count = placement_copies(opt.placement, nodes, nnodes, down(), opt.replicas, index,
+                                         &pages)) > 0) {
+                struct slab s = { .kind = nodes[index[0]]->driver->kind,
+                                  .pages = pages,
                                   .map_gpa = gpa };
-                struct far_place place = { .node = n, .first = n->leased };
+                struct far_slab *f = new_slab(i, s.kind);
                 if (s.kind == SLAB_REMOTE) {
-                        io_start(vm);
+                        use_remote(vm);
                         io_wait_attached();
                 }
-                int err = n->driver->lease(n, vm, n->leased, s.pages, &s, &place);
-                if (err == -ENOLINK || err == -ETIMEDOUT) {
-                        /* other processes of the tree may reach it */
-                        n->silent = err;
+                for (unsigned k = 0; k < count; k++)
+                        if (lease_place(vm, nodes[index[k]], pages, &s, f))
+                                add_place(f);
+                if (f->places == 0)
                         continue;
-                }
-                if (err) {
-                        warnx_("%s: no more space can be leased after %llu MiB (%s): the program "
-                               "has %llu MiB less than it was told",
-                               n->option->origin, (unsigned long long)(n->leased * PAGE_SIZE >> 20),
-                               strerror(-err),
-                               (unsigned long long)((n->pages - n->leased) * PAGE_SIZE >> 20));
-                        n->pages = n->leased;
-                        continue;
-                }
-                tree.head->slab[i] = (struct tree_slab){
-                        .kind = s.kind, .pages = s.pages, .node = s.node, .first = n->leased
-                };
-                memcpy(tree.head->slab[i].word, place.word, sizeof(place.word));
-                n->leased += s.pages;
-                n->slabs++;
-                /* From here on the list is valid, even if this process dies now (tree.c,
-                 * mend_head). */
-                __atomic_store_n(&tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
-                publish(i, &s, &place);
+                if (s.kind == SLAB_REMOTE && check_copies(i, f->places) != 0)
+                        break;
+                s.node = f->place[0].node->index;
+                list_slab(i, &s);
+                publish(i, &s);
                 return 0;
         }
         return nothing_left();
 }
 
-/* Uses a slab that another process leased.  For plain memory, leasing the same pages again maps
- * them. */
+/* Uses a slab that another process leased. */
 static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         const struct tree_slab *known = &tree.head->slab[i];
-        struct far_node *n = nodes[known->node];
-        struct slab s = {
-                .kind = known->kind, .node = known->node, .pages = known->pages, .map_gpa = gpa
-        };
-        struct far_place place = { .node = n, .first = known->first };
+        struct slab s = { .kind = known->kind,
+                          .node = (uint32_t)known->place[0].node,
+                          .pages = known->pages,
+                          .map_gpa = gpa };
+        struct far_slab *f = new_slab(i, s.kind);
+        int err = 0;
 
         if (s.kind == SLAB_REMOTE)
-                io_start(vm);
-        memcpy(place.word, known->word, sizeof(place.word));
-        int err = n->driver->use ? n->driver->use(n, &place, known->pages)
-                                 : n->driver->lease(n, vm, known->first, known->pages, &s, &place);
+                use_remote(vm);
+        while (f->places < known->places && !err)
+                err = use_place(vm, i, &s);
         if (!err)
-                publish(i, &s, &place);
+                publish(i, &s);
         return err;
 }
 
@@ -506,6 +709,14 @@ static uint64_t held_in_chunk(uint32_t slab, uint32_t chunk)
         return n;
 }
 
+static void add_held(uint64_t used[NODES_MAX], uint32_t slab, uint64_t held)
+{
+        const struct far_slab *s = far_slab(slab);
+
+        for (unsigned k = 0; k < s->places; k++)
+                used[s->place[k].node->index] += held;
+}
+
 void slabs_used(uint64_t used[NODES_MAX])
 {
         uint32_t n = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
@@ -514,7 +725,7 @@ void slabs_used(uint64_t used[NODES_MAX])
         for (uint32_t slab = 0; slab < n; slab++)
                 for (uint32_t chunk = 0; chunk < SLAB_CHUNKS; chunk++)
                         if (chunk_touched(tree_map(tree.units, slab), tree.self, chunk))
-                                used[CONTROL->slabs[slab].node] += held_in_chunk(slab, chunk);
+                                add_held(used, slab, held_in_chunk(slab, chunk));
 }
 
 /* -ECHILD, if cut: dead processes are to be cut off first. */
@@ -605,7 +816,7 @@ int64_t far_exit_release(struct thread *t, struct exit_req *rq)
                                         ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots))
                                         : NULL;
 
-        if (!in_tree || !slots || tree_release(&tree, slots, rq->a[1]) != 0)
+        if (!in_tree || !slots || repair_release(slots, rq->a[1]) != 0)
                 die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in "
                                         "vmrun, or the program may have written into kern");
         return 0;

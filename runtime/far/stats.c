@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include "far/far.h"
 #include "far/meter.h"
+#include "far/repair.h"
 #include "far/timing.h"
 #include "stats/stats.h"
 #include "vm/counters.h"
@@ -96,6 +97,31 @@ static void add_mishaps(struct stats *s, const struct far_node *n, const char *n
         stats_count(s, &retired, number, n->retired);
 }
 
+/* Of nodes that have copies of other nodes' pages. */
+static void add_copies(struct stats *s, const struct far_node *n, const char *number)
+{
+        static const struct stats_kind
+                breaks = NODE(breaks, STATS_NUMBER, "breaks", "stopped to answer",
+                              "How often a node stopped to answer"),
+                missed = NODE(missed, STATS_NUMBER, "pages_missed", "writes missed",
+                              "Pages that were written to other nodes and not to this one");
+
+        stats_count(s, &breaks, number, n->breaks);
+        stats_count(s, &missed, number, n->missed);
+}
+
+static void add_repairs(struct stats *s)
+{
+        static const struct stats_kind repaired = {
+                .key = "repair.pages", .type = STATS_COUNTER, .unit = STATS_NUMBER,
+                .metric = "repair_pages", .title = "copies made up for",
+                .help = "Pages copied to nodes that had missed them",
+        };
+
+        if (opt.replicas > 1)
+                stats_count(s, &repaired, NULL, repair_pages());
+}
+
 /* A node that is memory, but as slow as one behind a network. */
 static void add_timing(struct stats *s, const struct node_option *o, const char *number)
 {
@@ -143,6 +169,7 @@ void far_stats(struct stats *s)
         char number[16];
 
         add_parts(s);
+        add_repairs(s);
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (timing_given(far_node_at(i)->option)) {
                         add_copied(s);
@@ -159,6 +186,8 @@ void far_stats(struct stats *s)
                         add_moved(s, number, n->read, n->written);
                         add_latencies(s, n, number);
                         add_mishaps(s, n, number);
+                        if (n->hands_back)
+                                add_copies(s, n, number);
                 } else if (far_nodes() == 1) {
                         /* The vCPUs copy the pages of memory tiers, and count them together. */
                         add_moved(s, number, counters_value(CNT_FETCHED),

@@ -3,11 +3,8 @@
  */
 #include <isa-l/crc.h>
 #include "far/sum.h"
-#include "layout.h"
 
-uint32_t far_sum(uint64_t slot, const void *page)
+uint32_t far_sum(uint32_t begun, const void *bytes, size_t n)
 {
-        /* Slots have 30 bits.  The complement: else a page of zeroes in slot 0 had the sum 0, as
-         * one that nobody ever summed. */
-        return crc32_iscsi((unsigned char *)page, PAGE_SIZE, ~(unsigned)slot);
+        return crc32_iscsi((unsigned char *)bytes, (int)n, begun);
 }

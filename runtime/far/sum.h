@@ -1,13 +1,16 @@
 /*
- * The sum by which a page that comes back from a node is known to be the one that was sent there.
+ * The sum by which bytes that come back from a node are known to be those that were sent there.
  */
 #ifndef VMRUN_FAR_SUM_H
 #define VMRUN_FAR_SUM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-/* CRC32C of a page of PAGE_SIZE bytes, begun with the number of its slot: so a page that belongs
- * elsewhere does not fit either.  In the modules of drivers, for the library that computes it. */
-uint32_t far_sum(uint64_t slot, const void *page);
+/* CRC32C of n bytes, without its complements: so the sum of two runs of bytes is that of the second
+ * begun with the sum of the first, and it is linear (sums.h).  In the modules of drivers, for the
+ * library that computes it. */
+typedef uint32_t far_sum_fn(uint32_t begun, const void *bytes, size_t n);
+far_sum_fn far_sum;
 
 #endif

@@ -42,6 +42,7 @@ static void unmap(void *p, uint64_t size)
 }
 
 static uint64_t bits_size(const struct tree *t) { return t->max_slabs * SLAB_BITS_SIZE; }
+static uint64_t pieces_size(const struct tree *t) { return t->max_slabs * SLAB_PIECES_SIZE; }
 
 /* On success t owns the descriptor. */
 static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, char *why, size_t n)
@@ -55,10 +56,14 @@ static int map_all(struct tree *t, int fd, uint32_t max_slabs, void *units, char
         if (t->units)
                 t->bits = map(fd, NULL, TREE_HEAD_SIZE + units_size, bits_size(t));
         if (t->bits)
+                t->pieces = map(fd, NULL, TREE_HEAD_SIZE + units_size + bits_size(t),
+                                pieces_size(t));
+        if (t->pieces)
                 return 0;
         int err = -errno;
         snprintf(why, n, "the slots of the far tiers cannot be mapped: %s%s", strerror(-err),
                  err == -ENOMEM ? ": raise `ulimit -v`" : "");
+        unmap((void *)t->bits, bits_size(t));
         unmap(t->units, units_size);
         unmap(t->head, TREE_HEAD_SIZE);
         return err;
@@ -120,6 +125,7 @@ int tree_attach(struct tree *t, int fd, void *units, char *why, size_t n)
 
 void tree_close(struct tree *t)
 {
+        unmap(t->pieces, pieces_size(t));
         unmap((void *)t->bits, bits_size(t));
         unmap(t->units, tree_units_size(t->max_slabs));
         unmap(t->head, TREE_HEAD_SIZE);
@@ -135,10 +141,12 @@ static void mend_head(struct tree_head *h)
 {
         for (uint32_t i = 0; i < h->nnodes; i++)
                 h->node[i].leased = h->node[i].slabs = 0;
-        for (uint32_t i = 0; i < h->nslabs; i++) {
-                h->node[h->slab[i].node].leased += h->slab[i].pages;
-                h->node[h->slab[i].node].slabs++;
-        }
+        for (uint32_t i = 0; i < h->nslabs; i++)
+                for (uint32_t k = 0; k < h->slab[i].places; k++) {
+                        struct tree_node *n = &h->node[h->slab[i].place[k].node];
+                        n->leased += h->slab[i].pages;
+                        n->slabs++;
+                }
 }
 
 /* err: the result of an attempt to lock.  False: another process has it. */

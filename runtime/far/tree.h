@@ -16,11 +16,16 @@
 #include "include/tree.h"
 
 /* A slab, with the data that all processes of the tree share. */
-struct tree_slab {
-        uint32_t kind, pages, node, pad;
+struct tree_place {
+        uint64_t node;
         /* its first page, in the node's count of leased pages */
         uint64_t first;
         uint64_t word[3];               /* as in struct far_place */
+};
+struct tree_slab {
+        uint32_t kind, pages, pad;
+        _Atomic uint32_t places;        /* of a slab that is listed, stored with release */
+        struct tree_place place[FAR_PLACES];
 };
 /* What a node has given so far; the same as in struct far_node. */
 struct tree_node {
@@ -52,16 +57,26 @@ struct tree_head {
         uint32_t nslabs;                /* slab entries below it do not change any more */
         uint64_t births;
         uint64_t told;                  /* births up to here: nodes know which of them ended */
+        uint64_t silences;              /* how often a node was silent when it was to cut */
+        /* By node in tree_common.uncut: the last of these.  A list of the dead that was made later
+         * has all who were buried without it. */
+        uint64_t untold[NODES_MAX];
         struct tree_node node[NODES_MAX];
         struct tree_record record[TREE_PROCESSES];
         struct tree_slab slab[SLABS_MAX];
 };
 
+/* Sums of the pieces of a slot's page, for reads of a part (sums.h). */
+#define PIECE_SIZE 512u
+#define PIECES     (PAGE_SIZE / PIECE_SIZE)
+struct slot_pieces { _Atomic uint32_t sum[PIECES]; };
+
 /* The file: head, units (include/tree.h), then the holder bits: of each slab, of each process, a
- * bit a slot.  Its length follows from the number of slabs, since limits of file size and of
- * address space (ulimit -f, -v) also count holes. */
-#define TREE_HEAD_SIZE (1ull << 20)
-#define SLAB_BITS_SIZE ((uint64_t)TREE_PROCESSES * SLAB_PAGES / 8)
+ * bit a slot; then the pieces: of each slab, of each slot.  Its length follows from the number of
+ * slabs, since limits of file size and of address space (ulimit -f, -v) also count holes. */
+#define TREE_HEAD_SIZE   (2ull << 20)
+#define SLAB_BITS_SIZE   ((uint64_t)TREE_PROCESSES * SLAB_PAGES / 8)
+#define SLAB_PIECES_SIZE ((uint64_t)SLAB_PAGES * sizeof(struct slot_pieces))
 _Static_assert(sizeof(struct tree_head) <= TREE_HEAD_SIZE, "struct tree_head fits its room");
 static inline uint64_t tree_units_size(uint32_t slabs)
 {
@@ -69,7 +84,12 @@ static inline uint64_t tree_units_size(uint32_t slabs)
 }
 static inline uint64_t tree_size(uint32_t slabs)
 {
-        return TREE_HEAD_SIZE + tree_units_size(slabs) + slabs * SLAB_BITS_SIZE;
+        return TREE_HEAD_SIZE + tree_units_size(slabs) +
+               slabs * (SLAB_BITS_SIZE + SLAB_PIECES_SIZE);
+}
+static inline struct slot_pieces *slot_pieces(struct slot_pieces *pieces, uint64_t slot)
+{
+        return &pieces[(uint64_t)slot_slab(slot) * SLAB_PAGES + slot_page(slot)];
 }
 
 /* A process's view. */
@@ -79,6 +99,7 @@ struct tree {
         struct tree_head *head;
         char *units;
         _Atomic uint64_t *bits;
+        struct slot_pieces *pieces;
         uint32_t max_slabs;
         /* numbers kept alive by this process: its own, and those of children not up yet */
         uint64_t keeping[TREE_PROCESSES / 64];
@@ -132,6 +153,7 @@ uint64_t tree_mend_locked(struct tree *t);
  * several at once.
  */
 struct tree_dead {
+        uint64_t silences;              /* of struct tree_head, when the list was made */
         unsigned n;
         struct far_range range[TREE_PROCESSES + 1];
 };
@@ -139,7 +161,8 @@ struct tree_dead {
 bool tree_uncut_locked(struct tree *t, bool wanted);
 /* All processes that ever were and are not alive. */
 void tree_dead_locked(const struct tree *t, struct tree_dead *d);
-void tree_cut_locked(struct tree *t, const struct tree_dead *d);
+/* silent: nodes that have not answered, and whose pages have copies elsewhere: a set. */
+void tree_cut_locked(struct tree *t, const struct tree_dead *d, uint64_t silent);
 /* This process executes another program, and no write of it is under way; false: the execution has
  * failed. */
 void tree_leaves(struct tree *t, bool leaves);
@@ -158,6 +181,8 @@ int tree_share(struct tree *t, uint32_t child, const uint64_t *slots, size_t n);
 /* Releases shared slots; the last holder frees them.  -EINVAL: this process does not hold one of
  * the slots; the others are released. */
 int tree_release(struct tree *t, const uint64_t *slots, size_t n);
+/* Does this process hold the slot together with others? */
+bool tree_shares(const struct tree *t, uint64_t slot);
 /* How many slots of a chunk this process holds together with others. */
 uint64_t tree_shared_in(const struct tree *t, uint32_t slab, uint32_t chunk);
 /* Releases all that process p holds.  p is dead, or is this process with no vCPU running.  May be

@@ -59,6 +59,14 @@ uint64_t tree_shared_in(const struct tree *t, uint32_t slab, uint32_t chunk)
         return n;
 }
 
+bool tree_shares(const struct tree *t, uint64_t slot)
+{
+        const struct slab_map *map = tree_map(t->units, slot_slab(slot));
+
+        return chunk_touched((struct slab_map *)map, t->self, slot_chunk(slot)) &&
+               (atomic_load(bits_of((struct tree *)t, t->self, slot)) & bit_of(slot));
+}
+
 /* The word is CHECK of this process.  due: SLOT_DUE or 0.  True: the slot is free now. */
 static bool finish_check(struct tree *t, uint64_t slot, uint16_t due)
 {
@@ -168,12 +176,26 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n)
         return err;
 }
 
+/* Writes of a process that is buried may still arrive at these nodes: what they have of its slots
+ * is not read again. */
+static void spoil_copies(struct tree *t, uint64_t slot)
+{
+        const struct tree_slab *s = &t->head->slab[slot_slab(slot)];
+        struct slab_map *map = tree_map(t->units, slot_slab(slot));
+        uint64_t uncut = atomic_load(&((struct tree_common *)t->units)->uncut);
+
+        for (uint32_t k = 0; uncut && k < atomic_load(&map->places); k++)
+                if (uncut >> s->place[k].node & 1)
+                        atomic_fetch_and(&map->good[k][slot_page(slot) / 64], ~bit_of(slot));
+}
+
 static uint64_t bury_word(struct tree *t, uint32_t p, uint64_t slot)
 {
         slot_word_t *word = slot_word(t->units, slot);
         uint16_t seen = atomic_load(word), due = seen & SLOT_DUE;
 
         if (seen == (SLOT_OWNED | due | p)) {
+                spoil_copies(t, slot);
                 atomic_store(word, due);
                 return !due;
         }
@@ -211,6 +233,7 @@ static uint64_t bury_chunk(struct tree *t, uint32_t p, uint32_t slab, uint32_t c
 uint64_t tree_bury(struct tree *t, uint32_t p)
 {
         uint64_t freed = 0;
+        uint32_t repairer = p + 1;
 
         for (uint32_t slab = 0; slab < t->head->nslabs; slab++) {
                 _Atomic uint64_t *touched = tree_map(t->units, slab)->touched[p];
@@ -223,5 +246,8 @@ uint64_t tree_bury(struct tree *t, uint32_t p)
         }
         atomic_store(&counts(t, p)->owned, 0);
         atomic_store(&counts(t, p)->shared, 0);
+        /* It is cut off: rule 5. */
+        atomic_store(&counts(t, p)->unfenced, 0);
+        atomic_compare_exchange_strong(&((struct tree_common *)t->units)->repairer, &repairer, 0);
         return freed;
 }

@@ -180,6 +180,9 @@ bool tree_uncut_locked(struct tree *t, bool wanted)
                 return false;
         for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
                 uncut += h->record[p].state == RECORD_DEAD && !h->record[p].cut;
+        /* Nodes that were silent when the buried were cut off may answer now. */
+        if (wanted && atomic_load(&common(t)->uncut))
+                return true;
         return uncut > (wanted ? 0 : UNCUT_MOST) || h->births - h->told > UNTOLD_MOST;
 }
 
@@ -200,6 +203,7 @@ void tree_dead_locked(const struct tree *t, struct tree_dead *d)
                         alive[n++] = h->record[p].birth;
         alive[n++] = h->births + 1;     /* nobody yet: the end */
         qsort(alive, n, sizeof(alive[0]), by_birth);
+        d->silences = h->silences;
         d->n = 0;
         for (unsigned i = 0; i < n; before = alive[i++])
                 if (alive[i] - before > 1)
@@ -214,10 +218,30 @@ static bool is_in(const struct tree_dead *d, uint64_t birth)
         return false;
 }
 
-void tree_cut_locked(struct tree *t, const struct tree_dead *d)
+/* Which nodes have answered the list of the dead that was made after so many silences. */
+static void note_silent(struct tree *t, uint64_t silences, uint64_t silent)
 {
         struct tree_head *h = t->head;
 
+        h->silences += silent != 0;
+        for (unsigned n = 0; n < NODES_MAX; n++) {
+                uint64_t bit = 1ull << n;
+                if (silent & bit) {
+                        atomic_fetch_or(&common(t)->uncut, bit);
+                        h->untold[n] = h->silences;
+                } else if (silences >= h->untold[n]) {
+                        atomic_fetch_and(&common(t)->uncut, ~bit);
+                }
+        }
+}
+
+void tree_cut_locked(struct tree *t, const struct tree_dead *d, uint64_t silent)
+{
+        struct tree_head *h = t->head;
+
+        /* Before anything is buried. */
+        if (d->n)
+                note_silent(t, d->silences, silent);
         for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
                 if (h->record[p].state == RECORD_DEAD && is_in(d, h->record[p].birth))
                         h->record[p].cut = true;
@@ -225,10 +249,16 @@ void tree_cut_locked(struct tree *t, const struct tree_dead *d)
                 h->told = d->range[d->n - 1].last;
 }
 
+/* Of this process: writes may still arrive at nodes that missed them (copies.h). */
+static bool gave_up_writes(const struct tree *t)
+{
+        return atomic_load(&common(t)->process[t->self].unfenced) != 0;
+}
+
 void tree_leaves(struct tree *t, bool leaves)
 {
         tree_lock(t);
-        t->head->record[t->self].leaving = leaves ? LEAVE_EXEC : LEAVE_NOT;
+        t->head->record[t->self].leaving = leaves && !gave_up_writes(t) ? LEAVE_EXEC : LEAVE_NOT;
         tree_unlock(t);
 }
 
@@ -246,7 +276,7 @@ bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
         if (!tree_lock_within(t, limit_ms))
                 return false;
         bool last = true;
-        h->record[t->self].leaving = still ? LEAVE_STILL : LEAVE_SOON;
+        h->record[t->self].leaving = still && !gave_up_writes(t) ? LEAVE_STILL : LEAVE_SOON;
         for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
                 last &= p == t->self || h->record[p].state != RECORD_USED || ends(&h->record[p]) ||
                         !is_alive(t, p);

@@ -15,6 +15,7 @@
 #include "base/message.h"
 #include "control/control.h"
 #include "far/io.h"
+#include "far/rebuild.h"
 #include "marshal/sys.h"
 #include "process/alone.h"
 #include "process/service.h"
@@ -92,6 +93,7 @@ int alone_begin(struct thread *t)
         ctl_rest();
         stats_interval_rest();
         guide_watch_rest();
+        rebuild_rest();
         service_hold(0);
         io_hold();
         service_end();
@@ -110,6 +112,7 @@ void alone_end(struct thread *t)
         service_again();
         stats_interval_start();
         guide_watch_go_on();
+        rebuild_go_on();
         ctl_start(t->vm);
         io_release();
         service_release();

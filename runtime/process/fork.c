@@ -26,7 +26,10 @@
 #include "control/control.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/rebuild.h"
+#include "far/repair.h"
 #include "far/tree.h"
+#include "far/wait.h"
 #include "marshal/sys.h"
 #include "memory/arena.h"
 #include "memory/gmem.h"
@@ -182,7 +185,7 @@ static void be_child(struct thread *t, const struct clone_request *rq, struct fo
                 die_(EXIT_VMRUN_FAILED, "%s", why);
         threads_forked(t);
         time_init(t);
-        io_first_wait();
+        wait_first();
         if (rq->flags & CLONE_SETTLS)
                 im->state.fs = rq->tls;
         err = fork_image_put(im, t);
@@ -253,6 +256,8 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
                 return err;
         long pid = open_pipe(up);
         if (pid == 0) {
+                rebuild_hold();
+                io_pause_repairs();
                 pid = fork_image_take(&im, t, tree, &child);
                 io_hold();
                 stats_hold();
@@ -269,6 +274,8 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
                 stats_release();
                 privfd_close(up[1]);
                 io_release();
+                repair_go_on();
+                rebuild_release();
                 if (pid > 0)
                         wait_until_up(up[0]);
                 privfd_close(up[0]);

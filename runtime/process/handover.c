@@ -57,6 +57,7 @@ static void each_text(struct options *o, void (*fn)(const char **text, struct cu
                 fn(&n->url, c);
                 fn(&n->name, c);
                 fn(&n->origin, c);
+                fn(&n->domain, c);
                 fn(&n->token_file, c);
                 fn(&n->device, c);
         }

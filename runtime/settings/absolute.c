@@ -58,15 +58,18 @@ static bool is_relative(const char *path)
 void options_make_absolute(struct options *o, const char *in)
 {
         char dir[PATH_MAX + 1];
-        static const char dax[] = "dax:", nbd[] = "nbd+unix:", key[] = "socket=";
+        static const char *const files[] = { "dax:", "file:" };
+        static const char nbd[] = "nbd+unix:", key[] = "socket=";
         char encoded[3 * PATH_MAX];
 
         for (unsigned i = 0; i < o->nnodes; i++) {
                 struct node_option *n = &o->nodes[i];
                 if (n->token_file && is_relative(n->token_file))
                         insert(&n->token_file, 0, directory(in, dir));
-                if (strncmp(n->url, dax, strlen(dax)) == 0 && is_relative(n->url + strlen(dax)))
-                        insert(&n->url, strlen(dax), directory(in, dir));
+                for (size_t k = 0; k < sizeof(files) / sizeof(files[0]); k++)
+                        if (strncmp(n->url, files[k], strlen(files[k])) == 0 &&
+                            is_relative(n->url + strlen(files[k])))
+                                insert(&n->url, strlen(files[k]), directory(in, dir));
                 const char *socket =
                         strncmp(n->url, nbd, strlen(nbd)) == 0 ? strstr(n->url, key) : NULL;
                 if (socket && is_relative(socket + strlen(key))) {

@@ -44,6 +44,10 @@ static const struct option long_options[] = {
          * the value given, "yes" or "no". */
         { "cache",           required_argument, NULL, OPT_SETTING },
         { "placement",       required_argument, NULL, OPT_SETTING },
+        { "replicas",        required_argument, NULL, OPT_SETTING },
+        { "replicas-required", no_argument,     NULL, OPT_YES },
+        { "no-replicas-required", no_argument,  NULL, OPT_NO },
+        { "rebuild-rate",    required_argument, NULL, OPT_SETTING },
         { "prefetch",        required_argument, NULL, OPT_SETTING },
         { "prefetch-window", required_argument, NULL, OPT_SETTING },
         { "prefetch-history", required_argument, NULL, OPT_SETTING },
@@ -107,6 +111,8 @@ static const char help_text[] =
         "cache\n"
         "                        dax:PATH                      a DAX device, or a file that is "
         "mapped\n"
+        "                        file:PATH[?size=SIZE]         a file or block device, by direct "
+        "I/O\n"
         "                        rdma://HOST[:PORT]            memnode over RDMA\n"
         "                        nbd://HOST[:PORT][/EXPORT]    memnode or another NBD server\n"
         "                        nbd+unix:///EXPORT?socket=PATH\n"
@@ -114,6 +120,14 @@ static const char help_text[] =
         "      --placement HOW spread memory over nodes by weight (weighted, the default), fill "
         "one after\n"
         "                      another (linear), or take the one with most free memory (free)\n"
+        "      --replicas N    keep each page on N remote nodes, 1 to 3 (default: 1), so that the "
+        "program goes on\n"
+        "                      when one is lost\n"
+        "      --replicas-required\n"
+        "                      end rather than start with fewer nodes than that\n"
+        "      --rebuild-rate RATE\n"
+        "                      bytes a second at which copies that a node missed are made up for "
+        "(default: 100M)\n"
         "      --timeout S     end the program when a node was silent for S seconds (default: 10)\n"
         "      --connect-timeout S\n"
         "                      give up on a node that has not answered at start after S seconds "
@@ -156,7 +170,8 @@ static const char help_text[] =
         "which usually is\n"
         "                      ~/.config/vmrun.conf, else /etc/vmrun.conf, if there is one)\n"
         "      --no-config     read none\n"
-        "      --control, --follow, --no-overcommit, --no-profile, --no-stats, --no-verbose\n"
+        "      --control, --follow, --no-overcommit, --no-profile, --no-replicas-required, "
+        "--no-stats, --no-verbose\n"
         "                      whatever the configuration file says\n"
         "      --debug         check at the end that no frame, slot or pin was leaked (also: "
         "VMRUN_DEBUG=1)\n"

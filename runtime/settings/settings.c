@@ -17,6 +17,7 @@
 /* 64 frames a vCPU: with fewer, a fault could need more frames than there are. */
 #define CACHE_MIN  (64ull * PAGE_SIZE)
 #define WEIGHT_MAX 1000
+#define PRIORITY_MAX 1000
 #define SECONDS_MAX 3600
 
 /* --- kinds of values --- */
@@ -322,6 +323,55 @@ static int set_placement(struct options *o, const char *text, char why[SETTING_W
         return err;
 }
 
+#define BANDWIDTH_MIN 1000000
+#define BANDWIDTH_MAX 1000000000000000
+
+/* Bytes a second, "12.5G", with the powers of 1000 that networks have. */
+static int bandwidth_parse(const char *text, uint64_t *rate, char why[SETTING_WHY])
+{
+        static const char units[] = "KMGT";
+        size_t whole = strspn(text, "0123456789");
+        const char *fraction = text[whole] == '.' ? text + whole + 1 : text + whole;
+        size_t places = strspn(fraction, "0123456789");
+        const int last = toupper((unsigned char)fraction[places]);
+        const char *unit = last ? strchr(units, last) : NULL;
+
+        if (!whole || whole > 15 || places > 3 || (text[whole] == '.' && !places) ||
+            (fraction[places] && (!unit || fraction[places + 1])))
+                goto bad;
+        uint64_t thousandths = strtoull(text, NULL, 10) * 1000;
+        for (size_t i = 0, each = 100; i < places; i++, each /= 10)
+                thousandths += (uint64_t)(fraction[i] - '0') * each;
+        for (const char *u = units; unit && u <= unit; u++)
+                if (__builtin_mul_overflow(thousandths, 1000, &thousandths))
+                        goto bad;
+        if (thousandths / 1000 < BANDWIDTH_MIN || thousandths / 1000 > BANDWIDTH_MAX)
+                goto bad;
+        *rate = thousandths / 1000;
+        return 0;
+bad:
+        snprintf(why, SETTING_WHY,
+                 "give bytes a second, from 1M to 1000T with K, M, G or T for powers of 1000, as "
+                 "in 12.5G");
+        return -EINVAL;
+}
+
+static int set_replicas(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return number_parse(text, 1, REPLICAS_MAX, &o->replicas, why);
+}
+
+static int set_rebuild_rate(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return strcmp(text, "0") == 0 ? (o->rebuild_rate = 0, 0)
+                                      : bandwidth_parse(text, &o->rebuild_rate, why);
+}
+
+static int set_replicas_required(struct options *o, const char *text, char why[SETTING_WHY])
+{
+        return flag_parse(text, &o->replicas_required, why);
+}
+
 static int set_timeout(struct options *o, const char *text, char why[SETTING_WHY])
 {
         return seconds_parse(text, &o->timeout_ms, why);
@@ -454,6 +504,22 @@ static bool show_placement(const struct options *o, char text[SETTING_TEXT])
         return show_word(placements[o->placement], text);
 }
 
+static bool show_replicas(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_number(o->replicas, text);
+}
+
+static bool show_rebuild_rate(const struct options *o, char text[SETTING_TEXT])
+{
+        snprintf(text, SETTING_TEXT, "%llu", (unsigned long long)o->rebuild_rate);
+        return true;
+}
+
+static bool show_replicas_required(const struct options *o, char text[SETTING_TEXT])
+{
+        return show_flag(o->replicas_required, text);
+}
+
 static bool show_timeout(const struct options *o, char text[SETTING_TEXT])
 {
         return show_seconds(o->timeout_ms, text);
@@ -488,6 +554,9 @@ static const struct {
         { "far", set_far, show_far },
         { "control", set_control, show_control },
         { "placement", set_placement, show_placement },
+        { "replicas", set_replicas, show_replicas },
+        { "replicas-required", set_replicas_required, show_replicas_required },
+        { "rebuild-rate", set_rebuild_rate, show_rebuild_rate },
         { "timeout", set_timeout, show_timeout },
         { "connect-timeout", set_connect_timeout, show_connect_timeout },
         { "io", set_io, show_io },
@@ -535,6 +604,8 @@ bool setting_show(const struct options *o, int number, char text[SETTING_TEXT])
 void settings_default(struct options *o)
 {
         o->placement = PLACE_WEIGHTED;
+        o->replicas = 1;
+        o->rebuild_rate = 100000000;
         o->timeout_ms = 10000;
         o->connect_timeout_ms = 5000;
         o->io = IO_AUTO;
@@ -552,17 +623,19 @@ enum node_key {
         KEY_URL,
         KEY_SIZE,
         KEY_WEIGHT,
+        KEY_DOMAIN,
         KEY_TOKEN_FILE,
         KEY_DEVICE,
         KEY_GID_INDEX,
         KEY_OVERWRITE,
         KEY_LATENCY,
         KEY_BANDWIDTH,
+        KEY_PRIORITY,
         KEYS
 };
 static const char *const node_keys[KEYS] = {
-        "url", "size", "weight", "token-file", "device", "gid-index", "overwrite", "latency",
-        "bandwidth",
+        "url", "size", "weight", "domain", "token-file", "device", "gid-index", "overwrite",
+        "latency", "bandwidth", "priority",
 };
 
 void node_draft_init(struct node_draft *d)
@@ -611,8 +684,9 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
 
         if (!value) {
                 snprintf(why, SETTING_WHY,
-                         "'%.64s' after the ? has no value: give size=, weight=, token-file=, "
-                         "device=, gid-index=, overwrite=, latency= or bandwidth=",
+                         "'%.64s' after the ? has no value: give size=, weight=, priority=, "
+                         "domain=, "
+                         "token-file=, device=, gid-index=, overwrite=, latency= or bandwidth=",
                          pair);
                 return -EINVAL;
         }
@@ -627,8 +701,8 @@ static int set_from_query(struct node_draft *d, char *pair, char why[SETTING_WHY
         err = strcmp(pair, "url") == 0 ? -ENOENT : node_draft_set(d, pair, value, reason);
         if (err == -ENOENT)
                 snprintf(why, SETTING_WHY,
-                         "unknown option '%.64s' after the ?: give size, weight, token-file, "
-                         "device, gid-index, overwrite, latency or bandwidth",
+                         "unknown option '%.64s' after the ?: give size, weight, priority, "
+                         "domain, token-file, device, gid-index, overwrite, latency or bandwidth",
                          pair);
         else if (err)
                 snprintf(why, SETTING_WHY, "%.32s=%.64s: %.200s", pair, value, reason);
@@ -692,39 +766,6 @@ static int set_size(struct node_draft *d, const char *text, char why[SETTING_WHY
 }
 
 #define LATENCY_MAX   500000000         /* ns */
-#define BANDWIDTH_MIN 1000000
-#define BANDWIDTH_MAX 1000000000000000
-
-/* Bytes a second, "12.5G", with the powers of 1000 that networks have. */
-static int bandwidth_parse(const char *text, uint64_t *rate, char why[SETTING_WHY])
-{
-        static const char units[] = "KMGT";
-        size_t whole = strspn(text, "0123456789");
-        const char *fraction = text[whole] == '.' ? text + whole + 1 : text + whole;
-        size_t places = strspn(fraction, "0123456789");
-        const int last = toupper((unsigned char)fraction[places]);
-        const char *unit = last ? strchr(units, last) : NULL;
-
-        if (!whole || whole > 15 || places > 3 || (text[whole] == '.' && !places) ||
-            (fraction[places] && (!unit || fraction[places + 1])))
-                goto bad;
-        uint64_t thousandths = strtoull(text, NULL, 10) * 1000;
-        for (size_t i = 0, each = 100; i < places; i++, each /= 10)
-                thousandths += (uint64_t)(fraction[i] - '0') * each;
-        for (const char *u = units; unit && u <= unit; u++)
-                if (__builtin_mul_overflow(thousandths, 1000, &thousandths))
-                        goto bad;
-        if (thousandths / 1000 < BANDWIDTH_MIN || thousandths / 1000 > BANDWIDTH_MAX)
-                goto bad;
-        *rate = thousandths / 1000;
-        return 0;
-bad:
-        snprintf(why, SETTING_WHY,
-                 "give bytes a second, from 1M to 1000T with K, M, G or T for powers of 1000, as "
-                 "in 12.5G");
-        return -EINVAL;
-}
-
 int node_draft_set(struct node_draft *d, const char *key, const char *value, char why[SETTING_WHY])
 {
         unsigned number;
@@ -748,6 +789,8 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 return set_size(d, value, why);
         case KEY_WEIGHT:
                 return number_parse(value, 1, WEIGHT_MAX, &d->node.weight, why);
+        case KEY_DOMAIN:
+                return text_parse(value, &d->node.domain, why);
         case KEY_TOKEN_FILE:
                 return text_parse(value, &d->node.token_file, why);
         case KEY_DEVICE:
@@ -766,6 +809,8 @@ int node_draft_set(struct node_draft *d, const char *key, const char *value, cha
                 return err;
         case KEY_BANDWIDTH:
                 return bandwidth_parse(value, &d->node.bandwidth, why);
+        case KEY_PRIORITY:
+                return number_parse(value, 0, PRIORITY_MAX, &d->node.priority, why);
         default:
                 return -ENOENT;
         }
@@ -777,13 +822,16 @@ int node_draft_check(const struct node_draft *d, char why[SETTING_WHY])
 
         if (!n->url)
                 snprintf(why, SETTING_WHY, "the node has no url: give one, as in url = rdma://m1");
-        else if (n->token_file && (has_scheme(n->url, "mem") || has_scheme(n->url, "dax")))
-                snprintf(why, SETTING_WHY, "memory of this host takes no token-file: leave it out");
+        else if (n->token_file && (has_scheme(n->url, "mem") || has_scheme(n->url, "dax") ||
+                                   has_scheme(n->url, "file")))
+                snprintf(why, SETTING_WHY, "%s takes no token-file: leave it out",
+                         has_scheme(n->url, "file") ? "a file" : "memory of this host");
         else if ((n->device || n->gid_index >= 0) && !has_scheme(n->url, "rdma"))
                 snprintf(why, SETTING_WHY,
                          "device and gid-index are for rdma:// only: leave them out");
-        else if ((d->given & 1u << KEY_OVERWRITE) && !has_scheme(n->url, "dax"))
-                snprintf(why, SETTING_WHY, "overwrite is for dax: only: leave it out");
+        else if ((d->given & 1u << KEY_OVERWRITE) && !has_scheme(n->url, "dax") &&
+                 !has_scheme(n->url, "file"))
+                snprintf(why, SETTING_WHY, "overwrite is for dax: and file: only: leave it out");
         else if ((d->given & (1u << KEY_LATENCY | 1u << KEY_BANDWIDTH)) &&
                  !has_scheme(n->url, "mem") && !has_scheme(n->url, "dax"))
                 snprintf(why, SETTING_WHY,
@@ -801,6 +849,7 @@ void node_option_free(struct node_option *n)
                 free((void *)n->name);
         free((void *)n->url);
         free((void *)n->origin);
+        free((void *)n->domain);
         free((void *)n->token_file);
         free((void *)n->device);
         *n = (struct node_option){ .weight = 1, .gid_index = -1 };

@@ -8,31 +8,17 @@
  * look.
  */
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
-#include "base/own_thread.h"
-#include "common/clock.h"
+#include "base/ticker.h"
 #include "stats/stats.h"
 #include "vm/guides.h"
 #include "vm/vm.h"
 
 #define LOOK_MS 5
 
-/* Guarded by `lock`. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t asked = PTHREAD_COND_INITIALIZER;
-static bool to_end;
-
-static pthread_t id;
 static struct vm *watched;              /* NULL: never asked for */
-static bool exists;                     /* of those that start and end it: one at a time */
 
 /* The thread's own. */
 static struct look { uint32_t run; int64_t cpu_ns; } look[VCPUS_MAX];
@@ -65,54 +51,24 @@ static void look_at(struct thread *t, struct look *l)
         }
 }
 
-static bool wait_ms(unsigned ms)
+static void watch(void)
 {
-        const struct timespec next = deadline_in_ms(ms);
-
-        pthread_mutex_lock(&lock);
-        while (!to_end && pthread_cond_clockwait(&asked, &lock, CLOCK_MONOTONIC, &next) == 0)
-                ;
-        bool go_on = !to_end;
-        pthread_mutex_unlock(&lock);
-        return go_on;
+        for (uint32_t i = 0; i < atomic_load(&CONTROL->nvcpus); i++)
+                if (watched->thread[i])
+                        look_at(watched->thread[i], &look[i]);
 }
 
-static void *watch_main(void *arg)
-{
-        prctl(PR_SET_NAME, "vmrun-guides");
-        while (wait_ms(LOOK_MS))
-                for (uint32_t i = 0; i < atomic_load(&CONTROL->nvcpus); i++)
-                        if (watched->thread[i])
-                                look_at(watched->thread[i], &look[i]);
-        return arg;
-}
+static struct ticker watcher = {
+        .name = "vmrun-guides", .ms = LOOK_MS, .tick = watch, TICKER_INIT
+};
 
 int guide_watch_start(struct vm *vm)
 {
-        uint64_t all = ~0ull, old;
-
         watched = vm;
-        if (exists)
-                return 0;
-        to_end = false;
-        /* Signals are for the program. */
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
-        exists = own_thread(&id, watch_main, NULL) == 0;
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-        return exists ? 0 : -EAGAIN;
+        return ticker_start(&watcher) ? -EAGAIN : 0;
 }
 
-void guide_watch_rest(void)
-{
-        if (!exists)
-                return;
-        pthread_mutex_lock(&lock);
-        to_end = true;
-        pthread_cond_signal(&asked);
-        pthread_mutex_unlock(&lock);
-        pthread_join(id, NULL);
-        exists = false;
-}
+void guide_watch_rest(void) { ticker_rest(&watcher); }
 
 /* Without a thread a guide that never ends holds up its own thread, until a signal comes. */
 void guide_watch_go_on(void)
@@ -123,10 +79,8 @@ void guide_watch_go_on(void)
 
 void guide_watch_forked(void)
 {
-        exists = false;
+        ticker_forked(&watcher);
         watched = NULL;
-        pthread_mutex_init(&lock, NULL);
-        pthread_cond_init(&asked, NULL);
         memset(look, 0, sizeof(look));
 }
 

@@ -201,10 +201,10 @@ uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
         return gpa;
 }
 
-/* Bytes of the frames, and of the bounce pages behind them. */
+/* Bytes of the frames, and of the bounce pages and those of repairs behind them. */
 static uint64_t frames_bytes(uint64_t nframes)
 {
-        return ROUND_UP((nframes + bounce_pages(nframes)) * PAGE_SIZE, LARGE);
+        return ROUND_UP((nframes + bounce_pages(nframes) + REPAIR_FRAMES) * PAGE_SIZE, LARGE);
 }
 
 /* How far the pool may grow: page tables take 1/512 of what is mapped, more where mappings are
@@ -354,9 +354,10 @@ int vm_make_ram(struct vm *vm, const struct vm_config *c, char *why, size_t n)
                          address_space_cure(err));
                 return err;
         }
-        /* Few bounce pages are used. */
-        uint64_t cache = ROUND_UP(c->nframes * PAGE_SIZE, LARGE);
-        madvise((void *)(WINDOW + pool_max + cache), frames_size - cache, MADV_NOHUGEPAGE);
+        /* No huge page is larger than what is left of the cache: behind it are bounce pages, of
+         * which few are used. */
+        uint64_t huge = c->nframes * PAGE_SIZE / LARGE * LARGE;
+        madvise((void *)(WINDOW + pool_max + huge), frames_size - huge, MADV_NOHUGEPAGE);
         memcpy((void *)WINDOW, kern_image, (size_t)(kern_image_end - kern_image));
 
         struct control *k = CONTROL;

@@ -22,6 +22,7 @@ client read and that was not what it had last written there. KIND, with its chan
   flip       one bit of a page is another: of a WRITE or of the answer to a READ
   stale      the answer to a READ has what was there before the last WRITE
   torn       half of it has
+  part       one bit is another in the answer to a READ of less than a page
   swap       the answer to a READ has the page of another place
   misplace   a WRITE goes to another place that was written before
 
@@ -52,7 +53,7 @@ REQUEST_MAGIC = b"\x25\x60\x95\x13"
 GO, ACK = 7, 1
 INTERRUPTIONS = "delay", "close", "reset", "truncate"
 UP = "delay", "late", "hold", "reorder", "close", "reset", "truncate", "flip", "misplace"
-DOWN = "delay", "close", "reset", "truncate", "flip", "stale", "torn", "swap"
+DOWN = "delay", "close", "reset", "truncate", "flip", "part", "stale", "torn", "swap"
 MEMBER = re.compile(rb"(?:create|join)-[0-9a-f]+-[0-9a-f]+-([0-9]+)-([0-9]+)-[0-9]+")
 
 
@@ -121,10 +122,16 @@ class Memory:
                 return place
         return None
 
-    def differs(self, offset, data):
-        """Whether a page is another than was written; True only for one that was written."""
+    def of(self, pages, offset, data):
+        """Of what now or before has for a page, the bytes in place of these, or of its part."""
+        at = offset % PAGE
         with self.lock:
-            return self.now.get(offset, data) != data
+            page = pages.get(offset - at)
+        return page[at:at + len(data)] if page else data
+
+    def differs(self, offset, data):
+        """Whether a page, or its part, is another than was written; True only for one that was."""
+        return self.of(self.now, offset, data) != data
 
 
 class Proxy:
@@ -137,7 +144,7 @@ class Proxy:
         for text in arguments.fault:
             self.add(text)
         # Pages are kept only if a fault spoils them.
-        spoiled = "flip", "stale", "torn", "swap", "misplace"
+        spoiled = "flip", "part", "stale", "torn", "swap", "misplace"
         self.remembers = any(f[0] in spoiled for way in self.faults.values() for f in way)
 
     def add(self, text):
@@ -389,24 +396,26 @@ class Link:
             self.client.sendall(head + data)
 
     def lie_in_one(self, fault, r, n, offset, data):
-        """Of the pages that an answer has, one is wrong; of a part of one, a bit."""
+        """Of the pages that an answer has, one is wrong; or the part of one."""
         if len(data) < PAGE:
-            return flip(data, r) if fault == "flip" else data
+            return self.lie(fault, r, n, offset, data)
         spoiled = r.randrange(len(data) // PAGE) * PAGE if fault else -1
         return b"".join(self.lie(fault if at == spoiled else None, r, n, offset + at,
                                  data[at:at + PAGE]) for at in range(0, len(data), PAGE))
 
     def lie(self, fault, r, n, offset, data):
         memory, told = self.proxy.memory, data
-        if fault == "flip":
+        if fault == "flip" or (fault == "part" and len(data) < PAGE):
             told = flip(data, r)
         elif fault == "stale":
-            told = memory.before.get(offset, data)
+            told = memory.of(memory.before, offset, data)
         elif fault == "torn":
-            old, half = memory.before.get(offset, data), PAGE // 2
+            old, half = memory.of(memory.before, offset, data), len(data) // 2
             told = data[:half] + old[half:] if r.random() < 0.5 else old[:half] + data[half:]
         elif fault == "swap":
-            told = memory.now.get(memory.another(offset, PAGE, r), data)
+            other = memory.another(offset - offset % PAGE, PAGE, r)
+            if other is not None:
+                told = memory.of(memory.now, other + offset % PAGE, data)
         if told != data:
             self.proxy.say(self.number, "down", n, f"{fault} in a READ at {offset:#x}")
         if self.proxy.remembers and memory.differs(offset, told):

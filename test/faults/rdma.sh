@@ -49,6 +49,29 @@ rdma_restarted() {
     done
 }
 
+# Copies here and on another machine, of which this one ends. Its memory is its own, so it is lost.
+rdma_replicas() {
+    serve m --size 64M || return
+    start_words it --replicas 2 --timeout 3 --node "$RDMA" --node rdma://m1 -- \
+        "$words" --size 2M --seconds 8 --children 2
+    await 60 grep -q 'words: begins' "$WORK/it.err" && sleep 1 && kill_node m &&
+        wait_vm it "$LIMIT" && intact it && said it 'are read from other nodes'
+}
+
+# The other machine is out of reach for a while, and then has what it missed.
+rdma_unplugged() {
+    serve m --size 64M || return
+    start_words it --replicas 2 --timeout 20 --rebuild-rate 0 --node "$RDMA" --node rdma://m1 -- \
+        "$words" --size 2M --seconds 12
+    await 60 grep -q 'words: begins' "$WORK/it.err" && modprobe sch_netem &&
+        tc qdisc add dev eth0 root netem loss 100% || return
+    sleep 3
+    tc qdisc del dev eth0 root
+    wait_vm it "$LIMIT" && intact it || return
+    echo "measured $(stat_of it repair.pages) pages copied, $(stat_of it node.1.breaks) breaks"
+    said it 'it answers again'
+}
+
 # Frames get lost, are late, and overtake others.
 rdma_netem() {
     local status=0
@@ -63,4 +86,6 @@ rdma_netem() {
 try "memnode's memory changes, over RDMA" rdma_lies
 try 'children are killed while they write, over RDMA' rdma_victims
 try 'memnode is started anew without its memory, over RDMA' rdma_restarted
+try 'a node is killed, with copies on another' rdma_replicas
+try 'a node is unplugged, with copies on another' rdma_unplugged
 try 'a network that loses, delays and reorders frames' rdma_netem

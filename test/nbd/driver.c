@@ -5,11 +5,16 @@
  *
  *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F]
  *   [--timeout MS] [--connect-timeout MS]
- *          [--gap MS] [--open-only] [--unasked] URL
+ *          [--gap MS] [--open-only] [--unasked] [--hand-back] [--downs N] [--stop PID] URL
  *
  * --unasked: reads one page after the other, and before each the sockets are looked at once, as
  * when another node has woken the I/O thread.  A read that then takes as long as the driver's tick
  * was not sent at once.
+ *
+ * --hand-back: other nodes have the same pages (far_node.hands_back).  What is handed back is
+ * started again when the node is up.  Until then its frame has a pattern, so a late transfer shows.
+ * --downs: so many times the node must go down.  --stop: its server, process PID, is stopped and
+ * continued here.
  *
  * Exit status: 0; 1 if data is wrong or something leaked; 125 as vmrun, with the driver's sentence
  * on standard error.
@@ -17,6 +22,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +43,9 @@ extern const struct far_driver *const far_module[];
 
 static struct nbd_settings settings = { .connect_timeout_ms = 5000, .timeout_ms = 10000 };
 static unsigned depth = 64, gap_ms;
-static bool unasked;
+static bool unasked, hand_back;
+static unsigned downs_wanted = UINT_MAX;
+static pid_t server;                    /* --stop */
 static uint64_t count = 20000, seconds, pages = 4096;
 
 /* ---- What vmrun has ---- */
@@ -86,14 +95,38 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
         n->lost_pages = pages;
 }
 
+static unsigned downs;
+static bool falling;                    /* far_down() was called: the rest must be given back */
+
+void far_up(struct far_node *n)
+{
+        if (n->up)
+                die_(1, "the node is up twice");
+        n->up = true;
+}
+
+void far_down(struct far_node *n, const char *why)
+{
+        if (!n->up)
+                die_(1, "the node is down twice");
+        warnx_("down: %s", why);
+        n->up = false;
+        falling = true;
+        downs++;
+}
+
 /* ---- Pages and frames ---- */
 
 struct job {                            /* one frame, and what is under way with it */
         struct far_request r;
-        uint64_t page, posted_ns;
+        uint64_t page, posted_ns, handed_ns;
         struct job *next;               /* while it is free */
 };
 static struct job *jobs, *idle;
+static struct job *handed;              /* handed back, not started again yet */
+#define TRAP      0xa5                  /* what their frames are full of */
+#define TRAP_MS   300                   /* and how long at least */
+static uint64_t handed_back;
 static uint32_t *version;               /* of each page as written last; 0: never */
 static bool *busy;                      /* a transfer of the page is under way */
 static struct far_place places[SLABS];
@@ -148,6 +181,8 @@ void far_done(struct far_request *r)
                 wrong++;
                 return;
         }
+        if (hand_back && !r->place->node->up)
+                die_(1, "page %llu is done while the node is down", (unsigned long long)j->page);
         if (r->op != FAR_WRITE && !matches(r->frame, j->page, version[j->page])) {
                 fprintf(stderr, "driver: page %llu, version %u: wrong data\n",
                         (unsigned long long)j->page, version[j->page]);
@@ -168,8 +203,28 @@ void far_failed(struct far_request *r)
 
         if (!busy[j->page])
                 die_(1, "page %llu fails after it was done", (unsigned long long)j->page);
-        busy[j->page] = false;
         in_flight--;
+        if (!hand_back) {
+                busy[j->page] = false;
+                return;
+        }
+        if (r->place->node->up || !j->posted_ns)
+                die_(1, "page %llu is handed back by a node that is up, or twice",
+                     (unsigned long long)j->page);
+        memset(r->frame, TRAP, PAGE_SIZE);
+        j->posted_ns = 0;
+        j->handed_ns = now_ns();
+        j->next = handed;
+        handed = j;
+        handed_back++;
+}
+
+static void check_fall(void)
+{
+        if (falling && in_flight)
+                die_(1, "the node is down, and the driver keeps %llu requests",
+                     (unsigned long long)in_flight);
+        falling = false;
 }
 
 /* As io.c: the loss of a node ends it all, after the driver has given back what it had. */
@@ -177,6 +232,7 @@ static unsigned poll_node(struct far_node *n)
 {
         unsigned done = n->driver->poll(n);
 
+        check_fall();
         if (n->lost && in_flight)
                 die_(1, "the node is lost, and the driver keeps %llu requests",
                      (unsigned long long)in_flight);
@@ -203,10 +259,13 @@ static bool start(struct far_node *n, uint64_t p, enum far_op op)
         idle = j->next;
         busy[p] = true;
         in_flight++;
+        /* before: it may be handed back within post() */
+        version[p] += op == FAR_WRITE;
         if (n->driver->post(n, &r, 1) == 1) {
-                version[p] += op == FAR_WRITE;
+                check_fall();
                 return true;
         }
+        version[p] -= op == FAR_WRITE;
         busy[p] = false;
         in_flight--;
         j->next = idle;
@@ -214,15 +273,49 @@ static bool start(struct far_node *n, uint64_t p, enum far_op op)
         return false;
 }
 
+/* Starts what was handed back, once the node is up and the trap was long enough there. */
+static void start_again(struct far_node *n)
+{
+        char trap[PAGE_SIZE];
+
+        memset(trap, TRAP, sizeof(trap));
+        for (struct job **at = &handed, *j; n->up && (j = *at); ) {
+                struct far_request *r = &j->r;
+                if (now_ns() - j->handed_ns < TRAP_MS * 1000000ull) {
+                        at = &j->next;
+                        continue;
+                }
+                if (memcmp(r->frame, trap, PAGE_SIZE) != 0)
+                        die_(1, "the frame of page %llu was written after it was handed back",
+                             (unsigned long long)j->page);
+                *at = j->next;
+                if (r->op == FAR_WRITE)
+                        fill(r->frame, j->page, version[j->page]);
+                else
+                        memset(r->frame, 0xee, PAGE_SIZE);
+                j->posted_ns = now_ns();
+                in_flight++;
+                if (n->driver->post(n, &r, 1) == 1)
+                        continue;
+                in_flight--;
+                memset(r->frame, TRAP, PAGE_SIZE);
+                j->next = *at;
+                *at = j;
+                return;
+        }
+}
+
 /* As the I/O thread: sleeps until something comes, at most ms. */
 static void sleep_until_news(struct far_node *n, int ms)
 {
         struct pollfd fds[8];
+        ms = handed && ms > 20 ? 20 : ms;
         int k = n->driver->arm(n, fds, 8, &ms);
 
         if (k >= 0)
                 poll(fds, (nfds_t)k, ms);
         poll_node(n);
+        start_again(n);
 }
 
 /* Looks a few times before. */
@@ -264,7 +357,7 @@ static void work(struct far_node *n)
                 else
                         poll_node(n);
         }
-        while (in_flight)
+        while (in_flight || handed)
                 wait_some(n);
 }
 
@@ -294,7 +387,98 @@ static void read_all_back(struct far_node *n)
                 while (!idle || !start(n, p, FAR_READ))
                         wait_some(n);
         }
+        while (in_flight || handed)
+                wait_some(n);
+}
+
+static uint64_t ms_since(uint64_t begin) { return (now_ns() - begin) / 1000000; }
+
+/* What fails at once while the node is down, and what does not. */
+static void check_down(struct far_node *n)
+{
+        const struct far_range dead = { 7, 7 };
+        char why[FAR_WHY] = "";
+        uint64_t begin = now_ns();
+        struct slab s;
+        struct far_place place = { .node = n };
+        struct far_request *r = &jobs[0].r;
+        int lease = n->driver->lease(n, NULL, 0, 1, &s, &place),
+            cut = n->fences ? n->driver->cut(n, &dead, 1, 5000, why) : -ENOLINK,
+            use = n->driver->use(n, &place, 1);
+
+        if (lease != -ENOLINK || cut != -ENOLINK || use != 0 || (n->fences && !*why))
+                die_(1, "while the node is down: lease %d, cut %d, use %d", lease, cut, use);
+        if (n->driver->post(n, &r, 1) != 0)
+                die_(1, "a request is taken while the node is down");
+        if (ms_since(begin) > 100)
+                die_(1, "these waited for a node that is down");
+}
+
+/* The server stands still with transfers under way. */
+static void stop_server(struct far_node *n)
+{
+        kill(server, SIGSTOP);
+        usleep(50000);
+        for (uint64_t p = 0; p < pages && idle; p++)
+                if (!start(n, p, version[p] && p % 2 ? FAR_READ : FAR_WRITE))
+                        break;
+}
+
+static void poll_for(struct far_node *n, uint64_t ms)
+{
+        for (uint64_t begin = now_ns(); ms_since(begin) < ms; )
+                sleep_until_news(n, 1000);
+}
+
+/* It does so for less than a second in which this process runs. */
+static void pause_with_it(struct far_node *n)
+{
+        stop_server(n);
+        poll_for(n, 200);
+        usleep(2000000);
+        poll_for(n, 200);
+        if (!n->up)
+                die_(1, "the node is down because this process did not run");
+        kill(server, SIGCONT);
         while (in_flight)
+                wait_some(n);
+}
+
+/* The server is down after a second; then a process of the tree attaches that finds it so; then it
+ * goes on. */
+static void stop_and_go(struct far_node *n, char *frames)
+{
+        char why[FAR_WHY] = "";
+        uint64_t begin;
+
+        stop_server(n);
+        uint64_t posted = in_flight;
+        for (begin = now_ns(); n->up; )
+                sleep_until_news(n, 1000);
+        printf("%llu transfers are handed back after %llu ms\n", (unsigned long long)posted,
+               (unsigned long long)ms_since(begin));
+        if (ms_since(begin) < 900 || ms_since(begin) > 1500 || handed_back != posted)
+                die_(1, "%llu of %llu are handed back after %llu ms",
+                     (unsigned long long)handed_back, (unsigned long long)posted,
+                     (unsigned long long)ms_since(begin));
+        check_down(n);
+        poll_for(n, 2 * settings.timeout_ms);   /* never lost by silence */
+
+        n->driver->forked(n);
+        n->member = 2;
+        begin = now_ns();
+        if (n->driver->attach(n, frames, (size_t)depth * PAGE_SIZE, why) != 0 || n->up ||
+            ms_since(begin) > 1300)
+                die_(1, "attach, %llu ms: %s", (unsigned long long)ms_since(begin),
+                     n->up ? "up" : why);
+        check_down(n);
+        kill(server, SIGCONT);
+        for (begin = now_ns(); !n->up && ms_since(begin) < 3000; )
+                sleep_until_news(n, 1000);
+        if (!n->up)
+                die_(1, "not up again after 3 s");
+        printf("up again after %llu ms\n", (unsigned long long)ms_since(begin));
+        while (in_flight || handed)
                 wait_some(n);
 }
 
@@ -343,7 +527,9 @@ static void parse(int argc, char **argv, bool *open_only)
                 { "size", 1, NULL, 'z' },    { "token-file", 1, NULL, 't' },
                 { "timeout", 1, NULL, 'T' }, { "connect-timeout", 1, NULL, 'C' },
                 { "gap", 1, NULL, 'g' },     { "open-only", 0, NULL, 'o' },
-                { "unasked", 0, NULL, 'u' }, { NULL, 0, NULL, 0 }
+                { "unasked", 0, NULL, 'u' }, { "hand-back", 0, NULL, 'h' },
+                { "downs", 1, NULL, 'D' },   { "stop", 1, NULL, 'S' },
+                { NULL, 0, NULL, 0 }
         };
         for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
                 uint64_t v = optarg ? strtoull(optarg, NULL, 0) : 0;
@@ -359,6 +545,9 @@ static void parse(int argc, char **argv, bool *open_only)
                 case 'g': gap_ms = (unsigned)v; break;
                 case 'o': *open_only = true; break;
                 case 'u': unasked = true; break;
+                case 'h': hand_back = true; break;
+                case 'D': downs_wanted = (unsigned)v; break;
+                case 'S': server = (pid_t)v; break;
                 default: exit(2);
                 }
         }
@@ -395,14 +584,21 @@ int main(int argc, char **argv)
         n.driver->describe(&n, text, sizeof(text));
         printf("%s (%llu pages)\n", text, (unsigned long long)n.pages);
         fflush(stdout);
-        lease_all(&n);
+        n.hands_back = hand_back;
 
         char *frames = aligned_alloc(PAGE_SIZE, (size_t)depth * PAGE_SIZE);
         jobs = calloc(depth, sizeof(*jobs));
+        if (!frames || !jobs)
+                die_(1, "out of memory");
+        if (n.driver->attach(&n, frames, (size_t)depth * PAGE_SIZE, why) != 0)
+                die_(1, "attach: %s", why);
+        if (n.up != hand_back)
+                die_(1, "the node is not up after attach, or it is without need");
+        lease_all(&n);
         version = calloc(pages, sizeof(*version));
         busy = calloc(pages, sizeof(*busy));
         latency = calloc(1000000, sizeof(*latency));
-        if (!frames || !jobs || !version || !busy || !latency)
+        if (!version || !busy || !latency)
                 die_(1, "out of memory");
         seed = now_ns() | 1;
         printf("seed %llu\n", (unsigned long long)seed);
@@ -412,8 +608,6 @@ int main(int argc, char **argv)
                 jobs[i].next = idle;
                 idle = &jobs[i];
         }
-        if (n.driver->attach(&n, frames, (size_t)depth * PAGE_SIZE, why) != 0)
-                die_(1, "attach: %s", why);
 
         begin = now_ns();
         if (open_only)
@@ -421,6 +615,10 @@ int main(int argc, char **argv)
         work(&n);
         if (unasked)
                 read_one_by_one(&n);
+        if (server) {
+                pause_with_it(&n);
+                stop_and_go(&n, frames);
+        }
         double s = (double)(now_ns() - begin) / 1e9;
         uint64_t some = finished;
         qsort(latency, latencies, sizeof(*latency), by_size);
@@ -435,6 +633,11 @@ int main(int argc, char **argv)
         if (open_files() != files || privfd_next(0) >= 0)
                 die_(1, "descriptors are left: %u, before there were %u; private: %d", open_files(),
                      files, privfd_next(0));
+        if (hand_back)
+                printf("down %u times, %llu transfers handed back\n", downs,
+                       (unsigned long long)handed_back);
+        if (downs_wanted != UINT_MAX && (downs != downs_wanted || (downs && !handed_back)))
+                die_(1, "the node was down %u times, not %u", downs, downs_wanted);
         printf("%llu wrong\n", (unsigned long long)wrong);
         free(frames);
         free(jobs);

@@ -236,6 +236,27 @@ else
     finish 'a server that dies while nothing is in flight' 'connected again'
     stop_servers
 
+    # Of three breaks at once, one each for a connection, the owner hears once.
+    kit "$S" file "$WORK/disk"
+    in_background --hand-back --downs 2 --seconds 3 "$unix_url"
+    for _ in 1 2; do
+        sleep 0.7
+        kill_server "$server"
+        kit "$S" file "$WORK/disk"
+    done
+    finish 'hand back: a server that dies twice and keeps its data' 'down: .*closed|down: .*broke'
+    stop_servers
+
+    kit "$S" --filter=error file "$WORK/disk" error-rate=100% error-file="$WORK/fail" error=ENOSPC
+    in_background --hand-back --seconds 2 "$unix_url"
+    sleep 0.3
+    : >"$WORK/fail"
+    sleep 0.5
+    rm "$WORK/fail"
+    finish 'hand back: a server that fails all transfers for a while' \
+        'down: the server has failed a transfer \(No space left'
+    stop_servers
+
     kit "$S" --filter=error memory 64M error-rate=2% error=EIO
     # The handshake's own transfer may be the one that fails: then vmrun says so.
     run_limited "$driver" --timeout 20000 --count 3000 "$unix_url"
@@ -373,6 +394,42 @@ else
         --listen "nbd+unix://$S"
     after_that
     check_refusal 'memnode that was started anew' 'does not know that lease: it was started anew'
+    stop_servers
+
+    lease_url="nbd+unix:///?socket=$S"
+    serve "$S" "$memnode" --size 512M --hugepages none --listen "nbd+unix://$S"
+    good 'hand back: memnode without trouble' --hand-back --downs 0 --size $((16 << 20)) \
+        "$lease_url"
+    # Stopped, it is down after a second, and never lost by silence.
+    good 'hand back: memnode that stands still' --hand-back --downs 1 --timeout 500 \
+        --connect-timeout 300 --size $((64 << 20)) --stop "$server" "$lease_url"
+    # "hold": what was sent before a break arrives a second later, when newer pages are there.
+    if command -v python3 >/dev/null; then
+        serve "$WORK/relay" python3 "$here/../faults/proxy.py" --seed 3 --fault delay=0.05:0.02 \
+            --fault hold=0.002:1 --fault reset=0.002 "$WORK/relay" "$S"
+        wait_for grep -q listens "$WORK/server.out"
+        good 'hand back: memnode behind a network that resets, and delivers late' --hand-back \
+            --count 1500 --size $((64 << 20)) "nbd+unix:///?socket=$WORK/relay"
+        if grep -q 'down: ' "$ERR"; then
+            ok 'and connections broke'
+        else
+            not_ok 'and connections broke'
+        fi
+    else
+        skip 'hand back: memnode behind a network that resets' 'there is no python3'
+    fi
+    in_background --hand-back --size $((64 << 20)) --seconds 20 "$lease_url"
+    sleep 0.5
+    kill -TERM "$(echo "$servers" | awk '{ print $1 }')"
+    after_that
+    check_refusal 'hand back: memnode that ends' 'its memnode (was stopped|has ended)'
+    stop_servers
+    serve "$S" "$memnode" --size 512M --hugepages none --listen "nbd+unix://$S"
+    in_background --hand-back --size $((64 << 20)) --seconds 20 "$lease_url"
+    sleep 0.5
+    kill_server "$server"
+    after_that
+    check_refusal 'hand back: memnode that is killed' 'its memnode has ended'
     stop_servers
     serve "$S" "$memnode" --size 192M --hugepages none --token-file "$token" \
         --listen "nbd+unix://$S"

@@ -12,6 +12,7 @@
  * way nothing else uses it.  Each write of a slot has a version of its own in every word of the
  * page, so a stale, mixed or misplaced page is seen.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -123,14 +124,55 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
                 printf("#   %s: nothing was there yet\n", n->why);
 }
 
+/* ---- a node that hands back ---- */
+
+/* Set by a case before it opens the node: other nodes have the same pages (far_node.hands_back).
+ * What is handed back is started again when the node is up.  Until then its frame has a pattern, so
+ * a late READ shows. */
+static bool hand_back;
+#define TRAP    0xa5
+#define TRAP_MS 300                     /* it is there so long at least */
+static unsigned downs, handed_back;
+static bool falling;                    /* far_down() was called: the rest must be given back */
+static int64_t last_done, slowest;      /* ms; the longest from a transfer's end to far_down() */
+
+void far_up(struct far_node *n)
+{
+        if (n->up)
+                verdict("wrong", "the node is up twice");
+        n->up = true;
+}
+
+void far_down(struct far_node *n, const char *why)
+{
+        if (!n->up)
+                verdict("wrong", "the node is down twice");
+        printf("#   down: %s\n", why);
+        n->up = false;
+        falling = true;
+        downs++;
+        if (now_ms() - last_done > slowest)
+                slowest = now_ms() - last_done;
+}
+
 extern const struct far_driver *const far_module[];
 
 /* ---- the guest ---- */
 
 static struct slot { uint32_t version; bool busy; } slots[SLOTS];
 /* mine: the driver has it */
-static struct job { struct far_request r; uint32_t slot, version; bool mine; } jobs[FRAMES];
+static struct job {
+        struct far_request r;
+        uint32_t slot, version;
+        bool mine;
+        int64_t handed_ms;              /* when it was handed back; 0: it is not */
+} jobs[FRAMES];
 static unsigned idle[FRAMES], nidle, done, in_flight;
+static unsigned waiting;                /* handed back, and not started again yet */
+static const struct node_option option = { .url = "rdma://test",
+                                           .origin = "--node rdma://test",
+                                           .gid_index = -1 };
+static struct far_node node_ = { .option = &option, .url = "rdma://test", .member = 1 };
 static char *frames;
 static struct far_place place;
 static uint64_t seed = 88172645463325252ull;
@@ -157,7 +199,10 @@ void far_done(struct far_request *r)
 
         if (!j->mine)
                 verdict("wrong", "a request is done twice");
+        if (hand_back && !node_.up)
+                verdict("wrong", "a request is done while the node is down");
         j->mine = false;
+        last_done = now_ms();
         if (r->op == FAR_WRITE) {
                 s->version = j->version;
         } else {
@@ -181,6 +226,43 @@ void far_failed(struct far_request *r)
                 verdict("wrong", "a request fails after it was done");
         j->mine = false;
         in_flight--;
+        if (!hand_back)
+                return;
+        if (node_.up)
+                verdict("wrong", "a request is handed back by a node that is up");
+        memset(r->frame, TRAP, PAGE_SIZE);
+        j->handed_ms = now_ms();
+        handed_back++;
+        waiting++;
+}
+
+static void fill(struct job *j)
+{
+        uint64_t *p = (uint64_t *)j->r.frame;
+
+        for (unsigned i = 0; i < WORDS; i++)
+                p[i] = j->r.op == FAR_WRITE ? word_of(j->slot, j->version, i)
+                                            : 0xdeadull << 48 | i;
+}
+
+/* One that was handed back, and can be started again; NULL: there is none. */
+static struct job *handed_job(void)
+{
+        char trap[PAGE_SIZE];
+
+        for (unsigned i = 0; node_.up && waiting && i < FRAMES; i++) {
+                struct job *j = &jobs[i];
+                if (!j->handed_ms || now_ms() - j->handed_ms < TRAP_MS)
+                        continue;
+                memset(trap, TRAP, sizeof(trap));
+                if (memcmp(j->r.frame, trap, PAGE_SIZE) != 0)
+                        verdict("wrong", "a frame was written after it was handed back");
+                j->handed_ms = 0;
+                waiting--;
+                fill(j);
+                return j;
+        }
+        return NULL;
 }
 
 /* A request for a slot that is free; writes often go to neighbours. */
@@ -194,32 +276,35 @@ static struct job *make_job(unsigned *next_slot)
                 k = (k + 1) % SLOTS;
         *next_slot = (k + 1) % SLOTS;
         struct job *j = &jobs[idle[--nidle]];
-        uint64_t *p = (uint64_t *)j->r.frame;
         j->slot = k;
         j->version = ++version;
         j->r.op = random_below(3) == 0 ? FAR_WRITE : random_below(2) ? FAR_READ : FAR_PREFETCH;
         j->r.page = k;
         j->r.place = &place;
-        for (unsigned i = 0; i < WORDS; i++)
-                p[i] = j->r.op == FAR_WRITE ? word_of(k, j->version, i) : 0xdeadull << 48 | i;
+        fill(j);
         slots[k].busy = true;
         return j;
 }
 
-static const struct node_option option = { .url = "rdma://test",
-                                           .origin = "--node rdma://test",
-                                           .gid_index = -1 };
-static struct far_node node_ = { .option = &option, .url = "rdma://test", .member = 1 };
 static unsigned sleeps, most_in_flight;
 
 /* of those in flight: made, and not taken by the driver yet */
 static unsigned unposted;
+
+static void check_fall(void)
+{
+        if (falling && in_flight != unposted)
+                verdict("wrong", "the node is down, and the driver keeps %u requests",
+                        in_flight - unposted);
+        falling = false;
+}
 
 /* As io.c: the loss of a node ends it all, after the driver has given back what it had. */
 static unsigned poll_node(void)
 {
         unsigned over = node_.driver->poll(&node_);
 
+        check_fall();
         if (node_.lost_pages && in_flight != unposted)
                 verdict("wrong", "the node is lost, and the driver keeps %u requests",
                         in_flight - unposted);
@@ -231,7 +316,7 @@ static unsigned poll_node(void)
 static void sleep_until_told(void)
 {
         struct pollfd fds[8];
-        int timeout = 5000;
+        int timeout = waiting ? 50 : 5000;      /* ms */
         int n = node_.driver->arm(&node_, fds, 8, &timeout);
 
         if (n == -EAGAIN)
@@ -252,12 +337,17 @@ static void traffic(unsigned total, unsigned depth, const struct fault *f, int c
         unsigned nbatch = 0, made = 0, next_slot = 0, goal = done + total;
 
         while (done < goal) {
-                while (made < total && nbatch < BATCH && in_flight < depth && nidle) {
-                        struct job *j = make_job(&next_slot);
+                while (nbatch < BATCH && in_flight < depth) {
+                        struct job *j = handed_job();
+                        if (!j && made < total && nidle) {
+                                j = make_job(&next_slot);
+                                made++;
+                        }
+                        if (!j)
+                                break;
                         j->mine = true;
                         batch[nbatch++] = &j->r;
                         in_flight++;
-                        made++;
                 }
                 if (in_flight > most_in_flight)
                         most_in_flight = in_flight;
@@ -265,6 +355,7 @@ static void traffic(unsigned total, unsigned depth, const struct fault *f, int c
                 memmove(batch, batch + took, (nbatch - took) * sizeof(batch[0]));
                 nbatch -= took;
                 unposted = nbatch;
+                check_fall();
                 for (; f && f->command && made >= f->at; f++)
                         if (write(commands, &f->command, 1) != 1)
                                 verdict("wrong", "the node is gone");
@@ -313,6 +404,17 @@ static void lease_slots(void)
         node_.leased += SLOTS;
 }
 
+static void make_frames(void)
+{
+        frames = mmap(NULL, FRAMES * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0);
+        for (unsigned i = 0; i < FRAMES; i++) {
+                jobs[i].r.frame = frames + i * PAGE_SIZE;
+                jobs[i].r.len = PAGE_SIZE;
+                idle[nidle++] = i;
+        }
+}
+
 /* Opens the node, makes the frames known to it, leases the slots. */
 static void open_node(const char *url_rest)
 {
@@ -324,15 +426,12 @@ static void open_node(const char *url_rest)
         if (err)
                 verdict("refused", "%s (after %lld ms)", why, (long long)(now_ms() - before));
         look_for_descriptors();
-        frames = mmap(NULL, FRAMES * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
-        for (unsigned i = 0; i < FRAMES; i++) {
-                jobs[i].r.frame = frames + i * PAGE_SIZE;
-                jobs[i].r.len = PAGE_SIZE;
-                idle[nidle++] = i;
-        }
+        make_frames();
+        node_.hands_back = hand_back;
         if (node_.driver->attach(&node_, frames, FRAMES * PAGE_SIZE, why) != 0)
                 verdict("wrong", "attach: %s", why);
+        if (node_.up != hand_back)
+                verdict("wrong", "the node is not up after attach, or it is without need");
         node_.driver->describe(&node_, text, sizeof(text));
         printf("#   %s\n", text);
         lease_slots();
@@ -655,6 +754,198 @@ static void case_no_such_device(const struct target *t)
         open_node(t->rest);
 }
 
+/* ---- the same with a node that hands back ---- */
+
+/* It goes down as often as there are faults, and each time within so many ms. */
+static void run_hand_back(const struct target *t, unsigned total, const struct fault *f,
+                          unsigned faults, int within_ms)
+{
+        hand_back = true;
+        open_node(t->rest);
+        traffic(total, 96, f, t->commands);
+        /* The last may show when all is over. */
+        for (int64_t end = now_ms() + 5000; downs < faults && now_ms() < end; sleep_until_told())
+                poll_node();
+        traffic(200, 96, NULL, -1);
+        if (downs != faults || (downs && !handed_back) || slowest > within_ms)
+                verdict("wrong", "down %u times, %u handed back, after %lld ms at most", downs,
+                        handed_back, (long long)slowest);
+        close_node();
+        verdict("passed", "%u requests, down %u times, %u handed back, after %lld ms at most", done,
+                downs, handed_back, (long long)slowest);
+}
+
+static void case_back_plain(const struct target *t) { run_hand_back(t, 3000, NULL, 0, 0); }
+
+static void case_back_drop(const struct target *t)
+{
+        static const struct fault f[] = {
+                { 500, NODE_CMD_DROP }, { 1500, NODE_CMD_DROP }, { 2500, NODE_CMD_CONTROL }, { 0 }
+        };
+        run_hand_back(t, 4000, f, 3, 1000);
+}
+
+static void case_back_hang(const struct target *t)
+{
+        static const struct fault f[] = { { 1000, NODE_CMD_HANG }, { 0 } };
+        run_hand_back(t, 3000, f, 1, 1000);
+}
+
+static void case_back_pool(const struct target *t)
+{
+        limit_memlock(RDMA_POOL_PAGES * PAGE_SIZE + 16 * PAGE_SIZE);
+        case_back_drop(t);
+}
+
+static void case_back_forget(const struct target *t)
+{
+        hand_back = true;
+        case_forget(t);
+}
+
+static void case_back_goodbye(const struct target *t)
+{
+        hand_back = true;
+        case_idle_goodbye(t);
+}
+
+static void case_back_killed(const struct target *t)
+{
+        hand_back = true;
+        case_killed(t);
+}
+
+/* What fails at once while the node is down, and what does not. */
+static void check_down(void)
+{
+        const struct far_range dead = { 7, 7 };
+        char why[FAR_WHY] = "";
+        struct slab s;
+        struct far_place there = place, p = { .node = &node_ };
+        struct far_request *r = &jobs[0].r;
+        int64_t before = now_ms();
+        int lease = node_.driver->lease(&node_, NULL, 0, 16, &s, &p),
+            cut = node_.driver->cut(&node_, &dead, 1, 5000, why),
+            use = node_.driver->use(&node_, &there, SLOTS);
+
+        r->place = &place;
+        if (lease != -ENOLINK || cut != -ENOLINK || !*why || use != 0)
+                verdict("wrong", "while the node is down: lease %d, cut %d, use %d", lease, cut,
+                        use);
+        if (node_.driver->post(&node_, &r, 1) != 0)
+                verdict("wrong", "a request is taken while the node is down");
+        if (now_ms() - before > 100)
+                verdict("wrong", "these waited for a node that is down");
+}
+
+static void poll_for(int64_t ms)
+{
+        for (int64_t end = now_ms() + ms; now_ms() < end; sleep_until_told())
+                poll_node();
+}
+
+/* A node that is silent for good is down, and not lost, however long. */
+static void case_back_hang_long(const struct target *t)
+{
+        hand_back = true;
+        open_node(t->rest);
+        traffic(500, 96, NULL, -1);
+        if (write(t->commands, &(char){ NODE_CMD_HANG_LONG }, 1) != 1)
+                verdict("wrong", "the node is gone");
+        poll_for(2 * settings.timeout_ms);
+        if (node_.up || node_.lost || downs != 1)
+                verdict("wrong", "up %d, lost %d, down %u times", node_.up, node_.lost, downs);
+        check_down();
+        verdict("passed", "it is down");
+}
+
+/* Nothing is under way for longer than a silence may last. */
+static void case_pause(const struct target *t)
+{
+        open_node(t->rest);
+        traffic(200, 96, NULL, -1);
+        for (int i = 0; i < 2; i++) {
+                sleep_until_told();
+                poll(NULL, 0, 4000);
+                traffic(200, 96, NULL, -1);
+        }
+        if (((struct rdma_node *)node_.data)->data.reconnections || downs)
+                verdict("wrong", "a connection broke");
+        close_node();
+        verdict("passed", "%u requests", done);
+}
+
+static void case_back_pause(const struct target *t)
+{
+        hand_back = true;
+        case_pause(t);
+}
+
+/* A process of the same tree that attaches while the node's host cannot be reached: not even its
+ * device is known.  Later it can. */
+static _Noreturn void join(const struct target *t, int from_parent)
+{
+        struct far_kept_node k;
+        char why[FAR_WHY] = "?";
+
+        if (read(from_parent, &k, sizeof(k)) != sizeof(k) ||
+            read(from_parent, place.word, sizeof(place.word)) != sizeof(place.word))
+                verdict("wrong", "the first process has ended");
+        node_.driver = far_module[0];
+        node_.inherited = &k;
+        node_.member = 2;
+        if (node_.driver->open(&node_, t->rest, why) != 0)
+                verdict("wrong", "open: %s", why);
+        struct rdma_node *rn = node_.data;
+        union rdma_sockaddr right = rn->to;
+        inet_pton(AF_INET, "10.98.0.77", &rn->to.in.sin_addr);
+        node_.hands_back = hand_back;
+        place.node = &node_;
+        make_frames();
+        int64_t before = now_ms();
+        int err = node_.driver->attach(&node_, frames, FRAMES * PAGE_SIZE, why);
+        if (err || node_.up || rn->dev.verbs || now_ms() - before > 1500)
+                verdict("wrong", "attach: %d (%s), up %d, after %lld ms", err, why, node_.up,
+                        (long long)(now_ms() - before));
+        check_down();
+        poll_for(500);
+        rn->to = right;
+        for (before = now_ms(); !node_.up && now_ms() - before < 8000; sleep_until_told())
+                poll_node();
+        if (!node_.up)
+                verdict("wrong", "it is not up: %s", rn->data.why);
+        lease_slots();
+        traffic(500, 96, NULL, -1);
+        _exit(0);
+}
+
+static void case_back_join(const struct target *t)
+{
+        struct far_kept_node k = { .fd = -1 };
+        int down[2], status;
+
+        hand_back = true;
+        if (pipe2(down, O_CLOEXEC) != 0)
+                verdict("wrong", "no pipe");
+        pid_t pid = fork();             /* before it has anything of RDMA */
+        if (pid == 0)
+                join(t, down[0]);
+        open_node(t->rest);
+        traffic(200, 96, NULL, -1);
+        if (!node_.driver->keep(&node_, &k) || write(down[1], &k, sizeof(k)) != sizeof(k) ||
+            write(down[1], place.word, sizeof(place.word)) != sizeof(place.word))
+                verdict("wrong", "the second process cannot be told");
+        while (waitpid(pid, &status, WNOHANG) == 0)
+                poll_for(50);
+        if (status != 0)
+                verdict("wrong", "the second process: status %#x", (unsigned)status);
+        traffic(200, 96, NULL, -1);
+        close_node();
+        verdict("passed", "a second process joined later");
+}
+
+/* ---- all of them ---- */
+
 static const struct test {
         const char *name, *fault;       /* fault: of the node; NULL: no node */
         void (*client)(const struct target *t);
@@ -687,6 +978,21 @@ static const struct test {
         { "hardly any memory may be locked", "", case_memlock, "wrong", "ulimit -l", 10000, 0 },
         { "a device by its name", "", case_device, "passed", "", 20000, 0 },
         { "no such device", "", case_no_such_device, "refused", "no RDMA device mlx9_9", 15000, 0 },
+        { "nothing is under way for a while", "", case_pause, "passed", "", 30000, 0 },
+        { "hand back: reads and writes", "", case_back_plain, "passed", "", 60000, 0 },
+        { "hand back: connections that are dropped", "", case_back_drop, "passed", "", 60000, 0 },
+        { "hand back: the same with copied pages", "", case_back_pool, "passed", "", 60000, 0 },
+        { "hand back: a silence", "", case_back_hang, "passed", "", 60000, 0 },
+        { "hand back: a silence that does not end", "", case_back_hang_long, "passed", "", 15000,
+          0 },
+        { "hand back: nothing is under way for a while", "", case_back_pause, "passed", "", 30000,
+          0 },
+        { "hand back: a node that forgot its client", "", case_back_forget, "lost",
+          "does not know this program", 10000, 0 },
+        { "hand back: a goodbye while nothing is under way", "", case_back_goodbye, "lost",
+          "it said goodbye", 5000, 0 },
+        { "hand back: a node that is killed", "", case_back_killed, "lost", "nothing listens",
+          10000, 0 },
         { "another version", "version", case_open, "refused", "of the protocol, this vmrun version",
           15000, 0 },
         { "no memnode", "stranger", case_open, "refused", "no memnode", 15000, 0 },
@@ -716,6 +1022,7 @@ static const struct test real_tests[] = {
         { "the next client finds zeros", "", case_plain, "passed", "", 60000, 0 },
         { "leases to the end of memnode", "", case_lease, "passed", "", 30000, 0 },
         { "memnode is stopped", "", case_stopped, "passed", "", 30000, 0 },
+        { "hand back: a second process joins later", "", case_back_join, "passed", "", 30000, 0 },
         { "memnode refuses a token", "", case_wrong_token, "refused", "token", 3000, 0 },
         { "memnode ends", "", case_term, "lost", "it said goodbye", 10000, 0 },
         { "memnode is killed", "", case_killed, "lost", "nothing listens", 10000, 0 },

@@ -651,9 +651,9 @@ def remote_nodes():
 
 def switched_off():
     """Pages that fill the cache up to the reserve: evicted with far memory on, and not without."""
-    # 4,096 frames, of which the program fills all but a hundred or two; the low mark is 256.
-    scan = [f"{build}/examples/scan", "--size", "14000K", "--passes", "100000000"]
-    on, off = start(*scan, options=["--cache", "16M"]), start(*scan, options=["--cache", "16M",
+    # 16,384 frames, of which the program fills all but a hundred or two; the low mark is 256.
+    scan = [f"{build}/examples/scan", "--size", "63152K", "--passes", "100000000"]
+    on, off = start(*scan, options=["--cache", "64M"]), start(*scan, options=["--cache", "64M",
                                                                               "--far", "off"])
     until(lambda: number(on.pid, "evicted") > 0, "nothing is evicted with far memory on")
     time.sleep(1)

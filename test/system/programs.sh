@@ -396,6 +396,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --quick --cache 1M,64M t_hints "$build/test/system/t_hints"
     compare --quick --cache 2M t_guides "$build/test/system/t_guides"
     compare --quick --cache 2M,64M t_hints_read "$build/test/system/t_hints_read"
+    compare --quick --cache 3M t_hints_counted "$build/test/system/t_hints_counted"
     compare --quick --cache 2M 'randmem, 8 times its cache' \
         "$build/examples/randmem" --size 16M --accesses 20000
     compare --cache 2M,64M 'randmem (static), Zipf' \

@@ -250,6 +250,12 @@ bad_nodes() {
         "$vmrun" --node 'mem:1M?size=2M' true
     refuse 'an RDMA device for memory' 125 'rdma:// only' \
         "$vmrun" --node 'mem:1M?device=mlx5_0' true
+    refuse 'a priority of -1' 125 'priority=-1: .*0 to 1000' \
+        "$vmrun" --node 'mem:1M?priority=-1' true
+    refuse 'file: without a path' 125 'file:PATH' "$vmrun" --node file: true
+    refuse 'a node that needs the thread, inline' 125 'leave out --io inline' \
+        "$vmrun" --io inline --node "file:$WORK/far?size=8M" true
+    bad_files
     refuse 'dax: without a path' 125 'dax:PATH' "$vmrun" --node dax: true
     refuse 'dax: of a missing file' 125 '/no/such/file: there is no such file' \
         "$vmrun" --node dax:/no/such/file true
@@ -283,6 +289,41 @@ bad_nodes() {
     fi
     chmod 600 "$file"
     full_file
+}
+
+# What file: does not take, where there is io_uring and direct I/O.
+bad_files() {
+    local file=$WORK/far name='file: of what it does not take'
+    "$vmrun" --check --node "file:$file?size=8M" >"$WORK/why"
+    if [ -e "$file" ]; then
+        not_ok 'file: is looked at' '--check left a file'
+    fi
+    if ! "$vmrun" --node "file:$file?size=8M" true 2>"$WORK/why"; then
+        refuse 'file: without direct I/O or io_uring' 125 '(O_DIRECT|io_uring)' \
+            "$vmrun" --node "file:$file?size=8M" true
+        skip "$name" "$(tail -n 1 "$WORK/why")"
+        rm -f "$file"
+        return
+    fi
+    rm -f "$file"
+    refuse 'file: of a missing file' 125 'no such file: say how large' \
+        "$vmrun" --node "file:$file" true
+    refuse 'file: of a folder' 125 'directory' "$vmrun" --node "file:$WORK" true
+    refuse 'file: of another device' 125 'neither a file nor a block' \
+        "$vmrun" --node file:/dev/zero true
+    refuse 'file: that is too small' 125 'too small with 4K' \
+        "$vmrun" --node "file:$file?size=4K" true
+    echo precious >"$file"
+    refuse "file: of somebody's data" 125 'data in it that vmrun did not write.*overwrite=yes' \
+        "$vmrun" --node "file:$file?size=8M" true
+    if [ "$(cat "$file")" != precious ]; then
+        not_ok "file: of somebody's data, untouched" 'the file has changed'
+    fi
+    rm "$file"
+    refuse 'file: twice' 125 'uses it' \
+        "$vmrun" --node "file:$file?size=8M" --node "file:$file?size=8M" true
+    accept 'file: by a relative path' \
+        "$vmrun" --node 'file:far?size=8M' sh -c 'cd / && exec echo hello'
 }
 
 # A file system that is full before the file is: that node gives no more, the others continue, and

@@ -102,6 +102,62 @@ static void helpful(void)
 /* ---- nothing of the thread changes ---- */
 
 /* The upper halves of AVX's registers, where there are any. */
+/* ---- a guide that reads ---- */
+
+static char *blank, *hole;              /* a page that is never touched; nothing is mapped */
+
+/* 8: right; -EAGAIN: it is not here.  Anything else is wrong. */
+static ssize_t read_word(unsigned long page)
+{
+        uint64_t word;
+        ssize_t n = vmg_read(&word, arena + page * PG + 8, sizeof(word), 0);
+
+        if (n == sizeof(word))
+                seen.wrong += word != cell_word(page_tag(page, 1), 1);
+        else
+                seen.wrong += n != -EAGAIN;
+        return n;
+}
+
+static long reads(const struct vmg_fault *f, void *arg)
+{
+        unsigned long at = (f->addr - (uintptr_t)arena) / PG;
+        char some[16] = "not zero";
+        static char much[PG + 1];
+
+        (void)arg;
+        seen.calls++;
+        seen.missed += f->event == VMG_MISSED;
+        seen.came += f->event == VMG_CAME;
+        if (f->event == VMG_CAME)
+                seen.wrong += read_word(at) != 8;
+        else
+                read_word(at);
+        read_word((at + STEP) % PAGES);
+        seen.wrong += vmg_read(some, blank + PG - 4, 8, 0) != 8 || some[0] || some[7];
+        seen.wrong += vmg_read(some, hole, 8, 0) != -EFAULT;
+        seen.wrong += vmg_read(some, NULL, 8, 0) != -EFAULT;
+        seen.wrong += vmg_read(NULL, &seen, 8, 0) != -EFAULT;
+        seen.wrong += vmg_read(hole, &seen, 8, 0) != -EFAULT;
+        seen.wrong += vmg_read(blank, &seen, 8, 0) != -EFAULT;
+        seen.wrong += vmg_read(some, &seen, 8, 2) != -EINVAL;
+        seen.wrong += vmg_read(much, arena, PG + 1, 0) != -EINVAL;
+        seen.wrong += vmg_read(much, &must_be_called, 1, 0) != 1 || much[0] != must_be_called;
+        return f->event == VMG_MISSED ? VMG_AGAIN : 0;
+}
+
+static void reading(void)
+{
+        blank = map_pages(2, RW, MAP_PRIVATE);
+        hole = map_pages(1, RW, MAP_PRIVATE);
+        munmap(hole, PG);
+        with_guide(reads, NULL);
+        CHECK(!must_be_called || (seen.missed && seen.came));
+        CHECK(!vmg_version() || vmg_resident(blank, 2 * PG) == 0);
+        munmap(blank, 2 * PG);
+        count_calls("reading");
+}
+
 static bool has_avx;
 
 __attribute__((target("avx"))) static void clobber_avx(void)
@@ -559,7 +615,8 @@ static void children(void)
 int main(int argc, char **argv)
 {
         static const struct { const char *name; void (*run)(void); } part[] = {
-                { "helpful", helpful },           { "registers", registers },
+                { "helpful", helpful },           { "reading", reading },
+                { "registers", registers },
                 { "arguments", arguments },       { "misbehaving", misbehaving },
                 { "code is gone", code_is_gone }, { "signals", signals },
                 { "children", children },         { "threads", threads },

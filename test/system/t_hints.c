@@ -38,6 +38,13 @@ static void bad_ranges(void)
         CHECK(vmg_stream(arena, PAGES * PG, PTRDIFF_MIN) >= 0);
         CHECK(vmg_stream(arena, PAGES * PG, PTRDIFF_MAX) >= 0);
         CHECK(vmg_stream(NULL, (uintptr_t)TOP, -1) >= 0);
+        CHECK(vmg_priority(last, 4096, VMG_LOW) == -EINVAL);
+        CHECK(vmg_priority(arena, PG, (enum vmg_level)3) == -EINVAL);
+        CHECK(vmg_priority(arena, PG, (enum vmg_level)-1) == -EINVAL);
+        CHECK(vmg_priority(TOP, 1, VMG_HIGH) == -EFAULT);
+        CHECK(vmg_priority(TOP - PG, 2 * PG, VMG_HIGH) == -EFAULT);
+        CHECK(vmg_priority(arena, 0, VMG_HIGH) == 0);
+        CHECK(vmg_priority(NULL, 64, VMG_HIGH) == 0);
         CHECK(vmg_resident(last, 4096) == -EINVAL);
         CHECK(vmg_resident(arena, 0) == 0);
         CHECK(vmg_cool(last, 4096) == -EINVAL);
@@ -146,6 +153,42 @@ static void content(void)
         verify("arena", arena, 0, PAGES, 1);
 }
 
+/* Whatever has which priority, all of it moves through the cache: also where all pages are to be
+ * kept. */
+static void priorities(void)
+{
+        char *gap = map_pages(3, RW, MAP_PRIVATE), *shared;
+        ssize_t all = vmg_version() ? PAGES : 0;
+        uint64_t x = 2;
+
+        for (unsigned turn = 0; turn < 64; turn++) {
+                x = x * 6364136223846793005ul + 1442695040888963407ul;
+                char *at = arena + (x >> 33) % (PAGES - 64) * PG;
+                ssize_t n = vmg_priority(at, (x >> 20) % (64 * PG), (enum vmg_level)(turn % 3));
+                CHECK(n >= 0 && n <= 64);
+                verify("with priorities", arena + turn * 32 * PG, turn * 32, 32, 1);
+        }
+        CHECK(vmg_priority(arena, PAGES * PG, VMG_LOW) == all);
+        fill(arena, 0, PAGES / 4, 2);
+        verify("all low", arena, 0, PAGES / 4, 2);
+        CHECK(vmg_priority(arena, PAGES * PG, VMG_HIGH) == all);
+        fill(arena, 0, PAGES / 4, 1);
+        verify("all high", arena, 0, PAGES, 1);
+        CHECK(vmg_priority(NULL, (uintptr_t)TOP, VMG_HIGH) >= all);
+        CHECK(vmg_priority(NULL, (uintptr_t)TOP, VMG_NORMAL) >= all);
+        /* what was never touched, is not mapped, or is no far memory has none */
+        CHECK(vmg_priority(gap, 3 * PG, VMG_HIGH) == 0);
+        gap[0] = gap[2 * PG] = 1;
+        munmap(gap + PG, PG);
+        CHECK(vmg_priority(gap, 3 * PG, VMG_HIGH) == (all ? 2 : 0));
+        CHECK(vmg_priority(gap + PG - 1, PG + 2, VMG_LOW) == (all ? 2 : 0));
+        munmap(gap, 3 * PG);
+        shared = mmap(NULL, PG, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        shared[0] = 1;
+        CHECK(vmg_priority(shared, PG, VMG_HIGH) == 0);
+        munmap(shared, PG);
+}
+
 /* A stream that ends: what lies behind it is as it was, and going on is an ordinary scan. */
 static void streams(void)
 {
@@ -200,6 +243,7 @@ static void *hints_at_random(void *seed)
                 char *at = arena + (x >> 33) % (PAGES - 32) * PG;
                 CHECK(vmg_prefetch(at, 32 * PG) >= 0);
                 CHECK(vmg_stream(at, 32 * PG, x & 1 ? 4096 : -4096) >= 0);
+                CHECK(vmg_priority(at, 32 * PG, (enum vmg_level)(x >> 40) % 3) >= 0);
                 int err = vmg_cool(at, 8 * PG);
                 CHECK(err == 0 || err == -ENOMEM);      /* it has just moved away */
         }
@@ -234,6 +278,7 @@ static void children(void)
 
         CHECK(vmg_pin(arena, 4 * PG) == 0);
         CHECK(vmg_stream(arena, PAGES * PG, PG) >= 0);
+        CHECK(vmg_priority(arena, PAGES * PG, VMG_HIGH) >= 0);
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
@@ -255,7 +300,8 @@ int main(void)
         static const struct { const char *name; void (*run)(void); } part[] = {
                 { "bad ranges", bad_ranges },   { "bad vectors", bad_vectors },
                 { "short statistics", short_stats }, { "edges", edges },
-                { "content", content },         { "streams", streams },
+                { "content", content },         { "priorities", priorities },
+                { "streams", streams },
                 { "handlers", handlers },       { "children", children },
                 { "threads", threads },
         };

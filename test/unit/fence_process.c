@@ -168,7 +168,8 @@ void find_room(struct seat *s)
         tree_lock(t);
         uint32_t i = head->nslabs;
         if (i == s->map.nslabs && i < SLABS && !next_is_lost(s)) {
-                head->slab[i] = (struct tree_slab){ .kind = SLAB_REMOTE, .node = i };
+                head->slab[i] = (struct tree_slab){ .kind = SLAB_REMOTE, .places = 1 };
+                head->slab[i].place[0].node = i;
                 head->nslabs++;
                 s->map.nslabs++;
                 s->p.attached = true;

@@ -67,8 +67,9 @@ int model_fcntl(int fd, int cmd, struct flock *l)
         return 0;
 }
 
-void io_start(struct vm *vm)
+void io_start(struct vm *vm, struct slot_pieces *pieces)
 {
+        (void)pieces;
         (void)vm;
         self()->p.attached = true;
 }

@@ -223,6 +223,35 @@ mutant pager/clock.c "clean pages are written back too" \
 mutant pager/clock.c "what is written is not counted" \
     '/^static int write_back/,/^}/s/cnt\[CNT_WRITEBACK\]\+\+;//'
 
+mutant pager/transition.c "who unmaps a page tells nobody" \
+    '/^frame_t page_detach/,/^}/s/^ *notices_over.*$//'
+mutant pager/clock.c "high priority is as any" 's/^(#define HIGH_VISITS) 2/\1 0/'
+mutant pager/clock.c "high priority keeps pages for long" 's/^(#define HIGH_VISITS) 2/\1 50/'
+mutant pager/clock.c "what is left does not count as used" \
+    '/^struct clock_result clock_pass/,/^}/s/r\.used\+\+;/;/'
+mutant pager/clock.c "once used, high priority is none" 's/^        f->spared = 0;//'
+mutant pager/clock.c "direct reclaim knows no priority" \
+    '/^static bool take_off/,/^}/s/f->spared >= visits\(p\) &&/1 \&\&/'
+mutant pager/clock.c "low priority is as any" 's/if \(pte && \(seen & PTE_LOW\)\)/if (0)/'
+mutant pager/transition.c "a stream passes what has high priority" \
+    '/^bool page_pass/,/^}/s/if \(p & PTE_HIGH\)/if (0)/'
+mutant pager/transition.c "new protection is a new priority" \
+    's/p & PTE_KEEP & ~PTE_PROT/p \& PTE_CHARGED/'
+mutant pager/transition.c "a page that is fetched on demand takes a priority" \
+    '/^int page_set_priority/,/^}/s/if \(k == PTE_BUSY.*/if (0)/'
+mutant pager/notices.h "a word is not pinned" 's/atomic_fetch_add\(&o->frames\[pinned\].*/;/'
+mutant pager/notices.h "a word's page stays clean" \
+    '/^static inline void notice_over\(/,/^}/s/, true\);/, false);/'
+mutant pager/notices.h "a late look tells of the next page" \
+    '/^static inline void notices_look/,/^}/s/if \(!notice_waits\(o, n, &p\)\)/if (1)/'
+mutant pager/notices.h "who reads on demand knows of no notice" \
+    's/if \(\(p & \(PTE_PREF \| PTE_WAITERS\)\) \|\|/if (1 ||/'
+mutant pager/notices.h "who adds a notice does not look at the entry again" \
+    '/^static inline bool notice_hang/,/^}/s/return false;/return true;/'
+mutant pager/notices.h "no end of notices" 's/ < most\)/ < NOTICES)/'
+mutant pager/notices.h "a word is counted for pages that do not come" \
+    's/pte_kind\(p\) == PTE_BUSY \? notice_take/1 ? notice_take/'
+
 mutant pager/transition.c "zeroes that are touched stay fresh" '
     /^void page_touch/,/^}/s/\(p & ~PTE_FRESH\) \| PTE_A/p | PTE_A/'
 
@@ -512,6 +541,31 @@ mutant "$walk" "a wait that goes on is one more" \
     's/add_to\(&e->faults, !w->again\)/add_to(\&e->faults, 1)/'
 
 # The wire by the clock
+# Sums of pages and pieces
+build_test() { compile "$unit/test_sums.c" $(part far/sum.c far/sums.c) -lisal; }
+mutant far/sums.c "sums of pieces are believed as they are" \
+    '/^static bool load_pieces/,/^}/s/return .*/return true;/'
+mutant far/sums.c "pieces of another slot are believed" \
+    's/(join\()seed\(slot\), piece, PIECES\)/\1~0u, piece, PIECES)/'
+mutant far/sums.c "a page of another slot fits" 's/^(static uint32_t seed.*return ).*/\1~0u; }/'
+mutant far/sums.c "pieces may change places" '/^static uint32_t join/,/^}/s/by_zeroes\[.\]\[[^]]*\]/0/g'
+mutant far/sums.c "the last piece of a long part is not read" \
+    's/PIECE_SIZE \+ 1 - first/PIECE_SIZE + (len < PIECE_SIZE) - first/'
+mutant far/sums.c "a part ends in the next piece" 's/\(offset \+ len - 1\)/(offset + len)/'
+mutant far/sums.c "a part is compared with its first piece" \
+    's/join\(0, piece \+ first, n\)/piece[first]/'
+mutant far/sums.c "a part is compared with the first pieces" \
+    's/join\(0, piece \+ first, n\)/join(0, piece, n)/'
+mutant far/sums.c "a part is compared with what is beside it" \
+    '/^bool sums_part_fits/,/^}/s/ \+ e->offset//'
+mutant far/sums.c "a wrong page teaches its pieces" '/^bool sums_learn/,/^}/s/if \(right\)//'
+mutant far/sums.c "a page that was wrong is right" \
+    '/^bool sums_learn/,/^}/s/return right/return true/'
+mutant far/sums.c "nothing is learnt" '/^bool sums_learn/,/^}/s/if \(right\)/if (0)/'
+mutant far/sums.c "the sum of a page is kept with its pieces only" \
+    '/^void sums_store/,/^}/s/sum = s->sum.*/return;/'
+mutant far/sums.c "pieces are not kept" '/^void sums_store/,/^}/s/store_pieces\(.*\);//'
+mutant far/sums.c "a sum depends on its low bytes alone" 's/begun >> 24\]/0]/'
 build_test() { compile "$unit/test_wire.c" $(part far/wire.c); }
 mutant far/wire.h "parts of ticks are lost" 's/l->part \+= r->page/l->part = r->page/'
 mutant far/wire.h "an idle wire keeps its time" 's/if \(now > l->free\)/if (0)/'

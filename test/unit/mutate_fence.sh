@@ -94,9 +94,9 @@ mutant $cut "nodes of the tree need not answer" 's/!\(used >> i & 1\)/1/'
 mutant $cut "nodes without a slab must answer" 's/\|\| !\(used >> i & 1\)//'
 mutant $cut "a node whose memory is gone must answer" 's/err == -ESTALE \|\|//'
 mutant $cut "the dead are counted after the answers" '
-    s/^( *)tree_cut_locked\(t, &d\);/\1tree_dead_locked(t, \&d); \
+    s/^( *)tree_cut_locked\(t, &d, silent\);/\1tree_dead_locked(t, \&d); \
 &/'
-mutant $cut "the dead are not marked as cut" 's/tree_cut_locked\(t, &d\);/;/'
+mutant $cut "the dead are not marked as cut" 's/tree_cut_locked\(t, &d, silent\);/;/'
 mutant $cut "the lock is kept after a failure" \
     '/^bool cut_dead/,/^}/s/pthread_mutex_unlock\(&c->lock\)/if (!c->next) &/'
 mutant $cut "it is never tried again" 's/now_ms\(\) \+ CUT_AGAIN_MS/INT64_MAX/'

@@ -172,6 +172,7 @@ static void end_prefetch(bool marker, uint64_t slot, frame_t n)
         step();
         if (page_prefetched(f, ENV_PFN0 + n, pte_ahead(marker, env.pg.blind), err))
                 env_wake_pte(pte);
+        notices_over(&env.pg.notices, n);
 }
 
 void env_slot_prefetch(uint64_t slot, frame_t f, pte_slot_t *pte, bool marker)
@@ -282,6 +283,8 @@ void env_wake_pte(pte_slot_t *pte)
 {
         step();
         atomic_fetch_add(&env.wakes, 1);
+        if (env.pg.notices.table)
+                notices_over_at(&env.pg.notices, pte);
         if (env.wake)
                 env.wake(pte);
 }

@@ -35,6 +35,8 @@ enum plant {
         WRITE_SHARED,                   /* a page is written to a slot that others read */
         EARLY_READ,                     /* a page is read before its write was answered */
         FLIPPED,                        /* the node flips a bit */
+        LOST,                           /* the node loses a page that it has answered */
+        UNPROVED,                       /* sums of pieces are believed as they are found */
         PLANTS
 };
 
@@ -53,6 +55,7 @@ struct link {
         struct message message[RING];   /* used in turn */
         /* of the node */
         uint32_t next, half;            /* message, and half of its page, to be taken next */
+        bool lost;                      /* that page is */
         uint32_t rest;                  /* so many turns the network holds it back */
 };
 #define LINK_CUT 1ull
@@ -66,8 +69,8 @@ struct world {
         uint64_t seed;
         _Atomic uint32_t living;        /* about how many processes the tree has */
         /* For the end.  A process adds its reads and writes now and then; what it did since is not
-         * counted when it is killed. */
-        _Atomic uint64_t reads, writes, forks, execs, kills, ends, cuts, shared, released, wanted;
+         * counted when it is killed.  pieces: reads of parts that took no whole page. */
+        _Atomic uint64_t reads, pieces, writes, forks, execs, kills, ends, cuts, shared, released, wanted;
         /* Pages that were found to be wrong: by the sum alone, by both, by the content alone. */
         _Atomic uint64_t false_alarms, alarms, missed;
         _Atomic uint64_t failures;      /* these, and all others */
@@ -92,8 +95,8 @@ static inline char *node_page(uint64_t slot)
 
 /* --- soak_node.c --- */
 
-/* In the process that is to be the node.  units: as in struct tree. */
-void node_begin(char *units);
+/* In the process that is to be the node. */
+void node_begin(const struct tree *t);
 /* It takes what it can, and sleeps for a moment. */
 void node_turn(void);
 /* The driver's cut(): when it returns true, nothing of these members arrives any more.  False: the
@@ -115,10 +118,14 @@ bool link_is_over(const struct message *m);
 
 /* The first two words are stamp and slot; the rest follows from the stamp. */
 void page_make(char *page, uint64_t slot, uint64_t stamp);
-void page_store_sum(char *units, uint64_t slot, const char *page);
+void page_store_sum(const struct tree *t, uint64_t slot, const char *page, bool pieces);
+/* What is left if the process is killed when it has stored the sums of n pieces. */
+void page_store_some(const struct tree *t, uint64_t slot, const char *page, unsigned n);
 /* Is the page that this process holds in the slot the one with this stamp?  By its sum, and by some
  * of its words, which n chooses.  If it is not, that is a failure. */
 void page_check(const struct tree *t, uint64_t slot, uint64_t stamp, uint64_t n);
+/* The same of some bytes of it, as they are read for vmg_read.  True: their pieces were enough. */
+bool page_check_part(const struct tree *t, uint64_t slot, uint64_t stamp, uint64_t n);
 
 /* Counts a failure; the text of the first one is kept. */
 void failure(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

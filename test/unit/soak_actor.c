@@ -48,7 +48,7 @@ static uint32_t sent;                   /* messages, on this link */
 static unsigned nheld, nreleasing, depth;
 static struct held held[HELD];
 static uint64_t releasing[RELEASES];
-static uint64_t reads, writes;          /* not yet added to the world's */
+static uint64_t reads, pieces, writes;  /* not yet added to the world's */
 static _Alignas(64) char frame[PAGE_SIZE];
 static volatile sig_atomic_t told_to_end;
 int world_fd;
@@ -77,8 +77,9 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b)
 static void add_counts(void)
 {
         atomic_fetch_add(&world->reads, reads);
+        atomic_fetch_add(&world->pieces, pieces);
         atomic_fetch_add(&world->writes, writes);
-        reads = writes = 0;
+        reads = pieces = writes = 0;
 }
 
 /* Processes are also killed from outside, anywhere; but seldom in a place as short as these. */
@@ -103,7 +104,10 @@ static void read_one(void)
 
         if ((h->write && world->plant != EARLY_READ) || h->late)
                 return;
-        page_check(&tree, h->slot, h->stamp, reads);
+        if (world->plant != UNSEEDED && any(2))
+                pieces += page_check_part(&tree, h->slot, h->stamp, reads);
+        else
+                page_check(&tree, h->slot, h->stamp, reads);
         if (++reads == 1024)
                 add_counts();
 }
@@ -137,8 +141,13 @@ static void write_slot(struct held *h)
         h->stamp = STAMP(birth, ++version);
         page_make(frame, h->slot, h->stamp);
         h->late = world->plant == LATE_SUM;
+        if (any(OFTEN) == 0) {
+                page_store_some(&tree, h->slot, frame, any(PIECES + 1));
+                kill(getpid(), SIGKILL);
+        }
+        /* Also if it does not know that others read parts. */
         if (!h->late)
-                page_store_sum(tree.units, h->slot, frame);
+                page_store_sum(&tree, h->slot, frame, any(2));
         may_die(OFTEN);
         link_send(m, h->slot, frame);
         may_die(OFTEN);
@@ -153,7 +162,7 @@ static void store_late_sums(void)
                 if (!held[i].late || held[i].write || any(64) != 0)
                         continue;
                 page_make(frame, held[i].slot, held[i].stamp);
-                page_store_sum(tree.units, held[i].slot, frame);
+                page_store_sum(&tree, held[i].slot, frame, any(2));
                 held[i].late = false;
         }
 }
@@ -172,7 +181,7 @@ static bool cut_dead(struct tree *t)
         if (d.n == 0 || !((world->plant == UNCUT && any(4) != 0) || node_cut(&d)))
                 return false;
         tree_lock(t);
-        tree_cut_locked(t, &d);
+        tree_cut_locked(t, &d, 0);
         freed = tree_mend_locked(t);
         tree_unlock(t);
         return freed > 0;
@@ -294,7 +303,7 @@ static void start(void)
         slotmap_init(&map, tree.units, slabs, tree.self);
         map.nslabs = SLABS;
         sent = 0;
-        reads = writes = 0;
+        reads = pieces = writes = 0;
         for (unsigned i = 0; i < nheld; i++)
                 held[i].late = false;   /* the parent's bug, not known here */
 }

@@ -18,16 +18,24 @@ struct world *world;
 
 /* Of the node's process. */
 static uint64_t random_state;
-static char *units;
+static struct tree tree;
 
 /* ---- the node's end ---- */
 
+static void exchange(_Atomic uint32_t *a, _Atomic uint32_t *b)
+{
+        uint32_t was = atomic_load(a);
+
+        atomic_store(a, atomic_load(b));
+        atomic_store(b, was);
+}
+
 static void swap_sums(uint64_t a, uint64_t b)
 {
-        uint32_t was = atomic_load(slot_sum(units, a));
-
-        atomic_store(slot_sum(units, a), atomic_load(slot_sum(units, b)));
-        atomic_store(slot_sum(units, b), was);
+        exchange(slot_sum(tree.units, a), slot_sum(tree.units, b));
+        for (unsigned i = 0; i < PIECES; i++)
+                exchange(&slot_pieces(tree.pieces, a)->sum[i],
+                         &slot_pieces(tree.pieces, b)->sum[i]);
 }
 
 /* Planted: the next two messages go to each other's slot, and so do their sums. */
@@ -59,7 +67,10 @@ static bool take_half(struct link *l)
                 return true;
         if (world->plant == FLIPPED && rnd(&random_state, 256) == 0)
                 m->page[rnd(&random_state, PAGE_SIZE)] ^= 4;
-        memcpy(node_page(m->slot) + at, m->page + at, HALF);
+        if (at == 0)
+                l->lost = world->plant == LOST && rnd(&random_state, 64) == 0;
+        if (!l->lost)
+                memcpy(node_page(m->slot) + at, m->page + at, HALF);
         l->half ^= 1;
         if (l->half == 0) {
                 l->next++;
@@ -95,10 +106,10 @@ static void serve(struct link *l)
                         ;
 }
 
-void node_begin(char *tree_units)
+void node_begin(const struct tree *t)
 {
         world->node = getpid();
-        units = tree_units;
+        tree = *t;
         random_state = world->seed * 2 + 1;
 }
 

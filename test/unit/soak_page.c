@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include "far/sum.h"
+#include "far/sums.h"
 #include "soak.h"
 
 /* ---- failures ---- */
@@ -36,22 +36,57 @@ void check_end(pid_t pid, int status)
 
 /* ---- sums ---- */
 
-static uint32_t sum_of(uint64_t slot, const char *page)
+static uint32_t unseeded(uint32_t begun, const void *bytes, size_t n)
 {
-        return far_sum(world->plant == UNSEEDED ? 0 : slot, page);
+        return far_sum(n == PAGE_SIZE ? ~0u : begun, bytes, n);
+}
+
+static struct sums sums_of(const struct tree *t)
+{
+        return (struct sums){ t->units, t->pieces,
+                              world->plant == UNSEEDED ? unseeded : far_sum };
 }
 
 /* As enqueue() in runtime/far/io.c. */
-void page_store_sum(char *units, uint64_t slot, const char *page)
+void page_store_sum(const struct tree *t, uint64_t slot, const char *page, bool pieces)
 {
-        atomic_store_explicit(slot_sum(units, slot), sum_of(slot, page), memory_order_relaxed);
+        struct sums s = sums_of(t);
+
+        sums_store(&s, slot, page, pieces && world->plant != UNSEEDED);
 }
 
-/* As is_right() in runtime/far/io.c. */
-static bool is_right(char *units, uint64_t slot, const char *page)
+void page_store_some(const struct tree *t, uint64_t slot, const char *page, unsigned n)
 {
-        return sum_of(slot, page) ==
-               atomic_load_explicit(slot_sum(units, slot), memory_order_relaxed);
+        struct slot_pieces *p = slot_pieces(t->pieces, slot);
+
+        for (unsigned i = 0; i < n; i++)
+                atomic_store_explicit(&p->sum[i],
+                                      far_sum(0, page + i * PIECE_SIZE, PIECE_SIZE),
+                                      memory_order_relaxed);
+}
+
+/* Planted: one piece, whatever its sum is of. */
+static bool believe(const struct tree *t, uint64_t slot, uint32_t offset, struct sum_of_part *e)
+{
+        unsigned piece = offset / PIECE_SIZE;
+
+        e->offset = (uint16_t)(piece * PIECE_SIZE);
+        e->len = PIECE_SIZE;
+        e->sum = atomic_load(&slot_pieces(t->pieces, slot)->sum[piece]);
+        return true;
+}
+
+/* As choose_bytes() and is_right() in runtime/far/io.c. */
+static bool is_right_part(const struct tree *t, uint64_t slot, uint32_t offset, uint32_t len,
+                          bool *pieces)
+{
+        const char *page = node_page(slot);
+        struct sums s = sums_of(t);
+        struct sum_of_part e;
+
+        *pieces = world->plant == UNPROVED ? believe(t, slot, offset, &e)
+                                           : sums_of_part(&s, slot, offset, len, &e);
+        return *pieces ? sums_part_fits(&s, &e, page) : sums_learn(&s, slot, page);
 }
 
 /* ---- content ---- */
@@ -108,21 +143,46 @@ static void judge(const struct tree *t, uint64_t slot, uint64_t stamp, bool sum,
         memcpy(is, node_page(slot), PAGE_SIZE);
         page_make(expected, slot, stamp);
         const char *what = verdict(sum, content && memcmp(is, expected, PAGE_SIZE) == 0);
+        struct sums s = sums_of(t);
         failure("process %u (birth %llu), slot %#llx: %s; expected: version %llu of birth %llu, "
                 "sum %#x; found, at a second look: version %llu of birth %llu for slot %#llx, sum "
                 "%#x; the sum stored is %#x",
                 t->self, (unsigned long long)t->head->record[t->self].birth,
                 (unsigned long long)slot, what, STAMP_VERSION(stamp), STAMP_BIRTH(stamp),
-                sum_of(slot, expected), STAMP_VERSION(w[0]), STAMP_BIRTH(w[0]),
-                (unsigned long long)w[1], sum_of(slot, is),
+                s.sum(~(uint32_t)slot, expected, PAGE_SIZE), STAMP_VERSION(w[0]), STAMP_BIRTH(w[0]),
+                (unsigned long long)w[1], s.sum(~(uint32_t)slot, is, PAGE_SIZE),
                 atomic_load(slot_sum(t->units, slot)));
 }
 
 void page_check(const struct tree *t, uint64_t slot, uint64_t stamp, uint64_t n)
 {
         const char *page = node_page(slot);
-        bool sum = is_right(t->units, slot, page), content = has_content(page, slot, stamp, n);
+        struct sums s = sums_of(t);
+        bool sum = sums_fit(&s, slot, page), content = has_content(page, slot, stamp, n);
 
         if (!sum || !content)
                 judge(t, slot, stamp, sum, content);
+}
+
+/* The header, or another word, of a piece. */
+static bool has_piece(const char *page, uint64_t slot, uint64_t stamp, unsigned piece, uint64_t n)
+{
+        const word_t *w = (const word_t *)page;
+        uint64_t i = piece * WORDS / PIECES + (stamp + n) * 7 % (WORDS / PIECES);
+
+        if (i < 2)
+                return w[0] == stamp && w[1] == slot;
+        return w[i] == word_of(stamp, i);
+}
+
+bool page_check_part(const struct tree *t, uint64_t slot, uint64_t stamp, uint64_t n)
+{
+        uint32_t offset = (uint32_t)(word_of(stamp, n) >> 40) % PAGE_SIZE;
+        uint32_t len = n % 4 ? 1 : (PAGE_SIZE - offset + 1) / 2;
+        bool pieces, sum = is_right_part(t, slot, offset, len, &pieces);
+        bool content = has_piece(node_page(slot), slot, stamp, offset / PIECE_SIZE, n);
+
+        if (!sum || !content)
+                judge(t, slot, stamp, sum, content);
+        return pieces;
 }

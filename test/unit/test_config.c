@@ -90,6 +90,7 @@ static void all_of_it(void **state)
                  "url = rdma://m1:7471\n"
                  "size = 64G\n"
                  "weight = 2\n"
+                 "priority = 1000\n"
                  "token-file = /etc/vmrun token\n"
                  "device = mlx5_0\n"
                  "gid-index = 3\n"
@@ -117,6 +118,7 @@ static void all_of_it(void **state)
         assert_string_equal(n->device, "mlx5_0");
         assert_int_equal(n->size, 64ull << 30);
         assert_int_equal(n->weight, 2);
+        assert_int_equal(n->priority, 1000);
         assert_int_equal(n->gid_index, 3);
         n++;
         assert_string_equal(n->name, "of two words");
@@ -208,7 +210,7 @@ static void bad_settings(void **state)
         refused("[vmrun]\ncolour = red\n", 2,
                 "unknown key in [vmrun]: give cache, stats, stats-interval, profile, verbose, "
                 "overcommit, follow, verify, prefetch, prefetch-window, prefetch-history, far, control, "
-                "placement, timeout, connect-timeout or io");
+                "placement, replicas, replicas-required, rebuild-rate, timeout, connect-timeout or io");
         refused("[node a]\nurl = mem:1M\nsize-mb = 512\n", 3,
                 "size-mb = 512: unknown key: did you mean size = 512M?");
         refused("[vmrun]\ncache = 2M # local\n", 2,

@@ -36,7 +36,11 @@
 
 int vm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
 /* No node here is remote. */
-void io_start(struct vm *vm) { (void)vm; }
+void io_start(struct vm *vm, struct slot_pieces *pieces)
+{
+        (void)vm;
+        (void)pieces;
+}
 void io_wait_attached(void) {}
 void io_forked(void) {}
 void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }

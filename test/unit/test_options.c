@@ -34,11 +34,18 @@
 
 int vm_probe_level(char *why, size_t n) { snprintf(why, n, "not here"); return -ENODEV; }
 /* No node here is remote. */
-void io_start(struct vm *vm) { (void)vm; }
+void io_start(struct vm *vm, struct slot_pieces *pieces)
+{
+        (void)vm;
+        (void)pieces;
+}
 void io_wait_attached(void) {}
+void io_keep(void) {}
+void request_forked(void) {}
+bool request_waits(void) { return false; }
 bool io_is_attached(void) { return true; }
 void io_forked(void) {}
-void io_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
+void request_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }
 int io_add(struct far_node *n, char *why)
 {
         (void)why;
@@ -383,6 +390,8 @@ static void node_options(void **state)
         refused(VMRUN("--node", "mem:4M?size=", "ls"), "size=: this is no size", "as in 4G");
         refused(VMRUN("--node", "mem:4M?weight=0", "ls"), "weight=0: ", "from 1 to 1000");
         refused(VMRUN("--node", "mem:4M?weight=1001", "ls"), "weight=1001: ", "from 1 to 1000");
+        refused(VMRUN("--node", "mem:4M?priority=-1", "ls"), "priority=-1: ", "from 0 to 1000");
+        refused(VMRUN("--node", "mem:4M?priority=1001", "ls"), "priority=1001: ", "from 0 to 1000");
         refused(VMRUN("--node", "mem:4M?weight=1&weight=1", "ls"), "weight=1: given twice",
                 "leave one out");
         refused(VMRUN("--node", "mem:4M?url=mem:1M", "ls"), "unknown option 'url'",
@@ -402,8 +411,8 @@ static void node_options(void **state)
                 "leave them out");
         refused(VMRUN("--node", "nbd://m1?gid-index=0", "ls"), "for rdma:// only",
                 "leave them out");
-        refused(VMRUN("--node", "mem:4M?overwrite=yes", "ls"), "overwrite is for dax: only",
-                "leave it out");
+        refused(VMRUN("--node", "mem:4M?overwrite=yes", "ls"),
+                "overwrite is for dax: and file: only", "leave it out");
         refused(VMRUN("--node", "dax:/x?overwrite=1", "ls"), "overwrite=1: ", "give no or yes");
         refused(VMRUN("--node", "rdma://m1?latency=100", "ls"), "for mem: and dax: only",
                 "leave them out");
@@ -426,6 +435,7 @@ static void node_options(void **state)
                 "give size, weight");
 
         memset(&opt, 0, sizeof(opt));
+        opt.replicas = 1;
         optind = 0;
         char *line[] = { (char *)"vmrun",
                          (char *)"--cache=1M",
@@ -437,7 +447,7 @@ static void node_options(void **state)
                          (char *)"--node",
                          (char *)"dax:/x?overwrite=yes",
                          (char *)"--node",
-                         (char *)"mem:1G?latency=2400&bandwidth=12.5G",
+                         (char *)"mem:1G?latency=2400&bandwidth=12.5G&priority=3",
                          (char *)"--node",
                          (char *)"mem:?bandwidth=1000000",
                          (char *)"ls",
@@ -468,9 +478,11 @@ static void node_options(void **state)
         assert_string_equal(n->url, "mem:1G");
         assert_int_equal(n->latency, 2400);
         assert_int_equal(n->bandwidth, 12500000000);
+        assert_int_equal(n->priority, 3);
         n++;
         assert_int_equal(n->latency, 0);
         assert_int_equal(n->bandwidth, 1000000);
+        assert_int_equal(n->priority, 0);
         for (unsigned i = 0; i < opt.nnodes; i++)
                 node_option_free(&opt.nodes[i]);
 }
@@ -495,6 +507,7 @@ static void leases_of_a_tree(void **state)
 
         (void)state;
         memset(&opt, 0, sizeof(opt));
+        opt.replicas = 1;
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:64M", .origin = "--node mem:64M", .weight = 1 };
         CONTROL->nslabs = 0;
@@ -583,6 +596,7 @@ static void a_node_more(void **state)
 
         (void)state;
         memset(&opt, 0, sizeof(opt));
+        opt.replicas = 1;
         CONTROL->nslabs = CONTROL->nodes_added = 0;
         CONTROL->far_pages = 0;
         far_init(8ull << 40);
@@ -598,6 +612,7 @@ static void a_node_more(void **state)
         far_close();
 
         memset(&opt, 0, sizeof(opt));
+        opt.replicas = 1;
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:8M", .origin = "--node mem:8M", .weight = 1 };
         CONTROL->nslabs = 0;
@@ -649,6 +664,7 @@ static void no_node_more(void **state)
 
         (void)state;
         memset(&opt, 0, sizeof(opt));
+        opt.replicas = 1;
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:8M", .origin = "--node mem:8M", .weight = 1 };
         CONTROL->nslabs = 0;
@@ -684,6 +700,7 @@ static void leases(void **state)
 {
         (void)state;
         memset(&opt, 0, sizeof(opt));
+        opt.replicas = 1;
         opt.placement = PLACE_LINEAR;
         opt.nodes[opt.nnodes++] =
                 (struct node_option){ .url = "mem:40M", .origin = "--node mem:40M", .weight = 1 };

@@ -298,6 +298,26 @@ static void test_wait_returns(void **state)
         env.pte[0] = 0;
 }
 
+/* --- the reserve --- */
+
+static void test_reserve(void **state)
+{
+        static const struct { uint32_t nframes, high; } cache[] = {
+                { 64, 16 }, { 256, 32 }, { 1024, 128 }, { 4096, 128 }, { 8192, 256 },
+                { 131072, 4096 }, { 1 << 20, 4096 }
+        };
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(cache) / sizeof(cache[0]); i++) {
+                struct pager pg = { .nframes = cache[i].nframes };
+                pager_marks(&pg, true);
+                assert_int_equal(pg.high, cache[i].high);
+                assert_int_equal(pg.low, cache[i].high / 2);
+                pager_marks(&pg, false);
+                assert_int_equal(pg.low, 1);
+        }
+}
+
 /* --- pins --- */
 
 static void test_pin(void **state)
@@ -345,6 +365,7 @@ static void test_pins_saturate(void **state)
 
 #include "test_pager_range.h"
 #include "test_pager_clock.h"
+#include "test_pager_notices.h"
 
 int main(void)
 {
@@ -352,7 +373,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
                 T(test_frame_counts), T(test_free_gives_slot_back), T(test_list_overflow),
                 T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes),
-                T(test_wait_returns), T(test_pin), T(test_pins_saturate),
+                T(test_wait_returns), T(test_reserve), T(test_pin), T(test_pins_saturate),
                 T(test_detach), T(test_detach_waits_for_busy), T(test_detach_bad_entry),
                 T(test_frame_outside), T(test_discard_held), T(test_discard_claimed),
                 T(test_protect_not_resident), T(test_protect_present), T(test_protect_held),
@@ -360,13 +381,18 @@ int main(void)
                 T(test_move), T(test_move_waits_for_busy), T(test_cool), T(test_second_chance),
                 T(test_evict_untouched), T(test_evict_clean_copy), T(test_evict_dirty),
                 T(test_evict_software_dirty), T(test_used_by_calls), T(test_evict_held),
-                T(test_evict_prefetched), T(test_touch), T(test_not_evicted),
+                T(test_evict_prefetched), T(test_evict_high), T(test_evict_all_high),
+                T(test_evict_low), T(test_priority_travels), T(test_touch), T(test_not_evicted),
                 T(test_locked_meanwhile), T(test_write_fails), T(test_written_meanwhile),
                 T(test_use_while_written), T(test_pinned_while_written),
                 T(test_locked_while_written), T(test_no_slot), T(test_slot_taken_back),
                 T(test_shared_slot), T(test_shared_slot_kept),
                 T(test_write_back_for_fork), T(test_write_back_full), T(test_take_clean),
                 T(test_epochs), T(test_epoch_wrap), T(test_orphans_wait),
+                T(test_notice_comes), T(test_notice_of_nothing), T(test_notice_of_failure),
+                T(test_notice_of_unmapped), T(test_notice_of_demand), T(test_notice_limit),
+                T(test_notice_late_look), T(test_notice_comes_early),
+                T(test_notice_word_unmapped),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,8 @@ static void test_evict_held(void **state)
         assert_int_equal(env.pte[1], 0);
 }
 
+static bool posts(void) { return true; }
+
 /* It is spared once.  It was not used, so no TLB holds it: no flush is needed. */
 static void test_evict_prefetched(void **state)
 {
@@ -159,6 +161,114 @@ static void test_evict_prefetched(void **state)
         assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).cleared, 1);
         assert_false(env.pte[1] & PTE_PREF);
         assert_int_equal(cnt[CNT_PREFETCH_HITS], 1);
+}
+
+/* It is left for two visits more, and for two again once it was used. */
+static void test_evict_high(void **state)
+{
+        pte_t seen;
+
+        (void)state;
+        frame_t f = make_present(0, rw, 0, 1);
+        make_present(1, rw, 0, 1);
+        assert_int_equal(page_set_priority(&env.pte[0], PTE_HIGH, &seen), 1);
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+        assert_int_equal(kind(0), PTE_PRESENT);
+        env.pte[0] |= PTE_A;
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).cleared, 1);
+        flushed();
+        for (int i = 0; i < 2; i++) {
+                assert_false(clock_take_clean(&env.pg, f));
+                struct clock_result r = clock_pass(&env.pg, FRAMES, cnt);
+                assert_int_equal(r.used, 1);
+                assert_int_equal(r.freed, 0);
+        }
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).freed, 1);
+        /* a stream does not pass it, and it is like others when that is said */
+        make_present(0, rw | PTE_HIGH, PTE_A, 1);
+        page_pass(&env.pg, &env.pte[0]);
+        assert_true(env.pte[0] & PTE_A);
+        assert_int_equal(page_set_priority(&env.pte[0], 0, &seen), 1);
+        assert_int_equal(evict_all(), 1);
+}
+
+/* Where all pages have it, none stays for ever, and the cleaner does not give up before. */
+static void test_evict_all_high(void **state)
+{
+        unsigned turns = 0;
+
+        (void)state;
+        for (unsigned v = 0; v < FRAMES; v++)
+                make_present(v, rw | PTE_HIGH, PTE_A, 1);
+        for (struct clock_result r = { 0 }; !r.freed && turns < 100; turns++) {
+                r = clock_pass(&env.pg, FRAMES, cnt);
+                assert_true(r.freed || r.used + r.cleared == FRAMES);
+                flushed();
+        }
+        assert_int_equal(turns, 4);
+}
+
+/* Its first visit is its last: it is gone with the flush, before the hand moves. */
+static void test_evict_low(void **state)
+{
+        pte_t seen;
+
+        (void)state;
+        make_present(0, rw, PTE_A, 1);
+        make_present(1, rw, PTE_A, 1);
+        assert_int_equal(page_set_priority(&env.pte[1], PTE_LOW, &seen), 1);
+        assert_int_equal(clock_pass(&env.pg, FRAMES, cnt).cleared, 2);
+        assert_int_equal(clock_pass(&env.pg, 0, cnt).freed, 0);
+        flushed();
+        assert_int_equal(clock_pass(&env.pg, 0, cnt).freed, 1);
+        assert_int_equal(kind(1), PTE_NONE);
+        /* unless it is used again meanwhile */
+        make_present(1, rw | PTE_LOW, PTE_A, 1);
+        clock_pass(&env.pg, FRAMES, cnt);
+        env.pte[1] |= PTE_A;
+        flushed();
+        clock_pass(&env.pg, 0, cnt);
+        assert_int_equal(kind(1), PTE_PRESENT);
+}
+
+static void test_priority_travels(void **state)
+{
+        pte_t seen, old;
+
+        (void)state;
+        assert_int_equal(page_set_priority(&env.pte[0], PTE_HIGH, &seen), 0);
+        env.pte[1] = pte_make_arena(3, rw);
+        assert_int_equal(page_set_priority(&env.pte[1], PTE_HIGH, &seen), 0);
+        env.pte[1] = 0;
+        make_remote(0, rw, 1);
+        assert_int_equal(page_set_priority(&env.pte[0], PTE_HIGH, &seen), 1);
+        fetch(0);
+        assert_int_equal(env.pte[0] & PTE_PRIORITY, PTE_HIGH);
+        page_protect(&env.pg, &env.pte[0], no_access);
+        page_protect(&env.pg, &env.pte[0], rw);
+        page_move(&env.pg, &env.pte[0], &env.pte[2]);
+        assert_int_equal(env.pte[2] & PTE_PRIORITY, PTE_HIGH);
+        assert_int_equal(page_set_priority(&env.pte[2], PTE_LOW, &seen), 1);
+        evict_all();
+        assert_int_equal(kind(2), PTE_REMOTE);
+        assert_int_equal(env.pte[2] & PTE_PRIORITY, PTE_LOW);
+        /* on its way: the end of a demand read would lose it, that of a prefetch does not */
+        env.post = posts;
+        frame_t f = frame_take(&env.pg, &list, cnt);
+        assert_int_equal(page_fetch(&env.pg, &env.pte[2], env.pte[2], f), ENV_POSTED);
+        pte_t busy = env.pte[2];
+        int ret = page_set_priority(&env.pte[2], 0, &seen);
+        assert_true(env_io_step(0));
+        assert_int_equal(ret, -EAGAIN);
+        assert_int_equal(seen, busy);
+        f = page_detach(&env.pg, &env.pte[2], &old);
+        frame_discard(&env.pg, &list, f);
+        make_remote(2, rw, 1);
+        f = frame_take(&env.pg, &list, cnt);
+        assert_true(page_prefetch(&env.pg, &env.pte[2], env.pte[2], f, false));
+        assert_int_equal(page_set_priority(&env.pte[2], PTE_HIGH, &seen), 1);
+        assert_true(env_io_step(0));
+        assert_int_equal(env.pte[2] & (PTE_P | PTE_PRIORITY), PTE_P | PTE_HIGH);
 }
 
 /* Zeroes that were filled in ahead are no page of the program's until they are touched. */

@@ -441,6 +441,14 @@ static void mm_move(unsigned from, unsigned to)
         m.seen[SEEN_MOVE]++;
 }
 
+static void set_priority(unsigned v)
+{
+        static const pte_t some[] = { 0, PTE_HIGH, PTE_LOW };
+        pte_t seen;
+
+        page_set_priority(&env.pte[v], some[rnd(3)], &seen);
+}
+
 static void mm_actor(void *arg)
 {
         struct cpu *c = arg;
@@ -461,6 +469,7 @@ static void mm_actor(void *arg)
                         mm_move(v, w);
                 } else if (chance(2)) {
                         page_cool(&env.pg, &env.pte[v]);
+                        set_priority(v);
                 } else {
                         lock_page(v);
                 }

@@ -3,7 +3,8 @@
  * (test_pager_model.c) cannot see, and for TSan.
  *
  * Three vCPU threads have software TLBs; a cleaner moves the hand; one thread unmaps, protects and
- * moves pages; one pins pages and writes to them; one ends the transfers that run by themselves.
+ * moves pages; one pins pages and writes to them; one asks for pages ahead, and has a word of other
+ * pages count them; one ends the transfers that run by themselves.
  * Each writer owns one word of every page and knows what it last wrote to which object (word 0 of a
  * page; a page gets a new object at each first touch), so a lost write shows without a lock that
  * would hide races.
@@ -25,7 +26,7 @@
 #include "pager_env.h"
 
 #define VCPUS   3
-#define THREADS (VCPUS + 3)             /* and cleaner, mm, gmem */
+#define THREADS (VCPUS + 4)             /* and cleaner, mm, gmem, asker */
 #define FRAMES  20
 #define SLOTS   24                      /* less than PAGES: second copies have to be taken back */
 #define PAGES   32
@@ -289,6 +290,8 @@ static void *io_thread(void *arg)
         while (!stop_io)
                 if (!env_io_step(0))
                         sched_yield();
+        while (env_io_step(0))
+                ;
         return NULL;
 }
 
@@ -312,6 +315,52 @@ static void *gmem_thread(void *arg)
         }
         frame_list_drain(&env.pg, &c->list);
         return NULL;
+}
+
+/* The word of each page that counts is this thread's own. */
+static _Atomic uint32_t *counting(frame_t f)
+{
+        return (_Atomic uint32_t *)&env.content[f][THREADS];
+}
+
+static void *ask_thread(void *arg)
+{
+        struct cpu *c = arg;
+
+        while (!stop) {
+                unsigned v = rnd(c, PAGES), w = rnd(c, PAGES);
+                frame_t f = frame_pin(env.frames, ENV_PFN0, &env.pte[w], true);
+                if (f == FRAME_NONE) {
+                        fault(c, w, true);
+                        continue;
+                }
+                pte_t p = atomic_load(&env.pte[v]);
+                frame_t n = pte_kind(p) == PTE_REMOTE && (p & PTE_ACCESS) && !(p & PTE_LOST)
+                                    ? frame_take(&env.pg, &c->list, c->cnt)
+                                    : FRAME_NONE;
+                if (n != FRAME_NONE && !page_prefetch(&env.pg, &env.pte[v], p, n, rnd(c, 4) == 0))
+                        frame_free(&env.pg, &c->list, n);
+                if (notice_add(&env.pg.notices, &env.pte[v], counting(f), f, 8))
+                        c->accesses++;
+                frame_unpin(&env.frames[f], true);
+        }
+        frame_list_drain(&env.pg, &c->list);
+        return NULL;
+}
+
+/* When all pages have come. */
+static void check_counts(const struct notices *notices)
+{
+        CHECK(notices->count == 0, "notices are left: %u", notices->count);
+        for (unsigned v = 0; v < PAGES; v++) {
+                pte_t p = env.pte[v];
+                uint64_t left = 0;
+                if (pte_has_frame(p))
+                        left = get((frame_t)(pte_num(p) - ENV_PFN0), THREADS);
+                else if (pte_kind(p) == PTE_REMOTE)
+                        left = env.far[pte_num(p)][THREADS];
+                CHECK(left == 0, "page %u still counts %#lx", v, (unsigned long)left);
+        }
 }
 
 static void drop_page(struct cpu *c, unsigned v)
@@ -351,7 +400,10 @@ static void *mm_thread(void *arg)
                 } else if (rnd(c, 3) == 0 && v != w && !vma[w]) {
                         move_page(v, w);
                 } else if (rnd(c, 3) == 0) {
+                        static const pte_t some[] = { 0, PTE_HIGH, PTE_LOW };
+                        pte_t seen;
                         page_cool(&env.pg, &env.pte[v]);
+                        page_set_priority(&env.pte[w], some[rnd(c, 3)], &seen);
                 } else {
                         atomic_store(&vma[v], p | 1);
                         wait_faults(v);
@@ -415,12 +467,15 @@ static void give_back(void)
 static void test_race(void **state)
 {
         static void *(*const run[])(void *) = { vcpu_thread,    vcpu_thread, vcpu_thread,
-                                                cleaner_thread, mm_thread,   gmem_thread };
+                                                cleaner_thread, mm_thread,   gmem_thread,
+                                                ask_thread };
+        static struct notices notices;
         const char *seconds = getenv("RACE_SECONDS");
         pthread_t thread[THREADS], io;
 
         (void)state;
         env_setup(FRAMES, SLOTS, PAGES, 0);
+        env.pg.notices.table = &notices;
         env.step = race_step;
         env.io = race_io;
         env.post = race_post;
@@ -444,6 +499,7 @@ static void test_race(void **state)
         pthread_join(thread[VCPUS], NULL);
         stop_io = true;
         pthread_join(io, NULL);
+        check_counts(&notices);
 
         uint64_t evicted = cpus[VCPUS].cnt[CNT_EVICTED_CLEAN] + cpus[VCPUS].cnt[CNT_EVICTED_DIRTY],
                  accesses = 0;
@@ -459,7 +515,7 @@ static void test_race(void **state)
                 bad = env_audit_empty();
         if (bad)
                 fail_msg("%s", bad);
-        assert_true(evicted > 0 && objects > 0);
+        assert_true(evicted > 0 && objects > 0 && cpus[THREADS - 1].accesses > 0);
         for (unsigned i = 0; i < THREADS; i++)
                 free(cpus[i].wrote);
         env_teardown();

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "far/placement.h"
@@ -35,7 +36,7 @@ static void make(unsigned n, const struct far_driver *driver, uint64_t pages)
 /* Leases one slab; its node, -1 at the end. */
 static int step(enum placement how, unsigned n)
 {
-        int k = placement_next(how, nodes, n);
+        int k = placement_next(how, nodes, n, 0);
         if (k >= 0) {
                 uint32_t pages = placement_slab(nodes[k]);
                 assert_in_range(pages, 1, 1u << SLAB_SHIFT);
@@ -128,9 +129,9 @@ static void to_the_end(void **state)
                         sum += nodes[i]->leased;
                 }
                 assert_true(sum >= 20 * GIB + 8);
-                assert_int_equal(placement_next(policies[p], nodes, 4), -1);
+                assert_int_equal(placement_next(policies[p], nodes, 4, 0), -1);
         }
-        assert_int_equal(placement_next(PLACE_WEIGHTED, nodes, 0), -1);
+        assert_int_equal(placement_next(PLACE_WEIGHTED, nodes, 0, 0), -1);
 }
 
 static void linear(void **state)
@@ -149,6 +150,43 @@ static void linear(void **state)
         assert_int_equal(last, 2);
         /* 16M to 512M, two of 1G, the rest */
         assert_int_equal(nodes[0]->slabs, 6 + 3);
+}
+
+/* Nodes of a higher priority are emptied first, under each policy; those of one priority share as
+ * if there were no others, also when one above them does not answer. */
+static void by_priority(void **state)
+{
+        static const enum placement policies[] = { PLACE_WEIGHTED, PLACE_LINEAR, PLACE_FREE };
+        (void)state;
+        for (unsigned p = 0; p < 3; p++) {
+                make(4, &remote, 5 * GIB);
+                nodes[1]->pages = 9 * GIB;
+                nodes[0]->driver = &memory;
+                options[0].weight = 1000;
+                options[2].priority = options[3].priority = 7;
+                options[1].priority = 1000;
+                placement_sizes(policies[p], nodes, 4);
+                int k, was = 1;
+                while ((k = step(policies[p], 4)) >= 0) {
+                        assert_true(options[k].priority <= options[was].priority);
+                        if (options[k].priority < 1000)
+                                assert_int_equal(nodes[1]->leased, nodes[1]->pages);
+                        if (k == 0)
+                                assert_int_equal(nodes[2]->leased + nodes[3]->leased, 10 * GIB);
+                        if (policies[p] == PLACE_WEIGHTED && options[k].priority == 7)
+                                assert_in_range(nodes[2]->leased + nodes[2]->slab_most,
+                                                nodes[3]->leased,
+                                                nodes[3]->leased + 2 * nodes[2]->slab_most);
+                        was = k;
+                }
+                assert_int_equal(was, 0);
+        }
+        make(3, &remote, GIB);
+        options[1].priority = 1;
+        nodes[1]->silent = -ETIMEDOUT;
+        assert_int_equal(placement_next(PLACE_WEIGHTED, nodes, 3, 0), 0);
+        nodes[1]->silent = 0;
+        assert_int_equal(placement_next(PLACE_WEIGHTED, nodes, 3, 0), 1);
 }
 
 static void most_free(void **state)
@@ -233,12 +271,141 @@ static void granules(void **state)
         }
 }
 
+/* Leases slabs of so many copies for as long as there are; how many pages they have. */
+static uint64_t fill(enum placement how, unsigned n, unsigned replicas)
+{
+        unsigned index[FAR_PLACES];
+        uint64_t all = 0;
+        uint32_t pages;
+
+        while (placement_copies(how, nodes, n, 0, replicas, index, &pages) == replicas) {
+                for (unsigned k = 0; k < replicas; k++) {
+                        nodes[index[k]]->leased += pages;
+                        nodes[index[k]]->slabs++;
+                        assert_true(nodes[index[k]]->leased <= nodes[index[k]]->pages);
+                }
+                all += pages;
+        }
+        return all;
+}
+
+static void domains(const char *const name[], unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                options[i].domain = name[i];
+}
+
+static void copies(void **state)
+{
+        static const char *const racks[] = { "a", "a", NULL, "b", NULL };
+        unsigned at[FAR_PLACES];
+        uint32_t pages;
+
+        (void)state;
+        make(5, &remote, GIB);
+        domains(racks, 5);
+        assert_int_equal(placement_domains(nodes, 5), 4);
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0, 3, at, &pages), 3);
+        assert_true(at[0] == 0 && at[1] == 2 && at[2] == 3);
+        assert_int_equal(pages, SLAB_FIRST);
+        /* no other domain is left */
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 2, 0, 2, at, &pages), 1);
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0x1c, 2, at, &pages), 1);
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0x1f, 2, at, &pages), 0);
+        /* as much as the least has */
+        nodes[2]->leased = GIB - 5;
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 3, 0, 2, at, &pages), 2);
+        assert_true(at[1] == 2 && pages == 5);
+        /* copies go where most is left */
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0, 2, at, &pages), 2);
+        assert_true(at[1] == 3 && pages == SLAB_FIRST);
+        nodes[2]->leased = GIB;
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0, 3, at, &pages), 3);
+        assert_true(at[0] == 0 && at[1] == 3 && at[2] == 4 && pages == SLAB_FIRST);
+        /* silent ones are not asked */
+        nodes[3]->silent = -1;
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0, 3, at, &pages), 2);
+        /* memory has no copies, and is none */
+        nodes[0]->driver = &memory;
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0, 2, at, &pages), 1);
+        assert_int_equal(at[0], 0);
+        nodes[0]->leased = GIB;
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 0, 2, at, &pages), 2);
+        nodes[2]->driver = &memory;
+        nodes[2]->leased = 0;
+        assert_int_equal(placement_copies(PLACE_LINEAR, nodes, 5, 5, 3, at, &pages), 2);
+        assert_true(at[0] == 1 && at[1] == 4);
+}
+
+static void room(void **state)
+{
+        static const char *const racks[] = { "a", "b", "a", "b" };
+
+        (void)state;
+        make(3, &remote, GIB);
+        assert_int_equal(placement_room(nodes, 3, 1), 3 * GIB);
+        assert_int_equal(placement_room(nodes, 3, 2), 3 * GIB / 2);
+        assert_int_equal(placement_room(nodes, 3, 3), GIB);
+        /* more copies than nodes: as many as there are */
+        assert_int_equal(placement_room(nodes, 2, 3), GIB);
+        assert_int_equal(placement_room(nodes, 1, 2), GIB);
+        assert_int_equal(placement_room(nodes, 0, 2), 0);
+        /* the others' room is the bound */
+        nodes[0]->pages = 9 * GIB;
+        assert_int_equal(placement_room(nodes, 3, 2), 2 * GIB);
+        assert_int_equal(placement_room(nodes, 3, 3), GIB);
+        nodes[0]->pages = 7;
+        nodes[1]->pages = 5;
+        assert_int_equal(placement_room(nodes, 3, 2), 12);
+        assert_int_equal(placement_room(nodes, 3, 3), 5);
+        /* memory has no copies */
+        nodes[2]->driver = &memory;
+        assert_int_equal(placement_room(nodes, 3, 2), GIB + 5);
+        assert_int_equal(placement_domains(nodes, 3), 2);
+        /* a rack has a page once */
+        make(4, &remote, GIB);
+        domains(racks, 4);
+        assert_int_equal(placement_domains(nodes, 4), 2);
+        assert_int_equal(placement_room(nodes, 4, 2), 2 * GIB);
+        assert_int_equal(placement_room(nodes, 4, 3), 2 * GIB);
+        nodes[3]->pages = 0;
+        assert_int_equal(placement_room(nodes, 4, 2), GIB);
+        nodes[1]->pages = 0;
+        assert_int_equal(placement_domains(nodes, 4), 1);
+        assert_int_equal(placement_room(nodes, 4, 2), 2 * GIB);
+}
+
+/* What is promised is there if the emptiest nodes give first.  Other orders may leave one node with
+ * room that has no partner any more. */
+static void room_is_there(void **state)
+{
+        static const uint64_t sizes[][4] = {
+                { 4, 4, 4, 4 }, { 9, 1, 1, 1 }, { 1, 1, 2, 0 }, { 1, 2, 3, 4 }, { 7, 5, 5, 1 },
+        };
+
+        (void)state;
+        for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]) * 6; i++) {
+                enum placement how = (enum placement)(i % 3);
+                unsigned replicas = 2 + i / 3 % 2;
+                make(4, &remote, 0);
+                for (unsigned k = 0; k < 4; k++)
+                        nodes[k]->pages = sizes[i / 6][k] * GIB;
+                placement_sizes(how, nodes, 4);
+                uint64_t promised = placement_room(nodes, 4, replicas),
+                         least = how == PLACE_FREE ? promised - 16 * MIB : promised / 2;
+                assert_in_range(fill(how, 4, replicas), least, promised);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(weighted), cmocka_unit_test(to_the_end),
+                cmocka_unit_test(by_priority),
                 cmocka_unit_test(linear),   cmocka_unit_test(most_free),
                 cmocka_unit_test(sizes),    cmocka_unit_test(granules),
+                cmocka_unit_test(copies),   cmocka_unit_test(room),
+                cmocka_unit_test(room_is_there),
         };
         return cmocka_run_group_tests_name("placement", tests, NULL, NULL);
 }

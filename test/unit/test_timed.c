@@ -91,7 +91,8 @@ static int setup(void **state)
         control.tsc_khz = KHZ;
         control.stats_on = control.shadow_paging = 0;
         control.wire_copied = 0;
-        pager = (struct pager){ .frames = frames, .nframes = FRAMES, .pfn0 = 1000 };
+        pager = (struct pager){ .frames = frames, .nframes = FRAMES, .pfn0 = 1000,
+                                .notices = { .frames = frames, .pfn0 = 1000 } };
         for (frame_t n = 0; n < FRAMES; n++) {
                 frames[n] = (struct frame){ .word = FRAME_RESIDENT | FRAME_CLAIMED, .slot = n };
                 frames[n].pte = &pte[n];

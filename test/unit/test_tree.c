@@ -26,7 +26,7 @@ static void dead_owner(void **state)
         if (pid == 0) {
                 tree_lock(&a.tree);
                 a.tree.head->node[0].leased += 4096;
-                a.tree.head->slab[SLABS] = (struct tree_slab){ .pages = 4096 };
+                a.tree.head->slab[SLABS] = (struct tree_slab){ .pages = 4096, .places = 1 };
                 kill(getpid(), SIGKILL);
         }
         waitpid(pid, NULL, 0);
@@ -76,7 +76,7 @@ static void cut_all(struct tree *t)
 {
         struct tree_dead d;
         tree_dead_locked(t, &d);
-        tree_cut_locked(t, &d);
+        tree_cut_locked(t, &d, 0);
 }
 
 /* With a remote slab, a dead process's slots rest until it is cut off.  Those that a write may
@@ -186,7 +186,7 @@ static void dead(void **state)
         tree_child_left(&a.tree, &c[0]);        /* between the question and the answer */
         tree_lock(&a.tree);
         tree_mend_locked(&a.tree);
-        tree_cut_locked(&a.tree, &d);
+        tree_cut_locked(&a.tree, &d, 0);
         assert_true(a.tree.head->told == 7);
         tree_mend_locked(&a.tree);
         for (unsigned i = 0; i < 6; i++)

@@ -178,7 +178,9 @@ static inline void begin(struct actor *a)
         a->tree.head->nnodes = 1;
         for (uint32_t i = 0; i < SLABS; i++) {
                 slabs[i] = (struct slab){ .kind = SLAB_MEMORY, .pages = PAGES };
-                a->tree.head->slab[i] = (struct tree_slab){ .kind = SLAB_MEMORY, .pages = PAGES };
+                a->tree.head->slab[i] = (struct tree_slab){
+                        .kind = SLAB_MEMORY, .pages = PAGES, .places = 1
+                };
         }
         a->tree.head->nslabs = SLABS;
         assert_int_equal(tree_join(&a->tree), 0);

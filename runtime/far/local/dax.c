@@ -22,10 +22,10 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include "base/holder.h"
 #include "base/host.h"
 #include "base/privfd.h"
 #include "common/size.h"
-#include "far/local/holder.h"
 #include "far/window.h"
 
 struct dax_node {

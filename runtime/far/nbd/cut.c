@@ -32,6 +32,8 @@ int nbd_lease_cut(struct far_node *n, const struct far_range *dead, unsigned cou
         char name[NBD_NAME];
         int err = 0;
 
+        if (nbd_is_down(n))
+                return nbd_say_down(why);
         struct nbd_node *e = nbd_node_new(n);
         if (!e) {
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");

@@ -138,6 +138,8 @@ unsigned nbd_post(struct far_node *node, struct far_request **r, unsigned count)
 
         for (; atomic_load_explicit(&d->lost, memory_order_relaxed) && taken < count; taken++)
                 far_failed(r[taken]);
+        if (nbd_is_down(node))
+                return taken;
         while (taken < count) {
                 unsigned kind = r[taken]->op, last = d->nlinks - 1;
                 struct nbd_link *l = &d->link[kind < last ? kind : last];
@@ -151,7 +153,8 @@ unsigned nbd_post(struct far_node *node, struct far_request **r, unsigned count)
                 if (!s || (shares && l->used >= NBD_BACKGROUND) || (scattered && !l->spares))
                         break;
                 l->free = s->next;
-                l->used++;
+                if (!l->used++)
+                        l->heard = d->clock;
                 s->since = d->clock;
                 fill_slot(s, r + taken, n, scattered ? l->spare[--l->spares] : NULL);
                 taken += n;
@@ -161,9 +164,8 @@ unsigned nbd_post(struct far_node *node, struct far_request **r, unsigned count)
         return taken;
 }
 
-/* Gives back requests that are over; returns how many.  Not in the callback, because far_done() may
- * post again. */
-static unsigned give_back(struct nbd_link *l)
+/* Not in the callback, because far_done() may post again. */
+unsigned nbd_give_back(struct nbd_link *l)
 {
         struct far_request *r = l->done, *next;
         unsigned n = 0;
@@ -172,14 +174,16 @@ static unsigned give_back(struct nbd_link *l)
                 next = r->next;
                 far_done(r);
         }
-        if (n)
+        if (n) {
                 l->trouble = 0;
+                l->heard = l->node->clock;
+        }
         return n;
 }
 
 void nbd_slots_fail(struct nbd_link *l)
 {
-        give_back(l);
+        nbd_give_back(l);
         for (unsigned i = 0; i < NBD_DEPTH; i++)
                 for (struct far_request *r = l->slot[i].r, *next; r; r = next) {
                         next = r->next;
@@ -211,7 +215,7 @@ unsigned nbd_take_answers(struct nbd_link *l)
                         nbd_aio_notify_read(l->h);
                 if (!l->done)
                         break;
-                n += give_back(l);
+                n += nbd_give_back(l);
                 if (!l->used)
                         break;          /* nothing more can arrive: do not read */
         }
@@ -232,5 +236,6 @@ void nbd_resume(struct nbd_link *l)
         }
         if (!n)
                 l->trouble = 0;
-        info_("%s: connected again, %u transfers repeated", l->node->far->url, n);
+        if (!l->node->far->hands_back)
+                info_("%s: connected again, %u transfers repeated", l->node->far->url, n);
 }

@@ -16,10 +16,9 @@
  * Silence alone never makes a new connection: the server could still carry out an old write from
  * the old connection after a newer write to the same slot went through the new one.  TCP itself
  * retransmits what a broken link has lost.  A transfer that takes longer than `timeout_ms` ends
- * vmrun.
+ * vmrun.  It is otherwise if other nodes have the same pages: see trouble.c.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,20 +188,30 @@ static void nbd_node_close(struct far_node *n)
         n->data = NULL;
 }
 
-/* The whole export was taken at open. */
-static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
-                     struct slab *s, struct far_place *place)
+/* The whole export was taken at open, so a slab needs no answer. */
+static int take_slab(struct far_node *n, uint64_t first, uint32_t pages)
 {
         struct nbd_node *d = n->data;
 
-        (void)vm;
-        (void)s;
-        (void)place;
-        /* then lost is read: nbd_lost() uses the opposite order */
+        /* then lost is read: lost() in trouble.c uses the opposite order */
         atomic_store(&d->leased, true);
         if (atomic_load(&d->lost))
                 return -ENOLINK;
         return first <= n->pages && pages <= n->pages - first ? 0 : -ENOSPC;
+}
+
+static int nbd_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_t pages,
+                     struct slab *s, struct far_place *place)
+{
+        (void)vm;
+        (void)s;
+        (void)place;
+        return nbd_is_down(n) ? -ENOLINK : take_slab(n, first, pages);
+}
+
+static int nbd_use(struct far_node *n, struct far_place *place, uint32_t pages)
+{
+        return take_slab(n, place->first, pages);
 }
 
 /* libnbd's handles are closed without a goodbye: the connections are the parent's, and stay
@@ -231,100 +240,7 @@ static void nbd_describe(const struct far_node *n, char *text, size_t size)
                  d->nlinks, d->nlinks == 1 ? "" : "s");
 }
 
-/* Frames need no registration: libnbd copies between them and the socket.  In a forked child poll()
- * makes the links.  Until then the links of the parent, or of another process of the tree, keep the
- * lease, and after them the grace time. */
-static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
-{
-        struct nbd_node *d = n->data;
-        uint64_t now = nbd_clock(d);
-
-        (void)base;
-        (void)len;
-        (void)why;
-        for (unsigned i = 0; i < d->nlinks; i++)
-                if (d->link[i].state == LINK_DOWN)
-                        d->link[i].trouble = d->link[i].until = now;
-        return 0;
-}
-
-/* ---- Trouble ---- */
-
-/* When the oldest transfer under way was posted; 0: there is none. */
-static uint64_t oldest(const struct nbd_link *l, int *error)
-{
-        uint64_t since = 0;
-
-        for (unsigned i = 0; l->used && i < NBD_DEPTH; i++)
-                if (l->slot[i].r && (!since || l->slot[i].since < since)) {
-                        since = l->slot[i].since;
-                        *error = l->slot[i].error;
-                }
-        return since;
-}
-
-/*
- * The node will not come back.  Its owner needs to know whether pages of the program may be there.
- * [I] lease() and this function each store their own flag before they read the other's, so they
- * cannot both miss the other.
- */
-__attribute__((format(printf, 2, 3)))
-static void nbd_lost(struct nbd_node *d, const char *fmt, ...)
-{
-        char why[FAR_WHY];
-        va_list ap;
-
-        va_start(ap, fmt);
-        vsnprintf(why, sizeof(why), fmt, ap);
-        va_end(ap);
-        atomic_store(&d->lost, true);
-        far_lost(d->far, atomic_load(&d->leased), "%s", why);
-        for (unsigned i = 0; i < d->nlinks; i++) {
-                nbd_link_close(&d->link[i]);
-                nbd_slots_fail(&d->link[i]);
-        }
-}
-
-/* Checks time-outs, and sends again what the server failed. */
-static void judge(struct nbd_link *l)
-{
-        struct nbd_node *d = l->node;
-        uint64_t limit = d->set.timeout_ms;
-        unsigned long long s = (limit + 999) / 1000;
-        int error = 0;
-
-        if (l->state == LINK_DOWN && (l->err == -ESTALE || l->err == -ECANCELED))
-                return nbd_lost(d, "%s", l->why);
-        if (d->lease && l->refused >= NBD_REFUSALS)
-                return nbd_lost(d, "its memnode has ended: nothing listens there any more");
-        uint64_t since = oldest(l, &error);
-        bool late = since && d->clock - since > limit;
-        if (l->state != LINK_UP && (late || d->clock - l->trouble > limit)) {
-                if (l->state != LINK_DOWN)
-                        nbd_explain_silence(l, limit, l->why);
-                return nbd_lost(
-                        d, "the connection broke and could not be made again within %llu s: %s", s,
-                        l->why);
-        }
-        if (error == ESHUTDOWN && d->lease)
-                return nbd_lost(d, "its memnode was stopped (it said goodbye)");
-        if (late && error)
-                return nbd_lost(d,
-                                "the server has failed a transfer again and again for %llu s (%s): "
-                                "see its log",
-                                s, strerror(error));
-        if (late)
-                return nbd_lost(d,
-                                "%s has not answered for %llu s while %u transfers wait: see "
-                                "whether host and network are up, or raise --timeout",
-                                d->target.name, s, l->used);
-        if (l->state != LINK_UP || !l->failed)
-                return;
-        l->failed = 0;
-        for (unsigned i = 0; i < NBD_DEPTH; i++)
-                if (l->slot[i].r && l->slot[i].error)
-                        nbd_transfer(&l->slot[i]);
-}
+/* ---- Poll and arm ---- */
 
 static unsigned nbd_poll_node(struct far_node *n)
 {
@@ -351,11 +267,13 @@ static unsigned nbd_poll_node(struct far_node *n)
                 if (l->state == LINK_UP)
                         nbd_resume(l);
         }
+        if (n->hands_back)
+                nbd_watch(d);
         if (d->clock - d->judged >= NBD_TICK_MS / 2) {
                 d->judged = d->clock;
                 for (unsigned i = 0;
                      i < d->nlinks && !atomic_load_explicit(&d->lost, memory_order_relaxed); i++)
-                        judge(&d->link[i]);
+                        nbd_judge(&d->link[i]);
         }
         return done;
 }
@@ -364,6 +282,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
 {
         struct nbd_node *d = n->data;
         unsigned used = 0;
+        const int tick = n->hands_back ? NBD_SOON_MS : NBD_TICK_MS;
         int ms = -1;
 
         if (atomic_load_explicit(&d->lost, memory_order_relaxed))
@@ -374,7 +293,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
                 struct pollfd p;
 
                 if (l->used || l->state != LINK_UP)
-                        ms = ms >= 0 && ms < NBD_TICK_MS ? ms : NBD_TICK_MS;
+                        ms = ms >= 0 && ms < tick ? ms : tick;
                 if (l->state == LINK_DOWN && l->until < d->clock + (uint64_t)ms)
                         ms = l->until > d->clock ? (int)(l->until - d->clock) : 0;
                 if (!nbd_link_waits(l, &p) || !p.events)
@@ -391,13 +310,47 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
         return (int)used;
 }
 
+/* ---- Attach ---- */
+
+/* For a node that hands back: waits a moment for the links, so that it is normally up. */
+static int join(struct nbd_node *d, char why[FAR_WHY])
+{
+        struct far_node *n = d->far;
+        uint64_t end = d->clock + NBD_JOIN_MS;
+
+        for (nbd_poll_node(n); nbd_is_down(n) && !n->lost && d->clock < end; nbd_poll_node(n)) {
+                struct pollfd fds[NBD_LINKS];
+                int ms = NBD_SOON_MS, used = nbd_arm(n, fds, NBD_LINKS, &ms);
+
+                poll(fds, (nfds_t)used, ms);
+        }
+        if (n->lost)
+                memcpy(why, n->why, FAR_WHY);
+        return n->lost ? -ENOLINK : 0;
+}
+
+/* Frames need no registration: libnbd copies between them and the socket.  In a forked child poll()
+ * makes the links.  Until then the links of the parent, or of another process of the tree, keep the
+ * lease, and after them the grace time. */
+static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
+{
+        struct nbd_node *d = n->data;
+        uint64_t now = nbd_clock(d);
+
+        (void)base;
+        (void)len;
+        for (unsigned i = 0; i < d->nlinks; i++)
+                if (d->link[i].state == LINK_DOWN)
+                        d->link[i].trouble = d->link[i].until = now;
+        return n->hands_back ? join(d, why) : 0;
+}
+
 #define NBD_DRIVER(name)                                                                           \
         {                                                                                          \
                 .scheme = name, .kind = SLAB_REMOTE, .open = nbd_open, .lease = nbd_lease,         \
                 .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
-                .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post,                      \
-                .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut,                       \
-                .sum = far_sum,                                                                    \
+                .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .use = nbd_use,      \
+                .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut, .sum = far_sum,       \
         }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 

@@ -29,9 +29,16 @@ uint64_t nbd_clock(struct nbd_node *d)
         clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
         uint64_t ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000,
                  passed = d->looked ? ms - d->looked : 0;
+        const uint64_t most = d->far->hands_back ? NBD_STEP_MS : NBD_GAP_MS;
         d->looked = ms;
-        d->clock += passed < NBD_GAP_MS ? passed : NBD_GAP_MS;
+        d->clock += passed < most ? passed : most;
         return d->clock;
+}
+
+int nbd_say_down(char why[FAR_WHY])
+{
+        snprintf(why, FAR_WHY, "the node is down: its connections are being made again");
+        return -ENOLINK;
 }
 
 /* libnbd closes the socket when a connection ends, otherwise in nbd_close().  Either way it uses

@@ -1,12 +1,13 @@
 /*
  * nbd:// and nbd+unix://: the interfaces between the parts of the driver.
  *
- *   driver.c          the driver: open and close, and what is done when a connection breaks
+ *   driver.c   the driver's functions: open, lease, close, poll, arm
  *   data.c     transfers
  *   link.c     one connection, from the socket to the first transfer, as a state machine that never
  *              waits
  *   target.c   what the URL names: host and its addresses, port, socket, export
  *   node.c     the links of a node together: made, brought up, freed
+ *   trouble.c  when links fail: time-outs, the loss of the node
  *   claim.c    how an export that is no lease becomes this vmrun's alone
  *   lease.c    what vmrun says to memnode of a lease: the names of docs/protocol.md
  *   cut.c      the same of dead processes
@@ -38,6 +39,13 @@
 #define NBD_TICK_MS   250       /* how often time-outs are looked at; see nbd_clock() */
 /* between two looks at the clock; more than this is our own pause, not the server's silence */
 #define NBD_GAP_MS    1000
+/* The same two of a node that hands back.  A tick is less than a gap, so that time is not lost. */
+#define NBD_SOON_MS   40
+#define NBD_STEP_MS   50
+/* without an answer, while transfers are under way: the node is down */
+#define NBD_SILENT_MS 1000
+/* attach() of a node that hands back waits so long for its connections */
+#define NBD_JOIN_MS   1000
 /* between two attempts to connect again, or to repeat a transfer that the server failed */
 #define NBD_PAUSE_MS  100
 /* in a row: no server listens any more, so memnode has ended, and its leases with it */
@@ -119,7 +127,8 @@ struct nbd_link {
         int fd;
         unsigned address;               /* the one that is tried */
         uint64_t until;                 /* nbd_clock() */
-        /* since when it has not worked, by nbd_clock(); 0: it works */
+        /* since when it has not worked, by nbd_clock(); 0: it works.  Not used if the node hands
+         * back. */
         uint64_t trouble;
         int err;                        /* why the last attempt failed, -errno */
         unsigned refused;               /* attempts in a row that found no listener */
@@ -131,6 +140,8 @@ struct nbd_link {
         char *page;                     /* PAGE_SIZE bytes for the mark */
         struct nbd_slot slot[NBD_DEPTH], *free;
         unsigned used;                  /* slots that are not free */
+        /* the last answer, or when the first of those under way was posted; nbd_clock() */
+        uint64_t heard;
         /* NBD_COPIES * NBD_RUN pages: memory beside --cache, and so not one piece for each slot */
         char *room;
         char *spare[NBD_COPIES];        /* pieces of room, of NBD_RUN pages, that no slot has */
@@ -151,7 +162,7 @@ struct nbd_node {
         int lock;                       /* of an export that is not a lease, or -1 */
         bool found;                     /* address[0] is the address that answered */
         bool marked;                    /* the mark has been written; no lease */
-        atomic_bool leased, lost;       /* see nbd_lost() */
+        atomic_bool leased, lost;       /* see lost() in trouble.c */
         bool armed;                     /* arm() was called since the last poll() */
         unsigned passes;                /* polls that were not preceded by arm() */
         char mark[NBD_MARK];
@@ -164,15 +175,25 @@ struct nbd_node {
         uint64_t judged;                /* clock of the last look at time-outs */
 };
 
-/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls.  So a server is not
- * blamed for silence while vmrun was stopped (Ctrl-Z, a suspended machine), and afterwards the
- * answers that wait in the sockets are read before time-outs are checked. */
+/* Milliseconds in which vmrun ran: at most NBD_GAP_MS pass between two calls, or NBD_STEP_MS if the
+ * node hands back.  So a server is not blamed for silence while vmrun was stopped (Ctrl-Z, a
+ * suspended machine), and afterwards the answers that wait in the sockets are read before time-outs
+ * are checked. */
 uint64_t nbd_clock(struct nbd_node *d);
+static inline bool nbd_is_down(const struct far_node *n)
+{
+        return n->hands_back && !atomic_load_explicit(&n->up, memory_order_relaxed);
+}
+/* -ENOLINK, with why. */
+int nbd_say_down(char why[FAR_WHY]);
 
 /* --- transfers (data.c) --- */
 /* Nothing is under way on the link, all slots are free. */
 void nbd_slots_reset(struct nbd_link *l);
-/* The node is lost: gives back all that is under way by far_failed(). */
+/* Gives back requests that are over by far_done(); returns how many. */
+unsigned nbd_give_back(struct nbd_link *l);
+/* The link is closed, and the node is lost or hands back: gives back all that is under way by
+ * far_failed(). */
 void nbd_slots_fail(struct nbd_link *l);
 /* far_driver.post. */
 unsigned nbd_post(struct far_node *n, struct far_request **r, unsigned count);
@@ -207,6 +228,12 @@ int nbd_lease_made(struct nbd_link *l);
 /* far_driver.cut (cut.c) */
 int nbd_lease_cut(struct far_node *n, const struct far_range *dead, unsigned count,
                   unsigned limit_ms, char why[FAR_WHY]);
+
+/* --- when links fail (trouble.c) --- */
+/* From time to time: is the link, or the node, lost?  Sends again what the server failed. */
+void nbd_judge(struct nbd_link *l);
+/* A node that hands back: is it down now, or up?  After each look at its links. */
+void nbd_watch(struct nbd_node *d);
 
 /* --- a node (node.c) --- */
 /* Without connections; NULL: no memory. */

@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/privfd.h"
+#include "common/clock.h"
 #include "far/nbd/nbd.h"
 
 /* A lease is free again when its server has read NBD_CMD_DISC on all connections, which shows by
  * its closing them. */
 static void say_goodbye(struct nbd_node *d)
 {
-        int64_t end = (int64_t)nbd_clock(d) + NBD_GOODBYE_MS;
+        int64_t end = now_ms() + NBD_GOODBYE_MS, left;
 
         for (unsigned i = 0; i < NBD_LINKS; i++) {
                 if (d->link[i].state == LINK_UP)
@@ -19,8 +20,8 @@ static void say_goodbye(struct nbd_node *d)
         }
         for (unsigned i = 0; i < NBD_LINKS; i++)
                 while (d->link[i].state == LINK_UP && nbd_aio_is_closed(d->link[i].h) == 0 &&
-                       nbd_aio_is_dead(d->link[i].h) == 0 && (int64_t)nbd_clock(d) < end)
-                        if (nbd_poll(d->link[i].h, (int)(end - (int64_t)d->clock)) < 0)
+                       nbd_aio_is_dead(d->link[i].h) == 0 && (left = end - now_ms()) > 0)
+                        if (nbd_poll(d->link[i].h, (int)left) < 0)
                                 break;
 }
 
@@ -101,6 +102,10 @@ int nbd_bring_up(struct nbd_link *l, char why[FAR_WHY])
                          limit = d->set.connect_timeout_ms +
                                  (l->state >= LINK_CHOOSING ? zeroing : 0);
 
+                if (l->cut && nbd_is_down(d->far)) {
+                        nbd_link_close(l);
+                        return nbd_say_down(why);
+                }
                 nbd_link_step(l);
                 if (l->state == LINK_UP)
                         break;

@@ -324,6 +324,8 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                         return -ENOLINK;
                 if (c->state != CONTROL_UP && !c->id)
                         return -ENOTCONN;       /* HELLO is sent only once */
+                if (rdma_is_down(rn->n) || (rn->n->hands_back && c->state != CONTROL_UP))
+                        return -ENOLINK;
                 if (now >= deadline)
                         return -ETIMEDOUT;
                 if (c->state == CONTROL_UP && sent != c->generation && !c->sending) {

@@ -17,6 +17,7 @@
 #define LOOK_EVERY  64                  /* polls between looks at the clock */
 #define LOOK_MS     10                  /* and the shortest time between steps while all works */
 #define WATCH_MS    1000                /* the longest sleep while something is under way */
+#define SOON_MS     40                  /* the same if the node hands back */
 #define MEND_MS     50                  /* and while something is broken */
 #define LOCKED_MS   10                  /* and while lease() has the control connection */
 
@@ -30,7 +31,7 @@ unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned num
 
         for (; d->lost && i < number; i++)
                 far_failed(r[i]);
-        if (d->state != DATA_UP)
+        if (d->state != DATA_UP || rdma_is_down(n))
                 return i;
         if (number && r[0]->op == FAR_READ)
                 rdma_pace_asked(&d->pace, d->q[FAR_PREFETCH].sent + d->q[FAR_WRITE].sent,
@@ -55,7 +56,7 @@ static void take_told(struct rdma_node *rn)
         struct ibv_cq *cq;
         void *context;
 
-        while (ibv_get_cq_event(rn->dev.data_comp, &cq, &context) == 0) {
+        while (rn->dev.data_comp && ibv_get_cq_event(rn->dev.data_comp, &cq, &context) == 0) {
                 struct rdma_link *l = context;
                 ((struct rdma_queue *)((char *)l - offsetof(struct rdma_queue, link)))->armed =
                         false;
@@ -125,9 +126,11 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
             atomic_load_explicit(&c->up, memory_order_relaxed) != d->generation)
                 lower(timeout_ms, MEND_MS);
         else if (busy)
-                lower(timeout_ms, WATCH_MS);
+                lower(timeout_ms, n->hands_back ? SOON_MS : WATCH_MS);
 
-        int fd[4] = { rn->dev.data_comp->fd, d->channel->fd, rn->dev.control_comp->fd,
+        /* of a device that is not open: -1, which poll(2) leaves out */
+        const struct ibv_comp_channel *data = rn->dev.data_comp, *control = rn->dev.control_comp;
+        int fd[4] = { data ? data->fd : -1, d->channel->fd, control ? control->fd : -1,
                       c->channel->fd };
         unsigned want = 4;
         /* A running lease() reads its descriptors itself: this thread would wake for each message
@@ -147,19 +150,6 @@ int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *tim
         for (unsigned i = 0; i < want; i++)
                 fds[i] = (struct pollfd){ .fd = fd[i], .events = POLLIN };
         return (int)want;
-}
-
-void rdma_data_attach(struct rdma_node *rn)
-{
-        struct rdma_data *d = &rn->data;
-        char *p = rn->mem.pool;
-
-        for (int k = 0; p && k < DATA_QUEUES; k++) {
-                struct rdma_queue *q = &d->q[k];
-                for (unsigned i = 0; i < RDMA_POOL_PAGES / DATA_QUEUES; i++, p += PAGE_SIZE)
-                        q->spare[q->nspare++] = p;
-                q->depth = least(q->depth, q->nspare);
-        }
 }
 
 static void set_up_queue(struct rdma_node *rn, struct rdma_queue *q)

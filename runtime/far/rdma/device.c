@@ -133,20 +133,18 @@ void rdma_device_close(struct rdma_device *d)
         memset(d, 0, sizeof(*d));
 }
 
-int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, size_t len,
-                     char why[FAR_WHY])
+int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char why[FAR_WHY])
 {
         char a[32], text[128];
 
-        m->base = base;
-        m->len = len;
-        m->mr = ibv_reg_mr(d->pd, base, len, IBV_ACCESS_LOCAL_WRITE);
+        m->mr = ibv_reg_mr(d->pd, m->base, m->len, IBV_ACCESS_LOCAL_WRITE);
         if (m->mr)
                 return 0;
         int err = errno;
         if (err != ENOMEM && err != EAGAIN && err != EPERM) {
                 snprintf(why, FAR_WHY, "RDMA device %.32s cannot register %s of memory: %s",
-                         ibv_get_device_name(d->verbs->device), size_text(len, a), strerror(err));
+                         ibv_get_device_name(d->verbs->device), size_text(m->len, a),
+                         strerror(err));
                 return -err;
         }
         size_t pool = RDMA_POOL_PAGES * PAGE_SIZE;

@@ -75,21 +75,18 @@ static int rdma_open(struct far_node *n, const char *rest, char why[FAR_WHY])
 static int rdma_attach(struct far_node *n, char *base, size_t len, char why[FAR_WHY])
 {
         struct rdma_node *rn = n->data;
-        char text[128];
         int err = rn->control.channel ? 0 : rdma_rejoin(rn, why);
 
         if (err)
                 return err;
-        err = rdma_memory_open(&rn->mem, &rn->dev, base, len, why);
-
-        if (err)
-                return err;
-        rdma_data_attach(rn);
-        if (rn->mem.pool)
-                info_("%s: the frames cannot be registered, so pages are copied through %u KiB%s",
-                      n->option->origin, RDMA_POOL_PAGES * PAGE_SIZE / 1024,
-                      rdma_words_memlock(text));
-        return 0;
+        rn->mem.base = base;
+        rn->mem.len = len;
+        if (!rn->dev.verbs)
+                return 0;               /* the node is down: see made() in recover.c */
+        err = rdma_data_attach(rn, why);
+        if (!err && n->hands_back && rn->data.state == DATA_UP)
+                far_up(n);
+        return err;
 }
 
 /* memnode's answer to LEASE: a grant as asked, or -errno. */
@@ -119,6 +116,8 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
         (void)vm;
         (void)first;
         (void)s;
+        if (rdma_is_down(n))
+                return -ENOLINK;
         struct rdma_grant *g = malloc(sizeof(*g));
         if (!g)
                 return -ENOMEM;

@@ -53,9 +53,12 @@ bool rdma_forked(struct far_node *n)
                      n->option->origin);
         close_channel(old->control.channel);
         close_channel(old->data.channel);
-        privfd_close(d->control_comp->fd);
-        privfd_close(d->data_comp->fd);
-        if (privfd_is(d->verbs->cmd_fd)) {      /* two nodes may be on one device */
+        if (d->verbs) {                 /* NULL: the parent's node was never up */
+                privfd_close(d->control_comp->fd);
+                privfd_close(d->data_comp->fd);
+        }
+        /* two nodes may be on one device */
+        if (d->verbs && privfd_is(d->verbs->cmd_fd)) {
                 cut_off(d->verbs->cmd_fd);
                 cut_off(d->verbs->async_fd);
         }

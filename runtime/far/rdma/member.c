@@ -12,6 +12,9 @@
 #include <string.h>
 #include "far/rdma/rdma.h"
 
+#define DOWN    "the node is down: its connections are being made again"
+#define JOIN_MS 1000                    /* the longest wait for a node that hands back */
+
 /* What a program after execve must know of the lease.  Like a forked child, it connects when it
  * first needs a slab. */
 struct kept {
@@ -60,9 +63,13 @@ int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
 
 int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY])
 {
+        unsigned limit_ms = rn->set.connect_timeout_ms;
         int err = rdma_control_prepare(rn, why);
 
-        return err ? err : rdma_data_open(rn, now_ms() + rn->set.connect_timeout_ms, why);
+        if (rn->n->hands_back && limit_ms > JOIN_MS)
+                limit_ms = JOIN_MS;
+        err = err ? err : rdma_data_open(rn, now_ms() + limit_ms, why);
+        return rn->n->hands_back && err == -ETIMEDOUT && !rn->data.lost ? 0 : err;
 }
 
 /* place->word: what lease() left there. */
@@ -100,6 +107,10 @@ int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, u
         int64_t deadline = now_ms() + limit_ms;
         int err = 0;
 
+        if (rdma_is_down(n)) {
+                snprintf(why, FAR_WHY, "%s", DOWN);
+                return -ENOLINK;
+        }
         if (!lock_within(&c->lock, limit_ms)) {         /* while a lease waits for its answer */
                 snprintf(why, FAR_WHY, "another request to memnode is under way");
                 return -EBUSY;
@@ -114,7 +125,9 @@ int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, u
                 if (err == -ENOLINK && c->gone)
                         err = -ESTALE;
                 if (err)
-                        snprintf(why, FAR_WHY, "%s", err == -ESTALE ? c->why
+                        snprintf(why, FAR_WHY, "%s",
+                                 err == -ESTALE                     ? c->why
+                                 : err == -ENOLINK && n->hands_back ? DOWN
                                                                     : "memnode does not answer");
                 else if (a.h.type == NODE_REFUSED)
                         snprintf(why, FAR_WHY, "memnode refuses: %.*s", NODE_TEXT_MAX,

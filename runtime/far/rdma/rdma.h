@@ -15,8 +15,8 @@
  *                wait for it
  *   fork.c       a forked child: away from its parent's connections
  *   member.c     joins with connections of its own; the same for a program after execve
- *   recover.c    the data connections when one breaks: silence, reconnection, what was under way
- *                posted again
+ *   recover.c    the data connections: made, and when one breaks: silence, reconnection, what was
+ *                under way posted again, or handed back
  *
  * Two threads run this code.  The data connections belong to the thread that calls post, poll and
  * arm ("the I/O thread"), without a lock.  The control connection belongs to the thread that holds
@@ -146,7 +146,7 @@ struct rdma_device {
 };
 struct rdma_memory {
         struct ibv_mr *mr;              /* covers all frames, or the pool */
-        char *base;                     /* of the frames */
+        char *base;                     /* of the frames; NULL: attach() has not come so far */
         size_t len;
         /* NULL: the frames are registered; else pages to copy through */
         char *pool;
@@ -154,8 +154,8 @@ struct rdma_memory {
 /* Opens the device to which the first connection was resolved. */
 int rdma_device_open(struct rdma_device *d, struct rdma_cm_id *id, char why[FAR_WHY]);
 void rdma_device_close(struct rdma_device *d);
-int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char *base, size_t len,
-                     char why[FAR_WHY]);
+/* m->base and m->len say what; the device is open. */
+int rdma_memory_open(struct rdma_memory *m, struct rdma_device *d, char why[FAR_WHY]);
 void rdma_memory_close(struct rdma_memory *m);
 /* Event channels whose descriptor the program does not see, and that never wait. */
 struct rdma_event_channel *rdma_channel_open(char why[FAR_WHY]);
@@ -223,7 +223,7 @@ void rdma_control_close(struct rdma_node *rn);
  * waits. */
 void rdma_control_step(struct rdma_node *rn, int64_t now);
 /* With the lock held: sends a request and waits for its answer, across reconnections, until
- * deadline (ms).  0, or -errno. */
+ * deadline (ms).  0, or -errno.  -ENOLINK: the node is lost; or it hands back, and is down. */
 int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
                      union rdma_message *answer);
 /* Milliseconds until rdma_control_step must be called if nothing happens; -1: no limit. */
@@ -256,7 +256,7 @@ struct rdma_queue {
         char **spare;                   /* free pages of the pool */
         unsigned nspare;
         uint64_t seen;                  /* done when the watchdog last looked */
-        /* and when it last changed, or nothing was under way; ms */
+        /* and when it last changed, or nothing was under way; by rdma_data.ran */
         int64_t moved;
 };
 
@@ -298,7 +298,8 @@ struct rdma_data {
         /* of the control connection to which the data connections belong */
         unsigned generation;
         int64_t deadline, looked;       /* end of the attempt; when the clock was last read; ms */
-        /* ms since something broke, without the time in which this process was stopped */
+        int64_t ran;                    /* ms, without the time in which this process was stopped */
+        /* of these since something broke */
         int64_t silence;
         bool progress;                  /* a request has completed on these connections */
         /* arm() was called: channels may have events */
@@ -340,10 +341,13 @@ void rdma_queue_down(struct rdma_queue *q);
 void rdma_queue_fail(struct rdma_node *rn, struct rdma_queue *q);
 uint64_t rdma_background_done(const struct rdma_data *d);       /* pages */
 
-/* --- when one breaks (recover.c) --- */
+/* --- how they are made, and when one breaks (recover.c) --- */
 
-/* A data connection broke (d->why): takes all three down, and has the control connection
- * renewed. */
+/* Registers the frames, or a pool, whose pages it distributes over the queues. */
+int rdma_data_attach(struct rdma_node *rn, char why[FAR_WHY]);
+
+/* A data connection broke (d->why): takes all three down, and has the control connection renewed.
+ * If the node hands back, gives back all requests. */
 void rdma_data_broken(struct rdma_node *rn);
 /* Handles events, time-outs, recovery, and the loss of the node. */
 void rdma_data_step(struct rdma_node *rn, int64_t now);
@@ -352,12 +356,16 @@ void rdma_data_step(struct rdma_node *rn, int64_t now);
 
 int rdma_data_open(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY]);
 void rdma_data_close(struct rdma_node *rn);
-void rdma_data_attach(struct rdma_node *rn);    /* distributes the pool's pages over the queues */
 unsigned rdma_data_post(struct far_node *n, struct far_request **r, unsigned count);
 unsigned rdma_data_poll(struct far_node *n);
 int rdma_data_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *timeout_ms);
 
 /* ---- all of it ---- */
+
+static inline bool rdma_is_down(const struct far_node *n)
+{
+        return n->hands_back && !atomic_load_explicit(&n->up, memory_order_relaxed);
+}
 
 struct rdma_node {
         struct far_node *n;
@@ -389,7 +397,8 @@ bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
 int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
 /* far_driver.use */
 int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages);
-/* In a forked child, before attach() registers memory: connects as another member of the client. */
+/* In a forked child, before attach() registers memory: connects as another member of the client.
+ * If the node hands back, it may be down afterwards, and its device not open. */
 int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY]);
 
 #endif

@@ -12,6 +12,9 @@
  * it, or a READ of a part of it, is done.  So doing a request twice has the same effect as once,
  * and there is no later WRITE to the same slot that an older one could overtake.
  *
+ * A node that hands back (far_driver) has no request then: all were given back when a connection
+ * broke.
+ *
  * Silence is counted in time in which this process ran, so that a process that was stopped does not
  * lose a node by that.
  */
@@ -27,20 +30,48 @@
 #define STALL_MS     3000
 /* between two looks at the clock; more than this is our own pause, not the node's silence */
 #define GAP_MS       1000
+/* the same two of a node that hands back */
+#define STALL_SOON_MS 500
+#define GAP_SOON_MS   50
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+
+static bool has_leases(const struct rdma_node *rn)
+{
+        return atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
+}
+
+/* The QPs are destroyed by now, so they touch no frame any more. */
+static void hand_back(struct rdma_node *rn)
+{
+        if (!rdma_is_down(rn->n))
+                far_down(rn->n, rn->data.why);
+        for (int k = 0; k < DATA_QUEUES; k++)
+                rdma_queue_fail(rn, &rn->data.q[k]);
+}
 
 void rdma_data_broken(struct rdma_node *rn)
 {
         struct rdma_data *d = &rn->data;
 
-        if (d->state == DATA_UP)
+        if (d->state == DATA_UP && !rn->n->hands_back)
                 info_("%s: %s; reconnecting", rn->n->option->origin, d->why);
         for (int k = 0; k < DATA_QUEUES; k++)
                 rdma_queue_down(&d->q[k]);
         d->state = DATA_DOWN;
         /* Relaxed: the thread that has the lock sees it at its next step. */
         atomic_store_explicit(&rn->control.broken, d->generation, memory_order_relaxed);
+        if (rn->n->hands_back)
+                hand_back(rn);
+}
+
+/* Requests under way will never complete on this node. */
+static void give_up(struct rdma_node *rn)
+{
+        rn->data.lost = true;
+        rn->data.state = DATA_DOWN;
+        for (int k = 0; k < DATA_QUEUES; k++)
+                rdma_queue_fail(rn, &rn->data.q[k]);
 }
 
 static void start(struct rdma_node *rn, unsigned generation, int64_t now)
@@ -65,11 +96,40 @@ static void start(struct rdma_node *rn, unsigned generation, int64_t now)
         }
 }
 
-static void made(struct rdma_node *rn, int64_t now)
+int rdma_data_attach(struct rdma_node *rn, char why[FAR_WHY])
+{
+        struct rdma_data *d = &rn->data;
+        char text[128];
+        int err = rdma_memory_open(&rn->mem, &rn->dev, why);
+        char *p = rn->mem.pool;
+
+        if (err)
+                return err;
+        if (p)
+                info_("%s: the frames cannot be registered, so pages are copied through %u KiB%s",
+                      rn->n->option->origin, RDMA_POOL_PAGES * PAGE_SIZE / 1024,
+                      rdma_words_memlock(text));
+        for (int k = 0; p && k < DATA_QUEUES; k++) {
+                struct rdma_queue *q = &d->q[k];
+                for (unsigned i = 0; i < RDMA_POOL_PAGES / DATA_QUEUES; i++, p += PAGE_SIZE)
+                        q->spare[q->nspare++] = p;
+                q->depth = least(q->depth, q->nspare);
+        }
+        return 0;
+}
+
+static void made(struct rdma_node *rn)
 {
         struct rdma_data *d = &rn->data;
         bool again = d->made;
+        char why[FAR_WHY];
 
+        if (rn->mem.base && !rn->mem.mr && rdma_data_attach(rn, why) != 0) {
+                /* the node was down at attach() */
+                far_lost(rn->n, true, "%s", why);
+                give_up(rn);
+                return;
+        }
         d->state = DATA_UP;
         d->made = true;
         d->progress = false;
@@ -83,13 +143,18 @@ static void made(struct rdma_node *rn, int64_t now)
                         depth = least(depth, RDMA_POOL_PAGES / DATA_QUEUES);
                 q->depth = depth;
                 q->seen = 0;
-                q->moved = now;
+                q->moved = d->ran;
         }
-        if (again) {
+        if (again)
                 __atomic_store_n(&d->reconnections, d->reconnections + 1, __ATOMIC_RELAXED);
+        if (rn->n->hands_back) {        /* nothing waits */
+                if (rn->mem.mr)         /* else attach() has yet to come so far */
+                        far_up(rn->n);
+                return;
+        }
+        if (again)
                 info_("%s: connected again after %llu ms", rn->n->option->origin,
                       (unsigned long long)d->silence);
-        }
         for (int k = 0; k < DATA_QUEUES; k++)
                 if (rdma_queue_send(rn, &d->q[k]) != 0) {
                         rdma_data_broken(rn);
@@ -114,7 +179,7 @@ static bool all_up(const struct rdma_data *d)
         return true;
 }
 
-static bool stalled(struct rdma_data *d, int64_t now)
+static bool stalled(struct rdma_data *d, int64_t limit_ms)
 {
         bool stall = false;
 
@@ -122,9 +187,9 @@ static bool stalled(struct rdma_data *d, int64_t now)
                 struct rdma_queue *q = &d->q[k];
                 if (q->done != q->seen || q->done == q->sent) {
                         q->seen = q->done;
-                        q->moved = now;
+                        q->moved = d->ran;
                 }
-                stall |= now - q->moved > STALL_MS;
+                stall |= d->ran - q->moved > limit_ms;
         }
         return stall;
 }
@@ -136,6 +201,7 @@ static void advance(struct rdma_node *rn, int64_t now)
         /* acquire: id and secret are in place */
         unsigned up = atomic_load_explicit(&rn->control.up, memory_order_acquire);
         const struct rdma_link *l = failed(d);
+        const unsigned limit_ms = rn->n->hands_back ? STALL_SOON_MS : STALL_MS;
 
         if (d->state == DATA_DOWN) {
                 if (up > d->generation)
@@ -151,14 +217,16 @@ static void advance(struct rdma_node *rn, int64_t now)
         if (l) {
                 snprintf(d->why, sizeof(d->why), "%s", l->why);
                 rdma_data_broken(rn);
-        } else if (up && up != d->generation) {
+        } else if (up != d->generation && (up || rn->n->hands_back)) {
+                /* What hands back does not wait for the next one. */
                 snprintf(d->why, sizeof(d->why), "the control connection broke");
                 rdma_data_broken(rn);
-        } else if (d->state == DATA_UP && stalled(d, now)) {
-                snprintf(d->why, sizeof(d->why), "no transfer ended for %d s", STALL_MS / 1000);
+        } else if (d->state == DATA_UP && stalled(d, limit_ms)) {
+                snprintf(d->why, sizeof(d->why), "no transfer ended for %u.%u s", limit_ms / 1000,
+                         limit_ms % 1000 / 100);
                 rdma_data_broken(rn);
         } else if (d->state == DATA_CONNECTING && all_up(d)) {
-                made(rn, now);
+                made(rn);
         }
 }
 
@@ -184,15 +252,6 @@ static bool step_control(struct rdma_node *rn, int64_t now)
         return true;
 }
 
-/* Requests under way will never complete on this node. */
-static void give_up(struct rdma_node *rn)
-{
-        rn->data.lost = true;
-        rn->data.state = DATA_DOWN;
-        for (int k = 0; k < DATA_QUEUES; k++)
-                rdma_queue_fail(rn, &rn->data.q[k]);
-}
-
 /* The control connection reports that the node will not come back. */
 static void lost(struct rdma_node *rn)
 {
@@ -201,8 +260,12 @@ static void lost(struct rdma_node *rn)
         /* A lease() that has the lock may just have got a grant; no later lease() gets one. */
         if (pthread_mutex_trylock(&c->lock) != 0)
                 return;                 /* the next step tries again */
-        bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
+        bool leased = has_leases(rn);
         pthread_mutex_unlock(&c->lock);
+        if (rn->n->hands_back) {
+                snprintf(rn->data.why, sizeof(rn->data.why), "%s", c->why);
+                rdma_data_broken(rn);
+        }
         far_lost(rn->n, leased, "%s", c->why);
         give_up(rn);
 }
@@ -211,17 +274,18 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
 {
         struct rdma_data *d = &rn->data;
         struct rdma_control *c = &rn->control;
-        int64_t gap = now - d->looked;
+        const int64_t most = rn->n->hands_back ? GAP_SOON_MS : GAP_MS;
+        int64_t gap = now - d->looked < most ? now - d->looked : most;
 
         if (d->lost)
                 return;
         d->looked = now;
+        d->ran += gap;
         bool mine = step_control(rn, now);
         if (atomic_load_explicit(&c->lost, memory_order_acquire)) {
                 lost(rn);
                 return;
         }
-        bool leased = atomic_load_explicit(&rn->grants, memory_order_relaxed) != NULL;
         rdma_link_events(d->channel);
         unsigned before = d->generation;
         advance(rn, now);
@@ -232,8 +296,8 @@ void rdma_data_step(struct rdma_node *rn, int64_t now)
                 d->silence = 0;
                 return;
         }
-        d->silence += gap < GAP_MS ? gap : GAP_MS;
-        if (d->silence > rn->set.timeout_ms && leased) {
+        d->silence += gap;
+        if (d->silence > rn->set.timeout_ms && has_leases(rn) && !rn->n->hands_back) {
                 far_lost(rn->n, true, "nothing came through for %u.%u s (%s)",
                          rn->set.timeout_ms / 1000, rn->set.timeout_ms % 1000 / 100, d->why);
                 give_up(rn);

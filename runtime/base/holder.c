@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include "far/local/holder.h"
+#include "base/holder.h"
 
 /* The process that took the lock: children that share it are not listed. */
 static int pid_of(const struct stat *st)

@@ -1,8 +1,8 @@
 /*
  * Which process holds the lock of a tier that only one process tree may use at a time.
  */
-#ifndef VMRUN_FAR_HOLDER_H
-#define VMRUN_FAR_HOLDER_H
+#ifndef VMRUN_HOLDER_H
+#define VMRUN_HOLDER_H
 
 #include <stddef.h>
 

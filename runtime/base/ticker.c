@@ -1,0 +1,86 @@
+/*
+ * See ticker.h.
+ */
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/own_thread.h"
+#include "base/ticker.h"
+#include "common/clock.h"
+
+/* False: the thread must end. */
+static bool wait_for_next(struct ticker *t)
+{
+        const struct timespec next = deadline_in_ms(t->ms);
+
+        pthread_mutex_lock(&t->lock);
+        while (!t->to_end &&
+               pthread_cond_clockwait(&t->asked, &t->lock, CLOCK_MONOTONIC, &next) == 0)
+                ;
+        bool go_on = !t->to_end;
+        pthread_mutex_unlock(&t->lock);
+        return go_on;
+}
+
+static void *ticker_main(void *ticker)
+{
+        struct ticker *t = ticker;
+
+        prctl(PR_SET_NAME, t->name);
+        while (wait_for_next(t)) {
+                pthread_mutex_lock(&t->ticking);
+                t->tick();
+                pthread_mutex_unlock(&t->ticking);
+        }
+        return NULL;
+}
+
+int ticker_start(struct ticker *t)
+{
+        uint64_t all = ~0ull, old;
+
+        if (t->exists)
+                return 0;
+        t->to_end = false;
+        /* Not even the two signals that libc would leave open. */
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
+        int err = own_thread(&t->id, ticker_main, t);
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+        t->exists = err == 0;
+        return err;
+}
+
+void ticker_rest(struct ticker *t)
+{
+        if (!t->exists)
+                return;
+        pthread_mutex_lock(&t->lock);
+        t->to_end = true;
+        pthread_cond_signal(&t->asked);
+        pthread_mutex_unlock(&t->lock);
+        pthread_join(t->id, NULL);
+        t->exists = false;
+}
+
+void ticker_hold(struct ticker *t)
+{
+        pthread_mutex_lock(&t->ticking);
+        pthread_mutex_lock(&t->lock);
+}
+
+void ticker_release(struct ticker *t)
+{
+        pthread_mutex_unlock(&t->lock);
+        pthread_mutex_unlock(&t->ticking);
+}
+
+void ticker_forked(struct ticker *t)
+{
+        t->exists = false;
+        pthread_mutex_init(&t->lock, NULL);
+        pthread_mutex_init(&t->ticking, NULL);
+        pthread_cond_init(&t->asked, NULL);
+}

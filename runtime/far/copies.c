@@ -1,0 +1,162 @@
+/*
+ * See copies.h.
+ */
+#include <stdatomic.h>
+#include "far/copies.h"
+#include "include/tree.h"
+
+static _Atomic uint64_t *good_word(const struct copies *c, uint64_t slot, unsigned k)
+{
+        return &tree_map(c->units, slot_slab(slot))->good[k][slot_page(slot) / 64];
+}
+
+static uint64_t bit_of(uint64_t slot) { return 1ull << slot % 64; }
+
+/* Acquire: who cleared the bit has its own bit in `unfenced` by then. */
+static bool is_good(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned k)
+{
+        return !s->copied ||
+               (atomic_load_explicit(good_word(c, slot, k), memory_order_acquire) & bit_of(slot));
+}
+
+/* Most writes change nothing: a bit that is right already costs no write to shared memory.
+ * Release: see is_good(); and the page is there before others read it. */
+static void set_good(const struct copies *c, uint64_t slot, unsigned k, bool good)
+{
+        _Atomic uint64_t *word = good_word(c, slot, k);
+
+        if (good == !!(atomic_load_explicit(word, memory_order_relaxed) & bit_of(slot)))
+                return;
+        if (good)
+                atomic_fetch_or_explicit(word, bit_of(slot), memory_order_release);
+        else
+                atomic_fetch_and_explicit(word, ~bit_of(slot), memory_order_release);
+}
+
+static struct tree_common *common(const struct copies *c)
+{
+        return (struct tree_common *)c->units;
+}
+
+/* Of any process, alive or buried: does a write that was given up still threaten this node? */
+static bool is_threatened(const struct copies *c, const struct far_node *n)
+{
+        if (atomic_load_explicit(&common(c)->uncut, memory_order_acquire) >> n->index & 1)
+                return true;
+        uint32_t processes = atomic_load_explicit(&common(c)->numbers, memory_order_acquire);
+
+        for (uint32_t p = 0; p < processes; p++)
+                if (atomic_load_explicit(&common(c)->process[p].unfenced, memory_order_acquire) >>
+                            n->index & 1)
+                        return true;
+        return false;
+}
+
+static unsigned places_of(const struct far_slab *s)
+{
+        return atomic_load_explicit(&s->places, memory_order_acquire);
+}
+
+/* Copies share the reading, by chunks: so neighbours can go in one request. */
+int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned not)
+{
+        unsigned places = places_of(s);
+
+        for (unsigned i = 0; i < places; i++) {
+                unsigned k = (slot_chunk(slot) + i) % places;
+                if (!(not >> k & 1) && far_answers(s->place[k].node) && is_good(c, s, slot, k))
+                        return (int)k;
+        }
+        return -1;
+}
+
+unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        unsigned set = 0, places = places_of(s);
+
+        for (unsigned k = 0; k < places; k++) {
+                const struct far_node *n = s->place[k].node;
+                if (far_answers(n) && (is_good(c, s, slot, k) || !is_threatened(c, n)))
+                        set |= 1u << k;
+        }
+        return set;
+}
+
+/* Places that answer, fence, and have no good copy: a set. */
+static unsigned wanting(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        unsigned set = 0, places = places_of(s);
+
+        for (unsigned k = 0; k < places; k++)
+                if (far_answers(s->place[k].node) && s->place[k].node->fences &&
+                    !is_good(c, s, slot, k))
+                        set |= 1u << k;
+        return set;
+}
+
+bool copies_wanting(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        return wanting(c, s, slot) && copies_to_read(c, s, slot, 0) >= 0;
+}
+
+unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        return wanting(c, s, slot) & copies_to_write(c, s, slot);
+}
+
+void copies_written(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned good)
+{
+        if (!s->copied)
+                return;
+        /* Acquire: also places that this process does not know.  Who wrote the slot there gave it
+         * up after that, so this process sees them. */
+        uint32_t places = atomic_load_explicit(&tree_map(c->units, slot_slab(slot))->places,
+                                               memory_order_acquire);
+        for (unsigned k = 0; k < places; k++)
+                set_good(c, slot, k, good >> k & 1);
+}
+
+void copies_repaired(const struct copies *c, uint64_t slot, unsigned good)
+{
+        for (unsigned k = 0; good >> k; k++)
+                if (good >> k & 1)
+                        set_good(c, slot, k, true);
+}
+
+void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k)
+{
+        set_good(c, slot, k, false);
+}
+
+bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        unsigned places = places_of(s);
+
+        for (unsigned k = 0; k < places; k++)
+                if (!s->place[k].node->lost && is_good(c, s, slot, k))
+                        return false;
+        return true;
+}
+
+bool copies_all_lost(const struct far_slab *s)
+{
+        unsigned places = places_of(s);
+
+        for (unsigned k = 0; k < places; k++)
+                if (!s->place[k].node->lost)
+                        return false;
+        return true;
+}
+
+void copies_unfenced(const struct copies *c, const struct far_node *n)
+{
+        if (n->fences)
+                atomic_fetch_or_explicit(&common(c)->process[c->self].unfenced, 1ull << n->index,
+                                         memory_order_release);
+}
+
+void copies_fenced(const struct copies *c, const struct far_node *n)
+{
+        atomic_fetch_and_explicit(&common(c)->process[c->self].unfenced, ~(1ull << n->index),
+                                  memory_order_release);
+}

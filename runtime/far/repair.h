@@ -1,0 +1,50 @@
+/*
+ * Repair: pages that a node missed are copied to it once it answers, at --rebuild-rate.
+ *
+ * Each process copies the slots that it holds.  One that it owns is made DUE meanwhile, so nobody
+ * takes the slot when it is freed; its own writes of the slot wait (request.c).  One that it shares
+ * is written by nobody; if the program releases it meanwhile, the process keeps its hold until the
+ * copy is over.
+ *
+ * Shared slots are copied by one process of the tree at a time, tree_common.repairer.  If two did,
+ * the write of one could miss a node, and the other's make the copy good: then the next owner
+ * writes it, and the first one's write may still arrive (copies.h, [C]).  So it stays the repairer
+ * until no write that it gave up can arrive any more, or it is buried.
+ */
+#ifndef VMRUN_FAR_REPAIR_H
+#define VMRUN_FAR_REPAIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "far/tree.h"
+#include "pager/frame.h"
+
+/* The tree of this process; it stays valid. */
+void repair_in(struct tree *t);
+/* By the I/O side: a copy that was wanting may be made now; and one is wanting. */
+void repair_wanted(void);
+void repair_missed(void);
+/* The next slot to copy, and the frame to do it by: request_repair().  False: none now, as far as
+ * the rate allows. */
+bool repair_next(uint64_t *slot, frame_t *frame);
+/* When repair_next() should be called again, in ms; -1: when something else happens. */
+int repair_patience(void);
+/* This slot is being copied. */
+bool repair_holds(uint64_t slot);
+/* A copy that repair_next() named is over.  places: those that have the page now, a set.  All
+ * that it was sent to fence, so the slot is not DUE for it. */
+void repair_done(uint64_t slot, unsigned places);
+/* As tree_release(), but slots that are being copied are released after that. */
+int repair_release(const uint64_t *slots, size_t n);
+/* Before a process says that it writes no more: begins no copy from here on.  False: one is still
+ * under way.  Any thread. */
+bool repair_stop(void);
+/* How many are under way, and the word that says so. */
+unsigned repair_under_way(const void **word);
+/* What repair_stop() was for is over. */
+void repair_go_on(void);
+void repair_forked(void);
+/* Pages that this process copied.  Any thread. */
+uint64_t repair_pages(void);
+
+#endif

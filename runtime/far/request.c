@@ -1,0 +1,894 @@
+/*
+ * From a request of the guest to transfers of its page, and back.
+ *
+ *   request_begin()   a ring's entry becomes a request: of a read, or of a write
+ *   send_*()          chooses places of the slab (copies.h): one to read, all to write; a transfer
+ *                     each, on the list of its node and kind
+ *   request_post()    as many of a list as its node's driver has room for; demand reads first
+ *   driver            moves the data, and calls far_done()
+ *   far_done()        a read: the sum is compared, the entry becomes PRESENT.  A write: when each
+ *                     copy is there or has missed it, its ring entry is over.  vCPUs that sleep on
+ *                     it are woken
+ *
+ * A node that breaks hands its transfers back (far_failed).  A read is asked of another place; a
+ * write goes on without that copy, which is not read from then on.  What no node can carry out now
+ * is stranded: it is tried again until --timeout has passed, and ends the program then.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <window.h>
+#include <x86intrin.h>
+#include "base/message.h"
+#include "base/options.h"
+#include "base/word.h"
+#include "common/clock.h"
+#include "far/copies.h"
+#include "far/meter.h"
+#include "far/repair.h"
+#include "far/request.h"
+#include "far/sums.h"
+#include "far/wait.h"
+#include "include/tree.h"
+#include "pager/notices.h"
+#include "vm/vm.h"
+
+#define BATCH       64                  /* transfers given to a driver at a time */
+#define PATIENCE_MS 10                  /* between two attempts at what is stranded */
+/* between two looks at the clock: more than this is our own pause, not the nodes' silence */
+#define GAP_MS      50
+
+struct request {
+        const struct far_slab *slab;
+        struct io_entry *entry;         /* of a write or a part */
+        uint64_t slot;
+        frame_t frame;
+        unsigned vcpu;                  /* whose ring it came from */
+        /* Sets of places.  Of a write: the copy is under way; is there; may come late, for ever.
+         * Of a read: the copy is wrong. */
+        unsigned waits, good, late, bad;
+        bool again;                     /* a read that has failed its check once */
+        /* A page that nobody had asked for when its request was made, even if its op is FAR_READ by
+         * now; and its first use is to be a fault. */
+        bool ahead, marker;
+        /* Bytes for a vCPU's bounce page, which no entry and no frame names; and they are not
+         * compared with a sum. */
+        bool part, raw;
+        struct sum_of_part right;       /* of a part that is not raw and not the whole page */
+        uint64_t taken;                 /* TSC when it came off its ring */
+        /* For the parts of a fetch, of a sampled read: when its vCPU asked, by the guest's TSC, and
+         * when it went to its driver; else 0. */
+        uint64_t asked, sent;
+        int64_t stranded;               /* since when, by patient_ms; 0: it is not */
+        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
+        bool repair;
+        struct request *before, *after; /* in `writes` */
+        struct request *next;           /* in a list of this file */
+        /* A read, or the copies of a write, by index of the place; .owner: this request. */
+        struct far_request copy[];
+};
+
+struct queue { struct far_request *head, **tail; };
+
+static struct slot_pieces *pieces;      /* the tree's */
+
+/* All belong to the thread that does the I/O. */
+/* by node and far_op: not yet posted */
+static struct queue queues[NODES_MAX][3];
+static unsigned writing[NODES_MAX];     /* by node: writes that it was given */
+static struct request *unused, *stranded;
+static struct request *behind;          /* writes of slots that are being repaired */
+/* Writes of slabs with copies, from begin_write() until they are over. */
+static struct request *writes;
+static struct far_request *failed;      /* for request_elsewhere() */
+static _Atomic bool waiting;            /* something is stranded; a hint for request_waits() */
+/* ms in which this process ran and had something stranded */
+static int64_t patient_ms, looked;
+
+static void (*on_loss)(const struct far_node *n);
+
+void request_on_loss(void (*owner)(const struct far_node *n)) { on_loss = owner; }
+
+void request_pieces(struct slot_pieces *of_tree) { pieces = of_tree; }
+
+void request_forked(void)
+{
+        memset(queues, 0, sizeof(queues));
+        memset(writing, 0, sizeof(writing));
+        stranded = behind = writes = NULL;
+        failed = NULL;
+        repair_forked();
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct far_node *n = far_node_at(i);
+                atomic_store_explicit(&n->up, !n->hands_back, memory_order_relaxed);
+                n->down_since = 0;
+        }
+}
+
+static struct request *new_request(void)
+{
+        struct request *q = unused;
+
+        if (q) {
+                unused = q->next;
+                return q;
+        }
+        q = malloc(sizeof(*q) + (opt.replicas > 1 ? FAR_PLACES : 1) * sizeof(q->copy[0]));
+        if (!q)
+                die_(EXIT_VMRUN_FAILED,
+                     "no memory for a request to a memory node: free some on this host");
+        return q;
+}
+
+static void reuse(struct request *q)
+{
+        q->next = unused;
+        unused = q;
+}
+
+static struct copies copies(void)
+{
+        return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
+}
+
+/* Not of a part. */
+static struct frame *frame_of(const struct request *q)
+{
+        return &((struct frame *)CONTROL->frame_table)[q->frame];
+}
+
+/* ---- to the drivers ---- */
+
+static void queue(struct far_request *r)
+{
+        struct queue *list = &queues[r->place->node->index][r->op];
+
+        r->next = NULL;
+        if (!list->head)
+                list->tail = &list->head;
+        *list->tail = r;
+        list->tail = &r->next;
+}
+
+static void transfer(struct request *q, unsigned k, enum far_op op, unsigned offset, unsigned len)
+{
+        struct far_request *r = &q->copy[op == FAR_WRITE ? k : 0];
+
+        *r = (struct far_request){ .op = op,
+                                   .page = slot_page(q->slot),
+                                   .place = &q->slab->place[k],
+                                   .frame = frame_host(q->frame),
+                                   .offset = (uint16_t)offset,
+                                   .len = (uint16_t)len,
+                                   .owner = q };
+        writing[r->place->node->index] += op == FAR_WRITE;
+        queue(r);
+}
+
+static unsigned place_of(const struct far_request *r)
+{
+        const struct request *q = r->owner;
+
+        return (unsigned)(r->place - q->slab->place);
+}
+
+/* No node can carry it out now. */
+static void strand(struct request *q)
+{
+        if (!q->stranded)
+                q->stranded = patient_ms + 1;
+        q->next = stranded;
+        stranded = q;
+        atomic_store_explicit(&waiting, true, memory_order_relaxed);
+}
+
+static void prefetch_over(struct request *q, int err);
+static void repair_over(struct request *q);
+
+/* All drivers' nodes have the same sums. */
+static struct sums sums(const struct request *q)
+{
+        return (struct sums){ (char *)TREE_WINDOW, pieces, q->slab->place[0].node->driver->sum };
+}
+
+/* Sums of pieces are kept once a process of the tree reads parts, if the nodes can.  Relaxed:
+ * hints, of which the one that others see follows the one of this process's vCPUs. */
+static bool keeps_pieces(const struct request *q)
+{
+        _Atomic uint32_t *kept = &((struct tree_common *)TREE_WINDOW)->parts_read;
+        unsigned unit = q->slab->place[0].node->unit;
+
+        if (!unit || PIECE_SIZE % unit)
+                return false;
+        if (!atomic_load_explicit(kept, memory_order_relaxed)) {
+                if (!atomic_load_explicit(&CONTROL->parts_read, memory_order_relaxed))
+                        return false;
+                atomic_store_explicit(kept, 1, memory_order_relaxed);
+        }
+        return true;
+}
+
+/* Which bytes of the page are read from that place: those that the program wants, as its node can
+ * read them; or, to be compared with a sum, their pieces, or all. */
+static void choose_bytes(struct request *q, unsigned k, unsigned *offset, unsigned *len)
+{
+        unsigned unit = q->slab->place[k].node->unit;
+        const struct io_entry *e = q->entry;
+        struct sums s = sums(q);
+
+        *offset = 0;
+        *len = PAGE_SIZE;
+        q->raw = q->part && unit && (e->op == IO_PART_RAW || !opt.verify);
+        if (q->raw) {
+                *offset = e->offset / unit * unit;
+                *len = (e->offset + e->len + unit - 1) / unit * unit - *offset;
+        } else if (q->part && opt.verify && !q->again && !q->bad && unit &&
+                   PIECE_SIZE % unit == 0 && keeps_pieces(q) &&
+                   sums_of_part(&s, q->slot, e->offset, e->len, &q->right)) {
+                *offset = q->right.offset;
+                *len = q->right.len;
+        }
+}
+
+static void send_read(struct request *q)
+{
+        const struct copies c = copies();
+        int k = copies_to_read(&c, q->slab, q->slot, q->bad);
+        unsigned offset, len;
+
+        if (k >= 0) {
+                q->stranded = 0;
+                choose_bytes(q, (unsigned)k, &offset, &len);
+                transfer(q, (unsigned)k, q->copy[0].op, offset, len);
+        } else if (q->ahead) {
+                prefetch_over(q, -EIO); /* who needs the page asks for it */
+        } else if (q->repair) {
+                repair_over(q);
+        } else {
+                strand(q);
+        }
+}
+
+/* A node that cannot fence: until it has answered, and for ever if it was sent the page more than
+ * once, no other page may go to the slot (docs/protocol.md). */
+static bool has_strangers(const struct far_slab *s)
+{
+        for (unsigned k = 0; k < s->places; k++)
+                if (!s->place[k].node->fences)
+                        return true;
+        return false;
+}
+
+/* Of a write that is over.  True: it may still arrive at such a node. */
+static bool is_due(const struct request *q)
+{
+        bool due = false;
+
+        for (unsigned k = 0; q->late >> k; k++) {
+                struct far_node *n = q->slab->place[k].node;
+                if (q->late >> k & 1 && !n->fences) {
+                        n->retired++;
+                        due = true;
+                }
+        }
+        return due;
+}
+
+/* To the places in q->waits. */
+static void write_to(struct request *q)
+{
+        const unsigned places = q->waits;
+
+        for (unsigned k = 0; places >> k; k++)
+                if (places >> k & 1)
+                        transfer(q, k, FAR_WRITE, 0, PAGE_SIZE);
+}
+
+/* The program may change the page meanwhile: then it is dirty again, and what arrives in the slot
+ * is not read. */
+static void send_write(struct request *q)
+{
+        const struct copies c = copies();
+
+        q->good = 0;
+        q->waits = copies_to_write(&c, q->slab, q->slot);
+        if (q->waits) {
+                q->stranded = 0;
+                write_to(q);
+        } else {
+                strand(q);
+        }
+}
+
+static bool is_part(uint32_t op) { return op == IO_PART || op == IO_PART_RAW; }
+
+static bool makes_sense(const struct io_entry *e, unsigned vcpu)
+{
+        if (is_part(e->op) ? e->frame != CONTROL->nframes + vcpu || !e->len ||
+                                     e->offset + e->len > PAGE_SIZE
+                           : e->frame >= CONTROL->nframes)
+                return false;
+        return e->op <= IO_PROMOTE && e->slot >> SLAB_SHIFT < CONTROL->nslabs;
+}
+
+/* A vCPU waits for the page that a prefetch into this frame brings.  If the request has not gone to
+ * its node yet, it goes with those of demand. */
+static void promote(frame_t frame)
+{
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                struct queue *list = &queues[i][FAR_PREFETCH];
+                for (struct far_request **at = &list->head; *at; at = &(*at)->next) {
+                        struct far_request *r = *at;
+                        if (((struct request *)r->owner)->frame != frame)
+                                continue;
+                        *at = r->next;
+                        if (!r->next)
+                                list->tail = at;
+                        r->op = FAR_READ;
+                        queue(r);
+                        return;
+                }
+        }
+}
+
+static struct request *begin(uint64_t slot, frame_t frame, enum far_op op)
+{
+        struct request *q = new_request();
+
+        *q = (struct request){ .slab = far_slab(slot_slab(slot)),
+                               .slot = slot,
+                               .frame = frame,
+                               .taken = __rdtsc() };
+        q->copy[0].op = op;
+        return q;
+}
+
+/* [I] A slot is not repaired while a write of it is under way: the copy would be of the page
+ * before, and might be called good after the write was over.  Writes that come later wait
+ * (`behind`). */
+static void note_write(struct request *q)
+{
+        q->before = NULL;
+        q->after = writes;
+        if (writes)
+                writes->before = q;
+        writes = q;
+}
+
+static void forget_write(struct request *q)
+{
+        *(q->before ? &q->before->after : &writes) = q->after;
+        if (q->after)
+                q->after->before = q->before;
+}
+
+static bool is_written(uint64_t slot)
+{
+        for (const struct request *q = writes; q; q = q->after)
+                if (q->slot == slot)
+                        return true;
+        return false;
+}
+
+/* The sum changes only now: a repair before it reads the page before. */
+static void begin_write(struct request *q)
+{
+        if (opt.verify) {
+                struct sums s = sums(q);
+                sums_store(&s, q->slot, frame_host(q->frame), keeps_pieces(q));
+        }
+        if (q->slab->copied)
+                note_write(q);
+        if (has_strangers(q->slab))
+                slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
+        send_write(q);
+}
+
+void request_begin(struct io_entry *e, unsigned vcpu)
+{
+        static const enum far_op ops[] = {
+                [IO_READ] = FAR_READ, [IO_PREFETCH] = FAR_PREFETCH, [IO_WRITE] = FAR_WRITE,
+                [IO_MARKER] = FAR_PREFETCH, [IO_PART] = FAR_READ, [IO_PART_RAW] = FAR_READ
+        };
+
+        if (!makes_sense(e, vcpu))
+                die_(EXIT_VMRUN_FAILED,
+                     "a ring entry makes no sense (op %u, frame %u, slot %#llx): a bug in vmrun, "
+                     "or the program may have written into kern",
+                     e->op, e->frame, (unsigned long long)e->slot);
+        if (e->op == IO_PROMOTE) {
+                promote(e->frame);
+                return;
+        }
+        enum far_op op = ops[e->op];
+        struct request *q = begin(e->slot, e->frame, op);
+        q->entry = e;
+        q->vcpu = vcpu;
+        q->ahead = op == FAR_PREFETCH;
+        q->marker = e->op == IO_MARKER;
+        q->part = is_part(e->op);
+        q->asked = op == FAR_READ ? e->asked : 0;
+        if (op != FAR_WRITE) {
+                send_read(q);
+                return;
+        }
+        if (repair_holds(q->slot)) {
+                q->next = behind;
+                behind = q;
+                return;
+        }
+        begin_write(q);
+}
+
+void request_repair(uint64_t slot, frame_t frame)
+{
+        struct request *q = begin(slot, frame, FAR_PREFETCH);
+
+        q->repair = true;
+        if (is_written(slot))
+                repair_over(q);
+        else
+                send_read(q);
+}
+
+static void fail_all(struct far_request *r)
+{
+        for (struct far_request *next; r; r = next) {
+                next = r->next;
+                far_failed(r);
+        }
+}
+
+static unsigned post_queue(struct far_node *node, struct queue *list)
+{
+        unsigned posted = 0;
+
+        while (list->head) {
+                struct far_request *batch[BATCH], *after[BATCH], *rest;
+                unsigned n = 0;
+                for (struct far_request *r = list->head; r && n < BATCH; r = r->next, n++) {
+                        struct request *q = r->owner;
+                        if (q->asked)
+                                q->sent = meter_now();
+                        batch[n] = r;
+                        after[n] = r->next;     /* once taken, next is the driver's */
+                }
+                /* The list is empty meanwhile: the node may break. */
+                rest = list->head;
+                list->head = NULL;
+                unsigned took = node->driver->post(node, batch, n);
+                if (took)
+                        rest = after[took - 1];
+                posted += took;
+                if (!far_answers(node)) {
+                        fail_all(rest);
+                        break;
+                }
+                list->head = rest;
+                if (took < n)
+                        break;
+        }
+        return posted;
+}
+
+unsigned request_post(void)
+{
+        unsigned posted = 0;
+
+        for (unsigned op = FAR_READ; op <= FAR_WRITE; op++)
+                for (unsigned i = 0; i < far_nodes(); i++)
+                        if (queues[i][op].head)
+                                posted += post_queue(far_node_at(i), &queues[i][op]);
+        return posted;
+}
+
+/* ---- and back ---- */
+
+/* Whether a page, or its pieces, came as they were sent.  If a page was read whole for a part, the
+ * next part of it needs no more than its pieces. */
+static bool is_right(const struct far_request *r)
+{
+        const struct request *q = r->owner;
+        struct sums s = sums(q);
+
+        if (r->error)
+                return false;
+        if (!opt.verify || q->raw)
+                return true;
+        if (r->len < PAGE_SIZE)
+                return sums_part_fits(&s, &q->right, r->frame);
+        return q->part && keeps_pieces(q) ? sums_learn(&s, q->slot, r->frame)
+                                          : sums_fit(&s, q->slot, r->frame);
+}
+
+/* The entry that the page of a read is for.  To be asked while it is BUSY: afterwards the frame may
+ * be another page's. */
+static pte_slot_t *entry_of(const struct request *q)
+{
+        return atomic_load_explicit(&frame_of(q)->pte, memory_order_relaxed);
+}
+
+/* inline: the waiting thread is in io_wait() */
+static void wake_entry(pte_slot_t *pte)
+{
+        if (opt.io == IO_THREAD)
+                word_wake((const void *)pte_word(pte), INT_MAX);
+}
+
+/* Of a demand read only if its entry had waiters (kern/pager/notices.h). */
+static void tell(const struct request *q)
+{
+        const struct notices_of told = {
+                .table = (struct notices *)CONTROL->notices,
+                .frames = (struct frame *)CONTROL->frame_table,
+                .pfn0 = frame_pfn0(),
+        };
+
+        notices_over(&told, q->frame);
+}
+
+static void prefetch_over(struct request *q, int err)
+{
+        struct frame *f = frame_of(q);
+        pte_slot_t *pte = entry_of(q);
+
+        if (page_prefetched(f, frame_pfn0() + q->frame,
+                            pte_ahead(q->marker, CONTROL->shadow_paging), err))
+                wake_entry(pte);
+        tell(q);
+        /* Relaxed: a hint for the vCPU. */
+        atomic_fetch_add_explicit(&vcpu_rings(q->vcpu)->prefetches_over, 1, memory_order_relaxed);
+        reuse(q);
+}
+
+/* Release: the bytes are there.  The entry may be reused then. */
+static void over(struct request *q, enum io_state state)
+{
+        _Atomic uint32_t *word = &q->entry->state;
+
+        if (atomic_exchange(word, state) == IO_AWAITED)
+                word_wake(word, INT_MAX);
+        reuse(q);
+}
+
+static void page_lost(struct request *q, struct far_node *n, const struct far_request *r)
+{
+        n->damaged++;
+        warnx_("%s: page %llu of it (slot %#llx) %s%s, twice: an access to it ends in SIGBUS; see "
+               "%s", n->option->origin, (unsigned long long)(r->place->first + r->page),
+               (unsigned long long)q->slot,
+               r->error ? "could not be read: " : "did not come back as it was written",
+               r->error ? strerror(-r->error) : "",
+               n->driver->local ? "the kernel's log (dmesg)" : "the node's memory and the network");
+        if (q->part) {
+                over(q, IO_LOST);
+                return;
+        }
+        pte_slot_t *pte = entry_of(q);
+        /* Relaxed: page_fetched() releases it. */
+        atomic_store_explicit(&vcpu_rings(q->vcpu)->read_failed, 1, memory_order_relaxed);
+        if (page_fetched(frame_of(q), frame_pfn0() + q->frame, 0, -EIO)) {
+                wake_entry(pte);
+                tell(q);
+        }
+        reuse(q);
+}
+
+/* A page that did not come as it was sent is read once more, whole: what a link spoiled on the way
+ * is right then.  Then another copy is read, and if that is right the first one is not read again.
+ * Else the page is lost, and an access to it is SIGBUS. */
+static void wrong(struct far_request *r)
+{
+        struct request *q = r->owner;
+        struct far_node *n = r->place->node;
+        const struct copies c = copies();
+
+        if (!q->again) {
+                q->again = true;
+                n->reread++;
+                send_read(q);           /* of the same node, if it is up */
+                return;
+        }
+        q->bad |= 1u << place_of(r);
+        if (copies_to_read(&c, q->slab, q->slot, q->bad) >= 0) {
+                q->again = false;
+                send_read(q);
+        } else if (q->repair) {
+                repair_over(q);
+        } else if (q->ahead) {
+                n->left++;              /* who needs the page asks for it, and is told */
+                prefetch_over(q, -EIO);
+        } else {
+                page_lost(q, n, r);
+        }
+}
+
+/* Copies that were read before this one, which is right. */
+static void note_spoiled(struct request *q)
+{
+        const struct copies c = copies();
+
+        for (unsigned k = 0; q->bad >> k; k++)
+                if (q->bad >> k & 1) {
+                        copies_spoiled(&c, q->slot, k);
+                        q->slab->place[k].node->damaged++;
+                        info_("%s: page %u of slab %u did not come back as it was written, twice; "
+                              "another copy did",
+                              q->slab->place[k].node->option->origin, slot_page(q->slot),
+                              slot_slab(q->slot));
+                }
+}
+
+/* Counters that other threads only read. */
+static void one_more(_Atomic uint64_t *c)
+{
+        atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+}
+
+static void count_page(const struct far_request *r)
+{
+        const struct request *q = r->owner;
+        struct far_node *n = r->place->node;
+
+        if (q->raw || r->len < PAGE_SIZE)       /* no page */
+                return;
+        one_more(r->op == FAR_WRITE ? &n->written : &n->read);
+        if (r->repeated)
+                one_more(&n->resent);
+        if (atomic_load_explicit(&CONTROL->stats_on, memory_order_relaxed))
+                meter_page(n, r->op == FAR_WRITE, q->taken);
+        if (q->asked && !q->again)
+                meter_fetch(q->asked, q->sent);
+}
+
+static void fetch_over(struct request *q)
+{
+        pte_slot_t *pte = entry_of(q);
+
+        if (page_fetched(frame_of(q), frame_pfn0() + q->frame, PTE_P | PTE_A, 0)) {
+                wake_entry(pte);
+                tell(q);
+        }
+        reuse(q);
+}
+
+static void count_missed(const struct request *q)
+{
+        const struct far_slab *s = q->slab;
+        unsigned places = s->places;
+
+        if (!s->copied || q->good == (1u << places) - 1)
+                return;
+        for (unsigned k = 0; k < places; k++)
+                if (!(q->good >> k & 1))
+                        one_more(&s->place[k].node->missed);
+        repair_missed();
+}
+
+/* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
+ * one is there: none of them touches the frame any more. */
+static void copy_over(struct far_request *r, bool good)
+{
+        struct request *q = r->owner;
+        unsigned set = 1u << place_of(r);
+        const struct copies c = copies();
+
+        writing[r->place->node->index]--;
+        q->waits &= ~set;
+        q->good |= good ? set : 0;
+        if (r->repeated || !good)
+                q->late |= set;
+        if (q->waits)
+                return;
+        if (q->repair) {
+                copies_repaired(&c, q->slot, q->good);
+                repair_over(q);
+        } else if (!q->good) {
+                send_write(q);
+        } else {
+                copies_written(&c, q->slab, q->slot, q->good);
+                count_missed(q);
+                if (q->slab->copied)
+                        forget_write(q);
+                if (has_strangers(q->slab) && !is_due(q))
+                        slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
+                over(q, IO_OVER);
+        }
+}
+
+/* The copy was read and is right: it is written where it is wanting. */
+static void repair_read(struct request *q)
+{
+        const struct copies c = copies();
+
+        q->waits = copies_to_repair(&c, q->slab, q->slot);
+        if (q->waits)
+                write_to(q);
+        else
+                repair_over(q);
+}
+
+static void repair_over(struct request *q)
+{
+        const uint64_t slot = q->slot;
+        struct request *list = behind, *next;
+
+        repair_done(slot, q->good);
+        reuse(q);
+        behind = NULL;
+        for (; list; list = next) {
+                next = list->next;
+                if (list->slot == slot) {
+                        begin_write(list);
+                } else {
+                        list->next = behind;
+                        behind = list;
+                }
+        }
+}
+
+void far_done(struct far_request *r)
+{
+        struct request *q = r->owner;
+
+        if (r->op != FAR_WRITE && !is_right(r)) {
+                wrong(r);
+                return;
+        }
+        count_page(r);
+        if (r->op == FAR_WRITE) {
+                copy_over(r, true);
+                return;
+        }
+        note_spoiled(q);
+        if (q->repair) {
+                repair_read(q);
+                return;
+        }
+        if (q->ahead) {
+                prefetch_over(q, 0);
+                return;
+        }
+        wait_learn(__rdtsc() - q->taken);
+        if (q->part)
+                over(q, IO_OVER);
+        else
+                fetch_over(q);
+}
+
+void far_failed(struct far_request *r)
+{
+        r->next = failed;
+        failed = r;
+}
+
+/* ---- nodes that break ---- */
+
+void far_down(struct far_node *n, const char *why)
+{
+        const struct copies c = copies();
+
+        if (writing[n->index])
+                copies_unfenced(&c, n);
+        atomic_store_explicit(&n->up, false, memory_order_relaxed);
+        n->down_since = now_ms();
+        one_more(&n->breaks);
+        warnx_("%s: %s: its pages are read from other nodes, as far as they have them",
+               n->option->origin, why);
+        /* What is not posted yet never will be. */
+        for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
+                fail_all(queues[n->index][op].head);
+                queues[n->index][op].head = NULL;
+        }
+}
+
+void far_up(struct far_node *n)
+{
+        const struct copies c = copies();
+
+        atomic_store_explicit(&n->up, true, memory_order_relaxed);
+        if (n->down_since) {            /* else it is new */
+                copies_fenced(&c, n);
+                warnx_("%s: it answers again, after %.1f s", n->option->origin,
+                       (double)(now_ms() - n->down_since) / 1000);
+        }
+        n->down_since = 0;
+        repair_wanted();
+}
+
+/* Handles the loss of a node.  With a single copy, a failed request is a lost page. */
+static void settle(struct far_node *n)
+{
+        if (!n->hands_back && (n->lost_pages || failed))
+                on_loss(n);
+        if (n->hands_back)
+                warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
+                       "pages", n->option->origin, n->why);
+        else
+                warnx_("%s: %s: nothing was there yet, so the program goes on without it",
+                       n->option->origin, n->why);
+        n->settled = true;
+}
+
+/* A node of the request's slab, for messages: one that is lost, else the first. */
+static const struct far_node *culprit(const struct request *q)
+{
+        for (unsigned k = 0; k < q->slab->places; k++)
+                if (q->slab->place[k].node->lost)
+                        return q->slab->place[k].node;
+        return q->slab->place[0].node;
+}
+
+static void retry(struct request *q)
+{
+        const struct copies c = copies();
+        bool write = q->copy[0].op == FAR_WRITE;
+        struct far_node *n = (struct far_node *)culprit(q);
+
+        if (write ? copies_all_lost(q->slab) : copies_gone(&c, q->slab, q->slot))
+                on_loss(n);
+        if (patient_ms - q->stranded > opt.timeout_ms) {
+                far_lost(n, true, "no node with a right copy of a page has answered for %u s",
+                         opt.timeout_ms / 1000);
+                on_loss(n);
+        }
+        if (write)
+                send_write(q);
+        else
+                send_read(q);
+}
+
+static void pass_time(void)
+{
+        int64_t now = now_ms(), gap = now - looked;
+
+        if (stranded)
+                patient_ms += gap < GAP_MS ? gap : GAP_MS;
+        looked = now;
+}
+
+static unsigned retry_stranded(void)
+{
+        static int64_t next;
+
+        pass_time();
+        if (!stranded || looked < next)
+                return 0;
+        struct request *q = stranded, *after;
+        unsigned n = 0;
+        next = looked + PATIENCE_MS;
+        stranded = NULL;
+        atomic_store_explicit(&waiting, false, memory_order_relaxed);
+        for (; q; q = after, n++) {
+                after = q->next;
+                retry(q);
+        }
+        return n;
+}
+
+unsigned request_elsewhere(void)
+{
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < far_nodes(); i++)
+                if (far_node_at(i)->lost && !far_node_at(i)->settled)
+                        settle(far_node_at(i));
+        while (failed) {
+                struct far_request *r = failed;
+                struct request *q = r->owner;
+                failed = r->next;
+                n++;
+                if (r->op == FAR_WRITE)
+                        copy_over(r, false);
+                else
+                        send_read(q);
+        }
+        return stranded ? n + retry_stranded() : n;
+}
+
+bool request_waits(void) { return atomic_load_explicit(&waiting, memory_order_relaxed); }
+
+int request_patience(void) { return failed ? 0 : stranded ? PATIENCE_MS : -1; }

@@ -1,0 +1,37 @@
+/*
+ * Requests of the guest, and the transfers that carry them out: request.c.  The I/O side (io.c)
+ * calls these, one thread at a time.
+ */
+#ifndef VMRUN_FAR_REQUEST_H
+#define VMRUN_FAR_REQUEST_H
+
+#include <stdbool.h>
+#include "far/far.h"
+#include "far/sums.h"
+#include "pager/frame.h"
+
+/* Where the tree of this process keeps the sums of pieces. */
+void request_pieces(struct slot_pieces *of_tree);
+/* Takes an entry of vCPU number vcpu off its ring (include/abi.h). */
+void request_begin(struct io_entry *e, unsigned vcpu);
+/* Copies a slot's page from a place that has it to those where it is wanting, by way of a frame
+ * that nobody else uses; then calls repair_done(). */
+void request_repair(uint64_t slot, frame_t frame);
+/* Gives drivers what they have room for; demand reads first.  Returns how many transfers. */
+unsigned request_post(void);
+/* After the drivers were polled: finds another node for what one has handed back, and tries again
+ * what no node could carry out.  Returns how much there was to do. */
+unsigned request_elsewhere(void);
+/* No node can carry out some request, perhaps because a process has died whose writes may still
+ * arrive.  Any thread; a hint. */
+bool request_waits(void);
+/* There are requests that no node can carry out now: look again in so many ms.  -1: none. */
+int request_patience(void);
+/* Sets the function that decides what becomes of the program when a node with its pages is lost
+ * (n->why), and no other has them.  It is called by the thread that does the I/O, outside of all
+ * drivers, and does not return. */
+void request_on_loss(void (*owner)(const struct far_node *n));
+/* In a forked child: nothing is under way. */
+void request_forked(void);
+
+#endif

@@ -1,0 +1,193 @@
+/*
+ * The model of copies (test_copies_model.c): what its parts share.
+ *
+ *   test_copies_model.c  the run: faults, its three phases, what must hold
+ *   copies_process.c     lives; what a process believes, its slots, its death
+ *   copies_program.c     how processes come to be, and what programs do
+ *   copies_tree.c        the real sources of the tree, and what surrounds them
+ *   copies_request.c     the real copies.c and request.c, in each process's own memory
+ *   copies_node.c        memory nodes, the network, and a driver
+ *
+ * A process has two coroutines (pager_sched.h): its program, and its I/O side.
+ */
+#ifndef TEST_COPIES_MODEL_H
+#define TEST_COPIES_MODEL_H
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "far/cut.h"
+#include "far/far.h"
+#include "far/slotmap.h"
+#include "far/tree.h"
+#include "pager_sched.h"
+
+/* A process that buries looks at each slot of a chunk, and for all chunks: these are enough. */
+#undef CHUNK_PAGES
+#define CHUNK_PAGES 64u
+#undef SLAB_CHUNKS
+#define SLAB_CHUNKS 64u
+
+enum {
+        SEATS = 4,                      /* processes at one time */
+        NODES = 3,
+        SLABS = 2,
+        PAGES = 4,                      /* slots of a slab: few, so that processes meet */
+        SLOTS = SLABS * PAGES,
+        HELD = SLOTS + 1,               /* by a process: one more, to write a page elsewhere */
+        NUMBERS = 64,                   /* of processes in the tree */
+};
+
+/* The rules that the model's own parts follow, and that can be left out (RULE=n). */
+enum rule {
+        NO_BUG,
+        UP_UNFENCED,                    /* far_up() before the older connection has ended */
+        LOST_UNSAID,                    /* a node is lost without far_down() */
+        CUT_UNDONE,                     /* a CUT is answered, but nothing was cut off */
+        CUT_UNANSWERED,                 /* a CUT that was not answered counts */
+        SAYS_IT_FENCES,                 /* a node that does not */
+        FREED_EARLY,                    /* a slot is freed before its write is over */
+        STILL_EARLY,                    /* a process says "still" while writes are under way */
+        CHILD_IS_PARENT,                /* a child notes what it gave up as its parent */
+        RULES
+};
+extern enum rule bug;
+
+enum phase {
+        CHAOS,                          /* faults */
+        CALM,                           /* no more: every living process reads and writes */
+        END,                            /* one is left: it buries the others, and takes all */
+        OVER,
+};
+extern enum phase phase;
+struct counts {
+        uint64_t runs, reads, writes, one_copy, downs, late, forks, execs, kills, ends, cuts,
+                restarts, lost, gone, due;
+};
+extern struct counts met;
+
+/* ---- processes (copies_process.c) ---- */
+
+struct seat;
+/* What can end at any step. */
+struct life {
+        struct seat *seat;
+        jmp_buf top;
+        bool doomed;                    /* continues at `top`, from its next step on */
+        bool io;
+        bool home;                      /* waits for a process to start */
+        bool (*ready)(void *);
+        void *waits_for;
+};
+extern struct life *running;
+/* At each atomic operation of the code under test. */
+void crash_point(void);
+void wait_until(bool (*ready)(void *), void *arg);
+extern int64_t clock_ms;
+
+struct page {
+        enum { UNUSED, EMPTY, HELD_STILL, READS, WRITES } state;
+        uint64_t slot, value;
+        uint64_t frame, bounce;         /* their contents */
+        struct io_entry entry;
+        bool asked;                     /* not yet taken by the I/O side */
+        bool inherited;                 /* FORKED: held once the process is up */
+};
+/* What a process knows of a node. */
+struct view {
+        uint64_t serial;                /* of its connection; 0: it is down */
+        bool broken, lose;              /* the I/O side has not noticed it yet */
+        uint64_t unreachable_until;     /* step */
+};
+enum start { NOT_STARTED, FIRST, FORKED, EXECUTED, AGENT };
+struct seat {
+        struct life program, side;
+        enum start start;
+        bool alive;                     /* from its start to its death; then its lives unwind */
+        bool up;                        /* it keeps its number alive itself */
+        bool attached;                  /* its I/O side works */
+        bool stopped, content;
+        uint64_t pid;
+        bool keeps[NUMBERS];            /* its locks on bytes of the tree's file */
+        struct tree tree;
+        uint32_t number;                /* as its I/O side knows it */
+        struct tree_child child;        /* FORKED: what it is to be */
+        struct slotmap map;
+        struct cutter cutter;
+        pthread_mutex_t lease_lock;
+        struct far_node node[NODES], *nodes[NODES];
+        struct far_slab slab[SLABS];
+        struct view view[NODES];
+        struct page page[HELD];
+        struct io_memory *memory;       /* of request.c */
+};
+extern struct seat seats[SEATS];
+static inline struct seat *self(void) { return running->seat; }
+
+void beliefs_reset(void);
+void nap(unsigned steps);
+void hold(struct page *g, uint64_t slot);
+void forget(struct page *g);
+/* Asks for a page to be written, with new content, or to be read. */
+void ask(struct seat *s, struct page *g, bool write);
+bool all_over(void *seat);              /* what was asked for */
+void settle_all(struct seat *s);        /* looks at what is over */
+void quiesce(struct seat *s);
+struct page *take_slot(struct seat *s); /* NULL: there is none */
+void let_go(struct seat *s, struct page *g);
+bool write_new(struct seat *s);
+void write_back(struct seat *s, struct page *g);
+void find_room(struct seat *s);
+void process_kill(struct seat *s);
+/* Every copy that counts as good is right, and there is one. */
+void check_copies(void);
+
+/* ---- programs (copies_program.c) ---- */
+
+void process_reset(void);
+void process_spawn(void);
+bool process_start(enum start how);     /* the first one, or the last */
+extern bool agent_done;
+
+/* ---- the tree (copies_tree.c) ---- */
+
+extern struct tree_head *head;
+extern char *units;
+extern _Atomic uint64_t *bits;
+extern struct slab slabs[SLABS];
+extern struct life *tree_owner;         /* has the tree's lock */
+static inline unsigned index_of(uint64_t slot) { return slot_slab(slot) * PAGES + slot_page(slot); }
+void tree_reset(unsigned replicas);
+
+/* ---- requests (copies_request.c) ---- */
+
+void memory_reset(struct seat *s);
+/* Before a life continues: the memory of request.c is that of its process. */
+void memory_of(struct seat *s);
+void memory_free_all(void);
+void side_step(void);                   /* a round of the I/O side of self() */
+uint64_t request_slot(const struct far_request *r);
+/* By copies.c, of any process. */
+bool is_good_at(uint64_t slot, unsigned place);
+
+/* ---- nodes (copies_node.c) ---- */
+
+struct node {
+        uint64_t value[SLOTS];
+        bool gone;                      /* it was restarted without its memory */
+        bool fences;
+        uint64_t unreachable_until;
+};
+extern struct node nodes[NODES];
+extern const struct far_driver model_driver;
+void node_reset(void);
+void node_restart(unsigned node);
+void net_step(void);
+/* The process is dead: nobody waits for what it sent. */
+void net_orphan(const struct seat *s);
+/* A round of the driver of self(): answers, breaks, connections. */
+void driver_step(void);
+
+#endif

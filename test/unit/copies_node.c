@@ -1,0 +1,250 @@
+/*
+ * See copies_model.h: memory nodes, the network, and the driver of a process, which follows what
+ * far.h says of drivers that hand back.
+ *
+ * What was sent on a connection that is broken still arrives at any later time, until its node has
+ * ended that connection: when it answers the next one of that member, or at a CUT.  A node that
+ * does not fence carries it out even then, and more than once.
+ */
+#include <errno.h>
+#include <string.h>
+#include "copies_model.h"
+
+enum { FLIGHTS = 128 };
+struct flight {
+        bool used, write, arrived;
+        unsigned node, slot;
+        uint64_t member, serial, value;
+        uint64_t until;                 /* step: nobody waits for it, and the network holds it */
+        struct seat *seat;
+        struct far_request *r;          /* NULL: nobody waits for it */
+};
+
+struct node nodes[NODES];
+static struct flight flights[FLIGHTS];
+static uint64_t serials;
+
+void node_reset(void)
+{
+        memset(nodes, 0, sizeof(nodes));
+        memset(flights, 0, sizeof(flights));
+}
+
+void node_restart(unsigned node)
+{
+        nodes[node].gone = true;
+        for (struct flight *f = flights; f < flights + FLIGHTS; f++)
+                if (f->used && f->node == node && !f->r)
+                        f->used = false;
+        for (struct seat *s = seats; s < seats + SEATS; s++)
+                s->view[node].broken = true;
+}
+
+static bool reaches(const struct seat *s, unsigned node)
+{
+        return phase != CHAOS || (sched_steps >= nodes[node].unreachable_until &&
+                                  sched_steps >= s->view[node].unreachable_until);
+}
+
+/* [C] */
+static void arrive(struct flight *f)
+{
+        uint64_t *known = &nodes[f->node].value[f->slot];
+
+        if (f->write && f->value < *known)
+                sched_fail("page %lu arrives in slot %u of node %u, over page %lu",
+                           (unsigned long)f->value, f->slot, f->node, (unsigned long)*known);
+        met.late += f->write && !f->r;
+        if (f->write)
+                *known = f->value;
+        else
+                f->value = *known;
+        f->arrived = true;
+}
+
+void net_step(void)
+{
+        struct flight *f = &flights[rnd(FLIGHTS)];
+
+        if (!f->used || nodes[f->node].gone)
+                return;
+        if (f->r) {
+                if (!f->arrived && reaches(f->seat, f->node))
+                        arrive(f);
+                return;
+        }
+        if (sched_steps < f->until)
+                return;
+        arrive(f);
+        f->used = !nodes[f->node].fences && !chance(4);
+}
+
+/* Nobody waits for it any more. */
+static void orphan(struct flight *f)
+{
+        f->r = NULL;
+        f->used = f->write && !nodes[f->node].gone && (!f->arrived || !nodes[f->node].fences);
+        f->until = sched_steps + rnd(chance(3) ? 20000 : 1000);
+}
+
+void net_orphan(const struct seat *s)
+{
+        for (struct flight *f = flights; f < flights + FLIGHTS; f++)
+                if (f->used && f->r && f->seat == s)
+                        orphan(f);
+}
+
+/* Of members from first to last, but not what has that serial. */
+static void end_connections(unsigned node, uint64_t first, uint64_t last, uint64_t serial)
+{
+        for (struct flight *f = flights; f < flights + FLIGHTS; f++)
+                if (f->used && !f->r && f->node == node && nodes[node].fences &&
+                    f->member >= first && f->member <= last && f->serial != serial)
+                        f->used = false;
+}
+
+/* ---- the driver ---- */
+
+static struct view *view_of(const struct far_node *n) { return &self()->view[n->index]; }
+static uint64_t member_of(const struct seat *s) { return head->record[s->tree.self].birth; }
+
+/* The connection is gone, and with it what it would answer. */
+static void hand_back(struct far_node *n, bool say)
+{
+        struct seat *s = self();
+        struct view *v = view_of(n);
+
+        v->broken = false;
+        v->serial = 0;
+        met.downs++;
+        if (say && atomic_load(&n->up))
+                far_down(n, "it broke");
+        for (struct flight *f = flights; f < flights + FLIGHTS; f++) {
+                struct far_request *r = f->r;
+                if (!f->used || !r || f->seat != s || f->node != n->index)
+                        continue;
+                orphan(f);
+                far_failed(r);
+        }
+}
+
+static unsigned post(struct far_node *n, struct far_request **r, unsigned count)
+{
+        struct view *v = view_of(n);
+        struct flight *f = flights;
+        unsigned took = 0;
+
+        for (; n->lost && took < count; took++)
+                far_failed(r[took]);
+        if (n->lost)
+                return took;
+        if (!v->serial || !n->up)
+                sched_fail("a request is posted to a node that is down");
+        for (; took < count && !chance(8); took++) {
+                while (f < flights + FLIGHTS && f->used)
+                        f++;
+                if (f == flights + FLIGHTS)
+                        break;
+                bool write = r[took]->op == FAR_WRITE;
+                *f = (struct flight){ .used = true, .write = write, .node = n->index,
+                                      .slot = index_of(request_slot(r[took])),
+                                      .member = member_of(self()), .serial = v->serial,
+                                      .value = write ? *(uint64_t *)r[took]->frame : 0,
+                                      .seat = self(), .r = r[took] };
+        }
+        if (v->broken && chance(2))
+                hand_back(n, true);
+        return took;
+}
+
+static void take_answers(struct far_node *n)
+{
+        for (struct flight *f = flights; f < flights + FLIGHTS; f++) {
+                struct far_request *r = f->r;
+                if (!f->used || !r || !f->arrived || f->seat != self() || f->node != n->index ||
+                    chance(3))
+                        continue;
+                if (!f->write)
+                        *(uint64_t *)r->frame = f->value;
+                f->used = false;
+                f->r = NULL;
+                far_done(r);
+        }
+}
+
+/* For this process only. */
+static void lose(struct far_node *n)
+{
+        hand_back(n, bug != LOST_UNSAID);
+        far_lost(n, true, "for this process");
+        met.lost++;
+}
+
+static void connect_again(struct far_node *n)
+{
+        struct view *v = view_of(n);
+
+        if (nodes[n->index].gone) {
+                far_lost(n, true, "it was restarted");
+                return;
+        }
+        v->serial = ++serials;
+        if (bug != UP_UNFENCED)
+                end_connections(n->index, member_of(self()), member_of(self()), v->serial);
+        crash_point();
+        far_up(n);
+}
+
+void driver_step(void)
+{
+        struct seat *s = self();
+
+        for (unsigned i = 0; i < NODES; i++) {
+                struct far_node *n = &s->node[i];
+                struct view *v = &s->view[i];
+                if (n->lost)
+                        continue;
+                if (v->serial && reaches(s, i) && !nodes[i].gone)
+                        take_answers(n);
+                if (v->serial && v->lose)
+                        lose(n);
+                else if (v->serial && v->broken && chance(4))
+                        hand_back(n, true);
+                else if (!v->serial && reaches(s, i) && chance(8))
+                        connect_again(n);
+        }
+}
+
+static int cut(struct far_node *n, const struct far_range *dead, unsigned count, unsigned limit_ms,
+               char why[FAR_WHY])
+{
+        (void)limit_ms;
+        *why = '\0';
+        nap(chance(4) ? 2000 : 10);
+        if (nodes[n->index].gone)
+                return -ESTALE;
+        if (!reaches(self(), n->index) || (phase == CHAOS && chance(8)))
+                return bug == CUT_UNANSWERED ? 0 : -ENOLINK;
+        for (unsigned i = 0; i < count; i++) {
+                for (struct seat *s = seats; s < seats + SEATS; s++)
+                        if (s->alive && s->up && member_of(s) >= dead[i].first &&
+                            member_of(s) <= dead[i].last)
+                                sched_fail("process %u, which lives, is cut off", s->tree.self);
+                if (bug != CUT_UNDONE)
+                        end_connections(n->index, dead[i].first, dead[i].last, 0);
+        }
+        met.cuts++;
+        nap(chance(4) ? 2000 : 10);
+        return 0;
+}
+
+static uint32_t sum(uint32_t begun, const void *page, size_t n)
+{
+        (void)begun;
+        (void)n;
+        return (uint32_t)*(const uint64_t *)page;
+}
+
+const struct far_driver model_driver = {
+        .scheme = "model", .kind = SLAB_REMOTE, .post = post, .cut = cut, .sum = sum
+};

@@ -1,0 +1,351 @@
+/*
+ * See copies_model.h: how processes and programs come to be, what programs do, and the last one,
+ * which buries all others.
+ */
+#include <string.h>
+#include "copies_model.h"
+
+bool agent_done;
+static uint64_t pids;
+static const struct node_option option = { .origin = "" };
+
+static void end_in_order(struct seat *s)
+{
+        bool still = chance(2);
+
+        if (still && bug != STILL_EARLY)
+                quiesce(s);
+        tree_leave(&s->tree, still, 500);
+        met.ends++;
+        process_kill(s);
+        crash_point();
+}
+
+/* ---- new processes and programs ---- */
+
+static void make_nodes(struct seat *s)
+{
+        memset(s->view, 0, sizeof(s->view));
+        for (unsigned k = 0; k < NODES; k++) {
+                s->node[k] = (struct far_node){ .driver = &model_driver,
+                                                .option = &option,
+                                                .index = k,
+                                                .fences = nodes[k].fences || bug == SAYS_IT_FENCES,
+                                                .hands_back = true };
+                s->nodes[k] = &s->node[k];
+        }
+        for (unsigned i = 0; i < SLABS; i++) {
+                const struct tree_slab *t = &head->slab[i];
+                s->slab[i] = (struct far_slab){ .places = t->places, .copied = true };
+                for (unsigned k = 0; k < t->places; k++)
+                        s->slab[i].place[k] =
+                                (struct far_place){ .node = &s->node[t->place[k].node] };
+        }
+        s->cutter = (struct cutter){ .tree = &s->tree,
+                                     .nodes = s->nodes,
+                                     .nnodes = NODES,
+                                     .lease_lock = &s->lease_lock };
+        memory_reset(s);
+}
+
+static struct seat *start(enum start how)
+{
+        for (struct seat *s = seats; s < seats + SEATS; s++) {
+                if (!s->program.home || !s->side.home || s->alive || s->program.doomed)
+                        continue;
+                s->alive = true;
+                s->up = s->content = false;
+                s->pid = ++pids;
+                memset(s->page, 0, sizeof(s->page));
+                s->tree = (struct tree){ .fd = 1, .head = head, .units = units, .bits = bits };
+                make_nodes(s);
+                s->start = how;
+                return s;
+        }
+        return NULL;
+}
+
+bool process_start(enum start how) { return start(how) != NULL; }
+
+static void be_process(struct seat *s)
+{
+        slotmap_init(&s->map, units, slabs, s->tree.self);
+        s->map.nslabs = SLABS;
+        if (bug != CHILD_IS_PARENT || s->start != FORKED)
+                s->number = s->tree.self;
+        s->up = s->attached = true;
+}
+
+struct child { const struct seat *at; uint64_t pid; };
+static bool is_up(void *arg)
+{
+        const struct child *c = arg;
+        return !c->at->alive || c->at->pid != c->pid || c->at->up;
+}
+
+static bool expect(struct seat *s, struct tree_child *c)
+{
+        return ((struct tree_common *)units)->numbers < NUMBERS - SEATS &&
+               tree_child(&s->tree, c) == 0;
+}
+
+/* fork; or vfork, and a child that executes a program. */
+static void do_fork(struct seat *s, enum start how)
+{
+        struct tree_child c;
+
+        quiesce(s);
+        if (!expect(s, &c))
+                return;
+        for (struct page *g = s->page; how == FORKED && g < s->page + HELD; g++)
+                if (g->state && tree_share(&s->tree, c.number, &g->slot, 1) != 0)
+                        sched_fail("process %u: slot %#lx cannot be shared", s->tree.self,
+                                   (unsigned long)g->slot);
+        struct seat *child = start(how);
+        if (child) {
+                struct child w = { child, child->pid };
+                child->child = c;
+                child->number = s->number;
+                for (unsigned i = 0; how == FORKED && i < HELD; i++)
+                        child->page[i] = (struct page){ .slot = s->page[i].slot,
+                                                        .value = s->page[i].value,
+                                                        .inherited = s->page[i].state };
+                met.forks++;
+                wait_until(is_up, &w);
+        }
+        tree_child_left(&s->tree, &c);
+}
+
+static void be_child(struct seat *s)
+{
+        if (tree_be_child(&s->tree, &s->child) != 0) {
+                process_kill(s);
+                crash_point();
+        }
+        be_process(s);
+        for (struct page *g = s->page; g < s->page + HELD; g++)
+                if (g->inherited) {
+                        hold(g, g->slot);
+                        g->state = HELD_STILL;
+                }
+}
+
+static bool side_is_home(void *arg) { return ((struct seat *)arg)->side.home; }
+
+static void do_exec(struct seat *s)
+{
+        struct tree_child next = { 0 };
+
+        if (!expect(s, &next))
+                return;
+        quiesce(s);
+        tree_leaves(&s->tree, true);
+        crash_point();
+        if (chance(4)) {                /* execve has failed */
+                tree_leaves(&s->tree, false);
+                tree_child_left(&s->tree, &next);
+                return;
+        }
+        met.execs++;
+        s->attached = s->up = false;
+        s->side.doomed = !s->side.home;
+        for (struct page *g = s->page; g < s->page + HELD; g++)
+                forget(g);
+        net_orphan(s);
+        memset(s->tree.keeping, 0, sizeof(s->tree.keeping));
+        tree_adopt(1, &next);
+        wait_until(side_is_home, s);
+        make_nodes(s);
+        if (tree_be_child(&s->tree, &next) != 0)
+                tree_join(&s->tree);
+        be_process(s);
+}
+
+/* ---- programs ---- */
+
+static void live(struct seat *s)
+{
+        struct page *g = &s->page[rnd(HELD)];
+        unsigned what = rnd(26);
+
+        settle_all(s);
+        if (g->state == HELD_STILL) {
+                if (what < 6)
+                        ask(s, g, false);
+                else if (what < 14)
+                        write_back(s, g);
+                else if (what < 18)
+                        let_go(s, g);
+        } else if (g->state == UNUSED && what < 10) {
+                write_new(s);
+        } else if (g->state == WRITES && what < 6 && bug == FREED_EARLY && !g->asked) {
+                let_go(s, g);
+        }
+        if (what >= 18 && what < 20)
+                find_room(s);
+        else if (what == 20)
+                do_fork(s, chance(4) ? EXECUTED : FORKED);
+        else if (what == 21 && chance(2))
+                do_exec(s);
+        else if (what == 22 && chance(6))
+                end_in_order(s);
+        nap(chance(4) ? 200 : 20);
+}
+
+static bool phase_changes(void *arg) { return phase != *(enum phase *)arg; }
+
+/* It reads all that it holds, and writes all that it can. */
+static void take_stock(struct seat *s)
+{
+        quiesce(s);
+        for (struct page *g = s->page; g < s->page + HELD; g++)
+                if (g->state == HELD_STILL)
+                        ask(s, g, false);
+        quiesce(s);
+        for (struct page *g = s->page; g < s->page + HELD; g++)
+                if (g->state == HELD_STILL && slotmap_writable(&s->map, g->slot))
+                        ask(s, g, true);
+        quiesce(s);
+}
+
+/* And all nodes that are there know it. */
+static bool is_alone(struct seat *s)
+{
+        uint64_t uncut = *(uint64_t *)&((struct tree_common *)units)->uncut;
+
+        for (unsigned k = 0; k < NODES; k++)
+                uncut &= ~((uint64_t)(s->node[k].lost || nodes[k].gone) << k);
+        tree_lock(&s->tree);
+        bool alone = tree_alone_locked(&s->tree) && !uncut;
+        tree_unlock(&s->tree);
+        return alone;
+}
+
+static void check_slot(struct seat *s, unsigned i)
+{
+        uint64_t slot = (uint64_t)(i / PAGES) << SLAB_SHIFT | i % PAGES;
+        uint16_t word = *(uint16_t *)slot_word(units, slot);
+        const struct far_slab *f = &s->slab[i / PAGES];
+        bool due = word & SLOT_DUE, any = false;
+
+        for (unsigned k = 0; k < f->places; k++)
+                any |= !nodes[f->place[k].node->index].fences;
+        if ((due && !any) || (!due && word != (SLOT_OWNED | s->tree.self)))
+                sched_fail("in the end slot %#lx has the word %#x", (unsigned long)slot, word);
+        for (unsigned k = 0; !due && k < f->places; k++)
+                if (!f->place[k].node->lost && !is_good_at(slot, k))
+                        sched_fail("in the end slot %#lx is missing at place %u",
+                                   (unsigned long)slot, k);
+}
+
+static bool all_up(void *arg)
+{
+        const struct seat *s = arg;
+
+        for (unsigned k = 0; k < NODES; k++)
+                if (!s->node[k].lost && !*(const bool *)&s->node[k].up)
+                        return false;
+        return true;
+}
+
+/* Nobody else is left. */
+static void take_all(struct seat *s)
+{
+        quiesce(s);
+        while (!is_alone(s)) {
+                find_room(s);
+                nap(500);
+        }
+        for (struct page *g = s->page; g < s->page + HELD; g++)
+                if (g->state && !slotmap_writable(&s->map, g->slot))
+                        let_go(s, g);
+        for (unsigned i = 0; i < SLOTS; i++) {
+                struct page *g = take_slot(s);
+                if (g)
+                        ask(s, g, true);
+        }
+        quiesce(s);
+        do {
+                wait_until(all_up, s);
+                take_stock(s);
+        } while (!all_up(s));
+        for (unsigned i = 0; i < SLOTS; i++)
+                check_slot(s, i);
+        for (uint32_t p = 0; p < NUMBERS; p++)
+                if (*(uint64_t *)&((struct tree_common *)units)->process[p].unfenced &&
+                    p != s->tree.self)
+                        sched_fail("in the end writes of process %u still threaten a node", p);
+        agent_done = true;
+}
+
+static bool is_started(void *arg) { return phase == OVER || ((struct seat *)arg)->start; }
+
+static void program_main(void *arg)
+{
+        struct seat *volatile s = arg;
+
+        while (phase != OVER) {
+                running = &s->program;
+                setjmp(s->program.top);
+                s->program.home = true;
+                wait_until(is_started, s);
+                s->program.home = false;
+                if (phase == OVER)
+                        break;
+                if (s->start == FIRST || s->start == AGENT) {
+                        tree_join(&s->tree);
+                        be_process(s);
+                } else {
+                        be_child(s);
+                }
+                while (phase == CHAOS)
+                        live(s);
+                enum phase calm = CALM;
+                if (phase == CALM) {
+                        take_stock(s);
+                        s->content = true;
+                        wait_until(phase_changes, &calm);
+                }
+                if (phase == END)
+                        take_all(s);
+                s->start = NOT_STARTED;
+        }
+}
+
+static bool is_attached(void *arg) { return phase == OVER || ((struct seat *)arg)->attached; }
+
+static void side_main(void *arg)
+{
+        struct seat *volatile s = arg;
+
+        while (phase != OVER) {
+                running = &s->side;
+                setjmp(s->side.top);
+                s->side.home = true;
+                wait_until(is_attached, s);
+                s->side.home = false;
+                while (s->attached)
+                        side_step();
+        }
+}
+
+void process_reset(void)
+{
+        memset(seats, 0, sizeof(seats));
+        beliefs_reset();
+        pids = 0;
+        agent_done = false;
+        running = NULL;
+        for (struct seat *s = seats; s < seats + SEATS; s++) {
+                s->program.seat = s->side.seat = s;
+                s->side.io = s->side.home = s->program.home = true;
+        }
+}
+
+void process_spawn(void)
+{
+        for (struct seat *s = seats; s < seats + SEATS; s++) {
+                sched_spawn(program_main, s);
+                sched_spawn(side_main, s);
+        }
+}

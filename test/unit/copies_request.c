@@ -1,0 +1,229 @@
+/*
+ * See copies_model.h: copies.c and request.c, as they are.  What request.c keeps for its process is
+ * swapped when another process of the model continues.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <window.h>
+#include <x86intrin.h>
+#include "base/message.h"
+#include "base/options.h"
+#include "base/word.h"
+#include "common/clock.h"
+#include "far/copies.h"
+#include "far/wait.h"
+#include "far/meter.h"
+#include "far/request.h"
+#include "include/tree.h"
+#include "pager/frame.h"
+#include "vm/vm.h"
+#include "copies_hooks.h"
+
+#include "far/copies.c"
+
+/* What surrounds request.c. */
+struct model_control { uint64_t frame_table, notices; _Atomic uint32_t parts_read;
+                       uint32_t nframes, nslabs, tree_number, stats_on;
+                       uint32_t shadow_paging; };
+static struct model_control *control_of_self(void)
+{
+        static struct model_control c;
+
+        c = (struct model_control){ .nframes = HELD, .nslabs = SLABS,
+                                    .tree_number = self()->number };
+        return &c;
+}
+static struct io_rings rings;
+static void *pool_alloc(size_t n);
+static bool not_modelled(void)
+{
+        sched_fail("the model fetches parts only");
+        return false;
+}
+
+#undef CONTROL
+#define CONTROL control_of_self()
+#undef TREE_WINDOW
+#define TREE_WINDOW units
+#define frame_host(f) frame_of_self(f)
+#define frame_pfn0()  0
+#define vcpu_rings(n) ((void)(n), &rings)
+#define malloc(n)     pool_alloc(n)
+#define page_fetched(f, pfn, how, err)    ((void)(f), (void)(err), not_modelled())
+#define page_prefetched(f, pfn, how, err) page_fetched(f, pfn, how, err)
+
+/* Of a write, frame i is that of page i; of a read, the bounce page of vCPU i. */
+static char *frame_of_self(uint32_t f)
+{
+        struct seat *s = self();
+        return (char *)(f < HELD ? &s->page[f].frame : &s->page[f - HELD].bounce);
+}
+
+#include "far/request.c"
+
+struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
+
+void warnx_(const char *fmt, ...) { (void)fmt; }
+void info_(const char *fmt, ...) { (void)fmt; }
+_Noreturn void die_(int status, const char *fmt, ...)
+{
+        (void)status;
+        sched_fail("vmrun ends: %s", fmt);
+        abort();
+}
+void wait_learn(uint64_t took) { (void)took; }
+void meter_page(const struct far_node *n, bool write, uint64_t taken)
+{
+        (void)n;
+        (void)write;
+        (void)taken;
+}
+void meter_fetch(uint64_t asked, uint64_t sent) { (void)asked, (void)sent; }
+/* Nothing is repaired. */
+void repair_wanted(void) {}
+void repair_missed(void) {}
+void repair_forked(void) {}
+bool repair_holds(uint64_t slot) { (void)slot; return false; }
+void repair_done(uint64_t slot, unsigned places) { (void)slot, (void)places; }
+unsigned far_nodes(void) { return NODES; }
+struct far_node *far_node_at(unsigned i) { return &self()->node[i]; }
+struct far_slab *far_slab(uint32_t i) { return &self()->slab[i]; }
+void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
+{
+        (void)fmt;
+        n->lost_pages |= pages;
+        n->lost = true;
+}
+
+/* ---- the memory of a process ---- */
+
+struct io_memory {
+        struct queue queues[NODES][3];
+        unsigned writing[NODES];
+        struct request *unused, *stranded, *behind, *writes;
+        struct far_request *failed;
+        int64_t patient_ms, looked;
+};
+static struct io_memory memory[SEATS];
+static struct seat *loaded;
+
+static void swap_out(struct io_memory *m)
+{
+        memcpy(m->queues, queues, sizeof(m->queues));
+        memcpy(m->writing, writing, sizeof(m->writing));
+        m->unused = unused;
+        m->stranded = stranded;
+        m->behind = behind;
+        m->writes = writes;
+        m->failed = failed;
+        m->patient_ms = patient_ms;
+        m->looked = looked;
+}
+
+static void swap_in(const struct io_memory *m)
+{
+        memcpy(queues, m->queues, sizeof(m->queues));
+        memcpy(writing, m->writing, sizeof(m->writing));
+        unused = m->unused;
+        stranded = m->stranded;
+        behind = m->behind;
+        writes = m->writes;
+        failed = m->failed;
+        patient_ms = m->patient_ms;
+        looked = m->looked;
+}
+
+void memory_of(struct seat *s)
+{
+        if (loaded == s)
+                return;
+        if (loaded)
+                swap_out(&memory[loaded - seats]);
+        swap_in(&memory[s - seats]);
+        loaded = s;
+}
+
+void memory_reset(struct seat *s)
+{
+        if (loaded == s)
+                loaded = NULL;
+        memset(&memory[s - seats], 0, sizeof(memory[0]));
+}
+
+static struct block { struct block *next; } *blocks;
+static void *pool_alloc(size_t n)
+{
+        struct block *b = calloc(1, sizeof(*b) + n);
+
+        if (!b)
+                abort();
+        b->next = blocks;
+        blocks = b;
+        return b + 1;
+}
+
+void memory_free_all(void)
+{
+        for (struct block *b = blocks, *next; b; b = next) {
+                next = b->next;
+                free(b);
+        }
+        blocks = NULL;
+        loaded = NULL;
+}
+
+/* ---- the I/O side ---- */
+
+uint64_t request_slot(const struct far_request *r) { return ((struct request *)r->owner)->slot; }
+
+bool is_good_at(uint64_t slot, unsigned place)
+{
+        return *(uint64_t *)&tree_map(units, slot_slab(slot))->good[place][slot_page(slot) / 64] >>
+                       slot % 64 & 1;
+}
+
+static bool is_gone(const struct page *g)
+{
+        const struct far_slab *f = far_slab(slot_slab(g->slot));
+        bool right = g->state == READS || g->state == WRITES;
+
+        for (unsigned k = 0; k < f->places; k++)
+                right &= f->place[k].node->lost || (g->state == READS && !is_good_at(g->slot, k));
+        return right;
+}
+
+/* A node is lost, and a page with it: the program ends. */
+static void ends(const struct far_node *n)
+{
+        struct seat *s = self();
+        bool gone = false;
+
+        for (unsigned i = 0; i < HELD; i++)
+                gone |= is_gone(&s->page[i]);
+        if (!gone)
+                sched_fail("process %u ends for node %u, but has all its pages", s->tree.self,
+                           n->index);
+        met.gone++;
+        process_kill(s);
+        crash_point();
+}
+
+void side_step(void)
+{
+        struct seat *s = self();
+
+        request_on_loss(ends);
+        for (unsigned i = 0; i < HELD; i++) {
+                struct page *g = &s->page[i];
+                if (!g->asked)
+                        continue;
+                g->asked = false;
+                request_begin(&g->entry, g->state == READS ? i : 0);
+        }
+        request_post();
+        driver_step();
+        request_elsewhere();
+        crash_point();
+}

@@ -1,0 +1,125 @@
+#!/bin/bash
+# Mutants of the code that says which copies of a page are right, and the rules of the model's own
+# parts, left out one by one: see mutants.sh.
+: "${STEPS:=200000000}"
+# shellcheck source=test/unit/mutants.sh
+. "$(dirname "$0")/mutants.sh"
+
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit"/test_copies_model.c "$unit"/copies_*.c "$unit/pager_sched.c"; }
+
+copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
+
+mutant $copies "a missed write is not noted" \
+    '/^static void set_good/,/^}/s/^        if \(good == .*/        if (!good) return; &/'
+mutant $copies "a copy is never good" \
+    '/^static void set_good/,/^}/s/^        if \(good == .*/        if (good) return; &/'
+mutant $copies "stale copies are read" '/^int copies_to_read/,/^}/s/ && is_good\(.*\)\)$/)/'
+mutant $copies "stale copies are written although they are threatened" \
+    '/^static bool is_threatened/,/^}/s/return true/return false/'
+mutant $copies "only what this process gave up counts as a threat" \
+    '/^static bool is_threatened/,/^}/s/if \((atomic_load_explicit\(&common\(c\)->process)/if (p == c->self \&\& \1/'
+mutant $copies "the last process is no threat" \
+    '/^static bool is_threatened/,/^}/s/p < processes/p + 1 < processes/'
+mutant $copies "a threat is looked for at another node" \
+    '/^static bool is_threatened/,/^}/{s/n->index & 1/(n->index + 1) % 3 \& 1/}'
+mutant $copies "threatened copies are never written again" \
+    '/^void copies_fenced/,/^}/s/~\(1ull << n->index\)/~0ull/'
+mutant $copies "stale copies are never written" \
+    '/^unsigned copies_to_write/,/^}/s/ \|\| !is_threatened\(c, n\)//'
+mutant $copies "what is given up threatens another node" \
+    '/^void copies_unfenced/,/^}/s/1ull << n->index/1ull << (n->index + 1) % 3/'
+mutant $copies "one node is fenced, so all are" \
+    '/^void copies_fenced/,/^}/s/~\(1ull << n->index\)/0ull/'
+mutant $copies "only those that live are a threat" \
+    '/^static bool is_threatened/,/^}/s/n->index & 1\)$/n->index \& 0)/'
+mutant $copies "two slots have one bit" 's/1ull << slot % 64/1ull << slot % 2/'
+mutant $copies "two places have one bit" 's/->good\[k\]/->good[k \& 1]/'
+mutant $copies "nodes that are lost have their pages" \
+    '/^bool copies_gone/,/^}/s/!s->place\[k\]\.node->lost && //'
+mutant $copies "a page is gone if one node is" \
+    '/^bool copies_gone/,/^}/{s/return false/;/; s/return true/return s->place[0].node->lost/}'
+mutant $copies "a page is there if it is stale there" \
+    '/^bool copies_gone/,/^}/s/ && is_good\(.*\)\)$/)/'
+mutant $copies "a slab has no node if it has lost one" \
+    '/^bool copies_all_lost/,/^}/s/if \(!(s->place\[)k/if (k == 0 \&\& !\1k/'
+
+mutant $request "a write is over before it is noted who missed it" '
+    /^static void copy_over/,/^}/{
+        s/^ *copies_written\(.*/over(q, IO_OVER);/
+        s/^ *over\(q, IO_OVER\);$/copies_written(\&c, q->slab, q->slot, q->good);/
+    }'
+mutant $request "the stale bit is set before that of the process" '
+    /^void far_down/,/^}/s/^        if \(writing.*/        if (0)/
+    /^static void copy_over/,/^}/s/^ *copies_written\(.*/& \
+        for (unsigned k = 0; k < q->slab->places; k++) \
+                if (q->late >> k \& 1) \
+                        copies_unfenced(\&c, q->slab->place[k].node);/'
+mutant $request "what is given up is not noted" \
+    '/^void far_down/,/^}/s/if \(writing\[n->index\]\)/if (0)/'
+mutant $request "what is given up is noted only if nothing is under way" \
+    '/^void far_down/,/^}/s/if \(writing\[n->index\]\)/if (!writing[n->index])/'
+mutant $request "a node that is up again still threatens" \
+    '/^void far_up/,/^}/s/copies_fenced\(&c, n\)/;/'
+mutant $request "a node is up as soon as it is down" \
+    '/^void far_down/,/^}/s/\&n->up, false/\&n->up, true/'
+mutant $request "a write is over when one copy is there" \
+    '/^static void copy_over/,/^}/s/if \(q->waits\)/if (q->waits \&\& !q->good)/'
+mutant $request "a write is over when no copy is there" \
+    '/^static void copy_over/,/^}/s/else if \(!q->good\)/else if (0)/'
+mutant $request "a copy that failed is there" \
+    '/^unsigned request_elsewhere/,/^}/s/copy_over\(r, false\)/copy_over(r, true)/'
+mutant $request "an attempt that failed at all nodes is forgotten" \
+    '/^static void send_write/,/^}/s/q->good = 0/q->good = q->late = 0/'
+mutant $request "late writes at a node that cannot fence are forgotten" \
+    '/^static bool is_due/,/^}/s/due = true/due = false/'
+mutant $request "slots at nodes that cannot fence are not due" \
+    '/^static bool has_strangers/,/^}/s/return true/return false/'
+mutant $request "what was not posted is forgotten when the node breaks" \
+    '/^void far_down/,/^}/s/fail_all\(.*/;/'
+mutant $request "what no node took is not tried again" \
+    '/^static unsigned retry_stranded/,/^}/s/retry\(q\)/q->stranded = 0/'
+mutant $request "a read that failed is not asked of another node" \
+    '/^unsigned request_elsewhere/,/^}/s/^( *)send_read\(q\)/\1;/'
+
+mutant $hold "the dead threaten for ever" \
+    '/^uint64_t tree_bury/,/^}/s/^( *)atomic_store\(.*unfenced, 0\)/\1/'
+mutant $life "the dead do not threaten before they are cut" '
+    /^uint64_t tree_mend_locked/,/^}/{
+        s/^( *)r->state = RECORD_DEAD;/{ \1r->state = RECORD_DEAD; \
+                        atomic_store(\&common(t)->process[p].unfenced, 0); }/
+    }'
+mutant $life "the dead are buried uncut" '/^static bool is_harmless/,/^}/s/r->cut/1/'
+mutant $life "who ends is still although it gave up writes" \
+    '/^bool tree_leave\(/,/^}/s/ && !gave_up_writes\(t\)//'
+mutant $life "who executes is still although it gave up writes" \
+    '/^void tree_leaves\(/,/^}/s/ && !gave_up_writes\(t\)//'
+
+mutant $life "a node that was silent at the cut has cut the dead off" \
+    '/^static void note_silent/,/^}/s/if \(silent & bit\)/if (0)/'
+mutant $life "one answer is enough for all who were buried before" \
+    '/^static void note_silent/,/^}/s/else if \(silences.*/else {/'
+mutant $life "nobody asks whether a silent node answers" \
+    '/^bool tree_uncut_locked/,/^}/s/if \(wanted && atomic.*/if (0)/'
+mutant $hold "a silent node has good copies of the dead" \
+    '/^static uint64_t bury_word/,/^}/s/spoil_copies\(t, slot\)/;/'
+mutant far/cut.c "a node that is lost for one process has cut the dead off" \
+    '/^static bool cut_everywhere/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
+
+# rule NUMBER WHAT: one that the model's own parts follow (copies_model.h).
+rule() {
+    is_wanted || return 0
+    copy_sources
+    export RULE=$1
+    must_fail "mutant $counted, the model: $2"
+    unset RULE
+}
+rule 1 "a node is up before it has ended the older connection"
+rule 2 "a node is lost without being down before"
+rule 3 "a CUT cuts nothing off"
+rule 4 "a CUT without an answer counts"
+rule 5 "a node says that it fences, and does not"
+rule 6 "a slot is freed before its write is over"
+rule 7 "a process says still while writes are under way"
+rule 8 "a child notes what it gave up as its parent"
+totals

@@ -1,0 +1,249 @@
+/*
+ * Which copies of a page are read and written (runtime/far/copies.h), step by step; what follows
+ * when processes and nodes do as they like is in test_copies_model.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <cmocka.h>
+#include "far/copies.h"
+
+#define UNITS 3                         /* what processes share, and the maps of two slabs */
+#define SLOT  ((1ull << SLAB_SHIFT) + 63)       /* of slab 1: the last one of a word of bits */
+
+static struct far_node node[3];
+static struct far_slab slab, single;
+static struct copies me = { .self = 2 }, other = { .self = 5 };
+
+static int setup(void **state)
+{
+        (void)state;
+        char *units = mmap(NULL, UNITS * SLAB_MAP_SIZE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (units == MAP_FAILED)
+                return -1;
+        me.units = other.units = units;
+        ((struct tree_common *)units)->numbers = 6;
+        for (unsigned i = 0; i < UNITS - 1; i++) {      /* all pages were written everywhere */
+                tree_map(units, i)->places = 3;
+                memset((void *)tree_map(units, i)->good, 0xff,
+                       3 * sizeof(tree_map(units, i)->good[0]));
+        }
+        slab.places = 3;
+        slab.copied = true;
+        for (unsigned k = 0; k < 3; k++) {
+                node[k] = (struct far_node){ .index = 10 * k, .fences = true, .up = true };
+                slab.place[k].node = &node[k];
+        }
+        single.places = 1;
+        single.place[0].node = &node[0];
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        (void)state;
+        return munmap(me.units, UNITS * SLAB_MAP_SIZE);
+}
+
+static int read_of(uint64_t slot, unsigned not) { return copies_to_read(&me, &slab, slot, not); }
+
+static void all_are_right(void **state)
+{
+        (void)state;
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
+        assert_int_equal(copies_to_write(&me, &single, SLOT), 1);
+        assert_int_equal(copies_to_read(&me, &single, SLOT, 0), 0);
+        assert_false(copies_gone(&me, &slab, SLOT));
+        assert_false(copies_all_lost(&slab));
+}
+
+/* Neighbours are read from one node, and chunks take turns. */
+static void reads_are_shared(void **state)
+{
+        (void)state;
+        for (uint64_t chunk = 0; chunk < 6; chunk++)
+                for (unsigned page = 0; page < CHUNK_PAGES; page += 101)
+                        assert_int_equal(read_of(chunk * CHUNK_PAGES + page, 0), chunk % 3);
+        assert_int_equal(read_of(SLOT, 1), 1);
+        assert_int_equal(read_of(SLOT, 3), 2);
+        assert_int_equal(read_of(SLOT, 7), -1);
+        assert_int_equal(read_of(CHUNK_PAGES, 2), 2);
+        assert_int_equal(read_of(CHUNK_PAGES, 6), 0);
+}
+
+static void nodes_that_are_down(void **state)
+{
+        (void)state;
+        node[0].up = false;
+        assert_int_equal(read_of(SLOT, 0), 1);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 6);
+        node[1].lost = true;
+        assert_int_equal(read_of(SLOT, 0), 2);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 4);
+        node[2].up = false;
+        assert_int_equal(read_of(SLOT, 0), -1);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 0);
+        /* they may answer again */
+        assert_false(copies_gone(&me, &slab, SLOT));
+        assert_false(copies_all_lost(&slab));
+        node[2].lost = node[0].lost = true;
+        assert_true(copies_gone(&me, &slab, SLOT));
+        assert_true(copies_all_lost(&slab));
+        assert_true(copies_gone(&me, &single, SLOT));
+}
+
+static void missed_writes(void **state)
+{
+        (void)state;
+        copies_written(&me, &slab, SLOT, 4);
+        assert_int_equal(read_of(SLOT, 0), 2);
+        assert_int_equal(read_of(SLOT, 4), -1);
+        /* of that slot, and for all processes */
+        assert_int_equal(read_of(SLOT - 1, 0), 0);
+        assert_int_equal(read_of(SLOT + 1, 0), 0);
+        assert_int_equal(read_of(63, 0), 0);
+        assert_int_equal(copies_to_read(&other, &slab, SLOT, 0), 2);
+        /* they are written again, as nothing comes late */
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
+        copies_written(&me, &slab, SLOT, 5);
+        assert_int_equal(read_of(SLOT, 0), 0);
+        assert_int_equal(read_of(SLOT, 1), 2);
+        /* the last right one is down: it is waited for, unless it is lost */
+        copies_written(&me, &slab, SLOT, 1);
+        node[0].up = false;
+        assert_int_equal(read_of(SLOT, 0), -1);
+        assert_false(copies_gone(&me, &slab, SLOT));
+        node[0].lost = true;
+        assert_true(copies_gone(&me, &slab, SLOT));
+        assert_false(copies_gone(&me, &slab, SLOT + 1));
+        assert_false(copies_all_lost(&slab));
+}
+
+/* One place has no bits, whatever others have left there. */
+static void a_single_place(void **state)
+{
+        (void)state;
+        copies_spoiled(&me, SLOT, 0);
+        assert_int_equal(copies_to_read(&me, &single, SLOT, 0), 0);
+        copies_unfenced(&other, &node[0]);
+        assert_int_equal(copies_to_write(&me, &single, SLOT), 1);
+        assert_false(copies_gone(&me, &single, SLOT));
+        copies_written(&me, &single, SLOT, 1);
+        assert_int_equal(read_of(SLOT, 0), 1);
+}
+
+static void repairs(void **state)
+{
+        (void)state;
+        assert_false(copies_wanting(&me, &slab, SLOT));
+        assert_int_equal(copies_to_repair(&me, &slab, SLOT), 0);
+        copies_written(&me, &slab, SLOT, 1);
+        assert_true(copies_wanting(&me, &slab, SLOT));
+        assert_false(copies_wanting(&me, &slab, SLOT + 1));
+        assert_int_equal(copies_to_repair(&me, &slab, SLOT), 6);
+        copies_unfenced(&other, &node[1]);
+        assert_int_equal(copies_to_repair(&me, &slab, SLOT), 4);
+        ((struct tree_common *)me.units)->uncut = 1ull << node[2].index;
+        assert_int_equal(copies_to_repair(&me, &slab, SLOT), 0);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 1);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT + 1), 7);
+        node[0].up = false;
+        assert_false(copies_wanting(&me, &slab, SLOT));
+        copies_repaired(&me, SLOT, 4);
+        assert_int_equal(read_of(SLOT, 0), 2);
+        assert_int_equal(read_of(SLOT, 4), -1);
+        node[0].up = true;
+        node[1].fences = false;
+        assert_false(copies_wanting(&me, &slab, SLOT));
+}
+
+/* A place that was added, and that this process does not know yet. */
+static void unknown_places(void **state)
+{
+        struct far_slab wider = { .places = 4, .copied = true };
+
+        (void)state;
+        memcpy(wider.place, slab.place, sizeof(wider.place));
+        wider.place[3].node = &node[2];
+        tree_map(me.units, 1)->places = 4;
+        assert_int_equal(copies_to_read(&other, &wider, SLOT, 7), -1);
+        copies_repaired(&other, SLOT, 8);
+        assert_int_equal(copies_to_read(&other, &wider, SLOT, 7), 3);
+        copies_written(&me, &slab, SLOT, 7);
+        assert_int_equal(copies_to_read(&other, &wider, SLOT, 7), -1);
+}
+
+/* [C] */
+static void threats(void **state)
+{
+        (void)state;
+        copies_unfenced(&other, &node[1]);
+        /* what it did not miss is right there, and written */
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
+        copies_written(&other, &slab, SLOT, 5);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 5);
+        assert_int_equal(copies_to_write(&other, &slab, SLOT), 5);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT + 1), 7);
+        /* each process fences its own, each node apart */
+        copies_unfenced(&me, &node[1]);
+        copies_fenced(&other, &node[0]);
+        copies_fenced(&other, &node[1]);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 5);
+        copies_fenced(&me, &node[2]);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 5);
+        copies_fenced(&me, &node[1]);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
+        copies_fenced(&me, &node[1]);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
+        /* a threat at one node is none at another */
+        copies_unfenced(&me, &node[0]);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
+}
+
+/* Its slots are DUE instead. */
+static void nodes_that_cannot_fence(void **state)
+{
+        (void)state;
+        node[1].fences = false;
+        copies_unfenced(&me, &node[1]);
+        copies_written(&me, &slab, SLOT, 5);
+        assert_int_equal(((struct tree_common *)me.units)->process[me.self].unfenced, 0);
+        assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
+}
+
+/* The first and the last node, process, slot and place. */
+static void ends(void **state)
+{
+        struct copies last = { .units = me.units, .self = TREE_PROCESSES - 1 };
+        const uint64_t slot = 2 * SLAB_PAGES - 1;
+
+        (void)state;
+        ((struct tree_common *)me.units)->numbers = TREE_PROCESSES;
+        node[2].index = NODES_MAX - 1;
+        copies_unfenced(&last, &node[2]);
+        copies_spoiled(&last, slot, 2);
+        assert_int_equal(copies_to_write(&me, &slab, slot), 3);
+        assert_int_equal(read_of(slot, 3), -1);
+        copies_fenced(&last, &node[2]);
+        assert_int_equal(copies_to_write(&me, &slab, slot), 7);
+        copies_written(&last, &slab, slot, 7);
+        assert_int_equal(read_of(slot, 3), 2);
+}
+
+#define test(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                test(all_are_right), test(reads_are_shared), test(nodes_that_are_down),
+                test(missed_writes), test(a_single_place),   test(threats),
+                test(ends),          test(nodes_that_cannot_fence),
+                test(repairs),       test(unknown_places),
+        };
+        return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
+}
