@@ -5,9 +5,9 @@
  *
  * Prints NAME_p50 and NAME_p99 of single calls, in ticks of the TSC, the reading of it taken off:
  * instructions, under `lab --icount`. far: the pages asked for are far; here: none is; in a batch
- * of 16 it is the cost of all. fetch: no call, but a load from a far page. Pages are far if the
- * cache is much smaller than the memory and the node is one that can be asked ahead: rdma://,
- * nbd://, or mem: with a latency.
+ * of 16 it is the cost of all. first: of pages that left before any vmg_read. fetch: no call, but a
+ * load from a far page. Pages are far if the cache is much smaller than the memory and the node is
+ * one that can be asked ahead: rdma://, nbd://, or mem: with a latency.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -99,6 +99,46 @@ static void prefetchv_far(void)
         }
 }
 
+/* looks: vmg_arrived() of a word that is not 0 is measured, else the call that counts. */
+static void counted(bool looks)
+{
+        struct iovec range[BATCH];
+        uint32_t left = 0;
+
+        for (unsigned i = 0; i < CALLS; i++) {
+                for (unsigned k = 0; k < BATCH; k++)
+                        range[k] = (struct iovec){ far_page(), 1 };
+                uint64_t begin = now();
+                ssize_t n = vmg_prefetchv_counted(range, BATCH, &left);
+                uint64_t ticks = now() - begin;
+                if (looks) {
+                        begin = now();
+                        bool here = vmg_arrived(&left);
+                        ticks = now() - begin;
+                        n = here ? 0 : BATCH;
+                }
+                if (n == BATCH)
+                        samples_add(&s, ticks - overhead);
+                vmg_wait(&left);
+                for (unsigned k = 0; k < BATCH; k++)
+                        *(volatile char *)range[k].iov_base += 1;
+        }
+}
+
+static void counted_far(void) { counted(false); }
+static void arrived_not(void) { counted(true); }
+
+static void arrived(void)
+{
+        uint32_t left = 0;
+
+        for (unsigned i = 0; i < CALLS; i++) {
+                uint64_t begin = now();
+                vmg_arrived(&left);
+                add(begin);
+        }
+}
+
 static void stream_far(void)
 {
         for (unsigned i = 0; i < CALLS; i++) {
@@ -143,6 +183,13 @@ static void read_far(unsigned flags)
 }
 
 static void read_verified(void) { read_far(0); }
+/* Parts of pages that were sent away when nobody had read a part yet.  All are written anew
+ * afterwards. */
+static void read_first(void)
+{
+        read_far(0);
+        memset(memory, 1, pages * VMG_PAGE);
+}
 static void read_unverified(void) { read_far(VMG_UNVERIFIED); }
 
 static void read_here(void)
@@ -172,6 +219,16 @@ static void cool(void)
                 memset(memory, 1, VMG_PAGE);
                 uint64_t begin = now();
                 vmg_cool(memory, VMG_PAGE);
+                add(begin);
+        }
+}
+
+static void priority(void)
+{
+        for (unsigned i = 0; i < CALLS; i++) {
+                memset(memory, 1, VMG_PAGE);
+                uint64_t begin = now();
+                vmg_priority(memory, VMG_PAGE, i % 2 ? VMG_HIGH : VMG_NORMAL);
                 add(begin);
         }
 }
@@ -238,12 +295,16 @@ static void statistics(void)
 int main(int argc, char **argv)
 {
         static const struct { const char *name; void (*run)(void); } all[] = {
-                { "version", version },             { "prefetch_far", prefetch_far },
+                { "version", version },             { "read_64_far_first", read_first },
+                { "prefetch_far", prefetch_far },
                 { "prefetch_here", prefetch_here }, { "prefetchv_16_far", prefetchv_far },
+                { "counted_16_far", counted_far },  { "arrived_not", arrived_not },
+                { "arrived", arrived },
                 { "stream_16_far", stream_far },    { "resident_16", resident },
                 { "fetch", fetch },                 { "read_64_far", read_verified },
                 { "read_64_far_unverified", read_unverified },
                 { "read_64_here", read_here },
+                { "priority", priority },
                 { "cool", cool },                   { "drop", drop },
                 { "pin", pin },                     { "peek_64", peek },
                 { "fetch_guided", fetch_guided },

@@ -30,6 +30,7 @@ static int null_open(struct far_node *n, const char *rest, char why[FAR_WHY])
         (void)rest;
         (void)why;
         n->pages = NULL_PAGES;
+        n->unit = 1;
         n->fences = true;
         unlike = mmap(NULL, NULL_PAGES * PAGE_SIZE, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -140,14 +140,17 @@ not_measured() {
 
 # vmrun_run BUDGET OPTION... -- PROGRAM...: with a cache (cache, in KiB) such that vmrun with all
 # that it needs beside it (its own text and heap, page tables, KVM's) fits in a group of BUDGET
-# bytes. What it needs is found by trying, and remembered. Statistics go to run_stats.
-vmrun_needs=$((3584 << 10))
+# bytes. What it needs is at first what a small program needed (warm_up). If that is too little, a
+# run without a limit shows it, which is remembered until vmrun_forget. Statistics go to run_stats.
+vmrun_least=$((3072 << 10))
+vmrun_forget() { vmrun_needs=$vmrun_least; }
+vmrun_forget
 # How many run at once and share the budget.
 vmrun_number=1
 # Under lab --icount the clock runs while files come from the host.
 vmrun_patience=(--connect-timeout 60 --timeout 60)
 vmrun_run() {
-    local budget=$1 options=() limit tier=0 tries=0
+    local budget=$1 options=() limit tier=0 tries=0 command shown
     shift
     while [ "$1" != -- ]; do
         # A memory tier is the group's too, and is none of the budget.
@@ -166,8 +169,9 @@ vmrun_run() {
             return
         fi
         next_stats
-        run $limit "$VMRUN" --no-config --stats="$figures/$run_stats" --cache "${cache}K" \
-            "${vmrun_patience[@]}" "${options[@]}" "$@"
+        command=("$VMRUN" --no-config --stats="$figures/$run_stats" --cache "${cache}K"
+            "${vmrun_patience[@]}" "${options[@]}" "$@")
+        run $limit "${command[@]}"
         if [ $tier != 0 ]; then
             # What the tier holds is not known apart, so the program's share is taken as it is.
             # shellcheck disable=SC2034 # for the caller
@@ -180,16 +184,27 @@ vmrun_run() {
             continue
         fi
         [[ $run_why == 'out of memory'* ]] || return 0
-        vmrun_needs=$((vmrun_needs + (256 << 10)))
+        run max "${command[@]}"
+        shown=$(((run_peak - tier) / vmrun_number - (cache << 10)))
+        vmrun_needs=$((vmrun_needs + (64 << 10)))
+        [ $shown -lt $vmrun_needs ] || vmrun_needs=$shown
     done
 }
 
-# warm_up OPTION... : runs vmrun once in a group without a limit, so that the pages of the files it
-# needs are there, and charged to none of the groups that count.
+# warm_up OPTION... : runs vmrun in a group without a limit, so that the pages of the files it needs
+# are there, and charged to none of the groups that count. A second run tells what it needs beside
+# its cache at least, unless its tier is memory of the group.
 warm_up() {
-    run max "$VMRUN" --no-config --cache 8M "${vmrun_patience[@]}" "$@" \
-        "$EXAMPLES/scan" --size 12M
-    [ -z "$run_why" ] || echo "the first run of vmrun: $run_why" >&2
+    for _ in first second; do
+        run max "$VMRUN" --no-config --cache 8M "${vmrun_patience[@]}" "$@" \
+            "$EXAMPLES/scan" --size 12M
+        [ -z "$run_why" ] || echo "the first runs of vmrun: $run_why" >&2
+    done
+    if [[ -z $run_why && -z ${no_groups:-} && $* != *mem:* ]]; then
+        vmrun_least=$((run_peak - (8 << 20)))
+        echo "vmrun needs at least $((vmrun_least >> 10)) KiB beside its cache" >&2
+        vmrun_forget
+    fi
 }
 
 # --- memory nodes ---
@@ -242,7 +257,14 @@ serve_tier() {
             --listen nbd://127.0.0.1
         url=nbd://127.0.0.1/far
         ;;
-    disk) why_no_tier='vmrun has no nodes on disks' ;;
+    # The same one that Linux's swap gets, when vmrun's turn is over.
+    disk)
+        if swap_disk; then
+            url="file:$device?overwrite=yes"
+        else
+            why_no_tier='this lab has no second disk'
+        fi
+        ;;
     *) url=$1 ;;
     esac
 }

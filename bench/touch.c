@@ -1,18 +1,23 @@
 /*
  * Touches the pages of a region in random order, as any program would: the far memory, if any, is
- * the system's business.
+ * the system's business, unless it is told that parts of pages will be read (--parts).
  */
+#include <string.h>
 #include "pattern.h"
+#include "vmguest.h"
 
 int main(int argc, char **argv)
 {
         struct pattern pt;
+        bool parts = false;
 
         pattern_default(&pt);
         for (int i = 1; i < argc; i++) {
-                if (!pattern_option(&pt, argc, argv, &i)) {
-                        fprintf(stderr,
-                                "usage: touch " PATTERN_OPTIONS "; N MiB: a power of two\n");
+                if (strcmp(argv[i], "--parts") == 0) {
+                        parts = true;
+                } else if (!pattern_option(&pt, argc, argv, &i)) {
+                        fprintf(stderr, "usage: touch [--parts] " PATTERN_OPTIONS
+                                        "; N MiB: a power of two\n");
                         return 2;
                 }
         }
@@ -20,6 +25,8 @@ int main(int argc, char **argv)
         if (pt.same && mlockall(MCL_CURRENT) != 0)
                 fail("mlockall");
         pt.data = map_anonymous((size_t)PAGE << pt.log2_pages);
+        if (parts)                      /* it might use vmg_read: so sums of pieces are kept */
+                vmg_read(&pt, &pt, 0, 0);
         fill(&pt, pt.data);
         measure(&pt);
         return 0;

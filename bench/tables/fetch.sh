@@ -6,7 +6,7 @@
 #   bench/tables/fetch.sh --figures DIR --tier TIER [--quick] [--here] [--parts WORDS]
 #                         [--size MIB] [--io WORDS] [--policies WORDS]
 #
-#   TIER     mem, wire, rdma, nbd, disk (swap alone), or a node's URL
+#   TIER     mem, wire, rdma, nbd, disk, or a node's URL
 #   --parts  of: latency exits sizes nodes (default: latency,exits)
 #
 # The program is bench/touch.c: each page once a pass, in random order, 25 % local.
@@ -38,10 +38,12 @@ took() {
         "faults=$(value faults "$work/out")" "budget=$budget" "peak=$run_peak"
 }
 
-# A memory tier has no requests, so no two ways of making them.
+# A memory tier has no requests, so no two ways of making them; a disk's are the thread's.
 ios() {
     if [[ $tier == mem || $tier == wire ]]; then
         echo inline
+    elif [[ $tier == disk ]]; then
+        echo thread
     else
         echo "${io//,/ }"
     fi

@@ -6,7 +6,7 @@
 #                            [--programs WORDS] [--shares WORDS] [--policies WORDS]
 #                            [--clusters WORDS] [--systems WORDS] [--table NAME]
 #
-#   TIER   mem, wire, rdma, nbd, disk (swap alone), or a node's URL
+#   TIER   mem, wire, rdma, nbd, disk, or a node's URL
 #
 # All local is what the program takes natively without a limit: the peak of its memory control
 # group. A share of it is the memory.max of either side, vmrun with all it needs beside its cache. A
@@ -177,6 +177,7 @@ natively() {
 under_vmrun() {
     local share policy program limit
     set_program "$name"
+    vmrun_forget
     for policy in ${policies//,/ }; do
         # Where a fault copies the page itself there is nothing to prefetch.
         [[ $tier != mem || $policy = auto ]] || continue

@@ -7,7 +7,7 @@
 #                        [--systems WORDS] [--orders WORDS] [--policies WORDS] [--clusters WORDS]
 #                        [--touch page|line]
 #
-#   TIER      mem, wire, rdma, nbd, disk (swap alone), or a node's URL
+#   TIER      mem, wire, rdma, nbd, disk, or a node's URL
 #   --systems WORDS of: vmrun reference swap, with commas (default: all that the tier has)
 #   --io WORDS      of: inline thread
 #
@@ -138,6 +138,8 @@ options "figures tier size touch io systems orders policies clusters quick! here
 if [ -z "$figures" ] || [ -z "$tier" ]; then
     usage
 fi
+# A disk's pages are moved by the thread.
+[ "$tier" != disk ] || io=thread
 if [ -n "$quick" ]; then
     size=32 shares=25 clusters=0,3
 fi
