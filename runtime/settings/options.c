@@ -8,6 +8,7 @@
 #include "config.h"
 #include "settings/guide.h"
 #include "settings/settings.h"
+#include "settings/unknown.h"
 #endif
 #include <errno.h>
 #include <getopt.h>

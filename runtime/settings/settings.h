@@ -20,8 +20,6 @@
 int setting_find(const char *name);
 /* For a key that is not a setting: what to write instead. */
 void setting_unknown(const char *key, const char *value, char why[SETTING_WHY]);
-/* The one of n words that `text` probably misspells, such as cahce or Cache_MB; NULL: none. */
-const char *near_word(const char *text, const char *const words[], size_t n);
 int setting_set(struct options *o, int number, const char *value, char why[SETTING_WHY]);
 /* Its name; NULL: there are not so many. */
 const char *setting_name(int number);
@@ -43,7 +41,7 @@ void options_parse(int argc, char **argv);
 const char *options_hint(void);
 
 /* A node under construction: the keys of a section, or of the query that follows a URL on the
- * command line. */
+ * command line.  (node.c) */
 struct node_draft {
         struct node_option node;
         unsigned given;                 /* bit n: key number n was given */
