@@ -75,7 +75,8 @@ struct slab_map {
         /* By place, a bit a slot: the copy there is the page that was last written
          * (runtime/far/copies.h). */
         _Atomic uint64_t good[TREE_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
-        /* Places of the slab, if there are bits of them.  Only grows, under the tree's mutex. */
+        /* Places of the slab, if there are bits of them; 0: there are none, and one place.  Only
+         * grows, under the tree's mutex. */
         _Atomic uint32_t places;
 };
 

@@ -110,7 +110,6 @@ struct far_place {
 struct far_slab {
         /* entries of place[] below it do not change any more; stored with release */
         _Atomic unsigned places;
-        bool copied;                    /* pages may be in several places: see copies.h */
         struct far_place place[FAR_PLACES];
 };
 

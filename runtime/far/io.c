@@ -172,8 +172,7 @@ static _Noreturn void stay_stopped(void)
 
 static int attach(struct far_node *n, char why[FAR_WHY])
 {
-        uint64_t count = CONTROL->nframes + bounce_pages(CONTROL->nframes) +
-                         (opt.replicas > 1 ? REPAIR_FRAMES : 0);
+        uint64_t count = CONTROL->nframes + bounce_pages(CONTROL->nframes) + REPAIR_FRAMES;
 
         return n->driver->attach(n, frame_host(0), count * PAGE_SIZE, why);
 }

@@ -153,8 +153,6 @@ int repair_release(const uint64_t *slots, size_t n)
 {
         int err = 0;
 
-        if (opt.replicas < 2)
-                return tree_release(tree, slots, n);
         /* Under the lock, so that hold() does not find a slot shared that is just let go of. */
         pthread_mutex_lock(&lock);
         for (size_t i = 0; i < n; i++)
@@ -220,7 +218,7 @@ static int64_t find(void)
                         break;
                 }
                 const struct far_slab *s = far_slab(slot_slab(slot));
-                if (!s->copied) {
+                if (atomic_load_explicit(&s->places, memory_order_acquire) < 2) {
                         cursor = (uint64_t)(slot_slab(slot) + 1) << SLAB_SHIFT;
                         continue;
                 }

@@ -80,7 +80,7 @@ static struct queue queues[NODES_MAX][3];
 static unsigned writing[NODES_MAX];     /* by node: writes that it was given */
 static struct request *unused, *stranded;
 static struct request *behind;          /* writes of slots that are being repaired */
-/* Writes of slabs with copies, from begin_write() until they are over. */
+/* Writes, from begin_write() until they are over. */
 static struct request *writes;
 static struct far_request *failed;      /* for request_elsewhere() */
 static _Atomic bool waiting;            /* something is stranded; a hint for request_waits() */
@@ -115,7 +115,7 @@ static struct request *new_request(void)
                 unused = q->next;
                 return q;
         }
-        q = malloc(sizeof(*q) + (opt.replicas > 1 ? FAR_PLACES : 1) * sizeof(q->copy[0]));
+        q = malloc(sizeof(*q) + FAR_PLACES * sizeof(q->copy[0]));
         if (!q)
                 die_(EXIT_VMRUN_FAILED,
                      "no memory for a request to a memory node: free some on this host");
@@ -379,8 +379,7 @@ static void begin_write(struct request *q)
                 struct sums s = sums(q);
                 sums_store(&s, q->slot, frame_host(q->frame), keeps_pieces(q));
         }
-        if (q->slab->copied)
-                note_write(q);
+        note_write(q);
         if (has_strangers(q->slab))
                 slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
         send_write(q);
@@ -660,7 +659,7 @@ static void count_missed(const struct request *q)
         const struct far_slab *s = q->slab;
         unsigned places = s->places;
 
-        if (!s->copied || q->good == (1u << places) - 1)
+        if (q->good == (1u << places) - 1)
                 return;
         for (unsigned k = 0; k < places; k++)
                 if (!(q->good >> k & 1))
@@ -689,10 +688,9 @@ static void copy_over(struct far_request *r, bool good)
         } else if (!q->good) {
                 send_write(q);
         } else {
-                copies_written(&c, q->slab, q->slot, q->good);
+                copies_written(&c, q->slot, q->good);
                 count_missed(q);
-                if (q->slab->copied)
-                        forget_write(q);
+                forget_write(q);
                 if (has_strangers(q->slab) && !is_due(q))
                         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
                 over(q, IO_OVER);
@@ -828,7 +826,7 @@ static void retry(struct request *q)
         bool write = q->copy[0].op == FAR_WRITE;
         struct far_node *n = (struct far_node *)culprit(q);
 
-        if (write ? copies_all_lost(q->slab) : copies_gone(&c, q->slab, q->slot))
+        if (write ? copies_all_lost(&c, q->slab, q->slot) : copies_gone(&c, q->slab, q->slot))
                 on_loss(n);
         if (patient_ms - q->stranded > opt.timeout_ms) {
                 far_lost(n, true, "no node with a right copy of a page has answered for %u s",

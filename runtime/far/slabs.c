@@ -286,12 +286,11 @@ static uint64_t down(void)
 }
 
 /* Empties the entry of slab i, to be filled by add_place(). */
-static struct far_slab *new_slab(uint32_t i, enum slab_kind kind)
+static struct far_slab *new_slab(uint32_t i)
 {
         struct far_slab *f = far_slab(i);
 
         f->places = 0;
-        f->copied = kind == SLAB_REMOTE && opt.replicas > 1;
         return f;
 }
 
@@ -370,10 +369,14 @@ static void list_slab(uint32_t i, const struct slab *s)
         *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };
         for (unsigned k = 0; k < f->places; k++)
                 t->place[k] = tree_place_of(&f->place[k]);
-        atomic_store(&tree_map(tree.units, i)->places, f->copied ? f->places : 0);
+        atomic_store(&tree_map(tree.units, i)->places,
+                     s->kind == SLAB_REMOTE && opt.replicas > 1 ? f->places : 0);
         /* From here on the list is valid, even if this process dies now (tree.c, mend_head). */
         __atomic_store_n(&tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
 }
+
+/* Do bits say which places of slab i have a page? */
+static bool has_bits(uint32_t i) { return atomic_load(&tree_map(tree.units, i)->places) > 0; }
 
 /* A place that another process leased becomes one of this process too.  For plain memory, leasing
  * the same pages again maps them. */
@@ -388,7 +391,7 @@ static int use_place(struct vm *vm, uint32_t i, struct slab *s)
         memcpy(place->word, p->word, sizeof(place->word));
         int err = n->driver->use ? n->driver->use(n, place, s->pages)
                                  : n->driver->lease(n, vm, p->first, s->pages, s, place);
-        if (err && f->copied && n->lost)
+        if (err && n->lost && has_bits(i))
                 err = 0;                /* other nodes have what it had */
         if (!err)
                 add_place(f);
@@ -435,7 +438,7 @@ static bool add_copy(struct vm *vm, uint32_t i)
         uint64_t without = unfit(f, s.pages, now_ms(), &live);
         int n;
 
-        if (!f->copied || live >= opt.replicas || k == FAR_PLACES || k != t->places ||
+        if (!has_bits(i) || live >= opt.replicas || k == FAR_PLACES || k != t->places ||
             (n = placement_next(opt.placement, nodes, nnodes, without)) < 0 ||
             !lease_place(vm, nodes[n], s.pages, &s, f))
                 return false;
@@ -500,7 +503,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 struct slab s = { .kind = nodes[index[0]]->driver->kind,
                                   .pages = pages,
                                   .map_gpa = gpa };
-                struct far_slab *f = new_slab(i, s.kind);
+                struct far_slab *f = new_slab(i);
                 if (s.kind == SLAB_REMOTE) {
                         use_remote(vm);
                         io_wait_attached();
@@ -528,7 +531,7 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
                           .node = (uint32_t)known->place[0].node,
                           .pages = known->pages,
                           .map_gpa = gpa };
-        struct far_slab *f = new_slab(i, s.kind);
+        struct far_slab *f = new_slab(i);
         int err = 0;
 
         if (s.kind == SLAB_REMOTE)
