@@ -63,6 +63,11 @@ static bool is_threatened(const struct copies *c, const struct far_node *n)
         return false;
 }
 
+bool copies_leave(const struct copies *c, const struct far_node *n)
+{
+        return atomic_load_explicit(&common(c)->leaving, memory_order_acquire) >> n->index & 1;
+}
+
 static unsigned places_of(const struct far_slab *s)
 {
         return atomic_load_explicit(&s->places, memory_order_acquire);
@@ -93,14 +98,41 @@ unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint6
         return set;
 }
 
-/* Places that answer, fence, and have no good copy: a set. */
+bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        unsigned places = places_of(s);
+        bool needed = false;
+
+        for (unsigned k = 0; k < places; k++) {
+                const struct far_node *n = s->place[k].node;
+                if (n->lost || !is_good(c, slot, k))
+                        continue;
+                if (copies_leave(c, n))
+                        needed = true;
+                else if (far_answers(n))
+                        return false;
+        }
+        return needed;
+}
+
+unsigned copies_staying(const struct copies *c, const struct far_slab *s, unsigned places)
+{
+        unsigned set = 0;
+
+        for (unsigned k = 0; places >> k; k++)
+                if (places >> k & 1 && !copies_leave(c, s->place[k].node))
+                        set |= 1u << k;
+        return set;
+}
+
+/* Places that answer, fence, stay, and have no good copy: a set. */
 static unsigned wanting(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         unsigned set = 0, places = places_of(s);
 
         for (unsigned k = 0; k < places; k++)
                 if (far_answers(s->place[k].node) && s->place[k].node->fences &&
-                    !is_good(c, slot, k))
+                    !copies_leave(c, s->place[k].node) && !is_good(c, slot, k))
                         set |= 1u << k;
         return set;
 }

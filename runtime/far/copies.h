@@ -65,6 +65,12 @@ void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k);
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* No place will ever take a page. */
 bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot);
+/* A process was told that this node is to be left: no copy is made there. */
+bool copies_leave(const struct copies *c, const struct far_node *n);
+/* Nodes that are to be left have a good copy, and of those that stay and answer none has. */
+bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot);
+/* Of places with a page, those at nodes that are not to be left: a set. */
+unsigned copies_staying(const struct copies *c, const struct far_slab *s, unsigned places);
 /* Writes of this process may arrive late at node n, from before it gives them up; and not any
  * more. */
 void copies_unfenced(const struct copies *c, const struct far_node *n);

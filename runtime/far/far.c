@@ -10,6 +10,7 @@
 #include "base/message.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/leave.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
@@ -106,11 +107,13 @@ bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
         }
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
-        for (unsigned i = 0; i < far_nodes(); i++)
-                if (k->tree < 0 && !(alone && stays(far_node_at(i), all))) {
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                k->node[i].left = atomic_load_explicit(&far_node_at(i)->is_left, memory_order_relaxed);
+                if (k->tree < 0 && !k->node[i].left && !(alone && stays(far_node_at(i), all))) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;
                 }
+        }
         return !all && !borrowed;
 }
 
@@ -188,6 +191,10 @@ void far_init(uint64_t room)
                                                    kept ? 0 : FAR_FIRST_MEMBER, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
+                if (kept && inherited.node[i].left) {
+                        n->pages = 0;   /* those that it gave are in the tree, if there is one */
+                        leave_is_over(n);
+                }
                 far_node_add(n);
         }
         check_replicas();
@@ -254,6 +261,7 @@ int far_forked(const struct tree_child *c)
 
         io_forked();
         rebuild_forked();
+        leave_forked();
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->driver->forked &&
                     far_node_at(i)->driver->forked(far_node_at(i)))

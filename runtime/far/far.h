@@ -32,6 +32,7 @@ _Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of 
 #define FAR_KEPT 768
 struct far_kept_node {
         bool kept;
+        bool left;                      /* and is not used any more: far_node.is_left */
         int fd;                         /* private; -1: none */
         char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
 };
@@ -92,6 +93,13 @@ struct far_node {
         /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
          * request.c. */
         _Atomic uint64_t missed, breaks;
+        /* It is to be left (leave.h).  asked: by its own word to this process, from far_asked();
+         * stuck: no other node can take its pages; unneeded: by other processes of the tree, too.
+         * Stored by any thread; relaxed, as they publish nothing else. */
+        _Atomic bool asked, stuck, unneeded;
+        /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
+         * relaxed: for others a hint. */
+        _Atomic bool is_left;
         bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -220,6 +228,11 @@ struct far_driver {
          * time, the node attached; only if node.fences. */
         int (*cut)(struct far_node *n, const struct far_range *dead, unsigned count,
                    unsigned limit_ms, char why[FAR_WHY]);
+        /* Answers a node that has asked to be left (far_asked()).  moved: this process needs it no
+         * more, and has nothing under way there; its connections end, for good.  Else it cannot
+         * move.  By the thread that calls poll(); never waits.  False: not done yet, to be called
+         * again. */
+        bool (*answer)(struct far_node *n, bool moved);
 };
 /* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);
@@ -230,6 +243,8 @@ void far_failed(struct far_request *r);
  * none for now.  Called in turns, far_up() first.  They may not call the driver. */
 void far_up(struct far_node *n);
 void far_down(struct far_node *n, const char *why);
+/* The node wants this process to move its pages elsewhere.  Any thread; may be repeated. */
+void far_asked(struct far_node *n);
 /* The node will not come back: records why, and whether pages of the program may be there.  The
  * driver then gives back all its requests and takes no more.  The owner decides what follows.  A
  * node that hands back goes down before. */
@@ -242,7 +257,8 @@ extern const struct far_driver far_mem, far_dax;
 /* Does it take transfers now?  By the I/O side; for others a hint. */
 static inline bool far_answers(const struct far_node *n)
 {
-        return !n->lost && atomic_load_explicit(&n->up, memory_order_relaxed);
+        return !n->lost && !atomic_load_explicit(&n->is_left, memory_order_relaxed) &&
+               atomic_load_explicit(&n->up, memory_order_relaxed);
 }
 
 /* --- the table of nodes and places (nodes.c) --- */

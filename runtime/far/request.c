@@ -78,6 +78,7 @@ static struct slot_pieces *pieces;      /* the tree's */
 /* by node and far_op: not yet posted */
 static struct queue queues[NODES_MAX][3];
 static unsigned writing[NODES_MAX];     /* by node: writes that it was given */
+static unsigned given[NODES_MAX];       /* and transfers of all kinds */
 static struct request *unused, *stranded;
 static struct request *behind;          /* writes of slots that are being repaired */
 /* Writes, from begin_write() until they are over. */
@@ -97,6 +98,7 @@ void request_forked(void)
 {
         memset(queues, 0, sizeof(queues));
         memset(writing, 0, sizeof(writing));
+        memset(given, 0, sizeof(given));
         stranded = behind = writes = NULL;
         failed = NULL;
         repair_forked();
@@ -164,6 +166,7 @@ static void transfer(struct request *q, unsigned k, enum far_op op, unsigned off
                                    .len = (uint16_t)len,
                                    .owner = q };
         writing[r->place->node->index] += op == FAR_WRITE;
+        given[r->place->node->index]++;
         queue(r);
 }
 
@@ -186,6 +189,7 @@ static void strand(struct request *q)
 
 static void prefetch_over(struct request *q, int err);
 static void repair_over(struct request *q);
+static void repair_read(struct request *q);
 
 /* All drivers' nodes have the same sums. */
 static struct sums sums(const struct request *q)
@@ -423,13 +427,14 @@ void request_begin(struct io_entry *e, unsigned vcpu)
 
 void request_repair(uint64_t slot, frame_t frame)
 {
+        if (is_written(slot)) {
+                repair_put_off(slot);
+                return;
+        }
         struct request *q = begin(slot, frame, FAR_PREFETCH);
 
         q->repair = true;
-        if (is_written(slot))
-                repair_over(q);
-        else
-                send_read(q);
+        send_read(q);
 }
 
 static void fail_all(struct far_request *r)
@@ -594,6 +599,10 @@ static void wrong(struct far_request *r)
         if (copies_to_read(&c, q->slab, q->slot, q->bad) >= 0) {
                 q->again = false;
                 send_read(q);
+        } else if (q->repair && !r->error && copies_leave(&c, n)) {
+                /* The node is left: who reads the page must find no better one elsewhere.  It may
+                 * be one that nobody will read, as it was changed while it was sent. */
+                repair_read(q);
         } else if (q->repair) {
                 repair_over(q);
         } else if (q->ahead) {
@@ -661,10 +670,23 @@ static void count_missed(const struct request *q)
 
         if (q->good == (1u << places) - 1)
                 return;
-        for (unsigned k = 0; k < places; k++)
-                if (!(q->good >> k & 1))
-                        one_more(&s->place[k].node->missed);
-        repair_missed();
+        bool missed = false;
+        for (unsigned k = 0; k < places; k++) {
+                struct far_node *n = s->place[k].node;
+                if (q->good >> k & 1 || atomic_load_explicit(&n->is_left, memory_order_relaxed))
+                        continue;
+                one_more(&n->missed);
+                missed = true;
+        }
+        if (missed)
+                repair_missed();
+}
+
+/* A node that this process leaves may be the only one that has the page now: then it is written
+ * again, elsewhere. */
+static bool is_good_place(const struct far_node *n, bool good)
+{
+        return good && !atomic_load_explicit(&n->is_left, memory_order_relaxed);
 }
 
 /* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
@@ -677,7 +699,7 @@ static void copy_over(struct far_request *r, bool good)
 
         writing[r->place->node->index]--;
         q->waits &= ~set;
-        q->good |= good ? set : 0;
+        q->good |= is_good_place(r->place->node, good) ? set : 0;
         if (r->repeated || !good)
                 q->late |= set;
         if (q->waits)
@@ -689,6 +711,8 @@ static void copy_over(struct far_request *r, bool good)
                 send_write(q);
         } else {
                 copies_written(&c, q->slot, q->good);
+                if (!copies_staying(&c, q->slab, q->good))
+                        repair_needed();
                 count_missed(q);
                 forget_write(q);
                 if (has_strangers(q->slab) && !is_due(q))
@@ -732,6 +756,7 @@ void far_done(struct far_request *r)
 {
         struct request *q = r->owner;
 
+        given[r->place->node->index]--;
         if (r->op != FAR_WRITE && !is_right(r)) {
                 wrong(r);
                 return;
@@ -759,11 +784,21 @@ void far_done(struct far_request *r)
 
 void far_failed(struct far_request *r)
 {
+        given[r->place->node->index]--;
         r->next = failed;
         failed = r;
 }
 
 /* ---- nodes that break ---- */
+
+/* What is not posted yet is to be asked of others. */
+static void fail_queues(const struct far_node *n)
+{
+        for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
+                fail_all(queues[n->index][op].head);
+                queues[n->index][op].head = NULL;
+        }
+}
 
 void far_down(struct far_node *n, const char *why)
 {
@@ -771,16 +806,13 @@ void far_down(struct far_node *n, const char *why)
 
         if (writing[n->index])
                 copies_unfenced(&c, n);
+        repair_needed();
         atomic_store_explicit(&n->up, false, memory_order_relaxed);
         n->down_since = now_ms();
         one_more(&n->breaks);
         warnx_("%s: %s: its pages are read from other nodes, as far as they have them",
                n->option->origin, why);
-        /* What is not posted yet never will be. */
-        for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
-                fail_all(queues[n->index][op].head);
-                queues[n->index][op].head = NULL;
-        }
+        fail_queues(n);
 }
 
 void far_up(struct far_node *n)
@@ -797,12 +829,23 @@ void far_up(struct far_node *n)
         repair_wanted();
 }
 
-/* Handles the loss of a node.  With a single copy, a failed request is a lost page. */
+void request_leave(const struct far_node *n) { fail_queues(n); }
+
+bool request_has_left(const struct far_node *n) { return !given[n->index]; }
+
+/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  If the node is
+ * to be left, its pages may have copies: what has none is found when it is asked for. */
 static void settle(struct far_node *n)
 {
-        if (!n->hands_back && (n->lost_pages || failed))
+        const struct copies c = copies();
+        bool copied = n->hands_back || (pieces && copies_leave(&c, n));
+
+        if (!copied && (n->lost_pages || failed))
                 on_loss(n);
-        if (n->hands_back)
+        if (!n->hands_back && writing[n->index])
+                copies_unfenced(&c, n);         /* before they are called over */
+        repair_needed();
+        if (copied)
                 warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
                        "pages", n->option->origin, n->why);
         else

@@ -14,6 +14,7 @@
 #include "common/size.h"
 #include "far/cut.h"
 #include "far/io.h"
+#include "far/leave.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
@@ -46,6 +47,9 @@ static uint64_t map_gpa[16];
 static struct cutter cutter = {
         .tree = &tree, .lease_lock = &lease_lock, .lock = PTHREAD_MUTEX_INITIALIZER
 };
+
+static struct tree_common *common(void) { return (struct tree_common *)tree.units; }
+static bool is(const _Atomic bool *flag) { return atomic_load_explicit(flag, memory_order_relaxed); }
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
 static uint64_t pages_of(const struct far_node *n, uint32_t count)
@@ -145,6 +149,16 @@ static void is_member(void)
                 nodes[i]->member = tree.head->record[tree.self].birth;
 }
 
+/* What the process before this one has left, this one never used. */
+static void note_left(void)
+{
+        uint64_t left = 0;
+
+        for (unsigned i = 0; i < nnodes; i++)
+                left |= is(&nodes[i]->is_left) ? 1ull << i : 0;
+        atomic_store(&common()->process[tree.self].left, left);
+}
+
 /* Under a limit of address space or file size, without room for nodes that are added. */
 static int make_tree(char *why, size_t n)
 {
@@ -178,6 +192,7 @@ static int start_tree(void)
                 return err;
         }
         is_member();
+        note_left();
         if (!join) {
                 tree.head->nnodes = nnodes;
                 push();
@@ -273,17 +288,22 @@ static void publish(uint32_t i, const struct slab *s)
 /* Other processes of the tree may still free slots, or die. */
 static int nothing_left(void) { return tree_alone_locked(&tree) ? -ENOSPC : -EBUSY; }
 
-/* Nodes that do not answer at present: a set.  A copy on one of them would be wanting for good. */
+/* Nodes that do not answer at present, or were left: a set.  A copy on one of them would be wanting
+ * for good. */
 static uint64_t down(void)
 {
         uint64_t set = 0;
 
         for (unsigned i = 0; i < nnodes; i++)
-                if (nodes[i]->hands_back && io_is_attached() &&
-                    !atomic_load_explicit(&nodes[i]->up, memory_order_relaxed))
+                if (is(&nodes[i]->is_left) ||
+                    (nodes[i]->hands_back && io_is_attached() && !is(&nodes[i]->up)))
                         set |= 1ull << i;
         return set;
 }
+
+/* Nodes that are to be left: a set. */
+static uint64_t leaving(void) { return atomic_load(&common()->leaving); }
+static bool is_leaving(const struct far_node *n) { return leaving() >> n->index & 1; }
 
 /* Empties the entry of slab i, to be filled by add_place(). */
 static struct far_slab *new_slab(uint32_t i)
@@ -310,7 +330,10 @@ static bool lease_place(struct vm *vm, struct far_node *n, uint32_t pages, struc
         *place = (struct far_place){ .node = n, .first = n->leased };
         int err = n->driver->lease(n, vm, n->leased, pages, s, place);
 
-        if ((err == -ENOLINK || err == -ETIMEDOUT) && n->hands_back && !n->lost) {
+        if (err == -ESHUTDOWN) {
+                info_("%s: it is to be left, so it gives nothing more", n->option->origin);
+                n->silent = err;
+        } else if ((err == -ENOLINK || err == -ETIMEDOUT) && n->hands_back && !n->lost) {
                 info_("%s: it does not answer, so it gives nothing now", n->option->origin);
         } else if (err == -ENOLINK || err == -ETIMEDOUT) {
                 /* other processes of the tree may reach it */
@@ -366,11 +389,15 @@ static void list_slab(uint32_t i, const struct slab *s)
         struct tree_slab *t = &tree.head->slab[i];
         const struct far_slab *f = far_slab(i);
 
+        bool bits = opt.replicas > 1;
+
         *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };
-        for (unsigned k = 0; k < f->places; k++)
+        for (unsigned k = 0; k < f->places; k++) {
                 t->place[k] = tree_place_of(&f->place[k]);
+                bits |= is_leaving(f->place[k].node);   /* leave.h, [L] */
+        }
         atomic_store(&tree_map(tree.units, i)->places,
-                     s->kind == SLAB_REMOTE && opt.replicas > 1 ? f->places : 0);
+                     s->kind == SLAB_REMOTE && bits ? f->places : 0);
         /* From here on the list is valid, even if this process dies now (tree.c, mend_head). */
         __atomic_store_n(&tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
 }
@@ -404,17 +431,21 @@ static bool is_gone(const struct far_node *n, int64_t now)
 {
         int64_t since = n->down_since;
 
-        return n->lost || (since && now - since > opt.timeout_ms);
+        return n->lost || is_leaving(n) || (since && now - since > opt.timeout_ms);
 }
 
-/* Nodes that can take no further copy of a slab: a set.  *live: copies of it that are left. */
+/* Nodes that can take no further copy of a slab: a set.  *live: copies of it that are left.  What a
+ * node to be left has is copied to nodes that fence only (repair.c). */
 static uint64_t unfit(const struct far_slab *f, uint32_t pages, int64_t now, unsigned *live)
 {
-        uint64_t set = down();
+        uint64_t set = down() | leaving();
+        bool moves = false;
 
+        for (unsigned k = 0; k < f->places; k++)
+                moves |= is_leaving(f->place[k].node);
         for (unsigned i = 0; i < nnodes; i++)
                 if (nodes[i]->lost || nodes[i]->driver->kind != SLAB_REMOTE ||
-                    nodes[i]->pages - nodes[i]->leased < pages)
+                    (moves && !nodes[i]->fences) || nodes[i]->pages - nodes[i]->leased < pages)
                         set |= 1ull << i;
         *live = 0;
         for (unsigned k = 0; k < f->places; k++) {
@@ -433,7 +464,7 @@ static bool add_copy(struct vm *vm, uint32_t i)
 {
         struct far_slab *f = far_slab(i);
         struct tree_slab *t = &tree.head->slab[i];
-        struct slab s = CONTROL->slabs[i];
+        struct slab s = { .kind = t->kind, .pages = t->pages };
         unsigned live, k = f->places;
         uint64_t without = unfit(f, s.pages, now_ms(), &live);
         int n;
@@ -451,19 +482,115 @@ static bool add_copy(struct vm *vm, uint32_t i)
         return true;
 }
 
+/* ---- nodes that are to be left (leave.h) ---- */
+
+/* copies.h, [B]: all that was written is at the first place. */
+static void give_bits(uint32_t i)
+{
+        struct slab_map *map = tree_map(tree.units, i);
+
+        if (has_bits(i))
+                return;
+        memset((void *)map->good[0], 0xff, sizeof(map->good[0]));
+        atomic_store(&map->places, 1);
+}
+
+static bool is_on(uint32_t slab, const struct far_node *n)
+{
+        const struct tree_slab *t = &tree.head->slab[slab];
+
+        for (uint32_t k = 0; k < t->places; k++)
+                if (t->place[k].node == n->index)
+                        return true;
+        return false;
+}
+
+/* With the locks held.  The node itself has asked this process. */
+static void note_asked(const struct far_node *n)
+{
+        atomic_fetch_or(&common()->process[tree.self].asked, 1ull << n->index);
+        if (is_leaving(n))
+                return;
+        for (uint32_t i = 0; i < tree.head->nslabs; i++)
+                if (is_on(i, n))
+                        give_bits(i);
+        /* [L] */
+        atomic_fetch_or(&common()->leaving, 1ull << n->index);
+}
+
+/* With the locks held.  Every other process that has slots has been asked by the node itself, so it
+ * answers for itself, or has left. */
+static bool is_unneeded(const struct far_node *n)
+{
+        tree_mend_locked(&tree);
+        for (uint32_t p = 0; p < atomic_load(&common()->numbers); p++) {
+                const struct tree_process *o = &common()->process[p];
+                if (p == tree.self || tree.head->record[p].state != RECORD_USED ||
+                    atomic_load(&o->owned) + atomic_load(&o->shared) == 0)
+                        continue;
+                if (!((atomic_load(&o->asked) | atomic_load(&o->left)) >> n->index & 1))
+                        return false;
+        }
+        return true;
+}
+
+/* With the locks held, after places were added where that was possible. */
+static bool is_stuck(const struct far_node *n)
+{
+        int64_t now = now_ms();
+
+        for (uint32_t i = 0; i < CONTROL->nslabs; i++) {
+                const struct far_slab *f = far_slab(i);
+                bool on = false, live = false;
+                for (unsigned k = 0; k < f->places; k++) {
+                        on |= f->place[k].node == n;
+                        live |= !is_gone(f->place[k].node, now);
+                }
+                if (on && !live)
+                        return true;
+        }
+        return false;
+}
+
+static bool is_moving(const struct far_node *n) { return is(&n->asked) && !n->lost; }
+
+static void heed_asked(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (is_moving(nodes[i]))
+                        note_asked(nodes[i]);
+}
+
+static void judge_asked(void)
+{
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct far_node *n = nodes[i];
+                if (!is_moving(n))
+                        continue;
+                atomic_store_explicit(&n->stuck, is_stuck(n), memory_order_relaxed);
+                atomic_store_explicit(&n->unneeded, is_unneeded(n), memory_order_relaxed);
+        }
+}
+
+/* With one copy of each page there is nothing to look for unless a node is to be left. */
+static bool has_work(void)
+{
+        return in_tree && (opt.replicas > 1 || leave_is_asked() || leaving());
+}
+
 /* Finds other nodes for slabs whose copies have become too few, and places that other processes
  * found.  May wait for nodes. */
 static void rebuild(struct vm *vm)
 {
-        struct tree_common *common = NULL;
         unsigned added = 0, found = 0;
 
         io_keep();
         pthread_mutex_lock(&lease_lock);
-        if (in_tree) {
-                common = (struct tree_common *)tree.units;
+        bool work = has_work();
+        if (work) {
                 tree_lock(&tree);
                 pull();
+                heed_asked();
                 for (uint32_t i = 0; i < CONTROL->nslabs; i++) {
                         struct slab s = CONTROL->slabs[i];
                         while (far_slab(i)->places < tree.head->slab[i].places &&
@@ -471,6 +598,7 @@ static void rebuild(struct vm *vm)
                                 found++;
                         added += add_copy(vm, i);
                 }
+                judge_asked();
                 push();
                 tree_unlock(&tree);
         }
@@ -479,7 +607,7 @@ static void rebuild(struct vm *vm)
                 warnx_("far memory: %u slab%s get%s new copies on other nodes", added,
                        added == 1 ? "" : "s", added == 1 ? "s" : "");
         /* Nodes that answer again are told who died meanwhile; and what waits may wait for that. */
-        if (common && (atomic_load(&common->uncut) & ~down() || request_waits()))
+        if (work && (atomic_load(&common()->uncut) & ~down() || request_waits()))
                 cut_dead(&cutter, vm);
         if (added || found)
                 repair_wanted();
@@ -492,14 +620,33 @@ static void use_remote(struct vm *vm)
         rebuild_start(vm, rebuild);
 }
 
+/* Chooses nodes for a new slab; those that are to be left only if no other has room. */
+static unsigned choose(unsigned index[REPLICAS_MAX], uint32_t *pages)
+{
+        static bool said;
+        uint64_t without = down(), asked = leaving();
+
+        for (unsigned i = 0; i < nnodes; i++)
+                asked |= is(&nodes[i]->asked) ? 1ull << i : 0;
+        unsigned count = placement_copies(opt.placement, nodes, nnodes, without | asked,
+                                          opt.replicas, index, pages);
+        if (count || !(asked & ~without))
+                return count;
+        count = placement_copies(opt.placement, nodes, nnodes, without, opt.replicas, index, pages);
+        if (count && !said)
+                warnx_("far memory: new pages go to a node that is to be left, since no other has "
+                       "room: name more nodes with --node");
+        said |= count > 0;
+        return count;
+}
+
 /* Leases one more slab for the tree; it is also this process's next one. */
 static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         unsigned index[REPLICAS_MAX], count;
         uint32_t pages;
 
-        while ((count = placement_copies(opt.placement, nodes, nnodes, down(), opt.replicas, index,
-                                         &pages)) > 0) {
+        while ((count = choose(index, &pages)) > 0) {
                 struct slab s = { .kind = nodes[index[0]]->driver->kind,
                                   .pages = pages,
                                   .map_gpa = gpa };
@@ -538,6 +685,8 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
                 use_remote(vm);
         while (f->places < known->places && !err)
                 err = use_place(vm, i, &s);
+        if (!err && has_bits(i))
+                add_copy(vm, i);        /* this process may have left the node that has it */
         if (!err)
                 publish(i, &s);
         return err;
@@ -772,8 +921,10 @@ int slabs_forked(const struct tree_child *c)
         window_forked();
         pthread_mutex_init(&cutter.lock, NULL);
         int err = tree_be_child(&tree, c);
-        if (!err)
+        if (!err) {
                 is_member();
+                note_left();
+        }
         return err;
 }
 

@@ -218,6 +218,8 @@ void far_done(struct far_request *r)
         in_flight--;
 }
 
+void far_asked(struct far_node *n) { atomic_store(&n->asked, true); }
+
 void far_failed(struct far_request *r)
 {
         struct job *j = (struct job *)r;
