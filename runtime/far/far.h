@@ -278,6 +278,9 @@ struct far_node *const *far_node_list(void);
 unsigned far_nodes(void);
 struct far_node *far_node_at(unsigned i);
 uint64_t far_total_pages(void);         /* what all nodes can hold, each page with its copies */
+/* How long the node may take to answer at open.  One that may have returned is asked while the
+ * program runs, by a thread that others may wait for. */
+unsigned far_connect_ms(const struct far_node *n);
 /* Slab number i of CONTROL->slabs, with what only the host knows of it. */
 struct far_slab *far_slab(uint32_t i);
 /* In a forked child: loads a module again; several nodes may use it.  Libraries like librdmacm keep
@@ -291,6 +294,10 @@ void far_reload(const void *module);
  * not know the node.  Takes as long as the node takes to answer; fetches of pages wait while it is
  * attached.  Any thread, one at a time, and not during fork, execve or alone_begin(). */
 int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
+
+/* Nodes that were left (leave.h) and are served again are used again, each under a number of its own.
+ * By the thread of rebuild.h, now and then. */
+void far_return(struct vm *vm);
 
 /* --- all of them (far.c) --- */
 
@@ -396,6 +403,13 @@ bool slabs_stop(unsigned limit_ms);
  * there is one; -EBUSY as before, -ESTALE: *member is no longer right. */
 int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY]);
 int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY]);
+/* For far_return(): adds n, which node number `was` has become, for all processes of the tree.
+ * -EEXIST: another process was faster.  slabs_member(): what n must be opened with; 0: there is no
+ * tree. */
+uint64_t slabs_member(void);
+int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_WHY]);
+/* The option of a node that returns, which lives as long as it; NULL: no memory. */
+const struct node_option *far_returned_option(const struct far_node *was);
 /* Slots of each node that this process holds, in pages, as far as that is known without a lock; by
  * a look at each word in use.  Any thread. */
 void slabs_used(uint64_t used[NODES_MAX]);

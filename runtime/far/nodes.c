@@ -191,6 +191,12 @@ struct far_node *far_node_at(unsigned i) { return nodes[i]; }
 
 uint64_t far_total_pages(void) { return placement_room(nodes, nnodes, opt.replicas); }
 
+unsigned far_connect_ms(const struct far_node *n)
+{
+        return n->option->returned && opt.connect_timeout_ms > 1000 ? 1000
+                                                                    : opt.connect_timeout_ms;
+}
+
 struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
 
 void far_reload(const void *module)

@@ -854,10 +854,10 @@ static void settle(struct far_node *n)
         n->settled = true;
 }
 
-/* A node of the request's slab, for messages: one that is lost, else the first. */
+/* A node of the request's slab, for messages: the last that is lost, else the first. */
 static const struct far_node *culprit(const struct request *q)
 {
-        for (unsigned k = 0; k < q->slab->places; k++)
+        for (unsigned k = q->slab->places; k-- > 0; )
                 if (q->slab->place[k].node->lost)
                         return q->slab->place[k].node;
         return q->slab->place[0].node;

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "base/message.h"
@@ -136,9 +137,13 @@ static void pull(void)
 
 static void push(void)
 {
-        for (unsigned i = 0; i < nnodes; i++)
-                tree.head->node[i] = (struct tree_node){ nodes[i]->pages, nodes[i]->leased,
-                                                         nodes[i]->slabs, nodes[i]->slab_most };
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct tree_node *n = &tree.head->node[i];
+                n->pages = nodes[i]->pages;
+                n->leased = nodes[i]->leased;
+                n->slabs = nodes[i]->slabs;
+                n->slab_most = nodes[i]->slab_most;
+        }
 }
 
 /* Nodes know this process by its birth.  The first process of a tree has connected before there is
@@ -251,6 +256,50 @@ void slabs_adopt(int fd, const struct tree_child *next)
         inherited = fd;
         successor = *next;
         tree_adopt(fd, next);
+}
+
+static uint64_t own_member(void)
+{
+        return in_tree ? tree.head->record[tree.self].birth : FAR_FIRST_MEMBER;
+}
+
+/* With lease_lock held.  The next program has the node, too. */
+static int append(struct far_node *n, char why[FAR_WHY])
+{
+        int err = io_add(n, why);
+
+        if (err)
+                return err;
+        nnodes = far_nodes();
+        cutter.nnodes = nnodes;
+        opt.nodes[n->index] = *n->option;
+        /* Release: as in far_add(). */
+        __atomic_store_n(&opt.nnodes, nnodes, __ATOMIC_RELEASE);
+        atomic_fetch_add_explicit(&CONTROL->nodes_added, 1, memory_order_release);
+        return 0;
+}
+
+/* With the locks held: nodes that other processes found to be served again. */
+static void learn(void)
+{
+        static bool said;
+
+        while (nnodes < tree.head->nnodes && tree.head->node[nnodes].again) {
+                const struct tree_node *t = &tree.head->node[nnodes];
+                const struct node_option *o = far_returned_option(nodes[t->again - 1]);
+                char why[FAR_WHY] = "no memory";
+                struct far_node *n = o ? far_node_open(o, &t->kept, own_member(), why) : NULL;
+                if (n && append(n, why) == 0)
+                        continue;
+                if (n)
+                        far_node_close(n);
+                if (!said)
+                        warnx_("%s: it is served again, but this process cannot use it: %s",
+                               nodes[t->again - 1]->option->origin, why);
+                said = true;
+                free((void *)o);
+                return;
+        }
 }
 
 /* Maps a unit of TREE_WINDOW in the VM; *gpa: its address.  Memory slots are scarce, so the mapped
@@ -411,6 +460,9 @@ static int use_place(struct vm *vm, uint32_t i, struct slab *s)
 {
         struct far_slab *f = far_slab(i);
         const struct tree_place *p = &tree.head->slab[i].place[f->places];
+
+        if (p->node >= nnodes)
+                return -ENOLINK;        /* learn() has said why */
         struct far_node *n = nodes[p->node];
         struct far_place *place = &f->place[f->places];
 
@@ -589,6 +641,7 @@ static void rebuild(struct vm *vm)
         bool work = has_work();
         if (work) {
                 tree_lock(&tree);
+                learn();
                 pull();
                 heed_asked();
                 for (uint32_t i = 0; i < CONTROL->nslabs; i++) {
@@ -611,6 +664,8 @@ static void rebuild(struct vm *vm)
                 cut_dead(&cutter, vm);
         if (added || found)
                 repair_wanted();
+        if (work)
+                far_return(vm);
 }
 
 /* The I/O side is there. */
@@ -749,11 +804,6 @@ static int check_alone(char why[FAR_WHY])
         return -EBUSY;
 }
 
-static uint64_t own_member(void)
-{
-        return in_tree ? tree.head->record[tree.self].birth : FAR_FIRST_MEMBER;
-}
-
 int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY])
 {
         int err = 0;
@@ -814,6 +864,44 @@ static int cut_to_room(struct vm *vm, struct far_node *n, char why[FAR_WHY])
         if (!in_tree)
                 max_slabs += slabs_of(n);
         return 0;
+}
+
+uint64_t slabs_member(void)
+{
+        pthread_mutex_lock(&lease_lock);
+        uint64_t member = in_tree ? own_member() : 0;
+        pthread_mutex_unlock(&lease_lock);
+        return member;
+}
+
+int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_WHY])
+{
+        pthread_mutex_lock(&lease_lock);
+        tree_lock(&tree);
+        learn();
+        pull();
+        struct tree_node *t = &tree.head->node[nnodes];
+        int err = 0;
+
+        for (unsigned i = was + 1; i < nnodes && !err; i++)
+                err = strcmp(nodes[i]->url, n->url) == 0 ? -EEXIST : 0;
+        if (!err && (nnodes != tree.head->nnodes || nnodes == NODES_MAX))
+                err = -EBUSY;           /* learn() has said why */
+        if (err)
+                goto out;
+        err = cut_to_room(vm, n, why);
+        *t = (struct tree_node){ .again = was + 1 };
+        if (!err && (!n->driver->keep || !n->driver->keep(n, &t->kept)))
+                err = -ENOTSUP;
+        if (!err)
+                err = append(n, why);
+        if (!err)
+                tree.head->nnodes = nnodes;
+        push();
+out:
+        tree_unlock(&tree);
+        pthread_mutex_unlock(&lease_lock);
+        return err;
 }
 
 int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY])
@@ -887,6 +975,7 @@ static int lease(struct vm *vm, uint32_t have, bool cut)
         int err = start_tree();
         if (!err) {
                 tree_lock(&tree);
+                learn();
                 pull();
                 err = lease_locked(vm, have, cut);
                 push();
