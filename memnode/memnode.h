@@ -60,7 +60,7 @@ int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
 /* Draining: clients are asked to move away, and no lease is made any more.  Then, any number of
  * times: how many processes of clients are waited for; say: one log line for each.  Clients that
  * nobody is connected for are waited for a moment, since a connection may just have broken; those
- * that have stored nothing not at all. */
+ * that use no memory yet not at all. */
 #define DRAIN_GONE_MS 2000
 void rdma_server_drain(void);
 void nbd_drain(void);

@@ -338,7 +338,7 @@ unsigned nbd_export_just_gone(void)
         pthread_mutex_lock(&lock);
         for (struct lease *l = leases; l; l = l->next)
                 n += !l->users && l->incarnation &&
-                     atomic_load_explicit(&l->e.written, memory_order_relaxed) &&
+                     atomic_load_explicit(&l->e.used, memory_order_relaxed) &&
                      now_ms() - l->since < DRAIN_GONE_MS;
         pthread_mutex_unlock(&lock);
         return n;

@@ -173,7 +173,7 @@ static bool is_waited_for(const struct nbd_fenced *c)
         const struct nbd_fenced *o = connections;
 
         if (!c->e || !c->who.member || nbd_fence_is_cut(c) ||
-            !atomic_load_explicit(&c->e->written, memory_order_relaxed))
+            !atomic_load_explicit(&c->e->used, memory_order_relaxed))
                 return false;
         while (!same_member(o, c))
                 o = o->next;

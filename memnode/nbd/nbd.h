@@ -170,8 +170,9 @@ struct nbd_export {
         char *base;                             /* constant while a client is attached */
         uint64_t size;
         struct account *account;
-        /* Something was written there.  Relaxed, as what follows: it publishes no other data. */
-        _Atomic bool written;
+        /* Something was written there, or its status was read: by a client that has pages there, or
+         * will.  Relaxed, as what follows: it publishes no other data. */
+        _Atomic bool used;
 };
 
 /* Takes memory for the named exports and starts the thread that frees leases.  More than once is

@@ -269,15 +269,16 @@ static bool is_status(const struct conn *c, const struct nbd_request *r)
                nbd_export_has_status(c->l->e);
 }
 
-static const char *status(const struct conn *c)
+static void note_used(struct conn *c)
 {
-        return (const char *)statuses[atomic_load_explicit(c->l->draining, memory_order_relaxed)];
+        if (!atomic_load_explicit(&c->l->e->used, memory_order_relaxed))
+                atomic_store_explicit(&c->l->e->used, true, memory_order_relaxed);
 }
 
-static void note_written(struct conn *c)
+static const char *status(struct conn *c)
 {
-        if (!atomic_load_explicit(&c->l->e->written, memory_order_relaxed))
-                atomic_store_explicit(&c->l->e->written, true, memory_order_relaxed);
+        note_used(c);
+        return (const char *)statuses[atomic_load_explicit(c->l->draining, memory_order_relaxed)];
 }
 
 /* ---- Commands ---- */
@@ -317,9 +318,8 @@ static int do_write(struct conn *c, const struct nbd_request *r, bool known_flag
         uint32_t error = ending ? NBD_ESHUTDOWN :
                          !known_flags || r->length > NBD_PAYLOAD_MAX ? NBD_EINVAL :
                          !inside(c, r) && !stays ? NBD_ENOSPC : 0;
-        /* Before a byte of it is there: so who sees none written knows that none is. */
         if (!error && !stays)
-                note_written(c);
+                note_used(c);
         /* The client sends the data even if the request is refused. */
         int err = payload(c, error || stays ? NULL : c->l->e->base + r->offset, r->length);
         if (err)
@@ -372,7 +372,7 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
                 return fail(c, r, r->type == NBD_CMD_TRIM ? NBD_EINVAL : NBD_ENOSPC,
                             "beyond the end of the export");
         char *at = c->l->e->base + r->offset, *end = at + r->length;
-        note_written(c);
+        note_used(c);
         while (at < end) {
                 int err = check_cut(c);
                 if (err)
