@@ -250,11 +250,13 @@ static void pass_over(void)
 }
 
 /* And all its copies are. */
-static void judge_pass(void)
+static void judge_pass(int64_t now)
 {
         ended = false;
         again |= needy;
         is_free = !needy;
+        if (needy && next_look > now + NEED_MS)
+                next_look = now + NEED_MS;
 }
 
 /* All its pages are at one place. */
@@ -356,8 +358,6 @@ static void look_back(int64_t now)
 {
         if (!passing && !wanted && !again && copied)
                 say_whole(now);
-        if (!passing && needy && next_look > now + NEED_MS)
-                next_look = now + NEED_MS;
 }
 
 bool repair_next(uint64_t *slot, frame_t *frame)
@@ -370,7 +370,7 @@ bool repair_next(uint64_t *slot, frame_t *frame)
         if (!passing && !atomic_load(&under_way)) {
                 repair_no_more();
                 if (ended)
-                        judge_pass();
+                        judge_pass(now);
                 if (wanted || now >= next_look || leaving() != seen_leaving)
                         begin_pass(now);
         }
