@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,6 +17,8 @@
 
 #define SAY_MS 5000             /* between two words about who is still here */
 #define END_MS 15000            /* for systemd: the most that the end itself takes */
+
+#define DRAINED "drained"       /* the last word to --drain: nobody was left */
 
 static int64_t since;           /* ms, of now_ms(); 0: it has not begun */
 static int64_t next_word;
@@ -73,6 +76,8 @@ bool drain_over(void)
 
         if (!left || !limit_ms()) {
                 info_("drained after %.1f s", (double)(now - since) / 1000);
+                if (!left)
+                        control_tell(DRAINED);
                 return true;
         }
         if (now - since >= DRAIN_LOOK_MS)       /* RDMA has counted */
@@ -99,8 +104,9 @@ bool drain_over(void)
 int drain_other(const char *control)
 {
         struct sockaddr_un sun = { .sun_family = AF_UNIX };
-        char text[256];
-        ssize_t n;
+        char *line = NULL;
+        size_t room = 0;
+        bool drained = false;
 
         if (strlen(control) >= sizeof(sun.sun_path))
                 die_(1, "--drain %s: longer than the path of a socket can be", control);
@@ -112,9 +118,14 @@ int drain_other(const char *control)
         if (send(fd, CONTROL_DRAIN, strlen(CONTROL_DRAIN), MSG_NOSIGNAL) < 0)
                 die_(1, "--drain %s: it ended the connection: %s", control, strerror(errno));
         /* No time limit: memnode has one, --drain-timeout. */
-        while ((n = read(fd, text, sizeof(text))) > 0 || (n < 0 && errno == EINTR))
-                if (n > 0 && fwrite(text, 1, (size_t)n, stdout) != (size_t)n)
+        FILE *f = fdopen(fd, "r");
+        while (f && getline(&line, &room, f) > 0) {
+                drained = strcmp(line, DRAINED "\n") == 0;
+                if (fputs(line, stdout) == EOF || fflush(stdout) == EOF)
                         break;
-        close(fd);
-        return fflush(stdout) == 0 ? 0 : 1;
+        }
+        free(line);
+        if (f)
+                fclose(f);
+        return drained ? 0 : 1;
 }

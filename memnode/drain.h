@@ -15,7 +15,7 @@ bool drain_over(void);
 #define DRAIN_LOOK_MS 50
 
 /* memnode --drain: has the memnode of that control socket drain itself, and waits until it has
- * ended.  Returns the exit status. */
+ * ended.  Returns the exit status: 0 if nobody was left there. */
 int drain_other(const char *control);
 
 #endif

@@ -97,6 +97,14 @@ static void note_left(const struct far_node *n)
                                          memory_order_release);
 }
 
+const char *leave_state(const struct far_node *n)
+{
+        return is(&n->is_left)  ? "left"
+               : !is(&n->asked) ? NULL
+               : is(&n->stuck)  ? "cannot be left"
+                                : "leaving";
+}
+
 static unsigned leave(struct far_node *n, struct leaving *l)
 {
         if (!is(&n->is_left)) {

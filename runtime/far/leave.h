@@ -28,6 +28,8 @@ unsigned leave_step(void);
 int leave_patience(void);
 /* A node has asked; for threads other than the I/O side a hint. */
 bool leave_is_asked(void);
+/* For people: "leaving", "cannot be left" or "left"; NULL: none of these.  Any thread. */
+const char *leave_state(const struct far_node *n);
 /* This process, or the program before it, has left the node: it is not connected. */
 void leave_is_over(struct far_node *n);
 /* In a forked child. */
