@@ -20,10 +20,6 @@
 /* the longest wait for other threads at the end of the program */
 #define END_MS 500
 
-const struct node_option far_default_node = {
-        .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1
-};
-
 /* The nodes of opt, or the default one. */
 static const struct node_option *wanted(unsigned *count)
 {
@@ -200,6 +196,7 @@ void far_init(uint64_t room)
         check_replicas();
         slabs_init(far_node_list(), far_nodes(), room);
         request_on_loss(end_lost);
+        slabs_then(far_return);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);
                 info_("far tier %u: %s", i, text);

@@ -263,6 +263,10 @@ static inline bool far_answers(const struct far_node *n)
 
 /* --- the table of nodes and places (nodes.c) --- */
 
+/* What is used if no node is named. */
+extern const struct node_option far_default_node;
+/* The option of a node that returns, which lives as long as it; NULL: no memory. */
+const struct node_option *far_returned_option(const struct far_node *was);
 /* Opens one node; NULL with why.  o must outlive the node, and so must `before`: what the program
  * before execve kept for it, or NULL.  member: of struct far_node; FAR_FIRST_MEMBER: this process
  * is the first of its tree; 0: not known until it has joined one. */
@@ -300,9 +304,6 @@ int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
 void far_return(struct vm *vm);
 
 /* --- all of them (far.c) --- */
-
-/* What is used if no node is named. */
-extern const struct node_option far_default_node;
 
 /* Opens all nodes of opt, or the default one; ends vmrun with a sentence if one cannot be opened.
  * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
@@ -367,6 +368,8 @@ void far_stats(struct stats *s);
 /* Cuts memory nodes to `room` bytes of guest-physical space, and all nodes to what the table of
  * slabs can name. */
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
+/* What the thread that looks after nodes (rebuild.h) does then, if nodes were left. */
+void slabs_then(void (*look)(struct vm *vm));
 void slabs_close(void);
 /* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
  * fails.  For fork. */
@@ -408,8 +411,6 @@ int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY]);
  * tree. */
 uint64_t slabs_member(void);
 int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_WHY]);
-/* The option of a node that returns, which lives as long as it; NULL: no memory. */
-const struct node_option *far_returned_option(const struct far_node *was);
 /* Slots of each node that this process holds, in pages, as far as that is known without a lock; by
  * a look at each word in use.  Any thread. */
 void slabs_used(uint64_t used[NODES_MAX]);

@@ -69,17 +69,6 @@ int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
 
 /* ---- nodes that were left ---- */
 
-const struct node_option *far_returned_option(const struct far_node *was)
-{
-        struct node_option *o = malloc(sizeof(*o));
-
-        if (!o)
-                return NULL;
-        *o = *was->option;              /* its texts live as long as the program */
-        o->returned = true;
-        return o;
-}
-
 /* It was left, and is not in the table under another number. */
 static bool is_away(unsigned i)
 {

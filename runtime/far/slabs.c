@@ -45,6 +45,7 @@ static int inherited = -1;
 static struct tree_child successor;     /* and the number that it has there */
 /* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
 static uint64_t map_gpa[16];
+static void (*then)(struct vm *vm);     /* slabs_then() */
 static struct cutter cutter = {
         .tree = &tree, .lease_lock = &lease_lock, .lock = PTHREAD_MUTEX_INITIALIZER
 };
@@ -664,9 +665,11 @@ static void rebuild(struct vm *vm)
                 cut_dead(&cutter, vm);
         if (added || found)
                 repair_wanted();
-        if (work)
-                far_return(vm);
+        if (work && then)
+                then(vm);
 }
+
+void slabs_then(void (*look)(struct vm *vm)) { then = look; }
 
 /* The I/O side is there. */
 static void use_remote(struct vm *vm)
