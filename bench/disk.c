@@ -46,6 +46,7 @@ void privfd_forget(int fd) { (void)fd; }
 bool privfd_making(void) { return true; }
 void privfd_made(bool held) { (void)held; }
 void far_failed(struct far_request *r) { (void)r; }
+void far_asked(struct far_node *n) { (void)n; }
 void far_up(struct far_node *n) { (void)n; }
 void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 {

@@ -20,6 +20,9 @@
  *                                          <-   DONE                                 or REFUSED
  *   CUT ranges of members                  ->   their connections are ended, for good
  *                                          <-   DONE                                 or REFUSED
+ *                                          <-   DRAIN, at any time: move your pages elsewhere
+ *   MOVED, or cannot                       -> of this member: memnode need not wait for it
+ *                                          <-   DONE
  *   GOODBYE                                -> all its leases are free from here on
  *
  * After a broken connection: connect again with private data CONTROL and the id and secret of
@@ -35,7 +38,8 @@
  * A client is gone when its last member is; GOODBYE from any member ends the whole client.
  *
  * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is
- * about to end.  A connection request that cannot be accepted is rejected by rdma_cm, also with
+ * about to end.  DRAIN says that it will, once all members have answered or --drain-timeout is over;
+ * a member that connects meanwhile is told, too, and LEASE and HELLO are refused.  A connection request that cannot be accepted is rejected by rdma_cm, also with
  * private data, because rdma_cm itself carries only a number.
  *
  * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more
@@ -47,7 +51,7 @@
 #include <stdint.h>
 
 #define NODE_MAGIC      0x4e4d4d56u     /* "VMMN" */
-#define NODE_VERSION    3
+#define NODE_VERSION    4
 #define NODE_PORT       7471
 #define NODE_SECRET     16
 #define NODE_TOKEN_MAX  64
@@ -93,6 +97,8 @@ enum node_type {
         NODE_DONE,
         NODE_GOODBYE,
         NODE_CUT,
+        NODE_DRAIN,
+        NODE_MOVED,
 };
 
 /* Why a request was refused; the text says it for people. */
@@ -107,7 +113,7 @@ enum node_error {
         NODE_EBUSY,                     /* too many clients or connections */
         /* an error of memnode's own, as a failed memory registration */
         NODE_EINTERNAL,
-        NODE_ECLOSING,                  /* memnode is about to end */
+        NODE_ECLOSING,                  /* memnode is about to end, or is being drained */
         NODE_ESTALE,                    /* a connection of a newer generation was here before */
         NODE_ECUT,                      /* the member was cut */
 };
@@ -156,12 +162,27 @@ struct node_cut {
         uint32_t count, pad;            /* ranges that are used, at least one */
         struct node_range { uint64_t first, last; } range[NODE_RANGES];
 };
-struct node_plain { struct node_header h; };    /* DONE, GOODBYE */
+struct node_moved {
+        struct node_header h;
+        /* 1: this member needs nothing of this node any more; 0: it cannot move */
+        uint32_t moved, pad;
+};
+struct node_plain { struct node_header h; };    /* DONE, DRAIN, GOODBYE */
+
+/*
+ * Over NBD memnode cannot say anything unasked.  A lease with members (memnode/nbd/nbd.h) has a
+ * status behind its last byte instead, which a member READs now and then, from its beginning: a
+ * byte of enum node_status, then zeros.  A WRITE there says that this member cannot move; that it
+ * has moved is said by NBD_CMD_DISC.
+ */
+#define NODE_STATUS_BYTES 512
+enum node_status { NODE_SERVES, NODE_DRAINS };
 
 _Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");
 _Static_assert(sizeof(struct node_refused) <= NODE_MESSAGE_MAX &&
                        sizeof(struct node_hello) <= NODE_MESSAGE_MAX &&
                        sizeof(struct node_cut) <= NODE_MESSAGE_MAX &&
+                       sizeof(struct node_moved) <= NODE_MESSAGE_MAX &&
                        sizeof(struct node_welcome) <= NODE_MESSAGE_MAX,
                "every message fits a receive buffer");
 

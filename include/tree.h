@@ -75,7 +75,8 @@ struct slab_map {
         /* By place, a bit a slot: the copy there is the page that was last written
          * (runtime/far/copies.h). */
         _Atomic uint64_t good[TREE_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
-        /* Places of the slab, if there are bits of them.  Only grows, under the tree's mutex. */
+        /* Places of the slab, if there are bits of them; 0: there are none, and one place.  Only
+         * grows, under the tree's mutex. */
         _Atomic uint32_t places;
 };
 
@@ -85,7 +86,10 @@ struct tree_process {
         _Atomic uint64_t owned, shared;
         /* a set of nodes: writes that it gave up may still arrive there (runtime/far/copies.h) */
         _Atomic uint64_t unfenced;
-        uint64_t pad[5];
+        /* sets of nodes: its own connection says that they are to be left; it needs them no more
+         * (runtime/far/leave.h) */
+        _Atomic uint64_t asked, left;
+        uint64_t pad[3];
 };
 struct tree_common {
         _Atomic uint32_t numbers;       /* process numbers in use are below it; only grows */
@@ -97,7 +101,10 @@ struct tree_common {
         _Atomic uint32_t missed;        /* counts writes that a copy missed: a hint to repair */
         /* the number, plus 1, of the process that may copy shared slots (runtime/far/repair.c) */
         _Atomic uint32_t repairer;
-        uint32_t pad[10];
+        /* a set of nodes that are to be left, or were: their slabs have bits.  Only grows, under
+         * the tree's mutex (runtime/far/leave.h). */
+        _Atomic uint64_t leaving;
+        uint32_t pad[8];
         struct tree_process process[TREE_PROCESSES];
 };
 

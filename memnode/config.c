@@ -57,7 +57,8 @@ static int in_memnode(struct reading *r, const char *name, const char *value)
         char cause[WHY_MAX];
         const struct setting *s = setting_find(name);
 
-        if (!s || !strcmp(name, "config") || !strcmp(name, "check"))
+        if (!s || !strcmp(name, "config") || !strcmp(name, "check") ||
+            !strcmp(name, "drain"))
                 return fail(r, name, "", "there is no such setting: see memnode(8)");
         uint64_t bit = 1ull << (s - setting_find("size"));
         if (!s->list && r->seen & bit)

@@ -2,6 +2,8 @@
  * See control.h.
  */
 #include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -41,7 +43,32 @@ int control_open(const char *path, char *why, size_t n)
         return fd;
 }
 
-int control_answer(int fd, void (*print)(FILE *to))
+/* Who wants statistics says nothing, and who wants anything else says it at once. */
+#define WORD_MS  100
+#define WAITERS  8
+
+static int waiters[WAITERS];            /* connections until the end */
+static unsigned nwaiters;
+
+static bool asks_to_drain(int peer)
+{
+        struct pollfd p = { .fd = peer, .events = POLLIN };
+        char word[sizeof(CONTROL_DRAIN)];
+
+        return poll(&p, 1, WORD_MS) == 1 &&
+               recv(peer, word, sizeof(word), MSG_DONTWAIT) == sizeof(CONTROL_DRAIN) - 1 &&
+               memcmp(word, CONTROL_DRAIN, sizeof(CONTROL_DRAIN) - 1) == 0;
+}
+
+void control_tell(const char *line)
+{
+        for (unsigned i = 0; i < nwaiters; i++) {
+                send(waiters[i], line, strlen(line), MSG_NOSIGNAL | MSG_DONTWAIT);
+                send(waiters[i], "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+}
+
+int control_answer(int fd, void (*print)(FILE *to), void (*drain)(void))
 {
         const struct timeval second = { .tv_sec = 1 };
         char *text = NULL;
@@ -50,6 +77,14 @@ int control_answer(int fd, void (*print)(FILE *to))
         int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
         if (peer < 0)
                 return -errno;
+        if (asks_to_drain(peer)) {
+                if (nwaiters < WAITERS)
+                        waiters[nwaiters++] = peer;
+                else
+                        close(peer);
+                drain();
+                return 0;
+        }
         setsockopt(peer, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof(second));
         FILE *f = open_memstream(&text, &size);
         if (f) {

@@ -14,6 +14,7 @@
 #include "common/size.h"
 #include "check.h"
 #include "control.h"
+#include "drain.h"
 #include "options.h"
 #include "pool.h"
 
@@ -66,10 +67,11 @@ static void reload(int argc, char **argv)
         } else {
                 __atomic_store_n(&opt.max_per_client, fresh.max_per_client, __ATOMIC_RELAXED);
                 __atomic_store_n(&opt.grace_ms, fresh.grace_ms, __ATOMIC_RELAXED);
-                warnx_("limits read again: at most %s a client, %u s of grace",
+                __atomic_store_n(&opt.drain_ms, fresh.drain_ms, __ATOMIC_RELAXED);
+                warnx_("limits read again: at most %s a client, %u s of grace, %u s to drain",
                        fresh.max_per_client == UINT64_MAX ? "all"
                                                           : size_text(fresh.max_per_client, a),
-                       fresh.grace_ms / 1000);
+                       fresh.grace_ms / 1000, fresh.drain_ms / 1000);
         }
         options_free(&fresh);
         tell_ready();
@@ -156,7 +158,7 @@ static void announce(void)
 static bool answer(int control)
 {
         static bool said;
-        int err = control_answer(control, print_statistics);
+        int err = control_answer(control, print_statistics, drain_begin);
         bool none = err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
 
         if (none && !said)
@@ -167,7 +169,7 @@ static bool answer(int control)
         return !none;
 }
 
-/* Serves until a signal ends it. */
+/* Serves until a signal ends it, or it is drained. */
 static void serve(int signals, int control, int argc, char **argv)
 {
         struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
@@ -179,8 +181,11 @@ static void serve(int signals, int control, int argc, char **argv)
                 /* A client that cannot be accepted stays in the queue, so poll() would return at
                  * once: ignore it for a while.  Otherwise there is no time limit: this is where
                  * memnode idles. */
-                if (poll(fds, 2, fds[1].fd == control ? -1 : RETRY_MS) < 0)
+                int ms = drain_began() ? DRAIN_LOOK_MS : fds[1].fd == control ? -1 : RETRY_MS;
+                if (poll(fds, 2, ms) < 0)
                         continue;
+                if (drain_began() && drain_over())
+                        return;
                 fds[1].fd = fds[1].revents && !answer(control) ? -1 : control;
                 if (read(signals, &info, sizeof(info)) != sizeof(info))
                         continue;
@@ -190,6 +195,11 @@ static void serve(int signals, int control, int argc, char **argv)
                         break;
                 case SIGUSR1:
                         statistics_to_stderr();
+                        break;
+                case SIGTERM:
+                        if (drain_began())
+                                return;
+                        drain_begin();
                         break;
                 default:
                         return;
@@ -207,6 +217,8 @@ int main(int argc, char **argv)
         if (options_parse(&opt, argc, argv, why) || options_check(&opt, why))
                 die_(1, "%s", why);
         message_verbose(opt.verbose);
+        if (opt.drain)
+                return drain_other(opt.drain);
         check_raise_memlock();
         if (opt.check)
                 return check_report();

@@ -23,13 +23,15 @@ struct memnode_options {
         uint8_t token[64];              /* padded with zeros, as nodeproto.h has it */
         bool have_token, verbose;
         uint32_t grace_ms;              /* how long a vanished client keeps its memory */
+        uint32_t drain_ms;              /* how long clients may take to move away, at the end */
         const char *config;             /* the configuration file; NULL: none */
         int socket_mode;                /* of nbd+unix:// sockets; -1: as umask says */
         const char *control;            /* path of the control socket; NULL: none */
+        const char *drain;              /* end the memnode of this control socket; NULL: serve */
         bool check;                     /* tell what this host offers, and end */
 };
-/* Fixed from the start on, except max_per_client and grace_ms, which SIGHUP may change: other
- * threads read these two as relaxed atomics. */
+/* Fixed from the start on, except max_per_client and the times, which SIGHUP may change: other
+ * threads read these as relaxed atomics. */
 extern struct memnode_options opt;
 
 /* Clients of both protocols have an account: what they hold, and the memory itself.  (account.c)
@@ -55,6 +57,15 @@ void account_print(FILE *to);
 /* librdmacm has an rdma_listen() */
 int rdma_server_listen(const char *url, char *why, size_t n);
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
+/* Draining: clients are asked to move away, and no lease is made any more.  Then, any number of
+ * times: how many processes of clients are waited for; say: one log line for each.  Clients that
+ * nobody is connected for are waited for a moment, since a connection may just have broken; those
+ * that use no memory yet not at all. */
+#define DRAIN_GONE_MS 2000
+void rdma_server_drain(void);
+void nbd_drain(void);
+unsigned rdma_server_waits(bool say);
+unsigned nbd_waits(bool say);
 /* A clean end: sends GOODBYE to the clients, finishes what is under way, closes.  Returns when that
  * is done or some seconds after timeout_ms.  False: threads are still at work in the pool. */
 bool rdma_server_stop(unsigned timeout_ms);

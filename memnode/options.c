@@ -22,10 +22,12 @@ struct memnode_options opt;
 
 #define SIZE_LARGEST  (1ull << 46)      /* 64 TiB: what a process can map */
 #define GRACE_DEFAULT 30000
-#define GRACE_MOST_S  86400
+#define DRAIN_DEFAULT 25000             /* Kubernetes gives 30 s */
+#define SECONDS_MOST  86400
 
 static const char help_text[] =
         "Usage: memnode --size SIZE --listen URL [OPTION...]\n"
+        "       memnode --drain PATH\n"
         "       memnode --check [OPTION...]\n"
         "Serve this host's memory to programs on other hosts.\n"
         "\n"
@@ -39,13 +41,15 @@ static const char help_text[] =
         "   --token-file FILE     serve only clients that know the first line of FILE\n      "
         "--hugepages 1G|2M|none  pages of the memory (default: 2M if there are enough, else "
         "none)\n      --grace SECONDS       how long a client that vanished keeps its memory "
-        "(default: 30)\n      --config FILE         read settings from FILE; the command line "
+        "(default: 30)\n      --drain-timeout SECONDS how long clients may take to move away at the end "
+        "(default: 25)\n      --config FILE         read settings from FILE; the command line "
         "wins\n      --control PATH        a socket that gives the statistics to whoever "
-        "connects\n      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as "
+        "connects\n      --drain PATH          drain the memnode with that control socket, wait until it "
+        "has ended\n      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as "
         "umask says)\n  -v, --verbose             say what is going on\n      --check              "
         " tell what this host offers, and whether memnode could serve\n      --version             "
-        "print the version\n      --help                print this text\n\nSignals: TERM and INT "
-        "end it cleanly, HUP rereads the limits, USR1 prints statistics.  See memnode(8).\n";
+        "print the version\n      --help                print this text\n\nSignals: TERM "
+        "drains and ends it, INT ends it at once, HUP rereads the limits, USR1 prints statistics.  See memnode(8).\n";
 
 /* --- the settings --- */
 
@@ -185,17 +189,26 @@ static int set_hugepages(struct memnode_options *o, const char *value, char why[
         return 0;
 }
 
-static int set_grace(struct memnode_options *o, const char *value, char why[WHY_MAX])
+static int set_seconds(uint32_t *ms, const char *value, char why[WHY_MAX])
 {
         char *end;
         errno = 0;
         unsigned long s = strtoul(value, &end, 10);
-        if (*value < '0' || *value > '9' || *end || errno || s > GRACE_MOST_S) {
-                snprintf(why, WHY_MAX, "give a whole number of seconds, 0 to %d", GRACE_MOST_S);
+        if (*value < '0' || *value > '9' || *end || errno || s > SECONDS_MOST) {
+                snprintf(why, WHY_MAX, "give a whole number of seconds, 0 to %d", SECONDS_MOST);
                 return -EINVAL;
         }
-        o->grace_ms = (uint32_t)s * 1000;
+        *ms = (uint32_t)s * 1000;
         return 0;
+}
+
+static int set_grace(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_seconds(&o->grace_ms, value, why);
+}
+static int set_drain_timeout(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_seconds(&o->drain_ms, value, why);
 }
 
 /* Octal digits, as chmod takes them. */
@@ -215,6 +228,10 @@ static int set_socket_mode(struct memnode_options *o, const char *value, char wh
 static int set_control(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
         return set_string(&o->control, value, why);
+}
+static int set_drain(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->drain, value, why);
 }
 static int set_config(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
@@ -241,7 +258,9 @@ static const struct setting settings[] = {
         { "token-file",     set_token_file,     .flag = false },
         { "hugepages",      set_hugepages,      .flag = false },
         { "grace",          set_grace,          .flag = false },
+        { "drain-timeout",  set_drain_timeout,  .flag = false },
         { "control",        set_control,        .flag = false },
+        { "drain",          set_drain,          .flag = false },
         { "socket-mode",    set_socket_mode,    .flag = false },
         { "config",         set_config,         .flag = false },
         { "verbose",        set_verbose,        .flag = true },
@@ -265,6 +284,7 @@ void options_free(struct memnode_options *o)
                 free((char *)o->export[i].name);
         free((char *)o->config);
         free((char *)o->control);
+        free((char *)o->drain);
         memset(o, 0, sizeof(*o));
 }
 
@@ -342,6 +362,7 @@ static void defaults(struct memnode_options *o)
 {
         memset(o, 0, sizeof(*o));
         o->grace_ms = GRACE_DEFAULT;
+        o->drain_ms = DRAIN_DEFAULT;
         o->max_per_client = UINT64_MAX;
         o->socket_mode = -1;
 }
@@ -402,6 +423,8 @@ int options_check(const struct memnode_options *o, char why[WHY_MAX])
 
         for (unsigned i = 0; i < o->nexports; i++)
                 exports += o->export[i].size;
+        if (o->drain)
+                return 0;               /* nothing else matters */
         if (!o->size && !o->check)
                 snprintf(why, WHY_MAX,
                          "--size: how much memory to serve is not said: give a size, as in --size "

@@ -39,14 +39,14 @@ struct lease {
         bool making;
         uint32_t error;                         /* if making it failed: no user stays */
         const char *text;
-        int64_t until;                          /* ms: users == 0: it goes then */
+        int64_t since, until;                   /* ms: users == 0 since then; it goes then */
         struct lease *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by lock: */
 static struct lease *leases;
-static bool opened, closing;
+static bool opened, closing, draining;
 static pthread_t sweeper;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;  /* some lease is no longer being made */
 /* leases or closing changed, for the sweeper */
@@ -205,7 +205,8 @@ static void make(struct lease *l)
 static void let_go(struct lease *l)
 {
         /* SIGHUP may change it */
-        l->until = now_ms() + __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
+        l->since = now_ms();
+        l->until = l->since + __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
         pthread_cond_signal(&due);
 }
 
@@ -236,6 +237,10 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
         struct lease *l = find_lease(n->hex);
         uint32_t error = agrees(l, n, text);
 
+        if (!error && !l && draining) {
+                *text = "memnode is being drained, and makes no lease any more: name another one";
+                error = NBD_REP_ERR_SHUTDOWN;
+        }
         if (error)
                 return error;
         bool idle = l && l->users == 0;
@@ -312,6 +317,31 @@ void nbd_export_describe(const struct nbd_export *e, char text[NBD_DESCRIPTION])
         if (!is_named(e) && l->incarnation)     /* which is constant */
                 snprintf(text, NBD_DESCRIPTION, "incarnation %016llx",
                          (unsigned long long)l->incarnation);
+}
+
+bool nbd_export_has_status(const struct nbd_export *e)
+{
+        return !is_named(e) && ((const struct lease *)e)->incarnation;
+}
+
+void nbd_export_drain(void)
+{
+        pthread_mutex_lock(&lock);
+        draining = true;
+        pthread_mutex_unlock(&lock);
+}
+
+unsigned nbd_export_just_gone(void)
+{
+        unsigned n = 0;
+
+        pthread_mutex_lock(&lock);
+        for (struct lease *l = leases; l; l = l->next)
+                n += !l->users && l->incarnation &&
+                     atomic_load_explicit(&l->e.used, memory_order_relaxed) &&
+                     now_ms() - l->since < DRAIN_GONE_MS;
+        pthread_mutex_unlock(&lock);
+        return n;
 }
 
 /* With the lock.  0, or an error with a sentence. */

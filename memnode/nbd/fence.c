@@ -162,6 +162,44 @@ unsigned nbd_fence_wait(unsigned ms)
         return left;
 }
 
+static bool same_member(const struct nbd_fenced *a, const struct nbd_fenced *b)
+{
+        return a->e == b->e && a->who.member == b->who.member;
+}
+
+/* With the lock: the first of its member's connections, none of which has said that it stays. */
+static bool is_waited_for(const struct nbd_fenced *c)
+{
+        const struct nbd_fenced *o = connections;
+
+        if (!c->e || !c->who.member || nbd_fence_is_cut(c) ||
+            !atomic_load_explicit(&c->e->used, memory_order_relaxed))
+                return false;
+        while (!same_member(o, c))
+                o = o->next;
+        if (o != c)
+                return false;
+        for (; o; o = o->next)
+                if (same_member(o, c) && atomic_load_explicit(&o->stays, memory_order_relaxed))
+                        return false;
+        return true;
+}
+
+unsigned nbd_fence_members(void (*say)(const struct nbd_fenced *c))
+{
+        unsigned n = 0;
+
+        pthread_mutex_lock(&lock);
+        for (struct nbd_fenced *c = connections; c; c = c->next)
+                if (is_waited_for(c)) {
+                        n++;
+                        if (say)
+                                say(c);
+                }
+        pthread_mutex_unlock(&lock);
+        return n;
+}
+
 void nbd_fence_shut(int how)
 {
         pthread_mutex_lock(&lock);

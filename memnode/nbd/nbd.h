@@ -170,6 +170,9 @@ struct nbd_export {
         char *base;                             /* constant while a client is attached */
         uint64_t size;
         struct account *account;
+        /* Something was written there, or its status was read: by a client that has pages there, or
+         * will.  Relaxed, as what follows: it publishes no other data. */
+        _Atomic bool used;
 };
 
 /* Takes memory for the named exports and starts the thread that frees leases.  More than once is
@@ -197,6 +200,12 @@ uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, struct nb
                          const char **text);
 /* The i-th name of the list; NULL: no more. */
 const char *nbd_export_listed(unsigned i);
+/* Its clients are members of a process tree: it has a status behind its last byte (nodeproto.h). */
+bool nbd_export_has_status(const struct nbd_export *e);
+/* No lease is made from here on. */
+void nbd_export_drain(void);
+/* Leases with members' pages that nobody uses since a moment. */
+unsigned nbd_export_just_gone(void);
 
 /* ---- Connections as far as others end them (fence.c).  Any thread. ---- */
 
@@ -208,6 +217,8 @@ struct nbd_fenced {
         /* Set under that lock.  Relaxed: the thread that sets it waits until this connection's
          * thread has left, under the same lock. */
         _Atomic bool cut;
+        /* Its member has said that it cannot move away.  Relaxed. */
+        _Atomic bool stays;
         struct nbd_fenced *next;
 };
 /* Into the list, with fd.  False: there are too many. */
@@ -224,6 +235,9 @@ uint32_t nbd_fence_cut(struct nbd_export *e, const char **text);
 bool nbd_fence_is_cut(const struct nbd_fenced *c);
 /* Waits up to ms for all connections to end; how many are left. */
 unsigned nbd_fence_wait(unsigned ms);
+/* Members of leases with pages that have neither moved nor said that they cannot; say: is called
+ * with a connection of each. */
+unsigned nbd_fence_members(void (*say)(const struct nbd_fenced *c));
 /* shutdown() of all sockets. */
 void nbd_fence_shut(int how);
 
@@ -280,6 +294,9 @@ struct nbd_link {
         const _Atomic bool *stopping;           /* new requests are answered with NBD_ESHUTDOWN */
         /* no request is served any more, not even one that was received before */
         const _Atomic bool *cut;
+        /* of an export with a status: clients are asked to move; this one has said that it cannot */
+        const _Atomic bool *draining;
+        _Atomic bool *stays;
 };
 /* Serves until the client ends; `ahead`: bytes that came after the handshake.  0: it ended properly
  * (DISC); -errno; -EPROTO: not the protocol. */

@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "memnode.h"
 #include "nbd/nbd.h"
+#include "nodeproto.h"
 
 /* a client that has not asked for an export by then is disconnected */
 #define HANDSHAKE_MS    10000
@@ -28,7 +29,7 @@ struct connection {
 };
 
 /* relaxed everywhere: they publish no other data */
-static _Atomic bool stopping;
+static _Atomic bool stopping, draining;
 /* the log has a line about it, and there was no room since */
 static _Atomic bool said_full;
 
@@ -91,6 +92,8 @@ static uint32_t guest_attach(void *ctx, const char *name, size_t len, uint64_t *
         nbd_export_describe(g->c->at.e, g->c->description);
         *text = g->c->description;
         *size = g->c->at.e->size;
+        if (nbd_export_has_status(g->c->at.e))
+                *size += NBD_BLOCK_WANT;        /* the status, in a block of its own */
         return 0;
 }
 
@@ -167,7 +170,8 @@ static void serve(struct connection *c)
                 goto out;
         info_("NBD client %s: uses an export of %llu bytes", c->peer,
               (unsigned long long)c->at.e->size);
-        struct nbd_link l = { c->at.fd, c->at.e, h->structured, &stopping, &c->at.cut };
+        struct nbd_link l = { c->at.fd,  c->at.e,     h->structured, &stopping,
+                              &c->at.cut, &draining, &c->at.stays };
         free(h);
         h = NULL;
         err = nbd_transmit(&l, buf + from, to - from);
@@ -275,6 +279,29 @@ void nbd_welcome(int fd, const struct sockaddr_storage *a, socklen_t len)
                 warnx_("NBD client %s: refused: cannot make a thread for it: %s", c->peer,
                        strerror(-err));
         free(c);
+}
+
+/* ---- Draining ---- */
+
+void nbd_drain(void)
+{
+        nbd_export_drain();
+        atomic_store_explicit(&draining, true, memory_order_relaxed);
+}
+
+static void say_waits(const struct nbd_fenced *at)
+{
+        const struct connection *c = (const struct connection *)at;
+
+        warnx_("draining: NBD client %s has not moved away yet", c->peer);
+}
+
+/* Who just lost its connection comes first: when it is back, it is in the other count. */
+unsigned nbd_waits(bool say)
+{
+        unsigned gone = nbd_export_just_gone();
+
+        return gone + nbd_fence_members(say ? say_waits : NULL);
 }
 
 /* ---- The end ---- */

@@ -24,6 +24,7 @@
 #include <time.h>
 #include "memnode.h"
 #include "nbd/nbd.h"
+#include "nodeproto.h"
 
 #define PAGE            4096ul
 /* zeroed ranges at least this long go back to the host where possible */
@@ -257,6 +258,29 @@ static int payload(struct conn *c, char *at, size_t len)
         return 0;
 }
 
+/* ---- The status behind a lease (nodeproto.h) ---- */
+
+/* By enum node_status.  Replies that are queued point here. */
+static const uint8_t statuses[2][NODE_STATUS_BYTES] = { { NODE_SERVES }, { NODE_DRAINS } };
+
+static bool is_status(const struct conn *c, const struct nbd_request *r)
+{
+        return r->offset == c->l->e->size && r->length && r->length <= NODE_STATUS_BYTES &&
+               nbd_export_has_status(c->l->e);
+}
+
+static void note_used(struct conn *c)
+{
+        if (!atomic_load_explicit(&c->l->e->used, memory_order_relaxed))
+                atomic_store_explicit(&c->l->e->used, true, memory_order_relaxed);
+}
+
+static const char *status(struct conn *c)
+{
+        note_used(c);
+        return (const char *)statuses[atomic_load_explicit(c->l->draining, memory_order_relaxed)];
+}
+
 /* ---- Commands ---- */
 
 static bool inside(const struct conn *c, const struct nbd_request *r)
@@ -270,9 +294,10 @@ static int do_read(struct conn *c, const struct nbd_request *r)
 
         if (r->length > NBD_PAYLOAD_MAX)
                 return fail(c, r, NBD_EINVAL, "a READ of more than 32 MiB");
-        if (!inside(c, r))
+        if (!inside(c, r) && !is_status(c, r))
                 return fail(c, r, NBD_EINVAL, "a READ beyond the end of the export");
-        const char *at = c->l->e->base + r->offset;     /* not before it is known to be inside */
+        /* not before it is known to be inside */
+        const char *at = inside(c, r) ? c->l->e->base + r->offset : status(c);
         c->reads++;
         c->read_bytes += r->length;
         if (c->l->structured) {
@@ -289,13 +314,20 @@ static int do_read(struct conn *c, const struct nbd_request *r)
 
 static int do_write(struct conn *c, const struct nbd_request *r, bool known_flags, bool ending)
 {
+        bool stays = is_status(c, r);
         uint32_t error = ending ? NBD_ESHUTDOWN :
                          !known_flags || r->length > NBD_PAYLOAD_MAX ? NBD_EINVAL :
-                         !inside(c, r) ? NBD_ENOSPC : 0;
+                         !inside(c, r) && !stays ? NBD_ENOSPC : 0;
+        if (!error && !stays)
+                note_used(c);
         /* The client sends the data even if the request is refused. */
-        int err = payload(c, error ? NULL : c->l->e->base + r->offset, r->length);
+        int err = payload(c, error || stays ? NULL : c->l->e->base + r->offset, r->length);
         if (err)
                 return err;
+        if (!error && stays) {
+                atomic_store_explicit(c->l->stays, true, memory_order_relaxed);
+                return simple(c, r->cookie, 0);
+        }
         if (error)
                 return fail(c, r, error,
                             error == NBD_ESHUTDOWN ? "memnode is about to end"
@@ -340,6 +372,7 @@ static int do_zero(struct conn *c, const struct nbd_request *r)
                 return fail(c, r, r->type == NBD_CMD_TRIM ? NBD_EINVAL : NBD_ENOSPC,
                             "beyond the end of the export");
         char *at = c->l->e->base + r->offset, *end = at + r->length;
+        note_used(c);
         while (at < end) {
                 int err = check_cut(c);
                 if (err)

@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "rdma/rdma.h"
 
-bool rdma_ending;
+bool rdma_ending, rdma_draining;
 struct rdma_counts rdma_counts;
 struct connection *connections;
 static struct connection *ended;        /* by next_ended */
@@ -78,6 +78,7 @@ void connection_lost(struct connection *c, const char *why)
                 warnx_("%s at %s is gone: %s; it may come back for %u s", cl->name, c->peer, why,
                        grace / 1000);
                 cl->gone_at = now_ms();
+                cl->answered = c->answered;
         } else {
                 info_("connection of %s ended: %s", c->peer, why);
         }

@@ -148,6 +148,23 @@ bool control_goodbye(struct connection *c)
         return (!m || send_message(c, m)) && close_soon(c);
 }
 
+/* A message that nobody asked for. */
+static bool say_drain(struct connection *c)
+{
+        struct node_plain *m = compose(c, NODE_DRAIN, sizeof(*m));
+
+        if (!m)
+                return true;            /* at the next tick */
+        c->told = true;
+        return send_message(c, m);
+}
+
+bool control_waits(const struct connection *c)
+{
+        return c->kind == NODE_CONTROL && c->client && c->client->nleases && !c->answered &&
+               !c->closing && !c->ended;
+}
+
 /* --- what clients say --- */
 
 static bool hello(struct connection *c, const struct node_hello *m)
@@ -164,6 +181,10 @@ static bool hello(struct connection *c, const struct node_hello *m)
                               true);
         }
         snprintf(name, sizeof(name), "%s", m->name[0] ? m->name : c->peer);
+        if (rdma_draining)
+                return refuse(c, NODE_ECLOSING,
+                              "it is being drained, and takes no new clients: name another node",
+                              true);
         struct client *cl = client_new(c->device, name, why, sizeof(why), &error);
         if (!cl)
                 return refuse(c, error, why, true);
@@ -196,6 +217,8 @@ static bool lease(struct connection *c, uint64_t bytes)
 
         if (!g)
                 return flood(c);
+        if (rdma_draining)
+                return refuse(c, NODE_ECLOSING, "it is being drained", false);
         int error = client_lease(c->client, bytes, g, why, sizeof(why));
         return error ? refuse(c, error, why, false) : send_message(c, g);
 }
@@ -229,6 +252,18 @@ static bool cut(struct connection *c, const struct node_cut *m)
         return send_message(c, done);
 }
 
+static bool moved(struct connection *c, bool has_moved)
+{
+        struct node_plain *m = compose(c, NODE_DONE, sizeof(*m));
+
+        if (!m)
+                return flood(c);
+        c->answered = true;
+        info_("a process of %s at %s %s", c->client->name, c->peer,
+              has_moved ? "has moved away" : "cannot move away");
+        return send_message(c, m);
+}
+
 static bool obey(struct connection *c, const struct node_request *rq)
 {
         if (!c->client && rq->type != NODE_HELLO)
@@ -242,6 +277,8 @@ static bool obey(struct connection *c, const struct node_request *rq)
                 return release_slab(c, rq->release.slab);
         case NODE_CUT:
                 return cut(c, &rq->cut);
+        case NODE_MOVED:
+                return moved(c, rq->moved.moved);
         default:
                 warnx_("%s says goodbye: its memory is free", c->client->name);
                 client_end(c->client);
@@ -351,6 +388,8 @@ bool control_tick(struct connection *c, uint64_t now)
         }
         if (c->closing)
                 return control_close(c);
+        if (rdma_draining && c->client && c->established && !c->told && !say_drain(c))
+                return false;
         if (!c->established || now - c->probed_at < PROBE_MS)
                 return true;
         if (c->probing) {

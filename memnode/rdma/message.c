@@ -18,6 +18,8 @@ static size_t size_of(unsigned type)
                 return sizeof(struct node_release);
         case NODE_CUT:
                 return sizeof(struct node_cut);
+        case NODE_MOVED:
+                return sizeof(struct node_moved);
         case NODE_GOODBYE:
                 return sizeof(struct node_plain);
         default:
@@ -36,6 +38,10 @@ static int check_request(const struct node_request *rq, char *why, size_t n)
                 snprintf(why, n,
                          "a LEASE of %llu bytes: it must be whole pages of 4 KiB, 1 GiB at most",
                          (unsigned long long)rq->lease.bytes);
+                return NODE_EPROTO;
+        }
+        if (rq->type == NODE_MOVED && rq->moved.moved > 1) {
+                snprintf(why, n, "a MOVED of %u: it is 0 or 1", rq->moved.moved);
                 return NODE_EPROTO;
         }
         if (rq->type == NODE_CUT && (!rq->cut.count || rq->cut.count > NODE_RANGES)) {

@@ -58,6 +58,7 @@ struct client {
         /* control connections, one a member; 0: the client is gone, since gone_at */
         unsigned controls;
         uint64_t gone_at;               /* ms, of now_ms() */
+        bool answered;                  /* its last member had moved, or could not */
         struct client *next;
 };
 
@@ -82,6 +83,8 @@ struct connection {
         char *buffers;                  /* RECEIVES + SENDS of NODE_MESSAGE_MAX bytes */
         uint32_t request;               /* the number of the one in hand; 0: none */
         unsigned sends_busy;            /* bit i: send buffer i is in use */
+        bool told;                      /* DRAIN was sent */
+        bool answered;                  /* the member has moved, or cannot */
         bool probing;                   /* a zero-byte WRITE is under way */
         uint64_t probed_at;             /* ms */
         uint64_t second;                /* and how many requests came in it */
@@ -90,11 +93,12 @@ struct connection {
 };
 
 extern bool rdma_ending;                /* no new clients */
+extern bool rdma_draining;              /* nor leases: clients are asked to move away */
 extern struct connection *connections;
 extern struct client *clients;
 
 /* For the statistics, which another thread reads: relaxed, no order is needed. */
-struct rdma_counts { atomic_uint clients, gone, control, data, leases, refused; };
+struct rdma_counts { atomic_uint clients, gone, control, data, leases, refused, waits; };
 extern struct rdma_counts rdma_counts;
 
 /* device.c: the device of a context, made known on first use; NULL with a warning. */
@@ -138,6 +142,8 @@ int control_setup(struct connection *c);
 void control_completions(struct device *d);     /* the device's channel has something */
 bool control_tick(struct connection *c, uint64_t now);
 bool control_goodbye(struct connection *c);     /* memnode ends */
+/* Draining waits for its member. */
+bool control_waits(const struct connection *c);
 /* ends a connection that is closing, if all messages sent have arrived */
 bool control_close(struct connection *c);
 

@@ -29,6 +29,9 @@ static struct rdma_event_channel *channel;
 static struct rdma_cm_id *listeners[LISTEN_MAX];
 static unsigned nlisteners;
 static int stop_fd = -1;                /* eventfd: the end; orders stop_ms before its read */
+static int drain_fd = -1;               /* eventfd: draining begins */
+/* The thread is to name those that it waits for.  Relaxed: it publishes nothing. */
+static atomic_bool say_waits;
 static unsigned stop_ms;
 static pthread_t thread;
 
@@ -67,6 +70,30 @@ static void say_goodbye(void)
                         control_goodbye(c);
 }
 
+/* A client that just lost its last connection may come back. */
+static bool just_gone(const struct client *cl, uint64_t now)
+{
+        return !cl->controls && cl->nleases && !cl->answered && now - cl->gone_at < DRAIN_GONE_MS;
+}
+
+static void count_waits(uint64_t now)
+{
+        bool say = atomic_exchange_explicit(&say_waits, false, memory_order_relaxed);
+        unsigned n = 0;
+
+        for (struct connection *c = connections; c; c = c->next) {
+                if (!control_waits(c))
+                        continue;
+                n++;
+                if (say)
+                        warnx_("draining: %s at %s has not moved away yet", c->client->name,
+                               c->peer);
+        }
+        for (struct client *cl = clients; cl; cl = cl->next)
+                n += just_gone(cl, now);
+        atomic_store_explicit(&rdma_counts.waits, n, memory_order_relaxed);
+}
+
 static bool talking(void)
 {
         for (const struct connection *c = connections; c; c = c->next)
@@ -91,18 +118,21 @@ static void *rdma_thread(void *arg)
 
         (void)arg;
         for (;;) {
-                struct pollfd fds[2 + DEVICES_MAX] = {
+                struct pollfd fds[3 + DEVICES_MAX] = {
                         { .fd = rdma_ending ? -1 : stop_fd, .events = POLLIN },
                         { .fd = channel->fd, .events = POLLIN },
+                        { .fd = rdma_draining ? -1 : drain_fd, .events = POLLIN },
                 };
-                nfds_t n = 2;
-                for (struct device *d; (d = device_at((unsigned)n - 2)); n++)
+                nfds_t n = 3;
+                for (struct device *d; (d = device_at((unsigned)n - 3)); n++)
                         fds[n] = (struct pollfd){ .fd = d->channel->fd, .events = POLLIN };
 
                 uint64_t now = now_ms();
                 if (now >= next_tick) {
                         connections_tick(now);
                         client_tick(now);
+                        if (rdma_draining)
+                                count_waits(now);
                         next_tick = now_ms() + TICK_MS;
                 }
                 if (rdma_ending && (!talking() || now >= end))
@@ -113,9 +143,13 @@ static void *rdma_thread(void *arg)
                         continue;
                 if (fds[1].revents)
                         cm_events();
-                for (nfds_t i = 2; i < n; i++)
+                for (nfds_t i = 3; i < n; i++)
                         if (fds[i].revents)
-                                control_completions(device_at((unsigned)i - 2));
+                                control_completions(device_at((unsigned)i - 3));
+                if (fds[2].revents) {
+                        rdma_draining = true;
+                        next_tick = 0;  /* which tells the clients */
+                }
                 if (fds[0].revents) {
                         end = now_ms() + stop_ms;
                         say_goodbye();
@@ -142,7 +176,8 @@ static int start(char *why, size_t n)
                 return err;
         }
         stop_fd = eventfd(0, EFD_CLOEXEC);
-        if (stop_fd < 0 || fcntl(channel->fd, F_SETFL, O_NONBLOCK) != 0)
+        drain_fd = eventfd(0, EFD_CLOEXEC);
+        if (stop_fd < 0 || drain_fd < 0 || fcntl(channel->fd, F_SETFL, O_NONBLOCK) != 0)
                 err = -errno;
         else
                 err = -pthread_create(&thread, NULL, rdma_thread, NULL);
@@ -151,7 +186,9 @@ static int start(char *why, size_t n)
         snprintf(why, n, "no thread can be started: %s", strerror(-err));
         if (stop_fd >= 0)
                 close(stop_fd);
-        stop_fd = -1;
+        if (drain_fd >= 0)
+                close(drain_fd);
+        stop_fd = drain_fd = -1;
         rdma_destroy_event_channel(channel);
         channel = NULL;
         return err;
@@ -265,6 +302,25 @@ int rdma_server_listen(const char *url, char *why, size_t n)
         return 0;
 }
 
+void rdma_server_drain(void)
+{
+        uint64_t one = 1;
+
+        if (!channel)
+                return;
+        /* until the thread has counted */
+        atomic_store_explicit(&rdma_counts.waits, 1, memory_order_relaxed);
+        if (write(drain_fd, &one, sizeof(one)) != sizeof(one))
+                atomic_store_explicit(&rdma_counts.waits, 0, memory_order_relaxed);
+}
+
+unsigned rdma_server_waits(bool say)
+{
+        if (say)
+                atomic_store_explicit(&say_waits, true, memory_order_relaxed);
+        return atomic_load_explicit(&rdma_counts.waits, memory_order_relaxed);
+}
+
 bool rdma_server_stop(unsigned timeout_ms)
 {
         struct timespec until;
@@ -284,6 +340,7 @@ bool rdma_server_stop(unsigned timeout_ms)
         }
         rdma_destroy_event_channel(channel);
         close(stop_fd);
+        close(drain_fd);
         return true;
 }
 

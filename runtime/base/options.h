@@ -28,6 +28,7 @@ struct node_option {
         /* rdma: in the local device's table; -1: by the route to the node */
         int gid_index;
         bool overwrite;                 /* dax:, file: also one with data that is not vmrun's */
+        bool returned;                  /* it was left, and is served again: not waited for long */
         /* mem:, dax: as if behind a network: ns, and bytes a second; 0: no delay, no limit */
         uint64_t latency, bandwidth;
 };

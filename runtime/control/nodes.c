@@ -11,6 +11,7 @@
 #include "common/size.h"
 #include "control/request.h"
 #include "far/far.h"
+#include "far/leave.h"
 #include "settings/settings.h"
 
 /* What the statistics say of node i. */
@@ -46,8 +47,11 @@ static const char *state_of(const struct far_node *n, char to[2 * FAR_WHY])
 {
         int silent = __atomic_load_n(&n->silent, __ATOMIC_RELAXED);
         int64_t down = __atomic_load_n(&n->down_since, __ATOMIC_RELAXED);
+        const char *leaving = leave_state(n);
 
-        if (__atomic_load_n(&n->lost, __ATOMIC_ACQUIRE))
+        if (leaving)
+                strcpy(to, leaving);
+        else if (__atomic_load_n(&n->lost, __ATOMIC_ACQUIRE))
                 snprintf(to, 2 * FAR_WHY, "lost: %s", n->why);
         else if (down)
                 snprintf(to, 2 * FAR_WHY, "does not answer, for %.1f s",

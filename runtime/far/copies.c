@@ -12,11 +12,22 @@ static _Atomic uint64_t *good_word(const struct copies *c, uint64_t slot, unsign
 
 static uint64_t bit_of(uint64_t slot) { return 1ull << slot % 64; }
 
-/* Acquire: who cleared the bit has its own bit in `unfenced` by then. */
-static bool is_good(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned k)
+/* Places of the slab, if there are bits of them; also those that this process does not know yet.
+ * Acquire: bits that were set before are seen; and who wrote the slot at a place gave it up after
+ * that place was there, so its new owner sees all places with the page. */
+static unsigned places_with_bits(const struct copies *c, uint64_t slot)
 {
-        return !s->copied ||
-               (atomic_load_explicit(good_word(c, slot, k), memory_order_acquire) & bit_of(slot));
+        return atomic_load_explicit(&tree_map(c->units, slot_slab(slot))->places,
+                                    memory_order_acquire);
+}
+
+/* Without bits the first place has it.  Acquire: who cleared the bit has its own bit in `unfenced`
+ * by then. */
+static bool is_good(const struct copies *c, uint64_t slot, unsigned k)
+{
+        if (!places_with_bits(c, slot))
+                return k == 0;
+        return atomic_load_explicit(good_word(c, slot, k), memory_order_acquire) & bit_of(slot);
 }
 
 /* Most writes change nothing: a bit that is right already costs no write to shared memory.
@@ -52,6 +63,11 @@ static bool is_threatened(const struct copies *c, const struct far_node *n)
         return false;
 }
 
+bool copies_leave(const struct copies *c, const struct far_node *n)
+{
+        return atomic_load_explicit(&common(c)->leaving, memory_order_acquire) >> n->index & 1;
+}
+
 static unsigned places_of(const struct far_slab *s)
 {
         return atomic_load_explicit(&s->places, memory_order_acquire);
@@ -64,7 +80,7 @@ int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t sl
 
         for (unsigned i = 0; i < places; i++) {
                 unsigned k = (slot_chunk(slot) + i) % places;
-                if (!(not >> k & 1) && far_answers(s->place[k].node) && is_good(c, s, slot, k))
+                if (!(not >> k & 1) && far_answers(s->place[k].node) && is_good(c, slot, k))
                         return (int)k;
         }
         return -1;
@@ -76,20 +92,47 @@ unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint6
 
         for (unsigned k = 0; k < places; k++) {
                 const struct far_node *n = s->place[k].node;
-                if (far_answers(n) && (is_good(c, s, slot, k) || !is_threatened(c, n)))
+                if (far_answers(n) && (is_good(c, slot, k) || !is_threatened(c, n)))
                         set |= 1u << k;
         }
         return set;
 }
 
-/* Places that answer, fence, and have no good copy: a set. */
+bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        unsigned places = places_of(s);
+        bool needed = false;
+
+        for (unsigned k = 0; k < places; k++) {
+                const struct far_node *n = s->place[k].node;
+                if (n->lost || !is_good(c, slot, k))
+                        continue;
+                if (copies_leave(c, n))
+                        needed = true;
+                else if (far_answers(n))
+                        return false;
+        }
+        return needed;
+}
+
+unsigned copies_staying(const struct copies *c, const struct far_slab *s, unsigned places)
+{
+        unsigned set = 0;
+
+        for (unsigned k = 0; places >> k; k++)
+                if (places >> k & 1 && !copies_leave(c, s->place[k].node))
+                        set |= 1u << k;
+        return set;
+}
+
+/* Places that answer, fence, stay, and have no good copy: a set. */
 static unsigned wanting(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         unsigned set = 0, places = places_of(s);
 
         for (unsigned k = 0; k < places; k++)
                 if (far_answers(s->place[k].node) && s->place[k].node->fences &&
-                    !is_good(c, s, slot, k))
+                    !copies_leave(c, s->place[k].node) && !is_good(c, slot, k))
                         set |= 1u << k;
         return set;
 }
@@ -104,14 +147,10 @@ unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint
         return wanting(c, s, slot) & copies_to_write(c, s, slot);
 }
 
-void copies_written(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned good)
+void copies_written(const struct copies *c, uint64_t slot, unsigned good)
 {
-        if (!s->copied)
-                return;
-        /* Acquire: also places that this process does not know.  Who wrote the slot there gave it
-         * up after that, so this process sees them. */
-        uint32_t places = atomic_load_explicit(&tree_map(c->units, slot_slab(slot))->places,
-                                               memory_order_acquire);
+        unsigned places = places_with_bits(c, slot);
+
         for (unsigned k = 0; k < places; k++)
                 set_good(c, slot, k, good >> k & 1);
 }
@@ -128,22 +167,28 @@ void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k)
         set_good(c, slot, k, false);
 }
 
+/* Place k will give and take nothing any more.  One that this process does not know yet may. */
+static bool is_lost(const struct far_slab *s, unsigned known, unsigned k)
+{
+        return k < known && s->place[k].node->lost;
+}
+
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
-        unsigned places = places_of(s);
+        unsigned known = places_of(s), places = places_with_bits(c, slot);
 
-        for (unsigned k = 0; k < places; k++)
-                if (!s->place[k].node->lost && is_good(c, s, slot, k))
+        for (unsigned k = 0; k < known || k < places; k++)
+                if (!is_lost(s, known, k) && is_good(c, slot, k))
                         return false;
         return true;
 }
 
-bool copies_all_lost(const struct far_slab *s)
+bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
-        unsigned places = places_of(s);
+        unsigned known = places_of(s), places = places_with_bits(c, slot);
 
-        for (unsigned k = 0; k < places; k++)
-                if (!s->place[k].node->lost)
+        for (unsigned k = 0; k < known || k < places; k++)
+                if (!is_lost(s, known, k))
                         return false;
         return true;
 }

@@ -8,6 +8,13 @@
  * node.  So two processes that see different nodes fail never give up the last good copy, as no
  * write is over without one.
  *
+ * A slab of a single place needs no bits: slab_map.places is 0.  That word alone says so, to all
+ * processes, and may change while they run:
+ *
+ * [B] Before it becomes 1, by who has the tree's mutex, the bits of place 0 are all set; nobody
+ *     changes bits before.  A second place is listed only after that.  So who finds 0 can know
+ *     that its page has no other copy: only its owner could have made one (repair.c).
+ *
  * A place that is added later, after a node was lost, gets a number of its own.  So a process that
  * does not know it yet writes to the others, and clears its bits.
  *
@@ -49,7 +56,7 @@ bool copies_wanting(const struct copies *c, const struct far_slab *s, uint64_t s
 unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* Before a write is called over.  good: the places that have the page, not empty; all others missed
  * it. */
-void copies_written(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned good);
+void copies_written(const struct copies *c, uint64_t slot, unsigned good);
 /* These have been given the good copy, while nobody else could write the slot. */
 void copies_repaired(const struct copies *c, uint64_t slot, unsigned good);
 /* The copy at place k is wrong, although it was written: nobody is to read it. */
@@ -57,7 +64,13 @@ void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k);
 /* No place will ever give the page: each has lost it, or missed it. */
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* No place will ever take a page. */
-bool copies_all_lost(const struct far_slab *s);
+bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot);
+/* A process was told that this node is to be left: no copy is made there. */
+bool copies_leave(const struct copies *c, const struct far_node *n);
+/* Nodes that are to be left have a good copy, and of those that stay and answer none has. */
+bool copies_need_leaving(const struct copies *c, const struct far_slab *s, uint64_t slot);
+/* Of places with a page, those at nodes that are not to be left: a set. */
+unsigned copies_staying(const struct copies *c, const struct far_slab *s, unsigned places);
 /* Writes of this process may arrive late at node n, from before it gives them up; and not any
  * more. */
 void copies_unfenced(const struct copies *c, const struct far_node *n);

@@ -31,6 +31,8 @@ _Static_assert(NODES_MAX <= 64, "a set of nodes is a word");
 static bool cut_everywhere(const struct cutter *c, struct vm *vm, const struct tree_dead *d,
                            uint64_t used, uint64_t *silent)
 {
+        /* their slabs have bits: leave.h, [L] */
+        const uint64_t leaving = atomic_load(&((struct tree_common *)c->tree->units)->leaving);
         char why[FAR_WHY];
         bool all = true;
 
@@ -43,17 +45,18 @@ static bool cut_everywhere(const struct cutter *c, struct vm *vm, const struct t
                 struct far_node *n = c->nodes[i];
                 if (n->driver->kind != SLAB_REMOTE || !n->fences)
                         continue;
+                const bool copied = n->hands_back || leaving >> i & 1;
                 /* Lost for this process: others may still reach it, and so may the dead. */
-                int err = n->lost && n->hands_back
+                int err = n->lost && copied
                                   ? -ENOLINK : n->driver->cut(n, d->range, d->n, CUT_MS, why);
-                if (n->lost && n->hands_back)
+                if (n->lost && copied)
                         memcpy(why, n->why, FAR_WHY);
                 if (err)
                         info_("%s: dead processes cannot be cut off now: %s", n->option->origin,
                               why);
                 if (!err || err == -ESTALE || !(used >> i & 1))
                         continue;
-                if (n->hands_back)
+                if (copied)
                         *silent |= 1ull << i;
                 else
                         all = false;

@@ -10,6 +10,7 @@
 #include "base/message.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/leave.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
@@ -18,10 +19,6 @@
 
 /* the longest wait for other threads at the end of the program */
 #define END_MS 500
-
-const struct node_option far_default_node = {
-        .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1
-};
 
 /* The nodes of opt, or the default one. */
 static const struct node_option *wanted(unsigned *count)
@@ -106,11 +103,13 @@ bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
         }
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
-        for (unsigned i = 0; i < far_nodes(); i++)
-                if (k->tree < 0 && !(alone && stays(far_node_at(i), all))) {
+        for (unsigned i = 0; i < far_nodes(); i++) {
+                k->node[i].left = atomic_load_explicit(&far_node_at(i)->is_left, memory_order_relaxed);
+                if (k->tree < 0 && !k->node[i].left && !(alone && stays(far_node_at(i), all))) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;
                 }
+        }
         return !all && !borrowed;
 }
 
@@ -188,11 +187,16 @@ void far_init(uint64_t room)
                                                    kept ? 0 : FAR_FIRST_MEMBER, why);
                 if (!n)
                         die_(EXIT_VMRUN_FAILED, "%s: %s", o[i].origin, why);
+                if (kept && inherited.node[i].left) {
+                        n->pages = 0;   /* those that it gave are in the tree, if there is one */
+                        leave_is_over(n);
+                }
                 far_node_add(n);
         }
         check_replicas();
         slabs_init(far_node_list(), far_nodes(), room);
         request_on_loss(end_lost);
+        slabs_then(far_return);
         for (unsigned i = 0; opt.verbose && i < far_nodes(); i++) {
                 describe(far_node_at(i), text);
                 info_("far tier %u: %s", i, text);
@@ -254,6 +258,7 @@ int far_forked(const struct tree_child *c)
 
         io_forked();
         rebuild_forked();
+        leave_forked();
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->driver->forked &&
                     far_node_at(i)->driver->forked(far_node_at(i)))

@@ -32,6 +32,7 @@ _Static_assert(REPLICAS_MAX < TREE_PLACES, "there is room for nodes in place of 
 #define FAR_KEPT 768
 struct far_kept_node {
         bool kept;
+        bool left;                      /* and is not used any more: far_node.is_left */
         int fd;                         /* private; -1: none */
         char data[FAR_KEPT] __attribute__((aligned(8)));        /* the driver's own */
 };
@@ -92,6 +93,13 @@ struct far_node {
         /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
          * request.c. */
         _Atomic uint64_t missed, breaks;
+        /* It is to be left (leave.h).  asked: by its own word to this process, from far_asked();
+         * stuck: no other node can take its pages; unneeded: by other processes of the tree, too.
+         * Stored by any thread; relaxed, as they publish nothing else. */
+        _Atomic bool asked, stuck, unneeded;
+        /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
+         * relaxed: for others a hint. */
+        _Atomic bool is_left;
         bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -110,7 +118,6 @@ struct far_place {
 struct far_slab {
         /* entries of place[] below it do not change any more; stored with release */
         _Atomic unsigned places;
-        bool copied;                    /* pages may be in several places: see copies.h */
         struct far_place place[FAR_PLACES];
 };
 
@@ -221,6 +228,11 @@ struct far_driver {
          * time, the node attached; only if node.fences. */
         int (*cut)(struct far_node *n, const struct far_range *dead, unsigned count,
                    unsigned limit_ms, char why[FAR_WHY]);
+        /* Answers a node that has asked to be left (far_asked()).  moved: this process needs it no
+         * more, and has nothing under way there; its connections end, for good.  Else it cannot
+         * move.  By the thread that calls poll(); never waits.  False: not done yet, to be called
+         * again. */
+        bool (*answer)(struct far_node *n, bool moved);
 };
 /* The transfer is over: wakes the vCPUs that wait for it. */
 void far_done(struct far_request *r);
@@ -231,6 +243,8 @@ void far_failed(struct far_request *r);
  * none for now.  Called in turns, far_up() first.  They may not call the driver. */
 void far_up(struct far_node *n);
 void far_down(struct far_node *n, const char *why);
+/* The node wants this process to move its pages elsewhere.  Any thread; may be repeated. */
+void far_asked(struct far_node *n);
 /* The node will not come back: records why, and whether pages of the program may be there.  The
  * driver then gives back all its requests and takes no more.  The owner decides what follows.  A
  * node that hands back goes down before. */
@@ -243,11 +257,16 @@ extern const struct far_driver far_mem, far_dax;
 /* Does it take transfers now?  By the I/O side; for others a hint. */
 static inline bool far_answers(const struct far_node *n)
 {
-        return !n->lost && atomic_load_explicit(&n->up, memory_order_relaxed);
+        return !n->lost && !atomic_load_explicit(&n->is_left, memory_order_relaxed) &&
+               atomic_load_explicit(&n->up, memory_order_relaxed);
 }
 
 /* --- the table of nodes and places (nodes.c) --- */
 
+/* What is used if no node is named. */
+extern const struct node_option far_default_node;
+/* The option of a node that returns, which lives as long as it; NULL: no memory. */
+const struct node_option *far_returned_option(const struct far_node *was);
 /* Opens one node; NULL with why.  o must outlive the node, and so must `before`: what the program
  * before execve kept for it, or NULL.  member: of struct far_node; FAR_FIRST_MEMBER: this process
  * is the first of its tree; 0: not known until it has joined one. */
@@ -263,6 +282,9 @@ struct far_node *const *far_node_list(void);
 unsigned far_nodes(void);
 struct far_node *far_node_at(unsigned i);
 uint64_t far_total_pages(void);         /* what all nodes can hold, each page with its copies */
+/* How long the node may take to answer at open.  One that may have returned is asked while the
+ * program runs, by a thread that others may wait for. */
+unsigned far_connect_ms(const struct far_node *n);
 /* Slab number i of CONTROL->slabs, with what only the host knows of it. */
 struct far_slab *far_slab(uint32_t i);
 /* In a forked child: loads a module again; several nodes may use it.  Libraries like librdmacm keep
@@ -277,10 +299,11 @@ void far_reload(const void *module);
  * attached.  Any thread, one at a time, and not during fork, execve or alone_begin(). */
 int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY]);
 
-/* --- all of them (far.c) --- */
+/* Nodes that were left (leave.h) and are served again are used again, each under a number of its own.
+ * By the thread of rebuild.h, now and then. */
+void far_return(struct vm *vm);
 
-/* What is used if no node is named. */
-extern const struct node_option far_default_node;
+/* --- all of them (far.c) --- */
 
 /* Opens all nodes of opt, or the default one; ends vmrun with a sentence if one cannot be opened.
  * room: bytes of guest-physical space for nodes that are plain memory; they are cut to it with a
@@ -345,6 +368,8 @@ void far_stats(struct stats *s);
 /* Cuts memory nodes to `room` bytes of guest-physical space, and all nodes to what the table of
  * slabs can name. */
 void slabs_init(struct far_node *const nodes[], unsigned n, uint64_t room);
+/* What the thread that looks after nodes (rebuild.h) does then, if nodes were left. */
+void slabs_then(void (*look)(struct vm *vm));
 void slabs_close(void);
 /* The process tree of this process (tree.h), made if there is none yet; NULL with a message if that
  * fails.  For fork. */
@@ -381,6 +406,11 @@ bool slabs_stop(unsigned limit_ms);
  * there is one; -EBUSY as before, -ESTALE: *member is no longer right. */
 int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY]);
 int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY]);
+/* For far_return(): adds n, which node number `was` has become, for all processes of the tree.
+ * -EEXIST: another process was faster.  slabs_member(): what n must be opened with; 0: there is no
+ * tree. */
+uint64_t slabs_member(void);
+int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_WHY]);
 /* Slots of each node that this process holds, in pages, as far as that is known without a lock; by
  * a look at each word in use.  Any thread. */
 void slabs_used(uint64_t used[NODES_MAX]);

@@ -4,13 +4,19 @@
  * It is opened like those of the start, becomes the last of the table, and counts from then on: for
  * placement, for the commit limit, for forks and executed programs.  Slabs name nodes by number, so
  * all processes of a tree must have the same table: a node can be added only while one process has
- * the tree to itself (slabs_may_add).
+ * the tree to itself (slabs_may_add).  It is otherwise for a node that was left and is served again:
+ * it is named like one that all know, so the tree's memory says all that others need to follow.
  */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include "base/message.h"
+#include "common/clock.h"
 #include "far/far.h"
 #include "vm/vm.h"
+
+#define RETURN_MS 1000                  /* between two looks for nodes that are served again */
 
 /* The place in opt for one node more; NULL: there is none. */
 static struct node_option *place_in_options(unsigned *n)
@@ -59,4 +65,47 @@ int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
         atomic_fetch_add_explicit(&CONTROL->nodes_added, 1, memory_order_release);
         vm->calls->wake_service();
         return 0;
+}
+
+/* ---- nodes that were left ---- */
+
+/* It was left, and is not in the table under another number. */
+static bool is_away(unsigned i)
+{
+        if (!atomic_load_explicit(&far_node_at(i)->is_left, memory_order_relaxed) ||
+            !far_node_at(i)->lost)
+                return false;
+        for (unsigned k = i + 1; k < far_nodes(); k++)
+                if (strcmp(far_node_at(k)->url, far_node_at(i)->url) == 0)
+                        return false;
+        return true;
+}
+
+static void look_for(struct vm *vm, struct far_node *was)
+{
+        char why[FAR_WHY];
+        const struct node_option *o = far_returned_option(was);
+        uint64_t member = slabs_member();
+        struct far_node *n = o && member ? far_node_open(o, NULL, member, why) : NULL;
+
+        if (n && slabs_return(vm, n, was->index, why) == 0) {
+                warnx_("%s: it is served again: its memory is used as that of node %u",
+                       n->option->origin, n->index);
+                return;
+        }
+        if (n)
+                far_node_close(n);
+        free((void *)o);
+}
+
+void far_return(struct vm *vm)
+{
+        static int64_t next;            /* one thread */
+
+        if (now_ms() < next)
+                return;
+        for (unsigned i = 0; i < far_nodes() && far_nodes() < NODES_MAX; i++)
+                if (is_away(i))
+                        look_for(vm, far_node_at(i));
+        next = now_ms() + RETURN_MS;
 }

@@ -35,6 +35,7 @@
 #include "common/clock.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "vm/vm.h"
@@ -110,6 +111,7 @@ static unsigned step(void)
                 if (is_remote(far_node_at(i)))
                         work += far_node_at(i)->driver->poll(far_node_at(i));
         work += request_elsewhere();
+        work += leave_step();
         for (uint64_t slot; repair_next(&slot, &frame); work++)
                 request_repair(slot, frame);
         return work;
@@ -142,6 +144,7 @@ static bool wait_for_news(int limit_ms)
 
         shorten(&limit_ms, request_patience());
         shorten(&limit_ms, repair_patience());
+        shorten(&limit_ms, leave_patience());
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *node = far_node_at(i);
                 int got = is_remote(node) ? node->driver->arm(node, fds + n, FDS_MAX - n, &limit_ms)
@@ -172,8 +175,7 @@ static _Noreturn void stay_stopped(void)
 
 static int attach(struct far_node *n, char why[FAR_WHY])
 {
-        uint64_t count = CONTROL->nframes + bounce_pages(CONTROL->nframes) +
-                         (opt.replicas > 1 ? REPAIR_FRAMES : 0);
+        uint64_t count = CONTROL->nframes + bounce_pages(CONTROL->nframes) + REPAIR_FRAMES;
 
         return n->driver->attach(n, frame_host(0), count * PAGE_SIZE, why);
 }
@@ -184,7 +186,7 @@ static void attach_all(void)
 
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
-                int err = is_remote(n) ? attach(n, why) : 0;
+                int err = is_remote(n) && !n->is_left ? attach(n, why) : 0;
                 if (err && (n->lost || n->hands_back)) {
                         far_lost(n, false, "%s", why);
                         request_elsewhere();

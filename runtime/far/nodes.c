@@ -24,6 +24,10 @@ static const struct { const char *scheme, *file; } modules[] = {
         { "file", "far-file.so" },
 };
 
+const struct node_option far_default_node = {
+        .url = "mem:", .name = "mem:", .origin = "--node mem:", .weight = 1, .gid_index = -1
+};
+
 static struct far_node *nodes[NODES_MAX];
 /* Grows while the program runs (far_node_add): stored with release after the node. */
 static _Atomic unsigned nnodes;
@@ -190,6 +194,23 @@ unsigned far_nodes(void) { return nnodes; }
 struct far_node *far_node_at(unsigned i) { return nodes[i]; }
 
 uint64_t far_total_pages(void) { return placement_room(nodes, nnodes, opt.replicas); }
+
+const struct node_option *far_returned_option(const struct far_node *was)
+{
+        struct node_option *o = malloc(sizeof(*o));
+
+        if (!o)
+                return NULL;
+        *o = *was->option;              /* its texts live as long as the program */
+        o->returned = true;
+        return o;
+}
+
+unsigned far_connect_ms(const struct far_node *n)
+{
+        return n->option->returned && opt.connect_timeout_ms > 1000 ? 1000
+                                                                    : opt.connect_timeout_ms;
+}
 
 struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
 

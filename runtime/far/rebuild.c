@@ -6,7 +6,10 @@
 #include "base/ticker.h"
 #include "far/rebuild.h"
 
-#define LOOK_MS 200
+#define LOOK_MS  200
+/* With a single copy only nodes that ask to be left matter, and --io inline has no thread that
+ * hears them. */
+#define RARE_MS  500
 
 static struct vm *looked_after;         /* NULL: not used yet */
 static void (*work)(struct vm *vm);
@@ -17,10 +20,9 @@ static struct ticker ticker = { .name = "vmrun-rebuild", .ms = LOOK_MS, .tick = 
 
 void rebuild_start(struct vm *vm, void (*rebuild)(struct vm *vm))
 {
-        if (opt.replicas < 2)
-                return;
         looked_after = vm;
         work = rebuild;
+        ticker.ms = opt.replicas > 1 ? LOOK_MS : RARE_MS;
         ticker_start(&ticker);
 }
 

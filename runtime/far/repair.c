@@ -19,6 +19,7 @@
 #define IDLE_MS  500                    /* between two steps without a pass */
 #define LOOK_MS  5000                   /* between two passes because copies were missed */
 #define AGAIN_MS 1000                   /* before what could not be copied is tried again */
+#define NEED_MS  200                    /* the same, if a node is to be left */
 #define BURST_MS 20                     /* of the rate, at most, after a pause */
 
 /* Copies under way.  Written by the I/O side with the lock, which it reads without; `released` is
@@ -35,6 +36,12 @@ static struct tree *tree;
 /* The rest belongs to the I/O side. */
 static uint64_t cursor;                 /* the next slot of this pass */
 static bool passing, found, wanted, again;
+/* Nodes that were to be left when this pass began; it has found pages that only they have, and that
+ * were not copied; the last pass has not, and none was written since. */
+static uint64_t seen_leaving;
+static bool needy, is_free;
+static bool ended;                      /* a pass, but not all of its copies */
+static bool repairer;                   /* this process may be tree_common.repairer */
 static uint64_t copied;                 /* pages, since all copies were there */
 static int64_t since;                   /* when the first of them was copied, ms */
 static uint32_t seen_missed;
@@ -48,9 +55,15 @@ static struct copies copies(void)
 
 static struct tree_common *common(void) { return (struct tree_common *)TREE_WINDOW; }
 
+/* Acquire: their slabs have bits. */
+static uint64_t leaving(void)
+{
+        return atomic_load_explicit(&common()->leaving, memory_order_acquire);
+}
+
 static bool is_idle(void)
 {
-        return opt.replicas < 2 || CONTROL->nslabs == 0 ||
+        return CONTROL->nslabs == 0 || (opt.replicas < 2 && !leaving()) ||
                atomic_load_explicit(&stopped, memory_order_relaxed);
 }
 
@@ -62,6 +75,17 @@ void repair_missed(void)
 {
         /* Relaxed: a hint, also for other processes, which hold some of the slots too. */
         atomic_fetch_add_explicit(&common()->missed, 1, memory_order_relaxed);
+}
+
+void repair_needed(void)
+{
+        needy = wanted = true;
+        is_free = false;
+}
+
+bool repair_is_free(void)
+{
+        return CONTROL->nslabs == 0 || (is_free && leaving() == seen_leaving);
 }
 
 uint64_t repair_pages(void) { return atomic_load_explicit(&pages, memory_order_relaxed); }
@@ -79,15 +103,20 @@ static bool is_repairer(void)
 {
         uint32_t none = 0, self = CONTROL->tree_number + 1;
 
-        return atomic_compare_exchange_strong(&common()->repairer, &none, self) || none == self;
+        bool is = atomic_compare_exchange_strong(&common()->repairer, &none, self) || none == self;
+
+        repairer |= is;
+        return is;
 }
 
 static void repair_no_more(void)
 {
         uint32_t self = CONTROL->tree_number + 1;
 
-        if (!atomic_load(&common()->process[CONTROL->tree_number].unfenced))
-                atomic_compare_exchange_strong(&common()->repairer, &self, 0);
+        if (!repairer || atomic_load(&common()->process[CONTROL->tree_number].unfenced))
+                return;
+        atomic_compare_exchange_strong(&common()->repairer, &self, 0);
+        repairer = false;
 }
 
 /* Nobody else writes the slot from here on, until let_go().  False: it is not this process's. */
@@ -125,15 +154,26 @@ static void let_go(struct copy *c)
         atomic_fetch_sub(&under_way, 1);
 }
 
-void repair_done(uint64_t slot, unsigned places)
+static void end_copy(uint64_t slot)
 {
         for (unsigned i = 0; i < REPAIR_FRAMES; i++)
                 if (copying[i].used && copying[i].slot == slot) {
                         let_go(&copying[i]);
                         break;
                 }
+}
+
+void repair_put_off(uint64_t slot)
+{
+        end_copy(slot);
+        again = true;
+}
+
+void repair_done(uint64_t slot, unsigned places)
+{
+        end_copy(slot);
         if (!places) {
-                again = true;
+                again = needy = true;
                 return;
         }
         atomic_fetch_add_explicit(&pages, 1, memory_order_relaxed);
@@ -153,8 +193,6 @@ int repair_release(const uint64_t *slots, size_t n)
 {
         int err = 0;
 
-        if (opt.replicas < 2)
-                return tree_release(tree, slots, n);
         /* Under the lock, so that hold() does not find a slot shared that is just let go of. */
         pthread_mutex_lock(&lock);
         for (size_t i = 0; i < n; i++)
@@ -185,18 +223,49 @@ void repair_forked(void)
         pthread_mutex_init(&lock, NULL);
         atomic_store(&under_way, 0);
         atomic_store(&stopped, false);
-        passing = wanted = again = false;
+        passing = ended = wanted = again = is_free = repairer = false;
+        seen_leaving = 0;
         cursor = 0;
 }
 
 /* ---- which slot next ---- */
 
-static bool is_held(uint64_t slot)
+/* *due: no copy may be made of it. */
+static bool is_held(uint64_t slot, bool *due)
 {
         uint16_t w = atomic_load_explicit(slot_word((char *)TREE_WINDOW, slot),
                                           memory_order_relaxed);
 
-        return w == (SLOT_OWNED | CONTROL->tree_number) || (w & SLOT_SHARED);
+        *due = w & SLOT_DUE && !(w & SLOT_SHARED);
+        return (w & ~SLOT_DUE) == (SLOT_OWNED | CONTROL->tree_number) ||
+               (w & SLOT_SHARED && tree_shares(tree, slot));
+}
+
+static void pass_over(void)
+{
+        passing = false;
+        ended = true;
+        wanted |= found;                /* and look whether that was all */
+        found = false;
+}
+
+/* And all its copies are. */
+static void judge_pass(int64_t now)
+{
+        ended = false;
+        again |= needy;
+        is_free = !needy;
+        if (needy && next_look > now + NEED_MS)
+                next_look = now + NEED_MS;
+}
+
+/* All its pages are at one place. */
+static bool is_single(const struct copies *c, const struct far_slab *s)
+{
+        if (atomic_load_explicit(&s->places, memory_order_acquire) > 1)
+                return false;
+        needy |= s->place[0].node->driver->kind == SLAB_REMOTE && copies_leave(c, s->place[0].node);
+        return true;
 }
 
 static uint64_t next_chunk(uint64_t slot)
@@ -213,14 +282,13 @@ static int64_t find(void)
 
         for (unsigned looked = 0; passing && looked < SCAN; ) {
                 uint64_t slot = cursor;
+                bool due;
                 if (slot_slab(slot) >= CONTROL->nslabs) {
-                        passing = false;
-                        wanted |= found;        /* and look whether that was all */
-                        found = false;
+                        pass_over();
                         break;
                 }
                 const struct far_slab *s = far_slab(slot_slab(slot));
-                if (!s->copied) {
+                if (is_single(&c, s)) {
                         cursor = (uint64_t)(slot_slab(slot) + 1) << SLAB_SHIFT;
                         continue;
                 }
@@ -232,11 +300,15 @@ static int64_t find(void)
                 }
                 cursor = (slot + 1) % CHUNK_PAGES ? slot + 1 : next_chunk(slot);
                 looked++;
-                if (!is_held(slot) || !copies_wanting(&c, s, slot))
+                if (!is_held(slot, &due))
                         continue;
-                if (copies_to_repair(&c, s, slot))
-                        return (int64_t)slot;
-                again = true;
+                bool needs = seen_leaving && copies_need_leaving(&c, s, slot);
+                if (!due && copies_wanting(&c, s, slot)) {
+                        if (copies_to_repair(&c, s, slot))
+                                return (int64_t)slot;
+                        again = true;
+                }
+                needy |= needs;
         }
         return -1;
 }
@@ -244,8 +316,9 @@ static int64_t find(void)
 /* A pass has found nothing to copy. */
 static void say_whole(int64_t now)
 {
-        warnx_("far memory: all nodes that answer have their copies again: %llu pages in %.1f s",
-               (unsigned long long)copied, (double)(now - since) / 1000);
+        if (opt.replicas > 1)
+                warnx_("far memory: all nodes that answer have their copies again: %llu pages in "
+                       "%.1f s", (unsigned long long)copied, (double)(now - since) / 1000);
         copied = 0;
 }
 
@@ -254,13 +327,14 @@ static void begin_pass(int64_t now)
         uint32_t missed = atomic_load_explicit(&common()->missed, memory_order_relaxed);
 
         next_look = now + LOOK_MS;
-        repair_no_more();               /* nothing is under way */
-        if (!wanted && missed == seen_missed && !again)
+        if (!wanted && missed == seen_missed && !again && leaving() == seen_leaving)
                 return;
         if (again && !wanted)
                 next_look = now + AGAIN_MS;
         seen_missed = missed;
-        wanted = again = false;
+        is_free &= seen_leaving == leaving();
+        seen_leaving = leaving();
+        wanted = again = needy = false;
         passing = true;
         cursor = 0;
 }
@@ -293,8 +367,13 @@ bool repair_next(uint64_t *slot, frame_t *frame)
         if (is_idle())
                 return false;
         int64_t now = now_ms(), next;
-        if (!passing && !atomic_load(&under_way) && (wanted || now >= next_look))
-                begin_pass(now);
+        if (!passing && !atomic_load(&under_way)) {
+                repair_no_more();
+                if (ended)
+                        judge_pass(now);
+                if (wanted || now >= next_look || leaving() != seen_leaving)
+                        begin_pass(now);
+        }
         while (i < REPAIR_FRAMES && copying[i].used)
                 i++;
         if (!passing || i == REPAIR_FRAMES || !may_copy(now))
@@ -309,7 +388,7 @@ bool repair_next(uint64_t *slot, frame_t *frame)
                         return true;
                 }
                 atomic_fetch_sub(&under_way, 1);
-                again = true;
+                again = needy = true;
         }
         look_back(now);
         return false;
@@ -317,5 +396,5 @@ bool repair_next(uint64_t *slot, frame_t *frame)
 
 int repair_patience(void)
 {
-        return is_idle() ? -1 : passing ? 1 : IDLE_MS;
+        return is_idle() ? -1 : passing ? 1 : needy ? NEED_MS : IDLE_MS;
 }

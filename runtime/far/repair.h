@@ -10,6 +10,9 @@
  * the write of one could miss a node, and the other's make the copy good: then the next owner
  * writes it, and the first one's write may still arrive (copies.h, [C]).  So it stays the repairer
  * until no write that it gave up can arrive any more, or it is buried.
+ *
+ * Pages of nodes that are to be left (leave.h) are copied in the same way.  A pass also looks
+ * whether there are pages that only such nodes have.
  */
 #ifndef VMRUN_FAR_REPAIR_H
 #define VMRUN_FAR_REPAIR_H
@@ -24,6 +27,11 @@ void repair_in(struct tree *t);
 /* By the I/O side: a copy that was wanting may be made now; and one is wanting. */
 void repair_wanted(void);
 void repair_missed(void);
+/* A page was written to nodes only that are to be left. */
+void repair_needed(void);
+/* A whole pass has found no page of this process that only nodes to be left have, and none was
+ * written since. */
+bool repair_is_free(void);
 /* The next slot to copy, and the frame to do it by: request_repair().  False: none now, as far as
  * the rate allows. */
 bool repair_next(uint64_t *slot, frame_t *frame);
@@ -34,6 +42,8 @@ bool repair_holds(uint64_t slot);
 /* A copy that repair_next() named is over.  places: those that have the page now, a set.  All
  * that it was sent to fence, so the slot is not DUE for it. */
 void repair_done(uint64_t slot, unsigned places);
+/* It was not begun, as the slot is being written, which makes all copies. */
+void repair_put_off(uint64_t slot);
 /* As tree_release(), but slots that are being copied are released after that. */
 int repair_release(const uint64_t *slots, size_t n);
 /* Before a process says that it writes no more: begins no copy from here on.  False: one is still

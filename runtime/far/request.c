@@ -78,9 +78,10 @@ static struct slot_pieces *pieces;      /* the tree's */
 /* by node and far_op: not yet posted */
 static struct queue queues[NODES_MAX][3];
 static unsigned writing[NODES_MAX];     /* by node: writes that it was given */
+static unsigned given[NODES_MAX];       /* and transfers of all kinds */
 static struct request *unused, *stranded;
 static struct request *behind;          /* writes of slots that are being repaired */
-/* Writes of slabs with copies, from begin_write() until they are over. */
+/* Writes, from begin_write() until they are over. */
 static struct request *writes;
 static struct far_request *failed;      /* for request_elsewhere() */
 static _Atomic bool waiting;            /* something is stranded; a hint for request_waits() */
@@ -97,6 +98,7 @@ void request_forked(void)
 {
         memset(queues, 0, sizeof(queues));
         memset(writing, 0, sizeof(writing));
+        memset(given, 0, sizeof(given));
         stranded = behind = writes = NULL;
         failed = NULL;
         repair_forked();
@@ -115,7 +117,7 @@ static struct request *new_request(void)
                 unused = q->next;
                 return q;
         }
-        q = malloc(sizeof(*q) + (opt.replicas > 1 ? FAR_PLACES : 1) * sizeof(q->copy[0]));
+        q = malloc(sizeof(*q) + FAR_PLACES * sizeof(q->copy[0]));
         if (!q)
                 die_(EXIT_VMRUN_FAILED,
                      "no memory for a request to a memory node: free some on this host");
@@ -164,6 +166,7 @@ static void transfer(struct request *q, unsigned k, enum far_op op, unsigned off
                                    .len = (uint16_t)len,
                                    .owner = q };
         writing[r->place->node->index] += op == FAR_WRITE;
+        given[r->place->node->index]++;
         queue(r);
 }
 
@@ -186,6 +189,7 @@ static void strand(struct request *q)
 
 static void prefetch_over(struct request *q, int err);
 static void repair_over(struct request *q);
+static void repair_read(struct request *q);
 
 /* All drivers' nodes have the same sums. */
 static struct sums sums(const struct request *q)
@@ -379,8 +383,7 @@ static void begin_write(struct request *q)
                 struct sums s = sums(q);
                 sums_store(&s, q->slot, frame_host(q->frame), keeps_pieces(q));
         }
-        if (q->slab->copied)
-                note_write(q);
+        note_write(q);
         if (has_strangers(q->slab))
                 slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
         send_write(q);
@@ -424,13 +427,14 @@ void request_begin(struct io_entry *e, unsigned vcpu)
 
 void request_repair(uint64_t slot, frame_t frame)
 {
+        if (is_written(slot)) {
+                repair_put_off(slot);
+                return;
+        }
         struct request *q = begin(slot, frame, FAR_PREFETCH);
 
         q->repair = true;
-        if (is_written(slot))
-                repair_over(q);
-        else
-                send_read(q);
+        send_read(q);
 }
 
 static void fail_all(struct far_request *r)
@@ -595,6 +599,10 @@ static void wrong(struct far_request *r)
         if (copies_to_read(&c, q->slab, q->slot, q->bad) >= 0) {
                 q->again = false;
                 send_read(q);
+        } else if (q->repair && !r->error && copies_leave(&c, n)) {
+                /* The node is left: who reads the page must find no better one elsewhere.  It may
+                 * be one that nobody will read, as it was changed while it was sent. */
+                repair_read(q);
         } else if (q->repair) {
                 repair_over(q);
         } else if (q->ahead) {
@@ -660,12 +668,25 @@ static void count_missed(const struct request *q)
         const struct far_slab *s = q->slab;
         unsigned places = s->places;
 
-        if (!s->copied || q->good == (1u << places) - 1)
+        if (q->good == (1u << places) - 1)
                 return;
-        for (unsigned k = 0; k < places; k++)
-                if (!(q->good >> k & 1))
-                        one_more(&s->place[k].node->missed);
-        repair_missed();
+        bool missed = false;
+        for (unsigned k = 0; k < places; k++) {
+                struct far_node *n = s->place[k].node;
+                if (q->good >> k & 1 || atomic_load_explicit(&n->is_left, memory_order_relaxed))
+                        continue;
+                one_more(&n->missed);
+                missed = true;
+        }
+        if (missed)
+                repair_missed();
+}
+
+/* A node that this process leaves may be the only one that has the page now: then it is written
+ * again, elsewhere. */
+static bool is_good_place(const struct far_node *n, bool good)
+{
+        return good && !atomic_load_explicit(&n->is_left, memory_order_relaxed);
 }
 
 /* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
@@ -678,7 +699,7 @@ static void copy_over(struct far_request *r, bool good)
 
         writing[r->place->node->index]--;
         q->waits &= ~set;
-        q->good |= good ? set : 0;
+        q->good |= is_good_place(r->place->node, good) ? set : 0;
         if (r->repeated || !good)
                 q->late |= set;
         if (q->waits)
@@ -689,10 +710,11 @@ static void copy_over(struct far_request *r, bool good)
         } else if (!q->good) {
                 send_write(q);
         } else {
-                copies_written(&c, q->slab, q->slot, q->good);
+                copies_written(&c, q->slot, q->good);
+                if (!copies_staying(&c, q->slab, q->good))
+                        repair_needed();
                 count_missed(q);
-                if (q->slab->copied)
-                        forget_write(q);
+                forget_write(q);
                 if (has_strangers(q->slab) && !is_due(q))
                         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
                 over(q, IO_OVER);
@@ -734,6 +756,7 @@ void far_done(struct far_request *r)
 {
         struct request *q = r->owner;
 
+        given[r->place->node->index]--;
         if (r->op != FAR_WRITE && !is_right(r)) {
                 wrong(r);
                 return;
@@ -761,11 +784,21 @@ void far_done(struct far_request *r)
 
 void far_failed(struct far_request *r)
 {
+        given[r->place->node->index]--;
         r->next = failed;
         failed = r;
 }
 
 /* ---- nodes that break ---- */
+
+/* What is not posted yet is to be asked of others. */
+static void fail_queues(const struct far_node *n)
+{
+        for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
+                fail_all(queues[n->index][op].head);
+                queues[n->index][op].head = NULL;
+        }
+}
 
 void far_down(struct far_node *n, const char *why)
 {
@@ -773,16 +806,13 @@ void far_down(struct far_node *n, const char *why)
 
         if (writing[n->index])
                 copies_unfenced(&c, n);
+        repair_needed();
         atomic_store_explicit(&n->up, false, memory_order_relaxed);
         n->down_since = now_ms();
         one_more(&n->breaks);
         warnx_("%s: %s: its pages are read from other nodes, as far as they have them",
                n->option->origin, why);
-        /* What is not posted yet never will be. */
-        for (unsigned op = FAR_READ; op <= FAR_WRITE; op++) {
-                fail_all(queues[n->index][op].head);
-                queues[n->index][op].head = NULL;
-        }
+        fail_queues(n);
 }
 
 void far_up(struct far_node *n)
@@ -799,12 +829,23 @@ void far_up(struct far_node *n)
         repair_wanted();
 }
 
-/* Handles the loss of a node.  With a single copy, a failed request is a lost page. */
+void request_leave(const struct far_node *n) { fail_queues(n); }
+
+bool request_has_left(const struct far_node *n) { return !given[n->index]; }
+
+/* Handles the loss of a node.  With a single copy, a failed request is a lost page.  If the node is
+ * to be left, its pages may have copies: what has none is found when it is asked for. */
 static void settle(struct far_node *n)
 {
-        if (!n->hands_back && (n->lost_pages || failed))
+        const struct copies c = copies();
+        bool copied = n->hands_back || (pieces && copies_leave(&c, n));
+
+        if (!copied && (n->lost_pages || failed))
                 on_loss(n);
-        if (n->hands_back)
+        if (!n->hands_back && writing[n->index])
+                copies_unfenced(&c, n);         /* before they are called over */
+        repair_needed();
+        if (copied)
                 warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
                        "pages", n->option->origin, n->why);
         else
@@ -813,10 +854,10 @@ static void settle(struct far_node *n)
         n->settled = true;
 }
 
-/* A node of the request's slab, for messages: one that is lost, else the first. */
+/* A node of the request's slab, for messages: the last that is lost, else the first. */
 static const struct far_node *culprit(const struct request *q)
 {
-        for (unsigned k = 0; k < q->slab->places; k++)
+        for (unsigned k = q->slab->places; k-- > 0; )
                 if (q->slab->place[k].node->lost)
                         return q->slab->place[k].node;
         return q->slab->place[0].node;
@@ -828,7 +869,7 @@ static void retry(struct request *q)
         bool write = q->copy[0].op == FAR_WRITE;
         struct far_node *n = (struct far_node *)culprit(q);
 
-        if (write ? copies_all_lost(q->slab) : copies_gone(&c, q->slab, q->slot))
+        if (write ? copies_all_lost(&c, q->slab, q->slot) : copies_gone(&c, q->slab, q->slot))
                 on_loss(n);
         if (patient_ms - q->stranded > opt.timeout_ms) {
                 far_lost(n, true, "no node with a right copy of a page has answered for %u s",

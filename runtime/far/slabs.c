@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "base/message.h"
@@ -14,6 +15,7 @@
 #include "common/size.h"
 #include "far/cut.h"
 #include "far/io.h"
+#include "far/leave.h"
 #include "far/placement.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
@@ -43,9 +45,13 @@ static int inherited = -1;
 static struct tree_child successor;     /* and the number that it has there */
 /* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
 static uint64_t map_gpa[16];
+static void (*then)(struct vm *vm);     /* slabs_then() */
 static struct cutter cutter = {
         .tree = &tree, .lease_lock = &lease_lock, .lock = PTHREAD_MUTEX_INITIALIZER
 };
+
+static struct tree_common *common(void) { return (struct tree_common *)tree.units; }
+static bool is(const _Atomic bool *flag) { return atomic_load_explicit(flag, memory_order_relaxed); }
 
 /* The most pages, of at most n->pages, that `count` slabs can hold. */
 static uint64_t pages_of(const struct far_node *n, uint32_t count)
@@ -132,9 +138,13 @@ static void pull(void)
 
 static void push(void)
 {
-        for (unsigned i = 0; i < nnodes; i++)
-                tree.head->node[i] = (struct tree_node){ nodes[i]->pages, nodes[i]->leased,
-                                                         nodes[i]->slabs, nodes[i]->slab_most };
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct tree_node *n = &tree.head->node[i];
+                n->pages = nodes[i]->pages;
+                n->leased = nodes[i]->leased;
+                n->slabs = nodes[i]->slabs;
+                n->slab_most = nodes[i]->slab_most;
+        }
 }
 
 /* Nodes know this process by its birth.  The first process of a tree has connected before there is
@@ -143,6 +153,16 @@ static void is_member(void)
 {
         for (unsigned i = 0; i < nnodes; i++)
                 nodes[i]->member = tree.head->record[tree.self].birth;
+}
+
+/* What the process before this one has left, this one never used. */
+static void note_left(void)
+{
+        uint64_t left = 0;
+
+        for (unsigned i = 0; i < nnodes; i++)
+                left |= is(&nodes[i]->is_left) ? 1ull << i : 0;
+        atomic_store(&common()->process[tree.self].left, left);
 }
 
 /* Under a limit of address space or file size, without room for nodes that are added. */
@@ -178,6 +198,7 @@ static int start_tree(void)
                 return err;
         }
         is_member();
+        note_left();
         if (!join) {
                 tree.head->nnodes = nnodes;
                 push();
@@ -238,6 +259,50 @@ void slabs_adopt(int fd, const struct tree_child *next)
         tree_adopt(fd, next);
 }
 
+static uint64_t own_member(void)
+{
+        return in_tree ? tree.head->record[tree.self].birth : FAR_FIRST_MEMBER;
+}
+
+/* With lease_lock held.  The next program has the node, too. */
+static int append(struct far_node *n, char why[FAR_WHY])
+{
+        int err = io_add(n, why);
+
+        if (err)
+                return err;
+        nnodes = far_nodes();
+        cutter.nnodes = nnodes;
+        opt.nodes[n->index] = *n->option;
+        /* Release: as in far_add(). */
+        __atomic_store_n(&opt.nnodes, nnodes, __ATOMIC_RELEASE);
+        atomic_fetch_add_explicit(&CONTROL->nodes_added, 1, memory_order_release);
+        return 0;
+}
+
+/* With the locks held: nodes that other processes found to be served again. */
+static void learn(void)
+{
+        static bool said;
+
+        while (nnodes < tree.head->nnodes && tree.head->node[nnodes].again) {
+                const struct tree_node *t = &tree.head->node[nnodes];
+                const struct node_option *o = far_returned_option(nodes[t->again - 1]);
+                char why[FAR_WHY] = "no memory";
+                struct far_node *n = o ? far_node_open(o, &t->kept, own_member(), why) : NULL;
+                if (n && append(n, why) == 0)
+                        continue;
+                if (n)
+                        far_node_close(n);
+                if (!said)
+                        warnx_("%s: it is served again, but this process cannot use it: %s",
+                               nodes[t->again - 1]->option->origin, why);
+                said = true;
+                free((void *)o);
+                return;
+        }
+}
+
 /* Maps a unit of TREE_WINDOW in the VM; *gpa: its address.  Memory slots are scarce, so the mapped
  * part grows in doubling steps: 16 units, 16, 32, 64, ... */
 static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
@@ -273,25 +338,29 @@ static void publish(uint32_t i, const struct slab *s)
 /* Other processes of the tree may still free slots, or die. */
 static int nothing_left(void) { return tree_alone_locked(&tree) ? -ENOSPC : -EBUSY; }
 
-/* Nodes that do not answer at present: a set.  A copy on one of them would be wanting for good. */
+/* Nodes that do not answer at present, or were left: a set.  A copy on one of them would be wanting
+ * for good. */
 static uint64_t down(void)
 {
         uint64_t set = 0;
 
         for (unsigned i = 0; i < nnodes; i++)
-                if (nodes[i]->hands_back && io_is_attached() &&
-                    !atomic_load_explicit(&nodes[i]->up, memory_order_relaxed))
+                if (is(&nodes[i]->is_left) ||
+                    (nodes[i]->hands_back && io_is_attached() && !is(&nodes[i]->up)))
                         set |= 1ull << i;
         return set;
 }
 
+/* Nodes that are to be left: a set. */
+static uint64_t leaving(void) { return atomic_load(&common()->leaving); }
+static bool is_leaving(const struct far_node *n) { return leaving() >> n->index & 1; }
+
 /* Empties the entry of slab i, to be filled by add_place(). */
-static struct far_slab *new_slab(uint32_t i, enum slab_kind kind)
+static struct far_slab *new_slab(uint32_t i)
 {
         struct far_slab *f = far_slab(i);
 
         f->places = 0;
-        f->copied = kind == SLAB_REMOTE && opt.replicas > 1;
         return f;
 }
 
@@ -311,7 +380,10 @@ static bool lease_place(struct vm *vm, struct far_node *n, uint32_t pages, struc
         *place = (struct far_place){ .node = n, .first = n->leased };
         int err = n->driver->lease(n, vm, n->leased, pages, s, place);
 
-        if ((err == -ENOLINK || err == -ETIMEDOUT) && n->hands_back && !n->lost) {
+        if (err == -ESHUTDOWN) {
+                info_("%s: it is to be left, so it gives nothing more", n->option->origin);
+                n->silent = err;
+        } else if ((err == -ENOLINK || err == -ETIMEDOUT) && n->hands_back && !n->lost) {
                 info_("%s: it does not answer, so it gives nothing now", n->option->origin);
         } else if (err == -ENOLINK || err == -ETIMEDOUT) {
                 /* other processes of the tree may reach it */
@@ -367,13 +439,21 @@ static void list_slab(uint32_t i, const struct slab *s)
         struct tree_slab *t = &tree.head->slab[i];
         const struct far_slab *f = far_slab(i);
 
+        bool bits = opt.replicas > 1;
+
         *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };
-        for (unsigned k = 0; k < f->places; k++)
+        for (unsigned k = 0; k < f->places; k++) {
                 t->place[k] = tree_place_of(&f->place[k]);
-        atomic_store(&tree_map(tree.units, i)->places, f->copied ? f->places : 0);
+                bits |= is_leaving(f->place[k].node);   /* leave.h, [L] */
+        }
+        atomic_store(&tree_map(tree.units, i)->places,
+                     s->kind == SLAB_REMOTE && bits ? f->places : 0);
         /* From here on the list is valid, even if this process dies now (tree.c, mend_head). */
         __atomic_store_n(&tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
 }
+
+/* Do bits say which places of slab i have a page? */
+static bool has_bits(uint32_t i) { return atomic_load(&tree_map(tree.units, i)->places) > 0; }
 
 /* A place that another process leased becomes one of this process too.  For plain memory, leasing
  * the same pages again maps them. */
@@ -381,6 +461,9 @@ static int use_place(struct vm *vm, uint32_t i, struct slab *s)
 {
         struct far_slab *f = far_slab(i);
         const struct tree_place *p = &tree.head->slab[i].place[f->places];
+
+        if (p->node >= nnodes)
+                return -ENOLINK;        /* learn() has said why */
         struct far_node *n = nodes[p->node];
         struct far_place *place = &f->place[f->places];
 
@@ -388,7 +471,7 @@ static int use_place(struct vm *vm, uint32_t i, struct slab *s)
         memcpy(place->word, p->word, sizeof(place->word));
         int err = n->driver->use ? n->driver->use(n, place, s->pages)
                                  : n->driver->lease(n, vm, p->first, s->pages, s, place);
-        if (err && f->copied && n->lost)
+        if (err && n->lost && has_bits(i))
                 err = 0;                /* other nodes have what it had */
         if (!err)
                 add_place(f);
@@ -401,17 +484,21 @@ static bool is_gone(const struct far_node *n, int64_t now)
 {
         int64_t since = n->down_since;
 
-        return n->lost || (since && now - since > opt.timeout_ms);
+        return n->lost || is_leaving(n) || (since && now - since > opt.timeout_ms);
 }
 
-/* Nodes that can take no further copy of a slab: a set.  *live: copies of it that are left. */
+/* Nodes that can take no further copy of a slab: a set.  *live: copies of it that are left.  What a
+ * node to be left has is copied to nodes that fence only (repair.c). */
 static uint64_t unfit(const struct far_slab *f, uint32_t pages, int64_t now, unsigned *live)
 {
-        uint64_t set = down();
+        uint64_t set = down() | leaving();
+        bool moves = false;
 
+        for (unsigned k = 0; k < f->places; k++)
+                moves |= is_leaving(f->place[k].node);
         for (unsigned i = 0; i < nnodes; i++)
                 if (nodes[i]->lost || nodes[i]->driver->kind != SLAB_REMOTE ||
-                    nodes[i]->pages - nodes[i]->leased < pages)
+                    (moves && !nodes[i]->fences) || nodes[i]->pages - nodes[i]->leased < pages)
                         set |= 1ull << i;
         *live = 0;
         for (unsigned k = 0; k < f->places; k++) {
@@ -430,12 +517,12 @@ static bool add_copy(struct vm *vm, uint32_t i)
 {
         struct far_slab *f = far_slab(i);
         struct tree_slab *t = &tree.head->slab[i];
-        struct slab s = CONTROL->slabs[i];
+        struct slab s = { .kind = t->kind, .pages = t->pages };
         unsigned live, k = f->places;
         uint64_t without = unfit(f, s.pages, now_ms(), &live);
         int n;
 
-        if (!f->copied || live >= opt.replicas || k == FAR_PLACES || k != t->places ||
+        if (!has_bits(i) || live >= opt.replicas || k == FAR_PLACES || k != t->places ||
             (n = placement_next(opt.placement, nodes, nnodes, without)) < 0 ||
             !lease_place(vm, nodes[n], s.pages, &s, f))
                 return false;
@@ -448,19 +535,116 @@ static bool add_copy(struct vm *vm, uint32_t i)
         return true;
 }
 
+/* ---- nodes that are to be left (leave.h) ---- */
+
+/* copies.h, [B]: all that was written is at the first place. */
+static void give_bits(uint32_t i)
+{
+        struct slab_map *map = tree_map(tree.units, i);
+
+        if (has_bits(i))
+                return;
+        memset((void *)map->good[0], 0xff, sizeof(map->good[0]));
+        atomic_store(&map->places, 1);
+}
+
+static bool is_on(uint32_t slab, const struct far_node *n)
+{
+        const struct tree_slab *t = &tree.head->slab[slab];
+
+        for (uint32_t k = 0; k < t->places; k++)
+                if (t->place[k].node == n->index)
+                        return true;
+        return false;
+}
+
+/* With the locks held.  The node itself has asked this process. */
+static void note_asked(const struct far_node *n)
+{
+        atomic_fetch_or(&common()->process[tree.self].asked, 1ull << n->index);
+        if (is_leaving(n))
+                return;
+        for (uint32_t i = 0; i < tree.head->nslabs; i++)
+                if (is_on(i, n))
+                        give_bits(i);
+        /* [L] */
+        atomic_fetch_or(&common()->leaving, 1ull << n->index);
+}
+
+/* With the locks held.  Every other process that has slots has been asked by the node itself, so it
+ * answers for itself, or has left. */
+static bool is_unneeded(const struct far_node *n)
+{
+        tree_mend_locked(&tree);
+        for (uint32_t p = 0; p < atomic_load(&common()->numbers); p++) {
+                const struct tree_process *o = &common()->process[p];
+                if (p == tree.self || tree.head->record[p].state != RECORD_USED ||
+                    atomic_load(&o->owned) + atomic_load(&o->shared) == 0)
+                        continue;
+                if (!((atomic_load(&o->asked) | atomic_load(&o->left)) >> n->index & 1))
+                        return false;
+        }
+        return true;
+}
+
+/* With the locks held, after places were added where that was possible. */
+static bool is_stuck(const struct far_node *n)
+{
+        int64_t now = now_ms();
+
+        for (uint32_t i = 0; i < CONTROL->nslabs; i++) {
+                const struct far_slab *f = far_slab(i);
+                bool on = false, live = false;
+                for (unsigned k = 0; k < f->places; k++) {
+                        on |= f->place[k].node == n;
+                        live |= !is_gone(f->place[k].node, now);
+                }
+                if (on && !live)
+                        return true;
+        }
+        return false;
+}
+
+static bool is_moving(const struct far_node *n) { return is(&n->asked) && !n->lost; }
+
+static void heed_asked(void)
+{
+        for (unsigned i = 0; i < nnodes; i++)
+                if (is_moving(nodes[i]))
+                        note_asked(nodes[i]);
+}
+
+static void judge_asked(void)
+{
+        for (unsigned i = 0; i < nnodes; i++) {
+                struct far_node *n = nodes[i];
+                if (!is_moving(n))
+                        continue;
+                atomic_store_explicit(&n->stuck, is_stuck(n), memory_order_relaxed);
+                atomic_store_explicit(&n->unneeded, is_unneeded(n), memory_order_relaxed);
+        }
+}
+
+/* With one copy of each page there is nothing to look for unless a node is to be left. */
+static bool has_work(void)
+{
+        return in_tree && (opt.replicas > 1 || leave_is_asked() || leaving());
+}
+
 /* Finds other nodes for slabs whose copies have become too few, and places that other processes
  * found.  May wait for nodes. */
 static void rebuild(struct vm *vm)
 {
-        struct tree_common *common = NULL;
         unsigned added = 0, found = 0;
 
         io_keep();
         pthread_mutex_lock(&lease_lock);
-        if (in_tree) {
-                common = (struct tree_common *)tree.units;
+        bool work = has_work();
+        if (work) {
                 tree_lock(&tree);
+                learn();
                 pull();
+                heed_asked();
                 for (uint32_t i = 0; i < CONTROL->nslabs; i++) {
                         struct slab s = CONTROL->slabs[i];
                         while (far_slab(i)->places < tree.head->slab[i].places &&
@@ -468,6 +652,7 @@ static void rebuild(struct vm *vm)
                                 found++;
                         added += add_copy(vm, i);
                 }
+                judge_asked();
                 push();
                 tree_unlock(&tree);
         }
@@ -476,11 +661,15 @@ static void rebuild(struct vm *vm)
                 warnx_("far memory: %u slab%s get%s new copies on other nodes", added,
                        added == 1 ? "" : "s", added == 1 ? "s" : "");
         /* Nodes that answer again are told who died meanwhile; and what waits may wait for that. */
-        if (common && (atomic_load(&common->uncut) & ~down() || request_waits()))
+        if (work && (atomic_load(&common()->uncut) & ~down() || request_waits()))
                 cut_dead(&cutter, vm);
         if (added || found)
                 repair_wanted();
+        if (work && then)
+                then(vm);
 }
+
+void slabs_then(void (*look)(struct vm *vm)) { then = look; }
 
 /* The I/O side is there. */
 static void use_remote(struct vm *vm)
@@ -489,18 +678,37 @@ static void use_remote(struct vm *vm)
         rebuild_start(vm, rebuild);
 }
 
+/* Chooses nodes for a new slab; those that are to be left only if no other has room. */
+static unsigned choose(unsigned index[REPLICAS_MAX], uint32_t *pages)
+{
+        static bool said;
+        uint64_t without = down(), asked = leaving();
+
+        for (unsigned i = 0; i < nnodes; i++)
+                asked |= is(&nodes[i]->asked) ? 1ull << i : 0;
+        unsigned count = placement_copies(opt.placement, nodes, nnodes, without | asked,
+                                          opt.replicas, index, pages);
+        if (count || !(asked & ~without))
+                return count;
+        count = placement_copies(opt.placement, nodes, nnodes, without, opt.replicas, index, pages);
+        if (count && !said)
+                warnx_("far memory: new pages go to a node that is to be left, since no other has "
+                       "room: name more nodes with --node");
+        said |= count > 0;
+        return count;
+}
+
 /* Leases one more slab for the tree; it is also this process's next one. */
 static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
 {
         unsigned index[REPLICAS_MAX], count;
         uint32_t pages;
 
-        while ((count = placement_copies(opt.placement, nodes, nnodes, down(), opt.replicas, index,
-                                         &pages)) > 0) {
+        while ((count = choose(index, &pages)) > 0) {
                 struct slab s = { .kind = nodes[index[0]]->driver->kind,
                                   .pages = pages,
                                   .map_gpa = gpa };
-                struct far_slab *f = new_slab(i, s.kind);
+                struct far_slab *f = new_slab(i);
                 if (s.kind == SLAB_REMOTE) {
                         use_remote(vm);
                         io_wait_attached();
@@ -528,13 +736,15 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
                           .node = (uint32_t)known->place[0].node,
                           .pages = known->pages,
                           .map_gpa = gpa };
-        struct far_slab *f = new_slab(i, s.kind);
+        struct far_slab *f = new_slab(i);
         int err = 0;
 
         if (s.kind == SLAB_REMOTE)
                 use_remote(vm);
         while (f->places < known->places && !err)
                 err = use_place(vm, i, &s);
+        if (!err && has_bits(i))
+                add_copy(vm, i);        /* this process may have left the node that has it */
         if (!err)
                 publish(i, &s);
         return err;
@@ -597,11 +807,6 @@ static int check_alone(char why[FAR_WHY])
         return -EBUSY;
 }
 
-static uint64_t own_member(void)
-{
-        return in_tree ? tree.head->record[tree.self].birth : FAR_FIRST_MEMBER;
-}
-
 int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY])
 {
         int err = 0;
@@ -662,6 +867,44 @@ static int cut_to_room(struct vm *vm, struct far_node *n, char why[FAR_WHY])
         if (!in_tree)
                 max_slabs += slabs_of(n);
         return 0;
+}
+
+uint64_t slabs_member(void)
+{
+        pthread_mutex_lock(&lease_lock);
+        uint64_t member = in_tree ? own_member() : 0;
+        pthread_mutex_unlock(&lease_lock);
+        return member;
+}
+
+int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_WHY])
+{
+        pthread_mutex_lock(&lease_lock);
+        tree_lock(&tree);
+        learn();
+        pull();
+        struct tree_node *t = &tree.head->node[nnodes];
+        int err = 0;
+
+        for (unsigned i = was + 1; i < nnodes && !err; i++)
+                err = strcmp(nodes[i]->url, n->url) == 0 ? -EEXIST : 0;
+        if (!err && (nnodes != tree.head->nnodes || nnodes == NODES_MAX))
+                err = -EBUSY;           /* learn() has said why */
+        if (err)
+                goto out;
+        err = cut_to_room(vm, n, why);
+        *t = (struct tree_node){ .again = was + 1 };
+        if (!err && (!n->driver->keep || !n->driver->keep(n, &t->kept)))
+                err = -ENOTSUP;
+        if (!err)
+                err = append(n, why);
+        if (!err)
+                tree.head->nnodes = nnodes;
+        push();
+out:
+        tree_unlock(&tree);
+        pthread_mutex_unlock(&lease_lock);
+        return err;
 }
 
 int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY])
@@ -735,6 +978,7 @@ static int lease(struct vm *vm, uint32_t have, bool cut)
         int err = start_tree();
         if (!err) {
                 tree_lock(&tree);
+                learn();
                 pull();
                 err = lease_locked(vm, have, cut);
                 push();
@@ -769,8 +1013,10 @@ int slabs_forked(const struct tree_child *c)
         window_forked();
         pthread_mutex_init(&cutter.lock, NULL);
         int err = tree_be_child(&tree, c);
-        if (!err)
+        if (!err) {
                 is_member();
+                note_left();
+        }
         return err;
 }
 

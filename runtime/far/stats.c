@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 #include "far/far.h"
+#include "far/leave.h"
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/timing.h"
@@ -118,8 +119,19 @@ static void add_repairs(struct stats *s)
                 .help = "Pages copied to nodes that had missed them",
         };
 
-        if (opt.replicas > 1)
+        if (opt.replicas > 1 || repair_pages())
                 stats_count(s, &repaired, NULL, repair_pages());
+}
+
+static void add_state(struct stats *s, const struct far_node *n, const char *number)
+{
+        static const struct stats_kind kind = {
+                .key = "node.%.state", .type = STATS_TEXT, .label = "node", .title = "state",
+                .help = "Whether a node is used, is to be left, was left, or is lost",
+        };
+        const char *state = leave_state(n);
+
+        stats_text(s, &kind, number, state ? state : n->lost ? "lost" : "used", false);
 }
 
 /* A node that is memory, but as slow as one behind a network. */
@@ -183,6 +195,7 @@ void far_stats(struct stats *s)
                             __atomic_load_n(&n->leased, __ATOMIC_RELAXED) * PAGE_SIZE);
                 add_timing(s, n->option, number);
                 if (n->driver->kind == SLAB_REMOTE) {
+                        add_state(s, n, number);
                         add_moved(s, number, n->read, n->written);
                         add_latencies(s, n, number);
                         add_mishaps(s, n, number);

@@ -31,6 +31,10 @@ struct tree_slab {
 struct tree_node {
         uint64_t pages, leased;
         uint32_t slabs, slab_most;
+        /* Of a node that was left and is served again, which a process of the tree has found: the
+         * number, plus 1, of the one that it was; and how to join its lease. */
+        uint32_t again;
+        struct far_kept_node kept;
 };
 /* A process number.  The process holds a lock on the byte of the file with this number as long as
  * it lives. */

@@ -56,6 +56,8 @@ static int take_number(struct tree *t)
                 return err;
         if (p >= atomic_load(&common(t)->numbers))
                 atomic_store(&common(t)->numbers, p + 1);
+        atomic_store(&common(t)->process[p].asked, 0);
+        atomic_store(&common(t)->process[p].left, 0);
         h->record[p] = (struct tree_record){ .state = RECORD_USED, .birth = ++h->births };
         return (int)p;
 }

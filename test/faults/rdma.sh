@@ -72,6 +72,24 @@ rdma_unplugged() {
     said it 'it answers again'
 }
 
+# memnode is drained while a tree of processes uses it, is back, and the other programs' pages stay.
+# rdma_drained REPLICAS
+rdma_drained() {
+    local begin
+    serve m --size 64M || return
+    start_words it --replicas "$1" --node "$RDMA?size=24M" --node rdma://m1 -- \
+        "$words" --size 2M --seconds 12 --children 2
+    await 60 grep -q 'words: begins' "$WORK/it.err" && sleep 2 || return
+    begin=$(now)
+    end_node m || return
+    echo "measured memnode ended after $(($(now) - begin)) ms"
+    unset 'node[m]'
+    serve m --size 64M && wait_vm it "$LIMIT" && intact it && said it 'it is left: ' || return
+    grep "drain" "$WORK/m.log"
+    [ "$(count it failed)" -eq 0 ] || return
+    ! grep "did not move away" "$WORK/m.log"
+}
+
 # Frames get lost, are late, and overtake others.
 rdma_netem() {
     local status=0
@@ -88,4 +106,6 @@ try 'children are killed while they write, over RDMA' rdma_victims
 try 'memnode is started anew without its memory, over RDMA' rdma_restarted
 try 'a node is killed, with copies on another' rdma_replicas
 try 'a node is unplugged, with copies on another' rdma_unplugged
+try 'a node is drained over RDMA, one copy' rdma_drained 1
+try 'a node is drained over RDMA, two copies' rdma_drained 2
 try 'a network that loses, delays and reorders frames' rdma_netem

@@ -6,7 +6,8 @@
  * cut up, and when it reads its replies. Behind and beside its export lies the memory of other
  * clients.  What must hold:
  *   - no byte outside the export is read or written (it has exactly its size here, between the
- *     address sanitizer's red zones);
+ *     address sanitizer's red zones); what a lease says of memnode behind its last byte is no memory
+ *     of anyone's;
  *   - every request is answered once, in order, with the cookie it came with and the error that the
  *     protocol has for it; what was sent is what was asked for, in the form that was agreed on, and
  *     nothing else;
@@ -27,6 +28,7 @@
 #include <sys/socket.h>
 #include "memnode/memnode.h"
 #include "memnode/nbd/nbd.h"
+#include "nodeproto.h"
 
 #define FAIL(what) do { fprintf(stderr, "fuzz: %s\n", what); abort(); } while (0)
 #define SIZE   12288u                   /* of the export */
@@ -127,6 +129,14 @@ static void put(uint64_t at, uint8_t v)
         seen[at][v >> 5] |= 1u << (v & 31);
 }
 
+static bool has_status, draining;
+bool nbd_export_has_status(const struct nbd_export *e) { (void)e; return has_status; }
+
+static bool is_status(uint64_t offset, uint32_t length)
+{
+        return has_status && offset == SIZE && length && length <= NODE_STATUS_BYTES;
+}
+
 /* The error of a request; 0: none. */
 static uint32_t wanted_error(uint16_t flags, uint16_t type, uint64_t offset, uint32_t length,
                              bool stopping)
@@ -148,6 +158,8 @@ static uint32_t wanted_error(uint16_t flags, uint16_t type, uint64_t offset, uin
                 return NBD_EINVAL;
         if (type == NBD_CMD_FLUSH || !outside)
                 return 0;
+        if ((type == NBD_CMD_READ || type == NBD_CMD_WRITE) && is_status(offset, length))
+                return 0;
         return type == NBD_CMD_WRITE || type == NBD_CMD_WRITE_ZEROES ? NBD_ENOSPC : NBD_EINVAL;
 }
 
@@ -162,7 +174,10 @@ static const uint8_t *take(size_t *at, size_t n)
 
 static void check_data(const uint8_t *data, uint64_t offset, uint32_t length)
 {
-        for (uint32_t i = 0; i < length; i++)
+        for (uint32_t i = 0; i < length && is_status(offset, length); i++)
+                if (data[i] != (i || !draining ? 0 : NODE_DRAINS))
+                        FAIL("a status that is none");
+        for (uint32_t i = 0; i < length && !is_status(offset, length); i++)
                 if (!(seen[offset + i][data[i] >> 5] & 1u << (data[i] & 31)))
                         FAIL("a READ returned a byte that never was there");
 }
@@ -228,11 +243,12 @@ static int replay(size_t *answered, bool structured, bool stopping)
                 if (type == NBD_CMD_DISC)
                         return 0;
                 uint32_t error = wanted_error(flags, type, offset, length, stopping);
+                bool word = type == NBD_CMD_WRITE && !error && is_status(offset, length);
                 if (type == NBD_CMD_WRITE) {
                         size_t have = nin - at < length ? nin - at : length;
-                        for (size_t i = 0; !error && i < have; i++)
+                        for (size_t i = 0; !error && !word && i < have; i++)
                                 put(offset + i, in[at + i]);
-                        if (have < length && !error)
+                        if (have < length && !error && !word)
                                 loose_from = offset, loose_to = offset + have;
                         at += have;
                         if (have < length)
@@ -241,7 +257,7 @@ static int replay(size_t *answered, bool structured, bool stopping)
                 if (!error && (type == NBD_CMD_TRIM || type == NBD_CMD_WRITE_ZEROES))
                         for (uint32_t i = 0; i < length; i++)
                                 put(offset + i, 0);
-                counted += !error && (type == NBD_CMD_READ || type == NBD_CMD_WRITE ||
+                counted += !error && !word && (type == NBD_CMD_READ || type == NBD_CMD_WRITE ||
                                       type == NBD_CMD_TRIM || type == NBD_CMD_WRITE_ZEROES);
                 if (!answered)
                         continue;
@@ -332,8 +348,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         _Atomic bool stopping = data[0] & 2;
         struct nbd_export e = { .base = malloc(SIZE), .size = SIZE };
         static const _Atomic bool cut;
+        _Atomic bool drains = data[0] & 0x20, stays = false;
         struct nbd_link l = { .fd = -1, .e = &e, .structured = data[0] & 1, .stopping = &stopping,
-                              .cut = &cut };
+                              .cut = &cut, .draining = &drains, .stays = &stays };
+        has_status = data[0] & 0x40;
+        draining = drains;
         struct reader r = { data + 3, size - 3 };
         if (!e.base)
                 FAIL("no memory");

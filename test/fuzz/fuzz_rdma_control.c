@@ -266,6 +266,7 @@ static void answer(struct peer *p, const struct node_header *h, size_t n)
                                        [NODE_REFUSED] = sizeof(struct node_refused),
                                        [NODE_GRANT] = sizeof(struct node_grant),
                                        [NODE_DONE] = sizeof(struct node_plain),
+                                       [NODE_DRAIN] = sizeof(struct node_plain),
                                        [NODE_GOODBYE] = sizeof(struct node_plain) };
 
         if (h->magic != NODE_MAGIC || h->version != NODE_VERSION ||
@@ -473,18 +474,20 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
                 struct node_lease lease;
                 struct node_release release;
                 struct node_cut cut;
+                struct node_moved moved;
                 uint8_t raw[NODE_MESSAGE_MAX];
         } m;
         static const size_t size[] = { [NODE_HELLO] = sizeof(m.hello),
                                        [NODE_LEASE] = sizeof(m.lease),
                                        [NODE_RELEASE] = sizeof(m.release),
                                        [NODE_GOODBYE] = sizeof(struct node_plain),
-                                       [NODE_CUT] = sizeof(m.cut) };
+                                       [NODE_CUT] = sizeof(m.cut),
+                                       [NODE_MOVED] = sizeof(m.moved) };
         static const uint8_t types[] = { NODE_HELLO, NODE_LEASE, NODE_RELEASE, NODE_GOODBYE };
         struct peer *p = peers[i];
         unsigned type = types[how >> 3 & 3], what = byte(r);
         if (type == NODE_GOODBYE && what & 0x80)
-                type = NODE_CUT;
+                type = what & 0x40 ? NODE_MOVED : NODE_CUT;
         size_t len = size[type];
 
         if (!p || !p->control || !p->nreceives)
@@ -497,6 +500,8 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
                 m.lease.bytes = what < 200 ? (what % 40) * 4096ull : (uint64_t)what << (what & 63);
         if (type == NODE_RELEASE)
                 m.release.slab = what < 128 ? p->slab : what;
+        if (type == NODE_MOVED)
+                m.moved.moved = what % 3;
         if (type == NODE_CUT) {
                 m.cut.count = what % 5;
                 for (unsigned k = 0; k < m.cut.count; k++) {
@@ -550,7 +555,7 @@ static void step(struct reader *r)
                 break;
         case 4: take_sent(i, what & 0x80 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS); break;
         case 5: tick((what >> 3) * 400u); break;
-        case 6: reg_fails = what & 8; break;
+        case 6: reg_fails = what & 8, rdma_draining |= what & 16; break;
         default: send_fails = what & 8; events_late = what & 16; break;
         }
 }
@@ -603,6 +608,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                         FAIL(why);
         }
         random_state = nknown = 0;
+        rdma_draining = false;
         opt.have_token = size && data[size - 1] & 1;
         memcpy(opt.token, opt.have_token ? "\1\1\1" : "\0\0\0", 3);
         for (unsigned steps = 0; r.left && steps < 300; steps++) {

@@ -16,15 +16,6 @@ from client import client
 from leases import *
 
 
-def ended(c):
-    """The server has ended this connection, or does so now."""
-    try:
-        c.get(1)
-    except Closed:
-        return
-    raise AssertionError("the connection goes on")
-
-
 def served(at):
     """Another client is still served."""
     with client(at, "disk") as c:

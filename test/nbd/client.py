@@ -182,6 +182,15 @@ def client(address, name, structured=True):
     return c
 
 
+def ended(c):
+    """The server has ended this connection, or does so now."""
+    try:
+        c.get(1)
+    except Closed:
+        return
+    raise AssertionError("the connection goes on")
+
+
 def expect(error, call, *args, **kw):
     """call() is refused with that error of the handshake."""
     try:

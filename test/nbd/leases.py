@@ -1,6 +1,7 @@
 """
 The cases of cases.py that are about leases: who has them, who does not, and what is in them.
 """
+import os
 import secrets
 import subprocess
 import time
@@ -216,3 +217,112 @@ def fences(at):
                 assert other.read(2 * page, page) == new and d.read(0, page) == old
                 with join(at, incarnation, 3, 1, 1) as third:
                     assert third.read(0, page) == old
+
+
+# --- draining ---
+
+def status(c, size):
+    """What memnode says of itself behind a lease."""
+    data = c.read(size, 512)
+    assert data[1:] == b"\0" * 511, "no status"
+    return data[0]
+
+
+def has_ended(pid):
+    """A zombie has: its parent is the shell that waits for us."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def await_drain(c, size):
+    end = time.monotonic() + 5
+    while status(c, size) != 1:
+        assert time.monotonic() < end, "it is not drained"
+        time.sleep(0.01)
+
+
+def lease_status(at):
+    """It can be read and written, and nothing beside it; only leases with members have one."""
+    c, incarnation = create(at, MIB)
+    with c, client(at, lease("b", MIB)) as foreign, client(at, "disk") as disk:
+        assert c.size == MIB + 4096 and foreign.size == MIB
+        assert status(c, MIB) == 0
+        for offset, length in ((MIB, 513), (MIB + 1, 1), (MIB - 1, 2), (MIB + 512, 512)):
+            assert c.call(READ, offset, length) == EINVAL
+        assert c.call(ZEROES, MIB, 512) == ENOSPC and c.call(TRIM, MIB, 512) == EINVAL
+        c.write(MIB, b"x" * 512)
+        assert status(c, MIB) == 0 and c.read(0, MIB) == b"\0" * MIB
+        for other in foreign, disk:
+            assert other.call(READ, other.size, 512) == EINVAL
+
+
+def drain(at, pid):
+    """Members are waited for until each has left, or has said that it stays; others are not."""
+    a, incarnation = create(at, MIB)
+    second = join(at, incarnation, 1, 2, 1)
+    b = join(at, incarnation, 2, 1, 1)
+    disk = client(at, "disk")
+    a.write(0, b"mine" * 1024)
+    assert status(b, MIB) == 0
+    os.kill(int(pid), 15)
+    await_drain(b, MIB)
+    with Client(at).greet() as c:
+        assert "drained" in expect(SHUTDOWN, c.go, lease("c", MIB))
+        expect(SHUTDOWN, c.go, f"create-{'d' * 32}-{MIB}-1-1-1")
+    join(at, incarnation, 3, 1, 1)          # known, and as much a member as the others
+    cut(at, incarnation, "3.3")
+    assert b.read(0, 4096) == b"mine" * 1024, "no longer served"
+    b.write(4096, b"more" * 1024)
+    time.sleep(1)
+    for c in second, a:
+        assert not has_ended(pid)
+        assert status(b, MIB) == 1
+        c.request(DISC)
+        c.s.recv(1)
+    time.sleep(0.5)
+    assert not has_ended(pid), "member 2 was not waited for"
+    begin = time.monotonic()
+    b.write(MIB, b"\0" * 512)
+    ended(b)
+    assert time.monotonic() - begin < 3, "kept waiting"
+    ended(disk)
+
+
+def drain_silent(at, pid, seconds):
+    """A member that says nothing is waited for as long as was said."""
+    c, _ = create(at, MIB)
+    c.write(0, b"mine")
+    begin = time.monotonic()
+    os.kill(int(pid), 15)
+    ended(c)
+    assert float(seconds) - 0.2 < time.monotonic() - begin < float(seconds) + 3
+
+
+def drain_nobody(at, pid):
+    """Who has no pages here, or had and is long gone, is not waited for."""
+    c, _ = create(at, MIB)
+    begin = time.monotonic()
+    os.kill(int(pid), 15)
+    ended(c)
+    assert time.monotonic() - begin < 2
+
+
+def drain_gone(at, pid):
+    """A member whose connection broke is waited for a moment."""
+    c, incarnation = create(at, MIB)
+    c.write(0, b"mine")
+    os.kill(int(pid), 15)
+    await_drain(c, MIB)
+    c.s.close()
+    time.sleep(0.5)
+    with join(at, incarnation, 1, 1, 2) as back:
+        assert status(back, MIB) == 1 and back.read(0, 4) == b"mine"
+        back.s.close()
+    begin = time.monotonic()
+    while not has_ended(pid):
+        assert time.monotonic() - begin < 5, "it waits for nobody"
+        time.sleep(0.05)
+    assert time.monotonic() - begin > 1, "it did not wait"

@@ -218,6 +218,9 @@ void far_done(struct far_request *r)
         in_flight--;
 }
 
+unsigned far_connect_ms(const struct far_node *n) { (void)n; return opt.connect_timeout_ms; }
+void far_asked(struct far_node *n) { atomic_store(&n->asked, true); }
+
 void far_failed(struct far_request *r)
 {
         struct job *j = (struct job *)r;

@@ -36,7 +36,7 @@ static void make_nodes(struct seat *s)
         }
         for (unsigned i = 0; i < SLABS; i++) {
                 const struct tree_slab *t = &head->slab[i];
-                s->slab[i] = (struct far_slab){ .places = t->places, .copied = true };
+                s->slab[i] = (struct far_slab){ .places = t->places };
                 for (unsigned k = 0; k < t->places; k++)
                         s->slab[i].place[k] =
                                 (struct far_place){ .node = &s->node[t->place[k].node] };

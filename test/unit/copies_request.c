@@ -84,6 +84,8 @@ void meter_fetch(uint64_t asked, uint64_t sent) { (void)asked, (void)sent; }
 /* Nothing is repaired. */
 void repair_wanted(void) {}
 void repair_missed(void) {}
+void repair_needed(void) {}
+void repair_put_off(uint64_t slot) { (void)slot; }
 void repair_forked(void) {}
 bool repair_holds(uint64_t slot) { (void)slot; return false; }
 void repair_done(uint64_t slot, unsigned places) { (void)slot, (void)places; }
@@ -101,7 +103,7 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 
 struct io_memory {
         struct queue queues[NODES][3];
-        unsigned writing[NODES];
+        unsigned writing[NODES], given[NODES];
         struct request *unused, *stranded, *behind, *writes;
         struct far_request *failed;
         int64_t patient_ms, looked;
@@ -113,6 +115,7 @@ static void swap_out(struct io_memory *m)
 {
         memcpy(m->queues, queues, sizeof(m->queues));
         memcpy(m->writing, writing, sizeof(m->writing));
+        memcpy(m->given, given, sizeof(m->given));
         m->unused = unused;
         m->stranded = stranded;
         m->behind = behind;
@@ -126,6 +129,7 @@ static void swap_in(const struct io_memory *m)
 {
         memcpy(queues, m->queues, sizeof(m->queues));
         memcpy(writing, m->writing, sizeof(m->writing));
+        memcpy(given, m->given, sizeof(m->given));
         unused = m->unused;
         stranded = m->stranded;
         behind = m->behind;

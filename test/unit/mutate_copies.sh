@@ -36,18 +36,18 @@ mutant $copies "only those that live are a threat" \
 mutant $copies "two slots have one bit" 's/1ull << slot % 64/1ull << slot % 2/'
 mutant $copies "two places have one bit" 's/->good\[k\]/->good[k \& 1]/'
 mutant $copies "nodes that are lost have their pages" \
-    '/^bool copies_gone/,/^}/s/!s->place\[k\]\.node->lost && //'
+    '/^bool copies_gone/,/^}/s/!is_lost\(s, known, k\) && //'
 mutant $copies "a page is gone if one node is" \
-    '/^bool copies_gone/,/^}/{s/return false/;/; s/return true/return s->place[0].node->lost/}'
+    '/^bool copies_gone/,/^}/{s/return false/;/; s/return true/return is_lost(s, known, 0)/}'
 mutant $copies "a page is there if it is stale there" \
     '/^bool copies_gone/,/^}/s/ && is_good\(.*\)\)$/)/'
 mutant $copies "a slab has no node if it has lost one" \
-    '/^bool copies_all_lost/,/^}/s/if \(!(s->place\[)k/if (k == 0 \&\& !\1k/'
+    '/^bool copies_all_lost/,/^}/s/if \(!is_lost/if (k == 0 \&\& !is_lost/'
 
 mutant $request "a write is over before it is noted who missed it" '
     /^static void copy_over/,/^}/{
         s/^ *copies_written\(.*/over(q, IO_OVER);/
-        s/^ *over\(q, IO_OVER\);$/copies_written(\&c, q->slab, q->slot, q->good);/
+        s/^ *over\(q, IO_OVER\);$/copies_written(\&c, q->slot, q->good);/
     }'
 mutant $request "the stale bit is set before that of the process" '
     /^void far_down/,/^}/s/^        if \(writing.*/        if (0)/

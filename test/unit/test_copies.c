@@ -12,8 +12,9 @@
 #include <cmocka.h>
 #include "far/copies.h"
 
-#define UNITS 3                         /* what processes share, and the maps of two slabs */
+#define UNITS 4                         /* what processes share, and the maps of three slabs */
 #define SLOT  ((1ull << SLAB_SHIFT) + 63)       /* of slab 1: the last one of a word of bits */
+#define SOLE  ((2ull << SLAB_SHIFT) + 63)       /* of slab 2, which has no bits */
 
 static struct far_node node[3];
 static struct far_slab slab, single;
@@ -28,13 +29,12 @@ static int setup(void **state)
                 return -1;
         me.units = other.units = units;
         ((struct tree_common *)units)->numbers = 6;
-        for (unsigned i = 0; i < UNITS - 1; i++) {      /* all pages were written everywhere */
+        for (unsigned i = 0; i < 2; i++) {              /* all pages were written everywhere */
                 tree_map(units, i)->places = 3;
                 memset((void *)tree_map(units, i)->good, 0xff,
                        3 * sizeof(tree_map(units, i)->good[0]));
         }
         slab.places = 3;
-        slab.copied = true;
         for (unsigned k = 0; k < 3; k++) {
                 node[k] = (struct far_node){ .index = 10 * k, .fences = true, .up = true };
                 slab.place[k].node = &node[k];
@@ -56,10 +56,10 @@ static void all_are_right(void **state)
 {
         (void)state;
         assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
-        assert_int_equal(copies_to_write(&me, &single, SLOT), 1);
-        assert_int_equal(copies_to_read(&me, &single, SLOT, 0), 0);
+        assert_int_equal(copies_to_write(&me, &single, SOLE), 1);
+        assert_int_equal(copies_to_read(&me, &single, SOLE, 0), 0);
         assert_false(copies_gone(&me, &slab, SLOT));
-        assert_false(copies_all_lost(&slab));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
 }
 
 /* Neighbours are read from one node, and chunks take turns. */
@@ -90,17 +90,17 @@ static void nodes_that_are_down(void **state)
         assert_int_equal(copies_to_write(&me, &slab, SLOT), 0);
         /* they may answer again */
         assert_false(copies_gone(&me, &slab, SLOT));
-        assert_false(copies_all_lost(&slab));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
         node[2].lost = node[0].lost = true;
         assert_true(copies_gone(&me, &slab, SLOT));
-        assert_true(copies_all_lost(&slab));
-        assert_true(copies_gone(&me, &single, SLOT));
+        assert_true(copies_all_lost(&me, &slab, SLOT));
+        assert_true(copies_gone(&me, &single, SOLE));
 }
 
 static void missed_writes(void **state)
 {
         (void)state;
-        copies_written(&me, &slab, SLOT, 4);
+        copies_written(&me, SLOT, 4);
         assert_int_equal(read_of(SLOT, 0), 2);
         assert_int_equal(read_of(SLOT, 4), -1);
         /* of that slot, and for all processes */
@@ -110,31 +110,43 @@ static void missed_writes(void **state)
         assert_int_equal(copies_to_read(&other, &slab, SLOT, 0), 2);
         /* they are written again, as nothing comes late */
         assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
-        copies_written(&me, &slab, SLOT, 5);
+        copies_written(&me, SLOT, 5);
         assert_int_equal(read_of(SLOT, 0), 0);
         assert_int_equal(read_of(SLOT, 1), 2);
         /* the last right one is down: it is waited for, unless it is lost */
-        copies_written(&me, &slab, SLOT, 1);
+        copies_written(&me, SLOT, 1);
         node[0].up = false;
         assert_int_equal(read_of(SLOT, 0), -1);
         assert_false(copies_gone(&me, &slab, SLOT));
         node[0].lost = true;
         assert_true(copies_gone(&me, &slab, SLOT));
         assert_false(copies_gone(&me, &slab, SLOT + 1));
-        assert_false(copies_all_lost(&slab));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
 }
 
 /* One place has no bits, whatever others have left there. */
 static void a_single_place(void **state)
 {
         (void)state;
-        copies_spoiled(&me, SLOT, 0);
-        assert_int_equal(copies_to_read(&me, &single, SLOT, 0), 0);
+        copies_spoiled(&me, SOLE, 0);
+        assert_int_equal(copies_to_read(&me, &single, SOLE, 0), 0);
         copies_unfenced(&other, &node[0]);
-        assert_int_equal(copies_to_write(&me, &single, SLOT), 1);
-        assert_false(copies_gone(&me, &single, SLOT));
-        copies_written(&me, &single, SLOT, 1);
-        assert_int_equal(read_of(SLOT, 0), 1);
+        assert_int_equal(copies_to_write(&me, &single, SOLE), 1);
+        assert_false(copies_gone(&me, &single, SOLE));
+        copies_written(&me, SOLE, 1);
+        assert_int_equal(copies_to_read(&me, &single, SOLE, 0), 0);
+        /* it gets a second one */
+        memset((void *)tree_map(me.units, 2)->good[0], 0xff, SLAB_PAGES / 8);
+        tree_map(me.units, 2)->places = 2;
+        assert_int_equal(copies_to_read(&me, &single, SOLE, 0), 0);
+        copies_fenced(&other, &node[0]);
+        /* which has the page now, and this process does not know it yet */
+        copies_repaired(&other, SOLE, 2);
+        node[0].lost = true;
+        assert_int_equal(copies_to_read(&me, &single, SOLE, 0), -1);
+        assert_false(copies_gone(&me, &single, SOLE));
+        assert_true(copies_gone(&me, &single, SOLE - 1));
+        assert_false(copies_all_lost(&me, &single, SOLE - 1));
 }
 
 static void repairs(void **state)
@@ -142,7 +154,7 @@ static void repairs(void **state)
         (void)state;
         assert_false(copies_wanting(&me, &slab, SLOT));
         assert_int_equal(copies_to_repair(&me, &slab, SLOT), 0);
-        copies_written(&me, &slab, SLOT, 1);
+        copies_written(&me, SLOT, 1);
         assert_true(copies_wanting(&me, &slab, SLOT));
         assert_false(copies_wanting(&me, &slab, SLOT + 1));
         assert_int_equal(copies_to_repair(&me, &slab, SLOT), 6);
@@ -165,7 +177,7 @@ static void repairs(void **state)
 /* A place that was added, and that this process does not know yet. */
 static void unknown_places(void **state)
 {
-        struct far_slab wider = { .places = 4, .copied = true };
+        struct far_slab wider = { .places = 4 };
 
         (void)state;
         memcpy(wider.place, slab.place, sizeof(wider.place));
@@ -174,7 +186,7 @@ static void unknown_places(void **state)
         assert_int_equal(copies_to_read(&other, &wider, SLOT, 7), -1);
         copies_repaired(&other, SLOT, 8);
         assert_int_equal(copies_to_read(&other, &wider, SLOT, 7), 3);
-        copies_written(&me, &slab, SLOT, 7);
+        copies_written(&me, SLOT, 7);
         assert_int_equal(copies_to_read(&other, &wider, SLOT, 7), -1);
 }
 
@@ -185,7 +197,7 @@ static void threats(void **state)
         copies_unfenced(&other, &node[1]);
         /* what it did not miss is right there, and written */
         assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
-        copies_written(&other, &slab, SLOT, 5);
+        copies_written(&other, SLOT, 5);
         assert_int_equal(copies_to_write(&me, &slab, SLOT), 5);
         assert_int_equal(copies_to_write(&other, &slab, SLOT), 5);
         assert_int_equal(copies_to_write(&me, &slab, SLOT + 1), 7);
@@ -211,7 +223,7 @@ static void nodes_that_cannot_fence(void **state)
         (void)state;
         node[1].fences = false;
         copies_unfenced(&me, &node[1]);
-        copies_written(&me, &slab, SLOT, 5);
+        copies_written(&me, SLOT, 5);
         assert_int_equal(((struct tree_common *)me.units)->process[me.self].unfenced, 0);
         assert_int_equal(copies_to_write(&me, &slab, SLOT), 7);
 }
@@ -231,7 +243,7 @@ static void ends(void **state)
         assert_int_equal(read_of(slot, 3), -1);
         copies_fenced(&last, &node[2]);
         assert_int_equal(copies_to_write(&me, &slab, slot), 7);
-        copies_written(&last, &slab, slot, 7);
+        copies_written(&last, slot, 7);
         assert_int_equal(read_of(slot, 3), 2);
 }
 

@@ -21,6 +21,7 @@
 #include "base/host.h"
 #include "far/far.h"
 #include "far/io.h"
+#include "far/leave.h"
 #include "far/timing.h"
 #include "far/tree.h"
 #include "settings/settings.h"
@@ -43,6 +44,10 @@ void io_wait_attached(void) {}
 void io_keep(void) {}
 void request_forked(void) {}
 bool request_waits(void) { return false; }
+bool leave_is_asked(void) { return false; }
+void leave_is_over(struct far_node *n) { (void)n; }
+void leave_forked(void) {}
+const char *leave_state(const struct far_node *n) { (void)n; return NULL; }
 bool io_is_attached(void) { return true; }
 void io_forked(void) {}
 void request_on_loss(void (*owner)(const struct far_node *n)) { (void)owner; }

@@ -247,6 +247,7 @@ static unsigned nbd_poll_node(struct far_node *n)
         struct nbd_node *d = n->data;
         unsigned done = 0;
         bool all = d->armed;
+        bool told = d->status.under_way && d->passes % UNASKED == 0;
 
         if (atomic_load_explicit(&d->lost, memory_order_relaxed))       /* by this thread */
                 return 0;
@@ -259,7 +260,8 @@ static unsigned nbd_poll_node(struct far_node *n)
                         /* Right after sending there is no answer yet.  If this thread sleeps for
                          * completions, it returns by way of arm().  Only if it does not (another
                          * node keeps it busy) must we read the sockets unasked. */
-                        if (l->done || all || (l->used && d->passes % UNASKED == 0))
+                        if (l->done || all || (l->used && d->passes % UNASKED == 0) ||
+                            (told && i == 0))
                                 done += nbd_take_answers(l);
                         continue;
                 }
@@ -269,6 +271,7 @@ static unsigned nbd_poll_node(struct far_node *n)
         }
         if (n->hands_back)
                 nbd_watch(d);
+        nbd_status_look(d);
         if (d->clock - d->judged >= NBD_TICK_MS / 2) {
                 d->judged = d->clock;
                 for (unsigned i = 0;
@@ -306,6 +309,7 @@ static int nbd_arm(struct far_node *n, struct pollfd *fds, unsigned max, int *ti
         }
         if (ms >= 0 && (*timeout_ms < 0 || ms < *timeout_ms))
                 *timeout_ms = ms;
+        nbd_status_arm(d, timeout_ms);
         d->armed = true;
         return (int)used;
 }
@@ -351,6 +355,7 @@ static int nbd_attach(struct far_node *n, char *base, size_t len, char why[FAR_W
                 .close = nbd_node_close, .describe = nbd_describe, .keep = nbd_keep,               \
                 .attach = nbd_attach, .forked = nbd_forked, .post = nbd_post, .use = nbd_use,      \
                 .poll = nbd_poll_node, .arm = nbd_arm, .cut = nbd_lease_cut, .sum = far_sum,       \
+                .answer = nbd_answer,                                                              \
         }
 static const struct far_driver far_nbd = NBD_DRIVER("nbd"), far_nbd_unix = NBD_DRIVER("nbd+unix");
 

@@ -56,6 +56,8 @@ void nbd_link_close(struct nbd_link *l)
         l->fd = -1;
         l->state = LINK_DOWN;
         l->failed = 0;                  /* all are sent again on the next connection */
+        if (l == &l->node->link[0])
+                l->node->status.under_way = 0;
 }
 
 void nbd_link_fail(struct nbd_link *l, int err, const char *fmt, ...)

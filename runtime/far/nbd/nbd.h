@@ -11,6 +11,7 @@
  *   claim.c    how an export that is no lease becomes this vmrun's alone
  *   lease.c    what vmrun says to memnode of a lease: the names of docs/protocol.md
  *   cut.c      the same of dead processes
+ *   status.c   what memnode says of itself: whether it is to be left
  *   settings.c the user's settings for a node
  */
 #ifndef VMRUN_FAR_NBD_H
@@ -151,6 +152,14 @@ struct nbd_link {
 };
 #define NBD_WAITING (-1)
 
+/* Of link 0. */
+struct nbd_status {
+        int64_t next;                   /* now_ms(): of the next look */
+        unsigned under_way;             /* commands */
+        bool stays;                     /* this process cannot move away */
+        char page[NODE_STATUS_BYTES];
+};
+
 struct nbd_node {
         struct far_node *far;
         struct nbd_settings set;
@@ -167,6 +176,7 @@ struct nbd_node {
         unsigned passes;                /* polls that were not preceded by arm() */
         char mark[NBD_MARK];
         uint64_t bytes;                 /* that can be used; the mark's page is behind them */
+        struct nbd_status status;
         bool multi;                     /* the server said multi-conn */
         unsigned nlinks;
         struct nbd_link link[NBD_LINKS];
@@ -228,6 +238,14 @@ int nbd_lease_made(struct nbd_link *l);
 /* far_driver.cut (cut.c) */
 int nbd_lease_cut(struct far_node *n, const struct far_range *dead, unsigned count,
                   unsigned limit_ms, char why[FAR_WHY]);
+
+/* --- the status of a lease (status.c) --- */
+/* Asks for it now and then. */
+void nbd_status_look(struct nbd_node *d);
+/* Before the I/O thread sleeps: lowers the time-out to the next look. */
+void nbd_status_arm(const struct nbd_node *d, int *timeout_ms);
+/* far_driver.answer */
+bool nbd_answer(struct far_node *n, bool moved);
 
 /* --- when links fail (trouble.c) --- */
 /* From time to time: is the link, or the node, lost?  Sends again what the server failed. */

@@ -10,7 +10,7 @@ struct nbd_settings nbd_settings(const struct far_node *n)
         return (struct nbd_settings){
                 .size = n->option->size,
                 .token_file = n->option->token_file,
-                .connect_timeout_ms = opt.connect_timeout_ms,
+                .connect_timeout_ms = far_connect_ms(n),
                 .timeout_ms = opt.timeout_ms,
         };
 }

@@ -134,6 +134,7 @@ static uint32_t length_of(uint16_t type)
         case NODE_REFUSED: return sizeof(struct node_refused);
         case NODE_GRANT:   return sizeof(struct node_grant);
         case NODE_DONE:
+        case NODE_DRAIN:
         case NODE_GOODBYE: return sizeof(struct node_plain);
         default:           return 0;
         }
@@ -157,6 +158,8 @@ static void received(struct rdma_control *c, const union rdma_message *m, uint32
                                m->h.type, bytes, m->h.length);
         } else if (m->h.type == NODE_GOODBYE) {
                 lose(c, true, "its memnode was stopped (it said goodbye)");
+        } else if (m->h.type == NODE_DRAIN) {
+                far_asked(c->link.node->n);
         } else if (m->h.request == c->asked) {  /* others come too late: nobody waits for them */
                 memcpy(&c->answer, m, bytes);
                 c->answered = true;
@@ -342,6 +345,39 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                     patience = rdma_control_patience(rn, now);
                 wait_a_little(rn, patience >= 0 && patience < left ? patience : left);
         }
+}
+
+/* Who asks for something else meanwhile takes the number of requests on: then it is said again, which
+ * does no harm. */
+bool rdma_control_answer(struct rdma_node *rn, bool moved)
+{
+        struct rdma_control *c = &rn->control;
+        union rdma_message m = { .moved = { .h = { NODE_MAGIC, NODE_VERSION, NODE_MOVED,
+                                                   sizeof(struct node_moved), 0 },
+                                            .moved = moved } };
+
+        if (c->state != CONTROL_UP || c->sending)
+                return false;
+        if (c->moved != c->asked || c->moved_on != c->generation) {
+                c->moved = ++c->asked;
+                c->moved_on = c->generation;
+                c->answered = false;
+                int err = send_message(c, &m);
+                if (err)
+                        rdma_link_errno(&c->link, -err, "send");
+                return false;
+        }
+        if (!c->answered)
+                return false;
+        c->moved = 0;
+        if (!moved)
+                return true;
+        lose(c, false, "it was left, as it had asked for");
+        rdma_disconnect(c->link.id);
+        rdma_link_close(&c->link);
+        atomic_store_explicit(&c->up, 0, memory_order_relaxed);
+        c->state = CONTROL_DOWN;
+        return true;
 }
 
 /* Tries one address of the node: 0, or -errno with why. */

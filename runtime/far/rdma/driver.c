@@ -95,9 +95,10 @@ static int grant_of(const struct far_node *n, const union rdma_message *a, uint6
         if (a->h.type == NODE_REFUSED) {
                 info_("%s: memnode refuses a lease: %.*s", n->option->origin, NODE_TEXT_MAX,
                       a->refused.text);
-                return a->refused.error == NODE_ENOSPC   ? -ENOSPC
-                       : a->refused.error == NODE_ELIMIT ? -EDQUOT
-                                                         : -EIO;
+                return a->refused.error == NODE_ENOSPC     ? -ENOSPC
+                       : a->refused.error == NODE_ELIMIT   ? -EDQUOT
+                       : a->refused.error == NODE_ECLOSING ? -ESHUTDOWN
+                                                           : -EIO;
         }
         if (a->h.type != NODE_GRANT || a->grant.bytes < bytes ||
             a->grant.address + a->grant.bytes < a->grant.address)
@@ -189,6 +190,7 @@ const struct far_driver far_rdma = {
         .poll = rdma_data_poll,
         .arm = rdma_data_arm,
         .cut = rdma_cut,
+        .answer = rdma_answer,
         .sum = far_sum,
         .spin_us = 50,
 };

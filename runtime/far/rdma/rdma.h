@@ -174,6 +174,7 @@ union rdma_message {
         struct node_grant grant;
         struct node_release release;
         struct node_cut cut;
+        struct node_moved moved;
         struct node_plain plain;
         char bytes[NODE_MESSAGE_MAX];
 };
@@ -198,6 +199,9 @@ struct rdma_control {
         int64_t probed;                 /* ms: when the last one began, or the connection came up */
         uint32_t asked;                 /* the number of the last request */
         bool answered;                  /* answer is valid */
+        /* the number of MOVED, 0: none was sent; and on which generation */
+        uint32_t moved;
+        unsigned moved_on;
         union rdma_message answer;
         char why[FAR_WHY];              /* the last failure; with lost: the final sentence */
         bool gone;                      /* with lost: what the node held is no more */
@@ -226,6 +230,9 @@ void rdma_control_step(struct rdma_node *rn, int64_t now);
  * deadline (ms).  0, or -errno.  -ENOLINK: the node is lost; or it hands back, and is down. */
 int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
                      union rdma_message *answer);
+/* With the lock held: says that this process has moved away, or that it cannot.  Never waits.  True:
+ * memnode knows it; if it has moved, the connection is closed for good. */
+bool rdma_control_answer(struct rdma_node *rn, bool moved);
 /* Milliseconds until rdma_control_step must be called if nothing happens; -1: no limit. */
 int rdma_control_patience(const struct rdma_node *rn, int64_t now);
 
@@ -351,6 +358,8 @@ int rdma_data_attach(struct rdma_node *rn, char why[FAR_WHY]);
 void rdma_data_broken(struct rdma_node *rn);
 /* Handles events, time-outs, recovery, and the loss of the node. */
 void rdma_data_step(struct rdma_node *rn, int64_t now);
+/* far_driver.answer */
+bool rdma_answer(struct far_node *n, bool moved);
 
 /* --- all three (data.c) --- */
 

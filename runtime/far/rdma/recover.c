@@ -270,6 +270,19 @@ static void lost(struct rdma_node *rn)
         give_up(rn);
 }
 
+bool rdma_answer(struct far_node *n, bool moved)
+{
+        struct rdma_node *rn = n->data;
+
+        if (pthread_mutex_trylock(&rn->control.lock) != 0)
+                return false;
+        bool done = rdma_control_answer(rn, moved);
+        pthread_mutex_unlock(&rn->control.lock);
+        if (done && moved)
+                give_up(rn);            /* nothing is under way */
+        return done;
+}
+
 void rdma_data_step(struct rdma_node *rn, int64_t now)
 {
         struct rdma_data *d = &rn->data;

@@ -14,7 +14,7 @@ int rdma_settings(const struct far_node *n, struct rdma_settings *s, char why[FA
         *s = (struct rdma_settings){
                 .size = o->size,
                 .timeout_ms = opt.timeout_ms,
-                .connect_timeout_ms = opt.connect_timeout_ms,
+                .connect_timeout_ms = far_connect_ms(n),
                 .device = o->device,
                 .gid_index = o->gid_index,
                 .program = opt.argv && opt.argv[0] ? opt.argv[0] : "vmrun",

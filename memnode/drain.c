@@ -1,0 +1,131 @@
+/*
+ * See drain.h.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+#include "common/clock.h"
+#include "control.h"
+#include "drain.h"
+#include "memnode.h"
+
+#define SAY_MS 5000             /* between two words about who is still here */
+#define END_MS 15000            /* for systemd: the most that the end itself takes */
+
+#define DRAINED "drained"       /* the last word to --drain: nobody was left */
+
+static int64_t since;           /* ms, of now_ms(); 0: it has not begun */
+static int64_t next_word;
+
+static uint32_t limit_ms(void) { return __atomic_load_n(&opt.drain_ms, __ATOMIC_RELAXED); }
+
+/* To the log, and to who waits at the control socket. */
+__attribute__((format(printf, 1, 2)))
+static void say(const char *fmt, ...)
+{
+        char text[256];
+        va_list ap;
+
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof(text), fmt, ap);
+        va_end(ap);
+        warnx_("%s", text);
+        control_tell(text);
+}
+
+static unsigned waits(bool name_them) { return rdma_server_waits(name_them) + nbd_waits(name_them); }
+
+bool drain_began(void) { return since != 0; }
+
+void drain_begin(void)
+{
+        if (since)
+                return;
+        since = now_ms();
+        next_word = since + SAY_MS;
+        if (!limit_ms())
+                return;                 /* see drain_over() */
+        rdma_server_drain();
+        nbd_drain();
+}
+
+static void say_begun(void)
+{
+        static bool said;
+
+        if (said)
+                return;
+        said = true;
+        sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\n"
+                   "STATUS=draining: clients move their pages to other nodes",
+                   (limit_ms() + END_MS) * 1000ull);
+        say("draining: clients are asked to move their pages to other nodes, which they may do for "
+            "%u s", limit_ms() / 1000);
+}
+
+bool drain_over(void)
+{
+        int64_t now = now_ms();
+        unsigned left = waits(false);
+
+        if (!left || !limit_ms()) {
+                info_("drained after %.1f s", (double)(now - since) / 1000);
+                if (!left)
+                        control_tell(DRAINED);
+                return true;
+        }
+        if (now - since >= DRAIN_LOOK_MS)       /* RDMA has counted */
+                say_begun();
+        if (now - since >= limit_ms()) {
+                waits(true);
+                say("draining: %u process%s of clients did not move away within the %u s of "
+                    "--drain-timeout, and lose%s what is here", left, left == 1 ? "" : "es",
+                    limit_ms() / 1000, left == 1 ? "s" : "");
+                return true;
+        }
+        if (now >= next_word) {
+                next_word = now + SAY_MS;
+                waits(true);
+                say("draining: %u process%s of clients %s still here after %.0f s", left,
+                    left == 1 ? "" : "es", left == 1 ? "is" : "are",
+                    (double)(now - since) / 1000);
+        }
+        return false;
+}
+
+/* ---- memnode --drain ---- */
+
+int drain_other(const char *control)
+{
+        struct sockaddr_un sun = { .sun_family = AF_UNIX };
+        char *line = NULL;
+        size_t room = 0;
+        bool drained = false;
+
+        if (strlen(control) >= sizeof(sun.sun_path))
+                die_(1, "--drain %s: longer than the path of a socket can be", control);
+        strcpy(sun.sun_path, control);
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || connect(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)
+                die_(1, "--drain %s: no memnode answers there: %s: give the path of its --control",
+                     control, strerror(errno));
+        if (send(fd, CONTROL_DRAIN, strlen(CONTROL_DRAIN), MSG_NOSIGNAL) < 0)
+                die_(1, "--drain %s: it ended the connection: %s", control, strerror(errno));
+        /* No time limit: memnode has one, --drain-timeout. */
+        FILE *f = fdopen(fd, "r");
+        while (f && getline(&line, &room, f) > 0) {
+                drained = strcmp(line, DRAINED "\n") == 0;
+                if (fputs(line, stdout) == EOF || fflush(stdout) == EOF)
+                        break;
+        }
+        free(line);
+        if (f)
+                fclose(f);
+        return drained ? 0 : 1;
+}

@@ -1,0 +1,21 @@
+/*
+ * The end that programs do not notice: clients are asked to move their pages to other nodes, and
+ * memnode ends when all have answered, or --drain-timeout is over.
+ */
+#ifndef MEMNODE_DRAIN_H
+#define MEMNODE_DRAIN_H
+
+#include <stdbool.h>
+
+/* Main thread only, like all of this. */
+void drain_begin(void);
+bool drain_began(void);
+/* Nobody is waited for any more.  To be asked every DRAIN_LOOK_MS. */
+bool drain_over(void);
+#define DRAIN_LOOK_MS 50
+
+/* memnode --drain: has the memnode of that control socket drain itself, and waits until it has
+ * ended.  Returns the exit status: 0 if nobody was left there. */
+int drain_other(const char *control);
+
+#endif
