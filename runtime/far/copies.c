@@ -104,14 +104,18 @@ unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint
         return wanting(c, s, slot) & copies_to_write(c, s, slot);
 }
 
+/* All places of a slab with copies, also those that this process does not know.  Acquire: who wrote
+ * a slot there gave it up after that, so its next owner sees them. */
+static unsigned places_in_tree(const struct copies *c, uint64_t slot)
+{
+        return atomic_load_explicit(&tree_map(c->units, slot_slab(slot))->places,
+                                    memory_order_acquire);
+}
+
 void copies_written(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned good)
 {
-        if (!s->copied)
-                return;
-        /* Acquire: also places that this process does not know.  Who wrote the slot there gave it
-         * up after that, so this process sees them. */
-        uint32_t places = atomic_load_explicit(&tree_map(c->units, slot_slab(slot))->places,
-                                               memory_order_acquire);
+        unsigned places = s->copied ? places_in_tree(c, slot) : 0;
+
         for (unsigned k = 0; k < places; k++)
                 set_good(c, slot, k, good >> k & 1);
 }
@@ -128,8 +132,16 @@ void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k)
         set_good(c, slot, k, false);
 }
 
+/* A place that another process has added and filled is known here a look later (rebuild.c). */
+static bool knows_all(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        return !s->copied || places_of(s) >= places_in_tree(c, slot);
+}
+
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
+        if (!knows_all(c, s, slot))
+                return false;
         unsigned places = places_of(s);
 
         for (unsigned k = 0; k < places; k++)
@@ -138,8 +150,10 @@ bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot
         return true;
 }
 
-bool copies_all_lost(const struct far_slab *s)
+bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
+        if (!knows_all(c, s, slot))
+                return false;
         unsigned places = places_of(s);
 
         for (unsigned k = 0; k < places; k++)

@@ -54,10 +54,11 @@ void copies_written(const struct copies *c, const struct far_slab *s, uint64_t s
 void copies_repaired(const struct copies *c, uint64_t slot, unsigned good);
 /* The copy at place k is wrong, although it was written: nobody is to read it. */
 void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k);
-/* No place will ever give the page: each has lost it, or missed it. */
+/* No place will ever give the page: each has lost it, or missed it.  False as long as there is a
+ * place that this process does not know yet. */
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot);
-/* No place will ever take a page. */
-bool copies_all_lost(const struct far_slab *s);
+/* No place will ever take a page; the same holds. */
+bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* Writes of this process may arrive late at node n, from before it gives them up; and not any
  * more. */
 void copies_unfenced(const struct copies *c, const struct far_node *n);

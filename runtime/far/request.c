@@ -828,7 +828,7 @@ static void retry(struct request *q)
         bool write = q->copy[0].op == FAR_WRITE;
         struct far_node *n = (struct far_node *)culprit(q);
 
-        if (write ? copies_all_lost(q->slab) : copies_gone(&c, q->slab, q->slot))
+        if (write ? copies_all_lost(&c, q->slab, q->slot) : copies_gone(&c, q->slab, q->slot))
                 on_loss(n);
         if (patient_ms - q->stranded > opt.timeout_ms) {
                 far_lost(n, true, "no node with a right copy of a page has answered for %u s",

@@ -59,7 +59,7 @@ static void all_are_right(void **state)
         assert_int_equal(copies_to_write(&me, &single, SLOT), 1);
         assert_int_equal(copies_to_read(&me, &single, SLOT, 0), 0);
         assert_false(copies_gone(&me, &slab, SLOT));
-        assert_false(copies_all_lost(&slab));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
 }
 
 /* Neighbours are read from one node, and chunks take turns. */
@@ -90,10 +90,10 @@ static void nodes_that_are_down(void **state)
         assert_int_equal(copies_to_write(&me, &slab, SLOT), 0);
         /* they may answer again */
         assert_false(copies_gone(&me, &slab, SLOT));
-        assert_false(copies_all_lost(&slab));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
         node[2].lost = node[0].lost = true;
         assert_true(copies_gone(&me, &slab, SLOT));
-        assert_true(copies_all_lost(&slab));
+        assert_true(copies_all_lost(&me, &slab, SLOT));
         assert_true(copies_gone(&me, &single, SLOT));
 }
 
@@ -121,7 +121,24 @@ static void missed_writes(void **state)
         node[0].lost = true;
         assert_true(copies_gone(&me, &slab, SLOT));
         assert_false(copies_gone(&me, &slab, SLOT + 1));
-        assert_false(copies_all_lost(&slab));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
+}
+
+/* Another process has added a place and filled it, and this one has not looked since: it must not
+ * give up before. */
+static void places_not_known_yet(void **state)
+{
+        (void)state;
+        slab.places = 2;
+        node[0].lost = node[1].lost = true;
+        assert_int_equal(read_of(SLOT, 0), -1);
+        assert_false(copies_gone(&me, &slab, SLOT));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
+        slab.places = 3;
+        assert_int_equal(read_of(SLOT, 0), 2);
+        node[2].lost = true;
+        assert_true(copies_gone(&me, &slab, SLOT));
+        assert_true(copies_all_lost(&me, &slab, SLOT));
 }
 
 /* One place has no bits, whatever others have left there. */
@@ -241,9 +258,9 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 test(all_are_right), test(reads_are_shared), test(nodes_that_are_down),
-                test(missed_writes), test(a_single_place),   test(threats),
-                test(ends),          test(nodes_that_cannot_fence),
-                test(repairs),       test(unknown_places),
+                test(missed_writes), test(places_not_known_yet),
+                test(a_single_place), test(threats), test(ends), test(nodes_that_cannot_fence),
+                test(repairs), test(unknown_places),
         };
         return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
 }
