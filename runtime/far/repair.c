@@ -29,12 +29,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
  * round. */
 static _Atomic unsigned under_way;
 static _Atomic bool stopped;
+/* A pass is to begin: said also by the thread that adds places (rebuild.c).  Release and acquire: the
+ * pass sees the new place. */
+static _Atomic bool wanted;
 static _Atomic uint64_t pages;          /* a statistic */
 static struct tree *tree;
 
 /* The rest belongs to the I/O side. */
 static uint64_t cursor;                 /* the next slot of this pass */
-static bool passing, found, wanted, again;
+static bool passing, found, again;
 static uint64_t copied;                 /* pages, since all copies were there */
 static int64_t since;                   /* when the first of them was copied, ms */
 static uint32_t seen_missed;
@@ -56,7 +59,7 @@ static bool is_idle(void)
 
 void repair_in(struct tree *t) { tree = t; }
 
-void repair_wanted(void) { wanted = true; }
+void repair_wanted(void) { atomic_store_explicit(&wanted, true, memory_order_release); }
 
 void repair_missed(void)
 {
@@ -185,7 +188,8 @@ void repair_forked(void)
         pthread_mutex_init(&lock, NULL);
         atomic_store(&under_way, 0);
         atomic_store(&stopped, false);
-        passing = wanted = again = false;
+        atomic_store(&wanted, false);
+        passing = again = false;
         cursor = 0;
 }
 
@@ -215,7 +219,8 @@ static int64_t find(void)
                 uint64_t slot = cursor;
                 if (slot_slab(slot) >= CONTROL->nslabs) {
                         passing = false;
-                        wanted |= found;        /* and look whether that was all */
+                        if (found)
+                                repair_wanted();        /* to see whether that was all */
                         found = false;
                         break;
                 }
@@ -255,12 +260,13 @@ static void begin_pass(int64_t now)
 
         next_look = now + LOOK_MS;
         repair_no_more();               /* nothing is under way */
-        if (!wanted && missed == seen_missed && !again)
+        bool now_wanted = atomic_exchange_explicit(&wanted, false, memory_order_acquire);
+        if (!now_wanted && missed == seen_missed && !again)
                 return;
-        if (again && !wanted)
+        if (again && !now_wanted)
                 next_look = now + AGAIN_MS;
         seen_missed = missed;
-        wanted = again = false;
+        again = false;
         passing = true;
         cursor = 0;
 }
