@@ -253,10 +253,10 @@ static void send_read(struct request *q)
 
 /* A node that cannot fence: until it has answered, and for ever if it was sent the page more than
  * once, no other page may go to the slot (docs/protocol.md). */
-static bool has_strangers(const struct far_slab *s)
+static bool has_strangers(const struct far_slab *s, unsigned places)
 {
         for (unsigned k = 0; k < s->places; k++)
-                if (!s->place[k].node->fences)
+                if (places >> k & 1 && !s->place[k].node->fences)
                         return true;
         return false;
 }
@@ -296,6 +296,9 @@ static void send_write(struct request *q)
         q->waits = copies_to_write(&c, q->slab, q->slot);
         if (q->waits) {
                 q->stranded = 0;
+                /* Each time: the slab may have got such a place since the write was begun. */
+                if (has_strangers(q->slab, q->waits))
+                        slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
                 write_to(q);
         } else {
                 strand(q);
@@ -381,8 +384,6 @@ static void begin_write(struct request *q)
         }
         if (q->slab->copied)
                 note_write(q);
-        if (has_strangers(q->slab))
-                slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
         send_write(q);
 }
 
@@ -693,7 +694,7 @@ static void copy_over(struct far_request *r, bool good)
                 count_missed(q);
                 if (q->slab->copied)
                         forget_write(q);
-                if (has_strangers(q->slab) && !is_due(q))
+                if (has_strangers(q->slab, ~0u) && !is_due(q))
                         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
                 over(q, IO_OVER);
         }
