@@ -6,7 +6,10 @@
 . "$(dirname "$0")/mutants.sh"
 
 # shellcheck disable=SC2317 # called by mutant
-build_test() { compile "$unit"/test_copies_model.c "$unit"/copies_*.c "$unit/pager_sched.c"; }
+build_test() {
+    compile "$unit"/test_copies_model.c "$unit"/copies_*.c "$unit/pager_sched.c" \
+        "$tree/runtime/far/sums.c"
+}
 
 copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
 repair=far/repair.c slotmap=far/slotmap.c
@@ -106,6 +109,9 @@ mutant $hold "a silent node has good copies of the dead" \
     '/^static uint64_t bury_word/,/^}/s/spoil_copies\(t, slot\)/;/'
 mutant far/cut.c "a node that is lost for one process has cut the dead off" \
     '/^static bool cut_everywhere/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
+mutant $request "only places of when a write began can make its slot due" '
+    /^static void send_write/,/^}/s/if \(has_strangers\(.*/if (0)/
+    /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (has_strangers(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'
 
 mutant $request "a slot is copied while it is written" \
     '/^void request_repair/,/^}/s/is_written\(slot\)/0/'
@@ -126,7 +132,7 @@ mutant $repair "a shared slot is released while it is copied" \
 mutant $repair "copies begin while the process forks" \
     '/^bool repair_next/,/^}/s/!atomic_load\(&stopped\) && //'
 mutant $repair "nobody looks when a node is back, or new" \
-    '/^void repair_wanted/s/wanted = true/;/'
+    '/^void repair_wanted/s/true/false/'
 mutant $repair "a slot stays due when its copy is over" \
     '/^static void let_go/,/^}/s/slot_write_ends\(.*/;/'
 mutant $hold "who is dead stays the one who copies shared slots" \
