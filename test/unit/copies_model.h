@@ -128,6 +128,7 @@ struct seat {
 };
 extern struct seat seats[SEATS];
 extern bool abandoned[SLOTS];
+extern uint64_t place_added;            /* step of the last one */
 static inline struct seat *self(void) { return running->seat; }
 
 void beliefs_reset(void);

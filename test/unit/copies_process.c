@@ -12,6 +12,7 @@ struct seat seats[SEATS];
 struct life *running;
 int64_t clock_ms;
 bool abandoned[SLOTS];
+uint64_t place_added;
 static unsigned holders[SLOTS];         /* believed, by slot */
 static uint64_t writes;
 
@@ -238,6 +239,7 @@ void find_places(struct seat *s)
                 *(uint32_t *)&tree_map(units, i)->places = places + 1;
                 crash_point();
                 *(uint32_t *)&t->places = places + 1;
+                place_added = sched_steps;
                 crash_point();
                 *(unsigned *)&f->places = places + 1;
                 repair_wanted();

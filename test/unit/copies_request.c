@@ -195,9 +195,10 @@ static bool is_gone(const struct page *g)
         bool right = (g->state == READS || g->state == WRITES) &&
                      f->places == head->slab[slot_slab(g->slot)].places;
 
-        /* Another process makes a copy good after this one has looked for one: it ends for a page
-         * that is there a moment later.  It had lost the node with the only copy. */
-        if (right && sched_steps - made_good[index_of(g->slot)] < 500)
+        /* Another process makes a copy good, or adds a place, after this one has looked for one: it
+         * ends for a page that is there a moment later.  It had lost the node with the only copy. */
+        if ((g->state == READS && sched_steps - made_good[index_of(g->slot)] < 500) ||
+            ((g->state == READS || g->state == WRITES) && sched_steps - place_added < 500))
                 return true;
         for (unsigned k = 0; k < f->places; k++)
                 right &= f->place[k].node->lost || (g->state == READS && !is_good_at(g->slot, k));
