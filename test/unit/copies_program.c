@@ -171,6 +171,17 @@ static void do_exec(struct seat *s)
 
 /* ---- programs ---- */
 
+/* Just while it is copied. */
+static void let_copied_go(struct seat *s)
+{
+        for (struct page *g = s->page; g < s->page + HELD; g++)
+                if (g->state == HELD_STILL && *(uint16_t *)slot_word(units, g->slot) ==
+                                                      (SLOT_OWNED | SLOT_DUE | s->tree.self)) {
+                        let_go(s, g);
+                        return;
+                }
+}
+
 static void live(struct seat *s)
 {
         struct page *g = &s->page[rnd(HELD)];
@@ -197,8 +208,10 @@ static void live(struct seat *s)
                 do_exec(s);
         else if (what == 22 && chance(6))
                 end_in_order(s);
-        else if (what == 23 || what == 24)
+        else if (what == 23)
                 find_places(s);
+        else if (what >= 24)
+                let_copied_go(s);
         nap(chance(4) ? 200 : 20);
 }
 
@@ -283,6 +296,8 @@ static void take_all(struct seat *s)
                 find_room(s);
                 nap(500);
         }
+        find_places(s);
+        wait_until(is_repaired, s);     /* also what it shared with those that are dead */
         pause_repairs(s);               /* what is copied cannot be written */
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 if (g->state && !slotmap_writable(&s->map, g->slot))

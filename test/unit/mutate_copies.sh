@@ -125,8 +125,6 @@ mutant $repair "a slot that is copied may be taken when it is freed" \
     '/^static bool hold/,/^}/s/\(uint16_t\)\(mine \| SLOT_DUE\)/mine/'
 mutant $repair "two processes copy shared slots" \
     '/^static bool hold/,/^}/s/ && is_repairer\(\)//'
-mutant $repair "who gave up a write lets others copy shared slots" \
-    '/^static void repair_no_more/,/^}/s/if \(!atomic_load.*/if (1)/'
 mutant $repair "a shared slot is released while it is copied" \
     '/^static bool defers/,/^}/s/!copying\[i\]\.owned/0/'
 mutant $repair "copies begin while the process forks" \
