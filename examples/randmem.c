@@ -34,6 +34,26 @@ static void on_term(int signo)
         enough = 1;
 }
 
+/* --timeline: every so often a line with the time, the accesses so far, and the longest that one has
+ * taken since the line before. */
+static double interval, line_due, last_access, slowest;
+
+static void note_access(uint64_t accesses)
+{
+        double now = seconds();
+
+        if (last_access && now - last_access > slowest)
+                slowest = now - last_access;
+        last_access = now;
+        if (now < line_due)
+                return;
+        fprintf(stderr, "randmem: at %.4f s %" PRIu64 " accesses, one took %.1f ms\n", now,
+                accesses, slowest * 1000);
+        slowest = 0;
+        line_due = now + interval;
+        last_access = seconds();        /* without the time of the line */
+}
+
 static uint64_t mix(uint64_t page, uint64_t word, uint64_t k)
 {
         return scramble((page * WORDS + word) * 0x9e3779b97f4a7c15 + k * 0xd1342543de82ef95);
@@ -122,7 +142,10 @@ static void usage(FILE *f)
               "  --zipf[=EXPONENT]    some pages are popular; exponent in (0, 1), default 0.99\n"
               "  --sequential         one page after the other, one access each\n"
               "  --seed N             (default 1)\n"
-              "  --time               how long it took, on standard error\n", f);
+              "  --time               how long it took, on standard error\n"
+              "  --timeline MS        each so many ms, a line on standard error: CLOCK_MONOTONIC, the\n"
+              "                       accesses so far, the longest of them since the line before\n",
+              f);
 }
 
 int main(int argc, char **argv)
@@ -134,6 +157,7 @@ int main(int argc, char **argv)
                 { "sequential", no_argument, NULL, 'q' },
                 { "size", required_argument, NULL, 's' },
                 { "time", no_argument, NULL, 't' },
+                { "timeline", required_argument, NULL, 'l' },
                 { "write-percent", required_argument, NULL, 'w' },
                 { "zipf", optional_argument, NULL, 'z' },
                 { NULL, 0, NULL, 0 }
@@ -146,6 +170,10 @@ int main(int argc, char **argv)
                 switch (c) {
                 case 'a': accesses = parse_number("--accesses", optarg, true, 0, UINT64_MAX); break;
                 case 'h': usage(stdout); return RIGHT;
+                case 'l':
+                        interval = 1e-3 * (double)parse_number("--timeline", optarg, false, 1,
+                                                               1000000);
+                        break;
                 case 'q': pattern = SEQUENTIAL; break;
                 case 'r': seed = parse_number("--seed", optarg, false, 0, UINT64_MAX); break;
                 case 's': size = parse_number("--size", optarg, true, 2 * PAGE, UINT64_MAX); break;
@@ -195,6 +223,8 @@ int main(int argc, char **argv)
                 } else {
                         checksum = (checksum << 1 | checksum >> 63) ^ verify(page, r % WORDS);
                 }
+                if (interval)
+                        note_access(i + 1);
         }
         double t2 = seconds();
 

@@ -200,6 +200,8 @@ natively() {
         test/faults/drain "${long[@]}" "${one[@]}" build
     suite 'random faults over NBD' ${faults}w - \
         test/faults/random --seconds $faults --log build/random-faults.log build
+    suite 'random faults with copies' ${faults}w - \
+        test/faults/random --copies --seconds $faults --log build/random-copies.log build
     large 'on this machine' 60 $command
     if is_full; then
         suite 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \
@@ -248,6 +250,9 @@ in_the_lab() {
     suite 'random faults over RDMA, in the lab' $((3 * faults))w - \
         lab_suite --rdma -- test/faults/random --rdma 10.77.0.1 --seconds $((3 * faults)) \
         --log build/random-faults-rdma.log build
+    suite 'random faults with copies over RDMA, in the lab' $((3 * faults))w - \
+        lab_suite --rdma -- test/faults/random --copies --rdma 10.77.0.1 \
+        --seconds $((3 * faults)) --log build/random-copies-rdma.log build
     suite 'faults of memory nodes, in the lab' 300 'in_source test/faults/cases.sh' \
         patient lab_suite --memnodes 2 --memnode-size 256M -- \
         test/faults/run "${long[@]}" "${one[@]}" build

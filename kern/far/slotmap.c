@@ -165,12 +165,13 @@ bool slotmap_put(struct slotmap *m, uint64_t slot)
         if (slot_slab(slot) >= m->nslabs)
                 env_bug("there is no such slot", slot, m->nslabs);
         /* No other process changes a word that says OWNED by us, and no write of ours is under way.
-         * Release: this process no longer uses the content. */
+         * But a copy of it may begin or be over at any moment, so DUE comes and goes
+         * (runtime/far/repair.c).  Release: this process no longer uses the content. */
         while (!atomic_compare_exchange_strong(&map->word[slot_page(slot)], &seen,
                                                (uint16_t)(seen & SLOT_DUE))) {
                 if (seen & SLOT_SHARED)
                         return false;
-                if (seen != (mine | SLOT_DUE))
+                if ((seen & ~SLOT_DUE) != mine)
                         env_bug("a slot was freed that this process does not hold", slot, seen);
         }
         atomic_fetch_sub_explicit(&process(m)->owned, 1, memory_order_relaxed);

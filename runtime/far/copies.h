@@ -61,9 +61,10 @@ void copies_written(const struct copies *c, uint64_t slot, unsigned good);
 void copies_repaired(const struct copies *c, uint64_t slot, unsigned good);
 /* The copy at place k is wrong, although it was written: nobody is to read it. */
 void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k);
-/* No place will ever give the page: each has lost it, or missed it. */
+/* No place will ever give the page: each has lost it, or missed it.  False as long as there is a
+ * place that this process does not know yet. */
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot);
-/* No place will ever take a page. */
+/* No place will ever take a page; the same holds. */
 bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* A process was told that this node is to be left: no copy is made there. */
 bool copies_leave(const struct copies *c, const struct far_node *n);

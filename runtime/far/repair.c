@@ -30,12 +30,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
  * round. */
 static _Atomic unsigned under_way;
 static _Atomic bool stopped;
+/* A pass is to begin: said also by the thread that adds places (rebuild.c).  Release and acquire: the
+ * pass sees the new place. */
+static _Atomic bool wanted;
 static _Atomic uint64_t pages;          /* a statistic */
 static struct tree *tree;
 
 /* The rest belongs to the I/O side. */
 static uint64_t cursor;                 /* the next slot of this pass */
-static bool passing, found, wanted, again;
+static bool passing, found, again;
 /* Nodes that were to be left when this pass began; it has found pages that only they have, and that
  * were not copied; the last pass has not, and none was written since. */
 static uint64_t seen_leaving;
@@ -69,7 +72,7 @@ static bool is_idle(void)
 
 void repair_in(struct tree *t) { tree = t; }
 
-void repair_wanted(void) { wanted = true; }
+void repair_wanted(void) { atomic_store_explicit(&wanted, true, memory_order_release); }
 
 void repair_missed(void)
 {
@@ -79,8 +82,9 @@ void repair_missed(void)
 
 void repair_needed(void)
 {
-        needy = wanted = true;
+        needy = true;
         is_free = false;
+        repair_wanted();
 }
 
 bool repair_is_free(void)
@@ -223,7 +227,8 @@ void repair_forked(void)
         pthread_mutex_init(&lock, NULL);
         atomic_store(&under_way, 0);
         atomic_store(&stopped, false);
-        passing = ended = wanted = again = is_free = repairer = false;
+        atomic_store(&wanted, false);
+        passing = ended = again = is_free = repairer = false;
         seen_leaving = 0;
         cursor = 0;
 }
@@ -245,7 +250,8 @@ static void pass_over(void)
 {
         passing = false;
         ended = true;
-        wanted |= found;                /* and look whether that was all */
+        if (found)
+                repair_wanted();        /* to see whether that was all */
         found = false;
 }
 
@@ -327,14 +333,15 @@ static void begin_pass(int64_t now)
         uint32_t missed = atomic_load_explicit(&common()->missed, memory_order_relaxed);
 
         next_look = now + LOOK_MS;
-        if (!wanted && missed == seen_missed && !again && leaving() == seen_leaving)
+        bool now_wanted = atomic_exchange_explicit(&wanted, false, memory_order_acquire);
+        if (!now_wanted && missed == seen_missed && !again && leaving() == seen_leaving)
                 return;
-        if (again && !wanted)
+        if (again && !now_wanted)
                 next_look = now + AGAIN_MS;
         seen_missed = missed;
         is_free &= seen_leaving == leaving();
         seen_leaving = leaving();
-        wanted = again = needy = false;
+        again = needy = false;
         passing = true;
         cursor = 0;
 }

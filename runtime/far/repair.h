@@ -24,8 +24,10 @@
 
 /* The tree of this process; it stays valid. */
 void repair_in(struct tree *t);
-/* By the I/O side: a copy that was wanting may be made now; and one is wanting. */
+/* A copy that was wanting may be made now, since a node is back or a slab has a place more.  Any
+ * thread. */
 void repair_wanted(void);
+/* By the I/O side: one is wanting. */
 void repair_missed(void);
 /* A page was written to nodes only that are to be left. */
 void repair_needed(void);

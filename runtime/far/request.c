@@ -257,10 +257,10 @@ static void send_read(struct request *q)
 
 /* A node that cannot fence: until it has answered, and for ever if it was sent the page more than
  * once, no other page may go to the slot (docs/protocol.md). */
-static bool has_strangers(const struct far_slab *s)
+static bool has_strangers(const struct far_slab *s, unsigned places)
 {
         for (unsigned k = 0; k < s->places; k++)
-                if (!s->place[k].node->fences)
+                if (places >> k & 1 && !s->place[k].node->fences)
                         return true;
         return false;
 }
@@ -300,6 +300,9 @@ static void send_write(struct request *q)
         q->waits = copies_to_write(&c, q->slab, q->slot);
         if (q->waits) {
                 q->stranded = 0;
+                /* Each time: the slab may have got such a place since the write was begun. */
+                if (has_strangers(q->slab, q->waits))
+                        slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
                 write_to(q);
         } else {
                 strand(q);
@@ -384,8 +387,6 @@ static void begin_write(struct request *q)
                 sums_store(&s, q->slot, frame_host(q->frame), keeps_pieces(q));
         }
         note_write(q);
-        if (has_strangers(q->slab))
-                slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
         send_write(q);
 }
 
@@ -715,7 +716,7 @@ static void copy_over(struct far_request *r, bool good)
                         repair_needed();
                 count_missed(q);
                 forget_write(q);
-                if (has_strangers(q->slab) && !is_due(q))
+                if (has_strangers(q->slab, ~0u) && !is_due(q))
                         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
                 over(q, IO_OVER);
         }

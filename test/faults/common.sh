@@ -72,6 +72,7 @@ declare -A program ended status_of
 run_program() {
     local name=$1
     shift
+    : >"$WORK/$name.err"        # now: what an earlier one said must not be waited for
     "${as[@]}" "$vmrun" "${flags[@]}" "$@" >"$WORK/$name.out" 2>"$WORK/$name.err" &
     program[$name]=$!
 }

@@ -5,12 +5,16 @@
 #                         restarted, or a memnode over RDMA without a proxy
 #   listen unix|tcp       where the proxy in front of it listens
 #   second yes|no         whether there is a second node, which nothing happens to
+#   replicas 2|3          copies of each page, on nodes m, n and o
 #   fault KIND=...        of proxy.py
 #   vmrun OPTION...       and those of words
 #   words OPTION...
-#   at MS EVENT           so long after the start (random: event)
+#   at MS EVENT [NODE]    so long after the start (random: event); `whole`: waits until vmrun has
+#                         said that all copies are there, and the events after it are counted from
+#                         then; if it does not say so, they are left out
 #
-# Sourced by random. Uses $rdma, its option.
+# Sourced by random. Uses $rdma and $copies, its options,
+# and $spoiling, a pattern of faults.
 # shellcheck shell=bash disable=SC2034
 
 # pick N: a number below N, in $picked. (A subshell would have random numbers of its own.)
@@ -39,7 +43,7 @@ plan_faults() {
         fi
         line fault "$picked"
     done
-    # The network is gone for good, for a run that ends early.
+    # The network is gone for good, for a run that ends early, unless there are copies.
     pick 12
     [ $picked -gt 0 ] || line fault outage=60:1
 }
@@ -67,11 +71,110 @@ plan_events() {
     done
 }
 
+# The same node fails again and again; with three copies two of them do. Of what fails, nothing is
+# left to be believed; of the others, everything.
+plan_bad_nodes() {
+    local bad=(m) n i at=0 length what who
+    [ "$1" -eq 2 ] || bad=(m n)
+    pick 4
+    for ((n = 1 + picked, i = 0; i < n; i++)); do
+        pick 1000
+        at=$((at + 200 + picked))
+        pick 2200
+        length=$((50 + picked))
+        one_of node node process root kill-child kill-child kill-root restart-node restart-node \
+            kill-node end-node lie
+        what=$picked
+        one_of "${bad[@]}"
+        who=$picked
+        case $what in
+        node)
+            line at $at stop-node "$who"
+            at=$((at + length))
+            line at $at cont-node "$who"
+            ;;
+        process | root)
+            line at $at stop-"$what"
+            at=$((at + length))
+            line at $at cont-"$what"
+            ;;
+        kill-child | kill-root) line at $at "$what" ;;
+        *) line at $at "$what" "$who" ;;
+        esac
+        [ "$what" != kill-root ] || break
+    done
+}
+
+# One node after the other, each when what the one before missed was made up for. A node that is
+# gone stays so for its program: after two losses there is one left, which may only be silent.
+plan_in_turn() {
+    local left=(m n o) n i length what at=300
+    pick 3
+    for ((n = 2 + picked, i = 0; i < n; i++)); do
+        pick 1500
+        length=$((1300 + picked))       # long enough to be noticed
+        one_of stop stop restart-node kill-node end-node
+        what=$picked
+        [ ${#left[@]} -gt 1 ] || what=stop
+        pick ${#left[@]}
+        if [ "$what" = stop ]; then
+            line at $at stop-node "${left[picked]}"
+            line at $((at + length)) cont-node "${left[picked]}"
+        else
+            line at $at "$what" "${left[picked]}"
+            unset "left[picked]"
+            left=("${left[@]}")
+        fi
+        line at 0 whole
+        at=100
+    done
+}
+
+# plan_copies SEED
+plan_copies() {
+    local replicas=2 options shape kind=${rdma:+rdma}
+    : "${kind:=memory}"
+    pick 5
+    [ $picked -gt 0 ] || replicas=3
+    line kind "$kind"
+    one_of unix tcp
+    line listen "$picked"
+    line replicas $replicas
+    one_of '--rebuild-rate 0' '--rebuild-rate 0' '' '--rebuild-rate 1M'
+    options=$picked
+    one_of '' '' --debug '--io inline' '--cache 2M' '--placement linear'
+    options+=" $picked"
+    pick 3
+    if [ $picked -eq 0 ]; then
+        one_of '' '--threads 3'
+        shape="--seconds 8 $picked"
+        plan_in_turn
+    else
+        pick 3
+        shape="--seconds $((2 + picked))"
+        one_of '' '--threads 3' '--children 3 --accesses 2000' '--children 5 --accesses 1000' \
+            '--children 11 --accesses 1000'
+        shape+=" $picked"
+        plan_bad_nodes $replicas
+        [ -n "$rdma" ] || plan_faults memory
+    fi
+    # Sums would hide that a copy was read that is not good.
+    pick 2
+    [[ $picked -eq 0 || $plan =~ $spoiling ]] || options+=' --no-verify'
+    line vmrun "$options"
+    one_of 2M 2M 3M
+    line words "--seed $1 $shape --size $picked"
+}
+
 # make_plan SEED: sets $plan.
 make_plan() {
     local kind=memory
     RANDOM=$1
     plan="run $1"
+    if [ "$copies" = yes ]; then
+        plan_copies "$1"
+        return
+    fi
     pick 5
     if [ -n "$rdma" ]; then
         kind=rdma

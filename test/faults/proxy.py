@@ -7,7 +7,7 @@ usage: proxy.py [--seed N] [--log FILE] [--spare N] [--fault KIND=CHANCE[:SECOND
 LISTEN and TO are HOST:PORT or the path of a unix socket. What happens to a command or an answer
 follows from the seed, the number of its connection and its own number there: the same seed makes
 the same faults for the same commands. The first N connections of --spare have no faults by chance.
-SIGUSR1 ends all faults by chance. FILE has a line for each fault, and one for each page that the
+SIGUSR1 ends all faults by chance; at SIGUSR2 all connections get a reset. FILE has a line for each fault, and one for each page that the
 client read and that was not what it had last written there. KIND, with its chance for one command:
 
   delay      it is passed on after at most SECONDS
@@ -140,7 +140,7 @@ class Proxy:
         self.spare, self.numbers, self.began = arguments.spare, 0, None
         self.log = open(arguments.log, "w", buffering=1) if arguments.log else None
         self.faults, self.outages = {"up": [], "down": []}, []
-        self.deaf, self.members = {}, {}
+        self.deaf, self.members, self.links = {}, {}, []
         for text in arguments.fault:
             self.add(text)
         # Pages are kept only if a fault spoils them.
@@ -175,6 +175,11 @@ class Proxy:
 
     def heal(self, *_):
         self.faults = {"up": [], "down": []}
+
+    def reset(self, *_):
+        links, self.links = self.links, []
+        for link in links:
+            link.reset()
 
     def now(self):
         return time.monotonic() - self.began
@@ -213,7 +218,8 @@ class Proxy:
                 client.close()
                 continue
             self.numbers += 1
-            Link(self, self.numbers, client, server).start()
+            self.links.append(Link(self, self.numbers, client, server))
+            self.links[-1].start()
 
 
 class Link:
@@ -248,6 +254,8 @@ class Link:
     def reset(self):
         """Wakes the other thread without telling the peers; they get a reset when it has gone."""
         for s in self.client, self.server:
+            if s.fileno() < 0:
+                return                  # it has ended
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.end(socket.SHUT_RD)
         for s in self.client, self.server:
@@ -441,6 +449,7 @@ def main():
     arguments = p.parse_args()
     proxy = Proxy(arguments)
     signal.signal(signal.SIGUSR1, proxy.heal)
+    signal.signal(signal.SIGUSR2, proxy.reset)
     proxy.serve(address(arguments.listen))
 
 

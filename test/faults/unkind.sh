@@ -29,16 +29,18 @@ serve_foreign() {
     await 20 test -s "$WORK/m.pid"
 }
 
+# proxy_of NAME PROXY LISTEN SEED OPTION...: in front of memnode NAME, with PROXY as its own name.
 # proxy SEED OPTION...: in front of memnode m.
-proxy() {
-    local seed=$1
-    shift
-    : >"$WORK/proxy.err"
-    PYTHONDONTWRITEBYTECODE=1 python3 "$here/proxy.py" --seed "$seed" --log "$WORK/proxy.log" \
-        "$@" "$proxy_at" "$WORK/m.sock" 2>"$WORK/proxy.err" &
-    node[proxy]=$!
-    await 20 grep -q listens "$WORK/proxy.err" || { cat "$WORK/proxy.err"; return 1; }
+proxy_of() {
+    local to=$1 name=$2 listen=$3 seed=$4
+    shift 4
+    : >"$WORK/$name.err"
+    PYTHONDONTWRITEBYTECODE=1 python3 "$here/proxy.py" --seed "$seed" --log "$WORK/$name.log" \
+        "$@" "$listen" "$WORK/$to.sock" 2>"$WORK/$name.err" &
+    node[$name]=$!
+    await 20 grep -q listens "$WORK/$name.err" || { cat "$WORK/$name.err"; return 1; }
 }
+proxy() { proxy_of m proxy "$proxy_at" "$@"; }
 proxy_said() { grep -c -- "$1" "$WORK/proxy.log"; }
 
 # over_tcp COMMAND...: with the proxy at a port of this host.

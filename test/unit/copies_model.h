@@ -6,6 +6,7 @@
  *   copies_program.c     how processes come to be, and what programs do
  *   copies_tree.c        the real sources of the tree, and what surrounds them
  *   copies_request.c     the real copies.c and request.c, in each process's own memory
+ *   copies_repair.c      the real repair.c, in the same way
  *   copies_node.c        memory nodes, the network, and a driver
  *
  * A process has two coroutines (pager_sched.h): its program, and its I/O side.
@@ -37,6 +38,7 @@ enum {
         PAGES = 4,                      /* slots of a slab: few, so that processes meet */
         SLOTS = SLABS * PAGES,
         HELD = SLOTS + 1,               /* by a process: one more, to write a page elsewhere */
+        PLACES_MAX = 4,                 /* of a slab: those of the start, and more */
         NUMBERS = 64,                   /* of processes in the tree */
 };
 
@@ -64,7 +66,7 @@ enum phase {
 extern enum phase phase;
 struct counts {
         uint64_t runs, reads, writes, one_copy, downs, late, forks, execs, kills, ends, cuts,
-                restarts, lost, gone, due;
+                restarts, lost, gone, due, copied, places;
 };
 extern struct counts met;
 
@@ -121,9 +123,12 @@ struct seat {
         struct far_slab slab[SLABS];
         struct view view[NODES];
         struct page page[HELD];
-        struct io_memory *memory;       /* of request.c */
+        uint64_t copy_frame[REPAIR_FRAMES];
+        struct life *repair_owner;      /* has the lock of repair.c */
 };
 extern struct seat seats[SEATS];
+extern bool abandoned[SLOTS];
+extern uint64_t place_added;            /* step of the last one */
 static inline struct seat *self(void) { return running->seat; }
 
 void beliefs_reset(void);
@@ -140,6 +145,8 @@ void let_go(struct seat *s, struct page *g);
 bool write_new(struct seat *s);
 void write_back(struct seat *s, struct page *g);
 void find_room(struct seat *s);
+void find_places(struct seat *s);
+void pause_repairs(struct seat *s);     /* and waits for those that are under way */
 void process_kill(struct seat *s);
 /* Every copy that counts as good is right, and there is one. */
 void check_copies(void);
@@ -167,10 +174,25 @@ void memory_reset(struct seat *s);
 /* Before a life continues: the memory of request.c is that of its process. */
 void memory_of(struct seat *s);
 void memory_free_all(void);
+bool memory_is_loaded(const struct seat *s);
+/* What surrounds request.c and repair.c. */
+struct model_control { uint64_t frame_table, notices; _Atomic uint32_t parts_read;
+                       uint32_t nframes, nslabs, tree_number, stats_on;
+                       uint32_t shadow_paging; const struct slab *slabs; };
+struct model_control *control_of_self(void);
 void side_step(void);                   /* a round of the I/O side of self() */
 uint64_t request_slot(const struct far_request *r);
 /* By copies.c, of any process. */
 bool is_good_at(uint64_t slot, unsigned place);
+
+/* ---- repair (copies_repair.c) ---- */
+
+void repair_memory_out(unsigned seat);
+void repair_memory_in(unsigned seat);
+void repair_memory_reset(unsigned seat);
+unsigned repairs_of(const struct seat *s);      /* under way */
+/* The process ends, and leaves slots of its own that it copies to nobody, for they are DUE. */
+void repairs_die(const struct seat *s);
 
 /* ---- nodes (copies_node.c) ---- */
 

@@ -5,17 +5,21 @@
  */
 #include <string.h>
 #include "common/clock.h"
+#include "far/repair.h"
 #include "copies_model.h"
 
 struct seat seats[SEATS];
 struct life *running;
 int64_t clock_ms;
+bool abandoned[SLOTS];
+uint64_t place_added;
 static unsigned holders[SLOTS];         /* believed, by slot */
 static uint64_t writes;
 
 void beliefs_reset(void)
 {
         memset(holders, 0, sizeof(holders));
+        memset(abandoned, 0, sizeof(abandoned));
         writes = 0;
 }
 
@@ -34,8 +38,7 @@ static void look(struct life *me)
         running = me;
         if (!me)
                 return;
-        if (me->io)
-                memory_of(me->seat);
+        memory_of(me->seat);
         if (!me->doomed)
                 return;
         me->doomed = false;
@@ -202,9 +205,54 @@ void let_go(struct seat *s, struct page *g)
 
         /* a process that is killed from here on would not use it any more */
         forget(g);
-        if (!slotmap_put(&s->map, slot) && tree_release(&s->tree, &slot, 1) != 0)
+        if (!slotmap_put(&s->map, slot) && repair_release(&slot, 1) != 0)
                 sched_fail("process %u: slot %#lx cannot be released", s->tree.self,
                            (unsigned long)slot);
+}
+
+/* As rebuild() in slabs.c: places that others have added, and another one for a slab of which a node
+ * is lost. */
+void find_places(struct seat *s)
+{
+        tree_lock(&s->tree);
+        for (unsigned i = 0; i < SLABS; i++) {
+                struct tree_slab *t = &head->slab[i];
+                struct far_slab *f = &s->slab[i];
+                bool has[NODES] = { false }, wanting = false;
+                unsigned places = *(const uint32_t *)&t->places, next = rnd(NODES);
+                for (unsigned k = *(const unsigned *)&f->places; k < places; k++) {
+                        f->place[k] = (struct far_place){ .node = &s->node[t->place[k].node] };
+                        *(unsigned *)&f->places = k + 1;
+                        repair_wanted();
+                }
+                for (unsigned k = 0; k < places; k++) {
+                        has[t->place[k].node] = true;
+                        wanting |= f->place[k].node->lost;
+                }
+                while (next < NODES && (has[next] || s->node[next].lost))
+                        next++;
+                if (!wanting || next == NODES || places == PLACES_MAX)
+                        continue;
+                met.places++;
+                t->place[places].node = next;
+                f->place[places] = (struct far_place){ .node = &s->node[next] };
+                *(uint32_t *)&tree_map(units, i)->places = places + 1;
+                crash_point();
+                *(uint32_t *)&t->places = places + 1;
+                place_added = sched_steps;
+                crash_point();
+                *(unsigned *)&f->places = places + 1;
+                repair_wanted();
+        }
+        tree_unlock(&s->tree);
+}
+
+static bool none_under_way(void *seat) { return !repairs_of(seat); }
+
+void pause_repairs(struct seat *s)
+{
+        repair_stop();
+        wait_until(none_under_way, s);
 }
 
 bool write_new(struct seat *s)
@@ -245,8 +293,10 @@ void nap(unsigned steps)
 void quiesce(struct seat *s)
 {
         for (; !all_over(s); nap(100))
-                if (phase != CHAOS)
+                if (phase != CHAOS) {
                         find_room(s);
+                        find_places(s);
+                }
         settle_all(s);
 }
 
@@ -258,6 +308,8 @@ void process_kill(struct seat *s)
                 return;
         if (tree_owner && tree_owner->seat == s)
                 tree_owner = NULL;      /* robust; nothing under it needs to be mended here */
+        repairs_die(s);
+        s->repair_owner = NULL;
         memset(s->keeps, 0, sizeof(s->keeps));
         net_orphan(s);
         for (struct page *g = s->page; g < s->page + HELD; g++)

@@ -3,6 +3,7 @@
  * which buries all others.
  */
 #include <string.h>
+#include "far/repair.h"
 #include "copies_model.h"
 
 bool agent_done;
@@ -13,8 +14,10 @@ static void end_in_order(struct seat *s)
 {
         bool still = chance(2);
 
-        if (still && bug != STILL_EARLY)
+        if (still && bug != STILL_EARLY) {
                 quiesce(s);
+                still = repair_stop();
+        }
         tree_leave(&s->tree, still, 500);
         met.ends++;
         process_kill(s);
@@ -97,6 +100,7 @@ static void do_fork(struct seat *s, enum start how)
         quiesce(s);
         if (!expect(s, &c))
                 return;
+        pause_repairs(s);
         for (struct page *g = s->page; how == FORKED && g < s->page + HELD; g++)
                 if (g->state && tree_share(&s->tree, c.number, &g->slot, 1) != 0)
                         sched_fail("process %u: slot %#lx cannot be shared", s->tree.self,
@@ -111,8 +115,10 @@ static void do_fork(struct seat *s, enum start how)
                                                         .value = s->page[i].value,
                                                         .inherited = s->page[i].state };
                 met.forks++;
+                repair_go_on();
                 wait_until(is_up, &w);
         }
+        repair_go_on();
         tree_child_left(&s->tree, &c);
 }
 
@@ -139,14 +145,16 @@ static void do_exec(struct seat *s)
         if (!expect(s, &next))
                 return;
         quiesce(s);
-        tree_leaves(&s->tree, true);
+        tree_leaves(&s->tree, repair_stop());
         crash_point();
         if (chance(4)) {                /* execve has failed */
                 tree_leaves(&s->tree, false);
+                repair_go_on();
                 tree_child_left(&s->tree, &next);
                 return;
         }
         met.execs++;
+        repairs_die(s);
         s->attached = s->up = false;
         s->side.doomed = !s->side.home;
         for (struct page *g = s->page; g < s->page + HELD; g++)
@@ -162,6 +170,17 @@ static void do_exec(struct seat *s)
 }
 
 /* ---- programs ---- */
+
+/* Just while it is copied. */
+static void let_copied_go(struct seat *s)
+{
+        for (struct page *g = s->page; g < s->page + HELD; g++)
+                if (g->state == HELD_STILL && *(uint16_t *)slot_word(units, g->slot) ==
+                                                      (SLOT_OWNED | SLOT_DUE | s->tree.self)) {
+                        let_go(s, g);
+                        return;
+                }
+}
 
 static void live(struct seat *s)
 {
@@ -189,6 +208,10 @@ static void live(struct seat *s)
                 do_exec(s);
         else if (what == 22 && chance(6))
                 end_in_order(s);
+        else if (what == 23)
+                find_places(s);
+        else if (what >= 24)
+                let_copied_go(s);
         nap(chance(4) ? 200 : 20);
 }
 
@@ -226,7 +249,7 @@ static void check_slot(struct seat *s, unsigned i)
         uint64_t slot = (uint64_t)(i / PAGES) << SLAB_SHIFT | i % PAGES;
         uint16_t word = *(uint16_t *)slot_word(units, slot);
         const struct far_slab *f = &s->slab[i / PAGES];
-        bool due = word & SLOT_DUE, any = false;
+        bool due = word & SLOT_DUE, any = abandoned[i];
 
         for (unsigned k = 0; k < f->places; k++)
                 any |= !nodes[f->place[k].node->index].fences;
@@ -248,6 +271,23 @@ static bool all_up(void *arg)
         return true;
 }
 
+/* What it holds is everywhere where it can be copied to.  A slot that is DUE for good, since a node
+ * that does not fence may still get a write, is not copied. */
+static bool is_repaired(void *arg)
+{
+        struct seat *s = arg;
+
+        for (const struct page *g = s->page; g < s->page + HELD; g++) {
+                const struct far_slab *f = &s->slab[slot_slab(g->slot)];
+                bool copied = g->state && !(*(uint16_t *)slot_word(units, g->slot) & SLOT_DUE);
+                for (unsigned k = 0; copied && k < *(const unsigned *)&f->places; k++)
+                        if (!f->place[k].node->lost && f->place[k].node->fences &&
+                            !is_good_at(g->slot, k))
+                                return false;
+        }
+        return true;
+}
+
 /* Nobody else is left. */
 static void take_all(struct seat *s)
 {
@@ -256,6 +296,9 @@ static void take_all(struct seat *s)
                 find_room(s);
                 nap(500);
         }
+        find_places(s);
+        wait_until(is_repaired, s);     /* also what it shared with those that are dead */
+        pause_repairs(s);               /* what is copied cannot be written */
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 if (g->state && !slotmap_writable(&s->map, g->slot))
                         let_go(s, g);
@@ -264,11 +307,17 @@ static void take_all(struct seat *s)
                 if (g)
                         ask(s, g, true);
         }
+        repair_go_on();
         quiesce(s);
-        do {
+        find_places(s);
+        wait_until(is_repaired, s);
+        pause_repairs(s);               /* also nodes that are not repaired have all then */
+        uint64_t before;
+        do {                            /* until nothing has come between */
                 wait_until(all_up, s);
+                before = met.places + met.downs;
                 take_stock(s);
-        } while (!all_up(s));
+        } while (!all_up(s) || before != met.places + met.downs);
         for (unsigned i = 0; i < SLOTS; i++)
                 check_slot(s, i);
         for (uint32_t p = 0; p < NUMBERS; p++)

@@ -15,6 +15,7 @@
 #include "far/copies.h"
 #include "far/wait.h"
 #include "far/meter.h"
+#include "far/repair.h"
 #include "far/request.h"
 #include "include/tree.h"
 #include "pager/frame.h"
@@ -23,15 +24,11 @@
 
 #include "far/copies.c"
 
-/* What surrounds request.c. */
-struct model_control { uint64_t frame_table, notices; _Atomic uint32_t parts_read;
-                       uint32_t nframes, nslabs, tree_number, stats_on;
-                       uint32_t shadow_paging; };
-static struct model_control *control_of_self(void)
+struct model_control *control_of_self(void)
 {
         static struct model_control c;
 
-        c = (struct model_control){ .nframes = HELD, .nslabs = SLABS,
+        c = (struct model_control){ .nframes = HELD, .nslabs = SLABS, .slabs = slabs,
                                     .tree_number = self()->number };
         return &c;
 }
@@ -54,12 +51,20 @@ static bool not_modelled(void)
 #define page_fetched(f, pfn, how, err)    ((void)(f), (void)(err), not_modelled())
 #define page_prefetched(f, pfn, how, err) page_fetched(f, pfn, how, err)
 
-/* Of a write, frame i is that of page i; of a read, the bounce page of vCPU i. */
+/* Of a write, frame i is that of page i; of a read, the bounce page of vCPU i; then come those of
+ * repairs. */
 static char *frame_of_self(uint32_t f)
 {
         struct seat *s = self();
-        return (char *)(f < HELD ? &s->page[f].frame : &s->page[f - HELD].bounce);
+        return (char *)(f < HELD       ? &s->page[f].frame
+                        : f < 2 * HELD ? &s->page[f - HELD].bounce
+                                       : &s->copy_frame[f - 2 * HELD]);
 }
+
+/* When a copy was made up for last, by slot. */
+static uint64_t made_good[SLOTS];
+#define copies_repaired(c, slot, good) \
+        (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
 #include "far/request.c"
 
@@ -81,14 +86,6 @@ void meter_page(const struct far_node *n, bool write, uint64_t taken)
         (void)taken;
 }
 void meter_fetch(uint64_t asked, uint64_t sent) { (void)asked, (void)sent; }
-/* Nothing is repaired. */
-void repair_wanted(void) {}
-void repair_missed(void) {}
-void repair_needed(void) {}
-void repair_put_off(uint64_t slot) { (void)slot; }
-void repair_forked(void) {}
-bool repair_holds(uint64_t slot) { (void)slot; return false; }
-void repair_done(uint64_t slot, unsigned places) { (void)slot, (void)places; }
 unsigned far_nodes(void) { return NODES; }
 struct far_node *far_node_at(unsigned i) { return &self()->node[i]; }
 struct far_slab *far_slab(uint32_t i) { return &self()->slab[i]; }
@@ -143,17 +140,23 @@ void memory_of(struct seat *s)
 {
         if (loaded == s)
                 return;
-        if (loaded)
+        if (loaded) {
                 swap_out(&memory[loaded - seats]);
+                repair_memory_out((unsigned)(loaded - seats));
+        }
         swap_in(&memory[s - seats]);
+        repair_memory_in((unsigned)(s - seats));
         loaded = s;
 }
+
+bool memory_is_loaded(const struct seat *s) { return loaded == s; }
 
 void memory_reset(struct seat *s)
 {
         if (loaded == s)
                 loaded = NULL;
         memset(&memory[s - seats], 0, sizeof(memory[0]));
+        repair_memory_reset((unsigned)(s - seats));
 }
 
 static struct block { struct block *next; } *blocks;
@@ -191,8 +194,14 @@ bool is_good_at(uint64_t slot, unsigned place)
 static bool is_gone(const struct page *g)
 {
         const struct far_slab *f = far_slab(slot_slab(g->slot));
-        bool right = g->state == READS || g->state == WRITES;
+        bool right = (g->state == READS || g->state == WRITES) &&
+                     f->places == head->slab[slot_slab(g->slot)].places;
 
+        /* Another process makes a copy good, or adds a place, after this one has looked for one: it
+         * ends for a page that is there a moment later.  It had lost the node with the only copy. */
+        if ((g->state == READS && sched_steps - made_good[index_of(g->slot)] < 500) ||
+            ((g->state == READS || g->state == WRITES) && sched_steps - place_added < 500))
+                return true;
         for (unsigned k = 0; k < f->places; k++)
                 right &= f->place[k].node->lost || (g->state == READS && !is_good_at(g->slot, k));
         return right;
@@ -217,6 +226,8 @@ static void ends(const struct far_node *n)
 void side_step(void)
 {
         struct seat *s = self();
+        uint64_t slot, before = repair_pages();
+        frame_t frame;
 
         request_on_loss(ends);
         for (unsigned i = 0; i < HELD; i++) {
@@ -229,5 +240,8 @@ void side_step(void)
         request_post();
         driver_step();
         request_elsewhere();
+        while (repair_next(&slot, &frame))
+                request_repair(slot, frame);
+        met.copied += repair_pages() - before;
         crash_point();
 }

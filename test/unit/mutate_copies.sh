@@ -6,9 +6,13 @@
 . "$(dirname "$0")/mutants.sh"
 
 # shellcheck disable=SC2317 # called by mutant
-build_test() { compile "$unit"/test_copies_model.c "$unit"/copies_*.c "$unit/pager_sched.c"; }
+build_test() {
+    compile "$unit"/test_copies_model.c "$unit"/copies_*.c "$unit/pager_sched.c" \
+        "$tree/runtime/far/sums.c"
+}
 
 copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
+repair=far/repair.c slotmap=far/slotmap.c
 
 mutant $copies "a missed write is not noted" \
     '/^static void set_good/,/^}/s/^        if \(good == .*/        if (!good) return; &/'
@@ -105,6 +109,38 @@ mutant $hold "a silent node has good copies of the dead" \
     '/^static uint64_t bury_word/,/^}/s/spoil_copies\(t, slot\)/;/'
 mutant far/cut.c "a node that is lost for one process has cut the dead off" \
     '/^static bool cut_everywhere/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
+mutant $request "only places of when a write began can make its slot due" '
+    /^static void send_write/,/^}/s/if \(has_strangers\(.*/if (0)/
+    /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (has_strangers(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'
+
+mutant $request "a slot is copied while it is written" \
+    '/^void request_repair/,/^}/s/is_written\(slot\)/0/'
+mutant $request "a slot is written while it is copied" \
+    '/^void request_begin/,/^}/s/if \(repair_holds\(q->slot\)\)/if (0)/'
+mutant $request "a copy that could not be made up for is good" \
+    '/^static void copy_over/,/^}/s/repaired\(&c, q->slot, q->good\)/repaired(\&c, q->slot, q->good | q->late)/'
+mutant $copies "copies are made up for although a write may arrive there" \
+    '/^unsigned copies_to_repair/,/^}/s/ & copies_to_write\(c, s, slot\)//'
+mutant $repair "a slot that is copied may be taken when it is freed" \
+    '/^static bool hold/,/^}/s/\(uint16_t\)\(mine \| SLOT_DUE\)/mine/'
+mutant $repair "two processes copy shared slots" \
+    '/^static bool hold/,/^}/s/ && is_repairer\(\)//'
+mutant $repair "a shared slot is released while it is copied" \
+    '/^static bool defers/,/^}/s/!copying\[i\]\.owned/0/'
+mutant $repair "copies begin while the process forks" \
+    '/^bool repair_next/,/^}/s/!atomic_load\(&stopped\) && //'
+mutant $repair "nobody looks when a node is back, or new" \
+    '/^void repair_wanted/s/true/false/'
+mutant $repair "a slot stays due when its copy is over" \
+    '/^static void let_go/,/^}/s/slot_write_ends\(.*/;/'
+mutant $hold "who is dead stays the one who copies shared slots" \
+    '/^uint64_t tree_bury/,/^}/s/^( *)atomic_compare_exchange_strong\(.*repairer.*/\1;/'
+mutant $slotmap "a slot cannot be freed when its copy is over just now" \
+    '/^bool slotmap_put/,/^}/s/\(seen & ~SLOT_DUE\) != mine/seen != (mine | SLOT_DUE)/'
+mutant $copies "places that a process does not know keep their copies" \
+    '/^void copies_written/,/^}/s/places_in_tree\(c, slot\)/places_of(s)/'
+mutant $copies "a page is gone before all its places are known" \
+    '/^static bool knows_all/,/^}/s/return .*/return true;/'
 
 # rule NUMBER WHAT: one that the model's own parts follow (copies_model.h).
 rule() {

@@ -124,6 +124,23 @@ static void missed_writes(void **state)
         assert_false(copies_all_lost(&me, &slab, SLOT));
 }
 
+/* Another process has added a place and filled it, and this one has not looked since: it must not
+ * give up before. */
+static void places_not_known_yet(void **state)
+{
+        (void)state;
+        slab.places = 2;
+        node[0].lost = node[1].lost = true;
+        assert_int_equal(read_of(SLOT, 0), -1);
+        assert_false(copies_gone(&me, &slab, SLOT));
+        assert_false(copies_all_lost(&me, &slab, SLOT));
+        slab.places = 3;
+        assert_int_equal(read_of(SLOT, 0), 2);
+        node[2].lost = true;
+        assert_true(copies_gone(&me, &slab, SLOT));
+        assert_true(copies_all_lost(&me, &slab, SLOT));
+}
+
 /* One place has no bits, whatever others have left there. */
 static void a_single_place(void **state)
 {
@@ -253,9 +270,9 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 test(all_are_right), test(reads_are_shared), test(nodes_that_are_down),
-                test(missed_writes), test(a_single_place),   test(threats),
-                test(ends),          test(nodes_that_cannot_fence),
-                test(repairs),       test(unknown_places),
+                test(missed_writes), test(places_not_known_yet),
+                test(a_single_place), test(threats), test(ends), test(nodes_that_cannot_fence),
+                test(repairs), test(unknown_places),
         };
         return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
 }

@@ -3,14 +3,15 @@
  * tree, memory nodes, and a network that holds back what was sent; all of them stopped, killed,
  * restarted or cut off from each other at any atomic operation of the real code.
  *
- * Real are which copies are right and which request goes where (runtime/far/copies.c, request.c),
+ * Real are which copies are right, which request goes where, and how copies are made up for
+ * (runtime/far/copies.c, request.c, repair.c),
  * which slot is whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
  * runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
  * A run has three phases.  In the first there are faults.  Then there are none, and within a
  * bounded number of steps each process that lives must have read all that it holds, and have
- * written it.  At last all but one are killed, and that one must be able to bury them and to write
- * every slot.
+ * written it.  At last all but one are killed, and that one must be able to bury them, to write
+ * every slot, and to make up for every copy.
  *
  * What must hold, looked at all the time: a copy that counts as good is the page that was last
  * written and called over; one copy of each page is good; no page arrives at a node over a
@@ -204,19 +205,20 @@ static void model(void **state)
                 if (run() != 0)
                         fail_msg("SEED=%lu fails", (unsigned long)seed);
         }
+        print_message("# %lu runs, %lu reads, %lu writes, %lu of them to one copy, %lu breaks, "
+                      "%lu pages came late, %lu forks, %lu programs, %lu kills, %lu ends, "
+                      "%lu cuts, %lu restarts, %lu losses, %lu programs without a page, "
+                      "%lu slots due, %lu copies made up for, %lu places added\n",
+                      met.runs, met.reads, met.writes, met.one_copy, met.downs, met.late, met.forks,
+                      met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,
+                      met.due, met.copied, met.places);
         /* The run met what it is for. */
         if (steps >= 4000000)
                 assert_true(met.reads > 1000 && met.writes > 1000 && met.one_copy > 300 &&
                             met.downs > 1000 && met.late > 100 && met.forks > 100 &&
                             met.execs > 50 && met.kills > 50 && met.ends > 20 && met.cuts > 300 &&
-                            met.restarts > 3 && met.lost > 20 && met.gone > 3 && met.due > 0);
-        print_message("# %lu runs, %lu reads, %lu writes, %lu of them to one copy, %lu breaks, "
-                      "%lu pages came late, %lu forks, %lu programs, %lu kills, %lu ends, "
-                      "%lu cuts, %lu restarts, %lu losses, %lu programs without a page, "
-                      "%lu slots due\n",
-                      met.runs, met.reads, met.writes, met.one_copy, met.downs, met.late, met.forks,
-                      met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,
-                      met.due);
+                            met.restarts > 3 && met.lost > 20 && met.gone > 3 && met.due > 0 &&
+                            met.copied > 30 && met.places > 3);
 }
 
 int main(void)

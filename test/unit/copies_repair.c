@@ -1,0 +1,141 @@
+/*
+ * See copies_model.h: repair.c, as it is.  What it keeps for its process is swapped together with
+ * that of request.c.
+ */
+#include <errno.h>
+#include <string.h>
+#include <window.h>
+#include "base/message.h"
+#include "base/options.h"
+#include "common/clock.h"
+#include "far/copies.h"
+#include "far/far.h"
+#include "far/repair.h"
+#include "include/tree.h"
+#include "vm/vm.h"
+#include "copies_hooks.h"
+
+/* Its lock is between the program and the I/O side. */
+static bool lock_is_free(void *seat) { return !((struct seat *)seat)->repair_owner; }
+
+static void lock_repair(void)
+{
+        struct seat *s = self();
+
+        crash_point();
+        while (s->repair_owner)
+                wait_until(lock_is_free, s);
+        s->repair_owner = running;
+}
+
+static void unlock_repair(void)
+{
+        self()->repair_owner = NULL;
+        crash_point();
+}
+
+static char *window(void) { return units; }
+
+#undef CONTROL
+#define CONTROL control_of_self()
+#undef TREE_WINDOW
+#define TREE_WINDOW window()
+#undef pthread_mutex_lock
+#undef pthread_mutex_unlock
+#define pthread_mutex_lock(m)    lock_repair()
+#define pthread_mutex_unlock(m)  unlock_repair()
+#define pthread_mutex_init(m, a) ((void)(m))
+#define bounce_pages(n)          HELD
+/* The model has functions of these names. */
+#define hold(...)   hold_copy(__VA_ARGS__)
+#define let_go(...) let_go_of_copy(__VA_ARGS__)
+
+#include "far/repair.c"
+
+static struct repair_memory {
+        struct copy copying[REPAIR_FRAMES];
+        unsigned under_way;
+        bool stopped, passing, found, wanted, again, needy, is_free, ended, repairer;
+        uint64_t pages, cursor, copied, seen_leaving;
+        int64_t since, next_look, budget, budget_at;
+        uint32_t seen_missed;
+} memory[SEATS];
+
+void repair_memory_out(unsigned seat)
+{
+        struct repair_memory *m = &memory[seat];
+
+        memcpy(m->copying, copying, sizeof(m->copying));
+        m->under_way = under_way;
+        m->stopped = stopped;
+        m->passing = passing;
+        m->found = found;
+        m->wanted = wanted;
+        m->again = again;
+        m->needy = needy;
+        m->is_free = is_free;
+        m->ended = ended;
+        m->repairer = repairer;
+        m->seen_leaving = seen_leaving;
+        m->pages = pages;
+        m->cursor = cursor;
+        m->copied = copied;
+        m->since = since;
+        m->next_look = next_look;
+        m->budget = budget;
+        m->budget_at = budget_at;
+        m->seen_missed = seen_missed;
+}
+
+void repair_memory_in(unsigned seat)
+{
+        const struct repair_memory *m = &memory[seat];
+
+        repair_in(&seats[seat].tree);
+        memcpy(copying, m->copying, sizeof(m->copying));
+        under_way = m->under_way;
+        stopped = m->stopped;
+        passing = m->passing;
+        found = m->found;
+        wanted = m->wanted;
+        again = m->again;
+        needy = m->needy;
+        is_free = m->is_free;
+        ended = m->ended;
+        repairer = m->repairer;
+        seen_leaving = m->seen_leaving;
+        pages = m->pages;
+        cursor = m->cursor;
+        copied = m->copied;
+        since = m->since;
+        next_look = m->next_look;
+        budget = m->budget;
+        budget_at = m->budget_at;
+        seen_missed = m->seen_missed;
+}
+
+void repair_memory_reset(unsigned seat)
+{
+        memset(&memory[seat], 0, sizeof(memory[0]));
+        seats[seat].repair_owner = NULL;
+}
+
+void repairs_die(const struct seat *s)
+{
+        const struct copy *c = memory_is_loaded(s) ? copying : memory[s - seats].copying;
+
+        /* It may have freed the slot meanwhile; or the copy has just not begun, or is over. */
+        for (unsigned i = 0; i < REPAIR_FRAMES; i++)
+                if (c[i].owned && *(uint16_t *)slot_word(units, c[i].slot) & SLOT_DUE)
+                        abandoned[index_of(c[i].slot)] = true;
+        for (uint64_t i = 0; i < SLOTS; i++) {
+                uint64_t slot = i / PAGES << SLAB_SHIFT | i % PAGES;
+                if (*(uint16_t *)slot_word(units, slot) == (SLOT_OWNED | SLOT_DUE | s->tree.self))
+                        abandoned[i] = true;
+        }
+}
+
+unsigned repairs_of(const struct seat *s)
+{
+        return memory_is_loaded(s) ? *(unsigned *)&under_way : memory[s - seats].under_way;
+}
