@@ -171,6 +171,12 @@ int leave_patience(void)
         return -1;
 }
 
+void leave_put_off(void)
+{
+        for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
+                atomic_store(&far_node_at(i)->unneeded, false);
+}
+
 /* What the parent was told by the node was for the parent; but who had nothing under way there any
  * more had left. */
 void leave_forked(void)
