@@ -283,6 +283,7 @@ void io_pause_repairs(void)
         const void *word;
         unsigned n;
 
+        leave_put_off();
         repair_stop();
         while ((n = repair_under_way(&word)) > 0)
                 if (opt.io == IO_INLINE)

@@ -30,7 +30,7 @@ void io_keep(void);
 /* For fork: the I/O thread is quiesced, outside of any driver, from io_hold() to io_release(). */
 void io_hold(void);
 void io_release(void);
-/* Begins no repair (repair.c) until repair_go_on(), and waits for those under way, as long as nodes
+/* Before fork: leaves no node (leave.h), begins no repair (repair.c) until repair_go_on(), and waits for those under way, as long as nodes
  * take to answer or to break. */
 void io_pause_repairs(void);
 /* Between io_hold() and io_release(): ends the thread, and makes it again, in another VM if need be.

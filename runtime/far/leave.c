@@ -19,6 +19,7 @@ static struct leaving {
         int64_t since;                  /* ms: when it was heard; 0: not yet */
         uint64_t pages;                 /* that had been copied by then */
         bool answered;                  /* that it cannot be left */
+        bool over;                      /* it was left */
 } leaving[NODES_MAX];
 
 void far_asked(struct far_node *n)
@@ -113,8 +114,10 @@ static unsigned leave(struct far_node *n, struct leaving *l)
                 atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
                 request_leave(n);
         }
-        if (!request_has_left(n) || !n->driver->answer(n, true))
+        /* It may end before it is answered. */
+        if (!n->lost && (!request_has_left(n) || !n->driver->answer(n, true)))
                 return 0;
+        l->over = true;
         note_left(n);
         leave_is_over(n);
         warnx_("%s: it is left: %llu pages were copied from it or for it in %.1f s",
@@ -142,7 +145,7 @@ unsigned leave_step(void)
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 struct leaving *l = &leaving[i];
-                if (!is(&n->asked) || n->lost)
+                if (!is(&n->asked) || l->over || (n->lost && !is(&n->is_left)))
                         continue;
                 if (!l->since) {
                         l->since = now_ms();
@@ -166,6 +169,12 @@ int leave_patience(void)
                 if (is(&far_node_at(i)->asked) && !far_node_at(i)->lost)
                         return LOOK_MS;
         return -1;
+}
+
+void leave_put_off(void)
+{
+        for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
+                atomic_store(&far_node_at(i)->unneeded, false);
 }
 
 /* What the parent was told by the node was for the parent; but who had nothing under way there any

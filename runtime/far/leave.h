@@ -32,6 +32,10 @@ bool leave_is_asked(void);
 const char *leave_state(const struct far_node *n);
 /* This process, or the program before it, has left the node: it is not connected. */
 void leave_is_over(struct far_node *n);
+/* Before fork, while slabs.c does not look: no node is left from the next io_hold() on before it has
+ * looked again, and seen the child.  Else the parent could let go of a slot that only the child has
+ * then, answer, and memnode would end without having known the child. */
+void leave_put_off(void);
 /* In a forked child. */
 void leave_forked(void);
 

@@ -117,7 +117,9 @@ static void repair_no_more(void)
 {
         uint32_t self = CONTROL->tree_number + 1;
 
-        if (!repairer || atomic_load(&common()->process[CONTROL->tree_number].unfenced))
+        /* Nodes that are to be left get no copies. */
+        if (!repairer ||
+            (atomic_load(&common()->process[CONTROL->tree_number].unfenced) & ~leaving()))
                 return;
         atomic_compare_exchange_strong(&common()->repairer, &self, 0);
         repairer = false;

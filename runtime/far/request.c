@@ -846,7 +846,9 @@ static void settle(struct far_node *n)
         if (!n->hands_back && writing[n->index])
                 copies_unfenced(&c, n);         /* before they are called over */
         repair_needed();
-        if (copied)
+        if (atomic_load_explicit(&n->is_left, memory_order_relaxed))
+                ;                       /* leave.c says so */
+        else if (copied)
                 warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "
                        "pages", n->option->origin, n->why);
         else

@@ -614,15 +614,29 @@ static void heed_asked(void)
                         note_asked(nodes[i]);
 }
 
-static void judge_asked(void)
+static bool has_dead(void)
 {
+        for (uint32_t p = 0; p < atomic_load(&common()->numbers); p++)
+                if (tree.head->record[p].state == RECORD_DEAD)
+                        return true;
+        return false;
+}
+
+/* True: dead processes are to be buried, since they may hold what others wait for, as the right to
+ * copy shared slots (repair.c). */
+static bool judge_asked(void)
+{
+        bool moves = false;
+
         for (unsigned i = 0; i < nnodes; i++) {
                 struct far_node *n = nodes[i];
                 if (!is_moving(n))
                         continue;
+                moves = true;
                 atomic_store_explicit(&n->stuck, is_stuck(n), memory_order_relaxed);
                 atomic_store_explicit(&n->unneeded, is_unneeded(n), memory_order_relaxed);
         }
+        return moves && has_dead();
 }
 
 /* With one copy of each page there is nothing to look for unless a node is to be left. */
@@ -636,6 +650,7 @@ static bool has_work(void)
 static void rebuild(struct vm *vm)
 {
         unsigned added = 0, found = 0;
+        bool dead = false;
 
         io_keep();
         pthread_mutex_lock(&lease_lock);
@@ -652,7 +667,7 @@ static void rebuild(struct vm *vm)
                                 found++;
                         added += add_copy(vm, i);
                 }
-                judge_asked();
+                dead = judge_asked();
                 push();
                 tree_unlock(&tree);
         }
@@ -661,7 +676,7 @@ static void rebuild(struct vm *vm)
                 warnx_("far memory: %u slab%s get%s new copies on other nodes", added,
                        added == 1 ? "" : "s", added == 1 ? "s" : "");
         /* Nodes that answer again are told who died meanwhile; and what waits may wait for that. */
-        if (work && (atomic_load(&common()->uncut) & ~down() || request_waits()))
+        if (work && (dead || atomic_load(&common()->uncut) & ~down() || request_waits()))
                 cut_dead(&cutter, vm);
         if (added || found)
                 repair_wanted();

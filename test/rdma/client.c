@@ -33,6 +33,8 @@
  *      ended                   memnode must end the control connection within 10 s
  *      goodbye                 says so and waits for the end of the connection
  *      byebye SECONDS          a GOODBYE of memnode must come in that time
+ *      asked SECONDS           a DRAIN of memnode must come in that time
+ *      moved 0|1               says that it cannot move, or has; DONE must come
  *      drop                    ends all connections without a word
  *      traffic SECONDS         READs and WRITEs of 4 KiB over slab 0, prints how many a second
  *      say TEXT / wait         prints TEXT / waits for a line on standard input
@@ -377,6 +379,16 @@ static void cut(uint64_t first, uint64_t last)
         ask(&m, sizeof(m), NODE_DONE, &done, sizeof(done));
 }
 
+static void moved(unsigned has)
+{
+        struct node_moved m;
+        struct node_plain done;
+
+        header(&m, NODE_MOVED, sizeof(m));
+        m.moved = has;
+        ask(&m, sizeof(m), NODE_DONE, &done, sizeof(done));
+}
+
 static void flood(unsigned n)
 {
         struct node_lease m;
@@ -620,7 +632,12 @@ static void run(const char *verb)
         else if (!strcmp(verb, "byebye")) {
                 if (receive(&r, sizeof(r), (int)number() * 1000) != NODE_GOODBYE)
                         fail("no GOODBYE came");
-        } else if (!strcmp(verb, "drop"))
+        } else if (!strcmp(verb, "asked")) {
+                if (receive(&r, sizeof(r), (int)number() * 1000) != NODE_DRAIN)
+                        fail("no DRAIN came");
+        } else if (!strcmp(verb, "moved"))
+                moved((unsigned)number());
+        else if (!strcmp(verb, "drop"))
                 end_link(&data), end_link(&control);
         else if (!strcmp(verb, "traffic"))
                 traffic((double)number());
