@@ -181,6 +181,16 @@ whole_since() {
         /have their copies again/ { whole = noticed }
         END { exit !whole }' "$WORK/it.err"
 }
+# Each process copies what it holds, and nothing says which have done so: of a tree, none has said it
+# for some seconds.
+tree_whole() {
+    local before=-1 now=0
+    while [ -n "$tree" ] && [ "$before" -ne "$now" ]; do
+        before=$now
+        sleep 4
+        now=$(grep -c 'have their copies again' "$WORK/it.err")
+    done
+}
 lines() { wc -l <"$WORK/it.err"; }
 
 one_run() {
@@ -201,6 +211,7 @@ one_run() {
     resume
     await 120 whole_since "$line" || return
     at_whole=$(monotonic)
+    tree_whole
     sleep 1.5
     at_second=$(monotonic)
     second_loss
