@@ -29,6 +29,7 @@
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/request.h"
+#include "far/scrub.h"
 #include "far/sums.h"
 #include "far/wait.h"
 #include "include/tree.h"
@@ -62,8 +63,9 @@ struct request {
          * when it went to its driver; else 0. */
         uint64_t asked, sent;
         int64_t stranded;               /* since when, by patient_ms; 0: it is not */
-        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
-        bool repair;
+        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c); or is read
+         * for its sum alone (scrub.c). */
+        bool repair, scrub;
         struct request *before, *after; /* in `writes` */
         struct request *next;           /* in a list of this file */
         /* A read, or the copies of a write, by index of the place; .owner: this request. */
@@ -80,7 +82,7 @@ static struct queue queues[NODES_MAX][3];
 static unsigned writing[NODES_MAX];     /* by node: writes that it was given */
 static struct request *unused, *stranded;
 static struct request *behind;          /* writes of slots that are being repaired */
-/* Writes of slabs with copies, from begin_write() until they are over. */
+/* Writes, from begin_write() until they are over. */
 static struct request *writes;
 static struct far_request *failed;      /* for request_elsewhere() */
 static _Atomic bool waiting;            /* something is stranded; a hint for request_waits() */
@@ -100,6 +102,7 @@ void request_forked(void)
         stranded = behind = writes = NULL;
         failed = NULL;
         repair_forked();
+        scrub_forked();
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 atomic_store_explicit(&n->up, !n->hands_back, memory_order_relaxed);
@@ -345,9 +348,9 @@ static struct request *begin(uint64_t slot, frame_t frame, enum far_op op)
         return q;
 }
 
-/* [I] A slot is not repaired while a write of it is under way: the copy would be of the page
- * before, and might be called good after the write was over.  Writes that come later wait
- * (`behind`). */
+/* [I] A slot is not repaired, nor called wrong, while a write of it is under way: the copy would be
+ * of the page before, and might be called good after the write was over.  Writes that come later
+ * wait (`behind`). */
 static void note_write(struct request *q)
 {
         q->before = NULL;
@@ -364,7 +367,7 @@ static void forget_write(struct request *q)
                 q->after->before = q->before;
 }
 
-static bool is_written(uint64_t slot)
+bool request_written(uint64_t slot)
 {
         for (const struct request *q = writes; q; q = q->after)
                 if (q->slot == slot)
@@ -379,8 +382,7 @@ static void begin_write(struct request *q)
                 struct sums s = sums(q);
                 sums_store(&s, q->slot, frame_host(q->frame), keeps_pieces(q));
         }
-        if (q->slab->copied)
-                note_write(q);
+        note_write(q);
         if (has_strangers(q->slab))
                 slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot));
         send_write(q);
@@ -427,10 +429,26 @@ void request_repair(uint64_t slot, frame_t frame)
         struct request *q = begin(slot, frame, FAR_PREFETCH);
 
         q->repair = true;
-        if (is_written(slot))
+        if (request_written(slot))
                 repair_over(q);
         else
                 send_read(q);
+}
+
+void request_check(uint64_t slot, unsigned k, frame_t frame)
+{
+        struct request *q = begin(slot, frame, FAR_PREFETCH);
+
+        q->scrub = true;
+        transfer(q, k, FAR_PREFETCH, 0, PAGE_SIZE);
+}
+
+static void check_over(struct request *q, enum scrub_read read)
+{
+        frame_t frame = q->frame;
+
+        reuse(q);
+        scrub_read(frame, read);
 }
 
 static void fail_all(struct far_request *r)
@@ -605,19 +623,18 @@ static void wrong(struct far_request *r)
         }
 }
 
-/* Copies that were read before this one, which is right. */
-static void note_spoiled(struct request *q)
+void request_spoiled(uint64_t slot, unsigned places)
 {
         const struct copies c = copies();
 
-        for (unsigned k = 0; q->bad >> k; k++)
-                if (q->bad >> k & 1) {
-                        copies_spoiled(&c, q->slot, k);
-                        q->slab->place[k].node->damaged++;
+        for (unsigned k = 0; places >> k; k++)
+                if (places >> k & 1) {
+                        struct far_node *n = far_slab(slot_slab(slot))->place[k].node;
+                        copies_spoiled(&c, slot, k);
+                        n->damaged++;
                         info_("%s: page %u of slab %u did not come back as it was written, twice; "
                               "another copy did",
-                              q->slab->place[k].node->option->origin, slot_page(q->slot),
-                              slot_slab(q->slot));
+                              n->option->origin, slot_page(slot), slot_slab(slot));
                 }
 }
 
@@ -691,8 +708,7 @@ static void copy_over(struct far_request *r, bool good)
         } else {
                 copies_written(&c, q->slab, q->slot, q->good);
                 count_missed(q);
-                if (q->slab->copied)
-                        forget_write(q);
+                forget_write(q);
                 if (has_strangers(q->slab) && !is_due(q))
                         slot_write_ends(slot_word((char *)TREE_WINDOW, q->slot));
                 over(q, IO_OVER);
@@ -714,10 +730,16 @@ static void repair_read(struct request *q)
 static void repair_over(struct request *q)
 {
         const uint64_t slot = q->slot;
-        struct request *list = behind, *next;
 
         repair_done(slot, q->good);
         reuse(q);
+        request_go_on(slot);
+}
+
+void request_go_on(uint64_t slot)
+{
+        struct request *list = behind, *next;
+
         behind = NULL;
         for (; list; list = next) {
                 next = list->next;
@@ -734,6 +756,11 @@ void far_done(struct far_request *r)
 {
         struct request *q = r->owner;
 
+        if (q->scrub) {
+                count_page(r);
+                check_over(q, is_right(r) ? SCRUB_RIGHT : SCRUB_WRONG);
+                return;
+        }
         if (r->op != FAR_WRITE && !is_right(r)) {
                 wrong(r);
                 return;
@@ -743,7 +770,7 @@ void far_done(struct far_request *r)
                 copy_over(r, true);
                 return;
         }
-        note_spoiled(q);
+        request_spoiled(q->slot, q->bad);       /* those that were read before this one */
         if (q->repair) {
                 repair_read(q);
                 return;
@@ -881,7 +908,9 @@ unsigned request_elsewhere(void)
                 struct request *q = r->owner;
                 failed = r->next;
                 n++;
-                if (r->op == FAR_WRITE)
+                if (q->scrub)
+                        check_over(q, SCRUB_SILENT);
+                else if (r->op == FAR_WRITE)
                         copy_over(r, false);
                 else
                         send_read(q);
