@@ -427,7 +427,7 @@ unsigned scrub_step(void)
 int scrub_patience(void) { return runs() ? 1 : -1; }
 
 /* --io inline: a thread that does the I/O side's work while no vCPU waits for a page. */
-#define IDLE_MS 500
+#define IDLE_MS 500                     /* until somebody asks what has become of the scrub */
 #define TURNS   100                     /* at once, so a fork waits 10 ms for it */
 
 static void tick(void);
@@ -500,6 +500,7 @@ int scrub_start(uint64_t bytes_a_second, char why[SCRUB_WHY])
 
         if (err)
                 return err;
+        ticker_rest(&ticker);           /* it may have become idle */
         most = bytes_a_second;
         to_do = far_used_pages();
         begun_at = ended_at = now_ms();
@@ -526,6 +527,8 @@ void scrub_report(struct scrub_report *r)
         /* Acquire: `state` comes first, so the rest is of that time or later; and losses before
          * loss[]. */
         *r = (struct scrub_report){ .state = atomic_load_explicit(&state, memory_order_acquire) };
+        if (r->state != SCRUB_RUNS)
+                ticker_rest(&ticker);
         if (r->state == SCRUB_NONE)
                 return;
         r->pages = to_do;
