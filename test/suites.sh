@@ -196,6 +196,8 @@ natively() {
         test/faults/nbd "${long[@]}" "${one[@]}" build
     suite 'copies on several nodes' 60w 'in_source test/faults/replicas' \
         test/faults/replicas "${long[@]}" "${one[@]}" build
+    suite 'scrubs over NBD' 90w 'in_source test/faults/scrub' \
+        test/faults/scrub "${long[@]}" "${one[@]}" build
     suite 'random faults over NBD' ${faults}w - \
         test/faults/random --seconds $faults --log build/random-faults.log build
     large 'on this machine' 60 $command

@@ -133,7 +133,7 @@ int scrub_ask(const char *what, enum form form, FILE *f, char why[CTL_WHY])
                          "nothing", what);
                 return -EINVAL;
         }
-        scrub_report(&r);
+        scrub_look(&r);
         (form == FORM_JSON ? print_json : form == FORM_FLAT ? print_flat : print_text)(&r, f);
         return 0;
 }

@@ -274,7 +274,8 @@ void io_keep(void)
 {
         if (!started || opt.io != IO_INLINE || pthread_mutex_trylock(&io_lock) != 0)
                 return;
-        step();
+        if (step() == 0)
+                wait_for_news(0);       /* drivers look for answers where they were asked to */
         pthread_mutex_unlock(&io_lock);
 }
 
@@ -347,6 +348,7 @@ void io_forked(void)
         atomic_store(&hold, HOLD_NONE);
         pthread_mutex_init(&io_lock, NULL);
         request_forked();
+        scrub_forked();
 }
 
 bool io_stop(unsigned limit_ms)

@@ -11,7 +11,6 @@
 #include "far/copies.h"
 #include "far/far.h"
 #include "far/repair.h"
-#include "far/scrub.h"
 #include "far/tree.h"
 #include "far/walk.h"
 #include "include/tree.h"
@@ -43,6 +42,7 @@ static int64_t since;                   /* when the first of them was copied, ms
 static uint32_t seen_missed;
 static int64_t next_look;               /* ms */
 static struct rate rate;
+static void (*checked_copied)(unsigned places);         /* of repair_hold() */
 
 static struct copies copies(void)
 {
@@ -147,8 +147,9 @@ static void let_go(struct copy *c)
 
 bool repair_shares(uint64_t slot) { return tree_shares(tree, slot); }
 
-int repair_hold(uint64_t slot)
+int repair_hold(uint64_t slot, void (*copied_to)(unsigned places))
 {
+        checked_copied = copied_to;
         if (repair_holds(slot) || !repair_begin())
                 return -EAGAIN;
         if (hold(&copying[CHECKED], slot, false))
@@ -192,7 +193,7 @@ void repair_done(uint64_t slot, unsigned places)
                 if (copying[i].used && copying[i].slot == slot) {
                         let_go(&copying[i]);
                         if (i == CHECKED) {
-                                scrub_repaired(places);
+                                checked_copied(places);
                                 return;
                         }
                         break;

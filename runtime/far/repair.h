@@ -53,11 +53,11 @@ bool repair_begin(void);
 void repair_end(void);
 /* Does this process hold it with others? */
 bool repair_shares(uint64_t slot);
-/* Holds one slot, as one that is copied, until repair_let_go() or repair_done(): no other process
- * takes it, and no write of it begins.  It may be freed meanwhile: repair_still_holds().  One that
- * is DUE is held too: no write of it may be under way.  0; -EAGAIN: not now; -ESTALE: it is not
- * this process's. */
-int repair_hold(uint64_t slot);
+/* Holds one slot, as one that is copied, until repair_let_go() or repair_done(), which then calls
+ * copied(): no other process takes it, and no write of it begins.  It may be freed meanwhile:
+ * repair_still_holds().  One that is DUE is held too: no write of it may be under way.  0; -EAGAIN:
+ * not now; -ESTALE: it is not this process's. */
+int repair_hold(uint64_t slot, void (*copied)(unsigned places));
 /* *owned: it is this process's alone. */
 bool repair_still_holds(bool *owned);
 /* May the held slot be written where it is wanting, by request_repair()? */

@@ -29,7 +29,6 @@
 #include "far/meter.h"
 #include "far/repair.h"
 #include "far/request.h"
-#include "far/scrub.h"
 #include "far/sums.h"
 #include "far/wait.h"
 #include "include/tree.h"
@@ -63,9 +62,9 @@ struct request {
          * when it went to its driver; else 0. */
         uint64_t asked, sent;
         int64_t stranded;               /* since when, by patient_ms; 0: it is not */
-        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c); or is read
-         * for its sum alone (scrub.c). */
-        bool repair, scrub;
+        /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
+        bool repair;
+        check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
         struct request *before, *after; /* in `writes` */
         struct request *next;           /* in a list of this file */
         /* A read, or the copies of a write, by index of the place; .owner: this request. */
@@ -102,7 +101,6 @@ void request_forked(void)
         stranded = behind = writes = NULL;
         failed = NULL;
         repair_forked();
-        scrub_forked();
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 atomic_store_explicit(&n->up, !n->hands_back, memory_order_relaxed);
@@ -435,20 +433,21 @@ void request_repair(uint64_t slot, frame_t frame)
                 send_read(q);
 }
 
-void request_check(uint64_t slot, unsigned k, frame_t frame)
+void request_check(uint64_t slot, unsigned k, frame_t frame, check_fn *check)
 {
         struct request *q = begin(slot, frame, FAR_PREFETCH);
 
-        q->scrub = true;
+        q->check = check;
         transfer(q, k, FAR_PREFETCH, 0, PAGE_SIZE);
 }
 
-static void check_over(struct request *q, enum scrub_read read)
+static void check_over(struct request *q, enum check found)
 {
         frame_t frame = q->frame;
+        check_fn *over = q->check;
 
         reuse(q);
-        scrub_read(frame, read);
+        over(frame, found);
 }
 
 static void fail_all(struct far_request *r)
@@ -756,9 +755,9 @@ void far_done(struct far_request *r)
 {
         struct request *q = r->owner;
 
-        if (q->scrub) {
+        if (q->check) {
                 count_page(r);
-                check_over(q, is_right(r) ? SCRUB_RIGHT : SCRUB_WRONG);
+                check_over(q, is_right(r) ? CHECK_RIGHT : CHECK_WRONG);
                 return;
         }
         if (r->op != FAR_WRITE && !is_right(r)) {
@@ -908,8 +907,8 @@ unsigned request_elsewhere(void)
                 struct request *q = r->owner;
                 failed = r->next;
                 n++;
-                if (q->scrub)
-                        check_over(q, SCRUB_SILENT);
+                if (q->check)
+                        check_over(q, CHECK_SILENT);
                 else if (r->op == FAR_WRITE)
                         copy_over(r, false);
                 else

@@ -3,16 +3,11 @@
  */
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <time.h>
 #include <window.h>
 #include "base/message.h"
-#include "base/options.h"
-#include "base/ticker.h"
 #include "common/clock.h"
 #include "far/copies.h"
 #include "far/far.h"
-#include "far/io.h"
 #include "far/repair.h"
 #include "far/request.h"
 #include "far/scrub.h"
@@ -25,10 +20,11 @@
 #define AGAIN_MS 100                    /* from the first look to the second, at least */
 #define FRAMES   4096                   /* looked at in one step: some 20 us */
 
-/* Stored by who starts it, which comes before (release), and by the I/O side, which ends it. */
+/* Stored by who begins it, what it needs comes before (release), and by the I/O side, which ends
+ * it. */
 static _Atomic uint32_t state;
 static _Atomic bool to_stop;
-/* Written by who starts it, while there is none. */
+/* Written by who begins it, while there is none. */
 static uint64_t most, to_do;
 static int64_t begun_at;
 static uint64_t begun[SCRUB_COUNTS];
@@ -103,6 +99,8 @@ static bool answers(uint64_t slot, unsigned k)
 {
         return far_answers(far_slab(slot_slab(slot))->place[k].node);
 }
+
+static void check_over(frame_t frame, enum check found);
 
 /* ---- the first look ---- */
 
@@ -181,7 +179,7 @@ static bool look_once(int64_t now)
         first[i].slot = current;
         reading++;
         rate_take(&rate);
-        request_check(current, k, frame_number((unsigned)i));
+        request_check(current, k, frame_number((unsigned)i), check_over);
         return true;
 }
 
@@ -254,7 +252,7 @@ static void judge(void)
         }
 }
 
-void scrub_repaired(unsigned places)
+static void repaired(unsigned places)
 {
         second.phase = NOTHING;
         count(SCRUB_REPAIRED, (unsigned)__builtin_popcount(places & second.wrong));
@@ -311,7 +309,8 @@ static void look_on(void)
         }
         if (second.waits) {
                 rate_take(&rate);
-                request_check(slot, (unsigned)__builtin_ctz(second.waits), frame_number(0));
+                request_check(slot, (unsigned)__builtin_ctz(second.waits), frame_number(0),
+                              check_over);
         } else if (!second.wrong && (second.right || second.silent)) {
                 let_go();
         } else if (!repair_still_holds(&owned)) {
@@ -332,7 +331,7 @@ static bool begin_again(int64_t now)
         struct suspect s = suspects[oldest];
         if (now - s.since < AGAIN_MS || !rate_allows(&rate, most, now))
                 return false;
-        int err = repair_hold(s.slot);
+        int err = repair_hold(s.slot, repaired);
         if (err == -EAGAIN)
                 return false;
         oldest = (oldest + 1) % SUSPECTS;
@@ -347,43 +346,43 @@ static bool begin_again(int64_t now)
         return true;
 }
 
-static void read_again(enum scrub_read read)
+static void second_over(enum check found)
 {
         unsigned one = second.waits & -second.waits;
 
-        if (read == SCRUB_WRONG && !second.again) {
+        if (found == CHECK_WRONG && !second.again) {
                 second.again = true;
         } else {
                 second.again = false;
                 second.waits &= ~one;
-                second.right |= read == SCRUB_RIGHT ? one : 0;
-                second.wrong |= read == SCRUB_WRONG ? one : 0;
-                second.silent |= read == SCRUB_SILENT ? one : 0;
+                second.right |= found == CHECK_RIGHT ? one : 0;
+                second.wrong |= found == CHECK_WRONG ? one : 0;
+                second.silent |= found == CHECK_SILENT ? one : 0;
         }
         look_on();
 }
 
-void scrub_read(frame_t frame, enum scrub_read read)
+static void check_over(frame_t frame, enum check found)
 {
         unsigned i = frame - frame_number(0);
 
         if (i == 0) {
-                read_again(read);
+                second_over(found);
                 return;
         }
         first[i].used = false;
         reading--;
         repair_end();
-        count(read == SCRUB_SILENT ? SCRUB_UNREAD : SCRUB_COPIES, 1);
-        if (read == SCRUB_WRONG)
+        count(found == CHECK_SILENT ? SCRUB_UNREAD : SCRUB_COPIES, 1);
+        if (found == CHECK_WRONG)
                 suspect(first[i].slot);
 }
 
 /* ---- the whole of it ---- */
 
-static bool runs(void)
+bool scrub_runs(void)
 {
-        /* Acquire: what it was started with. */
+        /* Acquire: what it was begun with. */
         return atomic_load_explicit(&state, memory_order_acquire) == SCRUB_RUNS;
 }
 
@@ -400,7 +399,7 @@ unsigned scrub_step(void)
 {
         unsigned work = 0;
 
-        if (!runs())
+        if (!scrub_runs())
                 return 0;
         bool stops = atomic_load_explicit(&to_stop, memory_order_relaxed);
         if (!goes) {
@@ -424,111 +423,28 @@ unsigned scrub_step(void)
         return work;
 }
 
-int scrub_patience(void) { return runs() ? 1 : -1; }
+int scrub_patience(void) { return scrub_runs() ? 1 : -1; }
 
-/* --io inline: a thread that does the I/O side's work while no vCPU waits for a page. */
-#define IDLE_MS 500                     /* until somebody asks what has become of the scrub */
-#define TURNS   100                     /* at once, so a fork waits 10 ms for it */
-
-static void tick(void);
-static struct ticker ticker = { .name = "vmrun-scrub", .ms = 1, .tick = tick, TICKER_INIT };
-
-static void tick(void)
+void scrub_begin(uint64_t bytes_a_second, uint64_t pages, bool any)
 {
-        const struct timespec pause = { .tv_nsec = 50000 };
-
-        for (unsigned i = 0; i < TURNS && runs(); i++) {
-                io_keep();
-                nanosleep(&pause, NULL);
-        }
-        ticker.ms = runs() ? 1 : IDLE_MS;
-}
-
-void scrub_hold(void) { ticker_hold(&ticker); }
-void scrub_release(void) { ticker_release(&ticker); }
-void scrub_rest(void) { ticker_rest(&ticker); }
-
-void scrub_go_on(void)
-{
-        if (runs() && opt.io == IO_INLINE)
-                ticker_start(&ticker);
-}
-
-void scrub_forked(void)
-{
-        ticker_forked(&ticker);
-        atomic_store(&state, SCRUB_NONE);
-        atomic_store(&losses, 0);
-        goes = false;
-        reading = nsuspects = left = 0;
-        second.phase = NOTHING;
-        for (unsigned i = 0; i < SCRUB_FRAMES; i++)
-                first[i].used = false;
-}
-
-static bool any_remote(void)
-{
-        for (unsigned i = 0; i < far_nodes(); i++)
-                if (far_node_at(i)->driver->kind == SLAB_REMOTE)
-                        return true;
-        return false;
-}
-
-static int refuse(char why[SCRUB_WHY])
-{
-        if (runs()) {
-                snprintf(why, SCRUB_WHY, "one is under way: vmctl PID scrub --status shows it, "
-                         "--stop ends it");
-                return -EBUSY;
-        }
-        if (!any_remote()) {
-                snprintf(why, SCRUB_WHY, "the program has no remote node (rdma, nbd or file), and "
-                         "pages of other nodes have no sums");
-                return -EINVAL;
-        }
-        if (!opt.verify) {
-                snprintf(why, SCRUB_WHY, "the program was started with --no-verify, so its pages "
-                         "have no sums: start it without");
-                return -EINVAL;
-        }
-        return 0;
-}
-
-int scrub_start(uint64_t bytes_a_second, char why[SCRUB_WHY])
-{
-        int err = refuse(why);
-
-        if (err)
-                return err;
-        ticker_rest(&ticker);           /* it may have become idle */
         most = bytes_a_second;
-        to_do = far_used_pages();
+        to_do = pages;
         begun_at = ended_at = now_ms();
         for (unsigned i = 0; i < SCRUB_COUNTS; i++)
                 begun[i] = scrub_total(i);
         atomic_store(&losses, 0);
         atomic_store(&to_stop, false);
-        bool any = io_is_attached();
-        /* Release: see runs(). */
+        /* Release: see scrub_runs(). */
         atomic_store_explicit(&state, any ? SCRUB_RUNS : SCRUB_OVER, memory_order_release);
-        io_wake();
-        scrub_go_on();
-        return 0;
 }
 
-void scrub_stop(void)
-{
-        atomic_store_explicit(&to_stop, true, memory_order_relaxed);
-        io_wake();
-}
+void scrub_to_stop(void) { atomic_store_explicit(&to_stop, true, memory_order_relaxed); }
 
 void scrub_report(struct scrub_report *r)
 {
         /* Acquire: `state` comes first, so the rest is of that time or later; and losses before
          * loss[]. */
         *r = (struct scrub_report){ .state = atomic_load_explicit(&state, memory_order_acquire) };
-        if (r->state != SCRUB_RUNS)
-                ticker_rest(&ticker);
         if (r->state == SCRUB_NONE)
                 return;
         r->pages = to_do;
@@ -539,4 +455,15 @@ void scrub_report(struct scrub_report *r)
         r->losses = atomic_load_explicit(&losses, memory_order_acquire);
         for (unsigned i = 0; i < r->losses; i++)
                 r->loss[i] = loss[i];
+}
+
+void scrub_forked(void)
+{
+        atomic_store(&state, SCRUB_NONE);
+        atomic_store(&losses, 0);
+        goes = false;
+        reading = nsuspects = left = 0;
+        second.phase = NOTHING;
+        for (unsigned i = 0; i < SCRUB_FRAMES; i++)
+                first[i].used = false;
 }

@@ -27,7 +27,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "pager/frame.h"
 
 /* --- by the I/O side --- */
 
@@ -35,19 +34,17 @@
 unsigned scrub_step(void);
 /* When scrub_step() should be called again, in ms; -1: there is no scrub. */
 int scrub_patience(void);
-/* A read of a copy is over (request_check()). */
-enum scrub_read { SCRUB_RIGHT, SCRUB_WRONG, SCRUB_SILENT };
-void scrub_read(frame_t frame, enum scrub_read read);
-/* The held slot was copied to these places, and is held no more. */
-void scrub_repaired(unsigned places);
+/* In a forked child: there is none. */
+void scrub_forked(void);
 
 /* --- any thread, one at a time, not during fork --- */
 
-/* most: bytes a second; 0: no limit.  0, or -errno with why: -EBUSY: there is one. */
-#define SCRUB_WHY 256
-int scrub_start(uint64_t most, char why[SCRUB_WHY]);
+bool scrub_runs(void);
+/* There is none.  most: bytes a second, 0: no limit; pages: that it will look at, roughly, which it
+ * only remembers; any: else it is over at once. */
+void scrub_begin(uint64_t most, uint64_t pages, bool any);
 /* It begins nothing more, and is over soon. */
-void scrub_stop(void);
+void scrub_to_stop(void);
 
 /* Pages that were looked at; copies: read, wrong, made right, on nodes that do not answer; pages of
  * which no copy is right. */
@@ -67,12 +64,19 @@ struct scrub_report {
 };
 void scrub_report(struct scrub_report *r);
 
+/* --- for vmctl: the same, and they see to it that somebody does the work (scrub_start.c) --- */
+
+/* most: bytes a second; 0: no limit.  0, or -errno with why: -EBUSY: there is one. */
+#define SCRUB_WHY 256
+int scrub_start(uint64_t most, char why[SCRUB_WHY]);
+void scrub_stop(void);
+void scrub_look(struct scrub_report *r);
+
 /* For fork, and for a process that must have one thread: see struct ticker. */
 void scrub_hold(void);
 void scrub_release(void);
 void scrub_rest(void);
 void scrub_go_on(void);
-/* In a forked child, with scrub_hold() of its parent. */
-void scrub_forked(void);
+void scrub_thread_forked(void);
 
 #endif
