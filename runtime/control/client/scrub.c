@@ -12,7 +12,7 @@
 #include "control/protocol.h"
 #include "stats/flat.h"
 
-#define LOOK_MS 200
+#define LOOK_MS 200                     /* between two questions; less at first */
 
 static volatile sig_atomic_t enough;
 
@@ -51,11 +51,11 @@ static void show_progress(const char *flat)
  * why there is nothing to show. */
 static int wait_for_end(pid_t pid, int *fd, bool *good)
 {
-        const struct timespec pause = { .tv_nsec = LOOK_MS * 1000000l };
+        struct timespec pause = { 0 };
         struct answer a;
         char state[16];
 
-        for (;;) {
+        for (long ms = 10;; ms = ms < LOOK_MS / 2 ? ms * 2 : LOOK_MS) {
                 int err = ask(pid, fd, "scrub flat", &a);
                 if (err)
                         return err;
@@ -66,6 +66,7 @@ static int wait_for_end(pid_t pid, int *fd, bool *good)
                 free(a.text);
                 if (strcmp(state, "running") != 0)
                         break;
+                pause.tv_nsec = ms * 1000000;
                 if (!enough)
                         nanosleep(&pause, NULL);        /* a signal ends it */
                 if (enough) {
