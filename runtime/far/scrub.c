@@ -142,7 +142,7 @@ static bool next_slot(void)
                 if (left)
                         return true;
                 suspect(slot);          /* all of them were on lost nodes */
-                if (nsuspects == SUSPECTS)
+                if (nsuspects + reading >= SUSPECTS)
                         break;
         }
         return false;

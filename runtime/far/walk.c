@@ -57,13 +57,15 @@ bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms)
 
         if (!most)
                 return true;
+        if (burst < PAGE_SIZE)
+                burst = PAGE_SIZE;
         int64_t gained = (now_ms - r->at) * (int64_t)most / 1000;
         if (gained) {                   /* else what a slow rate gains would be lost each time */
                 r->budget += gained;
                 r->at = now_ms;
         }
         if (r->budget > burst)
-                r->budget = burst > PAGE_SIZE ? burst : PAGE_SIZE;
+                r->budget = burst;
         return r->budget >= PAGE_SIZE;
 }
 
