@@ -92,6 +92,10 @@ struct far_node {
         /* With copies: writes that it missed, and how often it stopped to answer.  Kept by
          * request.c. */
         _Atomic uint64_t missed, breaks;
+        /* How often it came up and went down without a transfer that ended well: far_pause(); and
+         * it has failed one since it came up.  Kept by request.c. */
+        _Atomic unsigned barren;
+        bool failed;
         bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -245,6 +249,16 @@ extern const struct far_driver far_mem, far_dax;
 static inline bool far_answers(const struct far_node *n)
 {
         return !n->lost && atomic_load_explicit(&n->up, memory_order_relaxed);
+}
+
+/* How long a driver waits before it connects again to a node that went down, in ms: `least`, and
+ * twice as long for each further time that the node came up and carried nothing out. */
+static inline unsigned far_pause(const struct far_node *n, unsigned least)
+{
+        /* Relaxed: a hint, also for a thread that is not the I/O side. */
+        unsigned barren = atomic_load_explicit(&n->barren, memory_order_relaxed);
+
+        return barren < 2 ? least : least << (barren < 6 ? barren - 1 : 5);
 }
 
 /* --- the table of nodes and places (nodes.c) --- */

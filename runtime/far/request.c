@@ -754,7 +754,10 @@ void request_go_on(uint64_t slot)
 void far_done(struct far_request *r)
 {
         struct request *q = r->owner;
+        _Atomic unsigned *barren = &r->place->node->barren;
 
+        if (atomic_load_explicit(barren, memory_order_relaxed))
+                atomic_store_explicit(barren, 0, memory_order_relaxed);
         if (q->check) {
                 count_page(r);
                 check_over(q, is_right(r) ? CHECK_RIGHT : CHECK_WRONG);
@@ -787,6 +790,12 @@ void far_done(struct far_request *r)
 
 void far_failed(struct far_request *r)
 {
+        struct far_node *n = r->place->node;
+
+        if (n->hands_back && !n->failed) {
+                n->failed = true;
+                atomic_fetch_add_explicit(&n->barren, 1, memory_order_relaxed);
+        }
         r->next = failed;
         failed = r;
 }
@@ -815,6 +824,7 @@ void far_up(struct far_node *n)
 {
         const struct copies c = copies();
 
+        n->failed = false;
         atomic_store_explicit(&n->up, true, memory_order_relaxed);
         if (n->down_since) {            /* else it is new */
                 copies_fenced(&c, n);

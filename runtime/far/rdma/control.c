@@ -257,7 +257,9 @@ static void end(struct rdma_node *rn, int64_t now)
         rdma_link_close(l);
         c->sending = false;
         c->state = CONTROL_DOWN;
-        c->next = c->started + RETRY_MS > now ? c->started + RETRY_MS : now;
+        c->next = c->started + far_pause(rn->n, RETRY_MS);
+        if (c->next < now)
+                c->next = now;
 }
 
 void rdma_control_step(struct rdma_node *rn, int64_t now)
