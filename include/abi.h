@@ -617,7 +617,9 @@ static inline uint64_t bounce_pages(uint64_t nframes)
         return vcpus < VCPUS_MAX ? vcpus : VCPUS_MAX;
 }
 
-#define REPAIR_FRAMES 8                 /* behind the bounce pages: see runtime/far/repair.c */
+/* Behind the bounce pages, for the host: see runtime/far/repair.c and scrub.c. */
+#define REPAIR_FRAMES 8
+#define SCRUB_FRAMES  8
 
 static inline struct vcpu *vcpu_block(unsigned n)
 {

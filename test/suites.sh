@@ -198,6 +198,8 @@ natively() {
         test/faults/replicas "${long[@]}" "${one[@]}" build
     suite 'nodes that are drained' 60w 'in_source test/faults/drain' \
         test/faults/drain "${long[@]}" "${one[@]}" build
+    suite 'scrubs over NBD' 90w 'in_source test/faults/scrub' \
+        test/faults/scrub "${long[@]}" "${one[@]}" build
     suite 'random faults over NBD' ${faults}w - \
         test/faults/random --seconds $faults --log build/random-faults.log build
     suite 'random faults with copies' ${faults}w - \

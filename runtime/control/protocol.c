@@ -24,6 +24,7 @@ static const struct {
         [VERB_NODES]  = { "nodes", 1 << FORM_TEXT | 1 << FORM_JSON, NONE },
         [VERB_FROM]   = { "from", 0, MUST },
         [VERB_ADD]    = { "add", 0, MUST },
+        [VERB_SCRUB]  = { "scrub", 1 << FORM_TEXT | 1 << FORM_JSON | 1 << FORM_FLAT, MAY },
 };
 static const char *const forms[] = {
         [FORM_TEXT] = "text", [FORM_JSON] = "json", [FORM_FLAT] = "flat", [FORM_PROM] = "prom",

@@ -140,6 +140,8 @@ int request_serve(struct session *s, const struct request *r, FILE *f, char why[
                 return set_directory(s, r->argument, why);
         case VERB_ADD:
                 return nodes_add(s, r->argument, f, why);
+        case VERB_SCRUB:
+                return scrub_ask(r->argument, r->form, f, why);
         }
         return -EINVAL;
 }

@@ -45,4 +45,9 @@ void running_apply(void);
 int nodes_print(enum form form, FILE *f, char why[CTL_WHY]);
 int nodes_add(const struct session *s, const char *url, FILE *f, char why[CTL_WHY]);
 
+/* --- scrubs (scrub.c) --- */
+
+/* "start", "start RATE", "stop", or "": how far it has come, and what it has found. */
+int scrub_ask(const char *what, enum form form, FILE *f, char why[CTL_WHY]);
+
 #endif

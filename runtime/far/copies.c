@@ -86,6 +86,16 @@ int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t sl
         return -1;
 }
 
+unsigned copies_good(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        unsigned set = 0, places = places_of(s);
+
+        for (unsigned k = 0; k < places; k++)
+                if (is_good(c, slot, k))
+                        set |= 1u << k;
+        return set;
+}
+
 unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         unsigned set = 0, places = places_of(s);

@@ -48,6 +48,8 @@ struct copies {
 
 /* The place to read a page from now, as an index; -1: none.  not: places to leave out, a set. */
 int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned not);
+/* The places whose copy is good, also of nodes that do not answer, or are lost: a set. */
+unsigned copies_good(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* The places that can be written now, a set. */
 unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* A good copy can be read, and at a place that answers there is none. */

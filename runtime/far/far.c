@@ -15,6 +15,7 @@
 #include "far/rebuild.h"
 #include "far/repair.h"
 #include "far/request.h"
+#include "far/scrub.h"
 #include "far/timing.h"
 
 /* the longest wait for other threads at the end of the program */
@@ -259,6 +260,7 @@ int far_forked(const struct tree_child *c)
         io_forked();
         rebuild_forked();
         leave_forked();
+        scrub_thread_forked();
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (far_node_at(i)->driver->forked &&
                     far_node_at(i)->driver->forked(far_node_at(i)))

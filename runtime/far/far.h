@@ -100,6 +100,10 @@ struct far_node {
         /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
          * relaxed: for others a hint. */
         _Atomic bool is_left;
+        /* How often it came up and went down without a transfer that ended well: far_pause(); and
+         * it has failed one since it came up.  Kept by request.c. */
+        _Atomic unsigned barren;
+        bool failed;
         bool lost, lost_pages;          /* by far_lost(), for the owner (request.c) */
         bool settled;                   /* the owner has seen the loss */
         char why[FAR_WHY];              /* the reason why it is lost */
@@ -151,9 +155,10 @@ struct far_range { uint64_t first, last; };
  * Nodes that hand back (far_node.hands_back)
  *
  * A node is down until the driver calls far_up(), at the earliest within attach().  It goes down
- * when a connection breaks, when transfers are under way on one and none of them ends for half a
- * second (RDMA) or a second (NBD), or when an NBD server answers one with an error.  Silence is
- * counted between calls of poll(), at most 50 ms each, so a process that did not run blames nobody.
+ * when a connection breaks, when transfers are under way on one and none of them ends for a second
+ * (NBD), or for half a second and then it does not answer on the control connection either, or for
+ * three seconds (RDMA), or when an NBD server answers one with an error.  Silence is counted between
+ * calls of poll(), at most 50 ms each, so a process that did not run blames nobody.
  * Then the driver, within poll() or post():
  *   1. ends all data connections of this process to the node.  From here on no old request touches
  *      a frame.  At the node an old WRITE may still arrive; if the node fences, only before
@@ -259,6 +264,16 @@ static inline bool far_answers(const struct far_node *n)
 {
         return !n->lost && !atomic_load_explicit(&n->is_left, memory_order_relaxed) &&
                atomic_load_explicit(&n->up, memory_order_relaxed);
+}
+
+/* How long a driver waits before it connects again to a node that went down, in ms: `least`, and
+ * twice as long for each further time that the node came up and carried nothing out. */
+static inline unsigned far_pause(const struct far_node *n, unsigned least)
+{
+        /* Relaxed: a hint, also for a thread that is not the I/O side. */
+        unsigned barren = atomic_load_explicit(&n->barren, memory_order_relaxed);
+
+        return barren < 2 ? least : least << (barren < 6 ? barren - 1 : 5);
 }
 
 /* --- the table of nodes and places (nodes.c) --- */

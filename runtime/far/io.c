@@ -38,6 +38,7 @@
 #include "far/leave.h"
 #include "far/repair.h"
 #include "far/request.h"
+#include "far/scrub.h"
 #include "vm/vm.h"
 
 #define INLINE_MORE 16                  /* turns after the one that brought what was waited for */
@@ -114,7 +115,7 @@ static unsigned step(void)
         work += leave_step();
         for (uint64_t slot; repair_next(&slot, &frame); work++)
                 request_repair(slot, frame);
-        return work;
+        return work + scrub_step();
 }
 
 static bool tails_moved(void)
@@ -145,6 +146,7 @@ static bool wait_for_news(int limit_ms)
         shorten(&limit_ms, request_patience());
         shorten(&limit_ms, repair_patience());
         shorten(&limit_ms, leave_patience());
+        shorten(&limit_ms, scrub_patience());
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *node = far_node_at(i);
                 int got = is_remote(node) ? node->driver->arm(node, fds + n, FDS_MAX - n, &limit_ms)
@@ -175,7 +177,8 @@ static _Noreturn void stay_stopped(void)
 
 static int attach(struct far_node *n, char why[FAR_WHY])
 {
-        uint64_t count = CONTROL->nframes + bounce_pages(CONTROL->nframes) + REPAIR_FRAMES;
+        uint64_t count = CONTROL->nframes + bounce_pages(CONTROL->nframes) + REPAIR_FRAMES +
+                         SCRUB_FRAMES;
 
         return n->driver->attach(n, frame_host(0), count * PAGE_SIZE, why);
 }
@@ -274,8 +277,18 @@ void io_keep(void)
 {
         if (!started || opt.io != IO_INLINE || pthread_mutex_trylock(&io_lock) != 0)
                 return;
-        step();
+        if (step() == 0)
+                wait_for_news(0);       /* drivers look for answers where they were asked to */
         pthread_mutex_unlock(&io_lock);
+}
+
+void io_wake(void)
+{
+        const uint64_t ring = 1;
+
+        /* the counter is far from full */
+        if (started && opt.io == IO_THREAD && write(doorbell, &ring, sizeof(ring)) < 0)
+                return;
 }
 
 void io_pause_repairs(void)
@@ -339,6 +352,7 @@ void io_forked(void)
         atomic_store(&hold, HOLD_NONE);
         pthread_mutex_init(&io_lock, NULL);
         request_forked();
+        scrub_forked();
 }
 
 bool io_stop(unsigned limit_ms)

@@ -12,22 +12,24 @@
 #include "far/far.h"
 #include "far/repair.h"
 #include "far/tree.h"
+#include "far/walk.h"
 #include "include/tree.h"
 #include "vm/vm.h"
 
-#define SCAN     1024                   /* slots looked at in one step: some 50 us */
 #define IDLE_MS  500                    /* between two steps without a pass */
 #define LOOK_MS  5000                   /* between two passes because copies were missed */
 #define AGAIN_MS 1000                   /* before what could not be copied is tried again */
 #define NEED_MS  200                    /* the same, if a node is to be left */
-#define BURST_MS 20                     /* of the rate, at most, after a pause */
 
-/* Copies under way.  Written by the I/O side with the lock, which it reads without; `released` is
- * for who has the lock. */
-static struct copy { uint64_t slot; bool used, owned, released; } copying[REPAIR_FRAMES];
+/* Slots that are held: for copies under way, and one for scrub.c.  Written by the I/O side with the
+ * lock, which it reads without; `released` is for who has the lock.  writes: the page is written
+ * where it is wanting, or will be. */
+#define CHECKED REPAIR_FRAMES
+static struct copy { uint64_t slot; bool used, owned, released, writes; } copying[CHECKED + 1];
+#define COPYING (sizeof(copying) / sizeof(copying[0]))
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* How many; full barriers: repair_stop() stores stopped, then reads it; repair_next() the other way
- * round. */
+/* How many are under way, with scrub.c's reads; full barriers: repair_stop() stores stopped, then
+ * reads it; repair_begin() the other way round. */
 static _Atomic unsigned under_way;
 static _Atomic bool stopped;
 /* A pass is to begin: said also by the thread that adds places (rebuild.c).  Release and acquire: the
@@ -49,7 +51,8 @@ static uint64_t copied;                 /* pages, since all copies were there */
 static int64_t since;                   /* when the first of them was copied, ms */
 static uint32_t seen_missed;
 static int64_t next_look;               /* ms */
-static int64_t budget, budget_at;       /* bytes that may be copied, and when it was counted */
+static struct rate rate;
+static void (*checked_copied)(unsigned places);         /* of repair_hold() */
 
 static struct copies copies(void)
 {
@@ -96,7 +99,7 @@ uint64_t repair_pages(void) { return atomic_load_explicit(&pages, memory_order_r
 
 bool repair_holds(uint64_t slot)
 {
-        for (unsigned i = 0; i < REPAIR_FRAMES; i++)
+        for (unsigned i = 0; i < COPYING; i++)
                 if (copying[i].used && copying[i].slot == slot)
                         return true;
         return false;
@@ -125,8 +128,20 @@ static void repair_no_more(void)
         repairer = false;
 }
 
-/* Nobody else writes the slot from here on, until let_go().  False: it is not this process's. */
-static bool hold(struct copy *c, uint64_t slot)
+bool repair_begin(void)
+{
+        atomic_fetch_add(&under_way, 1);
+        if (!atomic_load(&stopped))
+                return true;
+        repair_end();
+        return false;
+}
+
+void repair_end(void) { atomic_fetch_sub(&under_way, 1); }
+
+/* Nobody else writes the slot from here on, until let_go(): nor does this process, unless `writes`.
+ * False: it is not this process's. */
+static bool hold(struct copy *c, uint64_t slot, bool writes)
 {
         slot_word_t *word = slot_word((char *)TREE_WINDOW, slot);
         uint16_t mine = (uint16_t)(SLOT_OWNED | CONTROL->tree_number);
@@ -135,9 +150,12 @@ static bool hold(struct copy *c, uint64_t slot)
         pthread_mutex_lock(&lock);
         /* Acquire: a page that this process was given is there. */
         bool owned = atomic_compare_exchange_strong(word, &mine, (uint16_t)(mine | SLOT_DUE));
-        held = owned || (tree_shares(tree, slot) && is_repairer());
+        held = owned || (tree_shares(tree, slot) && (!writes || is_repairer()));
+        /* DUE for good: it is retired when it is freed, so nobody takes it. */
+        if (!held && !writes)
+                held = mine == (SLOT_OWNED | SLOT_DUE | CONTROL->tree_number);
         if (held)
-                *c = (struct copy){ .slot = slot, .used = true, .owned = owned };
+                *c = (struct copy){ .slot = slot, .used = true, .owned = owned, .writes = writes };
         pthread_mutex_unlock(&lock);
         return held;
 }
@@ -157,27 +175,77 @@ static void let_go(struct copy *c)
         }
         if (released)
                 tree_release(tree, &c->slot, 1);
-        atomic_fetch_sub(&under_way, 1);
+        repair_end();
 }
 
-static void end_copy(uint64_t slot)
+/* ---- for scrub.c ---- */
+
+bool repair_shares(uint64_t slot) { return tree_shares(tree, slot); }
+
+int repair_hold(uint64_t slot, void (*copied_to)(unsigned places))
 {
-        for (unsigned i = 0; i < REPAIR_FRAMES; i++)
-                if (copying[i].used && copying[i].slot == slot) {
-                        let_go(&copying[i]);
-                        break;
-                }
+        checked_copied = copied_to;
+        if (repair_holds(slot) || !repair_begin())
+                return -EAGAIN;
+        if (hold(&copying[CHECKED], slot, false))
+                return 0;
+        repair_end();
+        return -ESTALE;
+}
+
+bool repair_still_holds(bool *owned)
+{
+        const struct copy *c = &copying[CHECKED];
+        uint16_t w = atomic_load(slot_word((char *)TREE_WINDOW, c->slot));
+
+        *owned = (w & ~SLOT_DUE) == (SLOT_OWNED | CONTROL->tree_number);
+        return *owned || repair_shares(c->slot);
+}
+
+bool repair_may_write(void)
+{
+        struct copy *c = &copying[CHECKED];
+
+        return c->writes = c->owned || (repair_shares(c->slot) && is_repairer());
+}
+
+void repair_let_go(void) { let_go(&copying[CHECKED]); }
+
+/* Copies that may still be sent, so that another process may not be the repairer yet. */
+static bool any_writes(void)
+{
+        for (unsigned i = 0; i < COPYING; i++)
+                if (copying[i].used && copying[i].writes)
+                        return true;
+        return false;
+}
+
+/* ---- copies that are over, and slots that are released ---- */
+
+/* False: it was scrub.c's, which is told. */
+static bool end_copy(uint64_t slot, unsigned places)
+{
+        unsigned i = 0;
+
+        while (i < COPYING && !(copying[i].used && copying[i].slot == slot))
+                i++;
+        if (i < COPYING)
+                let_go(&copying[i]);
+        if (i == CHECKED)
+                checked_copied(places);
+        return i != CHECKED;
 }
 
 void repair_put_off(uint64_t slot)
 {
-        end_copy(slot);
-        again = true;
+        if (end_copy(slot, 0))
+                again = true;
 }
 
 void repair_done(uint64_t slot, unsigned places)
 {
-        end_copy(slot);
+        if (!end_copy(slot, places))
+                return;
         if (!places) {
                 again = needy = true;
                 return;
@@ -189,7 +257,7 @@ void repair_done(uint64_t slot, unsigned places)
 
 static bool defers(uint64_t slot)
 {
-        for (unsigned i = 0; i < REPAIR_FRAMES; i++)
+        for (unsigned i = 0; i < COPYING; i++)
                 if (copying[i].used && !copying[i].owned && copying[i].slot == slot)
                         return copying[i].released = true;
         return false;
@@ -224,7 +292,7 @@ void repair_go_on(void) { atomic_store(&stopped, false); }
 
 void repair_forked(void)
 {
-        for (unsigned i = 0; i < REPAIR_FRAMES; i++)
+        for (unsigned i = 0; i < COPYING; i++)
                 copying[i].used = false;
         pthread_mutex_init(&lock, NULL);
         atomic_store(&under_way, 0);
@@ -276,22 +344,17 @@ static bool is_single(const struct copies *c, const struct far_slab *s)
         return true;
 }
 
-static uint64_t next_chunk(uint64_t slot)
-{
-        slot = (slot | (CHUNK_PAGES - 1)) + 1;
-        return slot_page(slot) < CONTROL->slabs[slot_slab(slot)].pages
-                       ? slot : (uint64_t)(slot_slab(slot) + 1) << SLAB_SHIFT;
-}
-
 /* From the cursor on, a slot that may be copied; -1: not within so many, or the pass is over. */
 static int64_t find(void)
 {
         const struct copies c = copies();
 
-        for (unsigned looked = 0; passing && looked < SCAN; ) {
-                uint64_t slot = cursor;
+        for (unsigned left = WALK_SCAN; passing; ) {
+                uint64_t slot = walk_next(&cursor, &left);
                 bool due;
-                if (slot_slab(slot) >= CONTROL->nslabs) {
+                if (slot == WALK_LATER)
+                        break;
+                if (slot == WALK_END) {
                         pass_over();
                         break;
                 }
@@ -300,14 +363,6 @@ static int64_t find(void)
                         cursor = (uint64_t)(slot_slab(slot) + 1) << SLAB_SHIFT;
                         continue;
                 }
-                if (!chunk_touched(tree_map((char *)TREE_WINDOW, slot_slab(slot)),
-                                   CONTROL->tree_number, slot_chunk(slot))) {
-                        cursor = next_chunk(slot);
-                        looked += 8;
-                        continue;
-                }
-                cursor = (slot + 1) % CHUNK_PAGES ? slot + 1 : next_chunk(slot);
-                looked++;
                 if (!is_held(slot, &due))
                         continue;
                 bool needs = seen_leaving && copies_need_leaving(&c, s, slot);
@@ -348,20 +403,6 @@ static void begin_pass(int64_t now)
         cursor = 0;
 }
 
-/* The rate. */
-static bool may_copy(int64_t now)
-{
-        int64_t most = (int64_t)opt.rebuild_rate * BURST_MS / 1000;
-
-        if (!opt.rebuild_rate)
-                return true;
-        budget += (now - budget_at) * (int64_t)opt.rebuild_rate / 1000;
-        budget_at = now;
-        if (budget > most)
-                budget = most > PAGE_SIZE ? most : PAGE_SIZE;
-        return budget >= PAGE_SIZE;
-}
-
 /* The pass is over, or has come further. */
 static void look_back(int64_t now)
 {
@@ -376,7 +417,7 @@ bool repair_next(uint64_t *slot, frame_t *frame)
         if (is_idle())
                 return false;
         int64_t now = now_ms(), next;
-        if (!passing && !atomic_load(&under_way)) {
+        if (!passing && !any_writes()) {
                 repair_no_more();
                 if (ended)
                         judge_pass(now);
@@ -385,18 +426,20 @@ bool repair_next(uint64_t *slot, frame_t *frame)
         }
         while (i < REPAIR_FRAMES && copying[i].used)
                 i++;
-        if (!passing || i == REPAIR_FRAMES || !may_copy(now))
+        if (!passing || i == REPAIR_FRAMES || !rate_allows(&rate, opt.rebuild_rate, now))
                 return false;
         while ((next = find()) >= 0) {
-                atomic_fetch_add(&under_way, 1);
-                if (!atomic_load(&stopped) && hold(&copying[i], (uint64_t)next)) {
+                bool begun = repair_begin();
+                if (begun && !repair_holds((uint64_t)next) &&
+                    hold(&copying[i], (uint64_t)next, true)) {
                         found = true;
-                        budget -= PAGE_SIZE;
+                        rate_take(&rate);
                         *slot = (uint64_t)next;
                         *frame = (frame_t)(CONTROL->nframes + bounce_pages(CONTROL->nframes) + i);
                         return true;
                 }
-                atomic_fetch_sub(&under_way, 1);
+                if (begun)
+                        repair_end();
                 again = needy = true;
         }
         look_back(now);

@@ -56,6 +56,26 @@ unsigned repair_under_way(const void **word);
 /* What repair_stop() was for is over. */
 void repair_go_on(void);
 void repair_forked(void);
+
+/* --- for scrub.c, which reads what repair copies, by the I/O side --- */
+
+/* A read, or something with the held slot, is under way, as repair_stop() sees it.  False: nothing
+ * is to begin now. */
+bool repair_begin(void);
+void repair_end(void);
+/* Does this process hold it with others? */
+bool repair_shares(uint64_t slot);
+/* Holds one slot, as one that is copied, until repair_let_go() or repair_done(), which then calls
+ * copied(): no other process takes it, and no write of it begins.  It may be freed meanwhile:
+ * repair_still_holds().  One that is DUE is held too: no write of it may be under way.  0; -EAGAIN:
+ * not now; -ESTALE: it is not this process's. */
+int repair_hold(uint64_t slot, void (*copied)(unsigned places));
+/* *owned: it is this process's alone. */
+bool repair_still_holds(bool *owned);
+/* May the held slot be written where it is wanting, by request_repair()? */
+bool repair_may_write(void);
+void repair_let_go(void);
+
 /* Pages that this process copied.  Any thread. */
 uint64_t repair_pages(void);
 

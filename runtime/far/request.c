@@ -64,6 +64,7 @@ struct request {
         int64_t stranded;               /* since when, by patient_ms; 0: it is not */
         /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
         bool repair;
+        check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
         struct request *before, *after; /* in `writes` */
         struct request *next;           /* in a list of this file */
         /* A read, or the copies of a write, by index of the place; .owner: this request. */
@@ -352,9 +353,9 @@ static struct request *begin(uint64_t slot, frame_t frame, enum far_op op)
         return q;
 }
 
-/* [I] A slot is not repaired while a write of it is under way: the copy would be of the page
- * before, and might be called good after the write was over.  Writes that come later wait
- * (`behind`). */
+/* [I] A slot is not repaired, nor called wrong, while a write of it is under way: the copy would be
+ * of the page before, and might be called good after the write was over.  Writes that come later
+ * wait (`behind`). */
 static void note_write(struct request *q)
 {
         q->before = NULL;
@@ -371,7 +372,7 @@ static void forget_write(struct request *q)
                 q->after->before = q->before;
 }
 
-static bool is_written(uint64_t slot)
+bool request_written(uint64_t slot)
 {
         for (const struct request *q = writes; q; q = q->after)
                 if (q->slot == slot)
@@ -428,7 +429,7 @@ void request_begin(struct io_entry *e, unsigned vcpu)
 
 void request_repair(uint64_t slot, frame_t frame)
 {
-        if (is_written(slot)) {
+        if (request_written(slot)) {
                 repair_put_off(slot);
                 return;
         }
@@ -436,6 +437,23 @@ void request_repair(uint64_t slot, frame_t frame)
 
         q->repair = true;
         send_read(q);
+}
+
+void request_check(uint64_t slot, unsigned k, frame_t frame, check_fn *check)
+{
+        struct request *q = begin(slot, frame, FAR_PREFETCH);
+
+        q->check = check;
+        transfer(q, k, FAR_PREFETCH, 0, PAGE_SIZE);
+}
+
+static void check_over(struct request *q, enum check found)
+{
+        frame_t frame = q->frame;
+        check_fn *over = q->check;
+
+        reuse(q);
+        over(frame, found);
 }
 
 static void fail_all(struct far_request *r)
@@ -614,19 +632,18 @@ static void wrong(struct far_request *r)
         }
 }
 
-/* Copies that were read before this one, which is right. */
-static void note_spoiled(struct request *q)
+void request_spoiled(uint64_t slot, unsigned places)
 {
         const struct copies c = copies();
 
-        for (unsigned k = 0; q->bad >> k; k++)
-                if (q->bad >> k & 1) {
-                        copies_spoiled(&c, q->slot, k);
-                        q->slab->place[k].node->damaged++;
+        for (unsigned k = 0; places >> k; k++)
+                if (places >> k & 1) {
+                        struct far_node *n = far_slab(slot_slab(slot))->place[k].node;
+                        copies_spoiled(&c, slot, k);
+                        n->damaged++;
                         info_("%s: page %u of slab %u did not come back as it was written, twice; "
                               "another copy did",
-                              q->slab->place[k].node->option->origin, slot_page(q->slot),
-                              slot_slab(q->slot));
+                              n->option->origin, slot_page(slot), slot_slab(slot));
                 }
 }
 
@@ -737,10 +754,16 @@ static void repair_read(struct request *q)
 static void repair_over(struct request *q)
 {
         const uint64_t slot = q->slot;
-        struct request *list = behind, *next;
 
         repair_done(slot, q->good);
         reuse(q);
+        request_go_on(slot);
+}
+
+void request_go_on(uint64_t slot)
+{
+        struct request *list = behind, *next;
+
         behind = NULL;
         for (; list; list = next) {
                 next = list->next;
@@ -756,8 +779,16 @@ static void repair_over(struct request *q)
 void far_done(struct far_request *r)
 {
         struct request *q = r->owner;
+        _Atomic unsigned *barren = &r->place->node->barren;
 
         given[r->place->node->index]--;
+        if (atomic_load_explicit(barren, memory_order_relaxed))
+                atomic_store_explicit(barren, 0, memory_order_relaxed);
+        if (q->check) {
+                count_page(r);
+                check_over(q, is_right(r) ? CHECK_RIGHT : CHECK_WRONG);
+                return;
+        }
         if (r->op != FAR_WRITE && !is_right(r)) {
                 wrong(r);
                 return;
@@ -767,7 +798,7 @@ void far_done(struct far_request *r)
                 copy_over(r, true);
                 return;
         }
-        note_spoiled(q);
+        request_spoiled(q->slot, q->bad);       /* those that were read before this one */
         if (q->repair) {
                 repair_read(q);
                 return;
@@ -785,7 +816,13 @@ void far_done(struct far_request *r)
 
 void far_failed(struct far_request *r)
 {
-        given[r->place->node->index]--;
+        struct far_node *n = r->place->node;
+
+        given[n->index]--;
+        if (n->hands_back && !n->failed) {
+                n->failed = true;
+                atomic_fetch_add_explicit(&n->barren, 1, memory_order_relaxed);
+        }
         r->next = failed;
         failed = r;
 }
@@ -820,6 +857,7 @@ void far_up(struct far_node *n)
 {
         const struct copies c = copies();
 
+        n->failed = false;
         atomic_store_explicit(&n->up, true, memory_order_relaxed);
         if (n->down_since) {            /* else it is new */
                 copies_fenced(&c, n);
@@ -925,7 +963,9 @@ unsigned request_elsewhere(void)
                 struct request *q = r->owner;
                 failed = r->next;
                 n++;
-                if (r->op == FAR_WRITE)
+                if (q->check)
+                        check_over(q, CHECK_SILENT);
+                else if (r->op == FAR_WRITE)
                         copy_over(r, false);
                 else
                         send_read(q);

@@ -17,6 +17,18 @@ void request_begin(struct io_entry *e, unsigned vcpu);
 /* Copies a slot's page from a place that has it to those where it is wanting, by way of a frame
  * that nobody else uses; then calls repair_done(). */
 void request_repair(uint64_t slot, frame_t frame);
+/* Reads the copy at place k, whose node answers, and compares its sum; then calls over().  No hold
+ * is needed, and none is looked for. */
+enum check { CHECK_RIGHT, CHECK_WRONG, CHECK_SILENT };
+typedef void check_fn(frame_t frame, enum check found);
+void request_check(uint64_t slot, unsigned k, frame_t frame, check_fn *over);
+/* Is a write of this process under way? */
+bool request_written(uint64_t slot);
+/* The copies at these places are wrong, although they were written, and another one is right: nobody
+ * is to read them. */
+void request_spoiled(uint64_t slot, unsigned places);
+/* The slot is no longer held (repair_holds()): begins the writes that waited for that. */
+void request_go_on(uint64_t slot);
 /* Gives drivers what they have room for; demand reads first.  Returns how many transfers. */
 unsigned request_post(void);
 /* After the drivers were polled: finds another node for what one has handed back, and tries again

@@ -6,6 +6,7 @@
 #include "far/leave.h"
 #include "far/meter.h"
 #include "far/repair.h"
+#include "far/scrub.h"
 #include "far/timing.h"
 #include "stats/stats.h"
 #include "vm/counters.h"
@@ -134,6 +135,31 @@ static void add_state(struct stats *s, const struct far_node *n, const char *num
         stats_text(s, &kind, number, state ? state : n->lost ? "lost" : "used", false);
 }
 
+/* From the first scrub on. */
+static void add_scrubs(struct stats *s)
+{
+#define SCRUB(name, shown, text)                                                                 \
+        { .key = "scrub." #name, .type = STATS_COUNTER, .unit = STATS_NUMBER,                    \
+          .metric = "scrub_" #name, .title = shown, .help = text }
+        static const struct stats_kind kind[SCRUB_COUNTS] = {
+                [SCRUB_PAGES] = SCRUB(pages, "scrubbed", "Far pages that a scrub has looked at"),
+                [SCRUB_COPIES] = SCRUB(copies, "copies read by scrubs",
+                                       "Copies that scrubs have read"),
+                [SCRUB_BAD] = SCRUB(wrong, "copies that were wrong",
+                                    "Copies that scrubs have found not to be as they were written"),
+                [SCRUB_REPAIRED] = SCRUB(repaired, "made right",
+                                         "Copies that scrubs have made right from others"),
+                [SCRUB_UNREAD] = SCRUB(unread, "copies not read by scrubs",
+                                       "Copies on nodes that did not answer a scrub"),
+                [SCRUB_LOST] = SCRUB(lost, "pages without a right copy",
+                                     "Pages of which a scrub has found no right copy"),
+        };
+#undef SCRUB
+
+        for (unsigned i = 0; scrub_total(SCRUB_PAGES) && i < SCRUB_COUNTS; i++)
+                stats_count(s, &kind[i], NULL, scrub_total(i));
+}
+
 /* A node that is memory, but as slow as one behind a network. */
 static void add_timing(struct stats *s, const struct node_option *o, const char *number)
 {
@@ -182,6 +208,7 @@ void far_stats(struct stats *s)
 
         add_parts(s);
         add_repairs(s);
+        add_scrubs(s);
         for (unsigned i = 0; i < far_nodes(); i++)
                 if (timing_given(far_node_at(i)->option)) {
                         add_copied(s);

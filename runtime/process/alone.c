@@ -16,6 +16,7 @@
 #include "control/control.h"
 #include "far/io.h"
 #include "far/rebuild.h"
+#include "far/scrub.h"
 #include "marshal/sys.h"
 #include "process/alone.h"
 #include "process/service.h"
@@ -94,6 +95,7 @@ int alone_begin(struct thread *t)
         stats_interval_rest();
         guide_watch_rest();
         rebuild_rest();
+        scrub_rest();
         service_hold(0);
         io_hold();
         service_end();
@@ -113,6 +115,7 @@ void alone_end(struct thread *t)
         stats_interval_start();
         guide_watch_go_on();
         rebuild_go_on();
+        scrub_go_on();
         ctl_start(t->vm);
         io_release();
         service_release();

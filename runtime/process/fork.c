@@ -28,6 +28,7 @@
 #include "far/io.h"
 #include "far/rebuild.h"
 #include "far/repair.h"
+#include "far/scrub.h"
 #include "far/tree.h"
 #include "far/wait.h"
 #include "marshal/sys.h"
@@ -257,6 +258,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
         long pid = open_pipe(up);
         if (pid == 0) {
                 rebuild_hold();
+                scrub_hold();
                 io_pause_repairs();
                 pid = fork_image_take(&im, t, tree, &child);
                 io_hold();
@@ -275,6 +277,7 @@ static long fork_still(struct thread *t, const struct clone_request *rq, int *pi
                 privfd_close(up[1]);
                 io_release();
                 repair_go_on();
+                scrub_release();
                 rebuild_release();
                 if (pid > 0)
                         wait_until_up(up[0]);

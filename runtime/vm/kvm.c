@@ -201,10 +201,11 @@ uint64_t vm_take_gpa(struct vm *vm, uint64_t size)
         return gpa;
 }
 
-/* Bytes of the frames, and of the bounce pages and those of repairs behind them. */
+/* Bytes of the frames, and of the bounce pages and those of repairs and scrubs behind them. */
 static uint64_t frames_bytes(uint64_t nframes)
 {
-        return ROUND_UP((nframes + bounce_pages(nframes) + REPAIR_FRAMES) * PAGE_SIZE, LARGE);
+        return ROUND_UP((nframes + bounce_pages(nframes) + REPAIR_FRAMES + SCRUB_FRAMES) *
+                                PAGE_SIZE, LARGE);
 }
 
 /* How far the pool may grow: page tables take 1/512 of what is mapped, more where mappings are

@@ -90,6 +90,26 @@ rdma_drained() {
     ! grep "did not move away" "$WORK/m.log"
 }
 
+# Pages of this machine's memnode are spoiled while the program does nothing; on the other machine
+# they are right.
+rdma_scrub() {
+    local -x XDG_RUNTIME_DIR=$WORK
+    serve m --size 64M && rm -f "$WORK/it.out" || return
+    run_program it --replicas 2 --node "$RDMA" --node rdma://m1 -- perl -e '$| = 1;
+        my $s = join "", map { chr(65 + $_ % 26) x 4096 } 1 .. 800; print "filled\n"; sleep 300'
+    await 60 grep -q filled "$WORK/it.out" && scrub_it &&
+        "$liar" --every 1 --count 20 --kind flip --log "$WORK/liar.log" "${node[m]}" &&
+        scrub_it && [ "$(scrubbed repaired)" -gt 5 ] &&
+        [ "$(scrubbed repaired)" = "$(scrubbed wrong)" ] && scrub_it &&
+        [ "$(scrubbed wrong)" = 0 ] && [ "$(scrubbed copies)" -gt 1000 ]
+}
+scrub_it() {
+    "$build/runtime/vmctl" "${program[it]}" scrub --json >"$WORK/scrub.json" || return
+    echo "measured $(scrubbed copies) copies, $(scrubbed wrong) wrong," \
+        "$(grep -o '"seconds": [0-9.]*' "$WORK/scrub.json")"
+}
+scrubbed() { sed -nE "s/.*\"$1\": ([0-9]+).*/\1/p" "$WORK/scrub.json"; }
+
 # Frames get lost, are late, and overtake others.
 rdma_netem() {
     local status=0
@@ -108,4 +128,5 @@ try 'a node is killed, with copies on another' rdma_replicas
 try 'a node is unplugged, with copies on another' rdma_unplugged
 try 'a node is drained over RDMA, one copy' rdma_drained 1
 try 'a node is drained over RDMA, two copies' rdma_drained 2
+try 'spoiled copies are found, and made right' rdma_scrub
 try 'a network that loses, delays and reorders frames' rdma_netem

@@ -31,7 +31,7 @@ static void look_at(const char *line)
         if (request_parse(copy, &r, why) != 0) {
                 if (!*why || !memchr(why, 0, sizeof(why)))
                         FAIL("no reason");
-        } else if (r.argument < copy || r.argument > copy + n || r.verb > VERB_ADD ||
+        } else if (r.argument < copy || r.argument > copy + n || r.verb > VERB_SCRUB ||
                    r.form > FORM_PROM) {
                 FAIL("a request that makes no sense");
         }

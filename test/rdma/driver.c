@@ -791,7 +791,14 @@ static void case_back_drop(const struct target *t)
 static void case_back_hang(const struct target *t)
 {
         static const struct fault f[] = { { 1000, NODE_CMD_HANG }, { 0 } };
-        run_hand_back(t, 3000, f, 1, 1000);
+        run_hand_back(t, 3000, f, 1, 1500);
+}
+
+/* Its control connection would answer.  Here the device notices before anybody has to ask. */
+static void case_back_stall(const struct target *t)
+{
+        static const struct fault f[] = { { 1000, NODE_CMD_STALL }, { 0 } };
+        run_hand_back(t, 3000, f, 1, 1500);
 }
 
 static void case_back_pool(const struct target *t)
@@ -986,6 +993,8 @@ static const struct test {
         { "hand back: connections that are dropped", "", case_back_drop, "passed", "", 60000, 0 },
         { "hand back: the same with copied pages", "", case_back_pool, "passed", "", 60000, 0 },
         { "hand back: a silence", "", case_back_hang, "passed", "", 60000, 0 },
+        { "hand back: only data connections are silent", "", case_back_stall, "passed", "", 60000,
+          0 },
         { "hand back: a silence that does not end", "", case_back_hang_long, "passed", "", 15000,
           0 },
         { "hand back: nothing is under way for a while", "", case_back_pause, "passed", "", 30000,

@@ -331,12 +331,17 @@ static void completions(void)
         }
 }
 
-static void hang(int ms)
+static void break_quietly(bool all)
 {
         struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
         for (int i = 0; i < CONNS; i++)
-                if (node.conns[i].id)
+                if (node.conns[i].id && (all || !node.conns[i].control))
                         ibv_modify_qp(node.conns[i].id->qp, &error, IBV_QP_STATE);
+}
+
+static void hang(int ms)
+{
+        break_quietly(true);
         node.silent = true;
         node.resume_ms = ms;
 }
@@ -357,6 +362,9 @@ static void command(char what)
                 break;
         case NODE_CMD_CONTROL:
                 end_conns(true, false);
+                break;
+        case NODE_CMD_STALL:
+                break_quietly(false);
                 break;
         case NODE_CMD_HANG:
                 hang(1000);

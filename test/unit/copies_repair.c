@@ -1,5 +1,5 @@
 /*
- * See copies_model.h: repair.c, as it is.  What it keeps for its process is swapped together with
+ * See copies_model.h: repair.c and walk.c, as they are.  What it keeps for its process is swapped together with
  * that of request.c.
  */
 #include <errno.h>
@@ -50,14 +50,16 @@ static char *window(void) { return units; }
 #define hold(...)   hold_copy(__VA_ARGS__)
 #define let_go(...) let_go_of_copy(__VA_ARGS__)
 
+#include "far/walk.c"
 #include "far/repair.c"
 
 static struct repair_memory {
-        struct copy copying[REPAIR_FRAMES];
+        struct copy copying[COPYING];
         unsigned under_way;
         bool stopped, passing, found, wanted, again, needy, is_free, ended, repairer;
         uint64_t pages, cursor, copied, seen_leaving;
-        int64_t since, next_look, budget, budget_at;
+        int64_t since, next_look;
+        struct rate rate;
         uint32_t seen_missed;
 } memory[SEATS];
 
@@ -82,8 +84,7 @@ void repair_memory_out(unsigned seat)
         m->copied = copied;
         m->since = since;
         m->next_look = next_look;
-        m->budget = budget;
-        m->budget_at = budget_at;
+        m->rate = rate;
         m->seen_missed = seen_missed;
 }
 
@@ -109,8 +110,7 @@ void repair_memory_in(unsigned seat)
         copied = m->copied;
         since = m->since;
         next_look = m->next_look;
-        budget = m->budget;
-        budget_at = m->budget_at;
+        rate = m->rate;
         seen_missed = m->seen_missed;
 }
 
@@ -125,7 +125,7 @@ void repairs_die(const struct seat *s)
         const struct copy *c = memory_is_loaded(s) ? copying : memory[s - seats].copying;
 
         /* It may have freed the slot meanwhile; or the copy has just not begun, or is over. */
-        for (unsigned i = 0; i < REPAIR_FRAMES; i++)
+        for (unsigned i = 0; i < COPYING; i++)
                 if (c[i].owned && *(uint16_t *)slot_word(units, c[i].slot) & SLOT_DUE)
                         abandoned[index_of(c[i].slot)] = true;
         for (uint64_t i = 0; i < SLOTS; i++) {

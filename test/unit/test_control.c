@@ -47,6 +47,8 @@ static void requests(void **state)
                 { "nodes json", VERB_NODES, FORM_JSON, "" },
                 { "from /a b/ c", VERB_FROM, FORM_TEXT, "/a b/ c" },
                 { "add mem:1G", VERB_ADD, FORM_TEXT, "mem:1G" },
+                { "scrub flat", VERB_SCRUB, FORM_FLAT, "" },
+                { "scrub json start 10M", VERB_SCRUB, FORM_JSON, "start 10M" },
         };
         static const char *const bad[][2] = {
                 { "", "'' is no request" }, { " ", "is no request" }, { "abou", "no request" },
@@ -55,7 +57,7 @@ static void requests(void **state)
                 { "about text x", "takes no argument" }, { "reset x", "takes no argument" },
                 { "set", "argument is missing" }, { "set ", "argument is missing" },
                 { "add", "argument is missing" }, { "STATS json", "is no request" },
-                { "stats json\r", "no form" },
+                { "stats json\r", "no form" }, { "scrub start", "no form 'start'" },
         };
         struct request r;
         char why[REQUEST_WHY];

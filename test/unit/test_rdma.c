@@ -1,6 +1,6 @@
 /*
  * The parts of the rdma:// driver without a device: URLs, which requests go in one WRITE, how much
- * background work the device has at a time.
+ * background work the device has at a time, when a node is silent.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -282,9 +282,64 @@ static void pace_holds_and_pays(void **state)
         assert_int_equal(rdma_pace_room(&c.p, 0), 0);
 }
 
+/* A transfer begins at 0 and ends at `ends` (0: never).  A question is answered after `takes`, until
+ * `dies` (0: always).  When are the connections given up, and as what? */
+static int64_t given_up(bool hands_back, int64_t ends, int64_t takes, int64_t dies,
+                        enum rdma_verdict *as, unsigned *questions)
+{
+        struct rdma_silence s = { .asking = false };
+        int64_t due = 0;
+        unsigned answers = 7;
+
+        *questions = 0;
+        for (int64_t now = 0; now < 10000; now += 10) {
+                if (due && now >= due && (!dies || now < dies)) {
+                        answers++;
+                        due = 0;
+                }
+                *as = rdma_silence(&s, hands_back, ends && now >= ends ? 0 : now, now, answers);
+                if (*as == RDMA_ASK) {
+                        ++*questions;
+                        due = now + takes;
+                }
+                if (*as == RDMA_SILENT || *as == RDMA_STUCK)
+                        return now;
+        }
+        return -1;
+}
+
+static void silences(void **state)
+{
+        enum rdma_verdict as;
+        unsigned n;
+
+        (void)state;
+        /* It does not answer; or too late. */
+        assert_in_range(given_up(true, 0, 20000, 0, &as, &n), 700, 800);
+        assert_int_equal(as, RDMA_SILENT);
+        assert_int_equal(n, 1);
+        assert_in_range(given_up(true, 0, 300, 0, &as, &n), 700, 800);
+        /* It is slow, and then goes on. */
+        assert_int_equal(given_up(true, 2900, 100, 0, &as, &n), -1);
+        assert_in_range(n, 8, 11);
+        /* It answers, but nothing ends. */
+        assert_in_range(given_up(true, 0, 10, 0, &as, &n), 3000, 3100);
+        assert_int_equal(as, RDMA_STUCK);
+        /* It was slow, and then it died: at most two questions later. */
+        assert_in_range(given_up(true, 0, 10, 1500, &as, &n), 1500, 2010);
+        assert_int_equal(as, RDMA_SILENT);
+        /* What is short asks nothing. */
+        assert_int_equal(given_up(true, 400, 10, 0, &as, &n), -1);
+        assert_int_equal(n, 0);
+        /* Without other copies there is nobody else to ask for the page. */
+        assert_in_range(given_up(false, 0, 20000, 0, &as, &n), 3000, 3100);
+        assert_int_equal(n, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(silences),
                 cmocka_unit_test(urls),
                 cmocka_unit_test(no_urls),
                 cmocka_unit_test(run_of_one),

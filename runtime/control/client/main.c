@@ -26,6 +26,8 @@ static const char help_text[] =
         "       vmctl PID set NAME=VALUE...\n"
         "       vmctl PID nodes [--json]\n"
         "       vmctl PID nodes add URL\n"
+        "       vmctl PID scrub [--rate BYTES] [--json]\n"
+        "       vmctl PID scrub --status|--stop [--json]\n"
         "Look at a program that vmrun runs, and change its settings.\n"
         "\n"
         "  list       the processes of this user that vmrun runs\n"
@@ -34,17 +36,22 @@ static const char help_text[] =
         "  get, set   its settings; prefetch, prefetch-window, prefetch-history, far, verbose and\n"
         "             stats-interval can be changed\n"
         "  nodes      its memory nodes; add: one more\n"
+        "  scrub      read its far pages back, and compare them with their sums; wrong copies are\n"
+        "             made right where another copy is\n"
         "\n"
         "      --json     print JSON\n"
         "      --flat     lines of a key and a value\n"
         "      --prom     Prometheus's text format\n"
         "      --reset    count from 0 from here on\n"
+        "      --rate     read so many bytes a second at most; 0: no limit\n"
+        "      --status   how far it has come; --stop: end it\n"
         "      --version  print the version\n"
         "      --help     print this text\n"
         "\n"
-        "Exit status: 0; 1 if it failed, 2 if the command line is wrong.  See vmctl(1).\n";
+        "Exit status: 0; 1 if it failed, or pages are wrong; 2 if the command line is wrong.  See\n"
+        "vmctl(1).\n";
 
-static struct { bool json, flat, prom, reset; } opt;
+static struct { bool json, flat, prom, reset, status, stop; const char *rate; } opt;
 
 static _Noreturn __attribute__((format(printf, 1, 2))) void usage(const char *fmt, ...)
 {
@@ -63,7 +70,7 @@ static int take_options(int argc, char **argv)
 {
         const struct { const char *name; bool *flag; } flags[] = {
                 { "--json", &opt.json }, { "--flat", &opt.flat }, { "--prom", &opt.prom },
-                { "--reset", &opt.reset },
+                { "--reset", &opt.reset }, { "--status", &opt.status }, { "--stop", &opt.stop },
         };
         int n = 0;
 
@@ -79,6 +86,10 @@ static int take_options(int argc, char **argv)
                         f++;
                 if (f < sizeof(flags) / sizeof(flags[0]))
                         *flags[f].flag = true;
+                else if (strncmp(argv[i], "--rate=", 7) == 0)
+                        opt.rate = argv[i] + 7;
+                else if (strcmp(argv[i], "--rate") == 0 && argv[i + 1])
+                        opt.rate = argv[++i];
                 else if (argv[i][0] == '-')
                         usage("%s: no such option", argv[i]);
                 else
@@ -201,6 +212,18 @@ static int add(pid_t pid, const char *url)
         return status;
 }
 
+static int run_scrub(pid_t pid)
+{
+        int status;
+
+        if (opt.stop)
+                return ask_one(pid, opt.json ? "scrub json stop" : "scrub text stop");
+        if (opt.status)
+                return ask_one(pid, opt.json ? "scrub json" : "scrub text");
+        int err = scrub(pid, opt.rate, opt.json, &status);
+        return err ? fail(pid, err) : status;
+}
+
 /* ---- the command line ---- */
 
 static pid_t process(const char *text)
@@ -235,7 +258,8 @@ static void check(char **words, int n, int least, int most, bool options)
 
 static int run(char **words, int n)
 {
-        bool only_json = !opt.flat && !opt.prom && !opt.reset;
+        bool of_scrub = opt.rate || opt.status || opt.stop;
+        bool only_json = !opt.flat && !opt.prom && !opt.reset && !of_scrub;
 
         if (n > 0 && strcmp(words[0], "list") == 0) {
                 check(words, n - 1, 0, 0, only_json);
@@ -247,7 +271,8 @@ static int run(char **words, int n)
         const char *command = words[1] ? words[1] : "";
         words++, n -= 2;
         if (strcmp(command, "stats") == 0) {
-                check(words, n, 0, 0, opt.json + opt.flat + opt.prom + opt.reset <= 1);
+                check(words, n, 0, 0,
+                      opt.json + opt.flat + opt.prom + opt.reset <= 1 && !of_scrub);
                 return stats(pid);
         }
         if (strcmp(command, "watch") == 0) {
@@ -273,7 +298,12 @@ static int run(char **words, int n)
                 check(words, n, 0, 0, only_json);
                 return ask_one(pid, opt.json ? "nodes json" : "nodes text");
         }
-        usage("%s: give stats, watch, get, set or nodes", *command ? command : words[-1]);
+        if (strcmp(command, "scrub") == 0) {
+                check(words, n, 0, 0, !opt.flat && !opt.prom && !opt.reset &&
+                                      opt.status + opt.stop + !!opt.rate <= 1);
+                return run_scrub(pid);
+        }
+        usage("%s: give stats, watch, get, set, nodes or scrub", *command ? command : words[-1]);
 }
 
 int main(int argc, char **argv)

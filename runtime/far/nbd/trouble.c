@@ -20,11 +20,12 @@ static void down(struct nbd_node *d, const char *why)
                 struct nbd_link *l = &d->link[i];
                 nbd_give_back(l);
                 nbd_link_close(l);
-                l->until = d->clock + NBD_PAUSE_MS;
         }
         far_down(d->far, why);
         for (unsigned i = 0; i < d->nlinks; i++)
                 nbd_slots_fail(&d->link[i]);
+        for (unsigned i = 0; i < d->nlinks; i++)
+                d->link[i].until = d->clock + far_pause(d->far, NBD_PAUSE_MS);
 }
 
 /*

@@ -101,7 +101,8 @@ static int send_message(struct rdma_control *c, const union rdma_message *m)
  * network was down meanwhile, memnode's own probes have failed, so it counts us as gone and our
  * grace time runs; its message about that may have been lost as well.  So from time to time we send
  * a WRITE of no bytes, which needs neither memory nor memnode's CPU: it fails if memnode has ended
- * the connection, and we rejoin.
+ * the connection, and we rejoin.  The I/O thread asks for one when transfers do not end
+ * (recover.c): that it is answered says that the node is there.
  */
 static int64_t probe_interval(const struct rdma_node *rn)
 {
@@ -117,7 +118,10 @@ static void probe(struct rdma_node *rn, int64_t now)
                                   .send_flags = IBV_SEND_SIGNALED },
                            *bad;
 
-        if (c->probing || now - c->probed < probe_interval(rn))
+        if (c->probing)
+                return;
+        bool asked = atomic_exchange_explicit(&c->ask, false, memory_order_relaxed);
+        if (!asked && now - c->probed < probe_interval(rn))
                 return;
         int err = ibv_post_send(c->link.id->qp, &wr, &bad);
         if (err)
@@ -173,8 +177,11 @@ static void completions(struct rdma_control *c)
         while (c->link.cq && ibv_poll_cq(c->link.cq, 1, &wc) > 0) {
                 if (wc.wr_id == WR_SEND)
                         c->sending = false;
-                if (wc.wr_id == WR_PROBE)
+                if (wc.wr_id == WR_PROBE) {
                         c->probing = false;
+                        if (wc.status == IBV_WC_SUCCESS)
+                                atomic_fetch_add_explicit(&c->answers, 1, memory_order_relaxed);
+                }
                 if (wc.status != IBV_WC_SUCCESS) {
                         rdma_link_fail(
                                 &c->link, FAIL_SILENT,
@@ -253,7 +260,9 @@ static void end(struct rdma_node *rn, int64_t now)
         rdma_link_close(l);
         c->sending = false;
         c->state = CONTROL_DOWN;
-        c->next = c->started + RETRY_MS > now ? c->started + RETRY_MS : now;
+        c->next = c->started + far_pause(rn->n, RETRY_MS);
+        if (c->next < now)
+                c->next = now;
 }
 
 void rdma_control_step(struct rdma_node *rn, int64_t now)
@@ -289,8 +298,10 @@ int rdma_control_patience(const struct rdma_node *rn, int64_t now)
         const struct rdma_control *c = &rn->control;
         int64_t at = c->state == CONTROL_DOWN         ? c->next
                      : c->state == CONTROL_CONNECTING ? c->deadline
-                     : c->id && !c->probing           ? c->probed + probe_interval(rn)
-                                                      : -1;
+                     : !c->id || c->probing           ? -1
+                     : atomic_load_explicit(&c->ask, memory_order_relaxed)
+                             ? now
+                             : c->probed + probe_interval(rn);
 
         if (at < 0 || atomic_load_explicit(&c->lost, memory_order_relaxed))
                 return -1;

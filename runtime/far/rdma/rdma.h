@@ -13,6 +13,7 @@
  *   run.c        which requests go in one work request
  *   pace.c       how much background the device has at a time, so that a demand read need not
  *                wait for it
+ *   silence.c    how long nothing may end, and when the node is asked whether it is there
  *   fork.c       a forked child: away from its parent's connections
  *   member.c     joins with connections of its own; the same for a program after execve
  *   recover.c    the data connections: made, and when one breaks: silence, reconnection, what was
@@ -210,6 +211,10 @@ struct rdma_control {
          * place; the I/O thread loads it with acquire to know when and for what to make data
          * connections. */
         atomic_uint up;
+        /* The I/O thread asks whether the node is there: a WRITE of no bytes is wanted now; and how
+         * many have been answered.  Relaxed: they publish no other data. */
+        atomic_bool ask;
+        atomic_uint answers;
         /* Written by the I/O thread: generations up to this one are broken.  Read by the thread
          * that holds the lock.  Relaxed: it publishes no other data. */
         atomic_uint broken;
@@ -297,6 +302,17 @@ void rdma_pace_sent(struct rdma_pace *p);
 /* how many more pages of a kind may be posted, with `posted` already */
 unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted);
 
+/* See silence.c.  Times are by rdma_data.ran. */
+/* it was asked whether the node is there: when, and control.answers before */
+struct rdma_silence { bool asking; int64_t asked; unsigned answers; };
+/* Nothing has ended for `stall` ms.  A node that hands back is asked soon, by a WRITE of no bytes on
+ * the control connection, which its card answers: a RDMA_ASK each time.  If it does not answer, it
+ * is RDMA_SILENT.  If it does it is only slow, and has as long as any other: then it is RDMA_STUCK,
+ * whatever the control connection says. */
+enum rdma_verdict { RDMA_WAIT, RDMA_ASK, RDMA_SILENT, RDMA_STUCK };
+enum rdma_verdict rdma_silence(struct rdma_silence *s, bool hands_back, int64_t stall, int64_t ran,
+                               unsigned answers);
+
 struct rdma_data {
         struct rdma_event_channel *channel;
         struct rdma_pace pace;
@@ -308,6 +324,7 @@ struct rdma_data {
         int64_t ran;                    /* ms, without the time in which this process was stopped */
         /* of these since something broke */
         int64_t silence;
+        struct rdma_silence asks;
         bool progress;                  /* a request has completed on these connections */
         /* arm() was called: channels may have events */
         bool slept;

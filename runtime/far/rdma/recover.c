@@ -25,14 +25,9 @@
 #include "far/rdma/rdma.h"
 
 #define ATTEMPT_MS   1500               /* for the three data connections together */
-/* a QP with work that completes nothing for so long is broken, even if its device reports no
- * error */
-#define STALL_MS     3000
 /* between two looks at the clock; more than this is our own pause, not the node's silence */
 #define GAP_MS       1000
-/* the same two of a node that hands back */
-#define STALL_SOON_MS 500
-#define GAP_SOON_MS   50
+#define GAP_SOON_MS  50                 /* the same of a node that hands back */
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
@@ -133,6 +128,7 @@ static void made(struct rdma_node *rn)
         d->state = DATA_UP;
         d->made = true;
         d->progress = false;
+        d->asks = (struct rdma_silence){ .asking = false };
         d->pace = (struct rdma_pace){ .window = 0 };    /* the new path may differ */
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_queue *q = &d->q[k];
@@ -179,9 +175,10 @@ static bool all_up(const struct rdma_data *d)
         return true;
 }
 
-static bool stalled(struct rdma_data *d, int64_t limit_ms)
+/* ms for which a connection with work has completed nothing. */
+static int64_t stalled(struct rdma_data *d)
 {
-        bool stall = false;
+        int64_t stall = 0;
 
         for (int k = 0; k < DATA_QUEUES; k++) {
                 struct rdma_queue *q = &d->q[k];
@@ -189,9 +186,29 @@ static bool stalled(struct rdma_data *d, int64_t limit_ms)
                         q->seen = q->done;
                         q->moved = d->ran;
                 }
-                stall |= d->ran - q->moved > limit_ms;
+                if (d->ran - q->moved > stall)
+                        stall = d->ran - q->moved;
         }
         return stall;
+}
+
+/* The connections count as broken, since transfers do not end; d->why. */
+static bool is_silent(struct rdma_node *rn)
+{
+        struct rdma_data *d = &rn->data;
+        struct rdma_control *c = &rn->control;
+        int64_t stall = stalled(d);
+        unsigned answers = atomic_load_explicit(&c->answers, memory_order_relaxed);
+        enum rdma_verdict v = rdma_silence(&d->asks, rn->n->hands_back, stall, d->ran, answers);
+
+        if (v == RDMA_ASK)
+                atomic_store_explicit(&c->ask, true, memory_order_relaxed);
+        if (v == RDMA_ASK || v == RDMA_WAIT)
+                return false;
+        snprintf(d->why, sizeof(d->why), "no transfer ended for %u.%u s%s", (unsigned)stall / 1000,
+                 (unsigned)stall % 1000 / 100,
+                 v == RDMA_SILENT ? ", and its card does not answer" : "");
+        return true;
 }
 
 /* Advances the state. */
@@ -201,7 +218,6 @@ static void advance(struct rdma_node *rn, int64_t now)
         /* acquire: id and secret are in place */
         unsigned up = atomic_load_explicit(&rn->control.up, memory_order_acquire);
         const struct rdma_link *l = failed(d);
-        const unsigned limit_ms = rn->n->hands_back ? STALL_SOON_MS : STALL_MS;
 
         if (d->state == DATA_DOWN) {
                 if (up > d->generation)
@@ -221,9 +237,7 @@ static void advance(struct rdma_node *rn, int64_t now)
                 /* What hands back does not wait for the next one. */
                 snprintf(d->why, sizeof(d->why), "the control connection broke");
                 rdma_data_broken(rn);
-        } else if (d->state == DATA_UP && stalled(d, limit_ms)) {
-                snprintf(d->why, sizeof(d->why), "no transfer ended for %u.%u s", limit_ms / 1000,
-                         limit_ms % 1000 / 100);
+        } else if (d->state == DATA_UP && is_silent(rn)) {
                 rdma_data_broken(rn);
         } else if (d->state == DATA_CONNECTING && all_up(d)) {
                 made(rn);

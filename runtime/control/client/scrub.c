@@ -1,0 +1,120 @@
+/*
+ * vmctl PID scrub: begins one, waits for its end, and shows what it has found.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "control/client/client.h"
+#include "control/protocol.h"
+#include "stats/flat.h"
+
+#define LOOK_MS 200                     /* between two questions; less at first */
+
+static volatile sig_atomic_t enough;
+
+static void on_signal(int number)
+{
+        (void)number;
+        enough = 1;
+}
+
+/* Asks over *fd, which is opened again if the connection has ended: the socket stays over an
+ * execve.  0 or -errno. */
+static int ask(pid_t pid, int *fd, const char *request, struct answer *a)
+{
+        int err = *fd < 0 ? -ECONNRESET : talk(*fd, request, TALK_MS, a);
+
+        if (err != -ECONNRESET && err != -EPIPE)
+                return err;
+        if (*fd >= 0)
+                close(*fd);
+        *fd = talk_open(pid);
+        return *fd < 0 ? *fd : talk(*fd, request, TALK_MS, a);
+}
+
+static void show_progress(const char *flat)
+{
+        unsigned long long all = flat_number(flat, "all"), pages = flat_number(flat, "pages");
+
+        if (isatty(STDERR_FILENO))
+                fprintf(stderr, "\r%llu of %llu pages, %llu wrong copies, %llu lost pages ", pages,
+                        all > pages ? all : pages,
+                        (unsigned long long)flat_number(flat, "wrong"),
+                        (unsigned long long)flat_number(flat, "lost"));
+}
+
+/* Until it is over.  *good: all of it was looked at, and nothing is wrong any more.  1: it was said
+ * why there is nothing to show. */
+static int wait_for_end(pid_t pid, int *fd, bool *good)
+{
+        struct timespec pause = { 0 };
+        struct answer a;
+        char state[16];
+
+        for (long ms = 10;; ms = ms < LOOK_MS / 2 ? ms * 2 : LOOK_MS) {
+                int err = ask(pid, fd, "scrub flat", &a);
+                if (err)
+                        return err;
+                flat_text(a.text, "state", state, sizeof(state));
+                *good = strcmp(state, "finished") == 0 && !flat_number(a.text, "lost") &&
+                        flat_number(a.text, "wrong") == flat_number(a.text, "repaired");
+                show_progress(a.text);
+                free(a.text);
+                if (strcmp(state, "running") != 0)
+                        break;
+                pause.tv_nsec = ms * 1000000;
+                if (!enough)
+                        nanosleep(&pause, NULL);        /* a signal ends it */
+                if (enough) {
+                        fprintf(stderr, "\nvmctl: the scrub goes on: vmctl %d scrub --status shows "
+                                "it, --stop ends it\n", pid);
+                        return 1;
+                }
+        }
+        fputs(isatty(STDERR_FILENO) ? "\r\033[K" : "", stderr); /* ECMA-48: erase the line */
+        if (strcmp(state, "none") != 0)
+                return 0;
+        fprintf(stderr, "vmctl: process %d executes another program: the scrub has ended with the "
+                "one before\n", pid);
+        return 1;
+}
+
+int scrub(pid_t pid, const char *rate, bool json, int *status)
+{
+        struct sigaction end = { .sa_handler = on_signal };
+        char request[REQUEST_MOST];
+        struct answer a;
+        int fd = talk_open(pid);
+        bool good = false;
+
+        *status = 1;
+        if (fd < 0)
+                return fd;
+        snprintf(request, sizeof(request), "scrub flat start%s%s", rate ? " " : "",
+                 rate ? rate : "");
+        int err = talk(fd, request, TALK_MS, &a);
+        if (!err && !a.ok) {
+                fprintf(stderr, "vmctl: %s\n", a.text);
+                err = 1;
+        }
+        if (err >= 0)
+                free(a.text);
+        sigaction(SIGINT, &end, NULL);
+        sigaction(SIGTERM, &end, NULL);
+        if (!err)
+                err = wait_for_end(pid, &fd, &good);
+        if (!err)
+                err = ask(pid, &fd, json ? "scrub json" : "scrub text", &a);
+        if (!err) {
+                fwrite(a.text, 1, a.size, stdout);
+                free(a.text);
+                *status = good ? 0 : 1;
+        }
+        if (fd >= 0)
+                close(fd);
+        return err > 0 ? 0 : err;
+}

@@ -1,0 +1,82 @@
+/*
+ * Scrub: each good copy of each far page that this process holds is read back against its sum, at a
+ * rate, and a wrong one is made right from one that is right (vmctl scrub).
+ *
+ * A first look reads copies while the program goes on, and holds nothing.  So a copy that does not
+ * fit its sum says little: the page may be written just now, or be another one by now.  It makes
+ * the slot a suspect, which gets a second look some time later:
+ *
+ * [I] A copy is called wrong only if, while its slot is held (repair_hold()),
+ *       no write of the slot was under way when it was taken hold of, and none began since;
+ *       the slot's sum has been the same since the first look, and the process still holds it;
+ *       the copy was read twice, and did not fit either time;
+ *       no frame of the cache has the slot for a page that may have changed since it was written.
+ *
+ * The last, because a page may change while it is written: then what arrives fits no sum, and
+ * nobody reads it, since the frame is dirty, and stays so until it is written again.  A frame has
+ * the slot from before such a write begins, and keeps it while the slot is held: written again, it
+ * goes to another slot, as this one is DUE.
+ *
+ * kern takes a slot a few instructions before it names it in a frame.  A suspect has been one for
+ * AGAIN_MS when it is held, with the same sum: no thread is between these instructions as long.
+ *
+ * One scrub at a time.  A forked child has none, nor has the next program after execve.
+ */
+#ifndef VMRUN_FAR_SCRUB_H
+#define VMRUN_FAR_SCRUB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* --- by the I/O side --- */
+
+/* Does what there is to do now; returns how much. */
+unsigned scrub_step(void);
+/* When scrub_step() should be called again, in ms; -1: there is no scrub. */
+int scrub_patience(void);
+/* In a forked child: there is none. */
+void scrub_forked(void);
+
+/* --- any thread, one at a time, not during fork --- */
+
+bool scrub_runs(void);
+/* There is none.  most: bytes a second, 0: no limit; pages: that it will look at, roughly, which it
+ * only remembers; any: else it is over at once. */
+void scrub_begin(uint64_t most, uint64_t pages, bool any);
+/* It begins nothing more, and is over soon. */
+void scrub_to_stop(void);
+
+/* Pages that were looked at; copies: read, wrong, made right, on nodes that do not answer; pages of
+ * which no copy is right. */
+enum { SCRUB_PAGES, SCRUB_COPIES, SCRUB_BAD, SCRUB_REPAIRED, SCRUB_UNREAD, SCRUB_LOST,
+       SCRUB_COUNTS };
+/* Of all scrubs of this process, for statistics. */
+uint64_t scrub_total(unsigned count);
+/* Lost pages that are remembered, of each scrub. */
+#define SCRUB_LOSSES 64
+struct scrub_report {
+        enum scrub_state { SCRUB_NONE, SCRUB_RUNS, SCRUB_OVER, SCRUB_STOPPED } state;
+        uint64_t pages;                 /* to look at, as it was when it began */
+        uint64_t count[SCRUB_COUNTS], rate;
+        int64_t ms;                     /* that it took, or has taken so far */
+        unsigned losses;                /* entries of loss[] */
+        struct scrub_loss { uint64_t slot, page; unsigned node; } loss[SCRUB_LOSSES];
+};
+void scrub_report(struct scrub_report *r);
+
+/* --- for vmctl: the same, and they see to it that somebody does the work (scrub_start.c) --- */
+
+/* most: bytes a second; 0: no limit.  0, or -errno with why: -EBUSY: there is one. */
+#define SCRUB_WHY 256
+int scrub_start(uint64_t most, char why[SCRUB_WHY]);
+void scrub_stop(void);
+void scrub_look(struct scrub_report *r);
+
+/* For fork, and for a process that must have one thread: see struct ticker. */
+void scrub_hold(void);
+void scrub_release(void);
+void scrub_rest(void);
+void scrub_go_on(void);
+void scrub_thread_forked(void);
+
+#endif

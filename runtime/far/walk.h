@@ -1,0 +1,25 @@
+/*
+ * A walk over the slots of remote nodes that this process holds, and the rate at which it may go:
+ * for repair.c and scrub.c.  By the I/O side.
+ */
+#ifndef VMRUN_FAR_WALK_H
+#define VMRUN_FAR_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WALK_SCAN  1024                 /* slots to look at in one step: some 50 us */
+#define WALK_LATER (~0ull)              /* it has looked at as many as it was to */
+#define WALK_END   (~1ull)
+
+/* The next slot from *at on that this process may hold: it owns it, or somebody shares it.  *at is
+ * moved behind it, *left is lowered by the slots that were looked at. */
+uint64_t walk_next(uint64_t *at, unsigned *left);
+
+/* So many bytes a second; all 0 at first. */
+struct rate { int64_t budget, at; };
+/* May one more page be moved?  Then rate_take().  most: bytes a second; 0: no limit. */
+bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms);
+void rate_take(struct rate *r);
+
+#endif
