@@ -200,7 +200,8 @@ static bool is_gone(const struct page *g)
                      f->places == head->slab[slot_slab(g->slot)].places;
 
         /* Another process makes a copy good, or adds a place, after this one has looked for one: it
-         * ends for a page that is there a moment later.  It had lost the node with the only copy. */
+         * ends for a page that is there a moment later.  It had lost the node with the only
+         * copy. */
         if ((g->state == READS && sched_steps - made_good[index_of(g->slot)] < 500) ||
             ((g->state == READS || g->state == WRITES) && sched_steps - place_added < 500))
                 return true;
