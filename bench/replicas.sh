@@ -15,9 +15,10 @@
 #                stopped with its machine, and unplugged at its port. A memnode that is restarted or
 #                killed is the one on the same machine
 #
-# Three nodes, --replicas 2. The program is randmem, half of whose accesses write, and which verifies
-# all words in the end; each 20 ms it says how far it is and how long its slowest access took. When
-# all copies are there again, another node is lost for good: the program must survive that too.
+# Three nodes, --replicas 2. The program is randmem, half of whose accesses write, and which
+# verifies all words in the end; each 20 ms it says how far it is and how long its slowest access
+# took. When all copies are there again, another node is lost for good: the program must survive
+# that too.
 # A loop beside it sleeps for 5 ms again and again; where that takes much longer, the machine was
 # busy: the longest such gap is in a column, and so is how many threads of the machine wanted to run
 # in the mean, of which three or four are of the program and its nodes. Run it on an idle machine.
@@ -60,7 +61,10 @@ silent=1000                 # ms of silence after which a node is suspected
 [ -z "$rdma" ] || silent=500
 as=(setsid)                 # so that the processes of a tree can be found
 
-monotonic() { perl -MTime::HiRes=clock_gettime,CLOCK_MONOTONIC -e 'printf "%.4f\n", clock_gettime(CLOCK_MONOTONIC)'; }
+monotonic() {
+    perl -MTime::HiRes=clock_gettime,CLOCK_MONOTONIC -e \
+        'printf "%.4f\n", clock_gettime(CLOCK_MONOTONIC)'
+}
 
 # --- nodes and faults: m fails, and then n ---
 
@@ -74,7 +78,8 @@ nodes_up() {
             first=rdma://10.77.0.1
             ;;
         esac
-        nodes=(--node "$first?size=$each" --node "rdma://m2?size=$each" --node "rdma://m3?size=$each")
+        nodes=(--node "$first?size=$each" --node "rdma://m2?size=$each"
+            --node "rdma://m3?size=$each")
         return
     fi
     for n in m n o; do
@@ -152,8 +157,8 @@ begin() {
     local each=$((size / 12)) one
     local randmem=("$RANDMEM" --write-percent 50 --accesses 1G --time --seed "$1")
     if [ -z "$tree" ]; then
-        run_program it --cache $((size / 4))M --replicas 2 --rebuild-rate "$rate"M "${nodes[@]}" -- \
-            "${randmem[@]}" --size "$size"M --timeline 20
+        run_program it --cache $((size / 4))M --replicas 2 --rebuild-rate "$rate"M \
+            "${nodes[@]}" -- "${randmem[@]}" --size "$size"M --timeline 20
     else
         one="${randmem[*]} --size ${each}M"
         # The shell is one of the twelve.
@@ -181,8 +186,8 @@ whole_since() {
         /have their copies again/ { whole = noticed }
         END { exit !whole }' "$WORK/it.err"
 }
-# Each process copies what it holds, and nothing says which have done so: of a tree, none has said it
-# for some seconds.
+# Each process copies what it holds, and nothing says which have done so: of a tree, none has said
+# it for some seconds.
 tree_whole() {
     local before=-1 now=0
     while [ -n "$tree" ] && [ "$before" -ne "$now" ]; do
@@ -200,17 +205,15 @@ one_run() {
     halt
     line=$(lines) at_fault=$(monotonic)
     fault_begins "$fault"
-    at_end=$at_fault
     case $fault in stop | unplug)
         sleep "$stop"
-        line=$(lines) at_end=$(monotonic)
+        line=$(lines)
         fault_ends "$fault"
         ;;
     esac
     [ -z "$tree" ] || sleep 2
     resume
     await 120 whole_since "$line" || return
-    at_whole=$(monotonic)
     tree_whole
     sleep 1.5
     at_second=$(monotonic)
@@ -225,7 +228,7 @@ one_run() {
 
 # figures: of the run, `KEY VALUE`. Time without progress is the longest that one access took.
 figures() {
-    awk -v fault="$at_fault" -v end="$at_end" -v whole="$at_whole" -v second="$at_second" -v rate="$rate" '
+    awk -v fault="$at_fault" -v second="$at_second" -v rate="$rate" '
         function in_part(name, t) {             # the first and last line of a part
             if (!(name in t0)) { t0[name] = t; n0[name] = n }
             t1[name] = t; n1[name] = n
@@ -242,7 +245,12 @@ figures() {
             else if (over && t < second) in_part("after", t)
         }
         # Which of several times copies are made up for: the one with most pages.
-        / new copies on other nodes|it answers again/ { if (!begun || over) from = $1; begun = 1; over = 0 }
+        / new copies on other nodes|it answers again/ {
+            if (!begun || over)
+                from = $1
+            begun = 1
+            over = 0
+        }
         / have their copies again/ {
             over = 1
             for (i = 1; i < NF; i++) if ($i == "again:") pages = $(i + 1)
@@ -261,7 +269,8 @@ figures() {
 keys='stuck second before away copying after pages whole allowed busy runnable'
 # row WORD...: a row of the table.
 row() { printf '%-8s %4s %8s %8s %9s %6s %8s %6s %7s %6s %8s %8s %8s  %s\n' "$@"; }
-row fault run 'stuck ms' 2nd-loss before/s away copying after pages whole allowed gap-ms runnable result
+row fault run 'stuck ms' 2nd-loss before/s away copying after pages whole allowed gap-ms runnable \
+    result
 
 declare -A right
 measure() {
@@ -270,7 +279,7 @@ measure() {
     : >"$WORK/all.$fault"
     for ((i = 1; i <= runs; i++)); do
         rm -f "$WORK"/*.log "$WORK/times"
-        at_fault=0 at_end=0 at_whole=0 at_second=0 result=right
+        at_fault=0 at_second=0 result=right
         one_run "$fault" "$i" >"$OUT" 2>&1 || result="WRONG: $(tail -n 1 "$OUT")"
         end_all
         [ "$result" != right ] || right[$fault]=$((right[$fault] + 1))
@@ -303,17 +312,19 @@ for fault in ${only//,/ }; do
 done
 echo
 echo "stuck: the longest that one access took after the fault; 2nd-loss: after the second one." \
-    "away, copying, after: throughput" "as a share of before.  whole: seconds from when copies could" \
-    "be made up for; allowed: pages by --rebuild-rate.  gap: the longest that the" "machine did not" \
-    "run a loop that wanted to run; runnable: threads, in the mean."
+    "away, copying, after: throughput as a share of before.  whole: seconds from when copies" \
+    "could be made up for; allowed: pages by --rebuild-rate.  gap: the longest that the machine" \
+    "did not run a loop that wanted to run; runnable: threads, in the mean."
 for fault in ${only//,/ }; do
-    verdict "$fault: runs that survived both losses, every word right" "${right[$fault]}" '>=' "$runs"
+    verdict "$fault: runs that survived both losses, every word right" "${right[$fault]}" '>=' \
+        "$runs"
     # A node that ended is known at once; one that is silent, after this.
     verdict "$fault: longest time without progress, ms" "$(of_all "$fault" stuck most)" '<=' \
         $((silent + 300))
     verdict "$fault: throughput while copies are made up for, median share" \
         "$(of_all "$fault" copying median)" '>=' 0.6
     verdict "$fault: whole again, median seconds / what the rate allows" \
-        "$(calc "$(of_all "$fault" whole median) / ($(of_all "$fault" allowed median) + 0.2)")" '<=' 1.2
+        "$(calc "$(of_all "$fault" whole median) / ($(of_all "$fault" allowed median) + 0.2)")" \
+        '<=' 1.2
 done
 finish

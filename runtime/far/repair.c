@@ -32,8 +32,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
  * reads it; repair_begin() the other way round. */
 static _Atomic unsigned under_way;
 static _Atomic bool stopped;
-/* A pass is to begin: said also by the thread that adds places (rebuild.c).  Release and acquire: the
- * pass sees the new place. */
+/* A pass is to begin: said also by the thread that adds places (rebuild.c).  Release and acquire:
+ * the pass sees the new place. */
 static _Atomic bool wanted;
 static _Atomic uint64_t pages;          /* a statistic */
 static struct tree *tree;

@@ -7,8 +7,9 @@ usage: proxy.py [--seed N] [--log FILE] [--spare N] [--fault KIND=CHANCE[:SECOND
 LISTEN and TO are HOST:PORT or the path of a unix socket. What happens to a command or an answer
 follows from the seed, the number of its connection and its own number there: the same seed makes
 the same faults for the same commands. The first N connections of --spare have no faults by chance.
-SIGUSR1 ends all faults by chance; at SIGUSR2 all connections get a reset. FILE has a line for each fault, and one for each page that the
-client read and that was not what it had last written there. KIND, with its chance for one command:
+SIGUSR1 ends all faults by chance; at SIGUSR2 all connections get a reset. FILE has a line for each
+fault, and one for each page that the client read and that was not what it had last written there.
+KIND, with its chance for one command:
 
   delay      it is passed on after at most SECONDS
   late       a WRITE, and with it what is behind it, is passed on SECONDS later, also if its client

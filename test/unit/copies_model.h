@@ -182,6 +182,7 @@ struct model_control { uint64_t frame_table, notices; _Atomic uint32_t parts_rea
 struct model_control *control_of_self(void);
 void side_step(void);                   /* a round of the I/O side of self() */
 uint64_t request_slot(const struct far_request *r);
+extern uint64_t called_over[SLOTS];     /* the newest page of a slot whose write was over */
 /* By copies.c, of any process. */
 bool is_good_at(uint64_t slot, unsigned place);
 

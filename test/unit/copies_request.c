@@ -61,8 +61,12 @@ static char *frame_of_self(uint32_t f)
                                        : &s->copy_frame[f - 2 * HELD]);
 }
 
+uint64_t called_over[SLOTS];
 /* When a copy was made up for last, by slot. */
 static uint64_t made_good[SLOTS];
+#define copies_written(c, slab, slot, good)                                                        \
+        (called_over[index_of(slot)] = *(uint64_t *)frame_host(q->frame),                          \
+         (copies_written)(c, slab, slot, good))
 #define copies_repaired(c, slot, good) \
         (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
@@ -198,7 +202,8 @@ static bool is_gone(const struct page *g)
                      f->places == head->slab[slot_slab(g->slot)].places;
 
         /* Another process makes a copy good, or adds a place, after this one has looked for one: it
-         * ends for a page that is there a moment later.  It had lost the node with the only copy. */
+         * ends for a page that is there a moment later.  It had lost the node with the only
+         * copy. */
         if ((g->state == READS && sched_steps - made_good[index_of(g->slot)] < 500) ||
             ((g->state == READS || g->state == WRITES) && sched_steps - place_added < 500))
                 return true;
