@@ -43,6 +43,7 @@ void io_start(struct vm *vm, struct slot_pieces *pieces)
 void io_wait_attached(void) {}
 void io_keep(void) {}
 uint64_t scrub_total(unsigned what) { (void)what; return 0; }
+void scrub_thread_forked(void) {}
 void request_forked(void) {}
 bool request_waits(void) { return false; }
 bool io_is_attached(void) { return true; }
