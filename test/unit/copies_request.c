@@ -64,9 +64,9 @@ static char *frame_of_self(uint32_t f)
 uint64_t called_over[SLOTS];
 /* When a copy was made up for last, by slot. */
 static uint64_t made_good[SLOTS];
-#define copies_written(c, slab, slot, good)                                                        \
+#define copies_written(c, slot, good)                                                              \
         (called_over[index_of(slot)] = *(uint64_t *)frame_host(q->frame),                          \
-         (copies_written)(c, slab, slot, good))
+         (copies_written)(c, slot, good))
 #define copies_repaired(c, slot, good) \
         (made_good[index_of(slot)] = sched_steps, (copies_repaired)(c, slot, good))
 
