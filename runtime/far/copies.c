@@ -177,28 +177,33 @@ void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k)
         set_good(c, slot, k, false);
 }
 
-/* Place k will give and take nothing any more.  One that this process does not know yet may. */
-static bool is_lost(const struct far_slab *s, unsigned known, unsigned k)
+/* A place that another process has added, and may have filled, is known here a look later
+ * (rebuild.c). */
+static bool knows_all(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
-        return k < known && s->place[k].node->lost;
+        return places_of(s) >= places_with_bits(c, slot);
 }
 
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
-        unsigned known = places_of(s), places = places_with_bits(c, slot);
+        if (!knows_all(c, s, slot))
+                return false;
+        unsigned places = places_of(s);
 
-        for (unsigned k = 0; k < known || k < places; k++)
-                if (!is_lost(s, known, k) && is_good(c, slot, k))
+        for (unsigned k = 0; k < places; k++)
+                if (!s->place[k].node->lost && is_good(c, slot, k))
                         return false;
         return true;
 }
 
 bool copies_all_lost(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
-        unsigned known = places_of(s), places = places_with_bits(c, slot);
+        if (!knows_all(c, s, slot))
+                return false;
+        unsigned places = places_of(s);
 
-        for (unsigned k = 0; k < known || k < places; k++)
-                if (!is_lost(s, known, k))
+        for (unsigned k = 0; k < places; k++)
+                if (!s->place[k].node->lost)
                         return false;
         return true;
 }
