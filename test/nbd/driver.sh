@@ -397,7 +397,7 @@ else
     stop_servers
 
     lease_url="nbd+unix:///?socket=$S"
-    serve "$S" "$memnode" --size 512M --hugepages none --listen "nbd+unix://$S"
+    serve "$S" "$memnode" --size 512M --hugepages none --drain-timeout 0 --listen "nbd+unix://$S"
     good 'hand back: memnode without trouble' --hand-back --downs 0 --size $((16 << 20)) \
         "$lease_url"
     # Stopped, it is down after a second, and never lost by silence.
@@ -430,6 +430,15 @@ else
     kill_server "$server"
     after_that
     check_refusal 'hand back: memnode that is killed' 'its memnode has ended'
+    stop_servers
+    serve "$S" "$memnode" --size 512M --hugepages none --listen "nbd+unix://$S"
+    good 'memnode asks to be left' --size $((64 << 20)) --count 2000 --leave "$server" "$lease_url"
+    wait_for eval '! kill -0 "$server" 2>/dev/null'
+    if kill -0 "$server" 2>/dev/null; then
+        not_ok 'and ends when it was'
+    else
+        ok 'and ends when it was'
+    fi
     stop_servers
     serve "$S" "$memnode" --size 192M --hugepages none --token-file "$token" \
         --listen "nbd+unix://$S"
