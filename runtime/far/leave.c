@@ -30,7 +30,10 @@ void far_asked(struct far_node *n)
 
 bool leave_is_asked(void) { return atomic_load_explicit(&some, memory_order_relaxed); }
 
-static bool is(const _Atomic bool *flag) { return atomic_load_explicit(flag, memory_order_relaxed); }
+static bool is(const _Atomic bool *flag)
+{
+        return atomic_load_explicit(flag, memory_order_relaxed);
+}
 
 static struct copies copies(void)
 {
@@ -88,7 +91,7 @@ void leave_is_over(struct far_node *n)
         n->settled = true;
 }
 
-/* Release: `left` is for processes that look whether they may answer (slabs.c). */
+/* Release: `left` is for processes that look whether they may answer (moves.c). */
 static void note_left(const struct far_node *n)
 {
         struct tree_common *c = (struct tree_common *)TREE_WINDOW;

@@ -210,7 +210,7 @@ void let_go(struct seat *s, struct page *g)
                            (unsigned long)slot);
 }
 
-/* As rebuild() in slabs.c: places that others have added, and another one for a slab of which a
+/* As moves.c: places that others have added, and another one for a slab of which a
  * node is lost. */
 void find_places(struct seat *s)
 {

@@ -169,7 +169,7 @@ static void store_late_sums(void)
 
 /* ---- slots ---- */
 
-/* Has the dead cut off and buries them, as cut_dead() in runtime/far/slabs.c. */
+/* Has the dead cut off and buries them, as cut_dead() in runtime/far/cut.c. */
 static bool cut_dead(struct tree *t)
 {
         static struct tree_dead d;
@@ -464,7 +464,7 @@ void actor_child(const struct tree *t, const struct tree_child *c)
         run();
 }
 
-/* As slabs_adopt() and start_tree() in runtime/far/slabs.c. */
+/* As slabs_adopt() and slabs_start() in runtime/far/slabs.c. */
 void actor_again(const char *text)
 {
         struct flock all = {

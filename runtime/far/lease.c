@@ -1,0 +1,245 @@
+/*
+ * See slabs.h: how a slab is leased.  Which node gives it is decided in placement.c.
+ *
+ * The sequence belongs to the process tree (tree.h): a process first uses the slabs that others of
+ * the tree have leased, and only then leases another.
+ */
+#include <errno.h>
+#include <string.h>
+#include "base/message.h"
+#include "far/io.h"
+#include "far/placement.h"
+#include "far/rebuild.h"
+#include "far/repair.h"
+#include "far/slabs.h"
+#include "far/timing.h"
+#include "far/window.h"
+#include "vm/vm.h"
+
+/* of each step of TREE_WINDOW that is mapped in the VM: see map_unit() */
+static uint64_t map_gpa[16];
+
+/* Maps a unit of TREE_WINDOW in the VM; *gpa: its address.  Memory slots are scarce, so the mapped
+ * part grows in doubling steps: 16 units, 16, 32, 64, ... */
+static int map_unit(struct vm *vm, uint32_t unit, uint64_t *gpa)
+{
+        unsigned step = unit < 16 ? 0 : 28 - (unsigned)__builtin_clz(unit);
+        uint64_t first = step ? 8ull << step : 0, end = 16ull << step;
+
+        if (end > 1 + (uint64_t)seq.tree.max_slabs)
+                end = 1 + (uint64_t)seq.tree.max_slabs;
+        if (!map_gpa[step]) {
+                uint64_t size = (end - first) * SLAB_MAP_SIZE, at = vm_take_gpa(vm, size);
+                int err = at ? vm_add_memory(vm, at, seq.tree.units + first * SLAB_MAP_SIZE, size)
+                             : -ENOSPC;
+                if (err)
+                        return err;
+                map_gpa[step] = at;
+        }
+        *gpa = map_gpa[step] + (unit - first) * SLAB_MAP_SIZE;
+        return 0;
+}
+
+/* Publishes slab i, far_slab(i), as a slab of this process. */
+static void publish(uint32_t i, const struct slab *s)
+{
+        CONTROL->slabs[i] = *s;
+        timing_slab(&CONTROL->slabs[i], far_slab(i)->place[0].node->option, CONTROL->tsc_khz);
+        CONTROL->tree_number = seq.tree.self;
+        /* Release: kern on other vCPUs looks up the slab of a slot number.  No slot of this slab
+         * exists before the count covers it. */
+        __atomic_store_n(&CONTROL->nslabs, i + 1, __ATOMIC_RELEASE);
+}
+
+/* Other processes of the tree may still free slots, or die. */
+static int nothing_left(void) { return tree_alone_locked(&seq.tree) ? -ENOSPC : -EBUSY; }
+
+/* The I/O side is there. */
+static void use_remote(struct vm *vm)
+{
+        io_start(vm, seq.tree.pieces);
+        rebuild_start(vm, moves_look);
+}
+
+/* Chooses nodes for a new slab; those that are to be left only if no other has room. */
+static unsigned choose(unsigned index[REPLICAS_MAX], uint32_t *pages)
+{
+        static bool said;
+        uint64_t without = slabs_down(), asked = slabs_leaving();
+
+        for (unsigned i = 0; i < seq.nnodes; i++)
+                asked |= is(&seq.nodes[i]->asked) ? 1ull << i : 0;
+        unsigned count = placement_copies(opt.placement, seq.nodes, seq.nnodes, without | asked,
+                                          opt.replicas, index, pages);
+        if (count || !(asked & ~without))
+                return count;
+        count = placement_copies(opt.placement, seq.nodes, seq.nnodes, without, opt.replicas,
+                                 index, pages);
+        if (count && !said)
+                warnx_("far memory: new pages go to a node that is to be left, since no other has "
+                       "room: name more nodes with --node");
+        said |= count > 0;
+        return count;
+}
+
+/* Leases one more slab for the tree; it is also this process's next one. */
+static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
+{
+        unsigned index[REPLICAS_MAX], count;
+        uint32_t pages;
+
+        while ((count = choose(index, &pages)) > 0) {
+                struct slab s = { .kind = seq.nodes[index[0]]->driver->kind,
+                                  .pages = pages,
+                                  .map_gpa = gpa };
+                struct far_slab *f = place_none(i);
+                if (s.kind == SLAB_REMOTE) {
+                        use_remote(vm);
+                        io_wait_attached();
+                }
+                for (unsigned k = 0; k < count; k++)
+                        if (place_lease(vm, seq.nodes[index[k]], pages, &s, f))
+                                place_add(f);
+                if (f->places == 0)
+                        continue;
+                if (s.kind == SLAB_REMOTE && places_check(i, f->places) != 0)
+                        break;
+                s.node = f->place[0].node->index;
+                places_list(i, &s);
+                publish(i, &s);
+                return 0;
+        }
+        return nothing_left();
+}
+
+/* Uses a slab that another process leased. */
+static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
+{
+        const struct tree_slab *known = &seq.tree.head->slab[i];
+        struct slab s = { .kind = known->kind,
+                          .node = (uint32_t)known->place[0].node,
+                          .pages = known->pages,
+                          .map_gpa = gpa };
+        struct far_slab *f = place_none(i);
+        int err = 0;
+
+        if (s.kind == SLAB_REMOTE)
+                use_remote(vm);
+        while (f->places < known->places && !err)
+                err = place_use(vm, i, &s);
+        if (!err && places_have_bits(i))
+                place_add_copy(vm, i);        /* this process may have left the node that has it */
+        if (!err)
+                publish(i, &s);
+        return err;
+}
+
+/* kern uses `have` slabs and asks for the next one. */
+static int lease_locked(struct vm *vm, uint32_t have, bool cut)
+{
+        uint64_t gpa;
+
+        if (have < CONTROL->nslabs)
+                return 0;               /* kern had no page tables for it the last time */
+        if (have > CONTROL->nslabs)
+                return -EINVAL;
+        if (have >= seq.tree.head->nslabs && tree_mend_locked(&seq.tree) > 0)
+                return -EAGAIN;
+        if (cut && tree_uncut_locked(&seq.tree, have >= seq.tree.head->nslabs))
+                return -ECHILD;
+        if (have >= seq.tree.max_slabs)
+                return nothing_left();
+        int err = map_unit(vm, 0, &CONTROL->tree_gpa);
+        if (!err)
+                err = map_unit(vm, 1 + have, &gpa);
+        if (err)
+                return err;
+        return have < seq.tree.head->nslabs ? use_existing(vm, have, gpa)
+                                            : lease_new(vm, have, gpa);
+}
+
+void slabs_cut(struct vm *vm, bool full)
+{
+        tree_lock(&seq.tree);
+        tree_mend_locked(&seq.tree);
+        bool many = tree_uncut_locked(&seq.tree, full);
+        tree_unlock(&seq.tree);
+        if (many && (full || io_is_attached()))
+                cut_dead(&seq.cutter, vm);
+}
+
+/* -ECHILD, if cut: dead processes are to be cut off first. */
+static int lease(struct vm *vm, uint32_t have, bool cut)
+{
+        pthread_mutex_lock(&seq.lock);
+        int err = slabs_start();
+        if (!err) {
+                tree_lock(&seq.tree);
+                slabs_learn();
+                slabs_pull();
+                err = lease_locked(vm, have, cut);
+                slabs_push();
+                tree_unlock(&seq.tree);
+        }
+        pthread_mutex_unlock(&seq.lock);
+        return err;
+}
+
+int far_lease(struct vm *vm, uint32_t have)
+{
+        int err = lease(vm, have, true);
+
+        if (err == -ECHILD)
+                err = cut_dead(&seq.cutter, vm) ? -EAGAIN : lease(vm, have, false);
+        return err;
+}
+
+int slabs_forked(const struct tree_child *c)
+{
+        memset(map_gpa, 0, sizeof(map_gpa));
+        window_forked();
+        pthread_mutex_init(&seq.cutter.lock, NULL);
+        int err = tree_be_child(&seq.tree, c);
+        if (!err)
+                slabs_is_member();
+        return err;
+}
+
+void slabs_close(void)
+{
+        if (seq.in_tree)
+                tree_close(&seq.tree);
+        seq.in_tree = false;
+        memset(map_gpa, 0, sizeof(map_gpa));
+}
+
+int64_t far_exit_lease(struct thread *t, struct exit_req *rq)
+{
+        return far_lease(t->vm, (uint32_t)rq->a[0]);
+}
+
+int64_t far_exit_no_memory(void)
+{
+        for (unsigned i = 0; i < seq.nnodes; i++) {
+                const struct far_node *n = seq.nodes[i];
+                if (n->silent)
+                        die_(EXIT_VMRUN_FAILED,
+                             "%s: it gave no more space when the program needed some: %s; without "
+                             "it the memory is full, so the program ends: see the node, or give "
+                             "another one",
+                             n->option->origin, n->lost ? n->why : strerror(-n->silent));
+        }
+        return 0;
+}
+
+int64_t far_exit_release(struct thread *t, struct exit_req *rq)
+{
+        const uint64_t *slots = rq->a[1] <= PAGE_SIZE / sizeof(*slots)
+                                        ? kern_pointer(t, rq->a[0], rq->a[1] * sizeof(*slots))
+                                        : NULL;
+
+        if (!seq.in_tree || !slots || repair_release(slots, rq->a[1]) != 0)
+                die_(EXIT_VMRUN_FAILED, "kern let go of a slot that it does not hold: a bug in "
+                                        "vmrun, or the program may have written into kern");
+        return 0;
+}

@@ -1,0 +1,192 @@
+/*
+ * See slabs.h: where a slab is.  Its places are on distinct nodes; copies.h says which of them has
+ * a page.
+ */
+#include <errno.h>
+#include <string.h>
+#include "base/message.h"
+#include "common/clock.h"
+#include "far/io.h"
+#include "far/placement.h"
+#include "far/slabs.h"
+#include "vm/vm.h"
+
+uint64_t slabs_down(void)
+{
+        uint64_t set = 0;
+
+        for (unsigned i = 0; i < seq.nnodes; i++)
+                if (is(&seq.nodes[i]->is_left) ||
+                    (seq.nodes[i]->hands_back && io_is_attached() && !is(&seq.nodes[i]->up)))
+                        set |= 1ull << i;
+        return set;
+}
+
+struct far_slab *place_none(uint32_t i)
+{
+        struct far_slab *f = far_slab(i);
+
+        f->places = 0;
+        return f;
+}
+
+void place_add(struct far_slab *f)
+{
+        atomic_fetch_add_explicit(&f->places, 1, memory_order_release);
+}
+
+bool place_lease(struct vm *vm, struct far_node *n, uint32_t pages, struct slab *s,
+                        struct far_slab *f)
+{
+        struct far_place *place = &f->place[f->places];
+
+        *place = (struct far_place){ .node = n, .first = n->leased };
+        int err = n->driver->lease(n, vm, n->leased, pages, s, place);
+
+        if (err == -ESHUTDOWN) {
+                info_("%s: it is to be left, so it gives nothing more", n->option->origin);
+                n->silent = err;
+        } else if ((err == -ENOLINK || err == -ETIMEDOUT) && n->hands_back && !n->lost) {
+                info_("%s: it does not answer, so it gives nothing now", n->option->origin);
+        } else if (err == -ENOLINK || err == -ETIMEDOUT) {
+                /* other processes of the tree may reach it */
+                n->silent = err;
+        } else if (err) {
+                warnx_("%s: no more space can be leased after %llu MiB (%s): the program has %llu "
+                       "MiB less than it was told",
+                       n->option->origin, (unsigned long long)(n->leased * PAGE_SIZE >> 20),
+                       strerror(-err),
+                       (unsigned long long)((n->pages - n->leased) * PAGE_SIZE >> 20));
+                n->pages = n->leased;
+        }
+        if (err)
+                return false;
+        n->leased += pages;
+        n->slabs++;
+        return true;
+}
+
+int places_check(uint32_t i, unsigned count)
+{
+        static bool said;
+
+        if (count >= opt.replicas)
+                return 0;
+        if (opt.replicas_required) {
+                warnx_("far memory: only %u node%s left for %u copies of a page, so the program "
+                       "gets no more: add nodes, or leave out --replicas-required",
+                       count, count == 1 ? " is" : "s are", opt.replicas);
+                return -ENOSPC;
+        }
+        if (!said)
+                warnx_("far memory: from slab %u on, pages have %u cop%s, not %u: no other node "
+                       "has room, or answers",
+                       i, count, count == 1 ? "y" : "ies", opt.replicas);
+        said = true;
+        return 0;
+}
+
+/* What all processes of the tree need to know of a place. */
+static struct tree_place tree_place_of(const struct far_place *p)
+{
+        struct tree_place t = { .node = p->node->index, .first = p->first };
+
+        memcpy(t.word, p->word, sizeof(t.word));
+        return t;
+}
+
+void places_list(uint32_t i, const struct slab *s)
+{
+        struct tree_slab *t = &seq.tree.head->slab[i];
+        const struct far_slab *f = far_slab(i);
+
+        bool bits = opt.replicas > 1;
+
+        *t = (struct tree_slab){ .kind = s->kind, .pages = s->pages, .places = f->places };
+        for (unsigned k = 0; k < f->places; k++) {
+                t->place[k] = tree_place_of(&f->place[k]);
+                bits |= is_leaving(f->place[k].node);   /* leave.h, [L] */
+        }
+        atomic_store(&tree_map(seq.tree.units, i)->places,
+                     s->kind == SLAB_REMOTE && bits ? f->places : 0);
+        /* From here on the list is valid, even if this process dies now (tree.c, mend_head). */
+        __atomic_store_n(&seq.tree.head->nslabs, i + 1, __ATOMIC_RELEASE);
+}
+
+int place_use(struct vm *vm, uint32_t i, struct slab *s)
+{
+        struct far_slab *f = far_slab(i);
+        const struct tree_place *p = &seq.tree.head->slab[i].place[f->places];
+
+        if (p->node >= seq.nnodes)
+                return -ENOLINK;        /* slabs_learn() has said why */
+        struct far_node *n = seq.nodes[p->node];
+        struct far_place *place = &f->place[f->places];
+
+        *place = (struct far_place){ .node = n, .first = p->first };
+        memcpy(place->word, p->word, sizeof(place->word));
+        int err = n->driver->use ? n->driver->use(n, place, s->pages)
+                                 : n->driver->lease(n, vm, p->first, s->pages, s, place);
+        if (err && n->lost && places_have_bits(i))
+                err = 0;                /* other nodes have what it had */
+        if (!err)
+                place_add(f);
+        return err;
+}
+
+/* ---- copies in place of lost ones ---- */
+
+bool place_is_gone(const struct far_node *n, int64_t now)
+{
+        int64_t since = n->down_since;
+
+        return n->lost || is_leaving(n) || (since && now - since > opt.timeout_ms);
+}
+
+/* Nodes that can take no further copy of a slab: a set.  *live: copies of it that are left.  What a
+ * node to be left has is copied to nodes that fence only (repair.c). */
+static uint64_t unfit(const struct far_slab *f, uint32_t pages, int64_t now, unsigned *live)
+{
+        uint64_t set = slabs_down() | slabs_leaving();
+        bool moves = false;
+
+        for (unsigned k = 0; k < f->places; k++)
+                moves |= is_leaving(f->place[k].node);
+        for (unsigned i = 0; i < seq.nnodes; i++)
+                if (seq.nodes[i]->lost || seq.nodes[i]->driver->kind != SLAB_REMOTE ||
+                    (moves && !seq.nodes[i]->fences) ||
+                    seq.nodes[i]->pages - seq.nodes[i]->leased < pages)
+                        set |= 1ull << i;
+        *live = 0;
+        for (unsigned k = 0; k < f->places; k++) {
+                if (place_is_gone(f->place[k].node, now))
+                        continue;
+                ++*live;
+                for (unsigned i = 0; i < seq.nnodes; i++)
+                        if (placement_fail_together(f->place[k].node, seq.nodes[i]))
+                                set |= 1ull << i;
+        }
+        return set;
+}
+
+bool place_add_copy(struct vm *vm, uint32_t i)
+{
+        struct far_slab *f = far_slab(i);
+        struct tree_slab *t = &seq.tree.head->slab[i];
+        struct slab s = { .kind = t->kind, .pages = t->pages };
+        unsigned live, k = f->places;
+        uint64_t without = unfit(f, s.pages, now_ms(), &live);
+        int n;
+
+        if (!places_have_bits(i) || live >= opt.replicas || k == FAR_PLACES || k != t->places ||
+            (n = placement_next(opt.placement, seq.nodes, seq.nnodes, without)) < 0 ||
+            !place_lease(vm, seq.nodes[n], s.pages, &s, f))
+                return false;
+        /* In this order: who sets a copy's bit knows the place, and then all others know that there
+         * is one (copies_written()). */
+        t->place[k] = tree_place_of(&f->place[k]);
+        atomic_store(&tree_map(seq.tree.units, i)->places, k + 1);
+        atomic_store(&t->places, k + 1);
+        place_add(f);
+        return true;
+}

@@ -1,0 +1,205 @@
+/*
+ * See slabs.h: nodes that are added to the sequence: by the user (grow.c), or since one that was
+ * left is served again.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/message.h"
+#include "common/size.h"
+#include "far/io.h"
+#include "far/placement.h"
+#include "far/slabs.h"
+#include "vm/vm.h"
+
+/* With seq.lock held.  The next program has the node, too. */
+static int slabs_append(struct far_node *n, char why[FAR_WHY])
+{
+        int err = io_add(n, why);
+
+        if (err)
+                return err;
+        seq.nnodes = far_nodes();
+        seq.cutter.nnodes = seq.nnodes;
+        opt.nodes[n->index] = *n->option;
+        /* Release: as in far_add(). */
+        __atomic_store_n(&opt.nnodes, seq.nnodes, __ATOMIC_RELEASE);
+        atomic_fetch_add_explicit(&CONTROL->nodes_added, 1, memory_order_release);
+        return 0;
+}
+
+void slabs_learn(void)
+{
+        static bool said;
+
+        while (seq.nnodes < seq.tree.head->nnodes && seq.tree.head->node[seq.nnodes].again) {
+                const struct tree_node *t = &seq.tree.head->node[seq.nnodes];
+                const struct node_option *o = far_returned_option(seq.nodes[t->again - 1]);
+                char why[FAR_WHY] = "no memory";
+                struct far_node *n = o ? far_node_open(o, &t->kept, slabs_own_member(), why) : NULL;
+                if (n && slabs_append(n, why) == 0)
+                        continue;
+                if (n)
+                        far_node_close(n);
+                if (!said)
+                        warnx_("%s: it is served again, but this process cannot use it: %s",
+                               seq.nodes[t->again - 1]->option->origin, why);
+                said = true;
+                free((void *)o);
+                return;
+        }
+}
+
+/* With seq.lock held.  In the tree, under its lock, which it takes. */
+static bool is_alone(void)
+{
+        tree_lock(&seq.tree);
+        tree_mend_locked(&seq.tree);
+        bool alone = tree_alone_locked(&seq.tree);
+        tree_unlock(&seq.tree);
+        return alone;
+}
+
+/* With seq.lock held.  The slots that a process holds name slabs by number, and slabs name nodes:
+ * processes that were forked before have a table without the node, and no way to be told. */
+static int check_alone(char why[FAR_WHY])
+{
+        if (!seq.in_tree || is_alone())
+                return 0;
+        snprintf(why, FAR_WHY, "the program has children, or a parent under vmrun, that share its "
+                 "far memory and would not know the node: add it before the program forks, or when "
+                 "the others have ended, or name it with --node at the start");
+        return -EBUSY;
+}
+
+int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY])
+{
+        int err = 0;
+
+        pthread_mutex_lock(&seq.lock);
+        if (!seq.in_tree && seq.inherited >= 0)
+                err = slabs_start();     /* it says why */
+        if (err)
+                snprintf(why, FAR_WHY, "the far memory of the program before cannot be joined: %s",
+                         strerror(-err));
+        bool others = !err && seq.in_tree && !is_alone();
+        pthread_mutex_unlock(&seq.lock);
+        if (others)                     /* perhaps they have ended */
+                cut_dead(&seq.cutter, vm);
+        pthread_mutex_lock(&seq.lock);
+        err = err ? err : check_alone(why);
+        *member = slabs_own_member();
+        pthread_mutex_unlock(&seq.lock);
+        return err;
+}
+
+/* How many slabs a node has given and will give. */
+static uint32_t slabs_of(const struct far_node *n)
+{
+        return n->slabs + placement_left(n);
+}
+
+/* The node's share of addresses and names.  With seq.lock held. */
+static int cut_to_room(struct vm *vm, struct far_node *n, char why[FAR_WHY])
+{
+        bool memory = n->driver->kind == SLAB_MEMORY;
+        uint64_t had = n->pages, room = vm_far_room(vm), most = room;
+        uint64_t lost = 2ull * (n->granule > 512 ? n->granule : 512);
+        uint32_t names = seq.in_tree ? seq.tree.max_slabs : SLABS_MAX;
+        char a[32], b[32];
+
+        for (unsigned i = 0; i < seq.nnodes; i++)
+                names -= slabs_of(seq.nodes[i]) < names ? slabs_of(seq.nodes[i]) : names;
+        if (!seq.in_tree && names > SLABS_TO_ADD)
+                names -= SLABS_TO_ADD;  /* for the next one */
+        if (memory && most > (seq.memory_room > lost ? seq.memory_room - lost : 0))
+                most = seq.memory_room > lost ? seq.memory_room - lost : 0;
+        n->pages = n->pages < most ? n->pages : most;
+        n->slab_most = memory || opt.placement == PLACE_LINEAR
+                               ? SLAB_LAST : placement_most(n->pages, 1, names);
+        n->pages = slabs_pages(n, names);
+        if (!n->pages) {
+                snprintf(why, FAR_WHY, "there is no room for its slabs in this run: name it with "
+                         "--node at the start");
+                return -ENOSPC;
+        }
+        if (n->pages < had)
+                warnx_("%s: only %s of %s are used: more could only be named with --node at the "
+                       "start", n->option->origin, size_text(n->pages * PAGE_SIZE, a),
+                       size_text(had * PAGE_SIZE, b));
+        if (memory)
+                seq.memory_room -= n->pages + lost;
+        if (!seq.in_tree)
+                seq.max_slabs += slabs_of(n);
+        return 0;
+}
+
+uint64_t slabs_member(void)
+{
+        pthread_mutex_lock(&seq.lock);
+        uint64_t member = seq.in_tree ? slabs_own_member() : 0;
+        pthread_mutex_unlock(&seq.lock);
+        return member;
+}
+
+int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_WHY])
+{
+        pthread_mutex_lock(&seq.lock);
+        tree_lock(&seq.tree);
+        slabs_learn();
+        slabs_pull();
+        struct tree_node *t = &seq.tree.head->node[seq.nnodes];
+        int err = 0;
+
+        for (unsigned i = was + 1; i < seq.nnodes && !err; i++)
+                err = strcmp(seq.nodes[i]->url, n->url) == 0 ? -EEXIST : 0;
+        if (!err && (seq.nnodes != seq.tree.head->nnodes || seq.nnodes == NODES_MAX))
+                err = -EBUSY;           /* slabs_learn() has said why */
+        if (err)
+                goto out;
+        err = cut_to_room(vm, n, why);
+        *t = (struct tree_node){ .again = was + 1 };
+        if (!err && (!n->driver->keep || !n->driver->keep(n, &t->kept)))
+                err = -ENOTSUP;
+        if (!err)
+                err = slabs_append(n, why);
+        if (!err)
+                seq.tree.head->nnodes = seq.nnodes;
+        slabs_push();
+out:
+        tree_unlock(&seq.tree);
+        pthread_mutex_unlock(&seq.lock);
+        return err;
+}
+
+int slabs_add(struct vm *vm, struct far_node *n, char why[FAR_WHY])
+{
+        pthread_mutex_lock(&seq.lock);
+        int err = n->member == slabs_own_member() ? check_alone(why) : -ESTALE;
+        if (err == -ESTALE)
+                snprintf(why, FAR_WHY, "the program forked meanwhile: try again");
+        if (!err && seq.in_tree) {          /* processes that have ended may have leased more */
+                tree_lock(&seq.tree);
+                slabs_pull();
+                tree_unlock(&seq.tree);
+        }
+        if (!err)
+                err = cut_to_room(vm, n, why);
+        if (!err)
+                err = io_add(n, why);
+        if (!err) {
+                /* What the tree says of it comes after; no other process reads it before a slab
+                 * names the node. */
+                if (seq.in_tree)
+                        tree_lock(&seq.tree);
+                seq.nnodes = far_nodes();
+                seq.cutter.nnodes = seq.nnodes;
+                if (seq.in_tree) {
+                        seq.tree.head->nnodes = seq.nnodes;
+                        slabs_push();
+                        tree_unlock(&seq.tree);
+                }
+        }
+        pthread_mutex_unlock(&seq.lock);
+        return err;
+}
