@@ -88,6 +88,7 @@ int scrub(pid_t pid, const char *rate, bool json, int *status)
         struct sigaction end = { .sa_handler = on_signal };
         char request[REQUEST_MOST];
         struct answer a;
+        sigset_t ends;
         int fd = talk_open(pid);
         bool good = false;
 
@@ -96,15 +97,21 @@ int scrub(pid_t pid, const char *rate, bool json, int *status)
                 return fd;
         snprintf(request, sizeof(request), "scrub flat start%s%s", rate ? " " : "",
                  rate ? rate : "");
+        /* Once the scrub has begun, a signal is to say that it goes on.  It waits until then. */
+        sigemptyset(&ends);
+        sigaddset(&ends, SIGINT);
+        sigaddset(&ends, SIGTERM);
+        sigprocmask(SIG_BLOCK, &ends, NULL);
+        sigaction(SIGINT, &end, NULL);
+        sigaction(SIGTERM, &end, NULL);
         int err = talk(fd, request, TALK_MS, &a);
+        sigprocmask(SIG_UNBLOCK, &ends, NULL);
         if (!err && !a.ok) {
                 fprintf(stderr, "vmctl: %s\n", a.text);
                 err = 1;
         }
         if (err >= 0)
                 free(a.text);
-        sigaction(SIGINT, &end, NULL);
-        sigaction(SIGTERM, &end, NULL);
         if (!err)
                 err = wait_for_end(pid, &fd, &good);
         if (!err)
