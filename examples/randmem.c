@@ -34,8 +34,8 @@ static void on_term(int signo)
         enough = 1;
 }
 
-/* --timeline: every so often a line with the time, the accesses so far, and the longest that one has
- * taken since the line before. */
+/* --timeline: every so often a line with the time, the accesses so far, and the longest that one
+ * has taken since the line before. */
 static double interval, line_due, last_access, slowest;
 
 static void note_access(uint64_t accesses)
@@ -143,8 +143,8 @@ static void usage(FILE *f)
               "  --sequential         one page after the other, one access each\n"
               "  --seed N             (default 1)\n"
               "  --time               how long it took, on standard error\n"
-              "  --timeline MS        each so many ms, a line on standard error: CLOCK_MONOTONIC, the\n"
-              "                       accesses so far, the longest of them since the line before\n",
+              "  --timeline MS        each so many ms, a line on standard error: CLOCK_MONOTONIC,\n"
+              "                       accesses so far, the longest since the line before\n",
               f);
 }
 

@@ -38,9 +38,10 @@
  * A client is gone when its last member is; GOODBYE from any member ends the whole client.
  *
  * The client has one request under way at a time.  memnode may SEND GOODBYE at any time: it is
- * about to end.  DRAIN says that it will, once all members have answered or --drain-timeout is over;
- * a member that connects meanwhile is told, too, and LEASE and HELLO are refused.  A connection request that cannot be accepted is rejected by rdma_cm, also with
- * private data, because rdma_cm itself carries only a number.
+ * about to end.  DRAIN says that it will, once all members have answered or --drain-timeout is
+ * over; a member that connects meanwhile is told, too, and LEASE and HELLO are refused.  A
+ * connection request that cannot be accepted is rejected by rdma_cm, also with private data,
+ * because rdma_cm itself carries only a number.
  *
  * Integers are little-endian.  rdma_cm pads private data with zeros, and both sides may find more
  * bytes than were sent: only `length` says how much there is.

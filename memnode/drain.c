@@ -39,7 +39,10 @@ static void say(const char *fmt, ...)
         control_tell(text);
 }
 
-static unsigned waits(bool name_them) { return rdma_server_waits(name_them) + nbd_waits(name_them); }
+static unsigned waits(bool name_them)
+{
+        return rdma_server_waits(name_them) + nbd_waits(name_them);
+}
 
 bool drain_began(void) { return since != 0; }
 

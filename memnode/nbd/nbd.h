@@ -294,7 +294,8 @@ struct nbd_link {
         const _Atomic bool *stopping;           /* new requests are answered with NBD_ESHUTDOWN */
         /* no request is served any more, not even one that was received before */
         const _Atomic bool *cut;
-        /* of an export with a status: clients are asked to move; this one has said that it cannot */
+        /* of an export with a status: clients are asked to move; this one has said that it
+         * cannot */
         const _Atomic bool *draining;
         _Atomic bool *stays;
 };

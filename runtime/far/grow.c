@@ -4,8 +4,9 @@
  * It is opened like those of the start, becomes the last of the table, and counts from then on: for
  * placement, for the commit limit, for forks and executed programs.  Slabs name nodes by number, so
  * all processes of a tree must have the same table: a node can be added only while one process has
- * the tree to itself (slabs_may_add).  It is otherwise for a node that was left and is served again:
- * it is named like one that all know, so the tree's memory says all that others need to follow.
+ * the tree to itself (slabs_may_add).  It is otherwise for a node that was left and is served
+ * again: it is named like one that all know, so the tree's memory says all that others need to
+ * follow.
  */
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,6 +1,7 @@
 /*
- * Rebuild: when a node is lost, or silent for --timeout, or asks to be left, its slabs get places on
- * other nodes, and repair.c fills them.  A thread looks now and then, since leasing waits for nodes.
+ * Rebuild: when a node is lost, or silent for --timeout, or asks to be left, its slabs get places
+ * on other nodes, and repair.c fills them.  A thread looks now and then, since leasing waits for
+ * nodes.
  */
 #ifndef VMRUN_FAR_REBUILD_H
 #define VMRUN_FAR_REBUILD_H

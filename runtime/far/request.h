@@ -24,8 +24,8 @@ typedef void check_fn(frame_t frame, enum check found);
 void request_check(uint64_t slot, unsigned k, frame_t frame, check_fn *over);
 /* Is a write of this process under way? */
 bool request_written(uint64_t slot);
-/* The copies at these places are wrong, although they were written, and another one is right: nobody
- * is to read them. */
+/* The copies at these places are wrong, although they were written, and another one is right:
+ * nobody is to read them. */
 void request_spoiled(uint64_t slot, unsigned places);
 /* The slot is no longer held (repair_holds()): begins the writes that waited for that. */
 void request_go_on(uint64_t slot);

@@ -6,8 +6,8 @@
  * cut up, and when it reads its replies. Behind and beside its export lies the memory of other
  * clients.  What must hold:
  *   - no byte outside the export is read or written (it has exactly its size here, between the
- *     address sanitizer's red zones); what a lease says of memnode behind its last byte is no memory
- *     of anyone's;
+ *     address sanitizer's red zones); what a lease says of memnode behind its last byte is nobody's
+ *     memory;
  *   - every request is answered once, in order, with the cookie it came with and the error that the
  *     protocol has for it; what was sent is what was asked for, in the form that was agreed on, and
  *     nothing else;

@@ -1,6 +1,6 @@
 /*
- * See copies_model.h: repair.c and walk.c, as they are.  What it keeps for its process is swapped together with
- * that of request.c.
+ * See copies_model.h: repair.c and walk.c, as they are.  What it keeps for its process is swapped
+ * together with that of request.c.
  */
 #include <errno.h>
 #include <string.h>

@@ -70,7 +70,8 @@ struct world {
         _Atomic uint32_t living;        /* about how many processes the tree has */
         /* For the end.  A process adds its reads and writes now and then; what it did since is not
          * counted when it is killed.  pieces: reads of parts that took no whole page. */
-        _Atomic uint64_t reads, pieces, writes, forks, execs, kills, ends, cuts, shared, released, wanted;
+        _Atomic uint64_t reads, pieces, writes, forks, execs, kills, ends, cuts, shared, released;
+        _Atomic uint64_t wanted;
         /* Pages that were found to be wrong: by the sum alone, by both, by the content alone. */
         _Atomic uint64_t false_alarms, alarms, missed;
         _Atomic uint64_t failures;      /* these, and all others */

@@ -209,8 +209,9 @@ static void bad_settings(void **state)
         refused("[vmrun]\nurl = rdma://m1\n", 2, "[node NAME], and below it url = rdma://m1");
         refused("[vmrun]\ncolour = red\n", 2,
                 "unknown key in [vmrun]: give cache, stats, stats-interval, profile, verbose, "
-                "overcommit, follow, verify, prefetch, prefetch-window, prefetch-history, far, control, "
-                "placement, replicas, replicas-required, rebuild-rate, timeout, connect-timeout or io");
+                "overcommit, follow, verify, prefetch, prefetch-window, prefetch-history, far, "
+                "control, placement, replicas, replicas-required, rebuild-rate, timeout, "
+                "connect-timeout or io");
         refused("[node a]\nurl = mem:1M\nsize-mb = 512\n", 3,
                 "size-mb = 512: unknown key: did you mean size = 512M?");
         refused("[vmrun]\ncache = 2M # local\n", 2,

@@ -272,8 +272,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup(name, setup)
                 T(test_places), T(test_edges), T(test_numbers), T(test_once), T(test_room),
-                T(test_leads), T(test_learns), T(test_tries_again), T(test_half_used), T(test_time), T(test_rests),
-                T(test_random),
+                T(test_leads), T(test_learns), T(test_tries_again), T(test_half_used),
+                T(test_time), T(test_rests), T(test_random),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

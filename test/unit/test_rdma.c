@@ -282,8 +282,8 @@ static void pace_holds_and_pays(void **state)
         assert_int_equal(rdma_pace_room(&c.p, 0), 0);
 }
 
-/* A transfer begins at 0 and ends at `ends` (0: never).  A question is answered after `takes`, until
- * `dies` (0: always).  When are the connections given up, and as what? */
+/* A transfer begins at 0 and ends at `ends` (0: never).  A question is answered after `takes`,
+ * until `dies` (0: always).  When are the connections given up, and as what? */
 static int64_t given_up(bool hands_back, int64_t ends, int64_t takes, int64_t dies,
                         enum rdma_verdict *as, unsigned *questions)
 {

@@ -31,8 +31,8 @@ int talk(int fd, const char *request, int limit_ms, struct answer *a);
 int list_print(bool json);              /* list.c */
 /* Until the process ends or the user has seen enough.  (watch.c) */
 int watch(pid_t pid, unsigned interval_ms, bool json);
-/* Begins a scrub and waits for its end, or until the user has seen enough.  rate: as given, or NULL.
- * 0, and *status is the exit status; or -errno, if the process cannot be asked.  (scrub.c) */
+/* Begins a scrub and waits for its end, or until the user has seen enough.  rate: as given, or
+ * NULL. 0, and *status is the exit status; or -errno, if the process cannot be asked.  (scrub.c) */
 int scrub(pid_t pid, const char *rate, bool json, int *status);
 
 #endif

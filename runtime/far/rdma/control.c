@@ -358,8 +358,8 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
         }
 }
 
-/* Who asks for something else meanwhile takes the number of requests on: then it is said again, which
- * does no harm. */
+/* Who asks for something else meanwhile takes the number of requests on: then it is said again,
+ * which does no harm. */
 bool rdma_control_answer(struct rdma_node *rn, bool moved)
 {
         struct rdma_control *c = &rn->control;

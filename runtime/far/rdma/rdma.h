@@ -235,8 +235,8 @@ void rdma_control_step(struct rdma_node *rn, int64_t now);
  * deadline (ms).  0, or -errno.  -ENOLINK: the node is lost; or it hands back, and is down. */
 int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t deadline,
                      union rdma_message *answer);
-/* With the lock held: says that this process has moved away, or that it cannot.  Never waits.  True:
- * memnode knows it; if it has moved, the connection is closed for good. */
+/* With the lock held: says that this process has moved away, or that it cannot.  Never waits.
+ * True: memnode knows it; if it has moved, the connection is closed for good. */
 bool rdma_control_answer(struct rdma_node *rn, bool moved);
 /* Milliseconds until rdma_control_step must be called if nothing happens; -1: no limit. */
 int rdma_control_patience(const struct rdma_node *rn, int64_t now);
@@ -305,10 +305,10 @@ unsigned rdma_pace_room(const struct rdma_pace *p, unsigned posted);
 /* See silence.c.  Times are by rdma_data.ran. */
 /* it was asked whether the node is there: when, and control.answers before */
 struct rdma_silence { bool asking; int64_t asked; unsigned answers; };
-/* Nothing has ended for `stall` ms.  A node that hands back is asked soon, by a WRITE of no bytes on
- * the control connection, which its card answers: a RDMA_ASK each time.  If it does not answer, it
- * is RDMA_SILENT.  If it does it is only slow, and has as long as any other: then it is RDMA_STUCK,
- * whatever the control connection says. */
+/* Nothing has ended for `stall` ms.  A node that hands back is asked soon, by a WRITE of no bytes
+ * on the control connection, which its card answers: a RDMA_ASK each time.  If it does not answer,
+ * it is RDMA_SILENT.  If it does it is only slow, and has as long as any other: then it is
+ * RDMA_STUCK, whatever the control connection says. */
 enum rdma_verdict { RDMA_WAIT, RDMA_ASK, RDMA_SILENT, RDMA_STUCK };
 enum rdma_verdict rdma_silence(struct rdma_silence *s, bool hands_back, int64_t stall, int64_t ran,
                                unsigned answers);
