@@ -4,9 +4,9 @@
  * It is opened like those of the start, becomes the last of the table, and counts from then on: for
  * placement, for the commit limit, for forks and executed programs.  Slabs name nodes by number, so
  * all processes of a tree must have the same table: a node can be added only while one process has
- * the tree to itself (slabs_may_add).  It is otherwise for a node that was left and is served
- * again: it is named like one that all know, so the tree's memory says all that others need to
- * follow.
+ * the tree to itself (slabs_may_add).  It is otherwise for a node that was left, or lost
+ * with copies elsewhere, and is served again: it is named like one that all know, so the tree's
+ * memory says all that others need to follow.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -68,13 +68,18 @@ int far_add(struct vm *vm, const struct node_option *o, char why[FAR_WHY])
         return 0;
 }
 
-/* ---- nodes that were left ---- */
+/* ---- nodes that return ---- */
 
-/* It was left, and is not in the table under another number. */
+/* It was left, or lost while other nodes had its pages, and is not in the table under another
+ * number.  One that cannot fence may still get what was sent to it before, so it stays away. */
 static bool is_away(unsigned i)
 {
-        if (!atomic_load_explicit(&far_node_at(i)->is_left, memory_order_relaxed) ||
-            !far_node_at(i)->lost)
+        const struct far_node *n = far_node_at(i);
+
+        bool has_copies = n->hands_back && n->fences;
+
+        if (!n->lost ||
+            !(has_copies || atomic_load_explicit(&n->is_left, memory_order_relaxed)))
                 return false;
         for (unsigned k = i + 1; k < far_nodes(); k++)
                 if (strcmp(far_node_at(k)->url, far_node_at(i)->url) == 0)
