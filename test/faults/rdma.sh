@@ -52,10 +52,20 @@ rdma_restarted() {
 # Copies here and on another machine, of which this one ends. Its memory is its own, so it is lost.
 rdma_replicas() {
     serve m --size 64M || return
-    start_words it --replicas 2 --timeout 3 --node "$RDMA" --node rdma://m1 -- \
+    start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
         "$words" --size 2M --seconds 8 --children 2
     await 60 grep -q 'words: begins' "$WORK/it.err" && sleep 1 && kill_node m &&
         wait_vm it "$LIMIT" && intact it && said it 'are read from other nodes'
+}
+
+# The same, and it is started anew: then it is used again.
+rdma_anew() {
+    serve m --size 64M || return
+    start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
+        "$words" --size 2M --seconds 14
+    await 60 grep -q 'words: begins' "$WORK/it.err" && sleep 1 && kill_node m &&
+        serve m --size 64M && await 30 grep -q 'it is served again' "$WORK/it.err" &&
+        wait_vm it "$LIMIT" && intact it && said it 'new copies on other nodes'
 }
 
 # The other machine is out of reach for a while, and then has what it missed.
@@ -124,6 +134,7 @@ try "memnode's memory changes, over RDMA" rdma_lies
 try 'children are killed while they write, over RDMA' rdma_victims
 try 'memnode is started anew without its memory, over RDMA' rdma_restarted
 try 'a node is killed, with copies on another' rdma_replicas
+try 'a node is started anew, with copies on another' rdma_anew
 try 'a node is unplugged, with copies on another' rdma_unplugged
 try 'a node is drained over RDMA, one copy' rdma_drained 1
 try 'a node is drained over RDMA, two copies' rdma_drained 2
