@@ -300,8 +300,10 @@ uint64_t far_total_pages(void);         /* what all nodes can hold, each page wi
 /* How long the node may take to answer at open.  One that may have returned is asked while the
  * program runs, by a thread that others may wait for. */
 unsigned far_connect_ms(const struct far_node *n);
-/* Slab number i of CONTROL->slabs, with what only the host knows of it. */
+/* Slab number i of CONTROL->slabs, with what only the host knows of it.  far_slab_none() makes it
+ * one without places; by one thread at a time, and before that far_slab() may not be asked. */
 struct far_slab *far_slab(uint32_t i);
+struct far_slab *far_slab_none(uint32_t i);
 /* In a forked child: loads a module again; several nodes may use it.  Libraries like librdmacm keep
  * state of the parent for as long as they are loaded, and none of their functions drops it. */
 void far_reload(const void *module);

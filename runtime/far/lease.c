@@ -92,7 +92,7 @@ static int lease_new(struct vm *vm, uint32_t i, uint64_t gpa)
                 struct slab s = { .kind = seq.nodes[index[0]]->driver->kind,
                                   .pages = pages,
                                   .map_gpa = gpa };
-                struct far_slab *f = place_none(i);
+                struct far_slab *f = far_slab_none(i);
                 if (s.kind == SLAB_REMOTE) {
                         use_remote(vm);
                         io_wait_attached();
@@ -120,7 +120,7 @@ static int use_existing(struct vm *vm, uint32_t i, uint64_t gpa)
                           .node = (uint32_t)known->place[0].node,
                           .pages = known->pages,
                           .map_gpa = gpa };
-        struct far_slab *f = place_none(i);
+        struct far_slab *f = far_slab_none(i);
         int err = 0;
 
         if (s.kind == SLAB_REMOTE)

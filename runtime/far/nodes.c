@@ -31,8 +31,11 @@ const struct node_option far_default_node = {
 static struct far_node *nodes[NODES_MAX];
 /* Grows while the program runs (far_node_add): stored with release after the node. */
 static _Atomic unsigned nnodes;
-/* Entry i is written before CONTROL->nslabs covers it. */
-static struct far_slab slabs[SLABS_MAX];
+/* Pieces of the table of slabs, made when they are needed: of the whole table a huge page could make
+ * 2 MiB of memory beside the cache.  Entry i is there, and written, before CONTROL->nslabs covers
+ * it. */
+#define PIECE 64
+static struct far_slab *slabs[SLABS_MAX / PIECE];
 
 /* The folder of modules relative to the folder of vmrun, as in ../libexec/vmrun/ */
 static void module_dir(char *dir, size_t size)
@@ -212,7 +215,19 @@ unsigned far_connect_ms(const struct far_node *n)
                                                                     : opt.connect_timeout_ms;
 }
 
-struct far_slab *far_slab(uint32_t i) { return &slabs[i]; }
+struct far_slab *far_slab(uint32_t i) { return &slabs[i / PIECE][i % PIECE]; }
+
+struct far_slab *far_slab_none(uint32_t i)
+{
+        struct far_slab **piece = &slabs[i / PIECE];
+
+        if (!*piece)
+                *piece = calloc(PIECE, sizeof(**piece));
+        if (!*piece)
+                die_(EXIT_VMRUN_FAILED, "no memory for the table of slabs: free some on this host");
+        (*piece)[i % PIECE].places = 0;
+        return &(*piece)[i % PIECE];
+}
 
 void far_reload(const void *module)
 {

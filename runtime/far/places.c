@@ -22,14 +22,6 @@ uint64_t slabs_down(void)
         return set;
 }
 
-struct far_slab *place_none(uint32_t i)
-{
-        struct far_slab *f = far_slab(i);
-
-        f->places = 0;
-        return f;
-}
-
 void place_add(struct far_slab *f)
 {
         atomic_fetch_add_explicit(&f->places, 1, memory_order_release);

@@ -75,8 +75,6 @@ uint64_t slabs_own_member(void);
 /* Nodes that do not answer at present, or were left: a set.  A copy on one of them would be wanting
  * for good. */
 uint64_t slabs_down(void);
-/* Empties the entry of slab i, to be filled by place_add(). */
-struct far_slab *place_none(uint32_t i);
 /* Leases `pages` pages of a node, for the next place of a slab, which place_add() makes one.
  * False: it has no more, or does not answer. */
 bool place_lease(struct vm *vm, struct far_node *n, uint32_t pages, struct slab *s,
