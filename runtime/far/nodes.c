@@ -96,10 +96,12 @@ static const struct far_driver *find_driver(const char *scheme, void **module, c
                 for (; list && *list; list++)
                         if (strcmp((*list)->scheme, scheme) == 0)
                                 return *list;
-                if (m)
+                if (m) {
                         snprintf(why, FAR_WHY,
                                  "%s is of another version of vmrun: install vmrun again",
                                  modules[i].file);
+                        dlclose(m);
+                }
                 return NULL;
         }
         snprintf(why, FAR_WHY, "unknown scheme '%s': give " URLS, scheme);
@@ -132,6 +134,13 @@ static int cut_to_size(struct far_node *n, char why[FAR_WHY])
         return 0;
 }
 
+/* [I] A module is loaded once for each node of the table that has it: far_reload() relies on it. */
+static void unload(void *module)
+{
+        if (module)
+                dlclose(module);
+}
+
 struct far_node *far_node_open(const struct node_option *o, const struct far_kept_node *before,
                                uint64_t member, char why[FAR_WHY])
 {
@@ -152,11 +161,13 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         if (d->own_thread && opt.io == IO_INLINE) {
                 snprintf(why, FAR_WHY, "its pages are moved by a thread of vmrun's own: leave out "
                          "--io inline, or give --io thread");
+                unload(module);
                 return NULL;
         }
         struct far_node *node = calloc(1, sizeof(*node));
         if (!node) {
                 snprintf(why, FAR_WHY, "out of memory: free some on this host");
+                unload(module);
                 return NULL;
         }
         node->driver = d;
@@ -168,6 +179,7 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
         node->up = true;
         if (d->open(node, colon + 1, why) != 0) {
                 free(node);
+                unload(module);
                 return NULL;
         }
         node->hands_back = opt.replicas > 1 && d->kind == SLAB_REMOTE;
@@ -181,6 +193,7 @@ struct far_node *far_node_open(const struct node_option *o, const struct far_kep
 void far_node_close(struct far_node *n)
 {
         n->driver->close(n);
+        unload(n->module);
         free(n);
 }
 
