@@ -31,9 +31,9 @@ const struct node_option far_default_node = {
 static struct far_node *nodes[NODES_MAX];
 /* Grows while the program runs (far_node_add): stored with release after the node. */
 static _Atomic unsigned nnodes;
-/* Pieces of the table of slabs, made when they are needed: of the whole table a huge page could make
- * 2 MiB of memory beside the cache.  Entry i is there, and written, before CONTROL->nslabs covers
- * it. */
+/* Pieces of the table of slabs, made when they are needed: of the whole table a huge page could
+ * make 2 MiB of memory beside the cache.  Entry i is there, and written, before CONTROL->nslabs
+ * covers it. */
 #define PIECE 64
 static struct far_slab *slabs[SLABS_MAX / PIECE];
 
