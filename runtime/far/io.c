@@ -109,7 +109,7 @@ static unsigned step(void)
         frame_t frame;
 
         for (unsigned i = 0; i < far_nodes(); i++)
-                if (is_remote(far_node_at(i)))
+                if (far_node_at(i)->attached)
                         work += far_node_at(i)->driver->poll(far_node_at(i));
         work += request_elsewhere();
         work += leave_step();
@@ -149,8 +149,8 @@ static bool wait_for_news(int limit_ms)
         shorten(&limit_ms, scrub_patience());
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *node = far_node_at(i);
-                int got = is_remote(node) ? node->driver->arm(node, fds + n, FDS_MAX - n, &limit_ms)
-                                          : 0;
+                int got = node->attached
+                                  ? node->driver->arm(node, fds + n, FDS_MAX - n, &limit_ms) : 0;
                 if (got < 0)
                         return false;
                 n += (unsigned)got;
@@ -180,7 +180,9 @@ static int attach(struct far_node *n, char why[FAR_WHY])
         uint64_t count = CONTROL->nframes + bounce_pages(CONTROL->nframes) + REPAIR_FRAMES +
                          SCRUB_FRAMES;
 
-        return n->driver->attach(n, frame_host(0), count * PAGE_SIZE, why);
+        int err = n->driver->attach(n, frame_host(0), count * PAGE_SIZE, why);
+        n->attached = err == 0;
+        return err;
 }
 
 static void attach_all(void)
@@ -349,6 +351,8 @@ void io_forked(void)
         started = false;
         forked = true;
         atomic_store(&attached, 0);
+        for (unsigned i = 0; i < far_nodes(); i++)
+                far_node_at(i)->attached = false;
         atomic_store(&hold, HOLD_NONE);
         pthread_mutex_init(&io_lock, NULL);
         request_forked();
