@@ -79,8 +79,8 @@ struct far_node {
          * others it is a hint. */
         _Atomic bool up;
         int64_t down_since;             /* now_ms(); 0: it is up, or was not up yet */
-        /* attach() succeeded in this process, so poll() and arm() may be called.  Not of a node that
-         * was left before the fork: the child opens nothing there.  Of the I/O side (io.c). */
+        /* attach() succeeded in this process: poll() and arm() may be called.  A child attaches no
+         * node that its parent had left.  Of the I/O side (io.c). */
         bool attached;
         void *data;                     /* the driver's own */
         /* Pages that were read and written, and of these the ones that were sent again over a new

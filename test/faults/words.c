@@ -43,9 +43,9 @@ static unsigned children;
 static int kind_of_all = -1;             /* what all children are; -1: by chance */
 static int totals_fd = -1;
 static struct timespec began;
-/* No thread fills memory before all have locked what they need, and none works before all is
- * filled. */
-static pthread_barrier_t together;
+/* No thread fills memory before all have locked what they need. */
+static pthread_barrier_t locked;
+static _Atomic unsigned full;           /* threads that have filled theirs */
 
 static double passed(void)
 {
@@ -68,7 +68,7 @@ static void begin(void)
 {
         if (!memory_begin())
                 totals->failed++;
-        if (pthread_barrier_wait(&together) == PTHREAD_BARRIER_SERIAL_THREAD)
+        if (pthread_barrier_wait(&locked) == PTHREAD_BARRIER_SERIAL_THREAD)
                 fputs("words: begins\n", stderr);      /* from here on it bears lost pages */
 }
 
@@ -78,7 +78,7 @@ static void *run_thread(void *arg)
 
         begin();
         memory_fill(w);
-        if (pthread_barrier_wait(&together) == PTHREAD_BARRIER_SERIAL_THREAD)
+        if (++full == threads)
                 fputs("words: filled\n", stderr);
         if (!seconds)
                 memory_work(w, accesses);
@@ -321,7 +321,7 @@ int main(int argc, char **argv)
         }
         process = (uint16_t)++totals->processes;
         uint64_t wrong = totals->wrong;
-        pthread_barrier_init(&together, NULL, threads);
+        pthread_barrier_init(&locked, NULL, threads);
         pthread_attr_init(&small);
         pthread_attr_setstacksize(&small, STACK);
         for (unsigned i = 0; i < threads; i++) {
