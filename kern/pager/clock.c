@@ -162,7 +162,7 @@ static void second_chance(struct pager *pg, frame_t n, uint64_t w, struct clock_
         bool cleared = pte && (p & PTE_A) &&
                        atomic_compare_exchange_strong(pte, &p, p & ~(PTE_A | PTE_PREF | PTE_FRESH));
         if (cleared)
-                frame_stamp(f, env_flush_next());
+                frame_stamp(f);
         f->spared = 0;
         if (pte && (seen & PTE_LOW))
                 frame_passed(pg, n);

@@ -99,16 +99,6 @@ static inline bool page_is_fresh(pte_t p, const struct frame *f, bool used)
                !(atomic_load_explicit(&f->word, memory_order_relaxed) & (FRAME_DIRTY | FRAME_USED));
 }
 
-/* Notes the flush after which no TLB can hold the translation.  The caller holds the frame (claim
- * or pin) since before it changed the entry, and read the epoch after it. */
-static inline void frame_stamp(struct frame *f, uint64_t epoch)
-{
-        uint64_t w = atomic_load(&f->word);
-        uint64_t stamp = epoch << FRAME_EPOCH_SHIFT;
-        while (!atomic_compare_exchange_weak(&f->word, &w, (uint32_t)w | stamp))
-                ;
-}
-
 /* Pins the frame behind an entry so that its content may be used through the window, by kern or by
  * the host.  use: FRAME_USED, or 0 for a look that is to leave the page as cold as it is.  write:
  * the entry must allow writing.  Returns the frame, or FRAME_NONE: not resident, not allowed or

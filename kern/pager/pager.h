@@ -95,6 +95,22 @@ void env_wake_pte(pte_slot_t *pte);
 _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b);
 
 /* --- frames (frames.c) --- */
+
+/* Notes the flush after which no TLB can hold the translation.  The caller has changed the entry,
+ * and holds the frame (claim or pin) since before that.
+ *
+ * [I] A stamp is never replaced by an earlier one.  Two holders of a pin may have cleared A one
+ * after the other, with a walk between them that set it again; then only the later stamp covers
+ * what that walk cached.  So the epoch is read after the word: if another has stamped the frame
+ * since, the exchange fails. */
+static inline void frame_stamp(struct frame *f)
+{
+        uint64_t w = atomic_load(&f->word);
+        while (!atomic_compare_exchange_weak(
+                       &f->word, &w, (uint32_t)w | env_flush_next() << FRAME_EPOCH_SHIFT))
+                ;
+}
+
 void pager_init(struct pager *pg, struct frame *frames, uint32_t nframes, uint64_t pfn0);
 /* Sets the marks: with a reserve of free frames, or with next to none. */
 void pager_marks(struct pager *pg, bool reserve);

@@ -209,7 +209,7 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
         }
         done = atomic_compare_exchange_strong(pte, &p, next);
         if (done)                       /* until that flush a TLB may still write to the page */
-                frame_stamp(f, env_flush_next());
+                frame_stamp(f);
         frame_unpin(f, false);
         return done;
 }
@@ -321,7 +321,7 @@ static bool cool(struct pager *pg, pte_slot_t *pte, pte_t p)
 
         atomic_fetch_and(&f->word, ~FRAME_USED);
         if (cooled)
-                frame_stamp(f, env_flush_next());
+                frame_stamp(f);
         frame_unpin(f, false);
         return cooled;
 }

@@ -14,8 +14,8 @@ mutant pager/clock.c "evicts without waiting for the flush" \
     's/^(.*return ).*age < 0.*$/\1true || next || age;/'
 mutant pager/clock.c "stamps before it clears A" '
     /^static void second_chance/,/^}/{
-        s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f, env_flush_next());/
-        s/frame_stamp\(f, env_flush_next\(\)\);$/&/
+        s/^(        pte_slot_t \*pte = entry_of.*)$/\1\n        frame_stamp(f);/
+        s/frame_stamp\(f\);$/&/
         /^                frame_stamp/d
         /^        if \(cleared\)/d
     }'
@@ -72,7 +72,7 @@ mutant pager/clock.c "orphans are reaped while held" \
 mutant pager/transition.c "PROT_NONE loses D" \
     's/^.*if \(p & PTE_D\) +\/\* D has no place.*$/                if (0)/'
 mutant pager/transition.c "PROT_NONE is not stamped" \
-    '/^static bool protect_resident/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
+    '/^static bool protect_resident/,/^}/s/frame_stamp\(f\)/(void)0/'
 mutant pager/transition.c "protection changes lose D" \
     '/^static bool protect_resident/,/^}/s/PTE_A \| \(p & PTE_D\)/PTE_A/'
 mutant pager/transition.c "protection changes do not hold the frame" '
@@ -118,10 +118,10 @@ mutant pager/transition.c "detach gives the frame back before the flush" '
     }'
 mutant pager/transition.c "detach keeps the slot" '/^frame_t page_detach/,/^}/s/env_slot_free.*/;/'
 mutant pager/transition.c "cooling does not stamp" \
-    '/^static bool cool/,/^}/s/frame_stamp\(f, env_flush_next\(\)\)/(void)0/'
+    '/^static bool cool/,/^}/s/frame_stamp\(f\)/(void)0/'
 mutant pager/transition.c "cooling stamps before it clears A" '
     /^static bool cool/,/^}/{
-        s/^(        bool cooled = )/        frame_stamp(f, env_flush_next());\n\1/
+        s/^(        bool cooled = )/        frame_stamp(f);\n\1/
         s/^                frame_stamp.*$/                ;/
     }'
 mutant pager/transition.c "what is passed is not pinned" '

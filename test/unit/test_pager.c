@@ -363,6 +363,34 @@ static void test_pins_saturate(void **state)
         atomic_fetch_and(&frame_at(0)->word, ~FRAME_PINS);
 }
 
+/* A walk sets A again, and another holder of a pin clears it after further flushes have begun. */
+static unsigned steps_before_cool;
+static void cool_meanwhile(void)
+{
+        if (steps_before_cool-- > 0)
+                return;
+        env.step = NULL;
+        env.pte[0] |= PTE_A;
+        env_flush_begin();
+        page_cool(&env.pg, &env.pte[0]);
+}
+
+/* The later stamp stays, wherever the first holder was interrupted. */
+static void test_stamps_do_not_go_back(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A, 1);
+        for (unsigned i = 0; i < 3; i++) {
+                env.pte[0] |= PTE_A;
+                steps_before_cool = i;
+                env.step = cool_meanwhile;
+                page_cool(&env.pg, &env.pte[0]);
+                assert_int_equal(env.step == NULL, i < 2);
+                assert_int_equal(frame_word_epoch(frame_at(0)->word), env_flush_next());
+        }
+        env.step = NULL;
+}
+
 #include "test_pager_range.h"
 #include "test_pager_clock.h"
 #include "test_pager_notices.h"
@@ -374,6 +402,7 @@ int main(void)
                 T(test_frame_counts), T(test_free_gives_slot_back), T(test_list_overflow),
                 T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes),
                 T(test_wait_returns), T(test_reserve), T(test_pin), T(test_pins_saturate),
+                T(test_stamps_do_not_go_back),
                 T(test_detach), T(test_detach_waits_for_busy), T(test_detach_bad_entry),
                 T(test_frame_outside), T(test_discard_held), T(test_discard_claimed),
                 T(test_protect_not_resident), T(test_protect_present), T(test_protect_held),

@@ -200,6 +200,9 @@ static void read_parts(struct cpu *c, unsigned v)
         while (!chance(3));
 }
 
+/* Often one of a working set, so that several actors meet at it. */
+static unsigned some_page(void) { return rnd(chance(2) ? 3 : env.npages); }
+
 /* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
 static int fault(struct cpu *c, unsigned v, bool write)
 {
@@ -242,7 +245,7 @@ static int fault(struct cpu *c, unsigned v, bool write)
                 m.seen[SEEN_AHEAD] +=
                         page_use(&env.pg, &env.pte[rnd(env.npages)]) == LOOKAHEAD_USED;
         if (m.prefetches && chance(4)) {        /* behind a stream; nothing is published */
-                m.seen[SEEN_PASSED] += page_pass(&env.pg, &env.pte[rnd(env.npages)]);
+                m.seen[SEEN_PASSED] += page_pass(&env.pg, &env.pte[some_page()]);
                 env_flush_begin();
         }
         if (err == -ENOMEM)
@@ -260,9 +263,7 @@ static void vcpu_actor(void *arg)
         struct cpu *c = arg;
 
         while (!m.stop) {
-                unsigned v = rnd(env.npages), burst = rnd(4);
-                if (chance(3))  /* a working set, so that some pages stay and some go */
-                        v %= 3;
+                unsigned v = chance(3) ? rnd(3) : rnd(env.npages), burst = rnd(4);
                 bool write = chance(3);
                 cpu_enter_program(c);
                 for (unsigned tries = 0; tries < 12 && !m.stop; tries++) {
@@ -468,7 +469,7 @@ static void mm_actor(void *arg)
                 } else if (chance(2) && !m.vma[w].mapped) {
                         mm_move(v, w);
                 } else if (chance(2)) {
-                        page_cool(&env.pg, &env.pte[v]);
+                        page_cool(&env.pg, &env.pte[some_page()]);
                         set_priority(v);
                 } else {
                         lock_page(v);
