@@ -618,7 +618,7 @@ static inline uint64_t bounce_pages(uint64_t nframes)
 }
 
 /* Behind the bounce pages, for the host: see runtime/far/repair.c and scrub.c. */
-#define REPAIR_FRAMES 8
+#define REPAIR_FRAMES 32
 #define SCRUB_FRAMES  8
 
 static inline struct vcpu *vcpu_block(unsigned n)

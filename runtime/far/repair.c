@@ -20,6 +20,7 @@
 #define LOOK_MS  5000                   /* between two passes because copies were missed */
 #define AGAIN_MS 1000                   /* before what could not be copied is tried again */
 #define NEED_MS  200                    /* the same, if a node is to be left */
+#define RUN      (REPAIR_FRAMES / 2)    /* copies that are begun at once, a power of two */
 
 /* Slots that are held: for copies under way, and one for scrub.c.  Written by the I/O side with the
  * lock, which it reads without; `released` is for who has the lock.  writes: the page is written
@@ -40,6 +41,7 @@ static struct tree *tree;
 
 /* The rest belongs to the I/O side. */
 static uint64_t cursor;                 /* the next slot of this pass */
+static unsigned next_copy;              /* of the run that is being begun; a multiple of RUN: none */
 static bool passing, found, again;
 /* Nodes that were to be left when this pass began; it has found pages that only they have, and that
  * were not copied; the last pass has not, and none was written since. */
@@ -299,6 +301,7 @@ void repair_forked(void)
         atomic_store(&stopped, false);
         atomic_store(&wanted, false);
         passing = ended = again = is_free = repairer = false;
+        next_copy = 0;
         seen_leaving = 0;
         cursor = 0;
 }
@@ -410,13 +413,46 @@ static void look_back(int64_t now)
                 say_whole(now);
 }
 
+static bool is_over(unsigned half)
+{
+        for (unsigned i = half; i < half + RUN; i++)
+                if (copying[i].used)
+                        return false;
+        return true;
+}
+
+/* Pages are copied in runs, one half of the frames after the other: a run is begun when the one
+ * before in that half is over.  Neighbouring slots, whose frames are neighbours too, then go out as
+ * one command, and what wakes a thread here or at a node wakes it for all of them. */
+static bool may_begin(int64_t now)
+{
+        bool first = next_copy % RUN == 0;
+
+        if (first)
+                next_copy = is_over(0) ? 0 : RUN;
+        return (!first || is_over(next_copy)) &&
+               rate_allows(&rate, opt.rebuild_rate, now, first ? RUN : 1);
+}
+
+/* The next slot is held by copying[next_copy]; false: none is found now. */
+static bool hold_next(uint64_t *slot)
+{
+        for (int64_t next; (next = find()) >= 0; again = needy = true) {
+                *slot = (uint64_t)next;
+                if (!repair_begin())
+                        continue;
+                if (!repair_holds(*slot) && hold(&copying[next_copy], *slot, true))
+                        return true;
+                repair_end();
+        }
+        return false;
+}
+
 bool repair_next(uint64_t *slot, frame_t *frame)
 {
-        unsigned i = 0;
-
         if (is_idle())
                 return false;
-        int64_t now = now_ms(), next;
+        int64_t now = now_ms();
         if (!passing && !any_writes()) {
                 repair_no_more();
                 if (ended)
@@ -424,26 +460,19 @@ bool repair_next(uint64_t *slot, frame_t *frame)
                 if (wanted || now >= next_look || leaving() != seen_leaving)
                         begin_pass(now);
         }
-        while (i < REPAIR_FRAMES && copying[i].used)
-                i++;
-        if (!passing || i == REPAIR_FRAMES || !rate_allows(&rate, opt.rebuild_rate, now))
+        if (!passing || !may_begin(now)) {
+                next_copy = 0;
                 return false;
-        while ((next = find()) >= 0) {
-                bool begun = repair_begin();
-                if (begun && !repair_holds((uint64_t)next) &&
-                    hold(&copying[i], (uint64_t)next, true)) {
-                        found = true;
-                        rate_take(&rate);
-                        *slot = (uint64_t)next;
-                        *frame = (frame_t)(CONTROL->nframes + bounce_pages(CONTROL->nframes) + i);
-                        return true;
-                }
-                if (begun)
-                        repair_end();
-                again = needy = true;
         }
-        look_back(now);
-        return false;
+        if (!hold_next(slot)) {
+                next_copy = 0;
+                look_back(now);
+                return false;
+        }
+        *frame = (frame_t)(CONTROL->nframes + bounce_pages(CONTROL->nframes) + next_copy++);
+        found = true;
+        rate_take(&rate);
+        return true;
 }
 
 int repair_patience(void)

@@ -162,7 +162,7 @@ static bool look_once(int64_t now)
         int i = free_frame();
 
         /* room for what is found */
-        if (!walking || i < 0 || nsuspects + reading >= SUSPECTS || !rate_allows(&rate, most, now))
+        if (!walking || i < 0 || nsuspects + reading >= SUSPECTS || !rate_allows(&rate, most, now, 1))
                 return false;
         if (!left && !next_slot())
                 return false;
@@ -329,7 +329,7 @@ static bool begin_again(int64_t now)
         if (!nsuspects)
                 return false;
         struct suspect s = suspects[oldest];
-        if (now - s.since < AGAIN_MS || !rate_allows(&rate, most, now))
+        if (now - s.since < AGAIN_MS || !rate_allows(&rate, most, now, 1))
                 return false;
         int err = repair_hold(s.slot, repaired);
         if (err == -EAGAIN)

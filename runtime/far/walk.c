@@ -51,9 +51,9 @@ uint64_t walk_next(uint64_t *at, unsigned *left)
         return WALK_LATER;
 }
 
-bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms)
+bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms, unsigned pages)
 {
-        int64_t burst = (int64_t)most * BURST_MS / 1000;
+        int64_t burst = (int64_t)most * BURST_MS / 1000, wanted = (int64_t)pages * PAGE_SIZE;
 
         if (!most)
                 return true;
@@ -66,7 +66,7 @@ bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms)
         }
         if (r->budget > burst)
                 r->budget = burst;
-        return r->budget >= PAGE_SIZE;
+        return r->budget >= (wanted < burst ? wanted : burst);
 }
 
 void rate_take(struct rate *r) { r->budget -= PAGE_SIZE; }

@@ -18,8 +18,9 @@ uint64_t walk_next(uint64_t *at, unsigned *left);
 
 /* So many bytes a second; all 0 at first. */
 struct rate { int64_t budget, at; };
-/* May one more page be moved?  Then rate_take().  most: bytes a second; 0: no limit. */
-bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms);
+/* May so many pages more be moved?  Each is then told by rate_take().  most: bytes a second; 0: no
+ * limit.  Of a rate too low for so many, as many as it saves up. */
+bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms, unsigned pages);
 void rate_take(struct rate *r);
 
 #endif

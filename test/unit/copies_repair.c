@@ -61,6 +61,7 @@ static struct repair_memory {
         int64_t since, next_look;
         struct rate rate;
         uint32_t seen_missed;
+        unsigned next_copy;
 } memory[SEATS];
 
 void repair_memory_out(unsigned seat)
@@ -86,6 +87,7 @@ void repair_memory_out(unsigned seat)
         m->next_look = next_look;
         m->rate = rate;
         m->seen_missed = seen_missed;
+        m->next_copy = next_copy;
 }
 
 void repair_memory_in(unsigned seat)
@@ -112,6 +114,7 @@ void repair_memory_in(unsigned seat)
         next_look = m->next_look;
         rate = m->rate;
         seen_missed = m->seen_missed;
+        next_copy = m->next_copy;
 }
 
 void repair_memory_reset(unsigned seat)

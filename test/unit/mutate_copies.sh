@@ -128,7 +128,9 @@ mutant $repair "two processes copy shared slots" \
 mutant $repair "a shared slot is released while it is copied" \
     '/^static bool defers/,/^}/s/!copying\[i\]\.owned/0/'
 mutant $repair "copies begin while the process forks" \
-    '/^bool repair_next/,/^}/s/!atomic_load\(&stopped\) && //'
+    '/^bool repair_begin/,/^}/s/!atomic_load\(&stopped\)/true/'
+mutant $repair "a page is copied by a frame that is in use" \
+    '/^static bool is_over/,/^}/s/return false/return true/'
 mutant $repair "nobody looks when a node is back, or new" \
     '/^void repair_wanted/s/true/false/'
 mutant $repair "a slot stays due when its copy is over" \
