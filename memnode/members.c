@@ -104,7 +104,24 @@ int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t ge
         if (generation <= *seen)
                 return -ESTALE;
         *seen = generation;
+        find(m, member)->awaited = false;
         return 0;
+}
+
+void members_await(struct members *m, uint64_t member)
+{
+        struct member *known = find(m, member);
+
+        if (known)                      /* else it was cut */
+                known->awaited = true;
+}
+
+bool members_awaits(const struct members *m)
+{
+        for (size_t i = 0; i < m->nknown; i++)
+                if (m->known[i].awaited)
+                        return true;
+        return false;
 }
 
 int members_cut(struct members *m, uint64_t first, uint64_t last)

@@ -26,6 +26,7 @@
 struct member {
         uint64_t number;
         uint32_t generation[MEMBER_LINKS];      /* the highest admitted; 0: none yet */
+        bool awaited;                           /* see members_await() */
 };
 /* All zero: nobody connected yet. */
 struct members {
@@ -44,6 +45,10 @@ int members_admit(struct members *m, uint64_t member, unsigned link, uint32_t ge
 /* It was admitted, and nothing came later that makes it stale. */
 bool members_is_current(const struct members *m, uint64_t member, unsigned link,
                         uint32_t generation);
+/* The connections of this member break because memnode ends, so it will be back: until it is
+ * admitted again or cut, the goodbye of others does not end what it uses. */
+void members_await(struct members *m, uint64_t member);
+bool members_awaits(const struct members *m);
 /* Cuts the members first to last, whether they ever connected or not.  May be repeated.  -EINVAL:
  * an empty range, or 0; -EUSERS: more ranges than MEMBERS_KNOWN; -ENOMEM: nothing changed. */
 int members_cut(struct members *m, uint64_t first, uint64_t last);

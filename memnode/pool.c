@@ -196,6 +196,21 @@ void pool_free(char *at, uint64_t bytes)
         pthread_mutex_unlock(&lock);
 }
 
+const char *pool_data(const char *at, const char *end, const char **stop)
+{
+        off_t data = lseek(fd, at - base, SEEK_DATA);
+
+        if (data < 0 && errno == ENXIO)         /* there is none up to the end of the pool */
+                return NULL;
+        if (data < 0)                           /* the kernel cannot tell */
+                data = at - base;
+        off_t hole = lseek(fd, data, SEEK_HOLE);
+        if (data >= end - base)
+                return NULL;
+        *stop = hole > data && hole < end - base ? base + hole : end;
+        return base + data;
+}
+
 uint64_t pool_size(void) { return size; }
 
 uint64_t pool_left(void)

@@ -25,6 +25,9 @@ char *pool_alloc(uint64_t bytes);
 /* Gives it back.  The caller has made sure that no client can reach it any more.  It is zeroed
  * before it is given out again. */
 void pool_free(char *at, uint64_t bytes);
+/* The first byte of [at, end) that may be no zero, and in *stop the end of those that follow; NULL:
+ * all are zero.  Makes no memory of what was never used.  One thread. */
+const char *pool_data(const char *at, const char *end, const char **stop);
 uint64_t pool_size(void);
 uint64_t pool_left(void);               /* bytes not given out */
 

@@ -1,0 +1,76 @@
+/*
+ * See resume.h: the file as a whole, and what makes it one memnode's alone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <isa-l/crc.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include "memnode/resume.h"
+
+uint32_t resume_sum(uint32_t begun, const void *bytes, size_t n)
+{
+        const size_t most = 1u << 30;           /* ISA-L counts in int */
+
+        for (const unsigned char *p = bytes; n; ) {
+                size_t part = n < most ? n : most;
+                begun = crc32_iscsi((unsigned char *)p, (int)part, begun);
+                p += part;
+                n -= part;
+        }
+        return begun;
+}
+
+/* A file of its own, since the one with the leases is removed and made anew.  It stays. */
+int resume_lock(const char *path, char *why, size_t n)
+{
+        char *name;
+        int err = 0;
+
+        if (asprintf(&name, "%s.lock", path) < 0) {
+                snprintf(why, n, "no memory is left");
+                return -ENOMEM;
+        }
+        int fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
+                err = -errno;
+        if (err == -EWOULDBLOCK)
+                snprintf(why, n, "another memnode uses it: end that one, or give each its own");
+        else if (err)
+                snprintf(why, n,
+                         "%.200s cannot be made and locked: %s: name a file in a folder of this "
+                         "user's",
+                         name, strerror(-err));
+        if (err && fd >= 0)
+                close(fd);
+        free(name);                             /* fd stays open, and with it the lock */
+        return err;
+}
+
+int resume_sync_folder(const char *path)
+{
+        char *copy = strdup(path);
+        int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+        int err = fd < 0 || fsync(fd) != 0 ? -errno : 0;
+
+        if (fd >= 0)
+                close(fd);
+        free(copy);
+        return err;
+}
+
+int resume_remove(const char *path, char *why, size_t n)
+{
+        int err = unlink(path) != 0 && errno != ENOENT ? -errno : resume_sync_folder(path);
+
+        if (err)
+                snprintf(why, n,
+                         "it cannot be removed (%s), and must not be served twice: see to the "
+                         "rights of its folder",
+                         strerror(-err));
+        return err;
+}

@@ -1,0 +1,91 @@
+/*
+ * The file in which leases outlive memnode (--resume).  At an orderly end the leases that are still
+ * in use are written to it, with their pages, and the memnode that is started with it next has them
+ * again: so its clients find what they had, as after a mere break of their connections.
+ * docs/protocol.md says why that is safe.  It rests on this:
+ *
+ * [R] At most one process serves a lease.  The file is written after all connections have ended,
+ *     and removed, for good, before the first one is admitted.  So its pages are never older than
+ *     what a client was answered.
+ *
+ * In the file: a head; the runs of pages that are not all zero, of one lease after the other; then
+ * for each lease a struct resume_words, its members, the ranges of members that were cut, and where
+ * its runs belong.  All has sums, CRC32C.  Numbers are as this host has them: memory stays where it
+ * is.
+ *
+ * Functions return 0 or -errno with a sentence in why that begins with the cause and ends with the
+ * cure.  Main thread only.
+ */
+#ifndef MEMNODE_RESUME_H
+#define MEMNODE_RESUME_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "memnode/members.h"
+
+#define RESUME_DIGITS   32
+struct resume_lease {
+        char digits[RESUME_DIGITS];     /* the secret */
+        uint64_t incarnation;
+        uint64_t size;                  /* bytes, whole pages */
+        char *base;                     /* in the pool */
+        struct members members;
+};
+
+/* From here on this memnode alone uses the file, until the process ends. */
+int resume_lock(const char *path, char *why, size_t n);
+/* The file is there no more, also if this host loses power now. */
+int resume_remove(const char *path, char *why, size_t n);
+
+/* Called with each lease of a file, whose base is NULL: gives it memory that is all zero, and takes
+ * its members over, if it returns 0. */
+typedef int resume_take(struct resume_lease *l, char *why, size_t n);
+/* Reads the file, if there is one; *count: the leases in it.  If it fails, pages may be wrong:
+ * nothing that was taken may be served.  alive() is called every now and then. */
+int resume_read(const char *path, resume_take *take, void (*alive)(void), unsigned *count,
+                char *why, size_t n);
+/* Writes the file, in place of none.  If it fails there is none. */
+int resume_write(const char *path, const struct resume_lease *l, unsigned count,
+                 void (*alive)(void), char *why, size_t n);
+
+/* ---- The bytes ---- */
+
+#define RESUME_MAGIC    0x657361656c6d656dull   /* "memlease" */
+#define RESUME_VERSION  1u
+#define RESUME_LEASES   1024u                   /* of one file, at most */
+#define RESUME_PAGE     4096u
+#define RESUME_RUN      (64u << 20)             /* bytes of a run, at most */
+
+struct resume_head {
+        uint64_t magic;
+        uint32_t version, leases;
+        uint64_t words_at, words_bytes;         /* the words about leases end the file */
+        uint32_t words_sum;
+        uint32_t sum;                           /* of what is above */
+};
+struct resume_words {
+        char digits[RESUME_DIGITS];
+        uint64_t incarnation, size;
+        uint64_t runs;
+        uint32_t members, cut;
+};
+struct resume_member {
+        uint64_t number;
+        uint32_t generation[MEMBER_LINKS];
+        uint32_t awaited, pad;                  /* 0 or 1; 0 */
+};
+struct resume_run {
+        uint64_t first, bytes;                  /* of the lease */
+        uint32_t sum, pad;                      /* of its bytes; 0 */
+};
+_Static_assert(sizeof(struct resume_head) == 40 && sizeof(struct resume_words) == 64 &&
+                       sizeof(struct resume_member) == 32 && sizeof(struct resume_run) == 24 &&
+                       sizeof(struct members_range) == 16,
+               "as they are in the file, without gaps");
+
+/* What became of names in the file's folder is on its disk.  0 or -errno. */
+int resume_sync_folder(const char *path);
+/* CRC32C of n bytes, begun with the sum of those before them. */
+uint32_t resume_sum(uint32_t begun, const void *bytes, size_t n);
+
+#endif
