@@ -173,11 +173,14 @@ struct node_plain { struct node_header h; };    /* DONE, DRAIN, GOODBYE */
 /*
  * Over NBD memnode cannot say anything unasked.  A lease with members (memnode/nbd/nbd.h) has a
  * status behind its last byte instead, which a member READs now and then, from its beginning: a
- * byte of enum node_status, then zeros.  A WRITE there says that this member cannot move; that it
- * has moved is said by NBD_CMD_DISC.
+ * byte of enum node_status, a byte that is NODE_KEEPS or 0, then zeros.  A WRITE there says that
+ * this member cannot move; that it has moved is said by NBD_CMD_DISC.
  */
 #define NODE_STATUS_BYTES 512
 enum node_status { NODE_SERVES, NODE_DRAINS };
+/* At an orderly end memnode writes the lease to a file, and serves it again when it is started.  So
+ * it is no proof that what is there is gone if nobody listens. */
+#define NODE_KEEPS 1
 
 _Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");
 _Static_assert(sizeof(struct node_refused) <= NODE_MESSAGE_MAX &&

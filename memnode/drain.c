@@ -18,7 +18,7 @@
 #define SAY_MS 5000             /* between two words about who is still here */
 #define END_MS 15000            /* for systemd: the most that the end itself takes */
 
-#define DRAINED "drained"       /* the last word to --drain: nobody was left */
+#define DRAINED "drained"       /* the last word to --drain: nobody was left, or loses anything */
 
 static int64_t since;           /* ms, of now_ms(); 0: it has not begun */
 static int64_t next_word;
@@ -79,7 +79,7 @@ bool drain_over(void)
 
         if (!left || !limit_ms()) {
                 info_("drained after %.1f s", (double)(now - since) / 1000);
-                if (!left)
+                if (!left && !opt.resume)       /* else drain_kept() */
                         control_tell(DRAINED);
                 return true;
         }
@@ -88,8 +88,8 @@ bool drain_over(void)
         if (now - since >= limit_ms()) {
                 waits(true);
                 say("draining: %u process%s of clients did not move away within the %u s of "
-                    "--drain-timeout, and lose%s what is here", left, left == 1 ? "" : "es",
-                    limit_ms() / 1000, left == 1 ? "s" : "");
+                    "--drain-timeout%s", left, left == 1 ? "" : "es", limit_ms() / 1000,
+                    opt.resume ? "" : ", and lose what is here");
                 return true;
         }
         if (now >= next_word) {
@@ -101,6 +101,8 @@ bool drain_over(void)
         }
         return false;
 }
+
+void drain_kept(void) { control_tell(DRAINED); }
 
 /* ---- memnode --drain ---- */
 

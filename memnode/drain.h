@@ -14,6 +14,9 @@ bool drain_began(void);
 bool drain_over(void);
 #define DRAIN_LOOK_MS 50
 
+/* All that clients could not move is kept (--resume), or there was nothing. */
+void drain_kept(void);
+
 /* memnode --drain: has the memnode of that control socket drain itself, and waits until it has
  * ended.  Returns the exit status: 0 if nobody was left there. */
 int drain_other(const char *control);

@@ -122,6 +122,58 @@ static void open_pool(void)
                        size_text(opt.size, a), size_text(available, b));
 }
 
+/* For systemd: reading and writing pages takes time. */
+static void still_alive(void) { sd_notify(0, "EXTEND_TIMEOUT_USEC=30000000"); }
+
+static void take_leases_over(void)
+{
+        char why[WHY_MAX];
+        unsigned count;
+        int err = resume_lock(opt.resume, why, sizeof(why));
+
+        if (!err)
+                err = resume_read(opt.resume, nbd_take_over, still_alive, &count, why, sizeof(why));
+        if (err)
+                die_(1, "--resume %s: %s", opt.resume, why);
+        if (count)
+                warnx_("--resume %s: %u lease%s of clients %s taken over", opt.resume, count,
+                       count == 1 ? "" : "s", count == 1 ? "is" : "are");
+}
+
+/* Nothing can fail any more before the first client is served. */
+static void begin(void)
+{
+        char why[WHY_MAX];
+
+        if (opt.resume && resume_remove(opt.resume, why, sizeof(why)) != 0)
+                die_(1, "--resume %s: %s", opt.resume, why);
+        nbd_begin();
+}
+
+/* At the end.  ended: no thread is left that could still write to a lease; lost: other clients lose
+ * theirs. */
+static void keep_leases(bool ended, bool lost)
+{
+        struct resume_lease *leases = NULL;
+        char why[WHY_MAX] = "a connection is still at work";
+        unsigned count = 0;
+        int err = ended ? nbd_kept(&leases, &count) : -EBUSY;
+
+        if (err == -ENOMEM)
+                snprintf(why, sizeof(why), "no memory is left");
+        if (!err && count)
+                err = resume_write(opt.resume, leases, count, still_alive, why, sizeof(why));
+        free(leases);
+        if (err)
+                warnx_("--resume %s: leases are not kept, and programs lose what they have here: "
+                       "%s", opt.resume, why);
+        else if (count)
+                warnx_("--resume %s: %u lease%s kept for memnode's next start", opt.resume, count,
+                       count == 1 ? " is" : "s are");
+        if (!err && !lost)
+                drain_kept();
+}
+
 static void open_listeners(void)
 {
         char why[WHY_MAX];
@@ -239,12 +291,15 @@ int main(int argc, char **argv)
 
         open_log();
         open_pool();
+        if (opt.resume)
+                take_leases_over();
         if (opt.control) {
                 control = control_open(opt.control, why, sizeof(why));
                 if (control < 0)
                         die_(1, "--control %s: %s", opt.control, why);
         }
         open_listeners();
+        begin();
         announce();
         serve(fd, control, argc, argv);
 
@@ -253,12 +308,17 @@ int main(int argc, char **argv)
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         info_("ending");
         pool_end();
-        bool ended = rdma_server_stop(STOP_MS);
-        ended &= nbd_stop(STOP_MS);
+        bool over_rdma = opt.resume && rdma_server_leases();
+        if (over_rdma)
+                warnx_("--resume keeps leases of NBD only: clients over RDMA lose what they have "
+                       "here");
+        bool ended = rdma_server_stop(STOP_MS), nbd_ended = nbd_stop(STOP_MS);
+        if (opt.resume)
+                keep_leases(nbd_ended, over_rdma);
         if (opt.control)
                 unlink(opt.control);
         message_end();
-        if (!ended)
+        if (!ended || !nbd_ended)
                 _exit(0);               /* the memory goes with the threads that still use it */
         pool_close();
         return 0;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "common/message.h"
+#include "memnode/resume.h"
 
 /* Settings, from the command line and the configuration file (options.c). */
 struct memnode_options {
@@ -27,6 +28,7 @@ struct memnode_options {
         const char *config;             /* the configuration file; NULL: none */
         int socket_mode;                /* of nbd+unix:// sockets; -1: as umask says */
         const char *control;            /* path of the control socket; NULL: none */
+        const char *resume;             /* the file of leases that outlive memnode; NULL: none do */
         const char *drain;              /* end the memnode of this control socket; NULL: serve */
         bool check;                     /* tell what this host offers, and end */
 };
@@ -57,6 +59,13 @@ void account_print(FILE *to);
 /* librdmacm has an rdma_listen() */
 int rdma_server_listen(const char *url, char *why, size_t n);
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
+/* Clients of NBD are admitted from here on; until then they wait in the queues of listeners. */
+void nbd_begin(void);
+/* Before: takes over a lease that outlived its memnode (resume_take). */
+int nbd_take_over(struct resume_lease *l, char *why, size_t n);
+/* After nbd_stop() was true: what is still leased to members, in *list, which the caller frees.
+ * 0 or -ENOMEM. */
+int nbd_kept(struct resume_lease **list, unsigned *count);
 /* Draining: clients are asked to move away, and no lease is made any more.  Then, any number of
  * times: how many processes of clients are waited for; say: one log line for each.  Clients that
  * nobody is connected for are waited for a moment, since a connection may just have broken; those
@@ -70,6 +79,7 @@ unsigned nbd_waits(bool say);
  * is done or some seconds after timeout_ms.  False: threads are still at work in the pool. */
 bool rdma_server_stop(unsigned timeout_ms);
 bool nbd_stop(unsigned timeout_ms);
+unsigned rdma_server_leases(void);      /* whose clients lose them at the end */
 void rdma_server_print(FILE *to);        /* statistics */
 
 #endif

@@ -50,6 +50,8 @@ static const char help_text[] =
         "      --control PATH        a socket that gives the statistics to whoever connects\n"
         "      --drain PATH          drain the memnode with that control socket, and wait until\n"
         "                            it has ended\n"
+        "      --resume FILE         keep leases that NBD clients still use in FILE at the end,\n"
+        "                            and serve those that are there again\n"
         "      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as umask says)\n"
         "  -v, --verbose             say what is going on\n"
         "      --check               tell what this host offers, and whether memnode could serve\n"
@@ -241,6 +243,10 @@ static int set_drain(struct memnode_options *o, const char *value, char why[WHY_
 {
         return set_string(&o->drain, value, why);
 }
+static int set_resume(struct memnode_options *o, const char *value, char why[WHY_MAX])
+{
+        return set_string(&o->resume, value, why);
+}
 static int set_config(struct memnode_options *o, const char *value, char why[WHY_MAX])
 {
         return set_string(&o->config, value, why);
@@ -269,6 +275,7 @@ static const struct setting settings[] = {
         { "drain-timeout",  set_drain_timeout,  .flag = false },
         { "control",        set_control,        .flag = false },
         { "drain",          set_drain,          .flag = false },
+        { "resume",         set_resume,         .flag = false },
         { "socket-mode",    set_socket_mode,    .flag = false },
         { "config",         set_config,         .flag = false },
         { "verbose",        set_verbose,        .flag = true },
@@ -293,6 +300,7 @@ void options_free(struct memnode_options *o)
         free((char *)o->config);
         free((char *)o->control);
         free((char *)o->drain);
+        free((char *)o->resume);
         memset(o, 0, sizeof(*o));
 }
 
@@ -424,6 +432,14 @@ int options_parse(struct memnode_options *o, int argc, char **argv, char why[WHY
         return err;
 }
 
+static bool listens_for_nbd(const struct memnode_options *o)
+{
+        for (unsigned i = 0; i < o->nlisten; i++)
+                if (strncmp(o->listen[i], "nbd", 3) == 0)
+                        return true;
+        return false;
+}
+
 int options_check(const struct memnode_options *o, char why[WHY_MAX])
 {
         uint64_t exports = 0;
@@ -442,6 +458,10 @@ int options_check(const struct memnode_options *o, char why[WHY_MAX])
                          "--listen: nothing to listen at is named: give an address, as in --listen "
                          "rdma://0.0.0.0:%d",
                          NODE_PORT);
+        else if (o->resume && !o->check && !listens_for_nbd(o))
+                snprintf(why, WHY_MAX,
+                         "--resume keeps leases of NBD only, and no such address is listened at: "
+                         "give one, as in --listen nbd://0.0.0.0, or leave --resume out");
         else if (o->size && exports > o->size)
                 snprintf(why, WHY_MAX,
                          "--export: the exports need %s in all, and --size is %s: raise it or make "

@@ -23,29 +23,13 @@
 #include "common/clock.h"
 #include "common/secret.h"
 #include "memnode.h"
-#include "nbd/nbd.h"
+#include "nbd/lease.h"
 
 #define PAGE    4096u
-#define MARK    8                               /* digits of a lease's name that the log may show */
 
-struct lease {
-        /* first: an nbd_export that is no named one is a lease */
-        struct nbd_export e;
-        char hex[NBD_LEASE_HEX];
-        uint64_t incarnation;                   /* 0: of a client without members */
-        struct members members;
-        unsigned users;                         /* attached, or waiting to be */
-        /* one thread is taking the memory; the others wait */
-        bool making;
-        uint32_t error;                         /* if making it failed: no user stays */
-        const char *text;
-        int64_t since, until;                   /* ms: users == 0 since then; it goes then */
-        struct lease *next;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by lock: */
-static struct lease *leases;
+pthread_mutex_t nbd_leases_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by it: */
+struct lease *nbd_leases;
 static bool opened, closing, draining;
 static pthread_t sweeper;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;  /* some lease is no longer being made */
@@ -111,7 +95,7 @@ const char *nbd_export_listed(unsigned i) { return i < nnamed ? opt.export[i].na
 
 static struct lease *find_lease(const char *hex)
 {
-        for (struct lease *l = leases; l; l = l->next)
+        for (struct lease *l = nbd_leases; l; l = l->next)
                 if (secret_same(l->hex, hex, NBD_LEASE_HEX))
                         return l;
         return NULL;
@@ -119,7 +103,7 @@ static struct lease *find_lease(const char *hex)
 
 static void unlink_lease(struct lease *gone)
 {
-        struct lease **p = &leases;
+        struct lease **p = &nbd_leases;
         while (*p != gone)
                 p = &(*p)->next;
         *p = gone->next;
@@ -162,7 +146,7 @@ static uint32_t admit(struct lease *l, const struct nbd_who *who, const char **t
 }
 
 /* Account and memory for an export: 0, or an error with a sentence. */
-static uint32_t take(struct nbd_export *e, const char *owner, const char **text)
+uint32_t nbd_export_take(struct nbd_export *e, const char *owner, const char **text)
 {
         e->account = account_open(owner);
         if (!e->account) {
@@ -188,11 +172,11 @@ static void make(struct lease *l)
         char owner[64];
 
         l->making = true;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         snprintf(owner, sizeof(owner), "NBD lease %.*s...", MARK, l->hex);
         const char *text = "";
-        uint32_t error = take(&l->e, owner, &text);
-        pthread_mutex_lock(&lock);
+        uint32_t error = nbd_export_take(&l->e, owner, &text);
+        pthread_mutex_lock(&nbd_leases_lock);
         l->making = false;
         l->error = error;
         l->text = text;
@@ -202,7 +186,7 @@ static void make(struct lease *l)
 }
 
 /* Nobody uses the lease: its grace time begins.  With the lock. */
-static void let_go(struct lease *l)
+void nbd_lease_let_go(struct lease *l)
 {
         /* SIGHUP may change it */
         l->since = now_ms();
@@ -225,8 +209,8 @@ static struct lease *new_lease(const struct nbd_lease_name *n, const char **text
                 return NULL;
         l->e.size = n->size;
         memcpy(l->hex, n->hex, sizeof(l->hex));
-        l->next = leases;
-        leases = l;
+        l->next = nbd_leases;
+        nbd_leases = l;
         return l;
 }
 
@@ -247,7 +231,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
         if (l) {
                 l->users++;
                 while (l->making)               /* as long as account_take() takes */
-                        pthread_cond_wait(&made, &lock);
+                        pthread_cond_wait(&made, &nbd_leases_lock);
         } else {
                 l = new_lease(n, text);
                 if (!l)
@@ -269,7 +253,7 @@ static uint32_t attach_lease(const struct nbd_lease_name *n, struct nbd_export *
         else if (l->users == 0 && idle)
                 pthread_cond_signal(&due);      /* its grace time runs on */
         else if (l->users == 0)
-                let_go(l);
+                nbd_lease_let_go(l);
         return error;
 }
 
@@ -291,9 +275,9 @@ uint32_t nbd_export_attach(const char *name, size_t len, struct nbd_export **e, 
         if (error)
                 return error;
         *who = n.who;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         error = attach_lease(&n, e, text);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         return error;
 }
 
@@ -303,9 +287,9 @@ bool nbd_export_current(struct nbd_export *e, const struct nbd_who *who)
 
         if (!who->member)
                 return true;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         bool current = members_is_current(&l->members, who->member, who->link, who->generation);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         return current;
 }
 
@@ -326,21 +310,21 @@ bool nbd_export_has_status(const struct nbd_export *e)
 
 void nbd_export_drain(void)
 {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         draining = true;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
 }
 
 unsigned nbd_export_just_gone(void)
 {
         unsigned n = 0;
 
-        pthread_mutex_lock(&lock);
-        for (struct lease *l = leases; l; l = l->next)
+        pthread_mutex_lock(&nbd_leases_lock);
+        for (struct lease *l = nbd_leases; l; l = l->next)
                 n += !l->users && l->incarnation &&
                      atomic_load_explicit(&l->e.used, memory_order_relaxed) &&
                      now_ms() - l->since < DRAIN_GONE_MS;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         return n;
 }
 
@@ -369,7 +353,7 @@ uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, struct nb
                 *size = known->size;
         if (known || error)
                 return error;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         struct lease *l = find_lease(n.hex);
         error = agrees(l, &n, text);
         *size = l ? l->e.size : n.size;
@@ -379,7 +363,7 @@ uint32_t nbd_export_look(const char *name, size_t len, uint64_t *size, struct nb
                 *e = &l->e;
                 l->users++;
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         return error;
 }
 
@@ -397,10 +381,10 @@ void nbd_export_detach(struct nbd_export *e)
 
         if (is_named(e))
                 return;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         if (--l->users == 0)
-                let_go(l);
-        pthread_mutex_unlock(&lock);
+                nbd_lease_let_go(l);
+        pthread_mutex_unlock(&nbd_leases_lock);
 }
 
 void nbd_export_leave(struct nbd_export *e)
@@ -409,12 +393,14 @@ void nbd_export_leave(struct nbd_export *e)
 
         if (is_named(e))
                 return;
-        pthread_mutex_lock(&lock);
-        bool last = --l->users == 0;
-        if (last)
+        pthread_mutex_lock(&nbd_leases_lock);
+        bool last = --l->users == 0, over = last && !members_awaits(&l->members);
+        if (over)
                 unlink_lease(l);        /* from here on it cannot be found */
-        pthread_mutex_unlock(&lock);
-        if (last) {
+        else if (last)
+                nbd_lease_let_go(l);
+        pthread_mutex_unlock(&nbd_leases_lock);
+        if (over) {
                 info_("NBD lease %.*s... is over: its client said goodbye", MARK, l->hex);
                 end(l);
         }
@@ -427,7 +413,7 @@ static struct lease *next_due(void)
 {
         struct lease *first = NULL;
 
-        for (struct lease *l = leases; l; l = l->next)
+        for (struct lease *l = nbd_leases; l; l = l->next)
                 if (l->users == 0 && (!first || l->until < first->until))
                         first = l;
         return first;
@@ -437,27 +423,27 @@ static struct lease *next_due(void)
 static void *sweep(void *arg)
 {
         (void)arg;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         while (!closing) {
                 struct lease *l = next_due();
                 int64_t left = l ? l->until - now_ms() : 0;
                 if (!l) {
-                        pthread_cond_wait(&due, &lock);
+                        pthread_cond_wait(&due, &nbd_leases_lock);
                 } else if (left > 0) {
                         struct timespec until = deadline_in_ms((uint64_t)left);
-                        pthread_cond_clockwait(&due, &lock, CLOCK_MONOTONIC, &until);
+                        pthread_cond_clockwait(&due, &nbd_leases_lock, CLOCK_MONOTONIC, &until);
                 } else {
                         /* Out of the list it cannot be found, so it may be zeroed without the
                          * lock. */
                         unlink_lease(l);
-                        pthread_mutex_unlock(&lock);
+                        pthread_mutex_unlock(&nbd_leases_lock);
                         info_("NBD lease %.*s... is over: nobody has used it for the grace time",
                               MARK, l->hex);
                         end(l);
-                        pthread_mutex_lock(&lock);
+                        pthread_mutex_lock(&nbd_leases_lock);
                 }
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         return NULL;
 }
 
@@ -469,7 +455,7 @@ static int open_named(char *why, size_t n)
 
                 named[i].size = opt.export[i].size;
                 snprintf(owner, sizeof(owner), "NBD export %s", opt.export[i].name);
-                if (take(&named[i], owner, &text) != 0) {
+                if (nbd_export_take(&named[i], owner, &text) != 0) {
                         snprintf(why, n, "no memory for the export %s of %llu bytes: %s",
                                  opt.export[i].name, (unsigned long long)named[i].size, text);
                         while (i-- > 0)
@@ -485,7 +471,7 @@ int nbd_exports_open(char *why, size_t n)
 {
         int err = 0;
 
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         if (!opened) {
                 closing = false;
                 err = nbd_thread(&sweeper, sweep, NULL, false);
@@ -495,19 +481,19 @@ int nbd_exports_open(char *why, size_t n)
         }
         if (!err && nnamed != opt.nexports)
                 err = open_named(why, n);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         return err;
 }
 
 void nbd_exports_close(void)
 {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&nbd_leases_lock);
         bool was_open = opened;
         closing = true;
         opened = false;
         if (was_open)
                 pthread_cond_signal(&due);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&nbd_leases_lock);
         if (was_open)
                 pthread_join(sweeper, NULL);
 }

@@ -200,6 +200,15 @@ unsigned nbd_fence_members(void (*say)(const struct nbd_fenced *c))
         return n;
 }
 
+void nbd_fence_break(void)
+{
+        pthread_mutex_lock(&lock);
+        for (struct nbd_fenced *c = connections; c; c = c->next)
+                if (c->e && c->who.member)
+                        shutdown(c->fd, SHUT_RDWR);
+        pthread_mutex_unlock(&lock);
+}
+
 void nbd_fence_shut(int how)
 {
         pthread_mutex_lock(&lock);

@@ -33,6 +33,10 @@ struct listener {
 static struct listener listeners[LISTENERS_MAX];
 static unsigned nlisteners;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool begun;                      /* guarded by lock */
+static pthread_cond_t begins = PTHREAD_COND_INITIALIZER;
+
 static void set(int fd, int level, int option, int value)
 {
         setsockopt(fd, level, option, &value, sizeof(value));
@@ -40,12 +44,30 @@ static void set(int fd, int level, int option, int value)
 
 /* ---- Accepting ---- */
 
+void nbd_begin(void)
+{
+        nbd_begin_grace();
+        pthread_mutex_lock(&lock);
+        begun = true;
+        pthread_cond_broadcast(&begins);
+        pthread_mutex_unlock(&lock);
+}
+
+static void await_begin(void)
+{
+        pthread_mutex_lock(&lock);
+        while (!begun)
+                pthread_cond_wait(&begins, &lock);
+        pthread_mutex_unlock(&lock);
+}
+
 /* Ends when stop_listening() shuts the socket down, which accept() reports with EINVAL. */
 static void *accept_main(void *arg)
 {
         const struct listener *l = arg;
         bool said = false;
 
+        await_begin();
         for (;;) {
                 struct sockaddr_storage a = { 0 };
                 socklen_t len = sizeof(a);

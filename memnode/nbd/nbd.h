@@ -8,6 +8,7 @@
  *   thread.c     how threads are made
  *   handshake.c  the protocol before the first command: a state machine on bytes, without sockets
  *   export.c     named exports and leases: which client uses which memory
+ *   kept.c       leases that outlive memnode
  *   name.c       the names of leases
  *   transmit.c   the commands
  *
@@ -190,9 +191,14 @@ bool nbd_export_current(struct nbd_export *e, const struct nbd_who *who);
 /* What the answer to CREATE says of the export: "incarnation ..."; "" for one without. */
 #define NBD_DESCRIPTION 40
 void nbd_export_describe(const struct nbd_export *e, char text[NBD_DESCRIPTION]);
+/* With --resume: its member's connection breaks because memnode ends (kept.c). */
+void nbd_export_await(struct nbd_export *e, const struct nbd_who *who);
+/* The grace time of leases that were taken over begins. */
+void nbd_begin_grace(void);
 /* after the last one, a lease stays for the grace time */
 void nbd_export_detach(struct nbd_export *e);
-/* the same for a client that ends properly (DISC): after the last one, the lease ends */
+/* the same for a client that ends properly (DISC): after the last one, the lease ends, unless
+ * members are awaited */
 void nbd_export_leave(struct nbd_export *e);
 /* Only the export's size; takes no memory, so a GO may still fail.  *e: NULL, or the lease of
  * which members were cut, attached: the caller must end their connections before it answers. */
@@ -238,6 +244,8 @@ unsigned nbd_fence_wait(unsigned ms);
 /* Members of leases with pages that have neither moved nor said that they cannot; say: is called
  * with a connection of each. */
 unsigned nbd_fence_members(void (*say)(const struct nbd_fenced *c));
+/* shutdown() of the sockets of members. */
+void nbd_fence_break(void);
 /* shutdown() of all sockets. */
 void nbd_fence_shut(int how);
 
@@ -291,6 +299,8 @@ struct nbd_link {
         int fd;
         struct nbd_export *e;
         bool structured;
+        /* the lease outlives memnode: when that ends, the connection breaks without a word */
+        bool kept;
         const _Atomic bool *stopping;           /* new requests are answered with NBD_ESHUTDOWN */
         /* no request is served any more, not even one that was received before */
         const _Atomic bool *cut;

@@ -170,8 +170,10 @@ static void serve(struct connection *c)
                 goto out;
         info_("NBD client %s: uses an export of %llu bytes", c->peer,
               (unsigned long long)c->at.e->size);
-        struct nbd_link l = { c->at.fd,  c->at.e,     h->structured, &stopping,
-                              &c->at.cut, &draining, &c->at.stays };
+        struct nbd_link l = { .fd = c->at.fd, .e = c->at.e, .structured = h->structured,
+                              .kept = opt.resume && nbd_export_has_status(c->at.e),
+                              .stopping = &stopping, .cut = &c->at.cut,
+                              .draining = &draining, .stays = &c->at.stays };
         free(h);
         h = NULL;
         err = nbd_transmit(&l, buf + from, to - from);
@@ -183,6 +185,8 @@ static void serve(struct connection *c)
                                          : strerror(-err));
         if (err == 0)
                 nbd_fence_leave(&c->at, true);
+        else if (l.kept && atomic_load_explicit(&stopping, memory_order_relaxed))
+                nbd_export_await(c->at.e, &c->at.who);
 out:
         free(h);
         free(buf);
@@ -310,13 +314,16 @@ void nbd_refuse(void) { atomic_store_explicit(&stopping, true, memory_order_rela
 
 /*
  * In three steps.  For a moment new requests are answered with NBD_ESHUTDOWN, so that a busy client
- * learns why.  Then nothing more is read, and every connection ends once its requests are answered.
- * At last, connections whose clients do not take their answers are cut.
+ * learns why; connections to leases that are kept break at once instead.  Then nothing more is read,
+ * and every connection ends once its requests are answered.  At last, connections whose clients do
+ * not take their answers are cut.
  */
 bool nbd_end_connections(unsigned timeout_ms)
 {
         unsigned moment = timeout_ms / 4 < 250 ? timeout_ms / 4 : 250;
 
+        if (opt.resume)
+                nbd_fence_break();
         unsigned left = nbd_fence_wait(moment);
         if (!left)
                 return true;

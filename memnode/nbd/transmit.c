@@ -201,8 +201,12 @@ static ssize_t receive(struct conn *c, struct iovec *iov, size_t n)
 /* -ECONNABORTED: what was received must not be served any more. */
 static int check_cut(const struct conn *c)
 {
-        /* Relaxed: the thread that cuts waits until this one has left. */
-        return atomic_load_explicit(c->l->cut, memory_order_relaxed) ? -ECONNABORTED : 0;
+        /* Relaxed: the thread that cuts, or ends all, waits until this one has left. */
+        return atomic_load_explicit(c->l->cut, memory_order_relaxed) ||
+                               (c->l->kept &&
+                                atomic_load_explicit(c->l->stopping, memory_order_relaxed))
+                       ? -ECONNABORTED
+                       : 0;
 }
 
 /* Receives at least one more byte into the buffer.  -EPIPE: the client has ended the stream. */
@@ -260,8 +264,11 @@ static int payload(struct conn *c, char *at, size_t len)
 
 /* ---- The status behind a lease (nodeproto.h) ---- */
 
-/* By enum node_status.  Replies that are queued point here. */
-static const uint8_t statuses[2][NODE_STATUS_BYTES] = { { NODE_SERVES }, { NODE_DRAINS } };
+/* By whether the lease is kept, and enum node_status.  Replies that are queued point here. */
+static const uint8_t statuses[2][2][NODE_STATUS_BYTES] = {
+        { { NODE_SERVES, 0 }, { NODE_DRAINS, 0 } },
+        { { NODE_SERVES, NODE_KEEPS }, { NODE_DRAINS, NODE_KEEPS } },
+};
 
 static bool is_status(const struct conn *c, const struct nbd_request *r)
 {
@@ -278,7 +285,8 @@ static void note_used(struct conn *c)
 static const char *status(struct conn *c)
 {
         note_used(c);
-        return (const char *)statuses[atomic_load_explicit(c->l->draining, memory_order_relaxed)];
+        bool drains = atomic_load_explicit(c->l->draining, memory_order_relaxed);
+        return (const char *)statuses[c->l->kept][drains];
 }
 
 /* ---- Commands ---- */
@@ -360,8 +368,9 @@ static void zero(char *at, size_t len, bool keep)
 
 static bool stopping(const struct conn *c)
 {
-        /* Relaxed: the flag publishes no other data. */
-        return atomic_load_explicit(c->l->stopping, memory_order_relaxed);
+        /* Relaxed: the flag publishes no other data.  A client whose lease is kept must not hear
+         * that it is over: its connection breaks (check_cut). */
+        return !c->l->kept && atomic_load_explicit(c->l->stopping, memory_order_relaxed);
 }
 
 /* TRIM may leave the bytes as they are.  Zeroes are what other memory servers return, and no

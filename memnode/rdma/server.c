@@ -344,6 +344,11 @@ bool rdma_server_stop(unsigned timeout_ms)
         return true;
 }
 
+unsigned rdma_server_leases(void)
+{
+        return atomic_load_explicit(&rdma_counts.leases, memory_order_relaxed);
+}
+
 void rdma_server_print(FILE *to)
 {
         fprintf(to,

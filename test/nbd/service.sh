@@ -78,6 +78,23 @@ busy_ends() {
     ok "$name"
 }
 
+# resumes NAME CASE: of resume.py, which starts memnodes itself.
+resumes() { check_alone "resume: $1" python3 "$here/resume.py" "$2" "$WORK" "$memnode"; }
+resume_tests() {
+    resumes "pages, incarnation, generations and cut members are kept" keeps
+    resumes "the file has what is not zero" sparse
+    resumes "a goodbye does not end what another member has not come back to" awaited
+    resumes "nobody comes back" grace
+    resumes "each answered write is there, and none is answered with the end" busy
+    resumes "a client that takes no answers" deaf
+    resumes "files that are refused, and stay" files
+    resumes "one memnode a file, and once" one
+    resumes "a file that cannot be written" full
+    resumes "memnode is killed while it writes" killed
+    refused "--resume without NBD" "keeps leases of NBD only" --listen rdma://127.0.0.1 \
+        --resume "$WORK/leases"
+}
+
 refused_settings() {
     local here="nbd+unix://$WORK/x"
     refused "more memory than the host has" "of memory in all: give a smaller size" \

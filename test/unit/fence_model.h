@@ -67,7 +67,7 @@ extern enum trouble {
 } trouble;
 struct counts {
         uint64_t runs, reads, writes, rejoins, cuts, cuts_late, forks, execs, kills, restarts,
-                expired, repeated, late;
+                kept, expired, repeated, late;
 };
 extern struct counts met;
 
@@ -157,7 +157,7 @@ void run_free_all(void);
 
 void node_reset(uint32_t grace_ms);
 void node_spawn(void);
-void node_restart(void);                /* without its memory */
+void node_restart(bool keeps);          /* keeps: with its leases, else without its memory */
 void node_accept(struct wire *w);
 bool node_is_gone(const char *hex);     /* a lease of that name has ended */
 bool node_is_quiet(void);               /* nothing is attached */

@@ -33,9 +33,7 @@ static void *run_realloc(void *p, size_t size)
 #include "memnode/members.c"
 #include "memnode/nbd/name.c"
 #undef PAGE
-#define lock export_lock
 #include "memnode/nbd/export.c"
-#undef lock
 #include "memnode/nbd/fence.c"
 
 struct memnode_options opt;
@@ -291,16 +289,16 @@ void node_spawn(void)
 
 static void forget_all(void)
 {
-        leases = NULL;
         connections = NULL;
         nconnections = nattached = 0;
         closing = phase == OVER;
-        memset(&export_lock, 0, sizeof(export_lock));
+        memset(&nbd_leases_lock, 0, sizeof(nbd_leases_lock));
         memset(&lock, 0, sizeof(lock));
 }
 
 void node_reset(uint32_t grace_ms)
 {
+        nbd_leases = NULL;
         forget_all();
         memset(servers, 0, sizeof(servers));
         memset(&sweeper_life, 0, sizeof(sweeper_life));
@@ -309,10 +307,32 @@ void node_reset(uint32_t grace_ms)
         opt.grace_ms = grace_ms;
 }
 
-void node_restart(void)
+/* As kept.c has it: what the next memnode finds in the file. */
+static void keep(struct lease *l)
 {
-        for (struct lease *l = leases; l; l = l->next)
-                memcpy(gone[ngone++ % 256], l->hex, 8);
+        for (struct server *s = servers; s < servers + THREADS; s++)
+                if (s->wire && s->at.e == &l->e)
+                        members_await(&l->members, s->at.who.member);
+        l->users = 0;
+        l->since = now_ms();
+        l->until = l->since + opt.grace_ms;
+        l->next = nbd_leases;
+        nbd_leases = l;
+        met.kept++;
+}
+
+void node_restart(bool keeps)
+{
+        struct lease *l = nbd_leases, *next;
+
+        nbd_leases = NULL;
+        for (; l; l = next) {
+                next = l->next;
+                if (keeps && l->e.base)         /* else it is being made */
+                        keep(l);
+                else
+                        memcpy(gone[ngone++ % 256], l->hex, 8);
+        }
         for (struct server *s = servers; s < servers + THREADS; s++) {
                 if (s->wire)
                         s->wire->over = s->wire->shut = true;
@@ -327,7 +347,7 @@ void node_restart(void)
 
 bool node_is_quiet(void)
 {
-        for (struct lease *l = leases; l; l = l->next)
+        for (struct lease *l = nbd_leases; l; l = l->next)
                 if (l->users)
                         return false;
         return !nattached;

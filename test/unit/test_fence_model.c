@@ -71,7 +71,7 @@ static void fault(void)
                 unreachable_until[rnd(NODES)] = sched_steps + rnd(chance(4) ? 20000 : 4000);
         } else if (chance(one_in.restart)) {
                 met.restarts++;
-                node_restart();
+                node_restart(chance(2));
                 if (chance(2))
                         net_remake();
         }
@@ -121,7 +121,7 @@ static void end_phase(void)
             (!agent_came && all_home() && !process_has_tree())) {
                 set_phase(OVER);
                 kill_all();
-                node_restart();
+                node_restart(false);
         }
 }
 
@@ -218,18 +218,18 @@ static void model(void **state)
         if (steps >= 5000000)
                 assert_true(met.reads > 300 && met.rejoins > 300 && met.cuts > 300 &&
                             met.cuts_late > 30 && met.forks > 100 && met.execs > 50 &&
-                            met.kills > 100 && met.restarts > 3 && met.expired > 3 &&
-                            met.repeated > 100 && met.late > 100);
+                            met.kills > 100 && met.restarts > 3 && met.kept > 3 &&
+                            met.expired > 3 && met.repeated > 100 && met.late > 100);
         print_message("# %lu runs, %lu reads, %lu writes, %lu rejoins, %lu cuts, %lu of them late, "
-                      "%lu forks, %lu programs, %lu kills, %lu restarts, %lu leases ended, "
-                      "%lu connections repeated, %lu closed with messages under way\n",
+                      "%lu forks, %lu programs, %lu kills, %lu restarts, %lu leases kept, "
+                      "%lu ended, %lu connections repeated, %lu closed with messages under way\n",
                       (unsigned long)met.runs, (unsigned long)met.reads,
                       (unsigned long)met.writes, (unsigned long)met.rejoins,
                       (unsigned long)met.cuts, (unsigned long)met.cuts_late,
                       (unsigned long)met.forks, (unsigned long)met.execs,
                       (unsigned long)met.kills, (unsigned long)met.restarts,
-                      (unsigned long)met.expired, (unsigned long)met.repeated,
-                      (unsigned long)met.late);
+                      (unsigned long)met.kept, (unsigned long)met.expired,
+                      (unsigned long)met.repeated, (unsigned long)met.late);
 }
 
 int main(void)

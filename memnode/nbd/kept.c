@@ -1,0 +1,93 @@
+/*
+ * Leases that outlive memnode (memnode/resume.h): those of members are taken from the file before
+ * the first client comes, and go there after the last one has gone.  Leases that other NBD clients
+ * made, and named exports, last as long as memnode.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "memnode.h"
+#include "nbd/lease.h"
+
+_Static_assert(RESUME_DIGITS == NBD_LEASE_HEX, "the file has secrets as names have them");
+
+static bool is_known(const char digits[RESUME_DIGITS])
+{
+        const struct lease *l = nbd_leases;
+
+        while (l && memcmp(l->hex, digits, RESUME_DIGITS) != 0)
+                l = l->next;
+        return l != NULL;
+}
+
+/* The main thread is alone, so nothing is locked. */
+int nbd_take_over(struct resume_lease *from, char *why, size_t n)
+{
+        struct lease *l = is_known(from->digits) ? NULL : calloc(1, sizeof(*l));
+        char owner[64];
+        const char *text;
+
+        if (!l) {
+                bool twice = is_known(from->digits);
+                snprintf(why, n, twice ? "it has a lease twice: remove it to start without"
+                                       : "no memory is left: free some on this host");
+                return twice ? -EEXIST : -ENOMEM;
+        }
+        l->e.size = from->size;
+        l->e.used = true;
+        snprintf(owner, sizeof(owner), "NBD lease %.*s...", MARK, from->digits);
+        if (nbd_export_take(&l->e, owner, &text) != 0) {
+                snprintf(why, n,
+                         "a lease of %llu bytes does not fit: %s; without the file, programs whose "
+                         "pages are in it lose them",
+                         (unsigned long long)from->size, text);
+                free(l);
+                return -ENOSPC;
+        }
+        memcpy(l->hex, from->digits, sizeof(l->hex));
+        l->incarnation = from->incarnation;
+        l->members = from->members;
+        l->until = INT64_MAX;           /* nbd_begin() sets it */
+        from->base = l->e.base;
+        l->next = nbd_leases;
+        nbd_leases = l;
+        return 0;
+}
+
+void nbd_begin_grace(void)
+{
+        pthread_mutex_lock(&nbd_leases_lock);
+        for (struct lease *l = nbd_leases; l; l = l->next)
+                nbd_lease_let_go(l);
+        pthread_mutex_unlock(&nbd_leases_lock);
+}
+
+void nbd_export_await(struct nbd_export *e, const struct nbd_who *who)
+{
+        pthread_mutex_lock(&nbd_leases_lock);
+        members_await(&((struct lease *)e)->members, who->member);
+        pthread_mutex_unlock(&nbd_leases_lock);
+}
+
+/* No other thread is left, so nothing is locked. */
+int nbd_kept(struct resume_lease **list, unsigned *count)
+{
+        unsigned n = 0;
+
+        for (const struct lease *l = nbd_leases; l; l = l->next)
+                n += l->incarnation != 0;
+        struct resume_lease *to = *list = calloc(n + 1, sizeof(*to));
+        if (!to)
+                return -ENOMEM;
+        *count = n;
+        for (const struct lease *l = nbd_leases; l; l = l->next) {
+                if (!l->incarnation)
+                        continue;
+                *to = (struct resume_lease){ .incarnation = l->incarnation,
+                                             .size = l->e.size,
+                                             .base = l->e.base,
+                                             .members = l->members };
+                memcpy(to++->digits, l->hex, sizeof(l->hex));
+        }
+        return 0;
+}

@@ -1,0 +1,34 @@
+/*
+ * Leases, for the files that make, keep and end them: export.c and kept.c.
+ */
+#ifndef MEMNODE_NBD_LEASE_H
+#define MEMNODE_NBD_LEASE_H
+
+#include "nbd/nbd.h"
+
+#define MARK    8                               /* digits of a lease's name that the log may show */
+
+struct lease {
+        /* first: an nbd_export that is no named one is a lease */
+        struct nbd_export e;
+        char hex[NBD_LEASE_HEX];
+        uint64_t incarnation;                   /* 0: of a client without members */
+        struct members members;
+        unsigned users;                         /* attached, or waiting to be */
+        /* one thread is taking the memory; the others wait */
+        bool making;
+        uint32_t error;                         /* if making it failed: no user stays */
+        const char *text;
+        int64_t since, until;                   /* ms: users == 0 since then; it goes then */
+        struct lease *next;
+};
+
+extern pthread_mutex_t nbd_leases_lock;
+extern struct lease *nbd_leases;                /* guarded by it */
+
+/* Account and memory for an export: 0, or an error with a sentence. */
+uint32_t nbd_export_take(struct nbd_export *e, const char *owner, const char **text);
+/* Nobody uses the lease: its grace time begins.  With the lock. */
+void nbd_lease_let_go(struct lease *l);
+
+#endif
