@@ -135,7 +135,8 @@ static void say_stuck(struct far_node *n, struct leaving *l)
                 return;
         l->answered = true;
         warnx_("%s: it cannot be left, since no other node has room for its pages: what is only "
-               "there is lost when it ends: name more nodes with --node, of memnodes",
+               "there is lost when it ends, but for a memnode with --resume: name more nodes with "
+               "--node, of memnodes",
                n->option->origin);
 }
 

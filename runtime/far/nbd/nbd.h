@@ -49,7 +49,8 @@
 #define NBD_JOIN_MS   1000
 /* between two attempts to connect again, or to repeat a transfer that the server failed */
 #define NBD_PAUSE_MS  100
-/* in a row: no server listens any more, so memnode has ended, and its leases with it */
+/* in a row: no server listens any more, so memnode has ended, and its leases with it if it does not
+ * keep them */
 #define NBD_REFUSALS  8
 /* the longest that the end of the program waits until the server has read NBD_CMD_DISC */
 #define NBD_GOODBYE_MS 500
@@ -157,6 +158,7 @@ struct nbd_status {
         int64_t next;                   /* now_ms(): of the next look */
         unsigned under_way;             /* commands */
         bool stays;                     /* this process cannot move away */
+        bool keeps;                     /* the lease outlives an orderly end of memnode */
         char page[NODE_STATUS_BYTES];
 };
 

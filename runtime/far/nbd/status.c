@@ -15,6 +15,8 @@ static int looked(void *node, int *error)
         struct nbd_status *s = &((struct nbd_node *)node)->status;
 
         s->under_way--;
+        if (!*error)
+                s->keeps = s->page[1] == NODE_KEEPS;
         if (!*error && s->page[0] == NODE_DRAINS)
                 far_asked(((struct nbd_node *)node)->far);
         return 1;

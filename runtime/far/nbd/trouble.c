@@ -87,7 +87,7 @@ void nbd_judge(struct nbd_link *l)
 
         if (l->state == LINK_DOWN && (l->err == -ESTALE || l->err == -ECANCELED))
                 return lost(d, "%s", l->why);
-        if (d->lease && l->refused >= NBD_REFUSALS)
+        if (d->lease && l->refused >= NBD_REFUSALS && !d->status.keeps)
                 return lost(d, "its memnode has ended: nothing listens there any more");
         if (d->far->hands_back)
                 return limit_attempt(l);
