@@ -129,11 +129,18 @@ def keeps():
 
 
 def sparse():
-    """Only pages that are not zero are in the file, which is there only if there are leases."""
+    """Only pages that are not zero are in the file, which is there only if there are leases.
+
+    Pages that were never written do not become memory by that.
+    """
     node = Node(size=600)
     c, incarnation = create(node.at, 512 * MIB)
     fill(c, (1, 100000))
-    node.end()
+    for at in range(64 * MIB, 128 * MIB, MIB):
+        c.write(at, b"\0" * MIB)
+    node.process.send_signal(signal.SIGTERM)
+    _, status, usage = os.wait4(node.process.pid, 0)
+    assert status == 0 and usage.ru_maxrss < 200 * 1024, usage
     assert 8 * 1024 < os.stat(file).st_size < MIB, os.stat(file).st_size
     node = Node(size=600)
     with join(node.at, incarnation, 1, 1, 2) as c:
@@ -176,6 +183,11 @@ def grace():
         is_filled(c, (3, 5, 100))
     time.sleep(3)
     expect(UNKNOWN, join, node.at, incarnation, 1, 1, 3)
+    node.end()
+    incarnation = kept()
+    node = Node("--grace", "1")
+    time.sleep(2)                           # nobody comes at all
+    expect(UNKNOWN, join, node.at, incarnation, 1, 1, 2)
     node.end()
 
 
