@@ -43,6 +43,7 @@ struct kept {
         unsigned nlinks;
         uint64_t bytes;
         struct nbd_lease given;
+        bool keeps;                     /* nbd_status.keeps */
         char mark[NBD_MARK];
         char export[];                  /* "" for a lease */
 };
@@ -59,7 +60,8 @@ static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
                              .length = d->target.length[0],
                              .nlinks = d->nlinks,
                              .bytes = d->bytes,
-                             .given = d->given };
+                             .given = d->given,
+                             .keeps = d->status.keeps };
         memcpy(to->mark, d->mark, NBD_MARK);
         strcpy(to->export, d->export ? d->export : "");
         k->fd = d->lock;
@@ -79,6 +81,7 @@ static int take_over(struct nbd_node *d, char why[FAR_WHY])
         d->multi = true;
         d->bytes = from->bytes;
         d->given = from->given;
+        d->status.keeps = from->keeps;
         memcpy(d->mark, from->mark, NBD_MARK);
         d->marked = !d->lease;
         d->lock = k->fd;
