@@ -71,6 +71,10 @@ static int write_run(struct writing *w, const struct resume_lease *l, const char
 
         if (!err)
                 err = add(&w->runs, &run, sizeof(run));
+        /* Now and then, so that no one sync takes long without a sign of life. */
+        if (!err && (w->data + bytes) / RESUME_RUN > w->data / RESUME_RUN &&
+            fdatasync(w->fd) != 0)
+                err = -errno;
         w->data += bytes;
         w->alive();
         return err;
