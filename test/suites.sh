@@ -196,7 +196,7 @@ natively() {
         test/faults/nbd "${long[@]}" "${one[@]}" build
     suite 'copies on several nodes' 60w 'in_source test/faults/replicas' \
         test/faults/replicas "${long[@]}" "${one[@]}" build
-    suite 'nodes that are drained' 60w 'in_source test/faults/drain' \
+    suite 'nodes that are drained' 140w 'in_source test/faults/drain' \
         test/faults/drain "${long[@]}" "${one[@]}" build
     suite 'scrubs over NBD' 90w 'in_source test/faults/scrub' \
         test/faults/scrub "${long[@]}" "${one[@]}" build

@@ -173,7 +173,7 @@ static void make(struct lease *l)
 
         l->making = true;
         pthread_mutex_unlock(&nbd_leases_lock);
-        snprintf(owner, sizeof(owner), "NBD lease %.*s...", MARK, l->hex);
+        snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, l->hex);
         const char *text = "";
         uint32_t error = nbd_export_take(&l->e, owner, &text);
         pthread_mutex_lock(&nbd_leases_lock);
@@ -401,7 +401,7 @@ void nbd_export_leave(struct nbd_export *e)
                 nbd_lease_let_go(l);
         pthread_mutex_unlock(&nbd_leases_lock);
         if (over) {
-                info_("NBD lease %.*s... is over: its client said goodbye", MARK, l->hex);
+                info_("NBD lease %.*s... is over: its client said goodbye", LEASE_MARK, l->hex);
                 end(l);
         }
 }
@@ -438,7 +438,7 @@ static void *sweep(void *arg)
                         unlink_lease(l);
                         pthread_mutex_unlock(&nbd_leases_lock);
                         info_("NBD lease %.*s... is over: nobody has used it for the grace time",
-                              MARK, l->hex);
+                              LEASE_MARK, l->hex);
                         end(l);
                         pthread_mutex_lock(&nbd_leases_lock);
                 }

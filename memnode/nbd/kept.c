@@ -23,19 +23,19 @@ static bool is_known(const char digits[RESUME_DIGITS])
 /* The main thread is alone, so nothing is locked. */
 int nbd_take_over(struct resume_lease *from, char *why, size_t n)
 {
-        struct lease *l = is_known(from->digits) ? NULL : calloc(1, sizeof(*l));
+        bool twice = is_known(from->digits);
+        struct lease *l = twice ? NULL : calloc(1, sizeof(*l));
         char owner[64];
         const char *text;
 
         if (!l) {
-                bool twice = is_known(from->digits);
                 snprintf(why, n, twice ? "it has a lease twice: remove it to start without"
                                        : "no memory is left: free some on this host");
                 return twice ? -EEXIST : -ENOMEM;
         }
         l->e.size = from->size;
         l->e.used = true;
-        snprintf(owner, sizeof(owner), "NBD lease %.*s...", MARK, from->digits);
+        snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, from->digits);
         if (nbd_export_take(&l->e, owner, &text) != 0) {
                 snprintf(why, n,
                          "a lease of %llu bytes does not fit: %s; without the file, programs whose "

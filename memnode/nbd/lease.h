@@ -6,7 +6,7 @@
 
 #include "nbd/nbd.h"
 
-#define MARK    8                               /* digits of a lease's name that the log may show */
+#define LEASE_MARK      8                       /* digits of a lease's name that the log may show */
 
 struct lease {
         /* first: an nbd_export that is no named one is a lease */

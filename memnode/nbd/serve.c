@@ -314,9 +314,9 @@ void nbd_refuse(void) { atomic_store_explicit(&stopping, true, memory_order_rela
 
 /*
  * In three steps.  For a moment new requests are answered with NBD_ESHUTDOWN, so that a busy client
- * learns why; connections to leases that are kept break at once instead.  Then nothing more is read,
- * and every connection ends once its requests are answered.  At last, connections whose clients do
- * not take their answers are cut.
+ * learns why; connections to leases that are kept break at once instead.  Then nothing more is
+ * read, and every connection ends once its requests are answered.  At last, connections whose
+ * clients do not take their answers are cut.
  */
 bool nbd_end_connections(unsigned timeout_ms)
 {
