@@ -289,7 +289,6 @@ bool nbd_stop(unsigned timeout_ms)
 {
         nbd_refuse();
         stop_listening();
-        bool ended = nbd_end_connections(timeout_ms);
-        nbd_exports_close();
-        return ended;
+        nbd_exports_close();            /* no lease ends any more for want of users */
+        return nbd_end_connections(timeout_ms);
 }

@@ -81,8 +81,11 @@ def broken(c):
 
 
 def kept():
-    """A file of a lease with some pages, and its incarnation."""
-    node = Node()
+    """A file of a lease with some pages, and its incarnation.
+
+    However short the grace time is, it does not pass while memnode ends.
+    """
+    node = Node("--grace", "0")
     c, incarnation = create(node.at, SIZE)
     fill(c, (3, 5, 100))
     node.end()
