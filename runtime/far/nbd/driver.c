@@ -250,7 +250,7 @@ static unsigned nbd_poll_node(struct far_node *n)
         struct nbd_node *d = n->data;
         unsigned done = 0;
         bool all = d->armed;
-        bool told = d->status.under_way && d->passes % UNASKED == 0;
+        bool over = false, told = d->status.under_way && d->passes % UNASKED == 0;
 
         if (atomic_load_explicit(&d->lost, memory_order_relaxed))       /* by this thread */
                 return 0;
@@ -269,13 +269,15 @@ static unsigned nbd_poll_node(struct far_node *n)
                         continue;
                 }
                 nbd_link_step(l);
+                over |= nbd_link_is_over(l);
                 if (l->state == LINK_UP)
                         nbd_resume(l);
         }
         if (n->hands_back)
                 nbd_watch(d);
         nbd_status_look(d);
-        if (d->clock - d->judged >= NBD_TICK_MS / 2) {
+        /* What is over is seen now: the next look could find it trying again, each time. */
+        if (over || d->clock - d->judged >= NBD_TICK_MS / 2) {
                 d->judged = d->clock;
                 for (unsigned i = 0;
                      i < d->nlinks && !atomic_load_explicit(&d->lost, memory_order_relaxed); i++)

@@ -17,6 +17,7 @@
 #ifndef VMRUN_FAR_NBD_H
 #define VMRUN_FAR_NBD_H
 
+#include <errno.h>
 #include <libnbd.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -152,6 +153,11 @@ struct nbd_link {
         struct far_request *done;       /* over, but not yet given back */
 };
 #define NBD_WAITING (-1)
+/* The last attempt was refused for good: what was there is gone, or this process is not let in. */
+static inline bool nbd_link_is_over(const struct nbd_link *l)
+{
+        return l->state == LINK_DOWN && (l->err == -ESTALE || l->err == -ECANCELED);
+}
 
 /* Of link 0. */
 struct nbd_status {

@@ -85,7 +85,7 @@ void nbd_judge(struct nbd_link *l)
         unsigned long long s = (limit + 999) / 1000;
         int error = 0;
 
-        if (l->state == LINK_DOWN && (l->err == -ESTALE || l->err == -ECANCELED))
+        if (nbd_link_is_over(l))
                 return lost(d, "%s", l->why);
         if (d->lease && l->refused >= NBD_REFUSALS && !d->status.keeps)
                 return lost(d, "its memnode has ended: nothing listens there any more");
