@@ -228,9 +228,9 @@ natively() {
 in_the_lab() {
     # Each case once, with its smallest cache: what the others show is shown natively. In a run that
     # is not --full fewer programs; with other paging and over nodes fewer also in one that is.
-    local few=(--few --small) kinds=("${about_memory[@]}" --small)
+    local few=(--few --small --brief) kinds=("${about_memory[@]}" --small --brief)
     # One that is named is wanted, also if it is none of the few.
-    [ -z "$case" ] || few=(--small)
+    [ -z "$case" ] || few=(--small) kinds=("${about_memory[@]}" --small)
     ! is_full || few=(--small) kinds=(--working --few --small)
     local itself=("${quick[@]}")
     [ -z "$case" ] || itself=("$case")

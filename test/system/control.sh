@@ -9,9 +9,11 @@ control() {
     control_case mistakes 'mistakes with vmctl, and programs without a socket'
     control_case strangers 'vmctl is not for other users'
     control_case families 'vmctl with fork and execve'
-    control_case peers 'what else may connect to the control socket'
     control_case nodes 'vmctl nodes; a node added while the program runs'
-    control_case remote 'a remote node added while the program runs'
+    if [ "$brief" = no ]; then
+        control_case peers 'what else may connect to the control socket'
+        control_case remote 'a remote node added while the program runs'
+    fi
     control_case far 'far memory off, and on again'
 }
 

@@ -10,9 +10,11 @@ guides() {
     preloaded 'guide malloc under vmrun, ample cache' "$guide:$jemalloc" "$ok" \
         'guide malloc: at work' \
         "$vmrun" --cache 64M --node mem:128M -- "$t_malloc" 200
-    preloaded 'guide malloc natively does nothing' "$guide:$jemalloc" "$ok" '' "$t_malloc" 500
-    preloaded 'guide malloc natively, with slow drops' "$slow:$jemalloc" "$ok" \
-        'guide malloc: at work' "$t_malloc" 1000 guided
+    if [ "$brief" = no ]; then
+        preloaded 'guide malloc natively does nothing' "$guide:$jemalloc" "$ok" '' "$t_malloc" 500
+        preloaded 'guide malloc natively, with slow drops' "$slow:$jemalloc" "$ok" \
+            'guide malloc: at work' "$t_malloc" 1000 guided
+    fi
     jemalloc=''
     preloaded "guide malloc over glibc's malloc" "$guide" hello "$idle" \
         "$vmrun" --cache 2M -- sh -c 'echo hello'

@@ -5,8 +5,10 @@
 replays() {
     OUT=$WORK/out ERR=$WORK/err
     replay_waits
-    replay_threads
-    replay_fork
+    if [ "$brief" = no ]; then
+        replay_threads
+        replay_fork
+    fi
     replay_no_harm
     replay_ends
     [ "$memory" = yes ] || replay_bad_files

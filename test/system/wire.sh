@@ -9,9 +9,11 @@ wire_by_the_clock() {
     wire_listed
     wire_mixed
     wire_one_cpu
-    wire_guides
     wire_redis
-    wire_graph
+    if [ "$brief" = no ]; then
+        wire_guides
+        wire_graph
+    fi
 }
 
 # wire NODE OPTION... -- PROGRAM...: its statistics in $WORK/stats.
