@@ -124,7 +124,7 @@ mutant $copies "copies are made up for although a write may arrive there" \
 mutant $repair "a slot that is copied may be taken when it is freed" \
     '/^static bool hold/,/^}/s/\(uint16_t\)\(mine \| SLOT_DUE\)/mine/'
 mutant $repair "two processes copy shared slots" \
-    '/^static bool hold/,/^}/s/ && is_repairer\(\)//'
+    '/^static bool hold\(/,/^}/s/is_repairer\(\)/true/'
 mutant $repair "a shared slot is released while it is copied" \
     '/^static bool defers/,/^}/s/!copying\[i\]\.owned/0/'
 mutant $repair "copies begin while the process forks" \

@@ -169,6 +169,8 @@ static void begin(uint64_t seed)
         opt.verify = chance(2);         /* sums would hide that a copy was read that is not good */
         for (unsigned k = 0; k < NODES; k++)
                 nodes[k].fences = !chance(10);
+        /* With a rate, copies are begun one by one, while others are under way. */
+        opt.rebuild_rate = chance(2) ? 0 : (50 + rnd(500)) * PAGE_SIZE;
         one_in.kill = 1000 + rnd(chance(2) ? 2000 : 20000);
         one_in.stop = chance(3) ? 20000 : 2000 + rnd(10000);
         one_in.go = chance(3) ? 4000 : 300;
