@@ -15,11 +15,12 @@ default_caches=1M,8M,256M
 #   --quick        is part of a quick run too
 #   --long         is part of a long run only
 #   --slow         not with --small, for it takes half a minute in an emulated machine
+#   --lengthy      not with --brief over nodes: a minute where both are emulated
 #   --elsewhere    hardly touches far memory: no part of a run with --memory
 # The program runs in a folder that is otherwise empty; the data is in ../data.
 compare() {
     local sizes=$default_caches least=0 input='' copy=''
-    local check_stderr=yes is_quick=no is_long=no elsewhere=no slow=no
+    local check_stderr=yes is_quick=no is_long=no elsewhere=no slow=no lengthy=no
     while true; do
         case $1 in
         --cache) sizes=$2 && shift 2 ;;
@@ -31,6 +32,7 @@ compare() {
         --long) is_long=yes && shift ;;
         --elsewhere) elsewhere=yes && shift ;;
         --slow) slow=yes && shift ;;
+        --lengthy) lengthy=yes && shift ;;
         *) break ;;
         esac
     done
@@ -41,6 +43,7 @@ compare() {
     [ "$is_long" = no ] || [ "$long" = yes ] || return 0
     [ "$slow" = no ] || [ "$sizing" != small ] || return 0
     [ "$elsewhere" = no ] || [ "$memory" = no ] || return 0
+    [ "$lengthy$brief" != yesyes ] || [ ${#nodes[@]} -eq 0 ] || return 0
     selected "$name" || return 0
     if [ -n "$caches" ]; then
         sizes=$caches
@@ -158,7 +161,7 @@ threads() {
         "$t" "${short[@]}" own
     compare --least 8M --cache 8M,64M 't_threads, signals' "$t" "${short[@]}" signal
     compare --quick --least 4M --cache 4M,64M 't_threads, memory' "$t" "${short[@]}" memory
-    compare --quick --least 4M --cache 4M,64M 't_threads, vfork' "$t" "${short[@]}" vfork
+    compare --quick --lengthy --least 4M --cache 4M,64M 't_threads, vfork' "$t" "${short[@]}" vfork
     compare --long --least 20M --cache 20M 't_threads, long' "$t" long
     for way in {1..22}; do
         compare --least 4M --cache 4M --no-stderr "t_threads, end $way" "$t" end "$way"
@@ -180,7 +183,7 @@ threads() {
 # Examples with threads, and memory of 2 to 3 times the smaller cache.
 threads_of_examples() {
     local ycsb=("$build/examples/ycsb" --keys 10K --operations 20000) name
-    compare --quick --least 4M --cache 4M,64M 'ycsb A, uniform' "${ycsb[@]}" --workload A
+    compare --quick --lengthy --least 4M --cache 4M,64M 'ycsb A, uniform' "${ycsb[@]}" --workload A
     compare --least 4M --cache 4M 'ycsb A, Zipf' "${ycsb[@]}" --workload A --zipf
     compare --least 4M --cache 4M 'ycsb C, Zipf' "${ycsb[@]}" --workload C --zipf=0.8
     compare --least 4M --cache 4M,64M 'ycsb D, Zipf' "${ycsb[@]}" --workload D --zipf
@@ -392,9 +395,9 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         "$build/examples/quicksort-static" --bits 32 --mmap 8M
     compare --quick --cache 2M hints "$build/examples/hints" --size 8M
     compare --quick --cache 2M 'list, guide' "$build/examples/list" --guide --size 8M
-    compare --quick --cache 2M tree "$build/examples/tree" --size 8M
+    compare --quick --lengthy --cache 2M tree "$build/examples/tree" --size 8M
     compare --quick --cache 1M,64M t_hints "$build/test/system/t_hints"
-    compare --quick --cache 2M t_guides "$build/test/system/t_guides"
+    compare --quick --lengthy --cache 2M t_guides "$build/test/system/t_guides"
     compare --quick --cache 2M,64M t_hints_read "$build/test/system/t_hints_read"
     compare --quick --cache 3M t_hints_counted "$build/test/system/t_hints_counted"
     compare --quick --cache 2M 'randmem, 8 times its cache' \
@@ -454,7 +457,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     threads
     local t_memory=(--cache 512K --size 4)
     [ "$sizing" != small ] || t_memory=(--cache 256K --size 2)
-    compare --quick "${t_memory[@]:0:2}" 't_memory, 8 times its cache' \
+    compare --quick --lengthy "${t_memory[@]:0:2}" 't_memory, 8 times its cache' \
         "$build/test/system/t_memory" "${t_memory[@]:2}"
     local t_fork=("$build/test/system/t_fork" "${short[@]}") children=40
     [ "$sizing" != small ] || children=10
