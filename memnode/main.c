@@ -10,6 +10,7 @@
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
+#include "common/clock.h"
 #include "common/line.h"
 #include "common/size.h"
 #include "check.h"
@@ -122,8 +123,17 @@ static void open_pool(void)
                        size_text(opt.size, a), size_text(available, b));
 }
 
-/* For systemd: reading and writing pages takes time. */
-static void still_alive(void) { sd_notify(0, "EXTEND_TIMEOUT_USEC=30000000"); }
+/* For systemd: reading and writing pages takes time.  Once a second, since a client decides how many
+ * pieces there are. */
+static void still_alive(void)
+{
+        static int64_t said;
+
+        if (said && now_ms() - said < 1000)
+                return;
+        said = now_ms();
+        sd_notify(0, "EXTEND_TIMEOUT_USEC=30000000");
+}
 
 static void take_leases_over(void)
 {
@@ -159,6 +169,7 @@ static void keep_leases(bool ended, bool lost)
         unsigned count = 0;
         int err = ended ? nbd_kept(&leases, &count) : -EBUSY;
 
+        still_alive();
         if (err == -ENOMEM)
                 snprintf(why, sizeof(why), "no memory is left");
         if (!err && count)
@@ -303,8 +314,12 @@ int main(int argc, char **argv)
         announce();
         serve(fd, control, argc, argv);
 
-        /* A second one ends it at once. */
-        sigprocmask(SIG_UNBLOCK, &signals, NULL);
+        /* One more ends it at once, if there is nothing to be kept. */
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGINT);
+        sigaddset(&signals, SIGTERM);
+        if (!opt.resume)
+                sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         info_("ending");
         pool_end();
@@ -313,10 +328,12 @@ int main(int argc, char **argv)
                 warnx_("--resume keeps leases of NBD only: clients over RDMA lose what they have "
                        "here");
         bool ended = rdma_server_stop(STOP_MS), nbd_ended = nbd_stop(STOP_MS);
+        if (opt.control) {              /* nobody is to wait there for an answer */
+                close(control);
+                unlink(opt.control);
+        }
         if (opt.resume)
                 keep_leases(nbd_ended, over_rdma);
-        if (opt.control)
-                unlink(opt.control);
         message_end();
         if (!ended || !nbd_ended)
                 _exit(0);               /* the memory goes with the threads that still use it */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include "memnode.h"
 #include "memnode/resume.h"
 
 uint32_t resume_sum(uint32_t begun, const void *bytes, size_t n)
@@ -25,6 +26,35 @@ uint32_t resume_sum(uint32_t begun, const void *bytes, size_t n)
         return begun;
 }
 
+/* Of the file, open from resume_lock() on, so that nothing can be in the way of a sync. */
+static int folder = -1;
+
+static int open_folder(const char *path)
+{
+        char *copy = strdup(path);
+
+        folder = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+        int err = folder < 0 ? -errno : 0;
+        free(copy);
+        return err;
+}
+
+int resume_new(const char *path, char **name)
+{
+        return asprintf(name, "%s.new", path) < 0 ? -ENOMEM : 0;
+}
+
+/* What a memnode left that was killed while it wrote: pages and secrets of programs. */
+static void remove_new(const char *path)
+{
+        char *name;
+
+        if (resume_new(path, &name) != 0)
+                return;
+        unlink(name);
+        free(name);
+}
+
 /* A file of its own, since the one with the leases is removed and made anew.  It stays. */
 int resume_lock(const char *path, char *why, size_t n)
 {
@@ -38,39 +68,39 @@ int resume_lock(const char *path, char *why, size_t n)
         int fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
                 err = -errno;
+        if (!err)
+                err = open_folder(path);
         if (err == -EWOULDBLOCK)
                 snprintf(why, n, "another memnode uses it: end that one, or give each its own");
         else if (err)
                 snprintf(why, n,
-                         "%.200s cannot be made and locked: %s: name a file in a folder of this "
-                         "user's",
+                         "%.200s cannot be made and locked: %s: name a file in a folder that this "
+                         "user may read and write",
                          name, strerror(-err));
         if (err && fd >= 0)
                 close(fd);
+        if (!err)
+                remove_new(path);
         free(name);                             /* fd stays open, and with it the lock */
         return err;
 }
 
-int resume_sync_folder(const char *path)
-{
-        char *copy = strdup(path);
-        int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-        int err = fd < 0 || fsync(fd) != 0 ? -errno : 0;
-
-        if (fd >= 0)
-                close(fd);
-        free(copy);
-        return err;
-}
+int resume_sync_folder(void) { return fsync(folder) == 0 ? 0 : -errno; }
 
 int resume_remove(const char *path, char *why, size_t n)
 {
-        int err = unlink(path) != 0 && errno != ENOENT ? -errno : resume_sync_folder(path);
+        int err = unlink(path) != 0 && errno != ENOENT ? -errno : 0;
 
-        if (err)
+        if (err) {
                 snprintf(why, n,
                          "it cannot be removed (%s), and must not be served twice: see to the "
                          "rights of its folder",
                          strerror(-err));
-        return err;
+                return err;
+        }
+        err = resume_sync_folder();
+        if (err)                        /* it is removed, and what it held is here alone */
+                warnx_("--resume %s: its folder cannot be synced (%s): if this host loses power "
+                       "now, and the file is there again, remove it", path, strerror(-err));
+        return 0;
 }

@@ -84,7 +84,7 @@ static int write_run(struct writing *w, const struct resume_lease *l, const char
 static int write_stretch(struct writing *w, const struct resume_lease *l, const char *at,
                          const char *end)
 {
-        const char *run = NULL;                 /* where the one under way began */
+        const char *run = NULL, *said = at;     /* where the one under way began */
         int err = 0;
 
         while (at < end && !err) {
@@ -94,6 +94,10 @@ static int write_stretch(struct writing *w, const struct resume_lease *l, const 
                 if (!zero && !run)
                         run = at;
                 const char *next = at + bytes, *stop = zero ? at : next;
+                if (next - said >= (ptrdiff_t)RESUME_RUN) {     /* zeros take time, too */
+                        said = next;
+                        w->alive();
+                }
                 if (run && (zero || next == end || stop - run > (ptrdiff_t)(RESUME_RUN - BLOCK))) {
                         err = write_run(w, l, run, stop);
                         run = NULL;
@@ -178,7 +182,7 @@ int resume_write(const char *path, const struct resume_lease *l, unsigned count,
 {
         struct writing w = { .fd = -1, .alive = alive };
         char *name;
-        int err = asprintf(&name, "%s.new", path) < 0 ? -ENOMEM : 0;
+        int err = resume_new(path, &name);
 
         if (err) {
                 snprintf(why, n, "no memory is left");
@@ -191,7 +195,7 @@ int resume_write(const char *path, const struct resume_lease *l, unsigned count,
                 err = -errno;
         if (!err)
                 /* if that fails, all is well unless this host loses power now */
-                resume_sync_folder(path);
+                resume_sync_folder();
         if (err) {
                 unlink(name);
                 snprintf(why, n, "%.200s cannot be written: %s: free some room, or name a file "

@@ -154,6 +154,13 @@ static void handshake(struct connection *c, struct nbd_handshake *h, uint8_t *bu
                 info_("NBD client %s: closed: %s", c->peer, h->broken);
 }
 
+/* Does memnode end, and keep this connection's lease?  Then its member will be back. */
+static bool breaks_for_a_while(const struct connection *c)
+{
+        return opt.resume && c->at.e && nbd_export_has_status(c->at.e) &&
+               atomic_load_explicit(&stopping, memory_order_relaxed);
+}
+
 static void serve(struct connection *c)
 {
         struct nbd_handshake *h = malloc(sizeof(*h));
@@ -166,8 +173,12 @@ static void serve(struct connection *c)
                 goto out;
         }
         handshake(c, h, buf, NBD_RECEIVE, &from, &to);
-        if (h->end != NBD_HS_ATTACHED)
+        if (h->end != NBD_HS_ATTACHED) {
+                /* It may have been admitted; then it counts as back. */
+                if (breaks_for_a_while(c))
+                        nbd_export_await(c->at.e, &c->at.who);
                 goto out;
+        }
         info_("NBD client %s: uses an export of %llu bytes", c->peer,
               (unsigned long long)c->at.e->size);
         struct nbd_link l = { .fd = c->at.fd, .e = c->at.e, .structured = h->structured,
@@ -185,7 +196,7 @@ static void serve(struct connection *c)
                                          : strerror(-err));
         if (err == 0)
                 nbd_fence_leave(&c->at, true);
-        else if (l.kept && atomic_load_explicit(&stopping, memory_order_relaxed))
+        else if (breaks_for_a_while(c))
                 nbd_export_await(c->at.e, &c->at.who);
 out:
         free(h);

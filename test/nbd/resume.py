@@ -346,8 +346,8 @@ def full():
     assert not os.path.exists(file) and not os.path.exists(file + ".new")
 
 
-def killed():
-    """It is killed while it writes: what is half written is no file, and in nobody's way."""
+def writes():
+    """A memnode that ends, and is writing a large lease."""
     node = Node(size=600)
     c, _ = create(node.at, 512 * MIB)
     for at in range(0, 512 * MIB, 16 * MIB):
@@ -357,11 +357,29 @@ def killed():
     while not os.path.exists(file + ".new") and not os.path.exists(file):
         assert time.monotonic() < end, "it writes nothing"
         time.sleep(0.001)
+    return node
+
+
+def hurried():
+    """No signal but SIGKILL ends it while it writes."""
+    node = writes()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM):
+        node.process.send_signal(number)
+    assert not os.path.exists(file), "it was too fast"
+    assert node.process.wait(60) == 0, node.said()
+    assert os.path.getsize(file) > 512 * MIB and not os.path.exists(file + ".new")
+
+
+def killed():
+    """It is killed while it writes: what is half written is no file, and is removed by the next."""
+    node = writes()
     node.process.kill()
     node.process.wait()
     assert os.path.exists(file + ".new") and not os.path.exists(file), "it was too fast"
-    incarnation = kept()
+    node = Node()
     assert not os.path.exists(file + ".new")
+    node.end()
+    incarnation = kept()
     node = Node()
     with join(node.at, incarnation, 1, 1, 2) as c:
         is_filled(c, (3, 5, 100))

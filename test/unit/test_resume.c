@@ -351,7 +351,9 @@ static void what_cannot_be_written_is_no_file(void **state)
         make(&wrote[0], 4096);
         assert_true(resume_write("/proc/none/file", wrote, 1, alive, why, sizeof(why)) < 0);
         assert_non_null(strstr(why, "cannot be written"));
-        assert_true(resume_remove("/proc/none/file", why, sizeof(why)) < 0);
+        assert_true(resume_lock("/proc/none/file", why, sizeof(why)) < 0);
+        assert_true(resume_remove("/proc", why, sizeof(why)) < 0);
+        assert_non_null(strstr(why, "cannot be removed"));
         drop(1);
 }
 
