@@ -56,10 +56,12 @@ struct batch {
         bool wrote;
 };
 
+/* And evicts nothing: a slot that is in the batch is not shared yet, and a page that is looked at
+ * must stay. */
 static void complete_writes(void)
 {
         slots_write_wait();
-        clock_pass(&pager, 0, counters());
+        clock_complete(&pager, counters());
 }
 
 /* Writes this dirty page to a slot.  True: the child finds the content there. */

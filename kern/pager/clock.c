@@ -322,6 +322,8 @@ struct clock_result clock_pass(struct pager *pg, uint32_t count, uint64_t *cnt)
         return r;
 }
 
+uint32_t clock_complete(struct pager *pg, uint64_t *cnt) { return reap_writes(pg, cnt); }
+
 /* No slot is taken back: it could be one already given to the child. */
 int page_write_back(struct pager *pg, pte_slot_t *pte, uint64_t *cnt)
 {

@@ -172,16 +172,27 @@ frame_t page_detach(struct pager *pg, pte_slot_t *pte, pte_t *old)
         }
 }
 
-/* Pins a resident frame, so that no evictor acts on its entry.  Waits while it is claimed, which is
- * short (a claim that is WRITING is joined), or its count of pins is full.  False: the frame became
- * free meanwhile, so the entry has changed too. */
-static bool pin_wait(struct frame *f)
+/* Is the frame that p names, resident, still this entry's? */
+static bool still_names(const pte_slot_t *pte, pte_t p)
+{
+        pte_t now = atomic_load(pte);
+
+        return (pte_kind(now) == PTE_PRESENT || pte_kind(now) == PTE_HELD) &&
+               pte_num(now) == pte_num(p);
+}
+
+/* Pins the resident frame of an entry, so that no evictor acts on it.  Waits while it is claimed by
+ * an evictor, which is short (a claim that is WRITING is joined), or its count of pins is full.
+ * False: the entry has changed: the frame is free, or claimed for another page, which may last. */
+static bool pin_wait(struct frame *f, const pte_slot_t *pte, pte_t p)
 {
         uint64_t w = atomic_load(&f->word);
         for (unsigned spins = 0;; spins++) {
                 if (!(w & FRAME_RESIDENT))
                         return false;
                 if (!frame_word_open(w)) {
+                        if (!still_names(pte, p))
+                                return false;
                         env_relax(spins);
                         w = atomic_load(&f->word);
                 } else if (atomic_compare_exchange_weak(&f->word, &w, w + 1)) {
@@ -197,7 +208,7 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
         pte_t keep = prot | (p & PTE_KEEP & ~PTE_PROT), next;
         bool done;
 
-        if (!pin_wait(f))
+        if (!pin_wait(f, pte, p))
                 return false;
         /* A=1 [I]: a TLB may still hold the old entry, so the hand must see a flush first */
         if (prot & PTE_ACCESS) {
@@ -208,7 +219,7 @@ static bool protect_resident(struct pager *pg, pte_slot_t *pte, pte_t p, pte_t p
                         atomic_fetch_or(&f->word, FRAME_DIRTY);
         }
         done = atomic_compare_exchange_strong(pte, &p, next);
-        if (done)                       /* until that flush a TLB may still write to the page */
+        if (done && (p & PTE_P))        /* until that flush a TLB may still write to the page */
                 frame_stamp(f);
         frame_unpin(f, false);
         return done;
@@ -294,13 +305,10 @@ bool page_set_locked(struct pager *pg, pte_slot_t *pte, bool locked)
                 if (pte_kind(p) != PTE_PRESENT && pte_kind(p) != PTE_HELD)
                         return false;
                 struct frame *f = &pg->frames[frame_of(pg, p)];
-                if (!pin_wait(f))
+                if (!pin_wait(f, pte, p))
                         continue;
                 /* While the frame is pinned, an entry that names it keeps naming it. */
-                pte_t now = atomic_load(pte);
-                bool same = (pte_kind(now) == PTE_PRESENT || pte_kind(now) == PTE_HELD) &&
-                            pte_num(now) == pte_num(p);
-                bool was = false;
+                bool same = still_names(pte, p), was = false;
                 if (same && locked)
                         was = atomic_fetch_or(&f->word, FRAME_LOCKED) & FRAME_LOCKED;
                 else if (same)
@@ -349,7 +357,7 @@ void page_cool(struct pager *pg, pte_slot_t *pte)
         struct frame *f = &pg->frames[frame_of(pg, p)];
         if (!(p & PTE_A) && !(atomic_load(&f->word) & FRAME_USED))
                 return;
-        if (pin_wait(f))
+        if (pin_wait(f, pte, p))
                 cool(pg, pte, p);
 }
 

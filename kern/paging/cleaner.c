@@ -205,7 +205,7 @@ static bool stock_up(void)
          * sleeps. */
         while (pager.writing > 0) {
                 slots_write_wait();
-                clock_pass(&pager, 0, counters());
+                clock_complete(&pager, counters());
         }
         wake_waiters();                 /* others freed frames */
         return true;

@@ -77,7 +77,7 @@ mutant pager/transition.c "protection changes lose D" \
     '/^static bool protect_resident/,/^}/s/PTE_A \| \(p & PTE_D\)/PTE_A/'
 mutant pager/transition.c "protection changes do not hold the frame" '
     /^static bool protect_resident/,/^}/{
-        s/if \(!pin_wait\(f\)\)/if (0)/
+        s/if \(!pin_wait\(f, pte, p\)\)/if (0)/
         s/frame_unpin\(f, false\);/;/
     }'
 mutant pager/transition.c "lost rights ask for no flush" \
@@ -123,6 +123,11 @@ mutant pager/transition.c "cooling stamps before it clears A" '
     /^static bool cool/,/^}/{
         s/^(        bool cooled = )/        frame_stamp(f);\n\1/
         s/^                frame_stamp.*$/                ;/
+    }'
+mutant pager/pager.h "an earlier stamp replaces a later one" '
+    /^static inline void frame_stamp/,/^}/{
+        s/uint64_t w = /uint64_t e = env_flush_next(), w = /
+        s/env_flush_next\(\) << FRAME/e << FRAME/
     }'
 mutant pager/transition.c "what is passed is not pinned" '
     /^bool page_pass/,/^}/{

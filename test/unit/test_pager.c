@@ -391,6 +391,97 @@ static void test_stamps_do_not_go_back(void **state)
         env.step = NULL;
 }
 
+/* fork: slots in a batch are promised, but not shared yet; completing writes must not evict. */
+static void test_fork_completes_only(void **state)
+{
+        (void)state;
+        for (unsigned v = 0; v < SLOTS; v++)
+                make_remote(v, rw, 100 + v);
+        frame_t f = fetch(0);                   /* clean: promised to the child by its slot */
+        uint64_t promised = env.frames[f].slot;
+        make_present(6, rw, PTE_A | PTE_D, 7);  /* a stream has passed it */
+        assert_false(page_pass(&env.pg, &env.pte[6]));
+        env_flush_begin();
+        flushed();
+        clock_complete(&env.pg, cnt);           /* fork.c, complete_writes() */
+        assert_int_equal(env.far[promised][0], 100);
+        assert_int_equal(env.frames[f].slot, promised);
+}
+
+/* fork.c, write_out() */
+static bool post_each(void) { return true; }
+static void test_fork_page_evicted_meanwhile(void **state)
+{
+        (void)state;
+        make_present(0, rw, PTE_A | PTE_D, 7);
+        assert_false(page_pass(&env.pg, &env.pte[0]));
+        env_flush_begin();
+        flushed();
+        env.post = post_each;
+        for (unsigned v = 1; v <= ENV_TRANSFERS; v++) {
+                make_present(v, rw, PTE_A | PTE_D, v);
+                assert_int_equal(page_write_back(&env.pg, &env.pte[v], cnt), ENV_POSTED);
+        }
+        /* now page 0: take_resident() has seen it PRESENT and dirty */
+        assert_int_equal(kind(0), PTE_PRESENT);
+        for (unsigned i = 0; !env_slot_write_room(); i++) {
+                for (unsigned k = 0; k < (i ? ENV_TRANSFERS : 1); k++)
+                        env_io_step(0);
+                clock_complete(&env.pg, cnt);
+        }
+        enum pte_kind k = kind(0);
+        while (env.pg.writing) {
+                env_io_step(0);
+                clock_complete(&env.pg, cnt);
+        }
+        env.post = NULL;
+        assert_int_equal(k, PTE_PRESENT);       /* else page_write_back() takes a slot for a frame */
+}
+
+/* The frame was evicted and is now the target of another page's fetch, which may last. */
+static unsigned spins_while_claimed;
+static frame_t pinned_late;
+static void evicted_and_reused(void)
+{
+        if (spins_while_claimed++ == 0)
+                env.pte[0] = pte_make_remote(5, rw);
+        if (spins_while_claimed == 1000)        /* the node answers at last */
+                atomic_fetch_and(&env.frames[pinned_late].word, ~FRAME_CLAIMED);
+}
+static void test_pin_gives_up(void **state)
+{
+        (void)state;
+        frame_t f = make_present(0, rw, PTE_A, 1);
+        pte_t was = env.pte[0];
+        pinned_late = f;
+        atomic_fetch_or(&env.frames[f].word, FRAME_CLAIMED);
+        spins_while_claimed = 0;
+        env.step = evicted_and_reused;
+        page_protect(&env.pg, &env.pte[0], ro);
+        env.step = NULL;
+        unsigned n = spins_while_claimed;
+        env.pte[0] = was;
+        atomic_fetch_and(&env.frames[f].word, ~FRAME_CLAIMED);
+        assert_true(n < 10);
+}
+
+/* HELD -> HELD begins no flush, so it must not ask for one. */
+static void test_held_again(void **state)
+{
+        (void)state;
+        make_remote(1, rw, 1);
+        fetch(1);
+        assert_true(page_protect(&env.pg, &env.pte[1], no_access));
+        env_flush_begin();
+        flushed();
+        assert_false(page_protect(&env.pg, &env.pte[1], no_access));
+        for (unsigned i = 0; i < 10; i++) {
+                clock_pass(&env.pg, env.nframes, cnt);
+                flushed();
+        }
+        assert_int_equal(kind(1), PTE_REMOTE);
+}
+
 #include "test_pager_range.h"
 #include "test_pager_clock.h"
 #include "test_pager_notices.h"
@@ -402,7 +493,8 @@ int main(void)
                 T(test_frame_counts), T(test_free_gives_slot_back), T(test_list_overflow),
                 T(test_install), T(test_stray_bits), T(test_fetch), T(test_fetch_wakes),
                 T(test_wait_returns), T(test_reserve), T(test_pin), T(test_pins_saturate),
-                T(test_stamps_do_not_go_back),
+                T(test_stamps_do_not_go_back), T(test_fork_completes_only),
+                T(test_fork_page_evicted_meanwhile), T(test_pin_gives_up), T(test_held_again),
                 T(test_detach), T(test_detach_waits_for_busy), T(test_detach_bad_entry),
                 T(test_frame_outside), T(test_discard_held), T(test_discard_claimed),
                 T(test_protect_not_resident), T(test_protect_present), T(test_protect_held),
