@@ -77,6 +77,8 @@ uint64_t env_flush_next(void)
         step();
         uint64_t next = atomic_load(&env.flush_epoch) + 1;
         step();
+        if (env.late)
+                env.late();
         return next;
 }
 

@@ -54,6 +54,7 @@ struct env {
         /* Hooks, all optional. */
         bool (*post)(void); /* shall this transfer run by itself, until env_io_step() ends it? */
         void (*step)(void); /* at every call from the pager, and between two words of a transfer */
+        void (*late)(void); /* after the next epoch was read, before it is used */
         int (*io)(bool write, uint64_t slot); /* before a transfer: 0, or the error it ends with */
         bool (*flush_done)(uint64_t epoch);
         void (*wait)(pte_slot_t *pte, pte_t seen);

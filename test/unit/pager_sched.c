@@ -162,6 +162,17 @@ void point(void)
                 go(next);
 }
 
+void sched_delay(uint32_t steps)
+{
+        if (!current || in_tick)
+                return;
+        pass();
+        current->asleep_until = sched_steps + steps;
+        struct actor *next = choose();
+        if (next != current)
+                go(next);
+}
+
 static void actor_main(void)
 {
 #if defined __SANITIZE_ADDRESS__

@@ -21,6 +21,8 @@ int sched_run(void);
 void point(void);                               /* does nothing outside actors */
 /* In an actor: others run, this one hardly before ready() says so; look again. */
 void sched_wait(bool (*ready)(void *arg), void *arg);
+/* The actor that runs sleeps, if another is awake. */
+void sched_delay(uint32_t steps);
 bool spurious(void);
 /* Ends the run.  Prints why; outside actors it only does that. */
 void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -62,7 +62,8 @@ static struct {
         uint32_t io_errors;             /* one transfer in so many fails, 0: none */
         /* steps from one act to the next: of the adversary, a vCPU, an mm actor, the far tier */
         uint32_t busy, cpu_pause, mm_pause, io_pause;
-        bool stop, stray, prefetches;
+        uint32_t lazy;                  /* how seldom a vCPU in the program notices a kick */
+        bool stop, stray, prefetches, cooling;
         uint64_t until;
         uint64_t seen[SEEN_COUNT];
 } m;
@@ -251,12 +252,19 @@ static void adversary(void)
 static int model_io(bool write, uint64_t slot)
 {
         (void)slot;
-        for (uint32_t k = chance(4) ? rnd(60) : chance(16) ? rnd(4000) : 0; k > 0; k--)
-                point();                /* so transfers overtake each other */
+        /* So transfers overtake each other. */
+        sched_delay(chance(4) ? rnd(60) : chance(16) ? rnd(4000) : 0);
         if (!m.io_errors || !chance(m.io_errors))
                 return 0;
         m.seen[SEEN_WRITE_ERROR] += write;
         return -EIO;
+}
+
+/* The epoch that an actor has read is often an old one by the time it is used. */
+static void model_late(void)
+{
+        if (m.cooling && chance(2))
+                sched_delay(rnd(300));
 }
 
 static struct { pte_slot_t *pte; uint64_t since; } sleeper[CPUS_MAX];
@@ -371,6 +379,7 @@ static void model_reset(uint32_t nframes, uint32_t nslots, uint32_t npages, uint
         for (unsigned i = 0; i < CPUS_MAX; i++)
                 m.cpu[i].flushed = first_epoch;
         env.step = point;
+        env.late = model_late;
         env.io = model_io;
         env.flush_done = model_flush_done;
         env.wait = model_wait;

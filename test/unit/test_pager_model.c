@@ -181,8 +181,7 @@ static void read_part(struct cpu *c, unsigned v)
         if (!(gen & 1) && obj != m.vma[v].obj)
                 sched_fail("part: page %u holds object %lu", v, (unsigned long)obj);
         check_part(slot, obj);
-        for (unsigned k = rnd(chance(4) ? m.io_pause : 4); k > 0; k--)
-                point();
+        sched_delay(rnd(chance(4) ? m.io_pause : 4));
         check_part(slot, obj);
         bool lost = m.io_errors && chance(m.io_errors);
         m.seen[SEEN_PART]++;
@@ -200,8 +199,17 @@ static void read_parts(struct cpu *c, unsigned v)
         while (!chance(3));
 }
 
-/* Often one of a working set, so that several actors meet at it. */
-static unsigned some_page(void) { return rnd(chance(2) ? 3 : env.npages); }
+/* Of a working set, so that several actors meet at it. */
+static unsigned hot_page(void) { return rnd(chance(64) ? env.npages : 3); }
+
+/* Behind a stream; nothing is published.  The flush is often another's. */
+static void pass_some(void)
+{
+        for (unsigned k = 1 + rnd(8); k > 0; k--)
+                m.seen[SEEN_PASSED] += page_pass(&env.pg, &env.pte[hot_page()]);
+        if (chance(8))
+                env_flush_begin();
+}
 
 /* kern's page fault.  0: try again; -EFAULT: the program may not do that. */
 static int fault(struct cpu *c, unsigned v, bool write)
@@ -244,10 +252,8 @@ static int fault(struct cpu *c, unsigned v, bool write)
         if (m.prefetches && chance(2))
                 m.seen[SEEN_AHEAD] +=
                         page_use(&env.pg, &env.pte[rnd(env.npages)]) == LOOKAHEAD_USED;
-        if (m.prefetches && chance(4)) {        /* behind a stream; nothing is published */
-                m.seen[SEEN_PASSED] += page_pass(&env.pg, &env.pte[some_page()]);
-                env_flush_begin();
-        }
+        if (m.cooling || chance(4))
+                pass_some();
         if (err == -ENOMEM)
                 need_frame(c);
         if (err == -EFAULT && gen == m.gen[v] && !(gen & 1) && vma_allows(v, write))
@@ -268,7 +274,7 @@ static void vcpu_actor(void *arg)
                 cpu_enter_program(c);
                 for (unsigned tries = 0; tries < 12 && !m.stop; tries++) {
                         point();
-                        if (chance(2))
+                        if (chance(1 + m.lazy))
                                 cpu_look(c);
                         if (cpu_access(c, v, write)) {
                                 if (burst-- == 0)
@@ -288,7 +294,7 @@ static void vcpu_actor(void *arg)
                         cpu_leave_program(c);
                 for (unsigned k = rnd(m.cpu_pause); k > 0; k--) {
                         point();
-                        if (inside)
+                        if (inside && chance(m.lazy))
                                 cpu_look(c);
                 }
                 cpu_leave_program(c);
@@ -353,8 +359,7 @@ static void io_actor(void *arg)
         while (!m.stop || sched_running() > 1) {
                 if (!env_io_step(rnd(ENV_TRANSFERS)))
                         point();
-                for (unsigned k = rnd(m.io_pause); k > 0; k--)
-                        point();
+                sched_delay(rnd(m.io_pause));
         }
         while (env_io_step(0))          /* prefetches, which nobody waits for */
                 ;
@@ -469,14 +474,15 @@ static void mm_actor(void *arg)
                 } else if (chance(2) && !m.vma[w].mapped) {
                         mm_move(v, w);
                 } else if (chance(2)) {
-                        page_cool(&env.pg, &env.pte[some_page()]);
+                        page_cool(&env.pg, &env.pte[hot_page()]);
                         set_priority(v);
                 } else {
                         lock_page(v);
                 }
+                for (unsigned k = m.cooling ? rnd(16) : 0; k > 0; k--)
+                        page_cool(&env.pg, &env.pte[hot_page()]);
                 mm_drop();
-                for (unsigned k = rnd(m.mm_pause); k > 0; k--)
-                        point();
+                sched_delay(rnd(m.mm_pause));
         }
 }
 
@@ -498,13 +504,15 @@ static void episode_begin(uint64_t seed)
         m.io_errors = chance(2) ? 0 : 2 + rnd(30);
         if (chance(2))
                 env.post = post_some;
-        m.prefetches = chance(2);
+        m.prefetches = !chance(4);
         env.pg.blind = chance(4);
         m.io_pause = 1u << rnd(9);
         m.busy = 4u << 2 * rnd(5);
         m.cpu_pause = 1u << rnd(9);
         m.mm_pause = 1u << (3 + rnd(10));
         m.stray = chance(4);
+        m.cooling = !chance(4);
+        m.lazy = 1u << rnd(7);
         m.ncpus = ROLES;
         for (unsigned i = 0; i < ROLES; i++)
                 sched_spawn(role[i], &m.cpu[i]);
