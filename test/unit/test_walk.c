@@ -75,16 +75,22 @@ static void finds_what_is_held(void **state)
         assert_true(steps > 20);
 }
 
-/* How many pages may be moved until `ms`, if somebody asks each `every` ms. */
-static unsigned moved(uint64_t most, unsigned every, unsigned ms)
+/* How many pages may be moved until `ms`, if somebody asks each `every` ms, for `run` at a time. */
+static unsigned moved_in_runs(uint64_t most, unsigned every, unsigned ms, unsigned run)
 {
         struct rate r = { 0 };
         unsigned n = 0;
 
         for (int64_t now = 1000000; now <= 1000000 + (int64_t)ms; now += every)
-                for (; rate_allows(&r, most, now) && n < 1000000; n++)
-                        rate_take(&r);
+                while (n < 1000000 && rate_allows(&r, most, now, run))
+                        for (unsigned i = 0; i < run; i++, n++)
+                                rate_take(&r);
         return n;
+}
+
+static unsigned moved(uint64_t most, unsigned every, unsigned ms)
+{
+        return moved_in_runs(most, every, ms, 1);
 }
 
 static void keeps_its_rate(void **state)
@@ -100,11 +106,29 @@ static void keeps_its_rate(void **state)
         assert_int_equal(moved(0, 1, 1), 1000000);
 }
 
+/* Also if a run is more than 20 ms of the rate: it goes at the cost of those that follow. */
+static void keeps_its_rate_in_runs(void **state)
+{
+        struct rate r = { 0 };
+
+        (void)state;
+        assert_in_range(moved_in_runs(10000 * PAGE_SIZE, 1, 10000, 16), 99984, 100216);
+        assert_in_range(moved_in_runs(100 * PAGE_SIZE, 1, 10000, 16), 1000, 1018);
+        assert_true(rate_allows(&r, 1000 * PAGE_SIZE, 1000000, 16));
+        for (unsigned i = 0; i < 5; i++)
+                rate_take(&r);
+        /* 15 are left, which is no run, but a page */
+        assert_false(rate_allows(&r, 1000 * PAGE_SIZE, 1000000, 16));
+        assert_true(rate_allows(&r, 1000 * PAGE_SIZE, 1000000, 1));
+        assert_true(rate_allows(&r, 1000 * PAGE_SIZE, 1000001, 16));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(finds_what_is_held),
                 cmocka_unit_test(keeps_its_rate),
+                cmocka_unit_test(keeps_its_rate_in_runs),
         };
 
         units = mmap(NULL, 4 * SLAB_MAP_SIZE, PROT_READ | PROT_WRITE,
