@@ -123,8 +123,8 @@ static void open_pool(void)
                        size_text(opt.size, a), size_text(available, b));
 }
 
-/* For systemd: reading and writing pages takes time.  Once a second, since a client decides how many
- * pieces there are. */
+/* For systemd: reading and writing pages takes time.  Once a second at most, as clients decide how
+ * many pieces there are. */
 static void still_alive(void)
 {
         static int64_t said;
@@ -314,10 +314,7 @@ int main(int argc, char **argv)
         announce();
         serve(fd, control, argc, argv);
 
-        /* One more ends it at once, if there is nothing to be kept. */
-        sigemptyset(&signals);
-        sigaddset(&signals, SIGINT);
-        sigaddset(&signals, SIGTERM);
+        /* One more ends it at once; but leases are to be kept. */
         if (!opt.resume)
                 sigprocmask(SIG_UNBLOCK, &signals, NULL);
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");

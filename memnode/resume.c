@@ -39,29 +39,30 @@ static int open_folder(const char *path)
         return err;
 }
 
-int resume_new(const char *path, char **name)
-{
-        return asprintf(name, "%s.new", path) < 0 ? -ENOMEM : 0;
-}
-
-/* What a memnode left that was killed while it wrote: pages and secrets of programs. */
-static void remove_new(const char *path)
+char *resume_beside(const char *path, const char *suffix)
 {
         char *name;
 
-        if (resume_new(path, &name) != 0)
-                return;
-        unlink(name);
+        return asprintf(&name, "%s%s", path, suffix) < 0 ? NULL : name;
+}
+
+/* What a memnode left that was killed while it wrote: pages and secrets of programs. */
+static int remove_new(const char *path)
+{
+        char *name = resume_beside(path, RESUME_NEW);
+        int err = !name ? -ENOMEM : unlink(name) != 0 && errno != ENOENT ? -errno : 0;
+
         free(name);
+        return err;
 }
 
 /* A file of its own, since the one with the leases is removed and made anew.  It stays. */
 int resume_lock(const char *path, char *why, size_t n)
 {
-        char *name;
+        char *name = resume_beside(path, ".lock");
         int err = 0;
 
-        if (asprintf(&name, "%s.lock", path) < 0) {
+        if (!name) {
                 snprintf(why, n, "no memory is left");
                 return -ENOMEM;
         }
@@ -70,17 +71,17 @@ int resume_lock(const char *path, char *why, size_t n)
                 err = -errno;
         if (!err)
                 err = open_folder(path);
+        if (!err)
+                err = remove_new(path);
         if (err == -EWOULDBLOCK)
                 snprintf(why, n, "another memnode uses it: end that one, or give each its own");
         else if (err)
                 snprintf(why, n,
-                         "%.200s cannot be made and locked: %s: name a file in a folder that this "
-                         "user may read and write",
+                         "what stands beside it, as %.200s, cannot be used: %s: name a file in a "
+                         "folder that this user may read and write",
                          name, strerror(-err));
         if (err && fd >= 0)
                 close(fd);
-        if (!err)
-                remove_new(path);
         free(name);                             /* fd stays open, and with it the lock */
         return err;
 }

@@ -85,8 +85,9 @@ _Static_assert(sizeof(struct resume_head) == 40 && sizeof(struct resume_words) =
 
 /* What became of names in the file's folder is on its disk.  0 or -errno. */
 int resume_sync_folder(void);
-/* The name of the file while it is written, which the caller frees.  0 or -ENOMEM. */
-int resume_new(const char *path, char **name);
+/* The name of a file beside it, which the caller frees; NULL: no memory is left. */
+char *resume_beside(const char *path, const char *suffix);
+#define RESUME_NEW ".new"                       /* while it is written */
 /* CRC32C of n bytes, begun with the sum of those before them. */
 uint32_t resume_sum(uint32_t begun, const void *bytes, size_t n);
 

@@ -181,14 +181,13 @@ int resume_write(const char *path, const struct resume_lease *l, unsigned count,
                  void (*alive)(void), char *why, size_t n)
 {
         struct writing w = { .fd = -1, .alive = alive };
-        char *name;
-        int err = resume_new(path, &name);
+        char *name = resume_beside(path, RESUME_NEW);
+        int err;
 
-        if (err) {
+        if (!name) {
                 snprintf(why, n, "no memory is left");
-                return err;
+                return -ENOMEM;
         }
-        unlink(name);                           /* of a memnode that was killed: we have the lock */
         w.fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         err = w.fd < 0 ? -errno : write_all(&w, l, count);
         if (!err && rename(name, path) != 0)

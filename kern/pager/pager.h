@@ -214,8 +214,8 @@ struct clock_result { uint32_t freed, cleared, used, unflushed, ahead; };
  * them); used: USED bits cleared; unflushed: cold frames skipped because no flush covers them
  * yet. */
 struct clock_result clock_pass(struct pager *pg, uint32_t n, uint64_t *cnt);
-/* Completes finished writes, and begins none.  For fork, too, during which no slot may be taken back
- * and no entry change that is being looked at.  Returns how many frames were freed. */
+/* Completes finished writes, and begins none: also for fork, during which no slot may be taken back
+ * and no entry that is looked at may change.  Returns how many frames were freed. */
 uint32_t clock_complete(struct pager *pg, uint64_t *cnt);
 /* For fork: makes a resident page clean where it is, hot or not.  [I] The caller has the pager to
  * itself: no vCPU runs the program, and the cleaner is quiesced.  All TLBs are flushed before the

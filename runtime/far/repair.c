@@ -20,7 +20,7 @@
 #define LOOK_MS  5000                   /* between two passes because copies were missed */
 #define AGAIN_MS 1000                   /* before what could not be copied is tried again */
 #define NEED_MS  200                    /* the same, if a node is to be left */
-#define RUN      (REPAIR_FRAMES / 2)    /* copies that are begun at once, a power of two */
+#define RUN      (REPAIR_FRAMES / 2)    /* copies that are begun at once */
 
 /* Slots that are held: for copies under way, and one for scrub.c.  Written by the I/O side with the
  * lock, which it reads without; `released` is for who has the lock.  writes: the page is written
@@ -41,7 +41,7 @@ static struct tree *tree;
 
 /* The rest belongs to the I/O side. */
 static uint64_t cursor;                 /* the next slot of this pass */
-static unsigned next_copy;              /* of the run that is being begun; a multiple of RUN: none */
+static unsigned next_copy;              /* of the run that is begun; a multiple of RUN: none is */
 static bool passing, found, again;
 /* Nodes that were to be left when this pass began; it has found pages that only they have, and that
  * were not copied; the last pass has not, and none was written since. */

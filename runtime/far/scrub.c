@@ -162,7 +162,8 @@ static bool look_once(int64_t now)
         int i = free_frame();
 
         /* room for what is found */
-        if (!walking || i < 0 || nsuspects + reading >= SUSPECTS || !rate_allows(&rate, most, now, 1))
+        if (!walking || i < 0 || nsuspects + reading >= SUSPECTS ||
+            !rate_allows(&rate, most, now, 1))
                 return false;
         if (!left && !next_slot())
                 return false;

@@ -311,7 +311,7 @@ def files():
     node = Node("--listen", "nbd+unix:///dev/null")
     node.refuses("cannot listen")
     assert open(file, "rb").read() == good, "it did not serve, and the file is gone"
-    Node("--resume", folder + "/none/file").refuses("cannot be made and locked")
+    Node("--resume", folder + "/none/file").refuses("cannot be used: No such file or directory")
 
 
 def one():

@@ -5,21 +5,25 @@ guides() {
     local jemalloc=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 guide=$build/guides/malloc.so
     local slow=$build/test/system/t_malloc_slow.so t_malloc=$build/test/system/t_malloc
     local ok='malloc: ok' idle='guide malloc: the allocator is no shared jemalloc'
-    preloaded 'guide malloc under vmrun' "$guide:$jemalloc" "$ok" 'guide malloc: at work' \
-        "$vmrun" --cache 2M --node mem:128M -- "$t_malloc" 200
-    preloaded 'guide malloc under vmrun, ample cache' "$guide:$jemalloc" "$ok" \
-        'guide malloc: at work' \
-        "$vmrun" --cache 64M --node mem:128M -- "$t_malloc" 200
-    if [ "$brief" = no ]; then
-        preloaded 'guide malloc natively does nothing' "$guide:$jemalloc" "$ok" '' "$t_malloc" 500
-        preloaded 'guide malloc natively, with slow drops' "$slow:$jemalloc" "$ok" \
-            'guide malloc: at work' "$t_malloc" 1000 guided
-    fi
+    [ ${#nodes[@]} -gt 0 ] || guides_with_nodes
     jemalloc=''
     preloaded "guide malloc over glibc's malloc" "$guide" hello "$idle" \
         "$vmrun" --cache 2M -- sh -c 'echo hello'
     preloaded 'guide malloc and a static program' "$guide" ' sorted' '' \
         "$vmrun" --cache 4M -- "$build/examples/quicksort-static" 1M
+}
+
+# These name their own nodes, so others change nothing.
+guides_with_nodes() {
+    preloaded 'guide malloc under vmrun' "$guide:$jemalloc" "$ok" 'guide malloc: at work' \
+        "$vmrun" --cache 2M --node mem:128M -- "$t_malloc" 200
+    preloaded 'guide malloc under vmrun, ample cache' "$guide:$jemalloc" "$ok" \
+        'guide malloc: at work' \
+        "$vmrun" --cache 64M --node mem:128M -- "$t_malloc" 200
+    [ "$brief" = no ] || return 0
+    preloaded 'guide malloc natively does nothing' "$guide:$jemalloc" "$ok" '' "$t_malloc" 500
+    preloaded 'guide malloc natively, with slow drops' "$slow:$jemalloc" "$ok" \
+        'guide malloc: at work' "$t_malloc" 1000 guided
 }
 
 # preloaded NAME LIBRARIES OUTPUT ERROR COMMAND...: ends with 0 and has this in its standard output,

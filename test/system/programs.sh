@@ -437,7 +437,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         compare --quick --elsewhere --cache 1M,64M "t_calls, $part" \
         "$build/test/system/t_calls" . "$part"
     done
-    compare --quick --elsewhere --slow --cache 4M,64M 't_calls_signals' \
+    compare --quick --elsewhere --cache 4M,64M 't_calls_signals' \
         "$build/test/system/t_calls_signals" 15 17
     compare --cache 64M 't_calls_signals, all 64' \
         "$build/test/system/t_calls_signals" 1 64 defaults

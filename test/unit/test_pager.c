@@ -435,7 +435,8 @@ static void test_fork_page_evicted_meanwhile(void **state)
                 clock_complete(&env.pg, cnt);
         }
         env.post = NULL;
-        assert_int_equal(k, PTE_PRESENT);       /* else page_write_back() takes a slot for a frame */
+        /* Else page_write_back() takes a slot for a frame. */
+        assert_int_equal(k, PTE_PRESENT);
 }
 
 /* The frame was evicted and is now the target of another page's fetch, which may last. */
