@@ -129,6 +129,14 @@ said() {
     [ "$times" -ge "${3:-1}" ] || { echo "$1 said '$2' $times times"; return 1; }
 }
 
+# said_soon NAME PATTERN [SECONDS]: within them.
+said_soon() {
+    await "${3-30}" grep -Eq -- "$2" "$WORK/$1.err" && return
+    sed "s/^/[$1] /" "$WORK/$1.err" | tail -n 20
+    echo "$1 has not said '$2' in ${3-30} s"
+    return 1
+}
+
 # --- cases ---
 
 # end_all: nothing that a case started lives on.

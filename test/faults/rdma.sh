@@ -54,7 +54,7 @@ rdma_replicas() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
         "$words" --size 2M --seconds 8 --children 2
-    await 60 grep -q 'words: begins' "$WORK/it.err" && sleep 1 && kill_node m &&
+    begun it 60 && sleep 1 && kill_node m &&
         wait_vm it "$LIMIT" && intact it && said it 'are read from other nodes'
 }
 
@@ -63,7 +63,7 @@ rdma_anew() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
         "$words" --size 2M --seconds 14
-    await 60 grep -q 'words: begins' "$WORK/it.err" && sleep 1 && kill_node m &&
+    begun it 60 && sleep 1 && kill_node m &&
         serve m --size 64M && await 30 grep -q 'it is served again' "$WORK/it.err" &&
         wait_vm it "$LIMIT" && intact it && said it 'new copies on other nodes'
 }
@@ -73,7 +73,7 @@ rdma_unplugged() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --rebuild-rate 0 --node "$RDMA" --node rdma://m1 -- \
         "$words" --size 2M --seconds 12
-    await 60 grep -q 'words: begins' "$WORK/it.err" && modprobe sch_netem &&
+    begun it 60 && modprobe sch_netem &&
         tc qdisc add dev eth0 root netem loss 100% || return
     sleep 3
     tc qdisc del dev eth0 root
@@ -89,7 +89,7 @@ rdma_drained() {
     serve m --size 64M && serve n --size 64M --listen "$RDMA:7472" || return
     start_words it --replicas "$1" --timeout 20 --rebuild-rate 0 --node "$RDMA?size=24M" \
         --node "$RDMA:7472?size=48M" -- "$words" --size 2M --seconds 20 --children 2
-    await 60 grep -q 'words: begins' "$WORK/it.err" && sleep 2 || return
+    begun it 60 && sleep 2 || return
     begin=$(now)
     end_node m || return
     echo "measured memnode ended after $(($(now) - begin)) ms"

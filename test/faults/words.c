@@ -42,10 +42,9 @@ static double seconds;                  /* 0: accesses decide */
 static unsigned children;
 static int kind_of_all = -1;             /* what all children are; -1: by chance */
 static int totals_fd = -1;
-static struct timespec began;
-/* No thread fills memory before all have locked what they need. */
-static pthread_barrier_t locked;
-static _Atomic unsigned full;           /* threads that have filled theirs */
+static struct timespec began;            /* when all was filled */
+/* No thread fills memory before all have locked what they need, or works before all is filled. */
+static pthread_barrier_t together;
 
 static double passed(void)
 {
@@ -68,8 +67,19 @@ static void begin(void)
 {
         if (!memory_begin())
                 totals->failed++;
-        if (pthread_barrier_wait(&locked) == PTHREAD_BARRIER_SERIAL_THREAD)
+        if (pthread_barrier_wait(&together) == PTHREAD_BARRIER_SERIAL_THREAD)
                 fputs("words: begins\n", stderr);      /* from here on it bears lost pages */
+}
+
+/* The seconds it is to run begin when all is filled, however long that took. */
+static void fill(struct worker *w)
+{
+        memory_fill(w);
+        if (pthread_barrier_wait(&together) == PTHREAD_BARRIER_SERIAL_THREAD) {
+                clock_gettime(CLOCK_MONOTONIC, &began);
+                fputs("words: filled\n", stderr);      /* what does not fit is far from here on */
+        }
+        pthread_barrier_wait(&together);
 }
 
 static void *run_thread(void *arg)
@@ -77,9 +87,7 @@ static void *run_thread(void *arg)
         struct worker *w = arg;
 
         begin();
-        memory_fill(w);
-        if (++full == threads)
-                fputs("words: filled\n", stderr);
+        fill(w);
         if (!seconds)
                 memory_work(w, accesses);
         while (seconds && passed() < seconds)
@@ -208,7 +216,7 @@ static void round_of_children(struct worker *w, uint64_t work)
 static void run_tree(struct worker *w)
 {
         begin();
-        memory_fill(w);
+        fill(w);
         for (unsigned i = 0; seconds ? passed() < seconds : i < ROUNDS; i++)
                 round_of_children(w, accesses / ROUNDS);
         memory_check(w);
@@ -221,7 +229,7 @@ static void usage(FILE *f)
         fputs("usage: words [OPTION...]\n"
               "  --size SIZE     memory, with a suffix K, M or G (default 8M)\n"
               "  --accesses N    of each thread (default 20000)\n"
-              "  --seconds S     run so long instead\n"
+              "  --seconds S     work so long instead, from when memory is filled\n"
               "  --seed N        (default 1)\n"
               "  --threads N     each with pages of its own (default 1)\n"
               "  --children N    at a time; forked by the first thread (default 0, at most 16)\n"
@@ -312,7 +320,6 @@ int main(int argc, char **argv)
         pthread_attr_t small;
 
         program = argv[0];
-        clock_gettime(CLOCK_MONOTONIC, &began);
         parse(argc, argv);
         bool executed = totals_fd >= 0;
         if (!share_totals() || !memory_make()) {
@@ -321,7 +328,7 @@ int main(int argc, char **argv)
         }
         process = (uint16_t)++totals->processes;
         uint64_t wrong = totals->wrong;
-        pthread_barrier_init(&locked, NULL, threads);
+        pthread_barrier_init(&together, NULL, threads);
         pthread_attr_init(&small);
         pthread_attr_setstacksize(&small, STACK);
         for (unsigned i = 0; i < threads; i++) {

@@ -24,14 +24,17 @@ run_words() {
     wait_vm "$1" "$LIMIT"
 }
 
-# lied_words SEED NAME OPTION... -- WORDS...: the same, and memnode's memory changes from when its
-# pages are locked: before, a program is lost with one.
+# begun NAME [SECONDS]: it bears lost pages from now on.
+begun() { said_soon "$1" 'words: begins' "${2-30}"; }
+
+# lied_words SEED NAME OPTION... -- WORDS...: the same, and memnode's memory changes once words has
+# begun.
 lied_words() {
     local seed=$1
     shift
     [ -z "${node[liar]-}" ] || kill_node liar
     start_words "$@"
-    await 30 grep -q 'words: begins' "$WORK/$1.err" && lies "$seed" && wait_vm "$1" "$LIMIT"
+    begun "$1" && lies "$seed" && wait_vm "$1" "$LIMIT"
 }
 
 # count NAME WORD: the number before this word in what words said.
