@@ -49,6 +49,17 @@ static void (*on_tick)(void);
 static bool failed, in_tick;
 static uint64_t random_state;
 uint64_t sched_steps;
+#ifdef __SANITIZE_THREAD__
+const unsigned sched_slow = 10;
+#else
+const unsigned sched_slow = 1;
+#endif
+
+uint64_t sched_setting(const char *name, uint64_t otherwise)
+{
+        const char *text = getenv(name);
+        return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
 
 void sched_seed(uint64_t seed)
 {

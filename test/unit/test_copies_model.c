@@ -184,12 +184,6 @@ static void begin(uint64_t seed)
         met.runs++;
 }
 
-static uint64_t number(const char *name, uint64_t otherwise)
-{
-        const char *text = getenv(name);
-        return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static int run(void)
 {
         process_spawn();
@@ -201,7 +195,8 @@ static int run(void)
 
 static void model(void **state)
 {
-        uint64_t seed = number("SEED", 1), steps = number("STEPS", 6000000);
+        uint64_t seed = sched_setting("SEED", 1);
+        uint64_t steps = sched_setting("STEPS", 6000000 / sched_slow);
 
         (void)state;
         for (; sched_steps < steps; seed++) {
@@ -229,6 +224,6 @@ int main(void)
 {
         const struct CMUnitTest tests[] = { cmocka_unit_test(model) };
 
-        bug = (enum rule)number("RULE", NO_BUG);
+        bug = (enum rule)sched_setting("RULE", NO_BUG);
         return cmocka_run_group_tests_name("copies model", tests, NULL, NULL);
 }

@@ -551,17 +551,12 @@ static const char *episode_end(void)
         return bad ? bad : env_audit_empty();
 }
 
-static uint64_t setting(const char *name, uint64_t otherwise)
-{
-        const char *s = getenv(name);
-        return s && *s ? strtoull(s, NULL, 0) : otherwise;
-}
-
 static void test_model(void **state)
 {
-        uint64_t seed = setting("SEED", (uint64_t)time(NULL) << 20),
-                 steps = setting("STEPS", 100000000), first = seed;
-        time_t end = time(NULL) + (getenv("STEPS") ? 3600 : 20); /* sanitizers make it slow */
+        uint64_t seed = sched_setting("SEED", (uint64_t)time(NULL) << 20),
+                 steps = sched_setting("STEPS", 100000000), first = seed;
+        /* sanitizers make it slow */
+        time_t end = time(NULL) + (getenv("STEPS") ? 3600 : 20 / (time_t)sched_slow);
 
         (void)state;
         fprintf(stderr, "# SEED=%lu STEPS=%lu\n", (unsigned long)seed, (unsigned long)steps);
