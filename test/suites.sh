@@ -7,7 +7,7 @@
 only='' case='' one=()
 # What a run has that is not --full, and what one has that is; and seconds for one command in the
 # lab, for one here, for a fuzzer, and for random faults.
-quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=10
+quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=6
 faults=10
 
 is_full() { [ ${#long[@]} -gt 0 ]; }
@@ -159,9 +159,9 @@ large() {
 
 suites() {
     suite 'unit tests' 60 in_units unit build
-    suite 'unit tests, address and undefined sanitizers' 90 in_units \
+    suite 'unit tests, address and undefined sanitizers' 100 in_units \
         unit build/asan --enable-sanitize=address,undefined
-    suite 'unit tests, thread sanitizer' 90 in_units unit build/tsan --enable-sanitize=thread
+    suite 'unit tests, thread sanitizer' 110 in_units unit build/tsan --enable-sanitize=thread
     ! is_full || suite 'sums of pages, read a thousand million times' 400 - soak
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
@@ -184,9 +184,9 @@ suites() {
 }
 
 natively() {
-    suite 'system tests on this machine' 300 "in_system --working ${long[*]}" \
+    suite 'system tests on this machine' 600 "in_system --working ${long[*]}" \
         test/system/run --working "${long[@]}" "${one[@]}" --limit $command build/vmrun
-    suite 'system tests that wait, on this machine' 250w 'in_system --waiting' \
+    suite 'system tests that wait, on this machine' 210w 'in_system --waiting' \
         test/system/run --waiting "${long[@]}" "${one[@]}" --limit $command build/vmrun
     suite "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
     suite 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
@@ -204,7 +204,7 @@ natively() {
         test/faults/random --seconds $faults --log build/random-faults.log build
     suite 'random faults with copies' ${faults}w - \
         test/faults/random --copies --seconds $faults --log build/random-copies.log build
-    large 'on this machine' 60 $command
+    large 'on this machine' 45 $command
     if is_full; then
         suite 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \
             test/system/nodes nbd --working "${one[@]}" --limit $command build/vmrun
@@ -234,18 +234,18 @@ in_the_lab() {
     ! is_full || few=(--small) kinds=(--working --few --small)
     local itself=("${quick[@]}")
     [ -z "$case" ] || itself=("$case")
-    suite 'the lab itself' 300 in_selftest patient tap lab/selftest "${itself[@]}"
-    suite 'system tests in the lab, nested paging' 1500 "in_system --working ${few[*]}" \
+    suite 'the lab itself' 230 in_selftest patient tap lab/selftest "${itself[@]}"
+    suite 'system tests in the lab, nested paging' 800 "in_system --working ${few[*]}" \
         lab_suite -- test/system/run --working "${few[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun
-    suite 'system tests that wait, in the lab' 300w 'in_system --waiting' \
+    suite 'system tests that wait, in the lab' 190w 'in_system --waiting' \
         lab_suite -- test/system/run --waiting "${one[@]}" --limit $lab_command build/vmrun
-    large 'in the lab, nested paging' 300 $lab_command lab_suite --
+    large 'in the lab, nested paging' 90 $lab_command lab_suite --
     suite "kern's ways in, fuzzed in the lab" 60 - \
         lab_suite -- test/system/entry-fuzz $fuzz build/vmrun
     suite 'memnode over RDMA, in the lab' 120 'in_source test/rdma/run' \
         patient lab_suite --rdma -- test/rdma/run "${one[@]}" build
-    suite 'the driver of RDMA nodes, in the lab' 120 'in_source test/rdma/driver.c' \
+    suite 'the driver of RDMA nodes, in the lab' 110w 'in_source test/rdma/driver.c' \
         patient tap lab_suite -- test/rdma/driver.sh build ${case:+"$case"}
     suite 'memnode and the kernel NBD client, in the lab' 30 'in_source test/nbd/run' \
         lab_suite -- test/nbd/run --kernel --only "${one[1]-kernel}" build/memnode/memnode
@@ -255,15 +255,15 @@ in_the_lab() {
     suite 'random faults with copies over RDMA, in the lab' $((3 * faults))w - \
         lab_suite --rdma -- test/faults/random --copies --rdma 10.77.0.1 \
         --seconds $((3 * faults)) --log build/random-copies-rdma.log build
-    suite 'faults of memory nodes, in the lab' 300 'in_source test/faults/cases.sh' \
+    suite 'faults of memory nodes, in the lab' 380 'in_source test/faults/cases.sh' \
         patient lab_suite --memnodes 2 --memnode-size 256M -- \
         test/faults/run "${long[@]}" "${one[@]}" build
-    suite 'system tests in the lab, shadow paging' 500 "in_system ${kinds[*]}" \
+    suite 'system tests in the lab, shadow paging' 450 "in_system ${kinds[*]}" \
         lab_suite --npt 0 -- test/system/run "${kinds[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun
-    suite 'system tests in the lab, VMX and EPT' 400 'in_source test/system/vmx' \
+    suite 'system tests in the lab, VMX and EPT' 70 'in_source test/system/vmx' \
         test/system/vmx "${quick[@]}" "${one[@]}" build/vmrun
-    suite 'system tests in the lab, nodes of all kinds' 600 "in_system ${kinds[*]}" \
+    suite 'system tests in the lab, nodes of all kinds' 350 "in_system ${kinds[*]}" \
         lab_suite --rdma -- test/system/nodes mixed "${kinds[@]}" "${one[@]}" \
         --limit $lab_command build/vmrun
     ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 "in_system ${kinds[*]}" \

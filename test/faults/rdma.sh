@@ -88,7 +88,7 @@ rdma_drained() {
     local begin
     serve m --size 64M && serve n --size 64M --listen "$RDMA:7472" || return
     start_words it --replicas "$1" --timeout 20 --rebuild-rate 0 --node "$RDMA?size=24M" \
-        --node "$RDMA:7472?size=48M" -- "$words" --size 2M --seconds 20 --children 2
+        --node "$RDMA:7472?size=48M" -- "$words" --size 2M --seconds 14 --children 2
     begun it 60 && sleep 2 || return
     begin=$(now)
     end_node m || return

@@ -10,10 +10,10 @@ control() {
         control_case strangers 'vmctl is not for other users'
         control_case peers 'what else may connect to the control socket'
         control_case remote 'a remote node added while the program runs'
+        control_case families 'vmctl with fork and execve'
+        control_case nodes 'vmctl nodes; a node added while the program runs'
     fi
     control_case settings 'vmctl get and set'
-    control_case families 'vmctl with fork and execve'
-    control_case nodes 'vmctl nodes; a node added while the program runs'
     control_case far 'far memory off, and on again'
 }
 

@@ -5,7 +5,7 @@ guides() {
     local jemalloc=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 guide=$build/guides/malloc.so
     local slow=$build/test/system/t_malloc_slow.so t_malloc=$build/test/system/t_malloc
     local ok='malloc: ok' idle='guide malloc: the allocator is no shared jemalloc'
-    [ ${#nodes[@]} -gt 0 ] || guides_with_nodes
+    [ ${#nodes[@]} -gt 0 ] || [ "$memory$brief" = yesyes ] || guides_with_nodes
     jemalloc=''
     preloaded "guide malloc over glibc's malloc" "$guide" hello "$idle" \
         "$vmrun" --cache 2M -- sh -c 'echo hello'
@@ -17,10 +17,10 @@ guides() {
 guides_with_nodes() {
     preloaded 'guide malloc under vmrun' "$guide:$jemalloc" "$ok" 'guide malloc: at work' \
         "$vmrun" --cache 2M --node mem:128M -- "$t_malloc" 200
+    [ "$brief" = no ] || return 0
     preloaded 'guide malloc under vmrun, ample cache' "$guide:$jemalloc" "$ok" \
         'guide malloc: at work' \
         "$vmrun" --cache 64M --node mem:128M -- "$t_malloc" 200
-    [ "$brief" = no ] || return 0
     preloaded 'guide malloc natively does nothing' "$guide:$jemalloc" "$ok" '' "$t_malloc" 500
     preloaded 'guide malloc natively, with slow drops' "$slow:$jemalloc" "$ok" \
         'guide malloc: at work' "$t_malloc" 1000 guided

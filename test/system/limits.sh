@@ -17,10 +17,13 @@ limits() {
     used_by_calls
     collisions
     statistics
-    reports_of_the_killed
-    first_of_a_container
-    unread
-    end_without_statistics
+    # What follows hardly touches far memory, and no page tables.
+    if [ "$memory$brief" = nono ]; then
+        reports_of_the_killed
+        first_of_a_container
+        unread
+        end_without_statistics
+    fi
 }
 
 # The value of FIELD in kB of process PID, or nothing.

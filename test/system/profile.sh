@@ -6,7 +6,7 @@ fault_profile() {
     profile_kinds
     profile_agrees
     profile_processes
-    profile_refusals
+    [ "$brief" = yes ] || profile_refusals
 }
 
 # profiled NAME STATUS PROGRAM ARGUMENT [OPTION...]: runs it with a fresh folder $prof for its

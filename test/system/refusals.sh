@@ -103,6 +103,11 @@ leases() {
 refusals() {
     local file bad=$build/test/system/bad
 
+    # A message is the same on any machine; file systems are not.
+    if [ "$brief" = yes ]; then
+        leases
+        return
+    fi
     # Not programs: 126, as a shell has it.
     for file in text empty magic-only half-header no-program-headers cut-program-headers \
         cut-segments wrong-machine wrong-class big-endian an-object phnum-0 phnum-65535 \

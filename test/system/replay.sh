@@ -11,7 +11,7 @@ replays() {
     fi
     replay_no_harm
     replay_ends
-    [ "$memory" = yes ] || replay_bad_files
+    [ "$memory$brief" != nono ] || replay_bad_files
 }
 
 replay_node='mem:64M?latency=3000&bandwidth=12.5G'
