@@ -275,6 +275,14 @@ static bool is_clean(const struct frame *f, uint32_t n)
                atomic_load(&f->word) == w;
 }
 
+/* A free frame has the number of another where its slot was (pager.h).  Acquire: who gives a frame
+ * a slot has made it resident before. */
+static bool has_slot(const struct frame *f, uint64_t slot)
+{
+        return __atomic_load_n(&f->slot, __ATOMIC_ACQUIRE) == slot &&
+               (atomic_load(&f->word) & FRAME_RESIDENT);
+}
+
 /* Looks for a frame that has the slot. */
 static void search(void)
 {
@@ -285,7 +293,7 @@ static void search(void)
         if (end > CONTROL->nframes)
                 end = (uint32_t)CONTROL->nframes;
         for (uint32_t n = second.frame; n < end; n++)
-                if (__atomic_load_n(&frames[n].slot, __ATOMIC_RELAXED) == slot) {
+                if (has_slot(&frames[n], slot)) {
                         if (is_clean(&frames[n], n))
                                 judge();
                         else
