@@ -2,17 +2,15 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 
 control() {
-    if [ "$brief" = no ]; then
-        control_case list 'vmctl list; sockets of the dead are removed'
-        control_case stats 'vmctl stats in each format, and reset'
-        control_case watch 'vmctl watch: lines, JSON, a screen; how it ends'
-        control_case mistakes 'mistakes with vmctl, and programs without a socket'
-        control_case strangers 'vmctl is not for other users'
-        control_case peers 'what else may connect to the control socket'
-        control_case remote 'a remote node added while the program runs'
-        control_case families 'vmctl with fork and execve'
-        control_case nodes 'vmctl nodes; a node added while the program runs'
-    fi
+    control_case list 'vmctl list; sockets of the dead are removed'
+    control_case stats 'vmctl stats in each format, and reset'
+    control_case watch 'vmctl watch: lines, JSON, a screen; how it ends'
+    control_case mistakes 'mistakes with vmctl, and programs without a socket'
+    control_case strangers 'vmctl is not for other users'
+    control_case peers 'what else may connect to the control socket'
+    control_case remote 'a remote node added while the program runs'
+    control_case families 'vmctl with fork and execve'
+    control_case nodes 'vmctl nodes; a node added while the program runs'
     control_case settings 'vmctl get and set'
     control_case far 'far memory off, and on again'
 }

@@ -437,11 +437,10 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         compare --quick --elsewhere --cache 1M,64M "t_calls, $part" \
         "$build/test/system/t_calls" . "$part"
     done
-    # Each signal takes 15 s in an emulated machine; of all of them, see the next case.
-    local last=17
-    [ "$brief" = no ] || last=15
-    compare --quick --elsewhere --cache 4M,64M 't_calls_signals' \
-        "$build/test/system/t_calls_signals" 15 $last
+    # Emulated, a minute, and what all signals do by default is the next case.
+    [ "$brief" = yes ] ||
+        compare --quick --elsewhere --cache 4M,64M 't_calls_signals' \
+            "$build/test/system/t_calls_signals" 15 17
     compare --cache 64M 't_calls_signals, all 64' \
         "$build/test/system/t_calls_signals" 1 64 defaults
     compare --quick --elsewhere --cache 1M,64M 't_proc' "$build/test/system/t_proc"
@@ -465,7 +464,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --quick "${t_memory[@]:0:2}" "${t_memory[@]:4}" 't_memory, 8 times its cache' \
         "$build/test/system/t_memory" "${t_memory[@]:2:2}"
     local t_fork=("$build/test/system/t_fork" "${short[@]}") children=40
-    [ "$sizing" != small ] || children=10
+    [ "$long" = yes ] || children=10
     compare --cache 256K 't_fork, 16 times its cache' "${t_fork[@]}" --size 4 memory
     compare --quick --least 2M --cache 2M,64M 't_fork' "${t_fork[@]}" --size 2
     compare --quick --cache 1M,64M 't_shm' "$build/test/system/t_shm"

@@ -9,8 +9,8 @@ wire_by_the_clock() {
     wire_listed
     wire_mixed
     wire_one_cpu
-    wire_redis
     if [ "$brief" = no ]; then
+        wire_redis
         wire_guides
         wire_graph
     fi

@@ -51,6 +51,8 @@ static uint64_t random_state;
 uint64_t sched_steps;
 #ifdef __SANITIZE_THREAD__
 const unsigned sched_slow = 10;
+#elif defined __SANITIZE_ADDRESS__
+const unsigned sched_slow = 4;
 #else
 const unsigned sched_slow = 1;
 #endif

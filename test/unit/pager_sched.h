@@ -30,8 +30,8 @@ bool sched_failed(void);
 unsigned sched_running(void);                    /* actors that have not returned */
 
 extern uint64_t sched_steps;                    /* points passed since the program began */
-/* 10 with the thread sanitizer, which finds nothing in actors of one thread but takes ten times as
- * long: there a model takes the tenth part of its steps.  Else 1. */
+/* A model takes this part of its steps: 10 with the thread sanitizer, which finds nothing in actors
+ * of one thread but takes ten times as long; 4 with the address sanitizer; else 1. */
 extern const unsigned sched_slow;
 /* A number in the environment. */
 uint64_t sched_setting(const char *name, uint64_t otherwise);
