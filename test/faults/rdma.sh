@@ -53,7 +53,7 @@ rdma_restarted() {
 rdma_replicas() {
     serve m --size 64M || return
     start_words it --replicas 2 --timeout 20 --node "$RDMA" --node rdma://m1 -- \
-        "$words" --size 2M --seconds 5 --children 2
+        "$words" --size 2M --seconds 5 --accesses 4000 --children 2
     begun it 60 && sleep 1 && kill_node m &&
         wait_vm it "$LIMIT" && intact it && said it 'are read from other nodes'
 }
@@ -88,7 +88,7 @@ rdma_drained() {
     local begin
     serve m --size 64M && serve n --size 64M --listen "$RDMA:7472" || return
     start_words it --replicas "$1" --timeout 20 --rebuild-rate 0 --node "$RDMA?size=24M" \
-        --node "$RDMA:7472?size=48M" -- "$words" --size 2M --seconds 11 --children 2
+        --node "$RDMA:7472?size=48M" -- "$words" --size 2M --seconds 11 --accesses 4000 --children 2
     begun it 60 && sleep 2 || return
     begin=$(now)
     end_node m || return
