@@ -316,10 +316,12 @@ static unsigned poll_node(void)
         return over;
 }
 
+static int patience = 5000;              /* ms, in which something is told */
+
 static void sleep_until_told(void)
 {
         struct pollfd fds[8];
-        int timeout = waiting ? 50 : 5000;      /* ms */
+        int timeout = waiting ? 50 : patience;
         int n = node_.driver->arm(&node_, fds, 8, &timeout);
 
         if (n == -EAGAIN)
@@ -327,8 +329,9 @@ static void sleep_until_told(void)
         if (n < 0)
                 verdict("wrong", "arm: %d", n);
         sleeps++;
-        if (poll(fds, (nfds_t)n, timeout) == 0 && timeout >= 5000 && in_flight)
-                verdict("wrong", "nothing was told in 5 s with %u in flight", in_flight);
+        if (poll(fds, (nfds_t)n, timeout) == 0 && timeout >= patience)
+                verdict("wrong", "nothing was told in %d ms with %u in flight", patience,
+                        in_flight);
 }
 
 /* Starts and ends `total` requests with at most `depth` in flight; at each of the counts in `at`,
@@ -920,6 +923,7 @@ static _Noreturn void join(const struct target *t, int from_parent)
         check_down();
         poll_for(500);
         rn->to = right;
+        patience = 15000;               /* what was begun with the wrong address ends first */
         for (before = now_ms(); !node_.up && now_ms() - before < 20000; sleep_until_told())
                 poll_node();
         if (!node_.up)

@@ -460,11 +460,12 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     local t_memory=(--cache 512K --size 4)
     [ "$sizing" != small ] || t_memory=(--cache 256K --size 2)
     # The hardest case for each kind of paging; with emulated nodes it takes a minute.
-    [ ${#nodes[@]} -eq 0 ] || t_memory+=(--lengthy)
-    compare --quick "${t_memory[@]:0:2}" "${t_memory[@]:4}" 't_memory, 8 times its cache' \
-        "$build/test/system/t_memory" "${t_memory[@]:2:2}"
+    local lengthy=()
+    [ ${#nodes[@]} -eq 0 ] || lengthy=(--lengthy)
+    compare --quick "${lengthy[@]}" "${t_memory[@]:0:2}" 't_memory, 8 times its cache' \
+        "$build/test/system/t_memory" "${t_memory[@]:2}"
     local t_fork=("$build/test/system/t_fork" "${short[@]}") children=40
-    [ "$long" = yes ] || children=10
+    [ "$sizing" != small ] || children=10
     compare --cache 256K 't_fork, 16 times its cache' "${t_fork[@]}" --size 4 memory
     compare --quick --least 2M --cache 2M,64M 't_fork' "${t_fork[@]}" --size 2
     compare --quick --cache 1M,64M 't_shm' "$build/test/system/t_shm"
