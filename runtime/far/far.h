@@ -97,9 +97,10 @@ struct far_node {
          * request.c. */
         _Atomic uint64_t missed, breaks;
         /* It is to be left (leave.h).  asked: by its own word to this process, from far_asked();
-         * stuck: no other node can take its pages; unneeded: by other processes of the tree, too.
-         * Stored by any thread; relaxed, as they publish nothing else. */
-        _Atomic bool asked, stuck, unneeded;
+         * noted: it is in tree_common.leaving; stuck: no other node can take its pages; unneeded:
+         * by other processes of the tree, too.  Stored by any thread; relaxed, as they publish
+         * nothing else. */
+        _Atomic bool asked, noted, stuck, unneeded;
         /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
          * relaxed: for others a hint. */
         _Atomic bool is_left;

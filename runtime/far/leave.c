@@ -77,11 +77,10 @@ static bool all_have_places(void)
         return true;
 }
 
-/* Nothing of this process is only there, and nobody else needs its answer to be put off.  A node is
- * in tree_common.leaving before it is `unneeded`. */
+/* Nothing of this process is only there. */
 static bool may_leave(const struct far_node *n)
 {
-        return is(&n->unneeded) && repair_is_free() && all_have_places();
+        return is(&n->noted) && repair_is_free() && all_have_places();
 }
 
 void leave_is_over(struct far_node *n)
@@ -116,12 +115,13 @@ static unsigned leave(struct far_node *n, struct leaving *l)
                         return 0;
                 atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
                 request_leave(n);
+                note_left(n);
         }
         /* It may end before it is answered. */
-        if (!n->lost && (!request_has_left(n) || !n->driver->answer(n, true)))
+        if (!n->lost &&
+            (!request_has_left(n) || !is(&n->unneeded) || !n->driver->answer(n, true)))
                 return 0;
         l->over = true;
-        note_left(n);
         leave_is_over(n);
         warnx_("%s: it is left: %llu pages were copied from it or for it in %.1f s",
                n->option->origin, (unsigned long long)(repair_pages() - l->pages),
@@ -178,17 +178,19 @@ int leave_patience(void)
 void leave_put_off(void)
 {
         for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
-                atomic_store(&far_node_at(i)->unneeded, false);
+                if (!is(&far_node_at(i)->is_left))      /* else the child is born without it */
+                        atomic_store(&far_node_at(i)->unneeded, false);
 }
 
-/* What the parent was told by the node was for the parent; but who had nothing under way there any
- * more had left. */
+/* What the parent was told by the node was for the parent; but what it had left, answered or not,
+ * the child has no page on. */
 void leave_forked(void)
 {
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 leaving[i] = (struct leaving){ 0 };
                 atomic_store_explicit(&n->asked, false, memory_order_relaxed);
+                atomic_store_explicit(&n->noted, false, memory_order_relaxed);
                 atomic_store_explicit(&n->stuck, false, memory_order_relaxed);
                 atomic_store_explicit(&n->unneeded, false, memory_order_relaxed);
                 if (is(&n->is_left))

@@ -7,8 +7,8 @@
  *   repair.c       copies the pages there, and looks whether a page is left that only such a node
  *                  has
  *   leave_step()   then asks nothing more of the node (far_node.is_left), waits for what is under
- *                  way there, and has the driver answer.  The node is lost from then on, with no
- *                  page.
+ *                  way there and for the rest of the tree, and has the driver answer.  The node is
+ *                  lost from then on, with no page.
  *
  * [L] A slab that is listed in the tree with a place on a node in `leaving` has bits
  *     (slab_map.places).  So who is dead may be buried without that node's answer (cut.c), as if it
@@ -18,7 +18,8 @@
  * as slots come from the parent at fork, and new places are on other nodes.  A child that the node
  * does not know yet cannot answer it.  So a process does not answer before every other one of the
  * tree that holds slots has been asked by the node itself, or has left it: tree_process.asked,
- * left.
+ * left.  It leaves before that, so that its children are born without the node: else a tree whose
+ * processes come and go would always have one that was not asked yet.
  */
 #ifndef VMRUN_FAR_LEAVE_H
 #define VMRUN_FAR_LEAVE_H
@@ -35,9 +36,10 @@ bool leave_is_asked(void);
 const char *leave_state(const struct far_node *n);
 /* This process, or the program before it, has left the node: it is not connected. */
 void leave_is_over(struct far_node *n);
-/* Before fork, while moves.c does not look: no node is left from the next io_hold() on before it
- * has looked again, and seen the child.  Else the parent could let go of a slot that only the child
- * has then, answer, and memnode would end without having known the child. */
+/* Before fork, while moves.c does not look: no node that is not left yet is answered from the next
+ * io_hold() on before moves.c has looked again, and seen the child.  Else the parent could let go
+ * of a slot that only the child has then, answer, and memnode would end without having known the
+ * child. */
 void leave_put_off(void);
 /* In a forked child. */
 void leave_forked(void);

@@ -112,6 +112,7 @@ static bool judge_asked(void)
                 if (!is_moving(n))
                         continue;
                 moves = true;
+                atomic_store_explicit(&n->noted, true, memory_order_relaxed);
                 atomic_store_explicit(&n->stuck, is_stuck(n), memory_order_relaxed);
                 atomic_store_explicit(&n->unneeded, is_unneeded(n), memory_order_relaxed);
         }

@@ -131,7 +131,8 @@ void tree_unlock(struct tree *t);
 /* Gives this process a number.  -EAGAIN: all are in use. */
 int tree_join(struct tree *t);
 /* Before fork, or for the program that this process, or a child that shares its memory, executes: a
- * number, kept alive by this process.  -EAGAIN: all are in use. */
+ * number, kept alive by this process, which has left the nodes that this one has.  -EAGAIN: all
+ * are in use. */
 int tree_child(struct tree *t, struct tree_child *c);
 /* In a child that shares this memory: the number is kept alive by it, too.  0 or -errno. */
 int tree_keep_child(const struct tree *t, const struct tree_child *c);

@@ -39,7 +39,8 @@ static bool is_alive(const struct tree *t, uint32_t p)
                l.l_type != F_UNLCK;
 }
 
-static int take_number(struct tree *t)
+/* left: nodes that the process has left (far/leave.h). */
+static int take_number(struct tree *t, uint64_t left)
 {
         struct tree_head *h = t->head;
         uint32_t p = 0;
@@ -57,7 +58,7 @@ static int take_number(struct tree *t)
         if (p >= atomic_load(&common(t)->numbers))
                 atomic_store(&common(t)->numbers, p + 1);
         atomic_store(&common(t)->process[p].asked, 0);
-        atomic_store(&common(t)->process[p].left, 0);
+        atomic_store(&common(t)->process[p].left, left);
         h->record[p] = (struct tree_record){ .state = RECORD_USED, .birth = ++h->births };
         return (int)p;
 }
@@ -65,7 +66,7 @@ static int take_number(struct tree *t)
 int tree_join(struct tree *t)
 {
         tree_lock(t);
-        int p = take_number(t);
+        int p = take_number(t, 0);
         if (p >= 0) {
                 t->self = (uint32_t)p;
                 t->head->record[p].pid = getpid();
@@ -77,7 +78,8 @@ int tree_join(struct tree *t)
 int tree_child(struct tree *t, struct tree_child *c)
 {
         tree_lock(t);
-        int p = take_number(t);
+        /* The child is born without what its parent has left. */
+        int p = take_number(t, atomic_load(&common(t)->process[t->self].left));
         if (p >= 0)
                 *c = (struct tree_child){ (uint32_t)p, t->head->record[p].birth };
         tree_unlock(t);
