@@ -105,8 +105,7 @@ bool far_keep(struct far_kept *k, const struct tree_child *borrowed)
         /* In a tree that this process leaves, or that other processes make when they need it,
          * another process uses the node too. */
         for (unsigned i = 0; i < far_nodes(); i++) {
-                k->node[i].left =
-                        atomic_load_explicit(&far_node_at(i)->is_left, memory_order_relaxed);
+                k->node[i].left = is_set(&far_node_at(i)->is_left);
                 if (k->tree < 0 && !k->node[i].left && !(alone && stays(far_node_at(i), all))) {
                         k->node[i].kept = false;
                         k->node[i].fd = -1;

@@ -263,11 +263,16 @@ void far_lost(struct far_node *n, bool pages, const char *fmt, ...)
 extern const struct far_driver far_mem, far_dax;
 /* A module defines `const struct far_driver *const far_module[]`, which ends with NULL. */
 
+/* A flag of a node, relaxed: it publishes nothing else. */
+static inline bool is_set(const _Atomic bool *flag)
+{
+        return atomic_load_explicit(flag, memory_order_relaxed);
+}
+
 /* Does it take transfers now?  By the I/O side; for others a hint. */
 static inline bool far_answers(const struct far_node *n)
 {
-        return !n->lost && !atomic_load_explicit(&n->is_left, memory_order_relaxed) &&
-               atomic_load_explicit(&n->up, memory_order_relaxed);
+        return !n->lost && !is_set(&n->is_left) && is_set(&n->up);
 }
 
 /* How long a driver waits before it connects again to a node that went down, in ms: `least`, and

@@ -68,7 +68,7 @@ static unsigned choose(unsigned index[REPLICAS_MAX], uint32_t *pages)
         uint64_t without = slabs_down(), asked = slabs_leaving();
 
         for (unsigned i = 0; i < seq.nnodes; i++)
-                asked |= is(&seq.nodes[i]->asked) ? 1ull << i : 0;
+                asked |= is_set(&seq.nodes[i]->asked) ? 1ull << i : 0;
         unsigned count = placement_copies(opt.placement, seq.nodes, seq.nnodes, without | asked,
                                           opt.replicas, index, pages);
         if (count || !(asked & ~without))

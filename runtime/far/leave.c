@@ -30,11 +30,6 @@ void far_asked(struct far_node *n)
 
 bool leave_is_asked(void) { return atomic_load_explicit(&some, memory_order_relaxed); }
 
-static bool is(const _Atomic bool *flag)
-{
-        return atomic_load_explicit(flag, memory_order_relaxed);
-}
-
 static struct copies copies(void)
 {
         return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
@@ -43,7 +38,7 @@ static struct copies copies(void)
 static bool is_target(const struct far_node *n, const struct far_node *for_n)
 {
         return n != for_n && n->driver->kind == SLAB_REMOTE && n->fences && !n->lost &&
-               !is(&n->asked) && !is(&n->is_left);
+               !is_set(&n->asked) && !is_set(&n->is_left);
 }
 
 /* Is there no other node at all?  Then no thread needs to look. */
@@ -80,7 +75,7 @@ static bool all_have_places(void)
 /* Nothing of this process is only there. */
 static bool may_leave(const struct far_node *n)
 {
-        return is(&n->noted) && repair_is_free() && all_have_places();
+        return is_set(&n->noted) && repair_is_free() && all_have_places();
 }
 
 void leave_is_over(struct far_node *n)
@@ -102,15 +97,15 @@ static void note_left(const struct far_node *n)
 
 const char *leave_state(const struct far_node *n)
 {
-        return is(&n->is_left)  ? "left"
-               : !is(&n->asked) ? NULL
-               : is(&n->stuck)  ? "cannot be left"
+        return is_set(&n->is_left)  ? "left"
+               : !is_set(&n->asked) ? NULL
+               : is_set(&n->stuck)  ? "cannot be left"
                                 : "leaving";
 }
 
 static unsigned leave(struct far_node *n, struct leaving *l)
 {
-        if (!is(&n->is_left)) {
+        if (!is_set(&n->is_left)) {
                 if (!may_leave(n))
                         return 0;
                 atomic_store_explicit(&n->is_left, true, memory_order_relaxed);
@@ -119,7 +114,7 @@ static unsigned leave(struct far_node *n, struct leaving *l)
         }
         /* It may end before it is answered. */
         if (!n->lost &&
-            (!request_has_left(n) || !is(&n->unneeded) || !n->driver->answer(n, true)))
+            (!request_has_left(n) || !is_set(&n->unneeded) || !n->driver->answer(n, true)))
                 return 0;
         l->over = true;
         leave_is_over(n);
@@ -149,7 +144,7 @@ unsigned leave_step(void)
         for (unsigned i = 0; i < far_nodes(); i++) {
                 struct far_node *n = far_node_at(i);
                 struct leaving *l = &leaving[i];
-                if (!is(&n->asked) || l->over || (n->lost && !is(&n->is_left)))
+                if (!is_set(&n->asked) || l->over || (n->lost && !is_set(&n->is_left)))
                         continue;
                 if (!l->since) {
                         l->since = now_ms();
@@ -158,7 +153,7 @@ unsigned leave_step(void)
                                n->option->origin);
                 }
                 work += leave(n, l);
-                if (!n->lost && !l->answered && (is(&n->stuck) || is_lone(n)))
+                if (!n->lost && !l->answered && (is_set(&n->stuck) || is_lone(n)))
                         say_stuck(n, l);
         }
         return work;
@@ -170,7 +165,7 @@ unsigned leave_step(void)
 int leave_patience(void)
 {
         for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
-                if (is(&far_node_at(i)->asked) && !far_node_at(i)->lost)
+                if (is_set(&far_node_at(i)->asked) && !far_node_at(i)->lost)
                         return LOOK_MS;
         return -1;
 }
@@ -178,7 +173,7 @@ int leave_patience(void)
 void leave_put_off(void)
 {
         for (unsigned i = 0; leave_is_asked() && i < far_nodes(); i++)
-                if (!is(&far_node_at(i)->is_left))      /* else the child is born without it */
+                if (!is_set(&far_node_at(i)->is_left))      /* else the child is born without it */
                         atomic_store(&far_node_at(i)->unneeded, false);
 }
 
@@ -193,7 +188,7 @@ void leave_forked(void)
                 atomic_store_explicit(&n->noted, false, memory_order_relaxed);
                 atomic_store_explicit(&n->stuck, false, memory_order_relaxed);
                 atomic_store_explicit(&n->unneeded, false, memory_order_relaxed);
-                if (is(&n->is_left))
+                if (is_set(&n->is_left))
                         leave_is_over(n);
         }
         atomic_store_explicit(&some, false, memory_order_relaxed);

@@ -84,7 +84,7 @@ static bool is_stuck(const struct far_node *n)
         return false;
 }
 
-static bool is_moving(const struct far_node *n) { return is(&n->asked) && !n->lost; }
+static bool is_moving(const struct far_node *n) { return is_set(&n->asked) && !n->lost; }
 
 static void heed_asked(void)
 {

@@ -16,8 +16,8 @@ uint64_t slabs_down(void)
         uint64_t set = 0;
 
         for (unsigned i = 0; i < seq.nnodes; i++)
-                if (is(&seq.nodes[i]->is_left) ||
-                    (seq.nodes[i]->hands_back && io_is_attached() && !is(&seq.nodes[i]->up)))
+                if (is_set(&seq.nodes[i]->is_left) ||
+                    (seq.nodes[i]->hands_back && io_is_attached() && !is_set(&seq.nodes[i]->up)))
                         set |= 1ull << i;
         return set;
 }

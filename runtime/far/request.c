@@ -691,7 +691,7 @@ static void count_missed(const struct request *q)
         bool missed = false;
         for (unsigned k = 0; k < places; k++) {
                 struct far_node *n = s->place[k].node;
-                if (q->good >> k & 1 || atomic_load_explicit(&n->is_left, memory_order_relaxed))
+                if (q->good >> k & 1 || is_set(&n->is_left))
                         continue;
                 one_more(&n->missed);
                 missed = true;
@@ -704,7 +704,7 @@ static void count_missed(const struct request *q)
  * again, elsewhere. */
 static bool is_good_place(const struct far_node *n, bool good)
 {
-        return good && !atomic_load_explicit(&n->is_left, memory_order_relaxed);
+        return good && !is_set(&n->is_left);
 }
 
 /* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
@@ -884,7 +884,7 @@ static void settle(struct far_node *n)
         if (!n->hands_back && writing[n->index])
                 copies_unfenced(&c, n);         /* before they are called over */
         repair_needed();
-        if (atomic_load_explicit(&n->is_left, memory_order_relaxed))
+        if (is_set(&n->is_left))
                 ;                       /* leave.c says so */
         else if (copied)
                 warnx_("%s: %s: it is lost, and the program goes on with the other copies of its "

@@ -117,7 +117,7 @@ void slabs_is_member(void)
 
         for (unsigned i = 0; i < seq.nnodes; i++) {
                 seq.nodes[i]->member = seq.tree.head->record[seq.tree.self].birth;
-                left |= is(&seq.nodes[i]->is_left) ? 1ull << i : 0;
+                left |= is_set(&seq.nodes[i]->is_left) ? 1ull << i : 0;
         }
         /* What the process before this one has left, this one never used. */
         atomic_store(&slabs_common()->process[seq.tree.self].left, left);

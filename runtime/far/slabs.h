@@ -44,10 +44,6 @@ static inline struct tree_common *slabs_common(void)
 {
         return (struct tree_common *)seq.tree.units;
 }
-static inline bool is(const _Atomic bool *flag)
-{
-        return atomic_load_explicit(flag, memory_order_relaxed);
-}
 /* Nodes that are to be left: a set. */
 static inline uint64_t slabs_leaving(void) { return atomic_load(&slabs_common()->leaving); }
 static inline bool is_leaving(const struct far_node *n) { return slabs_leaving() >> n->index & 1; }

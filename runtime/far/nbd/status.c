@@ -53,8 +53,7 @@ void nbd_status_look(struct nbd_node *d)
         nbd_completion_callback cb = { .callback = looked, .user_data = d };
         int64_t now = now_ms();
 
-        if (s->under_way || now < s->next || !has_status(d) ||
-            atomic_load_explicit(&d->far->is_left, memory_order_relaxed))
+        if (s->under_way || now < s->next || !has_status(d) || is_set(&d->far->is_left))
                 return;
         s->next = now + LOOK_MS;
         s->under_way++;
