@@ -161,6 +161,20 @@ static uint64_t unfit(const struct far_slab *f, uint32_t pages, int64_t now, uns
         return set;
 }
 
+/* A place is never given to another node: processes know places by their numbers.  Of a slab that
+ * is only on nodes to be left, leave.c says that these cannot be. */
+static void say_worn_out(uint32_t i, unsigned live)
+{
+        static bool said;
+
+        if (live && !said)
+                warnx_("far memory: slab %u has been on %u nodes, as many as it can in its life: its "
+                       "pages stay at %u cop%s, not %u; so may those of others: start the program "
+                       "anew when you can",
+                       i, FAR_PLACES, live, live == 1 ? "y" : "ies", opt.replicas);
+        said |= live > 0;
+}
+
 bool place_add_copy(struct vm *vm, uint32_t i)
 {
         struct far_slab *f = far_slab(i);
@@ -170,8 +184,13 @@ bool place_add_copy(struct vm *vm, uint32_t i)
         uint64_t without = unfit(f, s.pages, now_ms(), &live);
         int n;
 
-        if (!places_have_bits(i) || live >= opt.replicas || k == FAR_PLACES || k != t->places ||
-            (n = placement_next(opt.placement, seq.nodes, seq.nnodes, without)) < 0 ||
+        if (!places_have_bits(i) || live >= opt.replicas || k != t->places)
+                return false;
+        if (k == FAR_PLACES) {
+                say_worn_out(i, live);
+                return false;
+        }
+        if ((n = placement_next(opt.placement, seq.nodes, seq.nnodes, without)) < 0 ||
             !place_lease(vm, seq.nodes[n], s.pages, &s, f))
                 return false;
         /* In this order: who sets a copy's bit knows the place, and then all others know that there
