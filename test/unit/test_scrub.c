@@ -346,9 +346,10 @@ int main(void)
         };
 
         frames = calloc(NFRAMES, sizeof(*frames));
-        maps = calloc(2, SLAB_MAP_SIZE);
+        maps = aligned_alloc(PAGE_SIZE, 2 * SLAB_MAP_SIZE);
         if (!frames || !maps)
                 return 1;
+        memset(maps, 0, 2 * SLAB_MAP_SIZE);
         int status = cmocka_run_group_tests(tests, NULL, NULL);
         free(frames);
         free(maps);
