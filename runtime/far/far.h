@@ -99,7 +99,7 @@ struct far_node {
         /* It is to be left (leave.h).  asked: by its own word to this process, from far_asked();
          * noted: it is in tree_common.leaving; stuck: no other node can take its pages; unneeded:
          * by other processes of the tree, too.  Stored by any thread; relaxed, as they publish
-         * nothing else. */
+         * nothing else, but for `noted`: release and acquire. */
         _Atomic bool asked, noted, stuck, unneeded;
         /* Nothing more is asked of it; then it becomes lost, without a page.  By the I/O side;
          * relaxed: for others a hint. */

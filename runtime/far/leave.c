@@ -75,7 +75,8 @@ static bool all_have_places(void)
 /* Nothing of this process is only there. */
 static bool may_leave(const struct far_node *n)
 {
-        return is_set(&n->noted) && repair_is_free() && all_have_places();
+        return atomic_load_explicit(&n->noted, memory_order_acquire) && repair_is_free() &&
+               all_have_places();
 }
 
 void leave_is_over(struct far_node *n)

@@ -88,9 +88,14 @@ static bool is_moving(const struct far_node *n) { return is_set(&n->asked) && !n
 
 static void heed_asked(void)
 {
-        for (unsigned i = 0; i < seq.nnodes; i++)
-                if (is_moving(seq.nodes[i]))
-                        note_asked(seq.nodes[i]);
+        for (unsigned i = 0; i < seq.nnodes; i++) {
+                struct far_node *n = seq.nodes[i];
+                if (!is_moving(n))
+                        continue;
+                note_asked(n);
+                /* Release: it is in the set, and its slabs have bits. */
+                atomic_store_explicit(&n->noted, true, memory_order_release);
+        }
 }
 
 static bool has_dead(void)
@@ -109,10 +114,9 @@ static bool judge_asked(void)
 
         for (unsigned i = 0; i < seq.nnodes; i++) {
                 struct far_node *n = seq.nodes[i];
-                if (!is_moving(n))
+                if (!is_moving(n) || !is_set(&n->noted))        /* it may have asked since */
                         continue;
                 moves = true;
-                atomic_store_explicit(&n->noted, true, memory_order_relaxed);
                 atomic_store_explicit(&n->stuck, is_stuck(n), memory_order_relaxed);
                 atomic_store_explicit(&n->unneeded, is_unneeded(n), memory_order_relaxed);
         }
