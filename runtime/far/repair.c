@@ -61,6 +61,14 @@ static struct copies copies(void)
         return (struct copies){ .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
 }
 
+/* Only nodes that are to be left have the page. */
+static bool needs_leaving(uint64_t slot)
+{
+        const struct copies c = copies();
+
+        return copies_need_leaving(&c, far_slab(slot_slab(slot)), slot);
+}
+
 static struct tree_common *common(void) { return (struct tree_common *)TREE_WINDOW; }
 
 /* Acquire: their slabs have bits. */
@@ -249,7 +257,10 @@ void repair_done(uint64_t slot, unsigned places)
         if (!end_copy(slot, places))
                 return;
         if (!places) {
-                again = needy = true;
+                /* A page that changed while it was sent fits no sum at any place, for as long as it
+                 * stays in the cache.  A node that is not the only one to have it may go. */
+                again = true;
+                needy |= needs_leaving(slot);
                 return;
         }
         atomic_fetch_add_explicit(&pages, 1, memory_order_relaxed);

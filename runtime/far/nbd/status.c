@@ -67,7 +67,7 @@ void nbd_status_arm(const struct nbd_node *d, int *timeout_ms)
 {
         int64_t left = d->status.next - now_ms();
 
-        if (d->status.under_way || !has_status(d))
+        if (d->status.under_way || !has_status(d) || is_set(&d->far->is_left))
                 return;
         if (*timeout_ms < 0 || left < *timeout_ms)
                 *timeout_ms = left > 0 ? (int)left : 0;
