@@ -43,7 +43,7 @@ static const char help_text[] =
         "      --hugepages 1G|2M|none\n"
         "                            pages of the memory (default: 2M if enough, else none)\n"
         "      --grace SECONDS       how long a client that vanished keeps its memory\n"
-         "                            (default: 30)\n"
+        "                            (default: 30)\n"
         "      --drain-timeout SECONDS\n"
         "                            how long clients may take to move away at the end\n"
         "                            (default: 25)\n"

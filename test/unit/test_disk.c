@@ -321,6 +321,8 @@ static void files(void **state)
         fill(0, true);
         refused(path, -EEXIST, "overwrite=yes");
         o.size = 8 * MIB;
+        snprintf(other, sizeof(other), "%s/none/far", folder);
+        refused(other, -ENOENT, "the folder that it is to be made in");
         refused(path, -EEXIST, "overwrite=yes");
         assert_int_equal(stat(path, &st), 0);
         assert_int_equal(st.st_size, 10);

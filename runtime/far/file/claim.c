@@ -103,6 +103,11 @@ static int open_it(struct disk_node *d, const char *path, int64_t until, char wh
         } else if (errno == ENOENT && d->far->option->size) {
                 d->fd = PRIVFD_NEW(open(path, flags | O_CREAT | O_EXCL, 0600));
                 d->created = d->fd >= 0;
+                if (d->fd == -ENOENT) {
+                        snprintf(why, FAR_WHY, "the folder that it is to be made in does not exist: "
+                                 "make it, or give another path");
+                        return -ENOENT;
+                }
         } else {
                 d->fd = -errno;
         }
