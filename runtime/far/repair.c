@@ -42,7 +42,10 @@ static struct tree *tree;
 /* The rest belongs to the I/O side. */
 static uint64_t cursor;                 /* the next slot of this pass */
 static unsigned next_copy;              /* of the run that is begun; a multiple of RUN: none is */
-static bool passing, found, again;
+static bool passing;
+/* This pass has copied pages, so another one looks whether that was all; pages could not be copied
+ * now. */
+static bool found, again;
 /* Nodes that were to be left when this pass began; it has found pages that only they have, and that
  * were not copied; the last pass has not, and none was written since. */
 static uint64_t seen_leaving;
@@ -246,6 +249,12 @@ static bool end_copy(uint64_t slot, unsigned places)
         return i != CHECKED;
 }
 
+static void not_now(uint64_t slot)
+{
+        again = true;
+        needy |= needs_leaving(slot);
+}
+
 void repair_put_off(uint64_t slot)
 {
         if (end_copy(slot, 0))
@@ -257,15 +266,19 @@ void repair_done(uint64_t slot, unsigned places)
         if (!end_copy(slot, places))
                 return;
         if (!places) {
-                /* A page that changed while it was sent fits no sum at any place, for as long as it
-                 * stays in the cache.  A node that is not the only one to have it may go. */
-                again = true;
-                needy |= needs_leaving(slot);
+                not_now(slot);
                 return;
         }
+        found = true;
         atomic_fetch_add_explicit(&pages, 1, memory_order_relaxed);
         if (!copied++)
                 since = now_ms();
+}
+
+void repair_unfit(uint64_t slot)
+{
+        if (end_copy(slot, 0))
+                needy |= needs_leaving(slot);
 }
 
 static bool defers(uint64_t slot)
@@ -311,7 +324,7 @@ void repair_forked(void)
         atomic_store(&under_way, 0);
         atomic_store(&stopped, false);
         atomic_store(&wanted, false);
-        passing = ended = again = is_free = repairer = false;
+        passing = ended = found = again = is_free = repairer = false;
         next_copy = 0;
         seen_leaving = 0;
         cursor = 0;
@@ -334,9 +347,15 @@ static void pass_over(void)
 {
         passing = false;
         ended = true;
-        if (found)
-                repair_wanted();        /* to see whether that was all */
-        found = false;
+}
+
+/* A pass has found nothing to copy. */
+static void say_whole(int64_t now)
+{
+        if (opt.replicas > 1)
+                warnx_("far memory: all nodes that answer have their copies again: %llu pages in "
+                       "%.1f s", (unsigned long long)copied, (double)(now - since) / 1000);
+        copied = 0;
 }
 
 /* And all its copies are. */
@@ -345,8 +364,14 @@ static void judge_pass(int64_t now)
         ended = false;
         again |= needy;
         is_free = !needy;
-        if (needy && next_look > now + NEED_MS)
-                next_look = now + NEED_MS;
+
+        int64_t next = now + (needy ? NEED_MS : again ? AGAIN_MS : LOOK_MS);
+        if (next_look > next)
+                next_look = next;
+        if (found)
+                repair_wanted();        /* to see whether that was all */
+        else if (copied && !again && !atomic_load_explicit(&wanted, memory_order_relaxed))
+                say_whole(now);
 }
 
 /* All its pages are at one place. */
@@ -380,23 +405,14 @@ static int64_t find(void)
                 if (!is_held(slot, &due))
                         continue;
                 bool needs = seen_leaving && copies_need_leaving(&c, s, slot);
-                if (!due && copies_wanting(&c, s, slot)) {
-                        if (copies_to_repair(&c, s, slot))
+                if (copies_wanting(&c, s, slot)) {
+                        if (!due && copies_to_repair(&c, s, slot))
                                 return (int64_t)slot;
-                        again = true;
+                        again |= !due || repair_holds(slot);    /* scrub.c does */
                 }
                 needy |= needs;
         }
         return -1;
-}
-
-/* A pass has found nothing to copy. */
-static void say_whole(int64_t now)
-{
-        if (opt.replicas > 1)
-                warnx_("far memory: all nodes that answer have their copies again: %llu pages in "
-                       "%.1f s", (unsigned long long)copied, (double)(now - since) / 1000);
-        copied = 0;
 }
 
 static void begin_pass(int64_t now)
@@ -407,21 +423,12 @@ static void begin_pass(int64_t now)
         bool now_wanted = atomic_exchange_explicit(&wanted, false, memory_order_acquire);
         if (!now_wanted && missed == seen_missed && !again && leaving() == seen_leaving)
                 return;
-        if (again && !now_wanted)
-                next_look = now + AGAIN_MS;
         seen_missed = missed;
         is_free &= seen_leaving == leaving();
         seen_leaving = leaving();
-        again = needy = false;
+        found = again = needy = false;
         passing = true;
         cursor = 0;
-}
-
-/* The pass is over, or has come further. */
-static void look_back(int64_t now)
-{
-        if (!passing && !wanted && !again && copied)
-                say_whole(now);
 }
 
 static bool is_over(unsigned half)
@@ -448,7 +455,7 @@ static bool may_begin(int64_t now)
 /* The next slot is held by copying[next_copy]; false: none is found now. */
 static bool hold_next(uint64_t *slot)
 {
-        for (int64_t next; (next = find()) >= 0; again = needy = true) {
+        for (int64_t next; (next = find()) >= 0; not_now(*slot)) {
                 *slot = (uint64_t)next;
                 if (!repair_begin())
                         continue;
@@ -477,16 +484,14 @@ bool repair_next(uint64_t *slot, frame_t *frame)
         }
         if (!hold_next(slot)) {
                 next_copy = 0;
-                look_back(now);
                 return false;
         }
         *frame = (frame_t)(CONTROL->nframes + bounce_pages(CONTROL->nframes) + next_copy++);
-        found = true;
         rate_take(&rate);
         return true;
 }
 
 int repair_patience(void)
 {
-        return is_idle() ? -1 : passing ? 1 : needy ? NEED_MS : IDLE_MS;
+        return is_idle() ? -1 : passing || ended ? 1 : needy ? NEED_MS : IDLE_MS;
 }

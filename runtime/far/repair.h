@@ -41,9 +41,13 @@ bool repair_next(uint64_t *slot, frame_t *frame);
 int repair_patience(void);
 /* This slot is being copied. */
 bool repair_holds(uint64_t slot);
-/* A copy that repair_next() named is over.  places: those that have the page now, a set.  All
- * that it was sent to fence, so the slot is not DUE for it. */
+/* A copy that repair_next() named is over.  places: those that have the page now, a set; none: it
+ * is tried again soon.  All that it was sent to fence, so the slot is not DUE for it. */
 void repair_done(uint64_t slot, unsigned places);
+/* No copy of it fits its sum, so it is not copied.  Mostly it changed while it was sent: then it
+ * stays in the cache, for as long as the program keeps writing it, and is written to all places
+ * when it leaves.  So copies are whole without it, and to try again would keep I/O busy with it. */
+void repair_unfit(uint64_t slot);
 /* It was not begun, as the slot is being written, which makes all copies. */
 void repair_put_off(uint64_t slot);
 /* As tree_release(), but slots that are being copied are released after that. */
@@ -65,10 +69,10 @@ bool repair_begin(void);
 void repair_end(void);
 /* Does this process hold it with others? */
 bool repair_shares(uint64_t slot);
-/* Holds one slot, as one that is copied, until repair_let_go() or repair_done(), which then calls
- * copied(): no other process takes it, and no write of it begins.  It may be freed meanwhile:
- * repair_still_holds().  One that is DUE is held too: no write of it may be under way.  0; -EAGAIN:
- * not now; -ESTALE: it is not this process's. */
+/* Holds one slot, as one that is copied, until repair_let_go(), or until its copy is over, which
+ * then calls copied(): no other process takes it, and no write of it begins.  It may be freed
+ * meanwhile: repair_still_holds().  One that is DUE is held too: no write of it may be under way.
+ * 0; -EAGAIN: not now; -ESTALE: it is not this process's. */
 int repair_hold(uint64_t slot, void (*copied)(unsigned places));
 /* *owned: it is this process's alone. */
 bool repair_still_holds(bool *owned);

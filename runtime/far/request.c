@@ -64,6 +64,7 @@ struct request {
         int64_t stranded;               /* since when, by patient_ms; 0: it is not */
         /* Nobody's: a copy of a page is read and written where it is wanting (repair.c). */
         bool repair;
+        bool unfit;                     /* so no copy of it was right */
         check_fn *check;                /* nor this: a copy is read for its sum alone; else NULL */
         struct request *before, *after; /* in `writes` */
         struct request *next;           /* in a list of this file */
@@ -623,6 +624,7 @@ static void wrong(struct far_request *r)
                  * be one that nobody will read, as it was changed while it was sent. */
                 repair_read(q);
         } else if (q->repair) {
+                q->unfit = !r->error;
                 repair_over(q);
         } else if (q->ahead) {
                 n->left++;              /* who needs the page asks for it, and is told */
@@ -755,7 +757,10 @@ static void repair_over(struct request *q)
 {
         const uint64_t slot = q->slot;
 
-        repair_done(slot, q->good);
+        if (q->unfit)
+                repair_unfit(slot);
+        else
+                repair_done(slot, q->good);
         reuse(q);
         request_go_on(slot);
 }

@@ -15,7 +15,7 @@ void request_pieces(struct slot_pieces *of_tree);
 /* Takes an entry of vCPU number vcpu off its ring (include/abi.h). */
 void request_begin(struct io_entry *e, unsigned vcpu);
 /* Copies a slot's page from a place that has it to those where it is wanting, by way of a frame
- * that nobody else uses; then calls repair_done(). */
+ * that nobody else uses; then calls repair_done() or repair_unfit(). */
 void request_repair(uint64_t slot, frame_t frame);
 /* Reads the copy at place k, whose node answers, and compares its sum; then calls over().  No hold
  * is needed, and none is looked for. */
