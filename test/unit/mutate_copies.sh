@@ -40,9 +40,9 @@ mutant $copies "only those that live are a threat" \
 mutant $copies "two slots have one bit" 's/1ull << slot % 64/1ull << slot % 2/'
 mutant $copies "two places have one bit" 's/->good\[k\]/->good[k \& 1]/'
 mutant $copies "nodes that are lost have their pages" \
-    '/^bool copies_gone/,/^}/s/!is_lost\(s, known, k\) && //'
+    '/^bool copies_gone/,/^}/s/!s->place\[k\]\.node->lost && //'
 mutant $copies "a page is gone if one node is" \
-    '/^bool copies_gone/,/^}/{s/return false/;/; s/return true/return is_lost(s, known, 0)/}'
+    '/^bool copies_gone/,/^}/s/!s->place\[k\]\.node->lost && .*\)\)/!s->place[0].node->lost)/'
 mutant $copies "a page is there if it is stale there" \
     '/^bool copies_gone/,/^}/s/ && is_good\(.*\)\)$/)/'
 mutant $copies "a slab has no node if it has lost one" \
@@ -140,7 +140,7 @@ mutant $hold "who is dead stays the one who copies shared slots" \
 mutant $slotmap "a slot cannot be freed when its copy is over just now" \
     '/^bool slotmap_put/,/^}/s/\(seen & ~SLOT_DUE\) != mine/seen != (mine | SLOT_DUE)/'
 mutant $copies "places that a process does not know keep their copies" \
-    '/^void copies_written/,/^}/s/places_in_tree\(c, slot\)/places_of(s)/'
+    '/^void copies_written/,/^}/s/places_with_bits\(c, slot\)/far_slab(slot_slab(slot))->places/'
 mutant $copies "a page is gone before all its places are known" \
     '/^static bool knows_all/,/^}/s/return .*/return true;/'
 
