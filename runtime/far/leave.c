@@ -98,10 +98,11 @@ static void note_left(const struct far_node *n)
 
 const char *leave_state(const struct far_node *n)
 {
-        return is_set(&n->is_left)  ? "left"
-               : !is_set(&n->asked) ? NULL
-               : is_set(&n->stuck)  ? "cannot be left"
-                                : "leaving";
+        /* Left, but not answered, it still waits for other processes of the tree.  Acquire: as all
+         * threads but the owner read it. */
+        if (is_set(&n->is_left))
+                return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ? "left" : "leaving";
+        return !is_set(&n->asked) ? NULL : is_set(&n->stuck) ? "cannot be left" : "leaving";
 }
 
 static unsigned leave(struct far_node *n, struct leaving *l)
