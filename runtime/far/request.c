@@ -702,11 +702,16 @@ static void count_missed(const struct request *q)
                 repair_missed();
 }
 
-/* A node that this process leaves may be the only one that has the page now: then it is written
- * again, elsewhere. */
-static bool is_good_place(const struct far_node *n, bool good)
+/* Without nodes that this process has left, also since their copy was over: if no other has the
+ * page, it is written again. */
+static unsigned not_left(const struct request *q, unsigned places)
 {
-        return good && !is_set(&n->is_left);
+        unsigned set = 0;
+
+        for (unsigned k = 0; places >> k; k++)
+                if (places >> k & 1 && !is_set(&q->slab->place[k].node->is_left))
+                        set |= 1u << k;
+        return set;
 }
 
 /* A copy of a write is there, or missed it.  The write is over when that is known of all copies and
@@ -719,11 +724,12 @@ static void copy_over(struct far_request *r, bool good)
 
         writing[r->place->node->index]--;
         q->waits &= ~set;
-        q->good |= is_good_place(r->place->node, good) ? set : 0;
+        q->good |= good ? set : 0;
         if (r->repeated || !good)
                 q->late |= set;
         if (q->waits)
                 return;
+        q->good = not_left(q, q->good);
         if (q->repair) {
                 copies_repaired(&c, q->slot, q->good);
                 repair_over(q);

@@ -7,6 +7,7 @@
  *   copies_tree.c        the real sources of the tree, and what surrounds them
  *   copies_request.c     the real copies.c and request.c, in each process's own memory
  *   copies_repair.c      the real repair.c, in the same way
+ *   copies_leave.c       the real leave.c and moves.c, in the same way
  *   copies_node.c        memory nodes, the network, and a driver
  *
  * A process has two coroutines (pager_sched.h): its program, and its I/O side.
@@ -66,7 +67,7 @@ enum phase {
 extern enum phase phase;
 struct counts {
         uint64_t runs, reads, writes, one_copy, downs, late, forks, execs, kills, ends, cuts,
-                restarts, lost, gone, due, copied, places;
+                restarts, lost, gone, due, copied, places, drains, left, unanswered;
 };
 extern struct counts met;
 
@@ -102,6 +103,10 @@ struct view {
         uint64_t serial;                /* of its connection; 0: it is down */
         bool broken, lose;              /* the I/O side has not noticed it yet */
         uint64_t unreachable_until;     /* step */
+        /* What the node knows of this process: it has connected; has said that it has left; and when
+         * its connection broke last. */
+        bool known, answered;
+        uint64_t broke_at;              /* step */
 };
 enum start { NOT_STARTED, FIRST, FORKED, EXECUTED, AGENT };
 struct seat {
@@ -112,6 +117,8 @@ struct seat {
         bool attached;                  /* its I/O side works */
         bool stopped, content;
         uint64_t pid;
+        const struct seat *parent;      /* which had this pid; NULL: none */
+        uint64_t parent_pid;
         bool keeps[NUMBERS];            /* its locks on bytes of the tree's file */
         struct tree tree;
         uint32_t number;                /* as its I/O side knows it */
@@ -145,11 +152,14 @@ void let_go(struct seat *s, struct page *g);
 bool write_new(struct seat *s);
 void write_back(struct seat *s, struct page *g);
 void find_room(struct seat *s);
-void find_places(struct seat *s);
+void find_places(struct seat *s);       /* copies_leave.c */
 void pause_repairs(struct seat *s);     /* and waits for those that are under way */
 void process_kill(struct seat *s);
 /* Every copy that counts as good is right, and there is one. */
 void check_copies(void);
+/* The process, which has all its pages elsewhere, lets the node end; and the node waits for all
+ * others of which that is not true. */
+void check_answer(const struct seat *s, unsigned node);
 
 /* ---- programs (copies_program.c) ---- */
 
@@ -195,18 +205,30 @@ unsigned repairs_of(const struct seat *s);      /* under way */
 /* The process ends, and leaves slots of its own that it copies to nobody, for they are DUE. */
 void repairs_die(const struct seat *s);
 
+/* ---- nodes that are left (copies_leave.c) ---- */
+
+void inherit_left(struct seat *s, const bool left[NODES]);
+void inherit_nodes(struct seat *child, const struct seat *parent);
+void note_member(struct seat *s);
+void leave_memory_out(unsigned seat);
+void leave_memory_in(unsigned seat);
+void leave_memory_reset(unsigned seat);
+
 /* ---- nodes (copies_node.c) ---- */
 
 struct node {
         uint64_t value[SLOTS];
         bool gone;                      /* it was restarted without its memory */
         bool fences;
+        bool drained;                   /* it asks to be left, and ends when nobody needs it */
         uint64_t unreachable_until;
 };
 extern struct node nodes[NODES];
 extern const struct far_driver model_driver;
 void node_reset(void);
 void node_restart(unsigned node);
+/* Nodes that are drained end when all have answered that it knows. */
+void node_ends(void);
 void net_step(void);
 /* The process is dead: nobody waits for what it sent. */
 void net_orphan(const struct seat *s);

@@ -41,6 +41,25 @@ void node_restart(unsigned node)
                 s->view[node].broken = true;
 }
 
+/* Rule 17.  Who is not connected is waited for a moment only. */
+static bool is_waited_for(const struct view *v)
+{
+        return v->known && !v->answered && (v->serial || sched_steps - v->broke_at < 3000);
+}
+
+void node_ends(void)
+{
+        for (unsigned k = 0; k < NODES; k++) {
+                bool waits = !nodes[k].drained || nodes[k].gone;
+                for (const struct seat *s = seats; !waits && s < seats + SEATS; s++)
+                        waits = s->alive && is_waited_for(&s->view[k]);
+                if (!waits) {
+                        met.left++;
+                        node_restart(k);
+                }
+        }
+}
+
 static bool reaches(const struct seat *s, unsigned node)
 {
         return phase != CHAOS || (sched_steps >= nodes[node].unreachable_until &&
@@ -118,6 +137,7 @@ static void hand_back(struct far_node *n, bool say)
 
         v->broken = false;
         v->serial = 0;
+        v->broke_at = sched_steps;
         met.downs++;
         if (say && atomic_load(&n->up))
                 far_down(n, "it broke");
@@ -191,6 +211,7 @@ static void connect_again(struct far_node *n)
                 return;
         }
         v->serial = ++serials;
+        v->known = true;
         if (bug != UP_UNFENCED)
                 end_connections(n->index, member_of(self()), member_of(self()), v->serial);
         crash_point();
@@ -208,6 +229,8 @@ void driver_step(void)
                         continue;
                 if (v->serial && reaches(s, i) && !nodes[i].gone)
                         take_answers(n);
+                if (v->serial && nodes[i].drained && reaches(s, i) && !nodes[i].gone)
+                        far_asked(n);
                 if (v->serial && v->lose)
                         lose(n);
                 else if (v->serial && v->broken && chance(4))
@@ -240,6 +263,19 @@ static int cut(struct far_node *n, const struct far_range *dead, unsigned count,
         return 0;
 }
 
+static bool answer(struct far_node *n, bool moved)
+{
+        struct view *v = view_of(n);
+
+        if (!v->serial || nodes[n->index].gone || !reaches(self(), n->index) || chance(4))
+                return false;
+        if (moved)
+                check_answer(self(), n->index);
+        v->answered = moved;
+        met.unanswered += !moved;
+        return true;
+}
+
 static uint32_t sum(uint32_t begun, const void *page, size_t n)
 {
         (void)begun;
@@ -248,5 +284,5 @@ static uint32_t sum(uint32_t begun, const void *page, size_t n)
 }
 
 const struct far_driver model_driver = {
-        .scheme = "model", .kind = SLAB_REMOTE, .post = post, .cut = cut, .sum = sum
+        .scheme = "model", .kind = SLAB_REMOTE, .post = post, .cut = cut, .sum = sum, .answer = answer
 };

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 #include "common/clock.h"
+#include "far/leave.h"
 #include "far/repair.h"
 #include "copies_model.h"
 
@@ -155,6 +156,48 @@ void check_copies(void)
                 }
 }
 
+/* Also of a child that is not up yet. */
+static const struct page *only_there(const struct seat *o, unsigned node)
+{
+        for (const struct page *g = o->page; g < o->page + HELD; g++) {
+                const struct tree_slab *t = &head->slab[slot_slab(g->slot)];
+                bool there = false, elsewhere = g->state <= EMPTY && !g->inherited;
+                elsewhere |= g->state == WRITES && !is_over(g);
+                for (unsigned k = 0; !elsewhere && k < t->places; k++) {
+                        unsigned at = t->place[k].node;
+                        bool good = is_good_at(g->slot, k);
+                        there |= good && at == node;
+                        elsewhere = good && at != node && !*(const bool *)&o->node[at].is_left;
+                }
+                if (there && !elsewhere)
+                        return g;
+        }
+        return NULL;
+}
+
+/* When s has answered: for o itself, or for a parent, which answers after it has seen its child. */
+static bool is_waited_for(const struct seat *o, const struct seat *s, unsigned node)
+{
+        while (o != s && !(o->view[node].known && !o->view[node].answered)) {
+                const struct seat *parent = o->parent;
+                if (!parent || !parent->alive || parent->pid != o->parent_pid)
+                        return false;
+                o = parent;
+        }
+        return o != s;
+}
+
+void check_answer(const struct seat *s, unsigned node)
+{
+        for (const struct seat *o = seats; o < seats + SEATS; o++) {
+                const struct page *g = o->alive ? only_there(o, node) : NULL;
+                if (g && !is_waited_for(o, s, node))
+                        sched_fail("process %u answers node %u, where alone page %lu of process %u "
+                                   "is, in slot %#lx", s->tree.self, node,
+                                   (unsigned long)g->value, o->tree.self, (unsigned long)g->slot);
+        }
+}
+
 /* ---- slots and pages ---- */
 
 struct page *take_slot(struct seat *s)
@@ -210,47 +253,11 @@ void let_go(struct seat *s, struct page *g)
                            (unsigned long)slot);
 }
 
-/* As moves.c: places that others have added, and another one for a slab of which a
- * node is lost. */
-void find_places(struct seat *s)
-{
-        tree_lock(&s->tree);
-        for (unsigned i = 0; i < SLABS; i++) {
-                struct tree_slab *t = &head->slab[i];
-                struct far_slab *f = &s->slab[i];
-                bool has[NODES] = { false }, wanting = false;
-                unsigned places = *(const uint32_t *)&t->places, next = rnd(NODES);
-                for (unsigned k = *(const unsigned *)&f->places; k < places; k++) {
-                        f->place[k] = (struct far_place){ .node = &s->node[t->place[k].node] };
-                        *(unsigned *)&f->places = k + 1;
-                        repair_wanted();
-                }
-                for (unsigned k = 0; k < places; k++) {
-                        has[t->place[k].node] = true;
-                        wanting |= f->place[k].node->lost;
-                }
-                while (next < NODES && (has[next] || s->node[next].lost))
-                        next++;
-                if (!wanting || next == NODES || places == PLACES_MAX)
-                        continue;
-                met.places++;
-                t->place[places].node = next;
-                f->place[places] = (struct far_place){ .node = &s->node[next] };
-                *(uint32_t *)&tree_map(units, i)->places = places + 1;
-                crash_point();
-                *(uint32_t *)&t->places = places + 1;
-                place_added = sched_steps;
-                crash_point();
-                *(unsigned *)&f->places = places + 1;
-                repair_wanted();
-        }
-        tree_unlock(&s->tree);
-}
-
 static bool none_under_way(void *seat) { return !repairs_of(seat); }
 
 void pause_repairs(struct seat *s)
 {
+        leave_put_off();
         repair_stop();
         wait_until(none_under_way, s);
 }

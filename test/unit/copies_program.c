@@ -3,6 +3,7 @@
  * which buries all others.
  */
 #include <string.h>
+#include "far/leave.h"
 #include "far/repair.h"
 #include "copies_model.h"
 
@@ -59,6 +60,7 @@ static struct seat *start(enum start how)
                 s->alive = true;
                 s->up = s->content = false;
                 s->pid = ++pids;
+                s->parent = NULL;
                 memset(s->page, 0, sizeof(s->page));
                 s->tree = (struct tree){ .fd = 1, .head = head, .units = units, .bits = bits };
                 make_nodes(s);
@@ -76,6 +78,7 @@ static void be_process(struct seat *s)
         s->map.nslabs = SLABS;
         if (bug != CHILD_IS_PARENT || s->start != FORKED)
                 s->number = s->tree.self;
+        note_member(s);
         s->up = s->attached = true;
 }
 
@@ -110,6 +113,10 @@ static void do_fork(struct seat *s, enum start how)
                 struct child w = { child, child->pid };
                 child->child = c;
                 child->number = s->number;
+                child->parent = s;
+                child->parent_pid = s->pid;
+                if (how == FORKED)
+                        inherit_nodes(child, s);
                 for (unsigned i = 0; how == FORKED && i < HELD; i++)
                         child->page[i] = (struct page){ .slot = s->page[i].slot,
                                                         .value = s->page[i].value,
@@ -128,11 +135,13 @@ static void be_child(struct seat *s)
                 process_kill(s);
                 crash_point();
         }
+        leave_forked();
         be_process(s);
         for (struct page *g = s->page; g < s->page + HELD; g++)
                 if (g->inherited) {
                         hold(g, g->slot);
                         g->state = HELD_STILL;
+                        g->inherited = false;
                 }
 }
 
@@ -141,6 +150,7 @@ static bool side_is_home(void *arg) { return ((struct seat *)arg)->side.home; }
 static void do_exec(struct seat *s)
 {
         struct tree_child next = { 0 };
+        bool left[NODES];
 
         if (!expect(s, &next))
                 return;
@@ -163,7 +173,10 @@ static void do_exec(struct seat *s)
         memset(s->tree.keeping, 0, sizeof(s->tree.keeping));
         tree_adopt(1, &next);
         wait_until(side_is_home, s);
+        for (unsigned k = 0; k < NODES; k++)
+                left[k] = *(bool *)&s->node[k].is_left;
         make_nodes(s);
+        inherit_left(s, left);
         if (tree_be_child(&s->tree, &next) != 0)
                 tree_join(&s->tree);
         be_process(s);
@@ -244,6 +257,12 @@ static bool is_alone(struct seat *s)
         return alone;
 }
 
+/* Nodes that are to be left get no copies. */
+static bool is_wanted_at(const struct far_node *n)
+{
+        return !n->lost && !(*(uint64_t *)&((struct tree_common *)units)->leaving >> n->index & 1);
+}
+
 static void check_slot(struct seat *s, unsigned i)
 {
         uint64_t slot = (uint64_t)(i / PAGES) << SLAB_SHIFT | i % PAGES;
@@ -256,7 +275,7 @@ static void check_slot(struct seat *s, unsigned i)
         if ((due && !any) || (!due && word != (SLOT_OWNED | s->tree.self)))
                 sched_fail("in the end slot %#lx has the word %#x", (unsigned long)slot, word);
         for (unsigned k = 0; !due && k < f->places; k++)
-                if (!f->place[k].node->lost && !is_good_at(slot, k))
+                if (is_wanted_at(f->place[k].node) && !is_good_at(slot, k))
                         sched_fail("in the end slot %#lx is missing at place %u",
                                    (unsigned long)slot, k);
 }
@@ -271,17 +290,26 @@ static bool all_up(void *arg)
         return true;
 }
 
-/* What it holds is everywhere where it can be copied to.  A slot that is DUE for good, since a node
- * that does not fence may still get a write, is not copied. */
+static bool is_there(const struct far_slab *f, uint64_t slot)
+{
+        for (unsigned k = 0; k < *(const unsigned *)&f->places; k++)
+                if (!f->place[k].node->lost && is_good_at(slot, k))
+                        return true;
+        return false;
+}
+
+/* What it holds is everywhere where it can be copied to, or lost, which it finds when it reads.  A
+ * slot that is DUE for good, since a node that does not fence may still get a write, is not
+ * copied. */
 static bool is_repaired(void *arg)
 {
         struct seat *s = arg;
 
         for (const struct page *g = s->page; g < s->page + HELD; g++) {
                 const struct far_slab *f = &s->slab[slot_slab(g->slot)];
-                bool copied = g->state && !(*(uint16_t *)slot_word(units, g->slot) & SLOT_DUE);
+                bool copied = g->state && is_there(f, g->slot) && !(*(uint16_t *)slot_word(units, g->slot) & SLOT_DUE);
                 for (unsigned k = 0; copied && k < *(const unsigned *)&f->places; k++)
-                        if (!f->place[k].node->lost && f->place[k].node->fences &&
+                        if (is_wanted_at(f->place[k].node) && f->place[k].node->fences &&
                             !is_good_at(g->slot, k))
                                 return false;
         }

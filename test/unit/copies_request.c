@@ -13,6 +13,7 @@
 #include "base/word.h"
 #include "common/clock.h"
 #include "far/copies.h"
+#include "far/leave.h"
 #include "far/wait.h"
 #include "far/meter.h"
 #include "far/repair.h"
@@ -147,9 +148,11 @@ void memory_of(struct seat *s)
         if (loaded) {
                 swap_out(&memory[loaded - seats]);
                 repair_memory_out((unsigned)(loaded - seats));
+                leave_memory_out((unsigned)(loaded - seats));
         }
         swap_in(&memory[s - seats]);
         repair_memory_in((unsigned)(s - seats));
+        leave_memory_in((unsigned)(s - seats));
         loaded = s;
 }
 
@@ -161,6 +164,7 @@ void memory_reset(struct seat *s)
                 loaded = NULL;
         memset(&memory[s - seats], 0, sizeof(memory[0]));
         repair_memory_reset((unsigned)(s - seats));
+        leave_memory_reset((unsigned)(s - seats));
 }
 
 static struct block { struct block *next; } *blocks;
@@ -205,11 +209,26 @@ static bool is_gone(const struct page *g)
          * ends for a page that is there a moment later.  It had lost the node with the only
          * copy. */
         if ((g->state == READS && sched_steps - made_good[index_of(g->slot)] < 500) ||
-            ((g->state == READS || g->state == WRITES) && sched_steps - place_added < 500))
+            ((g->state == READS || g->state == WRITES) && sched_steps - place_added < 5000))
                 return true;
         for (unsigned k = 0; k < f->places; k++)
                 right &= f->place[k].node->lost || (g->state == READS && !is_good_at(g->slot, k));
         return right;
+}
+
+/* All nodes that have it were left: then it is elsewhere too. */
+static bool was_left(const struct page *g)
+{
+        const struct far_slab *f = far_slab(slot_slab(g->slot));
+        bool left = false;
+
+        for (unsigned k = 0; k < f->places; k++)
+                if (is_good_at(g->slot, k)) {
+                        if (!*(const bool *)&f->place[k].node->is_left)
+                                return false;
+                        left = true;
+                }
+        return left;
 }
 
 /* A node is lost, and a page with it: the program ends. */
@@ -218,8 +237,13 @@ static void ends(const struct far_node *n)
         struct seat *s = self();
         bool gone = false;
 
-        for (unsigned i = 0; i < HELD; i++)
-                gone |= is_gone(&s->page[i]);
+        for (unsigned i = 0; i < HELD; i++) {
+                struct page *g = &s->page[i];
+                gone |= is_gone(g);
+                if (g->state == READS && is_gone(g) && was_left(g))
+                        sched_fail("process %u has left node %u, where alone its page in slot %#lx "
+                                   "is", s->tree.self, n->index, (unsigned long)g->slot);
+        }
         if (!gone)
                 sched_fail("process %u ends for node %u, but has all its pages", s->tree.self,
                            n->index);
@@ -245,6 +269,7 @@ void side_step(void)
         request_post();
         driver_step();
         request_elsewhere();
+        leave_step();
         while (repair_next(&slot, &frame))
                 request_repair(slot, frame);
         met.copied += repair_pages() - before;

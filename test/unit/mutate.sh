@@ -158,9 +158,9 @@ mutant pager/frame.h "a prefetch that failed keeps the slot, too" \
 mutant pager/transition.c "who waits for an abandoned page is not woken" \
     '/^frame_t page_detach/,/^}/s/if \(p & PTE_WAITERS\)/if (0)/'
 mutant pager/transition.c "the sleeper does not say that it waits" '
-    /^void page_wait/,/^}/{
-        s/if \(!atomic_compare_exchange_strong\(pte, &seen, seen \| PTE_WAITERS\)\)/if (0)/
-        s/seen \|= PTE_WAITERS;/;/
+    /^static void wait_for/,/^}/{
+        s/if \(!atomic_compare_exchange_strong\(pte, &seen, seen \| say\)\)/if (0)/
+        s/seen \|= say;/;/
     }'
 mutant pager/frame.h "a failed fetch leaves a present entry" \
     '/^static inline bool page_fetched/,/^}/s/pte_make_remote\(f->slot, keep\) \| PTE_LOST/pfn << 12 | keep | state/'

@@ -12,7 +12,7 @@ build_test() {
 }
 
 copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
-repair=far/repair.c slotmap=far/slotmap.c
+repair=far/repair.c slotmap=far/slotmap.c leave=far/leave.c moves=far/moves.c
 
 mutant $copies "a missed write is not noted" \
     '/^static void set_good/,/^}/s/^        if \(good == .*/        if (!good) return; &/'
@@ -46,7 +46,7 @@ mutant $copies "a page is gone if one node is" \
 mutant $copies "a page is there if it is stale there" \
     '/^bool copies_gone/,/^}/s/ && is_good\(.*\)\)$/)/'
 mutant $copies "a slab has no node if it has lost one" \
-    '/^bool copies_all_lost/,/^}/s/if \(!is_lost/if (k == 0 \&\& !is_lost/'
+    '/^bool copies_all_lost/,/^}/s/if \(!s->place\[k\]\.node->lost/if (k == 0 \&\& !s->place[k].node->lost/'
 
 mutant $request "a write is over before it is noted who missed it" '
     /^static void copy_over/,/^}/{
@@ -80,7 +80,7 @@ mutant $request "late writes at a node that cannot fence are forgotten" \
 mutant $request "slots at nodes that cannot fence are not due" \
     '/^static bool has_strangers/,/^}/s/return true/return false/'
 mutant $request "what was not posted is forgotten when the node breaks" \
-    '/^void far_down/,/^}/s/fail_all\(.*/;/'
+    '/^void far_down/,/^}/s/fail_queues\(n\);/;/'
 mutant $request "what no node took is not tried again" \
     '/^static unsigned retry_stranded/,/^}/s/retry\(q\)/q->stranded = 0/'
 mutant $request "a read that failed is not asked of another node" \
@@ -114,7 +114,7 @@ mutant $request "only places of when a write began can make its slot due" '
     /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (has_strangers(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'
 
 mutant $request "a slot is copied while it is written" \
-    '/^void request_repair/,/^}/s/is_written\(slot\)/0/'
+    '/^void request_repair/,/^}/s/request_written\(slot\)/0/'
 mutant $request "a slot is written while it is copied" \
     '/^void request_begin/,/^}/s/if \(repair_holds\(q->slot\)\)/if (0)/'
 mutant $request "a copy that could not be made up for is good" \
@@ -143,6 +143,37 @@ mutant $copies "places that a process does not know keep their copies" \
     '/^void copies_written/,/^}/s/places_with_bits\(c, slot\)/far_slab(slot_slab(slot))->places/'
 mutant $copies "a page is gone before all its places are known" \
     '/^static bool knows_all/,/^}/s/return .*/return true;/'
+
+mutant $leave "a node is left before a pass has found nothing" \
+    '/^static bool may_leave/,/^}/s/repair_is_free\(\)/true/'
+mutant $leave "a node is left before its slabs have other places" \
+    '/^static bool may_leave/,/^}/s/all_have_places\(\)/true/'
+mutant $leave "a node is left before its slabs are looked at" \
+    '/^static bool may_leave/,/^}/s/&n->noted/\&n->asked/'
+mutant $leave "a node is answered though others need it" \
+    '/^static unsigned leave\(/,/^}/s/!is_set\(&n->unneeded\)/0/'
+mutant $leave "a node is answered though a child may need it" \
+    '/^void leave_put_off/,/^}/s/atomic_store\(.*/;/'
+mutant $leave "a child answers for its parent" \
+    '/^void leave_forked/,/^}/s/atomic_store_explicit\(&n->(asked|noted|unneeded), false.*/;/'
+mutant $request "a write is over at a node that was left, and nowhere else" \
+    '/^static unsigned not_left/,/^}/s/ && !is_set\(.*\)\)$/)/'
+mutant $request "a write is over at a node that was left since, and nowhere else" \
+    '/^static void copy_over/,/^}/{s/good \? set : 0/not_left(q, good ? set : 0)/; s/q->good = not_left.*/;/}'
+mutant $request "a write that only a node to be left has asks for no pass" \
+    '/^static void copy_over/,/^}/s/if \(!copies_staying\(.*/if (0)/'
+mutant $copies "nothing needs a node that is to be left" \
+    '/^bool copies_need_leaving/,/^}/s/needed = true/needed = false/'
+mutant $repair "a pass from before a node was to be left counts" \
+    '/^bool repair_is_free/,/^}/s/is_free && leaving\(\) == seen_leaving/is_free/'
+mutant $repair "a pass counts before its copies are over" \
+    '/^bool repair_next/,/^}/s/!passing && !any_writes\(\)/!passing/'
+mutant $moves "nobody else needs a node" \
+    '/^static bool is_unneeded/,/^}/s/return false/return true/'
+mutant $moves "a child that was not asked yet counts for nothing" \
+    '/^static bool is_unneeded/,/^}/s/ \+ atomic_load\(&o->shared\)//'
+mutant $moves "a node is noted for another one" \
+    '/^static void note_asked/,/^}/s/leaving, 1ull << n->index/leaving, 1ull << (n->index + 1) % 3/'
 
 # rule NUMBER WHAT: one that the model's own parts follow (copies_model.h).
 rule() {

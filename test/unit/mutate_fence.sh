@@ -82,14 +82,14 @@ mutant $life "the program before execve stays alive" \
 mutant $life "who failed to execute counts as still" \
     '/^void tree_leaves/,/^}/s/: LEAVE_NOT/: LEAVE_STILL/'
 mutant $life "who ends counts as still" \
-    '/^bool tree_leave\(/,/^}/s/still \? LEAVE_STILL : LEAVE_SOON/LEAVE_STILL/'
-mutant $life "who executes counts as ended" 's/leaves \? LEAVE_EXEC/leaves ? LEAVE_STILL/'
+    '/^bool tree_leave\(/,/^}/s/still \&\& .* \? LEAVE_STILL : LEAVE_SOON/LEAVE_STILL/'
+mutant $life "who executes counts as ended" 's/(leaves .*) \? LEAVE_EXEC/\1 ? LEAVE_STILL/'
 mutant $life "others that live do not count at the end" \
     '/^bool tree_leave\(/,/^}/s/last &= .*/last |= p == t->self ||/'
 mutant $life "the dead are not noticed" \
     '/^uint64_t tree_mend_locked/,/^}/s/ && !is_alive\(t, p\)/ \&\& 0/'
 
-mutant $cut "one node's answer is enough" 's/all &= !err/all = !err/'
+mutant $cut "one node's answer is enough" 's/all = false/all = i + 1 < c->nnodes/'
 mutant $cut "nodes of the tree need not answer" 's/!\(used >> i & 1\)/1/'
 mutant $cut "nodes without a slab must answer" 's/\|\| !\(used >> i & 1\)//'
 mutant $cut "a node whose memory is gone must answer" 's/err == -ESTALE \|\|//'

@@ -44,12 +44,30 @@ struct counts met;
 
 static uint64_t phase_until, ticks;
 static bool restarted;
-static struct { uint32_t kill, stop, go, away, cable, reset, restart, lose; } one_in;
+static struct { uint32_t kill, stop, go, away, cable, reset, restart, lose, drain; } one_in;
 
 static void set_phase(enum phase next)
 {
         phase = next;
         phase_until = sched_steps + LIMIT;
+}
+
+/* So that one stays. */
+static bool may_go(void)
+{
+        unsigned going = 0;
+
+        for (unsigned k = 0; k < NODES; k++)
+                going += nodes[k].drained || nodes[k].gone;
+        return going + 1 < NODES;
+}
+
+static void drain(unsigned k)
+{
+        if (!may_go() || nodes[k].gone || nodes[k].drained)
+                return;
+        met.drains++;
+        nodes[k].drained = true;
 }
 
 static void fault(void)
@@ -74,11 +92,13 @@ static void fault(void)
                         s->view[node].broken |= chance(2);
         } else if (chance(one_in.lose)) {
                 v->lose = true;
-        } else if (chance(one_in.restart) && !restarted) {
+        } else if (chance(one_in.restart) && !restarted && may_go()) {
                 met.restarts++;
                 restarted = true;
                 node_restart(rnd(NODES));
         }
+        if (chance(one_in.drain))
+                drain(rnd(NODES));
         if (chance(one_in.go))
                 seats[rnd(SEATS)].stopped = false;
 }
@@ -115,7 +135,8 @@ static void be_calm(void)
         for (struct seat *s = seats; s < seats + SEATS; s++) {
                 s->stopped = false;
                 for (unsigned k = 0; k < NODES; k++)
-                        if ((s->node[k].lost || s->view[k].lose) && !nodes[k].gone)
+                        if ((s->node[k].lost || s->view[k].lose) && !nodes[k].gone &&
+                            !*(const bool *)&s->node[k].is_left)
                                 process_kill(s);
         }
 }
@@ -151,6 +172,7 @@ static void tick(void)
                 net_step();
         if (phase == CHAOS)
                 fault();
+        node_ends();
         if (ticks % 4 == 0)
                 check_copies();
         change_phase();
@@ -178,6 +200,7 @@ static void begin(uint64_t seed)
         one_in.cable = 1000 + rnd(10000);
         one_in.reset = chance(2) ? 100 + rnd(600) : 5000;
         one_in.restart = chance(6) ? 10000 : UINT32_MAX;
+        one_in.drain = chance(2) ? 500 + rnd(8000) : UINT32_MAX;
         one_in.lose = chance(4) ? 1000 : UINT32_MAX;
         set_phase(CHAOS);
         phase_until = sched_steps + 5000 + rnd(30000);
@@ -207,10 +230,11 @@ static void model(void **state)
         print_message("# %lu runs, %lu reads, %lu writes, %lu of them to one copy, %lu breaks, "
                       "%lu pages came late, %lu forks, %lu programs, %lu kills, %lu ends, "
                       "%lu cuts, %lu restarts, %lu losses, %lu programs without a page, "
-                      "%lu slots due, %lu copies made up for, %lu places added\n",
+                      "%lu slots due, %lu copies made up for, %lu places added, %lu drains, "
+                      "%lu nodes left, %lu nodes that could not be\n",
                       met.runs, met.reads, met.writes, met.one_copy, met.downs, met.late, met.forks,
                       met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,
-                      met.due, met.copied, met.places);
+                      met.due, met.copied, met.places, met.drains, met.left, met.unanswered);
         /* The run met what it is for. */
         if (steps >= 6000000)
                 assert_true(met.reads > 1000 && met.writes > 1000 && met.one_copy > 300 &&

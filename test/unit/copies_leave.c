@@ -1,0 +1,172 @@
+/*
+ * See copies_model.h: leave.c and moves.c, as they are, and what they ask of the sequence of slabs.
+ * What leave.c keeps for its process is swapped together with that of request.c.
+ */
+#include <string.h>
+#include <window.h>
+#include "base/message.h"
+#include "common/clock.h"
+#include "far/copies.h"
+#include "far/io.h"
+#include "far/leave.h"
+#include "far/repair.h"
+#include "far/request.h"
+#include "far/slabs.h"
+#include "include/tree.h"
+#include "vm/vm.h"
+#include "copies_hooks.h"
+
+struct sequence seq;
+
+/* It is that of the process that runs. */
+static void load_sequence(struct seat *s)
+{
+        seq.nodes = s->nodes;
+        *(unsigned *)&seq.nnodes = NODES;
+        seq.tree = s->tree;             /* it is not changed through here */
+        seq.in_tree = true;
+}
+
+#undef CONTROL
+#define CONTROL control_of_self()
+#undef TREE_WINDOW
+#define TREE_WINDOW units
+#define cut_dead(c, vm) (cut_dead)(&self()->cutter, vm)
+
+#include "far/leave.c"
+#include "far/moves.c"
+
+/* ---- the sequence of slabs ---- */
+
+void io_keep(void) {}
+void slabs_learn(void) {}
+void slabs_pull(void) {}
+void slabs_push(void) {}
+
+uint64_t slabs_down(void)
+{
+        uint64_t set = 0;
+
+        for (unsigned k = 0; k < NODES; k++)
+                if (is_set(&self()->node[k].is_left) || !is_set(&self()->node[k].up))
+                        set |= 1ull << k;
+        return set;
+}
+
+bool place_is_gone(const struct far_node *n, int64_t now)
+{
+        (void)now;
+        return n->lost || is_leaving(n);
+}
+
+static void add(struct far_slab *f, unsigned node)
+{
+        f->place[f->places] = (struct far_place){ .node = &self()->node[node] };
+        *(unsigned *)&f->places += 1;
+}
+
+int place_use(struct vm *vm, uint32_t i, struct slab *s)
+{
+        (void)vm, (void)s;
+        struct far_slab *f = far_slab(i);
+
+        add(f, head->slab[i].place[f->places].node);
+        return 0;
+}
+
+/* A node that is drained makes no lease any more: rule 17. */
+static bool leases(unsigned k)
+{
+        return !self()->node[k].lost && !nodes[k].drained && !(slabs_leaving() >> k & 1);
+}
+
+bool place_add_copy(struct vm *vm, uint32_t i)
+{
+        (void)vm;
+        struct tree_slab *t = &head->slab[i];
+        struct far_slab *f = far_slab(i);
+        unsigned places = *(const uint32_t *)&t->places, next = rnd(NODES);
+        bool has[NODES] = { false }, wanting = false;
+
+        for (unsigned k = 0; k < places; k++) {
+                has[t->place[k].node] = true;
+                wanting |= place_is_gone(f->place[k].node, 0);
+        }
+        while (next < NODES && (has[next] || !leases(next)))
+                next++;
+        if (!wanting || next == NODES || places == PLACES_MAX)
+                return false;
+        met.places++;
+        t->place[places].node = next;
+        *(uint32_t *)&tree_map(units, i)->places = places + 1;
+        crash_point();
+        *(uint32_t *)&t->places = places + 1;
+        place_added = sched_steps;
+        crash_point();
+        add(f, next);
+        return true;
+}
+
+/* ---- processes ---- */
+
+void find_places(struct seat *s)
+{
+        load_sequence(s);
+        moves_look(NULL);
+}
+
+/* As far_keep() and far_open(). */
+void inherit_left(struct seat *s, const bool left[NODES])
+{
+        for (unsigned k = 0; k < NODES; k++)
+                if (left[k])
+                        *(bool *)&s->node[k].is_left = s->node[k].lost =
+                                s->node[k].settled = true;
+}
+
+/* As fork: the child has a copy of what its parent knows of its nodes. */
+void inherit_nodes(struct seat *child, const struct seat *parent)
+{
+        for (unsigned k = 0; k < NODES; k++) {
+                struct far_node *n = &child->node[k];
+                const struct far_node *of = &parent->node[k];
+                *(bool *)&n->asked = *(const bool *)&of->asked;
+                *(bool *)&n->noted = *(const bool *)&of->noted;
+                *(bool *)&n->stuck = *(const bool *)&of->stuck;
+                *(bool *)&n->unneeded = *(const bool *)&of->unneeded;
+                *(bool *)&n->is_left = *(const bool *)&of->is_left;
+        }
+}
+
+/* As slabs_is_member(). */
+void note_member(struct seat *s)
+{
+        uint64_t left = 0;
+
+        load_sequence(s);
+        for (unsigned k = 0; k < NODES; k++)
+                left |= is_set(&s->node[k].is_left) ? 1ull << k : 0;
+        atomic_store(&slabs_common()->process[s->tree.self].left, left);
+}
+
+/* ---- the memory of a process ---- */
+
+static struct leave_memory {
+        bool some;
+        struct leaving leaving[NODES];
+} memory[SEATS];
+
+void leave_memory_out(unsigned seat)
+{
+        memory[seat].some = some;
+        memcpy(memory[seat].leaving, leaving, sizeof(memory[seat].leaving));
+}
+
+void leave_memory_in(unsigned seat)
+{
+        load_sequence(&seats[seat]);
+        some = memory[seat].some;
+        memcpy(leaving, memory[seat].leaving, sizeof(memory[seat].leaving));
+}
+
+void leave_memory_reset(unsigned seat) { memset(&memory[seat], 0, sizeof(memory[0])); }
