@@ -418,14 +418,15 @@ static int64_t find(void)
 static void begin_pass(int64_t now)
 {
         uint32_t missed = atomic_load_explicit(&common()->missed, memory_order_relaxed);
+        const uint64_t to_leave = leaving();    /* once: it may change meanwhile */
 
         next_look = now + LOOK_MS;
         bool now_wanted = atomic_exchange_explicit(&wanted, false, memory_order_acquire);
-        if (!now_wanted && missed == seen_missed && !again && leaving() == seen_leaving)
+        if (!now_wanted && missed == seen_missed && !again && to_leave == seen_leaving)
                 return;
         seen_missed = missed;
-        is_free &= seen_leaving == leaving();
-        seen_leaving = leaving();
+        is_free &= seen_leaving == to_leave;
+        seen_leaving = to_leave;
         found = again = needy = false;
         passing = true;
         cursor = 0;

@@ -166,6 +166,8 @@ mutant $copies "nothing needs a node that is to be left" \
     '/^bool copies_need_leaving/,/^}/s/needed = true/needed = false/'
 mutant $repair "a pass from before a node was to be left counts" \
     '/^bool repair_is_free/,/^}/s/is_free && leaving\(\) == seen_leaving/is_free/'
+mutant $repair "a pass counts for a node that was to be left only since it began" \
+    '/^static void begin_pass/,/^}/s/is_free &= .*/;/'
 mutant $repair "a pass counts before its copies are over" \
     '/^bool repair_next/,/^}/s/!passing && !any_writes\(\)/!passing/'
 mutant $moves "nobody else needs a node" \
