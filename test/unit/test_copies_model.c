@@ -4,8 +4,7 @@
  * restarted or cut off from each other at any atomic operation of the real code.
  *
  * Real are which copies are right, which request goes where, and how copies are made up for
- * (runtime/far/copies.c, request.c, repair.c),
- * which slot is whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
+ * (runtime/far/copies.c, request.c, repair.c), how nodes are left (leave.c, moves.c), which slot is whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
  * runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
  * A run has three phases.  In the first there are faults.  Then there are none, and within a
@@ -16,7 +15,8 @@
  * What must hold, looked at all the time: a copy that counts as good is the page that was last
  * written and called over; one copy of each page is good; no page arrives at a node over a
  * newer one; a process reads what it, or the one that it shares with, has written.  A program ends
- * only if no node has its page.  In the end no slot is lost, and no copy is missing.
+ * only if no node has its page.  Who answers a node that is drained has all pages elsewhere, and the
+ * node waits for those who have not.  In the end no slot is lost, and no copy is missing.
  *
  *   SEED=n STEPS=n RULE=n test_copies_model
  *
@@ -231,7 +231,7 @@ static void model(void **state)
                       "%lu pages came late, %lu forks, %lu programs, %lu kills, %lu ends, "
                       "%lu cuts, %lu restarts, %lu losses, %lu programs without a page, "
                       "%lu slots due, %lu copies made up for, %lu places added, %lu drains, "
-                      "%lu nodes left, %lu nodes that could not be\n",
+                      "%lu drained nodes ended, %lu answers that one cannot be left\n",
                       met.runs, met.reads, met.writes, met.one_copy, met.downs, met.late, met.forks,
                       met.execs, met.kills, met.ends, met.cuts, met.restarts, met.lost, met.gone,
                       met.due, met.copied, met.places, met.drains, met.left, met.unanswered);
@@ -241,7 +241,8 @@ static void model(void **state)
                             met.downs > 500 && met.late > 100 && met.forks > 100 &&
                             met.execs > 50 && met.kills > 50 && met.ends > 20 && met.cuts > 300 &&
                             met.restarts > 3 && met.lost > 20 && met.gone > 3 && met.due > 0 &&
-                            met.copied > 30 && met.places > 3);
+                            met.copied > 30 && met.places > 3 && met.drains > 20 &&
+                            met.left > 20 && met.unanswered > 0);
 }
 
 int main(void)
