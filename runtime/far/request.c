@@ -883,6 +883,14 @@ void request_leave(const struct far_node *n) { fail_queues(n); }
 
 bool request_has_left(const struct far_node *n) { return !given[n->index]; }
 
+static bool has_failed(const struct far_node *n)
+{
+        for (const struct far_request *r = failed; r; r = r->next)
+                if (r->place->node == n)
+                        return true;
+        return false;
+}
+
 /* Handles the loss of a node.  With a single copy, a failed request is a lost page.  If the node is
  * to be left, its pages may have copies: what has none is found when it is asked for. */
 static void settle(struct far_node *n)
@@ -890,7 +898,7 @@ static void settle(struct far_node *n)
         const struct copies c = copies();
         bool copied = n->hands_back || (pieces && copies_leave(&c, n));
 
-        if (!copied && (n->lost_pages || failed))
+        if (!copied && (n->lost_pages || has_failed(n)))
                 on_loss(n);
         if (!n->hands_back && writing[n->index])
                 copies_unfenced(&c, n);         /* before they are called over */

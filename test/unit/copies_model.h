@@ -224,6 +224,7 @@ struct node {
         uint64_t unreachable_until;
 };
 extern struct node nodes[NODES];
+extern uint32_t first_after;            /* one in so many looks makes a process's first connection */
 extern const struct far_driver model_driver;
 void node_reset(void);
 void node_restart(unsigned node);
@@ -232,6 +233,7 @@ void node_ends(void);
 void net_step(void);
 /* The process is dead: nobody waits for what it sent. */
 void net_orphan(const struct seat *s);
+void net_forget(const struct seat *s);  /* and its driver is another one */
 /* A round of the driver of self(): answers, breaks, connections. */
 void driver_step(void);
 

@@ -8,6 +8,8 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "base/options.h"
+#include "include/tree.h"
 #include "copies_model.h"
 
 enum { FLIGHTS = 128 };
@@ -23,6 +25,7 @@ struct flight {
 struct node nodes[NODES];
 static struct flight flights[FLIGHTS];
 static uint64_t serials;
+uint32_t first_after;
 
 void node_reset(void)
 {
@@ -41,6 +44,34 @@ void node_restart(unsigned node)
                 s->view[node].broken = true;
 }
 
+static bool has_slabs(unsigned node)
+{
+        for (unsigned i = 0; i < SLABS; i++)
+                for (unsigned k = 0; k < head->slab[i].places; k++)
+                        if (head->slab[i].place[k].node == node)
+                                return true;
+        return false;
+}
+
+/* With one copy of each page: each slab has another place, and processes know that this node is
+ * left.  Else its end would end all of them, and the run would get no further. */
+static bool can_end(unsigned node)
+{
+        const uint64_t leaving = *(uint64_t *)&((struct tree_common *)units)->leaving;
+
+        if (opt.replicas > 1 || !has_slabs(node))
+                return true;
+        for (unsigned i = 0; i < SLABS; i++) {
+                const struct tree_slab *t = &head->slab[i];
+                bool stays = false;
+                for (unsigned k = 0; k < t->places; k++)
+                        stays |= t->place[k].node != node && !nodes[t->place[k].node].gone;
+                if (!stays)
+                        return false;
+        }
+        return leaving >> node & 1;
+}
+
 /* Rule 17.  Who is not connected is waited for a moment only. */
 static bool is_waited_for(const struct view *v)
 {
@@ -50,7 +81,7 @@ static bool is_waited_for(const struct view *v)
 void node_ends(void)
 {
         for (unsigned k = 0; k < NODES; k++) {
-                bool waits = !nodes[k].drained || nodes[k].gone;
+                bool waits = !nodes[k].drained || nodes[k].gone || !can_end(k);
                 for (const struct seat *s = seats; !waits && s < seats + SEATS; s++)
                         waits = s->alive && is_waited_for(&s->view[k]);
                 if (!waits) {
@@ -126,6 +157,10 @@ static void end_connections(unsigned node, uint64_t first, uint64_t last, uint64
 
 /* ---- the driver ---- */
 
+/* Without copies elsewhere a driver keeps what was not answered, for its next connection. */
+static struct far_request *kept[SEATS][NODES][FLIGHTS];
+static unsigned nkept[SEATS][NODES];
+
 static struct view *view_of(const struct far_node *n) { return &self()->view[n->index]; }
 static uint64_t member_of(const struct seat *s) { return head->record[s->tree.self].birth; }
 
@@ -139,41 +174,74 @@ static void hand_back(struct far_node *n, bool say)
         v->serial = 0;
         v->broke_at = sched_steps;
         met.downs++;
-        if (say && atomic_load(&n->up))
+        if (say && n->hands_back && atomic_load(&n->up))
                 far_down(n, "it broke");
         for (struct flight *f = flights; f < flights + FLIGHTS; f++) {
                 struct far_request *r = f->r;
                 if (!f->used || !r || f->seat != s || f->node != n->index)
                         continue;
                 orphan(f);
-                far_failed(r);
+                if (n->hands_back)
+                        far_failed(r);
+                else
+                        kept[s - seats][n->index][nkept[s - seats][n->index]++] = r;
+        }
+}
+
+void net_forget(const struct seat *s) { memset(nkept[s - seats], 0, sizeof(nkept[0])); }
+
+static struct flight *free_flight(void)
+{
+        for (struct flight *f = flights; f < flights + FLIGHTS; f++)
+                if (!f->used)
+                        return f;
+        return NULL;
+}
+
+static bool send(struct far_node *n, struct far_request *r)
+{
+        struct flight *f = free_flight();
+        bool write = r->op == FAR_WRITE;
+
+        if (f)
+                *f = (struct flight){ .used = true, .write = write, .node = n->index,
+                                      .slot = index_of(request_slot(r)),
+                                      .member = member_of(self()), .serial = view_of(n)->serial,
+                                      .value = write ? *(uint64_t *)r->frame : 0,
+                                      .seat = self(), .r = r };
+        return f;
+}
+
+/* On the new connection; or the node is lost, and they are given back. */
+static void send_kept(struct far_node *n)
+{
+        unsigned *left = &nkept[self() - seats][n->index];
+        struct far_request **r = kept[self() - seats][n->index];
+
+        while (*left && (n->lost || send(n, r[*left - 1]))) {
+                struct far_request *sent = r[--*left];
+                if (n->lost)
+                        far_failed(sent);
+                else
+                        sent->repeated = true;
         }
 }
 
 static unsigned post(struct far_node *n, struct far_request **r, unsigned count)
 {
         struct view *v = view_of(n);
-        struct flight *f = flights;
         unsigned took = 0;
 
         for (; n->lost && took < count; took++)
                 far_failed(r[took]);
         if (n->lost)
                 return took;
-        if (!v->serial || !n->up)
+        if (n->hands_back && (!v->serial || !n->up))
                 sched_fail("a request is posted to a node that is down");
-        for (; took < count && !chance(8); took++) {
-                while (f < flights + FLIGHTS && f->used)
-                        f++;
-                if (f == flights + FLIGHTS)
-                        break;
-                bool write = r[took]->op == FAR_WRITE;
-                *f = (struct flight){ .used = true, .write = write, .node = n->index,
-                                      .slot = index_of(request_slot(r[took])),
-                                      .member = member_of(self()), .serial = v->serial,
-                                      .value = write ? *(uint64_t *)r[took]->frame : 0,
-                                      .seat = self(), .r = r[took] };
-        }
+        if (!v->serial || nkept[self() - seats][n->index])
+                return took;
+        while (took < count && !chance(8) && send(n, r[took]))
+                took++;
         if (v->broken && chance(2))
                 hand_back(n, true);
         return took;
@@ -199,6 +267,7 @@ static void lose(struct far_node *n)
 {
         hand_back(n, bug != LOST_UNSAID);
         far_lost(n, true, "for this process");
+        send_kept(n);
         met.lost++;
 }
 
@@ -207,7 +276,8 @@ static void connect_again(struct far_node *n)
         struct view *v = view_of(n);
 
         if (nodes[n->index].gone) {
-                far_lost(n, true, "it was restarted");
+                far_lost(n, has_slabs(n->index), "it was restarted");
+                send_kept(n);
                 return;
         }
         v->serial = ++serials;
@@ -215,7 +285,8 @@ static void connect_again(struct far_node *n)
         if (bug != UP_UNFENCED)
                 end_connections(n->index, member_of(self()), member_of(self()), v->serial);
         crash_point();
-        far_up(n);
+        if (n->hands_back)
+                far_up(n);
 }
 
 void driver_step(void)
@@ -227,6 +298,8 @@ void driver_step(void)
                 struct view *v = &s->view[i];
                 if (n->lost)
                         continue;
+                if (v->serial)
+                        send_kept(n);
                 if (v->serial && reaches(s, i) && !nodes[i].gone)
                         take_answers(n);
                 if (v->serial && nodes[i].drained && reaches(s, i) && !nodes[i].gone)
@@ -235,7 +308,7 @@ void driver_step(void)
                         lose(n);
                 else if (v->serial && v->broken && chance(4))
                         hand_back(n, true);
-                else if (!v->serial && reaches(s, i) && chance(8))
+                else if (!v->serial && reaches(s, i) && chance(v->known || phase != CHAOS ? 8 : first_after))
                         connect_again(n);
         }
 }

@@ -3,6 +3,7 @@
  * which buries all others.
  */
 #include <string.h>
+#include "base/options.h"
 #include "far/leave.h"
 #include "far/repair.h"
 #include "copies_model.h"
@@ -30,12 +31,14 @@ static void end_in_order(struct seat *s)
 static void make_nodes(struct seat *s)
 {
         memset(s->view, 0, sizeof(s->view));
+        net_forget(s);
         for (unsigned k = 0; k < NODES; k++) {
                 s->node[k] = (struct far_node){ .driver = &model_driver,
                                                 .option = &option,
                                                 .index = k,
                                                 .fences = nodes[k].fences || bug == SAYS_IT_FENCES,
-                                                .hands_back = true };
+                                                .hands_back = opt.replicas > 1,
+                                                .up = opt.replicas < 2 };
                 s->nodes[k] = &s->node[k];
         }
         for (unsigned i = 0; i < SLABS; i++) {

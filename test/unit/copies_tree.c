@@ -118,7 +118,7 @@ void tree_reset(unsigned replicas)
                 memset((void *)map->touched, 0, NUMBERS * sizeof(map->touched[0]));
                 for (unsigned k = 0; k < TREE_PLACES; k++)
                         *(uint64_t *)&map->good[k][0] = 0;
-                *(uint32_t *)&map->places = replicas;
+                *(uint32_t *)&map->places = replicas > 1 ? replicas : 0;
                 for (uint32_t p = 0; p < NUMBERS; p++)
                         *(uint64_t *)&bits[(i * TREE_PROCESSES + p) * (SLAB_PAGES / 64)] = 0;
                 place_slab(&head->slab[i], replicas);

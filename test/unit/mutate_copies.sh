@@ -174,6 +174,10 @@ mutant $moves "nobody else needs a node" \
     '/^static bool is_unneeded/,/^}/s/return false/return true/'
 mutant $moves "a child that was not asked yet counts for nothing" \
     '/^static bool is_unneeded/,/^}/s/ \+ atomic_load\(&o->shared\)//'
+mutant $moves "slabs of a node that is left get no bits" \
+    '/^static void give_bits/,/^}/s/if \(places_have_bits\(i\)\)/if (1)/'
+mutant $moves "slabs get bits that say that nothing is there" \
+    '/^static void give_bits/,/^}/s/0xff/0/'
 mutant $moves "a node is noted for another one" \
     '/^static void note_asked/,/^}/s/leaving, 1ull << n->index/leaving, 1ull << (n->index + 1) % 3/'
 

@@ -33,6 +33,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "base/options.h"
+#include "far/request.h"
 #include "copies_model.h"
 
 enum rule bug;
@@ -187,7 +188,9 @@ static void begin(uint64_t seed)
         restarted = false;
         process_reset();
         node_reset();
-        tree_reset(2 + rnd(2));
+        opt.replicas = chance(4) ? 1 : 2;
+        tree_reset(opt.replicas == 1 ? 1 : 2 + rnd(2));
+        request_pieces((struct slot_pieces *)1);        /* no node has a unit, so nobody looks */
         opt.verify = chance(2);         /* sums would hide that a copy was read that is not good */
         for (unsigned k = 0; k < NODES; k++)
                 nodes[k].fences = !chance(10);
@@ -199,7 +202,8 @@ static void begin(uint64_t seed)
         one_in.away = 200 + rnd(chance(2) ? 500 : 4000);
         one_in.cable = 1000 + rnd(10000);
         one_in.reset = chance(2) ? 100 + rnd(600) : 5000;
-        one_in.restart = chance(6) ? 10000 : UINT32_MAX;
+        one_in.restart = opt.replicas > 1 && chance(6) ? 10000 : UINT32_MAX;
+        first_after = chance(3) ? 300 : 8;
         one_in.drain = chance(2) ? 500 + rnd(8000) : UINT32_MAX;
         one_in.lose = chance(4) ? 1000 : UINT32_MAX;
         set_phase(CHAOS);
