@@ -94,7 +94,8 @@ bool place_add_copy(struct vm *vm, uint32_t i)
         }
         while (next < NODES && (has[next] || !leases(next)))
                 next++;
-        if (!*(const uint32_t *)&tree_map(units, i)->places || !wanting || next == NODES || places == PLACES_MAX)
+        if (!*(const uint32_t *)&tree_map(units, i)->places || !wanting || next == NODES ||
+            places == PLACES_MAX)
                 return false;
         met.places++;
         t->place[places].node = next;

@@ -103,7 +103,7 @@ struct view {
         uint64_t serial;                /* of its connection; 0: it is down */
         bool broken, lose;              /* the I/O side has not noticed it yet */
         uint64_t unreachable_until;     /* step */
-        /* What the node knows of this process: it has connected; has said that it has left; and when
+        /* What the node knows of this process: it has connected; it has said that it has left; when
          * its connection broke last. */
         bool known, answered;
         uint64_t broke_at;              /* step */
@@ -218,13 +218,13 @@ void leave_memory_reset(unsigned seat);
 
 struct node {
         uint64_t value[SLOTS];
-        bool gone;                      /* it was restarted without its memory */
+        bool gone;                      /* it has ended, or was restarted without its memory */
         bool fences;
         bool drained;                   /* it asks to be left, and ends when nobody needs it */
         uint64_t unreachable_until;
 };
 extern struct node nodes[NODES];
-extern uint32_t first_after;            /* one in so many looks makes a process's first connection */
+extern uint32_t first_after;            /* the first connection: one look in so many */
 extern const struct far_driver model_driver;
 void node_reset(void);
 void node_restart(unsigned node);

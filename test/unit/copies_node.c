@@ -308,7 +308,8 @@ void driver_step(void)
                         lose(n);
                 else if (v->serial && v->broken && chance(4))
                         hand_back(n, true);
-                else if (!v->serial && reaches(s, i) && chance(v->known || phase != CHAOS ? 8 : first_after))
+                else if (!v->serial && reaches(s, i) &&
+                         chance(v->known || phase != CHAOS ? 8 : first_after))
                         connect_again(n);
         }
 }
@@ -357,5 +358,6 @@ static uint32_t sum(uint32_t begun, const void *page, size_t n)
 }
 
 const struct far_driver model_driver = {
-        .scheme = "model", .kind = SLAB_REMOTE, .post = post, .cut = cut, .sum = sum, .answer = answer
+        .scheme = "model", .kind = SLAB_REMOTE,
+        .post = post, .cut = cut, .sum = sum, .answer = answer
 };

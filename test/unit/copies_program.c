@@ -310,7 +310,8 @@ static bool is_repaired(void *arg)
 
         for (const struct page *g = s->page; g < s->page + HELD; g++) {
                 const struct far_slab *f = &s->slab[slot_slab(g->slot)];
-                bool copied = g->state && is_there(f, g->slot) && !(*(uint16_t *)slot_word(units, g->slot) & SLOT_DUE);
+                bool due = *(uint16_t *)slot_word(units, g->slot) & SLOT_DUE;
+                bool copied = g->state && !due && is_there(f, g->slot);
                 for (unsigned k = 0; copied && k < *(const unsigned *)&f->places; k++)
                         if (is_wanted_at(f->place[k].node) && f->place[k].node->fences &&
                             !is_good_at(g->slot, k))

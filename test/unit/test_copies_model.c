@@ -4,7 +4,8 @@
  * restarted or cut off from each other at any atomic operation of the real code.
  *
  * Real are which copies are right, which request goes where, and how copies are made up for
- * (runtime/far/copies.c, request.c, repair.c), how nodes are left (leave.c, moves.c), which slot is whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
+ * (runtime/far/copies.c, request.c, repair.c), how nodes are left (leave.c, moves.c), which slot is
+ * whose, who is alive, and how the dead are cut off and buried (kern/far/slotmap.c,
  * runtime/far/tree_hold.c, tree_life.c, cut.c).  Modelled are nodes, drivers, programs and time.
  *
  * A run has three phases.  In the first there are faults.  Then there are none, and within a
@@ -15,8 +16,8 @@
  * What must hold, looked at all the time: a copy that counts as good is the page that was last
  * written and called over; one copy of each page is good; no page arrives at a node over a
  * newer one; a process reads what it, or the one that it shares with, has written.  A program ends
- * only if no node has its page.  Who answers a node that is drained has all pages elsewhere, and the
- * node waits for those who have not.  In the end no slot is lost, and no copy is missing.
+ * only if no node has its page.  Who answers a node that is drained has all pages elsewhere, and
+ * the node waits for those who have not.  In the end no slot is lost, and no copy is missing.
  *
  *   SEED=n STEPS=n RULE=n test_copies_model
  *

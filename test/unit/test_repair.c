@@ -1,6 +1,6 @@
 /*
- * When repair.c tries a page again, when it says that copies are whole, and when a node may be left:
- * some pages with one good copy of two.
+ * When repair.c tries a page again, when it says that copies are whole, and when a node may be
+ * left: some pages with one good copy of two.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,17 +8,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <abi.h>
 #include <cmocka.h>
-#include "include/tree.h"
-
-static struct control control;
-static char *maps;                      /* of the tree */
-#undef CONTROL
-#define CONTROL (&control)
-#undef TREE_WINDOW
-#define TREE_WINDOW maps
-#define bounce_pages(n) 4u
+#include "side_hooks.h"
 #include "far/repair.c"
 
 #define SLOTS 40u                       /* more than two runs */
@@ -30,23 +21,15 @@ struct options opt;
 static const struct far_driver driver = { .kind = SLAB_REMOTE };
 static struct far_node node[2];
 static struct far_slab slab;
-static int64_t clock_ms;
 static bool lacks[SLOTS];               /* the second copy */
 static bool needs[SLOTS];               /* only a node to be left has it */
 static unsigned whole;                  /* how often that was said */
 
-int64_t now_ms(void) { return clock_ms; }
 void warnx_(const char *fmt, ...)
 {
         assert_non_null(strstr(fmt, "have their copies again"));
         whole++;
 }
-bool rate_allows(struct rate *r, uint64_t bytes, int64_t now, unsigned pages)
-{
-        (void)r, (void)bytes, (void)now, (void)pages;
-        return true;
-}
-void rate_take(struct rate *r) { (void)r; }
 uint64_t walk_next(uint64_t *at, unsigned *look)
 {
         (void)look;

@@ -9,18 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <abi.h>
 #include <cmocka.h>
-#include "include/tree.h"
 #include "pager/frame.h"
-
-static struct control control;
-static char *maps;                      /* of the tree */
-#undef CONTROL
-#define CONTROL (&control)
-#undef TREE_WINDOW
-#define TREE_WINDOW maps
-#define bounce_pages(n) 4u
+#include "side_hooks.h"
 #include "far/scrub.c"
 
 #define SLOT    5u
@@ -33,7 +24,6 @@ static struct frame *frames;
 static pte_slot_t entry;                /* of the page, where a frame has it */
 static struct far_node node[2];
 static struct far_slab slab;
-static int64_t clock_ms;
 static bool given, shares, owns, may_write, being_written, goes_away;
 /* What reading a copy says, the first and all later times. */
 static enum check first_says[2], then_says[2];
@@ -46,14 +36,7 @@ static void (*copied)(unsigned places);
 static void (*meanwhile)(void);         /* once frames are searched */
 static int64_t read_at[2];              /* ms: the first time, and the second */
 
-int64_t now_ms(void) { return clock_ms; }
 void warnx_(const char *fmt, ...) { (void)fmt; }
-bool rate_allows(struct rate *r, uint64_t bytes, int64_t now, unsigned pages)
-{
-        (void)r, (void)bytes, (void)now, (void)pages;
-        return true;
-}
-void rate_take(struct rate *r) { (void)r; }
 uint64_t walk_next(uint64_t *at, unsigned *look)
 {
         (void)at, (void)look;
