@@ -389,6 +389,7 @@ int main(int argc, char **argv)
                                   .ai_socktype = SOCK_STREAM },
                         *a;
         char service[8];
+        bool usage = false;
 
         for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
                 switch (c) {
@@ -398,13 +399,13 @@ int main(int argc, char **argv)
                 case 'o': port = (uint16_t)number("--port", optarg, 1, 65535); break;
                 case 'r': reads = number("--reads", optarg, 100, 1000000000); break;
                 case 't': threads = (unsigned)number("--threads", optarg, 1, 2); break;
-                default: optind = argc + 1;
+                default: usage = true;
                 }
         if (pages & (pages - 1))
                 die("--pages %lu: must be a power of two", (unsigned long)pages);
         if (bytes != PAGE && depth != 1)
                 die("--bytes: only with --depth 1");
-        if (optind != argc - 1) {
+        if (usage || optind != argc - 1) {
                 fprintf(stderr, "usage: reference [--depth N] [--threads 1|2] [--reads N] [--bytes "
                                 "N] [--pages N] [--port N] ADDRESS\n");
                 return 2;
