@@ -30,6 +30,7 @@
 #define DAMPING         0.85
 #define TOLERANCE       1e-7            /* sum over all vertices of the change of their ranks */
 #define ROUNDING        1e-9            /* relative error of a sum of doubles that is no error */
+#define PART            (1u << 20)      /* neighbours stored by one pass over all edges */
 #define BLOCK           1024            /* vertices that one thread does in a row */
 #define TOP             5
 #define ERRORS_SHOWN    10
@@ -137,9 +138,19 @@ static void check_rows(void)
                 wrong("edges without their counterpart", 1, 0);
 }
 
+static void store(uint32_t u, uint32_t v)
+{
+        uint64_t at;
+        #pragma omp atomic capture
+        at = offsets[u + 1ul]++;
+        targets[at] = v;
+}
+
 /*
- * Generates each edge twice, first to count and then to store it. While rows are filled,
- * offsets[v + 1] is where the next neighbour of v goes: at last the end of its row.
+ * Generates the edges once to count them, and once for each PART of the rows to store what is in
+ * it, so that stores at random do not go all over a graph that is larger than the memory at hand.
+ * While rows are filled, offsets[v + 1] is where the next neighbour of v goes: at last the end of
+ * its row.
  */
 static void make_graph(uint64_t degree)
 {
@@ -161,18 +172,19 @@ static void make_graph(uint64_t degree)
                 counts[v + 2] += counts[v + 1];
         uint64_t stored = counts[nvertices + 1];
         targets = reserve(stored ? stored : 1, sizeof(*targets));
-        #pragma omp parallel for
-        for (uint64_t i = 0; i < generated; i++) {
-                struct edge e = edge_of(i);
-                uint64_t at_u, at_v;
-                if (e.u == e.v)
-                        continue;
-                #pragma omp atomic capture
-                at_u = offsets[e.u + 1ul]++;
-                targets[at_u] = e.v;
-                #pragma omp atomic capture
-                at_v = offsets[e.v + 1ul]++;
-                targets[at_v] = e.u;
+        for (uint64_t from = 0, to = 0; from < nvertices; from = to) {
+                while (to < nvertices && (to == from || offsets[to + 1] < offsets[from + 1] + PART))
+                        to++;
+                #pragma omp parallel for
+                for (uint64_t i = 0; i < generated; i++) {
+                        struct edge e = edge_of(i);
+                        if (e.u == e.v)
+                                continue;
+                        if (from <= e.u && e.u < to)
+                                store(e.u, e.v);
+                        if (from <= e.v && e.v < to)
+                                store(e.v, e.u);
+                }
         }
         if (offsets[nvertices] != stored)
                 wrong("stored edges", (double)offsets[nvertices], (double)stored);
