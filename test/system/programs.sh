@@ -16,11 +16,12 @@ default_caches=1M,8M,256M
 #   --long         is part of a long run only
 #   --slow         not with --small, for it takes half a minute in an emulated machine
 #   --lengthy      not with both --memory and --brief: up to a minute in an emulated machine
+#   --costly       not with --brief: takes long in an emulated machine, and shows no more there
 #   --elsewhere    hardly touches far memory: no part of a run with --memory
 # The program runs in a folder that is otherwise empty; the data is in ../data.
 compare() {
     local sizes=$default_caches least=0 input='' copy=''
-    local check_stderr=yes is_quick=no is_long=no elsewhere=no slow=no lengthy=no
+    local check_stderr=yes is_quick=no is_long=no elsewhere=no slow=no lengthy=no costly=no
     while true; do
         case $1 in
         --cache) sizes=$2 && shift 2 ;;
@@ -33,6 +34,7 @@ compare() {
         --elsewhere) elsewhere=yes && shift ;;
         --slow) slow=yes && shift ;;
         --lengthy) lengthy=yes && shift ;;
+        --costly) costly=yes && shift ;;
         *) break ;;
         esac
     done
@@ -44,6 +46,7 @@ compare() {
     [ "$slow" = no ] || [ "$sizing" != small ] || return 0
     [ "$elsewhere" = no ] || [ "$memory" = no ] || return 0
     [ "$lengthy$memory$brief" != yesyesyes ] || return 0
+    [ "$costly$brief" != yesyes ] || return 0
     selected "$name" || return 0
     if [ -n "$caches" ]; then
         sizes=$caches
@@ -171,7 +174,8 @@ threads() {
         sort --parallel=2 -S 16M ../data/text
     compare --least 16M --cache 16M,256M 'xz, two threads' \
         xz -T2 -1 --block-size=256KiB -c ../data/text
-    compare --quick --least 8M --cache 8M,64M 'python3, threads' python3 -c "$python_threads"
+    compare --quick --lengthy --least 8M --cache 8M,64M 'python3, threads' \
+        python3 -c "$python_threads"
     if [ -x "$build/test/system/t_openmp" ]; then
         compare --least 2M --cache 2M,64M t_openmp "$build/test/system/t_openmp" 1000000
     elif selected t_openmp; then
@@ -197,7 +201,7 @@ threads_of_examples() {
     [ -x "$build/examples/taxi" ] || return 0
     compare --slow --least 2M --cache 2M,64M graph \
         "$build/examples/graph" --scale 14 --sources 4
-    compare --quick --least 4M --cache 4M,64M taxi "$build/examples/taxi" --rows 500K
+    compare --quick --lengthy --least 4M --cache 4M,64M taxi "$build/examples/taxi" --rows 500K
 }
 
 # What puts itself into a box, where the tester may do so: a VM is made again on the way.
@@ -210,7 +214,7 @@ namespaces() {
     # A program that leaves its network leaves its nodes there.
     if [[ ${nodes[*]-} != *nbd://* && ${nodes[*]-} != *rdma://* ]]; then
         compare --quick --elsewhere 'unshare -Urn' unshare -Urn sh -c 'wc -l </proc/net/dev'
-        compare --quick --elsewhere --cache 1M,64M t_ns "$t" net
+        compare --quick --costly --elsewhere --cache 1M,64M t_ns "$t" net
     elif [[ ${nodes[*]} != *rdma://* ]]; then
         compare --cache 1M,64M t_ns "$t"
     fi                                  # in a user namespace /dev/infiniband cannot be opened
@@ -398,7 +402,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --quick --lengthy --cache 2M tree "$build/examples/tree" --size 8M
     compare --quick --cache 1M,64M t_hints "$build/test/system/t_hints"
     compare --quick --lengthy --cache 2M t_guides "$build/test/system/t_guides"
-    compare --quick --cache 2M,64M t_hints_read "$build/test/system/t_hints_read"
+    compare --quick --lengthy --cache 2M,64M t_hints_read "$build/test/system/t_hints_read"
     compare --quick --cache 3M t_hints_counted "$build/test/system/t_hints_counted"
     compare --quick --cache 2M 'randmem, 8 times its cache' \
         "$build/examples/randmem" --size 16M --accesses 20000
@@ -410,9 +414,10 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         "$build/examples/randmem" --size 512M --accesses 10000000
     compare --long --cache 64M 'quicksort, 8 times its cache' "$build/examples/quicksort" 512M
 
-    compare --quick --cache 1M,64M 'barnes, two threads' \
+    compare --quick --lengthy --cache 1M,64M 'barnes, two threads' \
         "$build/examples/barnes" --size 2M --steps 1 --theta 0.9 --threads 2
-    compare --cache 512K 'barnes, exact' "$build/examples/barnes" --size 200K --steps 2 --theta 0
+    compare --costly --cache 512K 'barnes, exact' \
+        "$build/examples/barnes" --size 200K --steps 2 --theta 0
     compare --quick --cache 2M 'scan, reverse' \
         "$build/examples/scan" --size 8M --passes 2 --reverse
     compare --cache 2M 'scan, writing with a stride' \
@@ -421,9 +426,9 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         "$build/examples/scan" --size 8M --passes 3 --streams 4 --write --touch line
     compare --cache 2M 'scan, at random' "$build/examples/scan" --size 8M --random --touch line
     compare --cache 2M 'scan, writing by Zipf' "$build/examples/scan" --size 8M --zipf --write
-    compare --quick --least 4M --cache 4M,64M 'kmeans, four threads' \
+    compare --quick --lengthy --least 4M --cache 4M,64M 'kmeans, four threads' \
         "$build/examples/kmeans" --size 16M --iterations 3 --threads 4
-    compare --cache 2M 'kmeans, many clusters' \
+    compare --costly --cache 2M 'kmeans, many clusters' \
         "$build/examples/kmeans" --size 8M --iterations 2 --dims 50 --clusters 30 --seed 2
     two_sorts
 
@@ -437,11 +442,11 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
         compare --quick --elsewhere --cache 1M,64M "t_calls, $part" \
         "$build/test/system/t_calls" . "$part"
     done
-    # Emulated, a minute, and what all signals do by default is the next case.
-    [ "$brief" = yes ] ||
-        compare --quick --elsewhere --cache 4M,64M 't_calls_signals' \
-            "$build/test/system/t_calls_signals" 15 17
-    compare --cache 64M 't_calls_signals, all 64' \
+    compare --quick --elsewhere --cache 64M 't_calls_signals, by default' \
+        "$build/test/system/t_calls_signals" 9 20 defaults
+    compare --quick --costly --elsewhere --cache 4M,64M 't_calls_signals' \
+        "$build/test/system/t_calls_signals" 15 17
+    compare --costly --cache 64M 't_calls_signals, all 64' \
         "$build/test/system/t_calls_signals" 1 64 defaults
     compare --quick --elsewhere --cache 1M,64M 't_proc' "$build/test/system/t_proc"
     compare --quick --elsewhere --cache 1M,64M 't_signals' "$build/test/system/t_signals"
@@ -449,7 +454,10 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     namespaces
     compare --quick --elsewhere --cache 64M 't_entry, flags' \
         "$build/test/system/t_entry" flags $(at_level3 && echo level3)
-    compare --quick --elsewhere --cache 64M 't_entry, kicks' "$build/test/system/t_entry" kicks 2000
+    local kicks=2000
+    [ "$brief" = no ] || kicks=700
+    compare --quick --elsewhere --cache 64M 't_entry, kicks' \
+        "$build/test/system/t_entry" kicks $kicks
     compare --long --cache 64M 't_entry, kicks, long' "$build/test/system/t_entry" kicks 30000
     local way
     for way in {1..11}; do
