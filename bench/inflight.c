@@ -105,7 +105,7 @@ extern const struct far_driver *const far_module[];
 /* ---- requests ---- */
 
 static struct node_option option = { .gid_index = -1 };
-static struct far_node node = { .option = &option };
+static struct far_node node = { .option = &option, .member = 1 };
 static struct far_place place = { .node = &node };
 static struct far_request prefetch[DEPTH_MAX], demand;
 static struct far_request *idle[DEPTH_MAX];
@@ -137,6 +137,7 @@ static void aim(struct far_request *r, enum far_op op, uint32_t page)
         *word = word[PAGE_SIZE / 8 - 1] = ~0ull;
         r->op = op;
         r->page = page;
+        r->len = PAGE_SIZE;
         r->place = &place;
 }
 
