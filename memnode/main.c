@@ -20,6 +20,7 @@
 #include "pool.h"
 
 #define STOP_MS 5000            /* the longest that a clean end may take */
+#define SLOW_MS 1000            /* a part of the end that takes as long is named */
 #define RETRY_MS 200            /* after a client of the control socket could not be taken */
 
 static void print_statistics(FILE *to)
@@ -185,6 +186,17 @@ static void keep_leases(bool ended, bool lost)
                 drain_kept();
 }
 
+/* Of the end, which has a limit where memnode was started: what took longer than usual.  Returns
+ * now. */
+static int64_t say_slow(const char *what, int64_t since)
+{
+        int64_t now = now_ms();
+
+        if (now - since >= SLOW_MS)
+                warnx_("ending: %s took %.1f s", what, (double)(now - since) / 1000);
+        return now;
+}
+
 static void open_listeners(void)
 {
         char why[WHY_MAX];
@@ -324,13 +336,16 @@ int main(int argc, char **argv)
         if (over_rdma)
                 warnx_("--resume keeps leases of NBD only: clients over RDMA lose what they have "
                        "here");
+        int64_t at = now_ms();
         bool ended = rdma_server_stop(STOP_MS), nbd_ended = nbd_stop(STOP_MS);
+        at = say_slow("closing the connections", at);
         if (opt.control) {              /* nobody is to wait there for an answer */
                 close(control);
                 unlink(opt.control);
         }
         if (opt.resume)
                 keep_leases(nbd_ended, over_rdma);
+        say_slow("writing the leases", at);
         message_end();
         if (!ended || !nbd_ended)
                 _exit(0);               /* the memory goes with the threads that still use it */

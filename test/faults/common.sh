@@ -175,8 +175,12 @@ try() {
         why=$(tail -n 1 "$OUT")
         not_ok "$name" "${why:-it failed}"
         show "$OUT" 80
-        for n in "${!node[@]}"; do
-            [ ! -s "$WORK/$n.log" ] || { echo "# memnode $n:"; show "$WORK/$n.log" 40; }
+        # Their ends say more, also those of nodes that have ended.
+        for n in "$WORK"/*.log; do
+            [ -s "$n" ] || continue
+            echo "# memnode $(basename "$n" .log):"
+            tail -n 30 "$n" >"$OUT"
+            show "$OUT" 30
         done
     fi
     end_all
