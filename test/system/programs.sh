@@ -400,7 +400,7 @@ print(any("libc.so" in name for name in names), "[stack]" in names, "[heap]" in 
     compare --quick --cache 2M hints "$build/examples/hints" --size 8M
     compare --quick --cache 2M 'list, guide' "$build/examples/list" --guide --size 8M
     compare --quick --lengthy --cache 2M tree "$build/examples/tree" --size 8M
-    compare --quick --cache 1M,64M t_hints "$build/test/system/t_hints"
+    compare --quick --lengthy --cache 1M,64M t_hints "$build/test/system/t_hints"
     compare --quick --lengthy --cache 2M t_guides "$build/test/system/t_guides"
     compare --quick --lengthy --cache 2M,64M t_hints_read "$build/test/system/t_hints_read"
     compare --quick --cache 3M t_hints_counted "$build/test/system/t_hints_counted"
