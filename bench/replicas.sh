@@ -10,7 +10,7 @@
 #   --tree       twelve processes instead of one, of which one is stopped while there is a fault
 #   --size MIB   memory of the program, a quarter of it local (default 192, in the lab 16)
 #   --stop S     how long a node is silent (default 15)
-#   --rate MB    --rebuild-rate, MB a second, as 0.3 (default 100)
+#   --rate MB    --rebuild-rate, MB a second, at least 1 (default 100)
 #   --rdma       in the lab, over RDMA: a node on the same machine, and two others. There a node is
 #                stopped with its machine, and unplugged at its port. A memnode that is restarted or
 #                killed is the one on the same machine
@@ -278,7 +278,7 @@ measure() {
     right[$fault]=0
     : >"$WORK/all.$fault"
     for ((i = 1; i <= runs; i++)); do
-        rm -f "$WORK"/*.log "$WORK/times"
+        rm -f "$WORK"/*.log "$WORK/times" "$WORK/it.err"
         at_fault=0 at_second=0 result=right
         one_run "$fault" "$i" >"$OUT" 2>&1 || result="WRONG: $(tail -n 1 "$OUT")"
         end_all
@@ -286,7 +286,7 @@ measure() {
         figures >"$WORK/figures"
         # shellcheck disable=SC2046 # words
         row "$fault" $i $(cut -d ' ' -f 2 "$WORK/figures") "$result"
-        if [ "$result" != right ]; then
+        if [ "$result" != right ] && [ -e "$WORK/it.err" ]; then
             grep -v 'randmem: at' "$WORK/it.err" | tail -n 30 | sed 's/^/# /'
         fi
         cat "$WORK/figures" >>"$WORK/all.$fault"

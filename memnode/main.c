@@ -186,8 +186,8 @@ static void keep_leases(bool ended, bool lost)
                 drain_kept();
 }
 
-/* Of the end, which has a limit where memnode was started: what took longer than usual.  Returns
- * now. */
+/* Names a part of memnode's end that took long: whoever ends it may not wait for ever.  since: when
+ * the part began, ms; returns when the next one does. */
 static int64_t say_slow(const char *what, int64_t since)
 {
         int64_t now = now_ms();
@@ -343,9 +343,10 @@ int main(int argc, char **argv)
                 close(control);
                 unlink(opt.control);
         }
-        if (opt.resume)
+        if (opt.resume) {
                 keep_leases(nbd_ended, over_rdma);
-        say_slow("writing the leases", at);
+                say_slow("writing the leases", at);
+        }
         message_end();
         if (!ended || !nbd_ended)
                 _exit(0);               /* the memory goes with the threads that still use it */

@@ -175,10 +175,10 @@ try() {
         why=$(tail -n 1 "$OUT")
         not_ok "$name" "${why:-it failed}"
         show "$OUT" 80
-        # Their ends say more, also those of nodes that have ended.
+        # Of memnodes that have ended, too.
         for n in "$WORK"/*.log; do
             [ -s "$n" ] || continue
-            echo "# memnode $(basename "$n" .log):"
+            echo "# the end of $(basename "$n"):"
             tail -n 30 "$n" >"$OUT"
             show "$OUT" 30
         done

@@ -115,7 +115,7 @@ slots_are_freed() {
     local name='what a program had in far memory is free after execve' LIMIT=$limit turns=20
     local files short
     selected "$name" || return 0
-    [ "$sizing" != small ] || turns=6           # emulated, each takes 2 s and more
+    [ "$brief" = no ] || turns=6           # emulated, each takes 2 s and more
     OUT=$WORK/out ERR=$WORK/err
     rm -rf "$WORK/reports" && mkdir "$WORK/reports"
     run_limited "$vmrun" --cache 512K --node mem:8M --stats="$WORK/reports/stats" \
