@@ -8,9 +8,10 @@
 #   --runs N     of each fault (default 5)
 #   --only WORDS of: kill stop unplug restart (default: all)
 #   --tree       twelve processes instead of one, of which one is stopped while there is a fault
-#   --size MIB   memory of the program, a quarter of it local (default 192, in the lab 16)
+#   --size MIB   memory of all processes, a quarter of it local (default 192, in the lab 16, with
+#                --tree 24, which is the least: 2 MiB a process)
 #   --stop S     how long a node is silent (default 15)
-#   --rate MB    --rebuild-rate, MB a second, at least 1 (default 100)
+#   --rate MB    --rebuild-rate, MB a second of all processes, at least 1 (default 100)
 #   --rdma       in the lab, over RDMA: a node on the same machine, and two others. There a node is
 #                stopped with its machine, and unplugged at its port. A memnode that is restarted or
 #                killed is the one on the same machine
@@ -48,11 +49,14 @@ options "runs only tree! size stop rate rdma!" "$@"
 for word in ${only//,/ }; do
     [[ ,kill,stop,unplug,restart, == *,$word,* ]] || usage
 done
+small=16
+[ -z "$tree" ] || small=24
+[ -z "$tree" ] || [ "${size:-24}" -ge 24 ] || usage
 if [ -n "$rdma" ] && [ -z "$inside" ]; then
     [ -z "$json_file" ] || rw=(--rw "$(dirname "$json_file")")
     in_lab --one-thread --memnodes 3 --memnode-size 256M --timeout 14000 "${rw[@]}" \
         --env MEMNODE="$memnode" -- bench/replicas.sh --runs "$runs" --only "$only" \
-        --size "${size:-16}" --stop "$stop" --rate "$rate" --rdma ${tree:+--tree} --inside lab \
+        --size "${size:-$small}" --stop "$stop" --rate "$rate" --rdma ${tree:+--tree} --inside lab \
         ${json_file:+--json "$json_file"}
     exit
 fi
@@ -170,6 +174,14 @@ begin() {
     watch "$WORK/it.err" "${program[it]}"
 }
 processes() { if [ -z "$tree" ]; then echo 1; else echo 11; fi; }
+gone() { ! kill -0 "${program[it]}" 2>/dev/null; }
+# await_it SECONDS COMMAND...: until it is true, or the program has ended.
+await_it() {
+    local seconds=$1
+    shift
+    await "$seconds" it_or_gone "$@" && "$@"
+}
+it_or_gone() { "$@" || gone; }
 filled() { [ "$(grep -c 'randmem: fill' "$WORK/it.err")" -ge "$(processes)" ]; }
 halt() {
     [ -n "$tree" ] || return 0
@@ -200,7 +212,7 @@ lines() { wc -l <"$WORK/it.err"; }
 
 one_run() {
     local fault=$1 line
-    nodes_up "$fault" && begin "$2" && await 300 filled || return
+    nodes_up "$fault" && begin "$2" && await_it 300 filled || return
     sleep 3
     halt
     line=$(lines) at_fault=$(monotonic)
@@ -213,7 +225,7 @@ one_run() {
     esac
     [ -z "$tree" ] || sleep 2
     resume
-    await 120 whole_since "$line" || return
+    await_it 120 whole_since "$line" || return
     tree_whole
     sleep 1.5
     at_second=$(monotonic)
@@ -227,8 +239,24 @@ one_run() {
 }
 
 # figures: of the run, `KEY VALUE`. Time without progress is the longest that one access took.
+# Copies may be made up for several times: the one with most pages counts. Each process says how
+# many it has copied. Several begin and end together: what comes within 3 s belongs to the same time.
 figures() {
-    awk -v fault="$at_fault" -v second="$at_second" -v rate="$rate" '
+    awk -v fault="$at_fault" -v second="$at_second" -v rate="$rate" -v tree="${tree:+1}" '
+        NR == FNR {                             # from when to when copies are made up for
+            if (/ new copies on other nodes|it answers again/) {
+                if (!began || (tree ? $1 - heard > 3 : whole)) { began = $1; sum = 0 }
+                heard = $1
+                whole = 0
+            }
+            if (/ have their copies again/ && (!second || $1 < second)) {
+                for (i = 1; i < NF; i++) if ($i == "again:") sum += $(i + 1)
+                heard = last = $1
+                whole = 1
+                if (sum > most) { most = sum; from = began; to = $1 }
+            }
+            next
+        }
         function in_part(name, t) {             # the first and last line of a part
             if (!(name in t0)) { t0[name] = t; n0[name] = n }
             t1[name] = t; n1[name] = n
@@ -240,30 +268,18 @@ figures() {
             if (t >= fault && t < second && took > stuck) { stuck = took; stuck_at = t }
             if (t >= second && took > stuck2) stuck2 = took
             if (t > fault - 2.5 && t < fault) in_part("before", t)
-            else if (t > fault && !begun && stuck_at && t > stuck_at + 0.2) in_part("away", t)
-            else if (begun && !over) in_part("copying", t)
-            else if (over && t < second) in_part("after", t)
-        }
-        # Which of several times copies are made up for: the one with most pages.
-        / new copies on other nodes|it answers again/ {
-            if (!begun || over)
-                from = $1
-            begun = 1
-            over = 0
-        }
-        / have their copies again/ {
-            over = 1
-            for (i = 1; i < NF; i++) if ($i == "again:") pages = $(i + 1)
-            if (pages > most) { most = pages; took_whole = $1 - from; said = $(NF - 1) }
+            else if (t > fault && t < from && stuck_at && t > stuck_at + 0.2) in_part("away", t)
+            else if (t >= from && t < to) in_part("copying", t)
+            else if (t > last && t < second) in_part("after", t)
         }
         END {
             for (p in t0) r[p] = t1[p] > t0[p] ? (n1[p] - n0[p]) / (t1[p] - t0[p]) : 0
             b = r["before"] ? r["before"] : 1
             printf "stuck %.0f\nsecond %.0f\nbefore %.0f\naway %.2f\ncopying %.2f\nafter %.2f\n",
                 stuck, stuck2, r["before"], r["away"] / b, r["copying"] / b, r["after"] / b
-            printf "pages %d\nwhole %.2f\nallowed %.2f\nbusy %d\nrunnable %.1f\n", most, took_whole,
+            printf "pages %d\nwhole %.2f\nallowed %.2f\nbusy %d\nrunnable %.1f\n", most, to - from,
                 most * 4096 / rate / 1e6, busy, looks ? runnable / looks : 0
-        }' "$WORK/times"
+        }' "$WORK/times" "$WORK/times"
 }
 
 keys='stuck second before away copying after pages whole allowed busy runnable'
@@ -321,6 +337,7 @@ echo "stuck: the longest that one access took after the fault; 2nd-loss: after t
 for fault in ${only//,/ }; do
     verdict "$fault: runs that survived both losses, every word right" "${right[$fault]}" '>=' \
         "$runs"
+    [ "${right[$fault]}" -gt 0 ] || continue        # of nothing there are no figures
     # A node that ended is known at once; one that is silent, after this.
     verdict "$fault: longest time without progress, ms" "$(of_all "$fault" stuck most)" '<=' \
         $((silent + 300))

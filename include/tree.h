@@ -104,7 +104,9 @@ struct tree_common {
         /* a set of nodes that are to be left, or were: their slabs have bits.  Only grows, under
          * the tree's mutex (runtime/far/leave.h). */
         _Atomic uint64_t leaving;
-        uint32_t pad[8];
+        /* the rate at which all of them make up for missed copies (runtime/far/walk.h) */
+        _Atomic int64_t repairs_until;
+        uint32_t pad[6];
         struct tree_process process[TREE_PROCESSES];
 };
 

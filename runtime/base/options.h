@@ -43,7 +43,7 @@ struct options {
         enum placement placement;
         unsigned replicas;              /* copies of a page on remote nodes, 1 to REPLICAS_MAX */
         bool replicas_required;         /* fewer nodes than that are an error */
-        uint64_t rebuild_rate;          /* bytes a second that repairs copy; 0: no limit */
+        uint64_t rebuild_rate;          /* of the tree, bytes a second; 0: no limit */
         unsigned timeout_ms;            /* how long a node may be silent before it counts as lost */
         unsigned connect_timeout_ms;    /* how long it may take to answer at start */
         /* which thread moves pages of remote nodes: the I/O thread, or the vCPUs' threads in an

@@ -56,7 +56,7 @@ static uint64_t copied;                 /* pages, since all copies were there */
 static int64_t since;                   /* when the first of them was copied, ms */
 static uint32_t seen_missed;
 static int64_t next_look;               /* ms */
-static struct rate rate;
+static rate_t moves_until;
 static void (*checked_copied)(unsigned places);         /* of repair_hold() */
 
 static struct copies copies(void)
@@ -440,6 +440,13 @@ static bool is_over(unsigned half)
         return true;
 }
 
+/* The tree's.  But a memnode that is to be left waits for a limited time only: until this process
+ * has moved its pages from there, it does so at a rate of its own. */
+static rate_t *rate(void)
+{
+        return seen_leaving && !is_free ? &moves_until : &common()->repairs_until;
+}
+
 /* Pages are copied in runs, one half of the frames after the other: a run is begun when the one
  * before in that half is over.  Neighbouring slots, whose frames are neighbours too, then go out as
  * one command, and what wakes a thread here or at a node wakes it for all of them. */
@@ -450,7 +457,7 @@ static bool may_begin(int64_t now)
         if (first)
                 next_copy = is_over(0) ? 0 : RUN;
         return (!first || is_over(next_copy)) &&
-               rate_allows(&rate, opt.rebuild_rate, now, first ? RUN : 1);
+               rate_allows(rate(), opt.rebuild_rate, now, first ? RUN : 1);
 }
 
 /* The next slot is held by copying[next_copy]; false: none is found now. */
@@ -488,7 +495,7 @@ bool repair_next(uint64_t *slot, frame_t *frame)
                 return false;
         }
         *frame = (frame_t)(CONTROL->nframes + bounce_pages(CONTROL->nframes) + next_copy++);
-        rate_take(&rate);
+        rate_take(rate(), opt.rebuild_rate, now);
         return true;
 }
 

@@ -1,5 +1,6 @@
 /*
- * Repair: pages that a node missed are copied to it once it answers, at --rebuild-rate.
+ * Repair: pages that a node missed are copied to it once it answers, by all processes of the tree
+ * together at --rebuild-rate.
  *
  * Each process copies the slots that it holds.  One that it owns is made DUE meanwhile, so nobody
  * takes the slot when it is freed; its own writes of the slot wait (request.c).  One that it shares

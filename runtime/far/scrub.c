@@ -36,7 +36,7 @@ static _Atomic unsigned losses;
 static int64_t ended_at;
 
 /* The rest belongs to the I/O side. */
-static struct rate rate;
+static rate_t reads_until;
 static bool goes, walking;              /* it has begun; slots are left for a first look */
 static uint64_t cursor;
 static uint64_t current;                /* the slot of which copies are left to read */
@@ -163,7 +163,7 @@ static bool look_once(int64_t now)
 
         /* room for what is found */
         if (!walking || i < 0 || nsuspects + reading >= SUSPECTS ||
-            !rate_allows(&rate, most, now, 1))
+            !rate_allows(&reads_until, most, now, 1))
                 return false;
         if (!left && !next_slot())
                 return false;
@@ -179,7 +179,7 @@ static bool look_once(int64_t now)
         first[i].used = true;
         first[i].slot = current;
         reading++;
-        rate_take(&rate);
+        rate_take(&reads_until, most, now);
         request_check(current, k, frame_number((unsigned)i), check_over);
         return true;
 }
@@ -317,7 +317,7 @@ static void look_on(void)
                 second.silent |= silent;
         }
         if (second.waits) {
-                rate_take(&rate);
+                rate_take(&reads_until, most, now_ms());
                 request_check(slot, (unsigned)__builtin_ctz(second.waits), frame_number(0),
                               check_over);
         } else if (!second.wrong && (second.right || second.silent)) {
@@ -338,7 +338,7 @@ static bool begin_again(int64_t now)
         if (!nsuspects)
                 return false;
         struct suspect s = suspects[oldest];
-        if (now - s.since < AGAIN_MS || !rate_allows(&rate, most, now, 1))
+        if (now - s.since < AGAIN_MS || !rate_allows(&reads_until, most, now, 1))
                 return false;
         int err = repair_hold(s.slot, repaired);
         if (err == -EAGAIN)

@@ -51,22 +51,47 @@ uint64_t walk_next(uint64_t *at, unsigned *left)
         return WALK_LATER;
 }
 
-bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms, unsigned pages)
+static int64_t takes_ns(uint64_t most, uint64_t npages)
 {
-        int64_t burst = (int64_t)most * BURST_MS / 1000, wanted = (int64_t)pages * PAGE_SIZE;
-
-        if (!most)
-                return true;
-        if (burst < PAGE_SIZE)
-                burst = PAGE_SIZE;
-        int64_t gained = (now_ms - r->at) * (int64_t)most / 1000;
-        if (gained) {                   /* else what a slow rate gains would be lost each time */
-                r->budget += gained;
-                r->at = now_ms;
-        }
-        if (r->budget > burst)
-                r->budget = burst;
-        return r->budget >= (wanted < burst ? wanted : burst);
+        return (int64_t)(npages * PAGE_SIZE * 1000000000ull / most);
 }
 
-void rate_take(struct rate *r) { r->budget -= PAGE_SIZE; }
+/* What is saved up at most: BURST_MS, but a page at least. */
+static int64_t burst_ns(uint64_t most)
+{
+        int64_t page = takes_ns(most, 1);
+
+        return page > BURST_MS * 1000000ll ? page : BURST_MS * 1000000ll;
+}
+
+/* From when on time can be used.  More than a page of each process ahead of now is no time of this
+ * clock: a process of the tree is in another time namespace, and is not waited for. */
+static int64_t unused_since(int64_t until, uint64_t most, int64_t now_ns)
+{
+        int64_t saved = now_ns - burst_ns(most);
+
+        return until < saved || until > now_ns + takes_ns(most, TREE_PROCESSES) ? saved : until;
+}
+
+bool rate_allows(const rate_t *until, uint64_t most, int64_t now_ms, unsigned pages)
+{
+        if (!most)
+                return true;
+
+        const int64_t now = now_ms * 1000000, wanted = takes_ns(most, pages);
+        int64_t from = unused_since(atomic_load_explicit(until, memory_order_relaxed), most, now);
+        return now - from >= (wanted < burst_ns(most) ? wanted : burst_ns(most));
+}
+
+void rate_take(rate_t *until, uint64_t most, int64_t now_ms)
+{
+        if (!most)
+                return;
+
+        int64_t was = atomic_load_explicit(until, memory_order_relaxed);
+        while (!atomic_compare_exchange_weak_explicit(
+                until, &was,
+                unused_since(was, most, now_ms * 1000000) + takes_ns(most, 1),
+                memory_order_relaxed, memory_order_relaxed))
+                ;
+}

@@ -5,6 +5,7 @@
 #ifndef VMRUN_FAR_WALK_H
 #define VMRUN_FAR_WALK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,11 +17,14 @@
  * moved behind it, *left is lowered by the slots that were looked at. */
 uint64_t walk_next(uint64_t *at, unsigned *left);
 
-/* So many bytes a second; all 0 at first. */
-struct rate { int64_t budget, at; };
-/* May so many pages more be moved?  Each is then told by rate_take().  most: bytes a second; 0: no
- * limit.  Of a rate too low for so many, as many as it saves up. */
-bool rate_allows(struct rate *r, uint64_t most, int64_t now_ms, unsigned pages);
-void rate_take(struct rate *r);
+/* A rate that several processes may share: until when what they have moved takes, in ns of the
+ * clock of now_ms(); 0 at first.  No other memory depends on it, so all accesses are relaxed.  A
+ * process that dies leaves nothing to be put right. */
+typedef _Atomic int64_t rate_t;
+/* May so many pages more be moved?  Each is then told by rate_take(); between the two others may
+ * take some, so each process may exceed the rate by a page, which the next ones wait for.  most:
+ * bytes a second; 0: no limit.  Of a rate too low for so many, as many as it saves up. */
+bool rate_allows(const rate_t *until, uint64_t most, int64_t now_ms, unsigned pages);
+void rate_take(rate_t *until, uint64_t most, int64_t now_ms);
 
 #endif

@@ -127,7 +127,7 @@ static const char help_text[] =
         "      --replicas-required\n"
         "                      end rather than start with fewer nodes than that\n"
         "      --rebuild-rate RATE\n"
-        "                      bytes a second at which each process makes up for copies that a node "
+        "                      bytes a second at which all processes make up for copies that a node "
         "missed\n"
         "                      (default: 100M)\n"
         "      --timeout S     end the program when a node was silent for S seconds (default: 10)\n"

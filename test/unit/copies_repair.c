@@ -59,7 +59,7 @@ static struct repair_memory {
         bool stopped, passing, found, wanted, again, needy, is_free, ended, repairer;
         uint64_t pages, cursor, copied, seen_leaving;
         int64_t since, next_look;
-        struct rate rate;
+        int64_t moves_until;
         uint32_t seen_missed;
         unsigned next_copy;
 } memory[SEATS];
@@ -85,7 +85,7 @@ void repair_memory_out(unsigned seat)
         m->copied = copied;
         m->since = since;
         m->next_look = next_look;
-        m->rate = rate;
+        m->moves_until = moves_until;
         m->seen_missed = seen_missed;
         m->next_copy = next_copy;
 }
@@ -112,7 +112,7 @@ void repair_memory_in(unsigned seat)
         copied = m->copied;
         since = m->since;
         next_look = m->next_look;
-        rate = m->rate;
+        moves_until = m->moves_until;
         seen_missed = m->seen_missed;
         next_copy = m->next_copy;
 }

@@ -23,11 +23,11 @@ static char *maps;                      /* of a tree with one slab */
 static int64_t clock_ms;
 
 int64_t now_ms(void) { return clock_ms; }
-bool rate_allows(struct rate *r, uint64_t bytes, int64_t now, unsigned pages)
+bool rate_allows(const rate_t *r, uint64_t bytes, int64_t now, unsigned pages)
 {
         (void)r, (void)bytes, (void)now, (void)pages;
         return true;
 }
-void rate_take(struct rate *r) { (void)r; }
+void rate_take(rate_t *r, uint64_t bytes, int64_t now) { (void)r, (void)bytes, (void)now; }
 
 #endif

@@ -78,13 +78,13 @@ static void finds_what_is_held(void **state)
 /* How many pages may be moved until `ms`, if somebody asks each `every` ms, for `run` at a time. */
 static unsigned moved_in_runs(uint64_t most, unsigned every, unsigned ms, unsigned run)
 {
-        struct rate r = { 0 };
+        rate_t r = 0;
         unsigned n = 0;
 
         for (int64_t now = 1000000; now <= 1000000 + (int64_t)ms; now += every)
                 while (n < 1000000 && rate_allows(&r, most, now, run))
                         for (unsigned i = 0; i < run; i++, n++)
-                                rate_take(&r);
+                                rate_take(&r, most, now);
         return n;
 }
 
@@ -109,18 +109,64 @@ static void keeps_its_rate(void **state)
 /* Also if a run is more than 20 ms of the rate: it goes at the cost of those that follow. */
 static void keeps_its_rate_in_runs(void **state)
 {
-        struct rate r = { 0 };
+        rate_t r = 0;
 
         (void)state;
         assert_in_range(moved_in_runs(10000 * PAGE_SIZE, 1, 10000, 16), 99984, 100216);
         assert_in_range(moved_in_runs(100 * PAGE_SIZE, 1, 10000, 16), 1000, 1018);
         assert_true(rate_allows(&r, 1000 * PAGE_SIZE, 1000000, 16));
         for (unsigned i = 0; i < 5; i++)
-                rate_take(&r);
+                rate_take(&r, 1000 * PAGE_SIZE, 1000000);
         /* 15 are left, which is no run, but a page */
         assert_false(rate_allows(&r, 1000 * PAGE_SIZE, 1000000, 16));
         assert_true(rate_allows(&r, 1000 * PAGE_SIZE, 1000000, 1));
         assert_true(rate_allows(&r, 1000 * PAGE_SIZE, 1000001, 16));
+}
+
+/* Eleven processes copy at one rate, and each gets its part; they may begin a run together. */
+static void is_shared(void **state)
+{
+        const uint64_t most = 10000 * PAGE_SIZE;
+        unsigned n[11] = { 0 }, all = 0;
+        rate_t r = 0;
+
+        (void)state;
+        for (int64_t now = 1000000; now < 1010000; now++) {
+                bool may[11];
+                for (unsigned i = 0; i < 11; i++)
+                        may[i] = rate_allows(&r, most, now, 16);
+                for (unsigned i = 0; i < 11; i++)
+                        for (unsigned k = 0; may[(i + now) % 11] && k < 16; k++) {
+                                if (k && !rate_allows(&r, most, now, 1))
+                                        break;
+                                rate_take(&r, most, now);
+                                n[(i + now) % 11]++;
+                        }
+        }
+        for (unsigned i = 0; i < 11; all += n[i++])
+                assert_in_range(n[i], 8000, 10000);
+        assert_in_range(all, 99990, 100220);
+}
+
+/* A process in another time namespace has another clock: nobody waits for that one. */
+static void does_not_wait_for_another_clock(void **state)
+{
+        const int64_t year = 365 * 86400000ll;
+        const uint64_t most = 1000 * PAGE_SIZE;
+        rate_t r = 0;
+
+        (void)state;
+        rate_take(&r, most, 1000000 + year);
+        assert_true(rate_allows(&r, most, 1000000, 16));
+        for (unsigned i = 0; i < 20; i++)
+                rate_take(&r, most, 1000000);
+        assert_false(rate_allows(&r, most, 1000000, 1));
+        assert_true(rate_allows(&r, most, 1000000 + year, 16));
+        /* but each of a tree may be a page ahead */
+        for (unsigned i = 0; i < 1000; i++)
+                rate_take(&r, most, 1000000);
+        assert_false(rate_allows(&r, most, 1000999, 1));
+        assert_true(rate_allows(&r, most, 1001001, 1));
 }
 
 int main(void)
@@ -129,6 +175,8 @@ int main(void)
                 cmocka_unit_test(finds_what_is_held),
                 cmocka_unit_test(keeps_its_rate),
                 cmocka_unit_test(keeps_its_rate_in_runs),
+                cmocka_unit_test(is_shared),
+                cmocka_unit_test(does_not_wait_for_another_clock),
         };
 
         units = mmap(NULL, 4 * SLAB_MAP_SIZE, PROT_READ | PROT_WRITE,
