@@ -62,7 +62,8 @@ if [ -n "$rdma" ] && [ -z "$inside" ]; then
 fi
 : "${size:=192}"
 silent=1000                 # ms of silence after which a node is suspected
-[ -z "$rdma" ] || silent=500
+gap=1                       # seconds between processes that notice the same
+[ -z "$rdma" ] || silent=500 gap=3
 as=(setsid)                 # so that the processes of a tree can be found
 
 monotonic() {
@@ -191,22 +192,15 @@ halt() {
 }
 resume() { [ -z "$stopped" ] || kill -CONT "$stopped"; stopped=''; }
 
-# whole_since LINE: vmrun has noticed what happened since then, and says that all is there.
+# whole_since LINE: vmrun has noticed what happened since then, and says that all is there. Of a
+# tree that is said once, while some of its processes may not have noticed yet.
 whole_since() {
-    awk -v from="$1" 'NR <= from { next }
-        /it answers again|new copies on other nodes/ { noticed = 1; whole = 0 }
-        /have their copies again/ { whole = noticed }
+    local words='have their copies again'
+    [ -z "$tree" ] || words='have the copies of all processes again'
+    awk -v from="$1" -v words="$words" -v tree="$tree" 'NR <= from { next }
+        /it answers again|new copies on other nodes/ { noticed = 1; whole = whole && tree }
+        $0 ~ words { whole = noticed }
         END { exit !whole }' "$WORK/it.err"
-}
-# Each process copies what it holds, and nothing says which have done so: of a tree, none has said
-# it for some seconds.
-tree_whole() {
-    local before=-1 now=0
-    while [ -n "$tree" ] && [ "$before" -ne "$now" ]; do
-        before=$now
-        sleep 4
-        now=$(grep -c 'have their copies again' "$WORK/it.err")
-    done
 }
 lines() { wc -l <"$WORK/it.err"; }
 
@@ -226,7 +220,6 @@ one_run() {
     [ -z "$tree" ] || sleep 2
     resume
     await_it 120 whole_since "$line" || return
-    tree_whole
     sleep 1.5
     at_second=$(monotonic)
     second_loss
@@ -240,12 +233,14 @@ one_run() {
 
 # figures: of the run, `KEY VALUE`. Time without progress is the longest that one access took.
 # Copies may be made up for several times: the one with most pages counts. Each process says how
-# many it has copied. Several begin and end together: what comes within 3 s belongs to the same time.
+# many it has copied. Several begin and end together: what comes within `gap` seconds belongs to the
+# same time.
 figures() {
-    awk -v fault="$at_fault" -v second="$at_second" -v rate="$rate" -v tree="${tree:+1}" '
+    awk -v fault="$at_fault" -v second="$at_second" -v rate="$rate" -v tree="${tree:+1}" \
+        -v gap="$gap" '
         NR == FNR {                             # from when to when copies are made up for
             if (/ new copies on other nodes|it answers again/) {
-                if (!began || (tree ? $1 - heard > 3 : whole)) { began = $1; sum = 0 }
+                if (!began || (tree ? $1 - heard > gap : whole)) { began = $1; sum = 0 }
                 heard = $1
                 whole = 0
             }

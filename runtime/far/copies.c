@@ -157,10 +157,81 @@ unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint
         return wanting(c, s, slot) & copies_to_write(c, s, slot);
 }
 
+/* A place that another process has added, and may have filled, is known here a look later
+ * (rebuild.c). */
+static bool knows_all(const struct copies *c, const struct far_slab *s, uint64_t slot)
+{
+        return places_of(s) >= places_with_bits(c, slot);
+}
+
+/* Some process has the slot.  What is DUE for good, since a node of the slab does not fence, is not
+ * copied. */
+static bool is_copied(const struct slab_map *map, unsigned page, bool fenced)
+{
+        uint16_t w = atomic_load_explicit(&map->word[page], memory_order_relaxed);
+
+        return w & SLOT_STATE && (fenced || w & SLOT_SHARED || !(w & SLOT_DUE));
+}
+
+bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32_t slab,
+                        uint32_t npages)
+{
+        const struct slab_map *map = tree_map(c->units, slab);
+        const uint64_t first = (uint64_t)slab << SLAB_SHIFT;
+        unsigned places = places_of(s), to_read = 0, to_write = 0;
+        bool fenced = true;
+
+        if (!places_with_bits(c, first))
+                return false;
+        if (!knows_all(c, s, first))
+                return true;
+        for (unsigned k = 0; k < places; k++) {
+                const struct far_node *n = s->place[k].node;
+                fenced &= n->fences;
+                if (!far_answers(n))
+                        continue;
+                to_read |= 1u << k;
+                if (n->fences && !copies_leave(c, n))
+                        to_write |= 1u << k;
+        }
+        for (unsigned i = 0; i < npages; i += 64) {
+                uint64_t have = 0, lack = 0;
+                for (unsigned k = 0; k < places; k++) {
+                        uint64_t good = atomic_load_explicit(&map->good[k][i / 64],
+                                                             memory_order_acquire);
+                        have |= to_read >> k & 1 ? good : 0;
+                        lack |= to_write >> k & 1 ? ~good : 0;
+                }
+                uint64_t set = have & lack &
+                               ~atomic_load_explicit(&map->unfit[i / 64], memory_order_relaxed);
+                for (; set; set &= set - 1)
+                        if (is_copied(map, i + (unsigned)__builtin_ctzll(set), fenced))
+                                return true;
+        }
+        return false;
+}
+
+/* Relaxed: what is read of a page does not depend on it. */
+static void set_unfit(const struct copies *c, uint64_t slot, bool unfit)
+{
+        _Atomic uint64_t *word = &tree_map(c->units, slot_slab(slot))->unfit[slot_page(slot) / 64];
+
+        if (unfit == !!(atomic_load_explicit(word, memory_order_relaxed) & bit_of(slot)))
+                return;
+        if (unfit)
+                atomic_fetch_or_explicit(word, bit_of(slot), memory_order_relaxed);
+        else
+                atomic_fetch_and_explicit(word, ~bit_of(slot), memory_order_relaxed);
+}
+
+void copies_unfit(const struct copies *c, uint64_t slot) { set_unfit(c, slot, true); }
+
 void copies_written(const struct copies *c, uint64_t slot, unsigned good)
 {
         unsigned places = places_with_bits(c, slot);
 
+        if (places)
+                set_unfit(c, slot, false);
         for (unsigned k = 0; k < places; k++)
                 set_good(c, slot, k, good >> k & 1);
 }
@@ -175,13 +246,6 @@ void copies_repaired(const struct copies *c, uint64_t slot, unsigned good)
 void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k)
 {
         set_good(c, slot, k, false);
-}
-
-/* A place that another process has added, and may have filled, is known here a look later
- * (rebuild.c). */
-static bool knows_all(const struct copies *c, const struct far_slab *s, uint64_t slot)
-{
-        return places_of(s) >= places_with_bits(c, slot);
 }
 
 bool copies_gone(const struct copies *c, const struct far_slab *s, uint64_t slot)

@@ -13,6 +13,7 @@
 #include "far/repair.h"
 #include "far/tree.h"
 #include "far/walk.h"
+#include "far/whole.h"
 #include "include/tree.h"
 #include "vm/vm.h"
 
@@ -271,12 +272,16 @@ void repair_done(uint64_t slot, unsigned places)
         }
         found = true;
         atomic_fetch_add_explicit(&pages, 1, memory_order_relaxed);
+        whole_copied();
         if (!copied++)
                 since = now_ms();
 }
 
 void repair_unfit(uint64_t slot)
 {
+        const struct copies c = copies();
+
+        copies_unfit(&c, slot);
         if (end_copy(slot, 0))
                 needy |= needs_leaving(slot);
 }
@@ -326,6 +331,7 @@ void repair_forked(void)
         atomic_store(&wanted, false);
         passing = ended = found = again = is_free = repairer = false;
         next_copy = 0;
+        whole_anew();
         seen_leaving = 0;
         cursor = 0;
 }
@@ -429,6 +435,7 @@ static void begin_pass(int64_t now)
         seen_leaving = to_leave;
         found = again = needy = false;
         passing = true;
+        whole_anew();                   /* after it: this process may be the last one */
         cursor = 0;
 }
 
@@ -486,6 +493,8 @@ bool repair_next(uint64_t *slot, frame_t *frame)
                 if (wanted || now >= next_look || leaving() != seen_leaving)
                         begin_pass(now);
         }
+        if (!passing)
+                whole_look(now);
         if (!passing || !may_begin(now)) {
                 next_copy = 0;
                 return false;
@@ -501,5 +510,5 @@ bool repair_next(uint64_t *slot, frame_t *frame)
 
 int repair_patience(void)
 {
-        return is_idle() ? -1 : passing || ended ? 1 : needy ? NEED_MS : IDLE_MS;
+        return is_idle() ? -1 : passing || ended || whole_goes_on() ? 1 : needy ? NEED_MS : IDLE_MS;
 }

@@ -67,7 +67,7 @@ enum phase {
 extern enum phase phase;
 struct counts {
         uint64_t runs, reads, writes, one_copy, downs, late, forks, execs, kills, ends, cuts,
-                restarts, lost, gone, due, copied, places, drains, left, unanswered;
+                restarts, lost, gone, due, copied, places, drains, left, unanswered, whole;
 };
 extern struct counts met;
 
@@ -192,6 +192,8 @@ struct model_control { uint64_t frame_table, notices; _Atomic uint32_t parts_rea
 struct model_control *control_of_self(void);
 void side_step(void);                   /* a round of the I/O side of self() */
 uint64_t request_slot(const struct far_request *r);
+/* Of the process of self(): which copies are wanting now, for check_whole(). */
+void see_copies(void);
 extern uint64_t called_over[SLOTS];     /* the newest page of a slot whose write was over */
 /* By copies.c, of any process. */
 bool is_good_at(uint64_t slot, unsigned place);

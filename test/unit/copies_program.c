@@ -283,6 +283,13 @@ static void check_slot(struct seat *s, unsigned i)
                                    (unsigned long)slot, k);
 }
 
+/* That nobody wants copies, which it is for this process to say now. */
+static bool is_said(void *arg)
+{
+        (void)arg;
+        return !*(uint32_t *)&((struct tree_common *)units)->copied;
+}
+
 static bool all_up(void *arg)
 {
         const struct seat *s = arg;
@@ -343,6 +350,7 @@ static void take_all(struct seat *s)
         quiesce(s);
         find_places(s);
         wait_until(is_repaired, s);
+        wait_until(is_said, s);
         pause_repairs(s);               /* also nodes that are not repaired have all then */
         uint64_t before;
         do {                            /* until nothing has come between */

@@ -51,6 +51,9 @@ static char *window(void) { return units; }
 #define let_go(...) let_go_of_copy(__VA_ARGS__)
 
 #include "far/walk.c"
+#include "far/whole.c"
+/* A look that begins. */
+#define whole_look(now) (next_slab ? (void)0 : see_copies(), (whole_look)(now))
 #include "far/repair.c"
 
 static struct repair_memory {
@@ -58,9 +61,9 @@ static struct repair_memory {
         unsigned under_way;
         bool stopped, passing, found, wanted, again, needy, is_free, ended, repairer;
         uint64_t pages, cursor, copied, seen_leaving;
-        int64_t since, next_look;
+        int64_t since, next_look, next_tree_look;
         int64_t moves_until;
-        uint32_t seen_missed;
+        uint32_t seen_missed, next_slab;
         unsigned next_copy;
 } memory[SEATS];
 
@@ -87,6 +90,8 @@ void repair_memory_out(unsigned seat)
         m->next_look = next_look;
         m->moves_until = moves_until;
         m->seen_missed = seen_missed;
+        m->next_slab = next_slab;
+        m->next_tree_look = next_tree_look;
         m->next_copy = next_copy;
 }
 
@@ -114,6 +119,8 @@ void repair_memory_in(unsigned seat)
         next_look = m->next_look;
         moves_until = m->moves_until;
         seen_missed = m->seen_missed;
+        next_slab = m->next_slab;
+        next_tree_look = m->next_tree_look;
         next_copy = m->next_copy;
 }
 

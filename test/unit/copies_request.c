@@ -75,7 +75,94 @@ static uint64_t made_good[SLOTS];
 
 struct options opt = { .timeout_ms = 1u << 30, .verify = true, .replicas = 2 };
 
-void warnx_(const char *fmt, ...) { (void)fmt; }
+/* What was wanting when a process began to look at all copies, and what may have changed since. */
+static struct sight {
+        bool wanting[SLOTS];
+        struct { uint16_t word; unsigned good; uint64_t written, made; } of[SLOTS];
+        struct { unsigned places; } slab[SLABS];
+        struct { uint64_t serial; bool answers; } node[NODES];
+} sight[SEATS];
+
+static bool answers(const struct far_node *n)
+{
+        return !n->lost && !*(const bool *)&n->is_left && *(const bool *)&n->up;
+}
+
+static bool is_left_still(uint64_t slot)
+{
+        for (const struct seat *s = seats; s < seats + SEATS; s++)
+                for (const struct page *g = s->page; s->alive && g < s->page + HELD; g++)
+                        if (g->slot == slot && (g->state == HELD_STILL || g->state == READS))
+                                return true;
+        return false;
+}
+
+static bool is_wanting_now(uint64_t slot, unsigned good)
+{
+        const struct far_slab *f = &self()->slab[slot_slab(slot)];
+        const uint64_t leaving = *(uint64_t *)&((struct tree_common *)units)->leaving;
+        const uint64_t unfit = *(uint64_t *)&tree_map(units, slot_slab(slot))->unfit[0];
+        bool have = false, lack = false, foreign = false;
+
+        for (unsigned k = 0; k < f->places; k++) {
+                const struct far_node *n = f->place[k].node;
+                foreign |= !n->fences;
+                if (!answers(n))
+                        continue;
+                have |= good >> k & 1;
+                lack |= !(good >> k & 1) && n->fences && !(leaving >> n->index & 1);
+        }
+        /* where nodes do not fence, pages that are DUE for good are not copied */
+        return have && lack && !foreign && !(unfit >> slot_page(slot) & 1) && is_left_still(slot);
+}
+
+static void see(struct sight *now)
+{
+        memset(now, 0, sizeof(*now));
+        for (unsigned i = 0; i < SLOTS; i++) {
+                const uint64_t slot = (uint64_t)(i / PAGES) << SLAB_SHIFT | i % PAGES;
+                const struct far_slab *f = &self()->slab[i / PAGES];
+                unsigned good = 0;
+                for (unsigned k = 0; k < f->places; k++)
+                        good |= (unsigned)is_good_at(slot, k) << k;
+                now->wanting[i] = is_wanting_now(slot, good);
+                now->of[i].word = *(uint16_t *)slot_word(units, slot);
+                now->of[i].good = good;
+                now->of[i].written = called_over[i];
+                now->of[i].made = made_good[i];
+                now->slab[i / PAGES].places = f->places;
+        }
+        for (unsigned k = 0; k < NODES; k++) {
+                now->node[k].serial = self()->view[k].serial;
+                now->node[k].answers = answers(&self()->node[k]);
+        }
+}
+
+void see_copies(void) { see(&sight[self() - seats]); }
+
+/* A process says that no process wants a copy: so of each that was wanting when it began to look,
+ * and still is, something has changed meanwhile. */
+static void check_whole(void)
+{
+        const struct sight *old = &sight[self() - seats];
+        struct sight now;
+
+        see(&now);
+        met.whole++;
+        for (unsigned i = 0; i < SLOTS; i++)
+                if (old->wanting[i] && now.wanting[i] &&
+                    memcmp(&old->of[i], &now.of[i], sizeof(now.of[i])) == 0 &&
+                    memcmp(old->slab, now.slab, sizeof(now.slab)) == 0 &&
+                    memcmp(old->node, now.node, sizeof(now.node)) == 0)
+                        sched_fail("process %u says that no copy is wanting, but one of slot %u is",
+                                   self()->tree.self, i);
+}
+
+void warnx_(const char *fmt, ...)
+{
+        if (strstr(fmt, "copies of all processes"))
+                check_whole();
+}
 void info_(const char *fmt, ...) { (void)fmt; }
 _Noreturn void die_(int status, const char *fmt, ...)
 {

@@ -12,7 +12,7 @@ build_test() {
 }
 
 copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
-repair=far/repair.c slotmap=far/slotmap.c leave=far/leave.c moves=far/moves.c
+repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c leave=far/leave.c moves=far/moves.c
 
 mutant $copies "a missed write is not noted" \
     '/^static void set_good/,/^}/s/^        if \(good == .*/        if (!good) return; &/'
@@ -197,4 +197,15 @@ rule 5 "a node says that it fences, and does not"
 rule 6 "a slot is freed before its write is over"
 rule 7 "a process says still while writes are under way"
 rule 8 "a child notes what it gave up as its parent"
+
+mutant $whole "all copies are there, as nobody looks" \
+    '/^static bool is_whole/,/^}/s/!copies_any_wanting/true \|\| &/'
+mutant $whole "all copies are there if those of the last slab are" \
+    '/^static bool is_whole/,/^}/s/!copies_any_wanting/i == 0 || &/'
+mutant $whole "it is not for this process to say" \
+    '/^static void say_all_whole/,/^}/s/atomic_exchange_explicit\(.*\) &&/false \&\&/'
+mutant $copies "of others no copy is wanting" \
+    '/^static bool is_copied/,/^}/s/return w/return (w \& SLOT_NUMBER) == 0 \&\& w/'
+mutant $copies "one copy is enough" \
+    '/^bool copies_any_wanting/,/^}/s/lack \|= .*/lack = ~have;/'
 totals

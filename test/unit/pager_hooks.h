@@ -31,6 +31,7 @@ bool spurious(void);            /* shall this weak compare-and-swap fail? */
 /* One thread runs everything, so the memory order does not matter (test_pager_race.c checks it). */
 #define PLAIN(p) _Generic((p),                                                           \
         _Atomic uint64_t *: (uint64_t *)(p), const _Atomic uint64_t *: (uint64_t *)(p),  \
+        _Atomic int64_t *: (int64_t *)(p), const _Atomic int64_t *: (int64_t *)(p),      \
         _Atomic uint32_t *: (uint32_t *)(p), const _Atomic uint32_t *: (uint32_t *)(p),  \
         _Atomic uint16_t *: (uint16_t *)(p), const _Atomic uint16_t *: (uint16_t *)(p),  \
         _Atomic bool *: (bool *)(p), const _Atomic bool *: (bool *)(p),                  \

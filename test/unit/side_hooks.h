@@ -1,6 +1,6 @@
 /*
- * Before a source of the I/O side that a test includes (test_repair.c, test_scrub.c): a control page
- * and the maps of a tree of its own, a clock that the test moves, and no limit of rate.
+ * Before a source of the I/O side that a test includes (test_repair.c, test_scrub.c): a control
+ * page and the maps of a tree of its own, a clock that the test moves, and no limit of rate.
  */
 #ifndef TEST_SIDE_HOOKS_H
 #define TEST_SIDE_HOOKS_H

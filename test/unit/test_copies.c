@@ -192,6 +192,55 @@ static void repairs(void **state)
         assert_false(copies_wanting(&me, &slab, SLOT));
 }
 
+static bool any_wanting(const struct far_slab *s)
+{
+        return copies_any_wanting(&me, s, 1, CHUNK_PAGES);
+}
+
+/* Whoever holds the slot, as long as somebody does. */
+static void slots_of_all(void **state)
+{
+        static const struct { uint16_t word; bool copied; } words[] = {
+                { SLOT_FREE, false }, { SLOT_DUE, false }, { SLOT_OWNED | 2, true },
+                { SLOT_OWNED | 5, true }, { SLOT_SHARED, true }, { SLOT_CHECK | 5, true },
+                { SLOT_OWNED | SLOT_DUE | 5, true },
+        };
+        slot_word_t *word = slot_word(me.units, SLOT);
+
+        (void)state;
+        assert_false(any_wanting(&slab));
+        for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+                *word = words[i].word;
+                copies_written(&other, SLOT, 1);
+                assert_int_equal(any_wanting(&slab), words[i].copied);
+                copies_repaired(&other, SLOT, 2);
+                assert_int_equal(any_wanting(&slab), words[i].copied);
+                copies_repaired(&other, SLOT, 4);
+                assert_false(any_wanting(&slab));
+        }
+        /* also one that is DUE, until it has its copies; for good if a node does not fence */
+        copies_written(&other, SLOT, 1);
+        assert_true(any_wanting(&slab));
+        node[2].fences = false;
+        assert_false(any_wanting(&slab));
+        *word = SLOT_OWNED | 5;
+        assert_true(any_wanting(&slab));
+        node[1].up = false;
+        assert_false(any_wanting(&slab));
+        node[1].up = node[2].fences = true;
+        assert_false(copies_any_wanting(&me, &single, 2, CHUNK_PAGES));
+        assert_true(copies_any_wanting(&me, &slab, 1, 64));
+        /* of which none fits, until it is written */
+        copies_unfit(&other, SLOT);
+        assert_false(any_wanting(&slab));
+        copies_written(&other, SLOT, 2);
+        assert_true(any_wanting(&slab));
+        copies_written(&other, SLOT, 7);
+        assert_false(any_wanting(&slab));
+        tree_map(me.units, 1)->places = 4;
+        assert_true(any_wanting(&slab));        /* it is not known here */
+}
+
 /* A place that was added, and that this process does not know yet. */
 static void unknown_places(void **state)
 {
@@ -273,7 +322,7 @@ int main(void)
                 test(all_are_right), test(reads_are_shared), test(nodes_that_are_down),
                 test(missed_writes), test(places_not_known_yet),
                 test(a_single_place), test(threats), test(ends), test(nodes_that_cannot_fence),
-                test(repairs), test(unknown_places),
+                test(repairs), test(slots_of_all), test(unknown_places),
         };
         return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
 }

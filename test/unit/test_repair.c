@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "side_hooks.h"
+#include "far/whole.c"
 #include "far/repair.c"
 
 #define SLOTS 40u                       /* more than two runs */
@@ -23,10 +24,16 @@ static struct far_node node[2];
 static struct far_slab slab;
 static bool lacks[SLOTS];               /* the second copy */
 static bool needs[SLOTS];               /* only a node to be left has it */
-static unsigned whole;                  /* how often that was said */
+static bool unfit[SLOTS];               /* repair.c has said so */
+static unsigned others_lack;            /* pages of slab 0 that other processes have */
+static unsigned whole, all_whole;       /* how often that was said */
 
 void warnx_(const char *fmt, ...)
 {
+        if (strstr(fmt, "the copies of all processes again")) {
+                all_whole++;
+                return;
+        }
         assert_non_null(strstr(fmt, "have their copies again"));
         whole++;
 }
@@ -35,7 +42,7 @@ uint64_t walk_next(uint64_t *at, unsigned *look)
         (void)look;
         return *at < SLOTS ? (*at)++ : WALK_END;
 }
-struct far_slab *far_slab(uint32_t i) { assert_int_equal(i, 0); return &slab; }
+struct far_slab *far_slab(uint32_t i) { assert_true(i < control.nslabs); return &slab; }
 bool tree_shares(const struct tree *t, uint64_t slot) { (void)t, (void)slot; return false; }
 int tree_release(struct tree *t, const uint64_t *slots, size_t n)
 {
@@ -57,6 +64,15 @@ bool copies_wanting(const struct copies *c, const struct far_slab *s, uint64_t s
         (void)c, (void)s;
         return lacks[slot];
 }
+bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32_t i, uint32_t n)
+{
+        (void)c, (void)s;
+        for (uint32_t slot = 0; slot < n && slot < SLOTS; slot++)
+                if (lacks[slot] && !unfit[slot])
+                        return true;
+        return i == 0 && others_lack > 0;
+}
+void copies_unfit(const struct copies *c, uint64_t slot) { (void)c; unfit[slot] = true; }
 unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint64_t slot)
 {
         (void)c, (void)s;
@@ -116,6 +132,8 @@ static int set_up(void **state)
         repair_forked();
         opt.replicas = 2;
         control.nslabs = 1;
+        for (unsigned i = 0; i < SLABS_MAX; i++)
+                control.slabs[i] = (struct slab){ .kind = SLAB_REMOTE, .pages = SLOTS };
         copied = 0;
         needy = false;
         seen_missed = 0;
@@ -129,11 +147,12 @@ static int set_up(void **state)
         for (unsigned i = 0; i < SLOTS; i++) {
                 *slot_word(maps, i) = SLOT_OWNED;
                 lacks[i] = true;
-                needs[i] = false;
+                needs[i] = unfit[i] = false;
                 answers[i] = COPIED;
                 tries[i] = 0;
         }
-        whole = 0;
+        whole = all_whole = others_lack = 0;
+        atomic_store(&common()->numbers, 2);
         return 0;
 }
 
@@ -264,6 +283,60 @@ static void others_do_not(void **state)
         repair_let_go();
 }
 
+/* That is said once, when no process wants copies any more; also if a page has none that fits. */
+static void all_processes_are_whole(void **state)
+{
+        (void)state;
+        answers[7] = UNFIT;
+        others_lack = 1;
+        repair_wanted();
+        pass_time(LATER);
+        assert_int_equal(whole, 1);
+        assert_int_equal(all_whole, 0);
+        others_lack = 0;
+        pass_time(TREE_LOOK_MS + IDLE_MS + 1);
+        assert_int_equal(all_whole, 1);
+        pass_time(LATER);
+        assert_int_equal(all_whole, 1);
+        /* another process has copied what it had */
+        whole_copied();
+        pass_time(LATER);
+        assert_int_equal(all_whole, 2);
+        assert_int_equal(whole, 1);
+}
+
+/* The last one says so at once; a program of one process has said it already. */
+static void the_last_process_is_whole(void **state)
+{
+        for (unsigned n = 1; n < 3; n++) {
+                set_up(state);
+                atomic_store(&common()->numbers, n);
+                repair_wanted();
+                pass_time(100);
+                assert_int_equal(whole, 1);
+                assert_int_equal(all_whole, n - 1);
+        }
+}
+
+/* Of many slabs it looks at some at a time, and from the first one on after a pass. */
+static void looks_at_all_slabs(void **state)
+{
+        (void)state;
+        control.nslabs = 3 * SLABS_LOOKED_AT;
+        memset(lacks, 0, sizeof(lacks));
+        whole_copied();
+        whole_look(clock_ms);
+        assert_true(whole_goes_on());
+        others_lack = 1;                /* in one that it has looked at */
+        repair_wanted();
+        pass_time(LATER);
+        assert_int_equal(all_whole, 0);
+        others_lack = 0;
+        pass_time(TREE_LOOK_MS + IDLE_MS + 10);
+        assert_int_equal(all_whole, 1);
+        assert_false(whole_goes_on());
+}
+
 #define test_of(t) cmocka_unit_test_setup(t, set_up)
 
 int main(void)
@@ -271,7 +344,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 test_of(all_are_copied), test_of(unfit_is_not_tried_again), test_of(not_copied),
                 test_of(put_off), test_of(held_already), test_of(needed_page_holds_up),
-                test_of(others_do_not)
+                test_of(others_do_not), test_of(all_processes_are_whole),
+                test_of(the_last_process_is_whole), test_of(looks_at_all_slabs)
         };
 
         maps = aligned_alloc(PAGE_SIZE, 2 * SLAB_MAP_SIZE);
