@@ -949,8 +949,9 @@ static void case_back_join(const struct target *t)
         if (!node_.driver->keep(&node_, &k) || write(down[1], &k, sizeof(k)) != sizeof(k) ||
             write(down[1], place.word, sizeof(place.word)) != sizeof(place.word))
                 verdict("wrong", "the second process cannot be told");
-        while (waitpid(pid, &status, WNOHANG) == 0)
-                poll_for(50);
+        /* Nothing is under way here, so this one may hear nothing meanwhile. */
+        for (; waitpid(pid, &status, WNOHANG) == 0; poll(NULL, 0, 50))
+                poll_node();
         if (status != 0)
                 verdict("wrong", "the second process: status %#x", (unsigned)status);
         traffic(200, 96, NULL, -1);
