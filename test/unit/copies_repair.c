@@ -140,7 +140,11 @@ void repairs_die(const struct seat *s)
                         abandoned[index_of(c[i].slot)] = true;
         for (uint64_t i = 0; i < SLOTS; i++) {
                 uint64_t slot = i / PAGES << SLAB_SHIFT | i % PAGES;
-                if (*(uint16_t *)slot_word(units, slot) == (SLOT_OWNED | SLOT_DUE | s->tree.self))
+                uint16_t word = *(uint16_t *)slot_word(units, slot);
+                if (word == (SLOT_OWNED | SLOT_DUE | s->tree.self))
+                        abandoned[i] = true;
+                /* hold() has made one DUE, which was freed before it could note that */
+                if (word == SLOT_DUE && s->repair_owner)
                         abandoned[i] = true;
         }
 }
