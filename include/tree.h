@@ -75,7 +75,8 @@ struct slab_map {
         /* By place, a bit a slot: the copy there is the page that was last written
          * (runtime/far/copies.h). */
         _Atomic uint64_t good[TREE_PLACES][SLAB_PAGES / 64] __attribute__((aligned(PAGE_SIZE)));
-        /* A bit a slot: no copy of it can be made before its owner has written it again. */
+        /* A bit a slot: no copy fitted its sum, so none could be made of it.  By who holds the
+         * slot; cleared when it is written, or copied after all. */
         _Atomic uint64_t unfit[SLAB_PAGES / 64];
         /* Places of the slab, if there are bits of them; 0: there are none, and one place.  Only
          * grows, under the tree's mutex. */
@@ -108,7 +109,8 @@ struct tree_common {
         _Atomic uint64_t leaving;
         /* the rate at which all of them make up for missed copies (runtime/far/walk.h) */
         _Atomic int64_t repairs_until;
-        /* pages were copied, and nobody has said since that no process wants copies (repair.c) */
+        /* pages were copied, and nobody has said since that no process wants copies:
+         * runtime/far/whole.h */
         _Atomic uint32_t copied;
         uint32_t pad[5];
         struct tree_process process[TREE_PROCESSES];

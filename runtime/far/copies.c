@@ -238,6 +238,7 @@ void copies_written(const struct copies *c, uint64_t slot, unsigned good)
 
 void copies_repaired(const struct copies *c, uint64_t slot, unsigned good)
 {
+        set_unfit(c, slot, false);
         for (unsigned k = 0; good >> k; k++)
                 if (good >> k & 1)
                         set_good(c, slot, k, true);

@@ -56,8 +56,9 @@ unsigned copies_to_write(const struct copies *c, const struct far_slab *s, uint6
 bool copies_wanting(const struct copies *c, const struct far_slab *s, uint64_t slot);
 /* The places that it can be written to now, a set: of nodes that fence. */
 unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint64_t slot);
-/* The same of any slot of the slab that some process holds, of its first npages.  True also as long
- * as there is a place that this process does not know yet. */
+/* As copies_wanting(), of any of the slab's first npages slots that some process holds, but for
+ * those that are unfit.  True also as long as there is a place that this process does not know yet.
+ */
 bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32_t slab,
                         uint32_t npages);
 /* Before a write is called over.  good: the places that have the page, not empty; all others missed
@@ -65,7 +66,7 @@ bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32
 void copies_written(const struct copies *c, uint64_t slot, unsigned good);
 /* These have been given the good copy, while nobody else could write the slot. */
 void copies_repaired(const struct copies *c, uint64_t slot, unsigned good);
-/* By who holds the slot: no copy can be made of it before it is written again. */
+/* By who holds the slot: no copy fits its sum, so none can be made, mostly until it is written. */
 void copies_unfit(const struct copies *c, uint64_t slot);
 /* The copy at place k is wrong, although it was written: nobody is to read it. */
 void copies_spoiled(const struct copies *c, uint64_t slot, unsigned k);

@@ -235,6 +235,9 @@ static void slots_of_all(void **state)
         assert_false(any_wanting(&slab));
         copies_written(&other, SLOT, 2);
         assert_true(any_wanting(&slab));
+        copies_unfit(&other, SLOT);
+        copies_repaired(&other, SLOT, 1);       /* after all */
+        assert_true(any_wanting(&slab));
         copies_written(&other, SLOT, 7);
         assert_false(any_wanting(&slab));
         tree_map(me.units, 1)->places = 4;
