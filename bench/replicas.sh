@@ -202,6 +202,15 @@ whole_since() {
         $0 ~ words { whole = noticed }
         END { exit !whole }' "$WORK/it.err"
 }
+# What each process knows of its nodes, behind what was said.
+ask_all() {
+    local pid vmctl
+    vmctl=$(dirname "$vmrun")/vmctl
+    for pid in $(pgrep -s "${program[it]}"); do
+        timeout 5 "$vmctl" "$pid" nodes 2>&1 | sed "s/^/process $pid: /" >>"$WORK/it.err"
+    done
+    echo 'not all copies are there'
+}
 lines() { wc -l <"$WORK/it.err"; }
 
 one_run() {
@@ -219,7 +228,7 @@ one_run() {
     esac
     [ -z "$tree" ] || sleep 2
     resume
-    await_it 120 whole_since "$line" || return
+    await_it 120 whole_since "$line" || { ask_all; return 1; }
     sleep 1.5
     at_second=$(monotonic)
     second_loss
@@ -298,7 +307,7 @@ measure() {
         # shellcheck disable=SC2046 # words
         row "$fault" $i $(cut -d ' ' -f 2 "$WORK/figures") "$result"
         if [ "$result" != right ] && [ -e "$WORK/it.err" ]; then
-            grep -v 'randmem: at' "$WORK/it.err" | tail -n 30 | sed 's/^/# /'
+            grep -v 'randmem: at' "$WORK/it.err" | tail -n 90 | sed 's/^/# /'
         fi
         cat "$WORK/figures" >>"$WORK/all.$fault"
         # shellcheck disable=SC2046 # words
