@@ -32,16 +32,19 @@ static bool is_good(const struct copies *c, uint64_t slot, unsigned k)
 
 /* Most writes change nothing: a bit that is right already costs no write to shared memory.
  * Release: see is_good(); and the page is there before others read it. */
-static void set_good(const struct copies *c, uint64_t slot, unsigned k, bool good)
+static void set_bit(_Atomic uint64_t *word, uint64_t slot, bool on)
 {
-        _Atomic uint64_t *word = good_word(c, slot, k);
-
-        if (good == !!(atomic_load_explicit(word, memory_order_relaxed) & bit_of(slot)))
+        if (on == !!(atomic_load_explicit(word, memory_order_relaxed) & bit_of(slot)))
                 return;
-        if (good)
+        if (on)
                 atomic_fetch_or_explicit(word, bit_of(slot), memory_order_release);
         else
                 atomic_fetch_and_explicit(word, ~bit_of(slot), memory_order_release);
+}
+
+static void set_good(const struct copies *c, uint64_t slot, unsigned k, bool good)
+{
+        set_bit(good_word(c, slot, k), slot, good);
 }
 
 static struct tree_common *common(const struct copies *c)
@@ -211,17 +214,9 @@ bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32
         return false;
 }
 
-/* Relaxed: what is read of a page does not depend on it. */
 static void set_unfit(const struct copies *c, uint64_t slot, bool unfit)
 {
-        _Atomic uint64_t *word = &tree_map(c->units, slot_slab(slot))->unfit[slot_page(slot) / 64];
-
-        if (unfit == !!(atomic_load_explicit(word, memory_order_relaxed) & bit_of(slot)))
-                return;
-        if (unfit)
-                atomic_fetch_or_explicit(word, bit_of(slot), memory_order_relaxed);
-        else
-                atomic_fetch_and_explicit(word, ~bit_of(slot), memory_order_relaxed);
+        set_bit(&tree_map(c->units, slot_slab(slot))->unfit[slot_page(slot) / 64], slot, unfit);
 }
 
 void copies_unfit(const struct copies *c, uint64_t slot) { set_unfit(c, slot, true); }

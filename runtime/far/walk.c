@@ -8,6 +8,9 @@
 #include "vm/vm.h"
 
 #define BURST_MS 20                     /* of the rate, at most, after a pause */
+/* More than all processes of a tree are ahead of a rate of 1 MB/s, each by a page, or one has slept
+ * since it read its clock. */
+#define AHEAD_MS 10000
 
 static uint64_t next_chunk(uint64_t slot)
 {
@@ -64,13 +67,13 @@ static int64_t burst_ns(uint64_t most)
         return page > BURST_MS * 1000000ll ? page : BURST_MS * 1000000ll;
 }
 
-/* From when on time can be used.  More than a page of each process ahead of now is no time of this
- * clock: a process of the tree is in another time namespace, and is not waited for. */
+/* From when on time can be used.  What is further ahead is no time of this clock: a process of the
+ * tree is in another time namespace.  It is not waited for, and the rate is not kept then. */
 static int64_t unused_since(int64_t until, uint64_t most, int64_t now_ns)
 {
         int64_t saved = now_ns - burst_ns(most);
 
-        return until < saved || until > now_ns + takes_ns(most, TREE_PROCESSES) ? saved : until;
+        return until < saved || until > now_ns + AHEAD_MS * 1000000ll ? saved : until;
 }
 
 bool rate_allows(const rate_t *until, uint64_t most, int64_t now_ms, unsigned pages)

@@ -16,7 +16,7 @@
 #define SLABS_LOOKED_AT 4
 
 static uint32_t next_slab;              /* 0: no look has begun */
-static int64_t next_tree_look;               /* ms */
+static int64_t next_tree_look;          /* ms */
 
 /* tree_common.copied.  Relaxed: who reads it looks at the copies themselves. */
 static _Atomic uint32_t *copied_in_tree(void)
@@ -56,9 +56,11 @@ void whole_look(int64_t now)
 {
         if (now < next_tree_look || !atomic_load_explicit(copied_in_tree(), memory_order_relaxed))
                 return;
-        for (unsigned n = 0; next_slab < CONTROL->nslabs && is_whole(next_slab); n++, next_slab++)
-                if (n == SLABS_LOOKED_AT)
-                        return;
+        unsigned left = SLABS_LOOKED_AT;
+        for (; left && next_slab < CONTROL->nslabs && is_whole(next_slab); left--)
+                next_slab++;
+        if (!left)
+                return;                 /* the next step goes on */
         if (next_slab >= CONTROL->nslabs)
                 say_all_whole();
         next_slab = 0;

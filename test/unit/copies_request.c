@@ -88,7 +88,7 @@ static bool answers(const struct far_node *n)
         return !n->lost && !*(const bool *)&n->is_left && *(const bool *)&n->up;
 }
 
-static bool is_left_still(uint64_t slot)
+static bool is_held_by_one(uint64_t slot)
 {
         for (const struct seat *s = seats; s < seats + SEATS; s++)
                 for (const struct page *g = s->page; s->alive && g < s->page + HELD; g++)
@@ -113,7 +113,7 @@ static bool is_wanting_now(uint64_t slot, unsigned good)
                 lack |= !(good >> k & 1) && n->fences && !(leaving >> n->index & 1);
         }
         /* where nodes do not fence, pages that are DUE for good are not copied */
-        return have && lack && !foreign && !(unfit >> slot_page(slot) & 1) && is_left_still(slot);
+        return have && lack && !foreign && !(unfit >> slot_page(slot) & 1) && is_held_by_one(slot);
 }
 
 static void see(struct sight *now)

@@ -15,9 +15,9 @@ copies=far/copies.c request=far/request.c hold=tree_hold.c life=tree_life.c
 repair=far/repair.c whole=far/whole.c slotmap=far/slotmap.c leave=far/leave.c moves=far/moves.c
 
 mutant $copies "a missed write is not noted" \
-    '/^static void set_good/,/^}/s/^        if \(good == .*/        if (!good) return; &/'
+    '/^static void set_good/,/^}/s/^        set_bit/        if (!good) return; &/'
 mutant $copies "a copy is never good" \
-    '/^static void set_good/,/^}/s/^        if \(good == .*/        if (good) return; &/'
+    '/^static void set_good/,/^}/s/^        set_bit/        if (good) return; &/'
 mutant $copies "stale copies are read" '/^int copies_to_read/,/^}/s/ && is_good\(.*\)\)$/)/'
 mutant $copies "stale copies are written although they are threatened" \
     '/^static bool is_threatened/,/^}/s/return true/return false/'

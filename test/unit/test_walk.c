@@ -167,6 +167,11 @@ static void does_not_wait_for_another_clock(void **state)
                 rate_take(&r, most, 1000000);
         assert_false(rate_allows(&r, most, 1000999, 1));
         assert_true(rate_allows(&r, most, 1001001, 1));
+        /* nor is one that has read its clock a moment ago given the rate anew */
+        r = 0;
+        for (unsigned i = 0; i < 20000; i++)
+                rate_take(&r, 1000 * most, 1000000);
+        assert_false(rate_allows(&r, 1000 * most, 999000, 1));
 }
 
 int main(void)
