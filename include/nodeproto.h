@@ -16,6 +16,8 @@
  *                                          <-   accept
  *   LEASE bytes                            ->
  *                                          <-   GRANT address, rkey                  or REFUSED
+ *   FIND slab                              ->   after memnode was restarted
+ *                                          <-   GRANT address, rkey                  or REFUSED
  *   RELEASE slab                           ->
  *                                          <-   DONE                                 or REFUSED
  *   CUT ranges of members                  ->   their connections are ended, for good
@@ -28,6 +30,12 @@
  * After a broken connection: connect again with private data CONTROL and the id and secret of
  * WELCOME.  If memnode still knows them (it keeps a client for a grace time), it accepts, and all
  * grants stay as they were; the data connections are made again.  HELLO is not repeated.
+ *
+ * A memnode that keeps leases over its restart (--resume, WELCOME's `keeps`) knows its clients
+ * again.  Slabs have other addresses and keys then.  So the acceptance of a connection says how
+ * often that has happened to its client, in `generation`.  A grant is good as long as the number
+ * is the one of its time; after that the client asks for it by FIND, before it uses the slab.  At
+ * its end such a memnode says GOODBYE to those only whose memory is not kept.
  *
  * A client may be several processes, which share its leases: the children of a program that forked.
  * Each has a control connection and data connections of its own, told apart by the `member` in the
@@ -52,7 +60,7 @@
 #include <stdint.h>
 
 #define NODE_MAGIC      0x4e4d4d56u     /* "VMMN" */
-#define NODE_VERSION    4
+#define NODE_VERSION    5
 #define NODE_PORT       7471
 #define NODE_SECRET     16
 #define NODE_TOKEN_MAX  64
@@ -69,7 +77,8 @@ struct node_private {
         /* DATA: the most transfers that the client keeps in flight; in the acceptance: the most
          * that memnode allows */
         uint16_t depth;
-        uint32_t generation;            /* from 1 on */
+        /* from 1 on; in the acceptance: restarts of memnode that the client has outlived */
+        uint32_t generation;
         /* which process of the client: a number from 1 on that no other process of it ever has */
         uint64_t member;
         uint64_t id;                    /* of the client; 0 with CONTROL: a new one */
@@ -100,6 +109,7 @@ enum node_type {
         NODE_CUT,
         NODE_DRAIN,
         NODE_MOVED,
+        NODE_FIND,
 };
 
 /* Why a request was refused; the text says it for people. */
@@ -135,6 +145,7 @@ struct node_welcome {
         uint32_t grace_ms;              /* how long a client that vanished keeps its leases */
         /* transfers in flight that a data connection may have at most */
         uint32_t depth;
+        uint32_t keeps, pad;            /* NODE_KEEPS or 0 */
         char     name[NODE_NAME_MAX];   /* of this node */
 };
 struct node_refused {
@@ -154,6 +165,10 @@ struct node_grant {
         uint32_t rkey, pad;
 };
 struct node_release {
+        struct node_header h;
+        uint64_t slab;
+};
+struct node_find {
         struct node_header h;
         uint64_t slab;
 };
@@ -178,8 +193,8 @@ struct node_plain { struct node_header h; };    /* DONE, DRAIN, GOODBYE */
  */
 #define NODE_STATUS_BYTES 512
 enum node_status { NODE_SERVES, NODE_DRAINS };
-/* At an orderly end memnode writes the lease to a file, and serves it again when it is started.  So
- * it is no proof that what is there is gone if nobody listens. */
+/* Also in WELCOME, over RDMA: at an orderly end memnode writes the lease to a file, and serves it
+ * again when it is started.  So it is no proof that what is there is gone if nobody listens. */
 #define NODE_KEEPS 1
 
 _Static_assert(sizeof(struct node_private) <= 56, "rdma_cm carries 56 bytes of private data");

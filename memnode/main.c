@@ -136,6 +136,19 @@ static void still_alive(void)
         sd_notify(0, "EXTEND_TIMEOUT_USEC=30000000");
 }
 
+/* resume_take */
+static int take_over(struct resume_lease *l, char *why, size_t n)
+{
+        bool rdma = l->kind == RESUME_RDMA;
+
+        if (options_listen(&opt, rdma ? "rdma" : "nbd"))
+                return (rdma ? rdma_server_take_over : nbd_take_over)(l, why, n);
+        snprintf(why, n, "it has leases of programs that come over %s, and no such address is "
+                 "listened at: give one, as in --listen %s://0.0.0.0, or remove the file, and they "
+                 "lose their pages", rdma ? "RDMA" : "NBD", rdma ? "rdma" : "nbd");
+        return -EINVAL;
+}
+
 static void take_leases_over(void)
 {
         char why[WHY_MAX];
@@ -143,7 +156,7 @@ static void take_leases_over(void)
         int err = resume_lock(opt.resume, why, sizeof(why));
 
         if (!err)
-                err = resume_read(opt.resume, nbd_take_over, still_alive, &count, why, sizeof(why));
+                err = resume_read(opt.resume, take_over, still_alive, &count, why, sizeof(why));
         if (err)
                 die_(1, "--resume %s: %s", opt.resume, why);
         if (count)
@@ -158,32 +171,33 @@ static void begin(void)
 
         if (opt.resume && resume_remove(opt.resume, why, sizeof(why)) != 0)
                 die_(1, "--resume %s: %s", opt.resume, why);
+        rdma_server_begin();
         nbd_begin();
 }
 
-/* At the end.  ended: no thread is left that could still write to a lease; lost: other clients lose
- * theirs. */
-static void keep_leases(bool ended, bool lost)
+/* At the end.  ended: no thread is left that could still write to a lease. */
+static void keep_leases(bool ended)
 {
-        struct resume_lease *leases = NULL;
+        struct resume_list list = { .count = 0 };
         char why[WHY_MAX] = "a connection is still at work";
-        unsigned count = 0;
-        int err = ended ? nbd_kept(&leases, &count) : -EBUSY;
+        int err = ended ? rdma_server_kept(&list) : -EBUSY;
 
         still_alive();
+        if (!err)
+                err = nbd_kept(&list);
         if (err == -ENOMEM)
                 snprintf(why, sizeof(why), "no memory is left");
-        if (!err && count)
-                err = resume_write(opt.resume, leases, count, still_alive, why, sizeof(why));
-        free(leases);
+        if (!err && list.count)
+                err = resume_write(opt.resume, &list, still_alive, why, sizeof(why));
         if (err)
                 warnx_("--resume %s: leases are not kept, and programs lose what they have here: "
                        "%s", opt.resume, why);
-        else if (count)
-                warnx_("--resume %s: %u lease%s kept for memnode's next start", opt.resume, count,
-                       count == 1 ? " is" : "s are");
-        if (!err && !lost)
+        else if (list.count)
+                warnx_("--resume %s: %u lease%s kept for memnode's next start", opt.resume,
+                       list.count, list.count == 1 ? " is" : "s are");
+        if (!err)
                 drain_kept();
+        resume_list_free(&list);
 }
 
 /* Names a part of memnode's end that took long: whoever ends it may not wait for ever.  since: when
@@ -332,10 +346,6 @@ int main(int argc, char **argv)
         sd_notify(0, "STOPPING=1\nSTATUS=ending: clients are told");
         info_("ending");
         pool_end();
-        bool over_rdma = opt.resume && rdma_server_leases();
-        if (over_rdma)
-                warnx_("--resume keeps leases of NBD only: clients over RDMA lose what they have "
-                       "here");
         int64_t at = now_ms();
         bool ended = rdma_server_stop(STOP_MS), nbd_ended = nbd_stop(STOP_MS);
         at = say_slow("closing the connections", at);
@@ -344,7 +354,7 @@ int main(int argc, char **argv)
                 unlink(opt.control);
         }
         if (opt.resume) {
-                keep_leases(nbd_ended, over_rdma);
+                keep_leases(ended && nbd_ended);
                 say_slow("writing the leases", at);
         }
         message_end();

@@ -59,13 +59,16 @@ void account_print(FILE *to);
 /* librdmacm has an rdma_listen() */
 int rdma_server_listen(const char *url, char *why, size_t n);
 int nbd_listen(const char *url, bool is_unix, char *why, size_t n);
-/* Clients of NBD are admitted from here on; until then they wait in the queues of listeners. */
+/* Clients are admitted from here on; until then they wait in the queues of listeners. */
+void rdma_server_begin(void);
 void nbd_begin(void);
-/* Before: takes over a lease that outlived its memnode (resume_take). */
+/* Before listeners: take over a lease that outlived its memnode (resume_take). */
+int rdma_server_take_over(struct resume_lease *l, char *why, size_t n);
 int nbd_take_over(struct resume_lease *l, char *why, size_t n);
-/* After nbd_stop() was true: what is still leased to members, in *list, which the caller frees.
+/* After rdma_server_stop() or nbd_stop() was true: add to list what is still leased to members.
  * 0 or -ENOMEM. */
-int nbd_kept(struct resume_lease **list, unsigned *count);
+int rdma_server_kept(struct resume_list *list);
+int nbd_kept(struct resume_list *list);
 /* Draining: clients are asked to move away, and no lease is made any more.  Then, any number of
  * times: how many processes of clients are waited for; say: one log line for each.  Clients that
  * nobody is connected for are waited for a moment, since a connection may just have broken; those
@@ -79,7 +82,6 @@ unsigned nbd_waits(bool say);
  * is done or some seconds after timeout_ms.  False: threads are still at work in the pool. */
 bool rdma_server_stop(unsigned timeout_ms);
 bool nbd_stop(unsigned timeout_ms);
-unsigned rdma_server_leases(void);      /* whose clients lose them at the end */
 void rdma_server_print(FILE *to);        /* statistics */
 
 #endif

@@ -51,8 +51,8 @@ static const char help_text[] =
         "      --control PATH        a socket that gives the statistics to whoever connects\n"
         "      --drain PATH          drain the memnode with that control socket, and wait until\n"
         "                            it has ended\n"
-        "      --resume FILE         keep leases that NBD clients still use in FILE at the end,\n"
-        "                            and serve those that are there again\n"
+        "      --resume FILE         keep leases that programs still use in FILE at the end, and\n"
+        "                            serve those that are there again\n"
         "      --socket-mode MODE    of nbd+unix:// sockets, as in 666 (default: as umask says)\n"
         "  -v, --verbose             say what is going on\n"
         "      --check               tell what this host offers, and whether memnode could serve\n"
@@ -433,10 +433,10 @@ int options_parse(struct memnode_options *o, int argc, char **argv, char why[WHY
         return err;
 }
 
-static bool listens_for_nbd(const struct memnode_options *o)
+bool options_listen(const struct memnode_options *o, const char *protocol)
 {
         for (unsigned i = 0; i < o->nlisten; i++)
-                if (strncmp(o->listen[i], "nbd", 3) == 0)
+                if (strncmp(o->listen[i], protocol, strlen(protocol)) == 0)
                         return true;
         return false;
 }
@@ -459,10 +459,6 @@ int options_check(const struct memnode_options *o, char why[WHY_MAX])
                          "--listen: nothing to listen at is named: give an address, as in --listen "
                          "rdma://0.0.0.0:%d",
                          NODE_PORT);
-        else if (o->resume && !o->check && !listens_for_nbd(o))
-                snprintf(why, WHY_MAX,
-                         "--resume keeps leases of NBD only, and no such address is listened at: "
-                         "give one, as in --listen nbd://0.0.0.0, or leave --resume out");
         else if (o->size && exports > o->size)
                 snprintf(why, WHY_MAX,
                          "--export: the exports need %s in all, and --size is %s: raise it or make "

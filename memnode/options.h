@@ -32,6 +32,8 @@ int config_read(struct memnode_options *o, const char *path, char why[WHY_MAX]);
  * --version print and end here.  argv must stay valid.  The caller owns o and frees it. */
 int options_parse(struct memnode_options *o, int argc, char **argv, char why[WHY_MAX]);
 void options_free(struct memnode_options *o);
+/* Is there a --listen URL that begins so? */
+bool options_listen(const struct memnode_options *o, const char *protocol);
 /* Checks that need all settings together. */
 int options_check(const struct memnode_options *o, char why[WHY_MAX]);
 

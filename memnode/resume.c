@@ -86,6 +86,37 @@ int resume_lock(const char *path, char *why, size_t n)
         return err;
 }
 
+int resume_add(struct resume_list *list, const struct resume_lease *l,
+               const struct resume_piece *piece, uint32_t n)
+{
+        if (list->count == list->room) {
+                unsigned room = 2 * list->room + 16;
+                struct resume_lease *more = realloc(list->lease, room * sizeof(*more));
+                if (!more)
+                        return -ENOMEM;
+                list->lease = more;
+                list->room = room;
+        }
+        struct resume_lease *to = &list->lease[list->count];
+        *to = *l;
+        to->npieces = n;
+        to->piece = calloc(n + 1, sizeof(*piece));
+        if (!to->piece)
+                return -ENOMEM;
+        if (n)
+                memcpy(to->piece, piece, n * sizeof(*piece));
+        list->count++;
+        return 0;
+}
+
+void resume_list_free(struct resume_list *list)
+{
+        while (list->count)
+                free(list->lease[--list->count].piece);
+        free(list->lease);
+        *list = (struct resume_list){ .room = 0 };
+}
+
 int resume_sync_folder(void) { return fsync(folder) == 0 ? 0 : -errno; }
 
 int resume_remove(const char *path, char *why, size_t n)

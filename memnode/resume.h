@@ -8,10 +8,13 @@
  *     and removed, for good, before the first one is admitted.  So its pages are never older than
  *     what a client was answered.
  *
- * In the file: a head; the runs of pages that are not all zero, of one lease after the other; then
- * for each lease a struct resume_words, its members, the ranges of members that were cut, and where
- * its runs belong.  All has sums, CRC32C.  Numbers are as this host has them: memory stays where it
- * is.
+ * A lease over NBD is one piece of memory; over RDMA all that a client has is one lease here, and
+ * each of its slabs is a piece.
+ *
+ * In the file: a head; the runs of pages that are not all zero, of one piece after the other; then
+ * for each lease a struct resume_words, its pieces, its members, the ranges of members that were
+ * cut, and where its runs belong.  All has sums, CRC32C.  Numbers are as this host has them: memory
+ * stays where it is.
  *
  * Functions return 0 or -errno with a sentence in why that begins with the cause and ends with the
  * cure.  Main thread only.
@@ -23,36 +26,56 @@
 #include <stdint.h>
 #include "memnode/members.h"
 
+enum resume_kind { RESUME_NBD = 1, RESUME_RDMA, RESUME_KINDS };
 #define RESUME_DIGITS   32
-struct resume_lease {
-        char digits[RESUME_DIGITS];     /* the secret */
-        uint64_t incarnation;
+#define RESUME_NAME     64
+struct resume_piece {
+        uint64_t slab;                  /* its number; NBD: 0 */
         uint64_t size;                  /* bytes, whole pages */
         char *base;                     /* in the pool */
+};
+struct resume_lease {
+        enum resume_kind kind;
+        char digits[RESUME_DIGITS];     /* the secret */
+        uint64_t incarnation;           /* RDMA: the client's id */
+        char name[RESUME_NAME];         /* RDMA: of the client, for the log; else empty */
+        uint64_t last_slab;             /* RDMA: the highest number of a slab that it ever had */
+        uint32_t restarts;              /* how often it has been taken over */
+        uint32_t npieces;               /* NBD: 1 */
+        struct resume_piece *piece;
         struct members members;
 };
+
+/* Leases that are to be written.  All zero: none. */
+struct resume_list { struct resume_lease *lease; unsigned count, room; };
+/* Adds one, with `n` pieces in place of its own.  0 or -ENOMEM. */
+int resume_add(struct resume_list *list, const struct resume_lease *l,
+               const struct resume_piece *piece, uint32_t n);
+/* Its members and memory stay. */
+void resume_list_free(struct resume_list *list);
 
 /* From here on this memnode alone uses the file, until the process ends. */
 int resume_lock(const char *path, char *why, size_t n);
 /* The file is there no more, also if this host loses power now. */
 int resume_remove(const char *path, char *why, size_t n);
 
-/* Called with each lease of a file, whose base is NULL: gives it memory that is all zero, and takes
- * its members over, if it returns 0. */
+/* Called with each lease of a file, whose pieces have no memory: gives them some that is all zero,
+ * and takes the members over, if it returns 0.  The pieces' array stays the caller's. */
 typedef int resume_take(struct resume_lease *l, char *why, size_t n);
 /* Reads the file, if there is one; *count: the leases in it.  If it fails, pages may be wrong:
  * nothing that was taken may be served.  alive() is called every now and then. */
 int resume_read(const char *path, resume_take *take, void (*alive)(void), unsigned *count,
                 char *why, size_t n);
 /* Writes the file, in place of none.  If it fails there is none. */
-int resume_write(const char *path, const struct resume_lease *l, unsigned count,
-                 void (*alive)(void), char *why, size_t n);
+int resume_write(const char *path, const struct resume_list *list, void (*alive)(void), char *why,
+                 size_t n);
 
 /* ---- The bytes ---- */
 
 #define RESUME_MAGIC    0x657361656c6d656dull   /* "memlease" */
-#define RESUME_VERSION  1u
+#define RESUME_VERSION  2u
 #define RESUME_LEASES   1024u                   /* of one file, at most */
+#define RESUME_PIECES   4096u                   /* of a lease */
 #define RESUME_PAGE     4096u
 #define RESUME_RUN      (64u << 20)             /* bytes of a run, at most */
 
@@ -65,21 +88,24 @@ struct resume_head {
 };
 struct resume_words {
         char digits[RESUME_DIGITS];
-        uint64_t incarnation, size;
-        uint64_t runs;
-        uint32_t members, cut;
+        char name[RESUME_NAME];                 /* ends with a zero, and zeros follow */
+        uint64_t incarnation, last_slab, runs;
+        uint32_t kind, restarts;
+        uint32_t pieces, members, cut, pad;     /* 0 */
 };
+struct resume_part { uint64_t slab, size; };    /* a piece */
 struct resume_member {
         uint64_t number;
         uint32_t generation[MEMBER_LINKS];
         uint32_t awaited, pad;                  /* 0 or 1; 0 */
 };
 struct resume_run {
-        uint64_t first, bytes;                  /* of the lease */
-        uint32_t sum, pad;                      /* of its bytes; 0 */
+        uint64_t first, bytes;                  /* of the piece */
+        uint32_t sum, piece;                    /* of its bytes; which piece */
 };
-_Static_assert(sizeof(struct resume_head) == 40 && sizeof(struct resume_words) == 64 &&
-                       sizeof(struct resume_member) == 32 && sizeof(struct resume_run) == 24 &&
+_Static_assert(sizeof(struct resume_head) == 40 && sizeof(struct resume_words) == 144 &&
+                       sizeof(struct resume_part) == 16 && sizeof(struct resume_member) == 32 &&
+                       sizeof(struct resume_run) == 24 &&
                        sizeof(struct members_range) == 16,
                "as they are in the file, without gaps");
 

@@ -173,22 +173,28 @@ static int read_members(struct reading *r, const struct resume_words *w, struct 
         return err ? damaged(r, "the members of a lease") : 0;
 }
 
-/* The pages of one lease, into its memory. */
+/* The pages of one lease, into its memory: piece by piece, and upwards in each. */
 static int read_runs(struct reading *r, const struct resume_run *run, uint64_t count,
                      const struct resume_lease *l)
 {
-        uint64_t end = 0;                       /* of the run before */
+        uint64_t end = 0;                       /* of the run before, in its piece */
+        uint32_t k = 0;
 
         for (uint64_t i = 0; i < count; i++, run++) {
-                if (run->first < end || run->first > l->size || run->bytes > l->size - run->first ||
-                    !run->bytes || run->bytes > RESUME_RUN || run->pad ||
+                end = run->piece == k ? end : 0;
+                if (run->piece < k || run->piece >= l->npieces)
+                        return damaged(r, "where its pages belong");
+                k = run->piece;
+                const struct resume_piece *p = &l->piece[k];
+                if (run->first < end || run->first > p->size || run->bytes > p->size - run->first ||
+                    !run->bytes || run->bytes > RESUME_RUN ||
                     (run->first | run->bytes) % RESUME_PAGE ||
                     run->bytes > r->head.words_at - r->data)
                         return damaged(r, "where its pages belong");
-                int err = get(r, l->base + run->first, run->bytes, r->data);
+                int err = get(r, p->base + run->first, run->bytes, r->data);
                 if (err)
                         return err;
-                if (resume_sum(0, l->base + run->first, run->bytes) != run->sum)
+                if (resume_sum(0, p->base + run->first, run->bytes) != run->sum)
                         return damaged(r, "its pages");
                 r->data += run->bytes;
                 end = run->first + run->bytes;
@@ -197,27 +203,88 @@ static int read_runs(struct reading *r, const struct resume_run *run, uint64_t c
         return 0;
 }
 
+/* A name that ends, with zeros behind it. */
+static bool is_name(const char name[RESUME_NAME])
+{
+        size_t n = strnlen(name, RESUME_NAME);
+
+        for (size_t i = n; i < RESUME_NAME; i++)
+                if (name[i])
+                        return false;
+        return n < RESUME_NAME;
+}
+
+static bool is_possible(const struct resume_words *w)
+{
+        return is_secret(w->digits) && is_name(w->name) && w->incarnation && !w->pad &&
+               (w->kind == RESUME_NBD ? w->pieces == 1 && !w->last_slab && !w->name[0]
+                                      : w->kind == RESUME_RDMA) &&
+               w->pieces > 0 && w->pieces <= RESUME_PIECES;
+}
+
+/* Slabs have numbers of their own. */
+static bool are_slabs(const struct resume_lease *l)
+{
+        for (uint32_t k = 0; k < l->npieces; k++) {
+                if (!l->piece[k].slab || l->piece[k].slab > l->last_slab)
+                        return false;
+                for (uint32_t i = 0; i < k; i++)
+                        if (l->piece[i].slab == l->piece[k].slab)
+                                return false;
+        }
+        return true;
+}
+
+/* l->piece: to be freed, also if it fails. */
+static int read_pieces(struct reading *r, const struct resume_words *w, struct resume_lease *l)
+{
+        const struct resume_part *part = next(r, w->pieces, sizeof(*part));
+        bool right = part != NULL;
+
+        l->piece = part ? calloc(w->pieces, sizeof(*l->piece)) : NULL;
+        if (part && !l->piece)
+                return say(r, -ENOMEM, "no memory is left to read it: free some on this host");
+        for (uint32_t k = 0; right && k < w->pieces; k++) {
+                l->piece[k] = (struct resume_piece){ part[k].slab, part[k].size, NULL };
+                right = part[k].size && part[k].size % RESUME_PAGE == 0;
+                l->npieces++;
+        }
+        if (right)
+                right = l->kind == RESUME_NBD ? !l->piece[0].slab : are_slabs(l);
+        return right ? 0 : damaged(r, "the memory of a lease");
+}
+
+static int read_words_of(struct reading *r, const struct resume_words *w, struct resume_lease *l)
+{
+        if (!w || !is_possible(w))
+                return damaged(r, "what it says of a lease");
+        l->kind = (enum resume_kind)w->kind;
+        memcpy(l->digits, w->digits, sizeof(l->digits));
+        memcpy(l->name, w->name, sizeof(l->name));
+        l->incarnation = w->incarnation;
+        l->last_slab = w->last_slab;
+        l->restarts = w->restarts;
+        int err = read_pieces(r, w, l);
+        return err ? err : read_members(r, w, &l->members);
+}
+
 static int read_lease(struct reading *r, resume_take *take)
 {
         const struct resume_words *w = next(r, 1, sizeof(*w));
-        struct resume_lease l = { .base = NULL };
+        struct resume_lease l = { .piece = NULL };
 
-        if (!w || !is_secret(w->digits) || !w->incarnation || !w->size || w->size % RESUME_PAGE)
-                return damaged(r, "what it says of a lease");
-        memcpy(l.digits, w->digits, sizeof(l.digits));
-        l.incarnation = w->incarnation;
-        l.size = w->size;
-        int err = read_members(r, w, &l.members);
+        int err = read_words_of(r, w, &l);
         const struct resume_run *run = err ? NULL : next(r, w->runs, sizeof(*run));
         if (!err && !run)
                 err = damaged(r, "where its pages belong");
         if (!err)
                 err = take(&l, r->why, r->n);
-        if (err) {
+        if (err)
                 members_free(&l.members);
-                return err;
-        }
-        return read_runs(r, run, w->runs, &l);
+        else
+                err = read_runs(r, run, w->runs, &l);
+        free(l.piece);
+        return err;
 }
 
 int resume_read(const char *path, resume_take *take, void (*alive)(void), unsigned *count,

@@ -60,13 +60,15 @@ static bool is_zero(const char *at, size_t bytes)
         return !*at && memcmp(at, at + 1, bytes - 1) == 0;
 }
 
-static int write_run(struct writing *w, const struct resume_lease *l, const char *from,
+/* k: which piece of the lease. */
+static int write_run(struct writing *w, const struct resume_lease *l, uint32_t k, const char *from,
                      const char *to)
 {
         const size_t bytes = (size_t)(to - from);
-        const struct resume_run run = { .first = (uint64_t)(from - l->base),
+        const struct resume_run run = { .first = (uint64_t)(from - l->piece[k].base),
                                         .bytes = bytes,
-                                        .sum = resume_sum(0, from, bytes) };
+                                        .sum = resume_sum(0, from, bytes),
+                                        .piece = k };
         int err = put(w, from, bytes, w->data);
 
         if (!err)
@@ -81,8 +83,8 @@ static int write_run(struct writing *w, const struct resume_lease *l, const char
 }
 
 /* The blocks of [at, end) that are not all zero. */
-static int write_stretch(struct writing *w, const struct resume_lease *l, const char *at,
-                         const char *end)
+static int write_stretch(struct writing *w, const struct resume_lease *l, uint32_t k,
+                         const char *at, const char *end)
 {
         const char *run = NULL, *said = at;     /* where the one under way began */
         int err = 0;
@@ -99,7 +101,7 @@ static int write_stretch(struct writing *w, const struct resume_lease *l, const 
                         w->alive();
                 }
                 if (run && (zero || next == end || stop - run > (ptrdiff_t)(RESUME_RUN - BLOCK))) {
-                        err = write_run(w, l, run, stop);
+                        err = write_run(w, l, k, run, stop);
                         run = NULL;
                 }
                 at = next;
@@ -107,15 +109,35 @@ static int write_stretch(struct writing *w, const struct resume_lease *l, const 
         return err;
 }
 
-static int write_pages(struct writing *w, const struct resume_lease *l)
+static int write_piece(struct writing *w, const struct resume_lease *l, uint32_t k)
 {
-        const char *at = l->base, *end = l->base + l->size, *stop;
+        const char *at = l->piece[k].base, *end = at + l->piece[k].size, *stop;
         int err = 0;
 
-        w->runs.bytes = 0;
         while (!err && at < end && (at = pool_data(at, end, &stop))) {
-                err = write_stretch(w, l, at, stop);
+                err = write_stretch(w, l, k, at, stop);
                 at = stop;
+        }
+        return err;
+}
+
+static int write_pieces(struct writing *w, const struct resume_lease *l)
+{
+        int err = l->npieces > RESUME_PIECES ? -E2BIG : 0;
+
+        w->runs.bytes = 0;
+        for (uint32_t k = 0; k < l->npieces && !err; k++)
+                err = write_piece(w, l, k);
+        return err;
+}
+
+static int add_parts(struct writing *w, const struct resume_lease *l)
+{
+        int err = 0;
+
+        for (uint32_t k = 0; k < l->npieces && !err; k++) {
+                const struct resume_part part = { l->piece[k].slab, l->piece[k].size };
+                err = add(&w->words, &part, sizeof(part));
         }
         return err;
 }
@@ -135,16 +157,22 @@ static int add_members(struct writing *w, const struct members *m)
 
 static int write_lease(struct writing *w, const struct resume_lease *l)
 {
-        int err = write_pages(w, l);
+        int err = write_pieces(w, l);
         struct resume_words words = { .incarnation = l->incarnation,
-                                      .size = l->size,
+                                      .last_slab = l->last_slab,
                                       .runs = w->runs.bytes / sizeof(struct resume_run),
+                                      .kind = l->kind,
+                                      .restarts = l->restarts,
+                                      .pieces = l->npieces,
                                       .members = (uint32_t)l->members.nknown,
                                       .cut = (uint32_t)l->members.ncut };
 
         memcpy(words.digits, l->digits, sizeof(words.digits));
+        snprintf(words.name, sizeof(words.name), "%s", l->name);
         if (!err)
                 err = add(&w->words, &words, sizeof(words));
+        if (!err)
+                err = add_parts(w, l);
         if (!err)
                 err = add_members(w, &l->members);
         return err ? err : add(&w->words, w->runs.at, w->runs.bytes);
@@ -164,21 +192,21 @@ static int write_head(struct writing *w, unsigned leases)
         return err ? err : put(w, &h, sizeof(h), 0);
 }
 
-static int write_all(struct writing *w, const struct resume_lease *l, unsigned count)
+static int write_all(struct writing *w, const struct resume_list *list)
 {
-        int err = count > RESUME_LEASES ? -E2BIG : 0;
+        int err = list->count > RESUME_LEASES ? -E2BIG : 0;
 
         w->data = sizeof(struct resume_head);
-        for (unsigned i = 0; i < count && !err; i++)
-                err = write_lease(w, &l[i]);
+        for (unsigned i = 0; i < list->count && !err; i++)
+                err = write_lease(w, &list->lease[i]);
         if (!err)
-                err = write_head(w, count);
+                err = write_head(w, list->count);
         w->alive();
         return err ? err : fsync(w->fd) == 0 ? 0 : -errno;
 }
 
-int resume_write(const char *path, const struct resume_lease *l, unsigned count,
-                 void (*alive)(void), char *why, size_t n)
+int resume_write(const char *path, const struct resume_list *list, void (*alive)(void), char *why,
+                 size_t n)
 {
         struct writing w = { .fd = -1, .alive = alive };
         char *name = resume_beside(path, RESUME_NEW);
@@ -189,7 +217,7 @@ int resume_write(const char *path, const struct resume_lease *l, unsigned count,
                 return -ENOMEM;
         }
         w.fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        err = w.fd < 0 ? -errno : write_all(&w, l, count);
+        err = w.fd < 0 ? -errno : write_all(&w, list);
         if (!err && rename(name, path) != 0)
                 err = -errno;
         if (!err)

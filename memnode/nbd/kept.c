@@ -33,22 +33,23 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
                                        : "no memory is left: free some on this host");
                 return twice ? -EEXIST : -ENOMEM;
         }
-        l->e.size = from->size;
+        l->e.size = from->piece[0].size;
         l->e.used = true;
         snprintf(owner, sizeof(owner), "NBD lease %.*s...", LEASE_MARK, from->digits);
         if (nbd_export_take(&l->e, owner, &text) != 0) {
                 snprintf(why, n,
                          "a lease of %llu bytes does not fit: %s; without the file, programs whose "
                          "pages are in it lose them",
-                         (unsigned long long)from->size, text);
+                         (unsigned long long)l->e.size, text);
                 free(l);
                 return -ENOSPC;
         }
         memcpy(l->hex, from->digits, sizeof(l->hex));
         l->incarnation = from->incarnation;
         l->members = from->members;
+        l->restarts = from->restarts + 1;
         l->until = INT64_MAX;           /* nbd_begin() sets it */
-        from->base = l->e.base;
+        from->piece[0].base = l->e.base;
         l->next = nbd_leases;
         nbd_leases = l;
         return 0;
@@ -70,24 +71,19 @@ void nbd_export_await(struct nbd_export *e, const struct nbd_who *who)
 }
 
 /* No other thread is left, so nothing is locked. */
-int nbd_kept(struct resume_lease **list, unsigned *count)
+int nbd_kept(struct resume_list *list)
 {
-        unsigned n = 0;
+        int err = 0;
 
-        for (const struct lease *l = nbd_leases; l; l = l->next)
-                n += l->incarnation != 0;
-        struct resume_lease *to = *list = calloc(n + 1, sizeof(*to));
-        if (!to)
-                return -ENOMEM;
-        *count = n;
-        for (const struct lease *l = nbd_leases; l; l = l->next) {
-                if (!l->incarnation)
-                        continue;
-                *to = (struct resume_lease){ .incarnation = l->incarnation,
-                                             .size = l->e.size,
-                                             .base = l->e.base,
-                                             .members = l->members };
-                memcpy(to++->digits, l->hex, sizeof(l->hex));
+        for (const struct lease *l = nbd_leases; l && !err; l = l->next) {
+                struct resume_lease to = { .kind = RESUME_NBD,
+                                           .incarnation = l->incarnation,
+                                           .restarts = l->restarts,
+                                           .members = l->members };
+                const struct resume_piece all = { .size = l->e.size, .base = l->e.base };
+                memcpy(to.digits, l->hex, sizeof(l->hex));
+                if (l->incarnation)
+                        err = resume_add(list, &to, &all, 1);
         }
-        return 0;
+        return err;
 }

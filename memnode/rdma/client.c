@@ -15,14 +15,6 @@
 #include "pool.h"
 #include "rdma/rdma.h"
 
-struct lease {
-        uint64_t slab;
-        char *at;
-        uint64_t bytes;
-        struct ibv_mr *mr;
-        struct lease *next;
-};
-
 struct client *clients;
 static unsigned nclients;
 
@@ -42,17 +34,17 @@ static bool make_names(struct client *cl)
                 if (getrandom(&cl->id, sizeof(cl->id), 0) != sizeof(cl->id))
                         return false;
                 for (struct client *i = clients; i; i = i->next)
-                        if (i->id == cl->id)
+                        if (i != cl && i->id == cl->id)
                                 cl->id = 0;
         } while (!cl->id);
         return getrandom(cl->secret, sizeof(cl->secret), 0) == sizeof(cl->secret);
 }
 
-struct client *client_new(struct device *d, const char *name, char *why, size_t n,
-                          enum node_error *error)
+/* With an account, and in the list. */
+static struct client *add(const char *name, char *why, size_t n, enum node_error *error)
 {
         char account[NODE_NAME_MAX + 8];
-        struct client *cl;
+        struct client *cl = NULL;
 
         *error = NODE_EBUSY;
         if (nclients == CLIENTS_MAX) {
@@ -60,36 +52,53 @@ struct client *client_new(struct device *d, const char *name, char *why, size_t 
                          nclients);
                 return NULL;
         }
-        *error = NODE_EINTERNAL;
         cl = calloc(1, sizeof(*cl));
-        if (!cl || !make_names(cl)) {
-                snprintf(why, n, "no memory or no random numbers are left on the node");
-                goto out;
+        if (!cl) {
+                snprintf(why, n, "no memory is left on the node");
+                *error = NODE_EINTERNAL;
+                return NULL;
         }
         snprintf(cl->name, sizeof(cl->name), "%s", name);
         snprintf(account, sizeof(account), "rdma %s", name);
-        cl->device = d;
-        cl->pd = ibv_alloc_pd(d->verbs);
-        if (!cl->pd) {
-                snprintf(why, n, "the node's device has no protection domain left: %s",
-                         strerror(errno));
-                goto out;
-        }
         cl->account = account_open(account);
         if (!cl->account) {
                 snprintf(why, n, "the node has too many clients: try later");
-                *error = NODE_EBUSY;
-                ibv_dealloc_pd(cl->pd);
-                goto out;
+                free(cl);
+                return NULL;
         }
         cl->next = clients;
         clients = cl;
         nclients++;
         count_clients();
         return cl;
-out:
-        free(cl);
+}
+
+struct client *client_new(struct device *d, const char *name, char *why, size_t n,
+                          enum node_error *error)
+{
+        struct client *cl = add(name, why, n, error);
+
+        if (!cl)
+                return NULL;
+        *error = NODE_EINTERNAL;
+        cl->device = d;
+        cl->pd = ibv_alloc_pd(d->verbs);
+        if (!cl->pd)
+                snprintf(why, n, "the node's device has no protection domain left: %s",
+                         strerror(errno));
+        else if (!make_names(cl))
+                snprintf(why, n, "no random numbers are left on the node");
+        else
+                return cl;
+        client_end(cl);
         return NULL;
+}
+
+struct client *client_taken_over(const char *name, char *why, size_t n)
+{
+        enum node_error error;
+
+        return add(name, why, n, &error);
 }
 
 struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET])
@@ -98,6 +107,33 @@ struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET])
                 if (cl->id == id && secret_same(cl->secret, secret, NODE_SECRET))
                         return cl;
         return NULL;
+}
+
+static struct ibv_mr *registration(const struct client *cl, char *at, uint64_t bytes)
+{
+        return ibv_reg_mr(cl->pd, at, bytes,
+                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                                  IBV_ACCESS_REMOTE_WRITE);
+}
+
+static void describe(const struct lease *l, struct node_grant *g)
+{
+        g->slab = l->slab;
+        g->address = (uint64_t)(uintptr_t)l->at;
+        g->bytes = l->bytes;
+        g->rkey = l->mr->rkey;
+}
+
+int client_find_slab(const struct client *cl, uint64_t slab, struct node_grant *g, char *why,
+                     size_t n)
+{
+        for (const struct lease *l = cl->leases; l; l = l->next)
+                if (l->slab == slab) {
+                        describe(l, g);
+                        return 0;
+                }
+        snprintf(why, n, "this client has no slab %llu", (unsigned long long)slab);
+        return NODE_EUNKNOWN;
 }
 
 int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n)
@@ -130,9 +166,7 @@ int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *
                 free(l);
                 return err == -EDQUOT ? NODE_ELIMIT : NODE_ENOSPC;
         }
-        struct ibv_mr *mr = ibv_reg_mr(cl->pd, at, bytes,
-                                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                                               IBV_ACCESS_REMOTE_WRITE);
+        struct ibv_mr *mr = registration(cl, at, bytes);
         if (!mr) {
                 snprintf(why, n, "the node cannot register %s: %s%s", size_text(bytes, a),
                          strerror(errno),
@@ -148,10 +182,7 @@ int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *
         cl->leases = l;
         cl->nleases++;
         atomic_fetch_add_explicit(&rdma_counts.leases, 1, memory_order_relaxed);
-        g->slab = l->slab;
-        g->address = (uint64_t)(uintptr_t)at;
-        g->bytes = bytes;
-        g->rkey = mr->rkey;
+        describe(l, g);
         info_("%s leases %s", cl->name, size_text(bytes, a));
         return 0;
 }
@@ -159,12 +190,54 @@ int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *
 /* True: nothing can reach the memory of the lease any more. */
 static bool deregister(struct client *cl, struct lease *l)
 {
-        int err = ibv_dereg_mr(l->mr);
+        int err = l->mr ? ibv_dereg_mr(l->mr) : 0;
+
         if (err)
                 warnx_("%s: a registration cannot be ended: %s; its memory is not used again",
                        cl->name, strerror(err));
-        atomic_fetch_sub_explicit(&rdma_counts.leases, 1, memory_order_relaxed);
+        else
+                l->mr = NULL;
         return !err;
+}
+
+static void forget(struct lease *l)
+{
+        atomic_fetch_sub_explicit(&rdma_counts.leases, 1, memory_order_relaxed);
+        free(l);
+}
+
+/* Of a client without connections: nothing reaches its memory any more. */
+static bool deregister_all(struct client *cl)
+{
+        bool clean = true;
+
+        for (struct lease *l = cl->leases; l; l = l->next)
+                clean &= deregister(cl, l);
+        if (cl->pd)
+                ibv_dealloc_pd(cl->pd);
+        cl->pd = NULL;
+        cl->device = NULL;
+        return clean;
+}
+
+bool client_attach(struct client *cl, struct device *d)
+{
+        if (cl->device)
+                return true;
+        cl->device = d;
+        cl->pd = ibv_alloc_pd(d->verbs);
+        bool made = cl->pd != NULL;
+        for (struct lease *l = cl->leases; l && made; l = l->next) {
+                l->mr = registration(cl, l->at, l->bytes);
+                made = l->mr != NULL;
+        }
+        if (made)
+                return true;
+        warnx_("%s cannot be served yet: what it has here cannot be registered: %s: free some "
+               "memory on this host, or raise the memlock limit (`ulimit -l`)",
+               cl->name, strerror(errno));
+        deregister_all(cl);
+        return false;
 }
 
 int client_release(struct client *cl, uint64_t slab, char *why, size_t n)
@@ -182,24 +255,12 @@ int client_release(struct client *cl, uint64_t slab, char *why, size_t n)
         cl->nleases--;
         if (deregister(cl, l))
                 account_give(cl->account, l->at, l->bytes);
-        free(l);
+        forget(l);
         return 0;
 }
 
-void client_end(struct client *cl)
+static void unlist(const struct client *cl)
 {
-        bool clean = true;
-
-        connection_end_data(cl);
-        connection_disown(cl);
-        for (struct lease *l = cl->leases, *next; l; l = next) {
-                next = l->next;
-                clean &= deregister(cl, l);
-                free(l);
-        }
-        ibv_dealloc_pd(cl->pd);
-        if (clean)
-                account_close(cl->account);
         for (struct client **p = &clients; *p; p = &(*p)->next) {
                 if (*p == cl) {
                         *p = cl->next;
@@ -208,6 +269,25 @@ void client_end(struct client *cl)
         }
         nclients--;
         count_clients();
+}
+
+bool client_detach(struct client *cl)
+{
+        unlist(cl);
+        return deregister_all(cl);
+}
+
+void client_end(struct client *cl)
+{
+        connection_end_data(cl);
+        connection_disown(cl);
+        if (deregister_all(cl))
+                account_close(cl->account);
+        for (struct lease *l = cl->leases, *next; l; l = next) {
+                next = l->next;
+                forget(l);
+        }
+        unlist(cl);
         members_free(&cl->members);
         explicit_bzero(cl, sizeof(*cl));
         free(cl);

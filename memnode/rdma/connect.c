@@ -93,7 +93,7 @@ static int admit(const struct node_private *p, struct device *d, struct client *
         *client = NULL;
         if (rdma_ending) {
                 snprintf(why, n, "memnode is ending");
-                return NODE_ECLOSING;
+                return p->id && opt.resume ? NODE_EBUSY : NODE_ECLOSING;
         }
         if (p->kind == NODE_CONTROL && strangers() >= STRANGERS_MAX) {
                 snprintf(why, n, "too many connections that have not said HELLO");
@@ -105,6 +105,10 @@ static int admit(const struct node_private *p, struct device *d, struct client *
         if (!cl) {
                 snprintf(why, n, "no such client, or not its secret");
                 return NODE_EUNKNOWN;
+        }
+        if (!client_attach(cl, d)) {
+                snprintf(why, n, "what %s has cannot be registered now", cl->name);
+                return NODE_EINTERNAL;
         }
         if (cl->device != d) {
                 snprintf(why, n, "%s came through device %s before", cl->name,
@@ -147,6 +151,7 @@ static int accept_connection(struct connection *c, const struct node_private *p,
                                        .length = sizeof(answer),
                                        .kind = (uint16_t)c->kind,
                                        .depth = p->depth < DEPTH_MAX ? p->depth : DEPTH_MAX,
+                                       .generation = c->client ? c->client->restarts : 0,
                                        .id = p->id };
         struct rdma_conn_param param = {
                 .private_data = &answer,

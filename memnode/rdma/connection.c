@@ -70,6 +70,8 @@ void connection_lost(struct connection *c, const char *why)
 {
         struct client *cl = c->kind == NODE_CONTROL ? c->client : NULL;
 
+        if (cl && !c->moved)
+                members_await(&cl->members, c->member);
         if (cl && cl->controls > 1) {
                 info_("a process of %s at %s is gone: %s", cl->name, c->peer, why);
                 connection_end_member(cl, c->member);

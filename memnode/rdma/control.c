@@ -204,6 +204,7 @@ static bool hello(struct connection *c, const struct node_hello *m)
         w->free = pool_left();
         w->grace_ms = __atomic_load_n(&opt.grace_ms, __ATOMIC_RELAXED);
         w->depth = DEPTH_MAX;
+        w->keeps = opt.resume ? NODE_KEEPS : 0;
         if (gethostname(w->name, sizeof(w->name) - 1) != 0)
                 snprintf(w->name, sizeof(w->name), "memnode");
         warnx_("%s at %s is served", cl->name, c->peer);
@@ -234,6 +235,17 @@ static bool release_slab(struct connection *c, uint64_t slab)
         return error ? refuse(c, error, why, false) : send_message(c, m);
 }
 
+static bool find_slab(struct connection *c, uint64_t slab)
+{
+        char why[NODE_TEXT_MAX];
+        struct node_grant *g = compose(c, NODE_GRANT, sizeof(*g));
+
+        if (!g)
+                return flood(c);
+        int error = client_find_slab(c->client, slab, g, why, sizeof(why));
+        return error ? refuse(c, error, why, false) : send_message(c, g);
+}
+
 static bool cut(struct connection *c, const struct node_cut *m)
 {
         struct node_plain *done = compose(c, NODE_DONE, sizeof(*done));
@@ -259,6 +271,7 @@ static bool moved(struct connection *c, bool has_moved)
         if (!m)
                 return flood(c);
         c->answered = true;
+        c->moved = has_moved;
         info_("a process of %s at %s %s", c->client->name, c->peer,
               has_moved ? "has moved away" : "cannot move away");
         return send_message(c, m);
@@ -275,6 +288,8 @@ static bool obey(struct connection *c, const struct node_request *rq)
                 return lease(c, rq->lease.bytes);
         case NODE_RELEASE:
                 return release_slab(c, rq->release.slab);
+        case NODE_FIND:
+                return find_slab(c, rq->find.slab);
         case NODE_CUT:
                 return cut(c, &rq->cut);
         case NODE_MOVED:

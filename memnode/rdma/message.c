@@ -16,6 +16,8 @@ static size_t size_of(unsigned type)
                 return sizeof(struct node_lease);
         case NODE_RELEASE:
                 return sizeof(struct node_release);
+        case NODE_FIND:
+                return sizeof(struct node_find);
         case NODE_CUT:
                 return sizeof(struct node_cut);
         case NODE_MOVED:

@@ -10,11 +10,12 @@
 
 /* A request that may be acted upon: every field is within its limits. */
 struct node_request {
-        enum node_type type;            /* HELLO, LEASE, RELEASE, CUT, MOVED or GOODBYE */
+        enum node_type type;            /* HELLO, LEASE, RELEASE, FIND, CUT, MOVED, GOODBYE */
         union {
                 struct node_hello hello;        /* name ends with a NUL */
                 struct node_lease lease;        /* bytes: whole pages, 1 to 2^18 of them */
                 struct node_release release;
+                struct node_find find;
                 struct node_cut cut;            /* 1 to NODE_RANGES ranges, none empty */
                 struct node_moved moved;        /* 0 or 1 */
         };

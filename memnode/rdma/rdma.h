@@ -44,16 +44,18 @@ struct device {
 };
 
 struct client {
-        uint64_t id;
+        uint64_t id;                    /* random, never 0 */
         uint8_t secret[NODE_SECRET];
         char name[NODE_NAME_MAX];
         struct account *account;
+        /* Of its own leases and data connections only.  After memnode was restarted NULL, as the
+         * registrations of its leases are, until its first connection says which device it is. */
         struct device *device;
-        /* of its own leases and data connections only */
         struct ibv_pd *pd;
         struct lease *leases;
         unsigned nleases;
         uint64_t last_slab;
+        uint32_t restarts;              /* of memnode, that its leases have outlived (kept.c) */
         struct members members;
         /* control connections, one a member; 0: the client is gone, since gone_at */
         unsigned controls;
@@ -85,6 +87,7 @@ struct connection {
         unsigned sends_busy;            /* bit i: send buffer i is in use */
         bool told;                      /* DRAIN was sent */
         bool answered;                  /* the member has moved, or cannot */
+        bool moved;                     /* it has */
         bool probing;                   /* a zero-byte WRITE is under way */
         uint64_t probed_at;             /* ms */
         uint64_t second;                /* and how many requests came in it */
@@ -148,6 +151,8 @@ bool control_waits(const struct connection *c);
 bool control_close(struct connection *c);
 
 /* client.c */
+struct lease { uint64_t slab; char *at; uint64_t bytes; struct ibv_mr *mr; struct lease *next; };
+
 struct client *client_new(struct device *d, const char *name, char *why, size_t n,
                           enum node_error *error);
 struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET]);     /* NULL */
@@ -155,8 +160,25 @@ struct client *client_find(uint64_t id, const uint8_t secret[NODE_SECRET]);     
  * control connections then belong to no client. */
 void client_end(struct client *cl);
 void client_tick(uint64_t now);         /* ends clients that have been gone for too long */
+/* A client that was taken over has come through this device: registers its leases there.  False: it
+ * cannot be done now, with a warning. */
+bool client_attach(struct client *cl, struct device *d);
 /* 0 or enum node_error */
+int client_find_slab(const struct client *cl, uint64_t slab, struct node_grant *g, char *why,
+                     size_t n);
 int client_lease(struct client *cl, uint64_t bytes, struct node_grant *g, char *why, size_t n);
 int client_release(struct client *cl, uint64_t slab, char *why, size_t n);
+/* Makes a client whose id, secret, leases and members the caller fills in, and has no connections,
+ * device or registrations; NULL with why. */
+struct client *client_taken_over(const char *name, char *why, size_t n);
+/* Its connections are ended and its registrations gone, but it keeps its leases and is in no list:
+ * for kept.c.  False: a registration cannot be ended. */
+bool client_detach(struct client *cl);
+
+/* kept.c: clients that outlive memnode */
+void clients_begin_grace(void);         /* of those that were taken over */
+/* memnode ends, with --resume: ends the connections of clients that will be back, without a word,
+ * and puts them by for rdma_server_kept(). */
+void clients_keep(void);
 
 #endif

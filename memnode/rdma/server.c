@@ -28,6 +28,7 @@
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *listeners[LISTEN_MAX];
 static unsigned nlisteners;
+static int begin_fd = -1;               /* eventfd: clients are admitted from here on */
 static int stop_fd = -1;                /* eventfd: the end; orders stop_ms before its read */
 static int drain_fd = -1;               /* eventfd: draining begins */
 /* The thread is to name those that it waits for.  Relaxed: it publishes nothing. */
@@ -65,6 +66,8 @@ static void say_goodbye(void)
         for (unsigned i = 0; i < nlisteners; i++)
                 rdma_destroy_id(listeners[i]);
         nlisteners = 0;
+        if (opt.resume)
+                clients_keep();
         for (struct connection *c = connections; c; c = c->next)
                 if (c->kind == NODE_CONTROL && !c->ended)
                         control_goodbye(c);
@@ -115,12 +118,13 @@ static void end_all(void)
 static void *rdma_thread(void *arg)
 {
         uint64_t next_tick = 0, end = UINT64_MAX;
+        bool begun = false;
 
         (void)arg;
         for (;;) {
                 struct pollfd fds[3 + DEVICES_MAX] = {
                         { .fd = rdma_ending ? -1 : stop_fd, .events = POLLIN },
-                        { .fd = channel->fd, .events = POLLIN },
+                        { .fd = begun ? channel->fd : begin_fd, .events = POLLIN },
                         { .fd = rdma_draining ? -1 : drain_fd, .events = POLLIN },
                 };
                 nfds_t n = 3;
@@ -128,7 +132,7 @@ static void *rdma_thread(void *arg)
                         fds[n] = (struct pollfd){ .fd = d->channel->fd, .events = POLLIN };
 
                 uint64_t now = now_ms();
-                if (now >= next_tick) {
+                if (begun && now >= next_tick) {
                         connections_tick(now);
                         client_tick(now);
                         if (rdma_draining)
@@ -141,8 +145,12 @@ static void *rdma_thread(void *arg)
                  * descriptor. */
                 if (poll(fds, n, connections || clients || rdma_ending ? TICK_MS : -1) <= 0)
                         continue;
-                if (fds[1].revents)
+                if (fds[1].revents && begun)
                         cm_events();
+                if (fds[1].revents && !begun) {
+                        begun = true;
+                        clients_begin_grace();
+                }
                 for (nfds_t i = 3; i < n; i++)
                         if (fds[i].revents)
                                 control_completions(device_at((unsigned)i - 3));
@@ -175,20 +183,24 @@ static int start(char *why, size_t n)
                          strerror(-err), err == -EACCES ? ", or give this user access to it" : "");
                 return err;
         }
+        begin_fd = eventfd(0, EFD_CLOEXEC);
         stop_fd = eventfd(0, EFD_CLOEXEC);
         drain_fd = eventfd(0, EFD_CLOEXEC);
-        if (stop_fd < 0 || drain_fd < 0 || fcntl(channel->fd, F_SETFL, O_NONBLOCK) != 0)
+        if (begin_fd < 0 || stop_fd < 0 || drain_fd < 0 ||
+            fcntl(channel->fd, F_SETFL, O_NONBLOCK) != 0)
                 err = -errno;
         else
                 err = -pthread_create(&thread, NULL, rdma_thread, NULL);
         if (!err)
                 return 0;
         snprintf(why, n, "no thread can be started: %s", strerror(-err));
+        if (begin_fd >= 0)
+                close(begin_fd);
         if (stop_fd >= 0)
                 close(stop_fd);
         if (drain_fd >= 0)
                 close(drain_fd);
-        stop_fd = drain_fd = -1;
+        begin_fd = stop_fd = drain_fd = -1;
         rdma_destroy_event_channel(channel);
         channel = NULL;
         return err;
@@ -302,6 +314,14 @@ int rdma_server_listen(const char *url, char *why, size_t n)
         return 0;
 }
 
+void rdma_server_begin(void)
+{
+        uint64_t one = 1;
+
+        if (channel && write(begin_fd, &one, sizeof(one)) != sizeof(one))
+                warnx_("RDMA: clients are not admitted: %s: restart memnode", strerror(errno));
+}
+
 void rdma_server_drain(void)
 {
         uint64_t one = 1;
@@ -339,14 +359,10 @@ bool rdma_server_stop(unsigned timeout_ms)
                 return false;
         }
         rdma_destroy_event_channel(channel);
+        close(begin_fd);
         close(stop_fd);
         close(drain_fd);
         return true;
-}
-
-unsigned rdma_server_leases(void)
-{
-        return atomic_load_explicit(&rdma_counts.leases, memory_order_relaxed);
 }
 
 void rdma_server_print(FILE *to)

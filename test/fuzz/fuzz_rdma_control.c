@@ -473,6 +473,7 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
                 struct node_hello hello;
                 struct node_lease lease;
                 struct node_release release;
+                struct node_find find;
                 struct node_cut cut;
                 struct node_moved moved;
                 uint8_t raw[NODE_MESSAGE_MAX];
@@ -480,6 +481,7 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
         static const size_t size[] = { [NODE_HELLO] = sizeof(m.hello),
                                        [NODE_LEASE] = sizeof(m.lease),
                                        [NODE_RELEASE] = sizeof(m.release),
+                                       [NODE_FIND] = sizeof(m.find),
                                        [NODE_GOODBYE] = sizeof(struct node_plain),
                                        [NODE_CUT] = sizeof(m.cut),
                                        [NODE_MOVED] = sizeof(m.moved) };
@@ -488,6 +490,8 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
         unsigned type = types[how >> 3 & 3], what = byte(r);
         if (type == NODE_GOODBYE && what & 0x80)
                 type = what & 0x40 ? NODE_MOVED : NODE_CUT;
+        if (type == NODE_RELEASE && what & 0x40)
+                type = NODE_FIND;
         size_t len = size[type];
 
         if (!p || !p->control || !p->nreceives)
@@ -498,7 +502,7 @@ static void send_to(struct reader *r, unsigned i, unsigned how)
                 memset(m.hello.name, (int)(what | 1), what % 65);
         if (type == NODE_LEASE)
                 m.lease.bytes = what < 200 ? (what % 40) * 4096ull : (uint64_t)what << (what & 63);
-        if (type == NODE_RELEASE)
+        if (type == NODE_RELEASE || type == NODE_FIND)
                 m.release.slab = what < 128 ? p->slab : what;
         if (type == NODE_MOVED)
                 m.moved.moved = what % 3;

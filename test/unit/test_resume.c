@@ -23,11 +23,14 @@
 #define POOL    (16ul << 20)
 #define LEASES  4
 #define LARGEST (1ul << 20)
+#define PIECES  5
 
 struct memnode_options opt;
 
 static char path[64], why[256];
-static struct resume_lease wrote[LEASES], took[LEASES];
+static struct resume_list wrote;
+static struct resume_lease took[LEASES];
+static struct resume_piece took_piece[LEASES][PIECES];
 static unsigned ntook;
 static unsigned lives;                  /* calls of alive() */
 
@@ -36,20 +39,31 @@ static void alive(void) { lives++; }
 /* As memnode's: memory of zeros, and the members. */
 static int take(struct resume_lease *l, char *text, size_t n)
 {
-        if (ntook == LEASES || l->size > LARGEST) {
+        bool fits = ntook < LEASES && l->npieces <= PIECES;
+
+        for (uint32_t k = 0; fits && k < l->npieces; k++)
+                fits = l->piece[k].size <= LARGEST;
+        if (!fits) {
                 snprintf(text, n, "no room");
                 return -ENOSPC;
         }
-        l->base = calloc(1, l->size);
-        assert_non_null(l->base);
-        took[ntook++] = *l;
+        for (uint32_t k = 0; k < l->npieces; k++) {
+                l->piece[k].base = calloc(1, l->piece[k].size);
+                assert_non_null(l->piece[k].base);
+                took_piece[ntook][k] = l->piece[k];
+        }
+        took[ntook] = *l;
+        took[ntook].piece = took_piece[ntook];
+        ntook++;
         return 0;
 }
 
 static void forget(void)
 {
         while (ntook) {
-                free(took[--ntook].base);
+                const struct resume_lease *l = &took[--ntook];
+                for (uint32_t k = 0; k < l->npieces; k++)
+                        free(l->piece[k].base);
                 members_free(&took[ntook].members);
         }
 }
@@ -79,16 +93,32 @@ static bool same_members(const struct members *a, const struct members *b)
         return same;
 }
 
+static bool same_pieces(const struct resume_lease *a, const struct resume_lease *b)
+{
+        bool same = a->npieces == b->npieces;
+
+        for (uint32_t k = 0; same && k < a->npieces; k++)
+                same = a->piece[k].slab == b->piece[k].slab &&
+                       a->piece[k].size == b->piece[k].size &&
+                       memcmp(a->piece[k].base, b->piece[k].base, a->piece[k].size) == 0;
+        return same;
+}
+
+static bool same_lease(const struct resume_lease *a, const struct resume_lease *b)
+{
+        return a->kind == b->kind && memcmp(a->digits, b->digits, RESUME_DIGITS) == 0 &&
+               a->incarnation == b->incarnation && strcmp(a->name, b->name) == 0 &&
+               a->last_slab == b->last_slab && a->restarts == b->restarts && same_pieces(a, b) &&
+               same_members(&a->members, &b->members);
+}
+
+/* What was read is the first n leases that were written. */
 static bool is_as_written(unsigned n)
 {
         bool same = ntook == n;
 
         for (unsigned i = 0; same && i < n; i++)
-                same = memcmp(wrote[i].digits, took[i].digits, RESUME_DIGITS) == 0 &&
-                       wrote[i].incarnation == took[i].incarnation &&
-                       wrote[i].size == took[i].size &&
-                       memcmp(wrote[i].base, took[i].base, wrote[i].size) == 0 &&
-                       same_members(&wrote[i].members, &took[i].members);
+                same = same_lease(&wrote.lease[i], &took[i]);
         return same;
 }
 
@@ -104,30 +134,65 @@ static void make_members(struct members *m)
         members_await(m, 1 + (uint64_t)rand() % 40);
 }
 
-/* A lease of that size in the pool, some of whose pages were written. */
-static void make(struct resume_lease *l, uint64_t size)
+/* Memory of that size in the pool, some of whose pages were written. */
+static struct resume_piece piece(uint64_t slab, uint64_t size)
 {
-        *l = (struct resume_lease){ .incarnation = 1 + (uint64_t)rand(), .size = size };
-        for (unsigned i = 0; i < RESUME_DIGITS; i++)
-                l->digits[i] = "0123456789abcdef"[rand() % 16];
-        l->base = pool_alloc(size);
-        assert_non_null(l->base);
-        make_members(&l->members);
+        struct resume_piece p = { .slab = slab, .size = size, .base = pool_alloc(size) };
+
+        assert_non_null(p.base);
         for (unsigned i = 0; i < 8; i++)
-                l->base[(uint64_t)rand() % size] = (char)rand();
+                p.base[(uint64_t)rand() % size] = (char)rand();
+        return p;
 }
 
-static void write_them(unsigned n)
+static struct resume_lease lease(enum resume_kind kind)
 {
-        assert_int_equal(resume_write(path, wrote, n, alive, why, sizeof(why)), 0);
+        struct resume_lease l = { .kind = kind,
+                                  .incarnation = 1 + (uint64_t)rand(),
+                                  .restarts = (uint32_t)rand() };
+
+        for (unsigned i = 0; i < RESUME_DIGITS; i++)
+                l.digits[i] = "0123456789abcdef"[rand() % 16];
+        make_members(&l.members);
+        return l;
 }
 
-static void drop(unsigned n)
+/* One over NBD, of that size. */
+static void make(uint64_t size)
 {
-        while (n--) {
-                pool_free(wrote[n].base, wrote[n].size);
-                members_free(&wrote[n].members);
+        struct resume_lease l = lease(RESUME_NBD);
+        struct resume_piece p = piece(0, size);
+
+        assert_int_equal(resume_add(&wrote, &l, &p, 1), 0);
+}
+
+/* One over RDMA, with so many slabs of at most that size. */
+static void make_client(uint32_t n, uint64_t size)
+{
+        struct resume_lease l = lease(RESUME_RDMA);
+        struct resume_piece p[PIECES];
+
+        snprintf(l.name, sizeof(l.name), "host:program %d", rand() % 100);
+        for (uint32_t k = 0; k < n; k++)
+                p[k] = piece(++l.last_slab, 4096 * (1 + (uint64_t)rand() % (size / 4096)));
+        l.last_slab += (uint64_t)rand() % 3;
+        assert_int_equal(resume_add(&wrote, &l, p, n), 0);
+}
+
+static void write_them(void)
+{
+        assert_int_equal(resume_write(path, &wrote, alive, why, sizeof(why)), 0);
+}
+
+static void drop(void)
+{
+        for (unsigned i = 0; i < wrote.count; i++) {
+                struct resume_lease *l = &wrote.lease[i];
+                for (uint32_t k = 0; k < l->npieces; k++)
+                        pool_free(l->piece[k].base, l->piece[k].size);
+                members_free(&l->members);
         }
+        resume_list_free(&wrote);
         forget();
         unlink(path);
 }
@@ -187,12 +252,15 @@ static void what_was_written_is_read(void **state)
         for (unsigned round = 0; round < 15; round++) {
                 unsigned n = 1 + (unsigned)rand() % LEASES;
                 for (unsigned i = 0; i < n; i++)
-                        make(&wrote[i], 4096 * (1 + (uint64_t)rand() % (LARGEST / 4096)));
-                write_them(n);
+                        if (rand() % 2)
+                                make(4096 * (1 + (uint64_t)rand() % (LARGEST / 4096)));
+                        else
+                                make_client(1 + (uint32_t)rand() % PIECES, LARGEST / 2);
+                write_them();
                 assert_int_equal(read_it(), 0);
                 assert_true(is_as_written(n));
                 assert_false(is_as_written(n - 1));
-                drop(n);
+                drop();
         }
         assert_true(lives > 50);
 }
@@ -203,17 +271,18 @@ static void only_what_holds_something_is_written(void **state)
         struct stat st;
 
         (void)state;
-        make(&wrote[0], LARGEST);
-        memset(wrote[0].base, 0, LARGEST);
-        write_them(1);
+        make(LARGEST);
+        char *base = wrote.lease[0].piece[0].base;
+        memset(base, 0, LARGEST);
+        write_them();
         assert_true(stat(path, &st) == 0 && st.st_size < 4096);
         assert_int_equal(st.st_mode & 07777, 0600);
-        wrote[0].base[LARGEST - 1] = 1;
-        write_them(1);
+        base[LARGEST - 1] = 1;
+        write_them();
         assert_true(stat(path, &st) == 0 && st.st_size < 70000 && st.st_size > 65536);
         assert_int_equal(read_it(), 0);
         assert_true(is_as_written(1));
-        drop(1);
+        drop();
 }
 
 static void no_file_is_no_lease(void **state)
@@ -226,9 +295,9 @@ static void no_file_is_no_lease(void **state)
 static void a_byte_that_is_wrong_is_found(void **state)
 {
         (void)state;
-        make(&wrote[0], 8192);
-        make(&wrote[1], 4096);
-        write_them(2);
+        make(8192);
+        make_client(2, 4096);
+        write_them();
         load();
         for (size_t at = 0; at < length; at++) {
                 unsigned char wrong = bytes[at] ^ (unsigned char)(1 + rand() % 255);
@@ -239,14 +308,14 @@ static void a_byte_that_is_wrong_is_found(void **state)
         assert_int_equal(read_it(), 0);
         assert_true(is_as_written(2));
         free(bytes);
-        drop(2);
+        drop();
 }
 
 static void an_end_that_is_missing_is_found(void **state)
 {
         (void)state;
-        make(&wrote[0], 8192);
-        write_them(1);
+        make_client(2, 8192);
+        write_them();
         load();
         for (size_t n = length; n-- > 0; ) {
                 assert_int_equal(truncate(path, (off_t)n), 0);
@@ -258,7 +327,7 @@ static void an_end_that_is_missing_is_found(void **state)
         close(fd);
         assert_true(read_it() < 0);
         free(bytes);
-        drop(1);
+        drop();
 }
 
 static void correct_sums(void)
@@ -280,9 +349,9 @@ static void nonsense_with_the_right_sums_does_no_harm(void **state)
         unsigned refused = 0;
 
         (void)state;
-        make(&wrote[0], 8192);
-        make(&wrote[1], 4096);
-        write_them(2);
+        make(8192);
+        make_client(2, 4096);
+        write_them();
         load();
         unsigned char *good = malloc(length);
         assert_non_null(good);
@@ -305,7 +374,7 @@ static void nonsense_with_the_right_sums_does_no_harm(void **state)
         assert_true(refused > 10000);
         free(good);
         free(bytes);
-        drop(2);
+        drop();
 }
 
 static void files_of_others_are_refused(void **state)
@@ -313,8 +382,8 @@ static void files_of_others_are_refused(void **state)
         char other[80];
 
         (void)state;
-        make(&wrote[0], 4096);
-        write_them(1);
+        make(4096);
+        write_them();
         assert_int_equal(chmod(path, 0644), 0);
         assert_int_equal(read_it(), -EACCES);
         assert_int_equal(chmod(path, 0600), 0);
@@ -325,7 +394,7 @@ static void files_of_others_are_refused(void **state)
         assert_int_equal(unlink(path), 0);
         assert_int_equal(rename(other, path), 0);
         assert_int_equal(read_it(), 0);
-        drop(1);
+        drop();
 }
 
 static void one_at_a_time_uses_it(void **state)
@@ -335,12 +404,12 @@ static void one_at_a_time_uses_it(void **state)
         (void)state;
         assert_int_equal(resume_lock(path, why, sizeof(why)), 0);
         assert_int_equal(resume_lock(path, why, sizeof(why)), -EWOULDBLOCK);
-        make(&wrote[0], 4096);
-        write_them(1);
+        make(4096);
+        write_them();
         assert_int_equal(resume_remove(path, why, sizeof(why)), 0);
         assert_int_equal(access(path, F_OK), -1);
         assert_int_equal(resume_remove(path, why, sizeof(why)), 0);
-        drop(1);
+        drop();
         snprintf(name, sizeof(name), "%s.lock", path);
         unlink(name);
 }
@@ -348,13 +417,13 @@ static void one_at_a_time_uses_it(void **state)
 static void what_cannot_be_written_is_no_file(void **state)
 {
         (void)state;
-        make(&wrote[0], 4096);
-        assert_true(resume_write("/proc/none/file", wrote, 1, alive, why, sizeof(why)) < 0);
+        make(4096);
+        assert_true(resume_write("/proc/none/file", &wrote, alive, why, sizeof(why)) < 0);
         assert_non_null(strstr(why, "cannot be written"));
         assert_true(resume_lock("/proc/none/file", why, sizeof(why)) < 0);
         assert_true(resume_remove("/proc", why, sizeof(why)) < 0);
         assert_non_null(strstr(why, "cannot be removed"));
-        drop(1);
+        drop();
 }
 
 int main(void)

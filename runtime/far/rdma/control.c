@@ -254,15 +254,36 @@ static void end(struct rdma_node *rn, int64_t now)
                              "anew, or its grace time was over)");
                 else if (rejoin && l->failure == FAIL_FINAL)
                         lose(c, false, l->why);
-                else if (rejoin && c->deaf >= DEAF_TRIES)
+                else if (rejoin && c->deaf >= DEAF_TRIES && !rn->keeps)
                         lose(c, true, "its memnode has ended: nothing listens there any more");
         }
         rdma_link_close(l);
         c->sending = false;
+        c->finding = NULL;
         c->state = CONTROL_DOWN;
         c->next = c->started + far_pause(rn->n, RETRY_MS);
         if (c->next < now)
                 c->next = now;
+}
+
+/* The connection counts as up once it is known where all slabs are. */
+static void find_all(struct rdma_node *rn, int64_t now)
+{
+        struct rdma_control *c = &rn->control;
+
+        /* The buffer of the last question may still be in use. */
+        if (c->sending || !rdma_find_next(rn))
+                return;
+        if (!c->finding) {
+                atomic_store_explicit(&c->up, c->generation, memory_order_release);
+                return;
+        }
+        union rdma_message m = rdma_find_question(c->finding);
+        c->asked++;
+        c->deadline = now + FIND_MS;
+        int err = send_message(c, &m);
+        if (err)
+                rdma_link_errno(&c->link, -err, "send");
 }
 
 void rdma_control_step(struct rdma_node *rn, int64_t now)
@@ -277,11 +298,12 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
                 c->state = CONTROL_UP;
                 c->deaf = 0;
                 c->probed = now;
-                atomic_store_explicit(&c->up, c->generation, memory_order_release);
         }
+        if (c->state == CONTROL_UP && l->state == LINK_UP && !rdma_control_is_up(c))
+                find_all(rn, now);
         if (c->state == CONTROL_UP && l->state == LINK_UP && c->id)
                 probe(rn, now);
-        if (c->state == CONTROL_CONNECTING && now >= c->deadline)
+        if (c->state != CONTROL_DOWN && !rdma_control_is_up(c) && now >= c->deadline)
                 rdma_link_silent(l, (unsigned)(now - c->started));
         if (c->state != CONTROL_DOWN && l->state == LINK_FAILED)
                 end(rn, now);
@@ -293,11 +315,17 @@ void rdma_control_step(struct rdma_node *rn, int64_t now)
                 begin(rn, now);
 }
 
+bool rdma_control_is_up(const struct rdma_control *c)
+{
+        return c->state == CONTROL_UP &&
+               atomic_load_explicit(&c->up, memory_order_relaxed) == c->generation;
+}
+
 int rdma_control_patience(const struct rdma_node *rn, int64_t now)
 {
         const struct rdma_control *c = &rn->control;
         int64_t at = c->state == CONTROL_DOWN         ? c->next
-                     : c->state == CONTROL_CONNECTING ? c->deadline
+                     : !rdma_control_is_up(c)         ? c->deadline
                      : !c->id || c->probing           ? -1
                      : atomic_load_explicit(&c->ask, memory_order_relaxed)
                              ? now
@@ -338,11 +366,11 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
                         return -ENOLINK;
                 if (c->state != CONTROL_UP && !c->id)
                         return -ENOTCONN;       /* HELLO is sent only once */
-                if (rdma_is_down(rn->n) || (rn->n->hands_back && c->state != CONTROL_UP))
+                if (rdma_is_down(rn->n) || (rn->n->hands_back && !rdma_control_is_up(c)))
                         return -ENOLINK;
                 if (now >= deadline)
                         return -ETIMEDOUT;
-                if (c->state == CONTROL_UP && sent != c->generation && !c->sending) {
+                if (rdma_control_is_up(c) && sent != c->generation && !c->sending) {
                         /* A request whose answer was lost with the connection is sent again.
                          * memnode may have granted a slab that we never learn of: it only counts
                          * against our share until we leave. */
@@ -367,7 +395,7 @@ bool rdma_control_answer(struct rdma_node *rn, bool moved)
                                                    sizeof(struct node_moved), 0 },
                                             .moved = moved } };
 
-        if (c->state != CONTROL_UP || c->sending)
+        if (!rdma_control_is_up(c) || c->sending)
                 return false;
         if (c->moved != c->asked || c->moved_on != c->generation) {
                 c->moved = ++c->asked;
@@ -452,6 +480,7 @@ static int hello(struct rdma_node *rn, int64_t deadline, char why[FAR_WHY])
         rn->limit = a.welcome.limit < a.welcome.free ? a.welcome.limit : a.welcome.free;
         rn->depth = a.welcome.depth;
         rn->grace_ms = a.welcome.grace_ms;
+        rn->keeps = a.welcome.keeps == NODE_KEEPS;
         memcpy(rn->name, a.welcome.name, sizeof(rn->name));
         rn->name[sizeof(rn->name) - 1] = '\0';
         return 0;

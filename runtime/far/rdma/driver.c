@@ -134,6 +134,7 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
                         .address = a.grant.address,
                         .bytes = a.grant.bytes,
                         .rkey = a.grant.rkey,
+                        .restarts = c->link.restarts,
                         .next = atomic_load_explicit(&rn->grants, memory_order_relaxed),
                 };
                 /* One lease at a time: no other writer.  Under the lock, so that a thread that
@@ -146,7 +147,9 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
                 return err;
         }
         place->data = g;
-        memcpy(place->word, (uint64_t[3]){ g->slab, g->address, g->rkey }, sizeof(place->word));
+        const uint64_t word[] = { a.grant.slab, a.grant.address,
+                                  rdma_key_word(a.grant.rkey, g->restarts) };
+        memcpy(place->word, word, sizeof(word));
         return 0;
 }
 

@@ -71,6 +71,7 @@ bool rdma_forked(struct far_node *n)
         rn->limit = old->limit;
         rn->depth = old->depth;
         rn->grace_ms = old->grace_ms;
+        rn->keeps = old->keeps;
         rn->dev.attr = d->attr;
         rn->control.id = old->control.id;
         memcpy(rn->control.secret, old->control.secret, sizeof(rn->control.secret));

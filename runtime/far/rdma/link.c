@@ -191,6 +191,7 @@ static void established(struct rdma_link *l, const struct rdma_conn_param *p)
                 return;
         }
         l->depth = reply.depth;
+        l->restarts = reply.generation;
         l->reads = ibv_query_qp(l->id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) == 0
                            ? attr.max_rd_atomic
                            : 0;

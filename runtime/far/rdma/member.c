@@ -4,7 +4,7 @@
  *
  * It joins as another member of the same client (nodeproto.h): by id and secret, over connections
  * of its own.  Slabs that other members leased have the same addresses and keys, because the queue
- * pairs of all members are in one protection domain.
+ * pairs of all members are in one protection domain; but see find.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,6 +22,7 @@ struct kept {
         struct ibv_device_attr attr;
         uint64_t limit, id;
         uint32_t depth, grace_ms;
+        bool keeps;
         uint8_t secret[NODE_SECRET];
         char name[NODE_NAME_MAX];
 };
@@ -38,7 +39,8 @@ bool rdma_keep(const struct far_node *n, struct far_kept_node *k)
                              .limit = rn->limit,
                              .id = rn->control.id,
                              .depth = rn->depth,
-                             .grace_ms = rn->grace_ms };
+                             .grace_ms = rn->grace_ms,
+                             .keeps = rn->keeps };
         memcpy(to->secret, rn->control.secret, sizeof(to->secret));
         memcpy(to->name, rn->name, sizeof(to->name));
         return to->id != 0;
@@ -55,6 +57,7 @@ int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY])
         rn->limit = k->limit;
         rn->depth = k->depth;
         rn->grace_ms = k->grace_ms;
+        rn->keeps = k->keeps;
         rn->control.id = k->id;
         memcpy(rn->control.secret, k->secret, sizeof(k->secret));
         memcpy(rn->name, k->name, sizeof(k->name));
@@ -72,13 +75,30 @@ int rdma_rejoin(struct rdma_node *rn, char why[FAR_WHY])
         return rn->n->hands_back && err == -ETIMEDOUT && !rn->data.lost ? 0 : err;
 }
 
+/* A slab that another process leased, maybe before memnode was restarted. */
+static void add(struct rdma_node *rn, struct rdma_grant *g)
+{
+        struct rdma_control *c = &rn->control;
+        union rdma_message a, m = rdma_find_question(g);
+
+        pthread_mutex_lock(&c->lock);
+        /* As in lease(): under the lock, so that a thread that finds the node lost sees all
+         * grants. */
+        g->next = atomic_load_explicit(&rn->grants, memory_order_relaxed);
+        atomic_store_explicit(&rn->grants, g, memory_order_release);
+        if (rdma_control_is_up(c) && rdma_find_stale(c, g) &&
+            rdma_control_ask(rn, &m, now_ms() + FIND_MS, &a) == 0)
+                rdma_find_take(c, g, &a);
+        pthread_mutex_unlock(&c->lock);
+}
+
 /* place->word: what lease() left there. */
 int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages)
 {
         struct rdma_node *rn = n->data;
         struct rdma_grant *g = atomic_load_explicit(&rn->grants, memory_order_relaxed);
 
-        while (g && (g->slab != place->word[0] || g->address != place->word[1]))
+        while (g && g->slab != place->word[0])
                 g = g->next;
         if (!g) {
                 g = malloc(sizeof(*g));
@@ -87,13 +107,9 @@ int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages)
                 *g = (struct rdma_grant){ .slab = place->word[0],
                                           .address = place->word[1],
                                           .rkey = (uint32_t)place->word[2],
+                                          .restarts = (uint32_t)(place->word[2] >> 32),
                                           .bytes = (uint64_t)pages * PAGE_SIZE };
-                /* As in lease(): under the lock, so that a thread that finds the node lost sees all
-                 * grants. */
-                pthread_mutex_lock(&rn->control.lock);
-                g->next = atomic_load_explicit(&rn->grants, memory_order_relaxed);
-                atomic_store_explicit(&rn->grants, g, memory_order_release);
-                pthread_mutex_unlock(&rn->control.lock);
+                add(rn, g);
         }
         place->data = g;
         return 0;

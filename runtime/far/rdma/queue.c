@@ -34,8 +34,12 @@ static unsigned most_pieces(const struct rdma_node *rn, const struct rdma_queue 
         return write ? q->link.sge : least(q->link.sge, of_read > 1 ? (unsigned)of_read : 1);
 }
 
+/* Relaxed: see struct rdma_grant. */
+#define of_grant(field) atomic_load_explicit(field, memory_order_relaxed)
+
 /* Makes a chain of work requests from what is unsent, at most `room` requests; returns how many it
- * made and sets *rest. */
+ * made and sets *rest.  0: the first is for a slab that is elsewhere since memnode was
+ * restarted. */
 static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned room,
                            struct far_request **rest)
 {
@@ -45,7 +49,9 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
 
         while (r && pages < room) {
                 bool write = r->op == FAR_WRITE;
-                const struct rdma_grant *g = r->place->data;
+                struct rdma_grant *g = r->place->data;
+                if (of_grant(&g->restarts) != q->link.restarts)
+                        break;
                 struct ibv_send_wr *wr = &d->wr[n++];
                 /* A page is at most one piece, so the pieces of `room` pages fit. */
                 struct rdma_run run = rdma_run(r, least(room - pages, most_in_one(r->op)),
@@ -65,9 +71,9 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
                         .num_sge = (int)run.pieces,
                         .opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
                         .send_flags = !write || n % DATA_SIGNAL == 0 ? IBV_SEND_SIGNALED : 0,
-                        .wr.rdma = { .remote_addr = g->address + r->offset +
+                        .wr.rdma = { .remote_addr = of_grant(&g->address) + r->offset +
                                                     (uint64_t)run.lowest * PAGE_SIZE,
-                                     .rkey = g->rkey },
+                                     .rkey = of_grant(&g->rkey) },
                 };
                 sges += run.pieces;
                 count(&d->merged, run.pages - 1);
@@ -76,9 +82,11 @@ static unsigned make_chain(struct rdma_node *rn, struct rdma_queue *q, unsigned 
         }
         /* The last is always signaled: otherwise the end of those before it would never be seen,
          * and the send queue would not get its entries back. */
+        *rest = r;
+        if (!n)
+                return 0;
         d->wr[n - 1].next = NULL;
         d->wr[n - 1].send_flags = IBV_SEND_SIGNALED;
-        *rest = r;
         return pages;
 }
 
@@ -108,6 +116,11 @@ int rdma_queue_send(struct rdma_node *rn, struct rdma_queue *q)
                 struct far_request *rest;
                 struct ibv_send_wr *bad;
                 unsigned pages = make_chain(rn, q, n, &rest);
+                if (!pages) {
+                        snprintf(d->why, sizeof(d->why),
+                                 "a slab is elsewhere since memnode was restarted");
+                        return -ESTALE;
+                }
                 int err = ibv_post_send(q->link.id->qp, d->wr, &bad);
                 /* part of the chain may be under way: all are posted again, on a new connection */
                 if (err) {

@@ -8,6 +8,7 @@
  *   words.c      why a connection failed, as text
  *   device.c     the device: its protection domain, channels, registered memory, hidden descriptors
  *   control.c    the control connection: messages of nodeproto.h, keeping it up
+ *   find.c       where slabs are after memnode was restarted with them
  *   data.c       the data connections: open and close, post, poll, arm
  *   queue.c      one of them: from requests to work requests, and back
  *   run.c        which requests go in one work request
@@ -103,6 +104,7 @@ struct rdma_link {
         int (*ready)(struct rdma_link *l);
         struct node_private ask;        /* private data of the connection request */
         uint16_t depth;                 /* allowed by memnode */
+        uint32_t restarts;              /* of memnode, that this client has outlived */
         uint8_t reads;                  /* outstanding READs that both devices can do */
         enum rdma_failure failure;
         char why[FAR_WHY];              /* LINK_FAILED: a sentence */
@@ -174,6 +176,7 @@ union rdma_message {
         struct node_lease lease;
         struct node_grant grant;
         struct node_release release;
+        struct node_find find;
         struct node_cut cut;
         struct node_moved moved;
         struct node_plain plain;
@@ -203,12 +206,13 @@ struct rdma_control {
         /* the number of MOVED, 0: none was sent; and on which generation */
         uint32_t moved;
         unsigned moved_on;
+        struct rdma_grant *finding;     /* memnode was asked where it is; NULL: not */
         union rdma_message answer;
         char why[FAR_WHY];              /* the last failure; with lost: the final sentence */
         bool gone;                      /* with lost: what the node held is no more */
 
-        /* The generation that is up, 0: none.  Stored with release after id, QP and all are in
-         * place; the I/O thread loads it with acquire to know when and for what to make data
+        /* The generation that is up, 0: none.  Stored with release after id, QP, grants and all are
+         * in place; the I/O thread loads it with acquire to know when and for what to make data
          * connections. */
         atomic_uint up;
         /* The I/O thread asks whether the node is there: a WRITE of no bytes is wanted now; and how
@@ -240,6 +244,21 @@ int rdma_control_ask(struct rdma_node *rn, const union rdma_message *m, int64_t 
 bool rdma_control_answer(struct rdma_node *rn, bool moved);
 /* Milliseconds until rdma_control_step must be called if nothing happens; -1: no limit. */
 int rdma_control_patience(const struct rdma_node *rn, int64_t now);
+/* With the lock held: it may be used for requests.  Else it is being made, or it is not known yet
+ * where all slabs are (find.c). */
+bool rdma_control_is_up(const struct rdma_control *c);
+
+/* find.c; all with the lock held */
+#define FIND_MS 1500                    /* for memnode's answer, as for an attempt to connect */
+/* The connection is made: takes an answer that has come.  True: c->finding is to be asked for now;
+ * NULL: all slabs are known.  False: an answer is under way, or the link has failed. */
+bool rdma_find_next(struct rdma_node *rn);
+union rdma_message rdma_find_question(const struct rdma_grant *g);
+/* Takes memnode's answer about g.  False: it does not have the slab. */
+bool rdma_find_take(const struct rdma_control *c, struct rdma_grant *g,
+                    const union rdma_message *a);
+/* Its address and key were right before memnode was restarted. */
+bool rdma_find_stale(const struct rdma_control *c, const struct rdma_grant *g);
 
 /* ---- the data connections ---- */
 
@@ -251,7 +270,16 @@ int rdma_control_patience(const struct rdma_node *rn, int64_t now);
 #define DATA_SIGNAL   8                 /* one WRITE in so many is signaled */
 #define DATA_WC       16
 
-struct rdma_grant { uint64_t slab, address, bytes; uint32_t rkey; struct rdma_grant *next; };
+/* address, rkey, restarts: changed by find.c, with control's lock.  [I] They are used on a data
+ * connection only if `restarts` is the link's.  Relaxed: no connection is up for which they are
+ * right before they are (control.up publishes them, or place_add() does); and those on which they
+ * were right before have ended with the older memnode. */
+struct rdma_grant {
+        uint64_t slab, bytes;
+        _Atomic uint64_t address;
+        _Atomic uint32_t rkey, restarts;
+        struct rdma_grant *next;
+};
 
 struct rdma_queue {
         struct rdma_link link;
@@ -404,6 +432,7 @@ struct rdma_node {
         struct rdma_data data;
         uint64_t limit;                 /* bytes to lease in all, from WELCOME */
         uint32_t depth, grace_ms;       /* from WELCOME */
+        bool keeps;                     /* memnode knows its clients again after a restart */
         /* Leases so far.  lease() pushes with release; the I/O thread only checks whether there are
          * any. */
         _Atomic(struct rdma_grant *) grants;
@@ -421,6 +450,11 @@ int rdma_cut(struct far_node *n, const struct far_range *dead, unsigned count, u
 /* far_driver.keep; and open(), if n->inherited has what keep() left. */
 bool rdma_keep(const struct far_node *n, struct far_kept_node *k);
 int rdma_take_over(struct rdma_node *rn, const char *rest, char why[FAR_WHY]);
+/* far_place.word: a slab's number, its address, and this: its key, and when they were right. */
+static inline uint64_t rdma_key_word(uint32_t rkey, uint32_t restarts)
+{
+        return (uint64_t)restarts << 32 | rkey;
+}
 /* far_driver.use */
 int rdma_use(struct far_node *n, struct far_place *place, uint32_t pages);
 /* In a forked child, before attach() registers memory: connects as another member of the client.
