@@ -99,6 +99,120 @@ rdma_drained() {
     [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
 }
 
+# kept NAME PORT: a memnode of this machine, with what an earlier one of this name kept.
+kept() {
+    serve "$1" --size 64M --listen "$RDMA:$2" --drain-timeout 2 --resume "$WORK/$1.leases"
+}
+# kept_over NAME PORT: it is restarted with what it has, and had something.
+kept_over() {
+    over "$1" "$2" || return
+    grep -q 'taken over' "$WORK/$1.log" || { echo "memnode $1 kept nothing"; return 1; }
+}
+over() { end_node "$1" && unset "node[$1]" && kept "$1" "$2"; }
+halt() { kill -STOP "$1" && await 5 grep -q 'State:.*stopped' "/proc/$1/status"; }
+
+# The only node is restarted, twice, while the program runs, or is stopped.
+rdma_only_restarted() {
+    local stops=$1 i
+    kept m 7472 || return
+    start_words it --node "$RDMA:7472" -- "$words" --size 2M --seconds 9
+    begun it 60 && sleep 1 || return
+    for i in 1 2; do
+        [ "$stops" = no ] || halt "${program[it]}" || return
+        kept_over m 7472 || return
+        [ "$stops" = no ] || kill -CONT "${program[it]}"
+        sleep 1
+    done
+    wait_vm it "$LIMIT" && intact it
+}
+
+# The same under a tree, whose processes fork and execute programs meanwhile.
+rdma_tree_restarted() {
+    local i
+    kept m 7472 || return
+    start_words it --node "$RDMA:7472" -- \
+        "$words" --size 1M --seconds 12 --children 3 --accesses 4000
+    begun it 60 || return
+    for i in 1 2 3; do
+        sleep 1
+        kept_over m 7472 || return
+    done
+    wait_vm it "$LIMIT" && intact it || return
+    [ "$(count it failed)" -eq 0 ] || { echo "$(count it failed) children failed"; return 1; }
+}
+
+# Three nodes, one after the other, under a program, one that does its I/O itself, and one that is
+# stopped all the time, whose pages are on as many nodes as there are copies. rdma_rolling REPLICAS
+rdma_rolling() {
+    local n port=7472 taken=0 nodes=(--replicas "$1" --timeout 20 --rebuild-rate 0)
+    local -A ports
+    for n in m n o; do
+        ports[$n]=$((++port))
+        kept $n $port || return
+        nodes+=(--node "$RDMA:$port?size=20M")
+    done
+    start_words one "${nodes[@]}" -- "$words" --size 1M --seconds 18
+    start_words inline --io inline "${nodes[@]}" -- "$words" --size 1M --seconds 18
+    start_words still "${nodes[@]}" -- "$words" --size 1M --seconds 18
+    for n in one inline still; do
+        begun $n 60 || return
+    done
+    sleep 1
+    halt "${program[still]}" || return
+    for n in m n o; do
+        over $n "${ports[$n]}" || return
+        taken=$((taken + $(grep -c 'taken over' "$WORK/$n.log")))
+        sleep 1
+    done
+    echo "measured $taken nodes kept something"
+    [ $taken -eq "$1" ] || return
+    kill -CONT "${program[still]}"
+    for n in one inline still; do
+        wait_vm $n "$LIMIT" && intact $n || return
+    done
+    said one 'it is left' && said inline 'it is left'
+}
+
+# Any processes of a tree and of a program are stopped and go on, and any node is restarted.
+rdma_stopped_at_random() {
+    local i n pids port=7472 nodes=(--timeout 20)
+    local -A ports
+    RANDOM=$1
+    for n in m n o; do
+        ports[$n]=$((++port))
+        kept $n $port || return
+        nodes+=(--node "$RDMA:$port?size=20M")
+    done
+    start_words one "${nodes[@]}" -- "$words" --size 1M --seconds 40 --seed "$1"
+    start_words tree "${nodes[@]}" -- \
+        "$words" --size 1M --seconds 35 --children 3 --accesses 4000 --seed "$1"
+    begun one 60 && begun tree 60 || return
+    for ((i = 0; i < 8; i++)); do
+        mapfile -t pids < <(pgrep -P "${program[tree]}")
+        pids+=("${program[one]}" "${program[tree]}")
+        for n in "${pids[@]}"; do
+            kill -"$( ((RANDOM % 3)) && echo CONT || echo STOP)" "$n"
+        done 2>/dev/null
+        sleep 0.$((RANDOM % 10))
+        n=$(cut -c $((1 + RANDOM % 3)) <<<mno)
+        over "$n" "${ports[$n]}" || return
+    done
+    pkill -CONT -P "${program[tree]}"
+    kill -CONT "${program[one]}" "${program[tree]}"
+    wait_vm one "$LIMIT" && wait_vm tree "$LIMIT" && intact one && intact tree || return
+    [ "$(count tree failed)" -eq 0 ] || { echo "$(count tree failed) children failed"; return 1; }
+}
+
+# It is killed, or comes back without what it kept: no word is wrong, and the program says why.
+rdma_kept_lost() {
+    kept m 7472 || return
+    start_words it --timeout 5 --node "$RDMA:7472" -- "$words" --size 2M --seconds 20
+    begun it 60 && sleep 1 && end_node m && rm "$WORK/m.leases" && kept m 7472 &&
+        wait_vm it "$LIMIT" && ended_with it 125 'does not know this program any more' || return
+    start_words it --timeout 5 --node "$RDMA:7472" -- "$words" --size 2M --seconds 20
+    begun it 60 && sleep 1 && kill_node m && wait_vm it "$LIMIT" && ended_with it 125 '^vmrun: '
+}
+
 # Pages of this machine's memnode are spoiled while the program does nothing; on the other machine
 # they are right.
 rdma_scrub() {
@@ -138,5 +252,12 @@ try 'a node is started anew, with copies on another' rdma_anew
 try 'a node is unplugged, with copies on another' rdma_unplugged
 try 'a node is drained over RDMA, one copy' rdma_drained 1
 try 'a node is drained over RDMA, two copies' rdma_drained 2
+try 'the only node is restarted with what it has' rdma_only_restarted no
+try 'the same, while the program is stopped' rdma_only_restarted yes
+try 'the only node of a tree is restarted with what it has' rdma_tree_restarted
+try 'three nodes are restarted over RDMA, one copy' rdma_rolling 1
+try 'three nodes are restarted over RDMA, two copies' rdma_rolling 2
+try_long 'nodes are restarted over RDMA, processes stopped at random' rdma_stopped_at_random 1
+try 'what a node kept is lost' rdma_kept_lost
 try 'spoiled copies are found, and made right' rdma_scrub
 try 'a network that loses, delays and reorders frames' rdma_netem

@@ -18,8 +18,10 @@
  *      lease BYTES             GRANT must come; slabs are numbered from 0 in this order; prints
  *                              slab, address, key
  *      release N               DONE must come
- *      refused ERROR VERB...   the reply to hello, lease or release (which follows) must be REFUSED
- *                              with this number
+ *      find N                  GRANT must come, of as many bytes; from then on slab N is there
+ *      restarts N              the last connection was accepted with this number of restarts
+ *      refused ERROR VERB...   the reply to hello, lease, release or find (which follows) must be
+ *                              REFUSED with this number
  *      fill N SEED             WRITEs a pattern over slab N
  *      verify N SEED           READs it and compares; SEED 0: all zero
  *      forged N DELTA KEYXOR   a READ and a WRITE outside the lease must fail; address + DELTA,
@@ -160,6 +162,8 @@ static void post_receive(unsigned i)
                 fail("ibv_post_recv: %s", strerror(errno));
 }
 
+static unsigned restarts;               /* as the last acceptance says */
+
 /* 0, or the error of the rejection. */
 static unsigned try_link(struct link *l, const struct node_private *hello)
 {
@@ -203,6 +207,7 @@ static unsigned try_link(struct link *l, const struct node_private *hello)
                     p.length != sizeof(p))
                         fail("accepted with private data that is not of the protocol");
                 l->up = true;
+                restarts = p.generation;
                 return 0;
         }
         if (type != RDMA_CM_EVENT_REJECTED)
@@ -365,6 +370,21 @@ static void release(unsigned i)
         header(&m, NODE_RELEASE, sizeof(m));
         m.slab = i < nslabs ? slab[i].slab : i;
         ask(&m, sizeof(m), NODE_DONE, &done, sizeof(done));
+}
+
+static void find(unsigned i)
+{
+        struct node_find m;
+        struct node_grant g;
+
+        header(&m, NODE_FIND, sizeof(m));
+        m.slab = i < nslabs ? slab[i].slab : i;
+        if (!ask(&m, sizeof(m), NODE_GRANT, &g, sizeof(g)))
+                return;
+        if (i >= nslabs || g.slab != slab[i].slab || g.bytes != slab[i].bytes)
+                fail("slab %llu of %llu bytes was found", (unsigned long long)g.slab,
+                     (unsigned long long)g.bytes);
+        slab[i] = g;
 }
 
 static void cut(uint64_t first, uint64_t last)
@@ -606,6 +626,12 @@ static void run(const char *verb)
                 lease(number());
         else if (!strcmp(verb, "release"))
                 release((unsigned)number());
+        else if (!strcmp(verb, "find"))
+                find((unsigned)number());
+        else if (!strcmp(verb, "restarts")) {
+                if (restarts != (a = number()))
+                        fail("%u restarts, expected %llu", restarts, (unsigned long long)a);
+        }
         else if (!strcmp(verb, "fill"))
                 a = number(), pass((unsigned)a, number(), true);
         else if (!strcmp(verb, "verify"))
