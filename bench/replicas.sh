@@ -202,12 +202,14 @@ whole_since() {
         $0 ~ words { whole = noticed }
         END { exit !whole }' "$WORK/it.err"
 }
-# What each process knows of its nodes, behind what was said.
+# What each process knows of its nodes, and has copied, behind what was said.
 ask_all() {
     local pid vmctl
     vmctl=$(dirname "$vmrun")/vmctl
     for pid in $(pgrep -s "${program[it]}"); do
-        timeout 5 "$vmctl" "$pid" nodes 2>&1 | sed "s/^/process $pid: /" >>"$WORK/it.err"
+        { timeout 5 "$vmctl" "$pid" nodes && timeout 5 "$vmctl" "$pid" stats --flat |
+            grep -E '^(repair|node\.[0-9]+\.(missed|breaks|up|lost))'; } 2>&1 |
+            sed "s/^/process $pid: /" >>"$WORK/it.err"
     done
     echo 'not all copies are there'
 }
@@ -307,7 +309,7 @@ measure() {
         # shellcheck disable=SC2046 # words
         row "$fault" $i $(cut -d ' ' -f 2 "$WORK/figures") "$result"
         if [ "$result" != right ] && [ -e "$WORK/it.err" ]; then
-            grep -v 'randmem: at' "$WORK/it.err" | tail -n 90 | sed 's/^/# /'
+            grep -v 'randmem: at' "$WORK/it.err" | tail -n 300 | sed 's/^/# /'
         fi
         cat "$WORK/figures" >>"$WORK/all.$fault"
         # shellcheck disable=SC2046 # words
