@@ -40,7 +40,7 @@ struct resume_lease {
         uint64_t incarnation;           /* RDMA: the client's id */
         char name[RESUME_NAME];         /* RDMA: of the client, for the log; else empty */
         uint64_t last_slab;             /* RDMA: the highest number of a slab that it ever had */
-        uint32_t restarts;              /* how often it has been taken over */
+        uint32_t restarts;              /* RDMA: of memnode, that it has outlived */
         uint32_t npieces;               /* NBD: 1 */
         struct resume_piece *piece;
         struct members members;

@@ -217,8 +217,9 @@ static bool is_name(const char name[RESUME_NAME])
 static bool is_possible(const struct resume_words *w)
 {
         return is_secret(w->digits) && is_name(w->name) && w->incarnation && !w->pad &&
-               (w->kind == RESUME_NBD ? w->pieces == 1 && !w->last_slab && !w->name[0]
-                                      : w->kind == RESUME_RDMA) &&
+               (w->kind == RESUME_NBD
+                        ? w->pieces == 1 && !w->last_slab && !w->restarts && !w->name[0]
+                        : w->kind == RESUME_RDMA) &&
                w->pieces > 0 && w->pieces <= RESUME_PIECES;
 }
 

@@ -47,7 +47,6 @@ int nbd_take_over(struct resume_lease *from, char *why, size_t n)
         memcpy(l->hex, from->digits, sizeof(l->hex));
         l->incarnation = from->incarnation;
         l->members = from->members;
-        l->restarts = from->restarts + 1;
         l->until = INT64_MAX;           /* nbd_begin() sets it */
         from->piece[0].base = l->e.base;
         l->next = nbd_leases;
@@ -78,7 +77,6 @@ int nbd_kept(struct resume_list *list)
         for (const struct lease *l = nbd_leases; l && !err; l = l->next) {
                 struct resume_lease to = { .kind = RESUME_NBD,
                                            .incarnation = l->incarnation,
-                                           .restarts = l->restarts,
                                            .members = l->members };
                 const struct resume_piece all = { .size = l->e.size, .base = l->e.base };
                 memcpy(to.digits, l->hex, sizeof(l->hex));

@@ -13,7 +13,6 @@ struct lease {
         struct nbd_export e;
         char hex[NBD_LEASE_HEX];
         uint64_t incarnation;                   /* 0: of a client without members */
-        uint32_t restarts;                      /* of memnode, that it has outlived */
         struct members members;
         unsigned users;                         /* attached, or waiting to be */
         /* one thread is taking the memory; the others wait */

@@ -148,8 +148,7 @@ static struct resume_piece piece(uint64_t slab, uint64_t size)
 static struct resume_lease lease(enum resume_kind kind)
 {
         struct resume_lease l = { .kind = kind,
-                                  .incarnation = 1 + (uint64_t)rand(),
-                                  .restarts = (uint32_t)rand() };
+                                  .incarnation = 1 + (uint64_t)rand() };
 
         for (unsigned i = 0; i < RESUME_DIGITS; i++)
                 l.digits[i] = "0123456789abcdef"[rand() % 16];
@@ -172,6 +171,7 @@ static void make_client(uint32_t n, uint64_t size)
         struct resume_lease l = lease(RESUME_RDMA);
         struct resume_piece p[PIECES];
 
+        l.restarts = (uint32_t)rand();
         snprintf(l.name, sizeof(l.name), "host:program %d", rand() % 100);
         for (uint32_t k = 0; k < n; k++)
                 p[k] = piece(++l.last_slab, 4096 * (1 + (uint64_t)rand() % (size / 4096)));

@@ -126,6 +126,7 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
          * silence. */
         pthread_mutex_lock(&c->lock);
         int err = rdma_control_ask(rn, &m, now_ms() + rn->set.timeout_ms, &a);
+        const uint32_t restarts = c->link.restarts;     /* may change without the lock */
         if (!err)
                 err = grant_of(n, &a, m.lease.bytes);
         if (!err) {
@@ -134,7 +135,7 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
                         .address = a.grant.address,
                         .bytes = a.grant.bytes,
                         .rkey = a.grant.rkey,
-                        .restarts = c->link.restarts,
+                        .restarts = restarts,
                         .next = atomic_load_explicit(&rn->grants, memory_order_relaxed),
                 };
                 /* One lease at a time: no other writer.  Under the lock, so that a thread that
@@ -148,7 +149,7 @@ static int rdma_lease(struct far_node *n, struct vm *vm, uint64_t first, uint32_
         }
         place->data = g;
         const uint64_t word[] = { a.grant.slab, a.grant.address,
-                                  rdma_key_word(a.grant.rkey, g->restarts) };
+                                  rdma_key_word(a.grant.rkey, restarts) };
         memcpy(place->word, word, sizeof(word));
         return 0;
 }
