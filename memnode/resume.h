@@ -26,7 +26,7 @@
 #include <stdint.h>
 #include "memnode/members.h"
 
-enum resume_kind { RESUME_NBD = 1, RESUME_RDMA, RESUME_KINDS };
+enum resume_kind { RESUME_NBD = 1, RESUME_RDMA };
 #define RESUME_DIGITS   32
 #define RESUME_NAME     64
 struct resume_piece {
