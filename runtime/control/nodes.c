@@ -68,17 +68,35 @@ static uint64_t leased_of(const struct far_node *n)
         return __atomic_load_n(&n->leased, __ATOMIC_RELAXED);
 }
 
-static void print_text(const struct stats *s, const uint64_t used[NODES_MAX], FILE *f)
+/* By node. */
+struct counts { uint64_t used[NODES_MAX], lacking[NODES_MAX]; };
+
+static bool is_gone(const struct far_node *n)
+{
+        return __atomic_load_n(&n->lost, __ATOMIC_ACQUIRE) ||
+               atomic_load_explicit(&n->is_left, memory_order_relaxed);
+}
+
+/* What it lacks matters as long as it may get it. */
+static const char *lacking_text(const struct far_node *n, const struct counts *of, char to[32])
+{
+        return is_gone(n) || n->driver->kind != SLAB_REMOTE
+                       ? "-" : stats_number_text(of->lacking[n->index], to);
+}
+
+static void print_text(const struct stats *s, const struct counts *of, FILE *f)
 {
         char a[80], b[80], c[2 * FAR_WHY];
 
-        fprintf(f, "%3s %9s %9s %9s %11s %11s  %-18s %-18s %-24s %s\n", "", "holds", "leased",
-                "used", "read", "written", "read p50, p99", "write p50, p99", "node", "state");
+        fprintf(f, "%3s %9s %9s %9s %11s %11s %11s  %-18s %-18s %-24s %s\n", "", "holds", "leased",
+                "used", "lacks", "read", "written", "read p50, p99", "write p50, p99", "node",
+                "state");
         for (unsigned i = 0; i < far_nodes(); i++) {
                 const struct far_node *n = far_node_at(i);
                 fprintf(f, "%3u %9s", i, size_text(n->pages * PAGE_SIZE, a));
                 fprintf(f, " %9s", size_text(leased_of(n) * PAGE_SIZE, a));
-                fprintf(f, " %9s", size_text(used[i] * PAGE_SIZE, a));
+                fprintf(f, " %9s", size_text(of->used[i] * PAGE_SIZE, a));
+                fprintf(f, " %11s", lacking_text(n, of, a));
                 fprintf(f, " %11s", count_text(s, i, "read", a));
                 fprintf(f, " %11s", count_text(s, i, "written", a));
                 fprintf(f, "  %-18s %-18s", latency_text(s, i, "read_ns", a),
@@ -103,7 +121,7 @@ static void print_latency(FILE *f, const struct stats *s, unsigned i, const char
                         histogram_percentile_ns(l->h, 990000));
 }
 
-static void print_json(const struct stats *s, const uint64_t used[NODES_MAX], FILE *f)
+static void print_json(const struct stats *s, const struct counts *of, FILE *f)
 {
         char c[2 * FAR_WHY];
 
@@ -116,7 +134,9 @@ static void print_json(const struct stats *s, const uint64_t used[NODES_MAX], FI
                 member(f, "url", n->url);
                 member(f, "state", state_of(n, c));
                 fprintf(f, ", \"pages\": %" PRIu64 ", \"leased\": %" PRIu64 ", \"used\": %" PRIu64,
-                        n->pages, leased_of(n), used[i]);
+                        n->pages, leased_of(n), of->used[i]);
+                if (!is_gone(n) && n->driver->kind == SLAB_REMOTE)
+                        fprintf(f, ", \"lacking\": %" PRIu64, of->lacking[i]);
                 if (in && out)
                         fprintf(f, ", \"read\": %" PRIu64 ", \"written\": %" PRIu64, in->v, out->v);
                 print_latency(f, s, i, "read_ns");
@@ -128,15 +148,16 @@ static void print_json(const struct stats *s, const uint64_t used[NODES_MAX], FI
 
 int nodes_print(enum form form, FILE *f, char why[CTL_WHY])
 {
-        static uint64_t used[NODES_MAX];        /* one thread serves requests */
+        static struct counts of;                /* one thread serves requests */
         struct stats s = { 0 };
         int err = stats_snapshot(&s);
 
         if (err) {
                 snprintf(why, CTL_WHY, "out of memory: free some on this host");
         } else {
-                slabs_used(used);
-                (form == FORM_JSON ? print_json : print_text)(&s, used, f);
+                slabs_used(of.used);
+                slabs_lacking(of.lacking);
+                (form == FORM_JSON ? print_json : print_text)(&s, &of, f);
         }
         stats_free(&s);
         return err;

@@ -176,6 +176,20 @@ static bool is_copied(const struct slab_map *map, unsigned page, bool fenced)
         return w & SLOT_STATE && (fenced || w & SLOT_SHARED || !(w & SLOT_DUE));
 }
 
+/* Of 64 slots, which places in the set `lack` do not have, and those in `have` do; none that no copy
+ * of fits.  Both are sets of places. */
+static uint64_t not_at(const struct slab_map *map, unsigned i, unsigned have, unsigned lack)
+{
+        uint64_t there = 0, missing = 0;
+
+        for (unsigned k = 0; (have | lack) >> k; k++) {
+                uint64_t good = atomic_load_explicit(&map->good[k][i], memory_order_acquire);
+                there |= have >> k & 1 ? good : 0;
+                missing |= lack >> k & 1 ? ~good : 0;
+        }
+        return there & missing & ~atomic_load_explicit(&map->unfit[i], memory_order_relaxed);
+}
+
 bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32_t slab,
                         uint32_t npages)
 {
@@ -198,20 +212,28 @@ bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32
                         to_write |= 1u << k;
         }
         for (unsigned i = 0; i < npages; i += 64) {
-                uint64_t have = 0, lack = 0;
-                for (unsigned k = 0; k < places; k++) {
-                        uint64_t good = atomic_load_explicit(&map->good[k][i / 64],
-                                                             memory_order_acquire);
-                        have |= to_read >> k & 1 ? good : 0;
-                        lack |= to_write >> k & 1 ? ~good : 0;
-                }
-                uint64_t set = have & lack &
-                               ~atomic_load_explicit(&map->unfit[i / 64], memory_order_relaxed);
+                uint64_t set = not_at(map, i / 64, to_read, to_write);
                 for (; set; set &= set - 1)
                         if (is_copied(map, i + (unsigned)__builtin_ctzll(set), fenced))
                                 return true;
         }
         return false;
+}
+
+uint32_t copies_lacking(const struct copies *c, const struct far_slab *s, uint32_t slab,
+                        uint32_t npages, unsigned k)
+{
+        const struct slab_map *map = tree_map(c->units, slab);
+        const unsigned places = places_of(s);
+        uint32_t n = 0;
+
+        if (!places_with_bits(c, (uint64_t)slab << SLAB_SHIFT))
+                return 0;
+        for (unsigned i = 0; i < npages; i += 64)
+                for (uint64_t set = not_at(map, i / 64, (1u << places) - 1, 1u << k); set;
+                     set &= set - 1)
+                        n += is_copied(map, i + (unsigned)__builtin_ctzll(set), true);
+        return n;
 }
 
 static void set_unfit(const struct copies *c, uint64_t slot, bool unfit)

@@ -61,6 +61,10 @@ unsigned copies_to_repair(const struct copies *c, const struct far_slab *s, uint
  */
 bool copies_any_wanting(const struct copies *c, const struct far_slab *s, uint32_t slab,
                         uint32_t npages);
+/* How many pages of the slab that some process holds are not at place k, though at another one,
+ * whether its node answers or not: for people. */
+uint32_t copies_lacking(const struct copies *c, const struct far_slab *s, uint32_t slab,
+                        uint32_t npages, unsigned k);
 /* Before a write is called over.  good: the places that have the page, not empty; all others missed
  * it. */
 void copies_written(const struct copies *c, uint64_t slot, unsigned good);

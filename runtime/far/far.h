@@ -440,6 +440,9 @@ int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_W
 /* Slots of each node that this process holds, in pages, as far as that is known without a lock; by
  * a look at each word in use.  Any thread. */
 void slabs_used(uint64_t used[NODES_MAX]);
+/* How many pages of all processes of the tree each node lacks, that others have: copies that it
+ * missed, or that are not made yet. */
+void slabs_lacking(uint64_t lacking[NODES_MAX]);
 
 /* kern uses `have` slabs: puts the next one into CONTROL->slabs.  0, or an error as for EXIT_LEASE
  * (abi.h). */

@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "common/clock.h"
 #include "common/size.h"
+#include "far/copies.h"
 #include "far/placement.h"
 #include "far/repair.h"
 #include "far/slabs.h"
@@ -247,6 +248,22 @@ void slabs_used(uint64_t used[NODES_MAX])
                 for (uint32_t chunk = 0; chunk < SLAB_CHUNKS; chunk++)
                         if (chunk_touched(tree_map(seq.tree.units, slab), seq.tree.self, chunk))
                                 add_held(used, slab, held_in_chunk(slab, chunk));
+}
+
+void slabs_lacking(uint64_t lacking[NODES_MAX])
+{
+        const struct copies c = { .units = (char *)TREE_WINDOW, .self = CONTROL->tree_number };
+        uint32_t n = __atomic_load_n(&CONTROL->nslabs, __ATOMIC_ACQUIRE);
+
+        memset(lacking, 0, NODES_MAX * sizeof(*lacking));
+        for (uint32_t i = 0; i < n; i++) {
+                const struct slab *s = &CONTROL->slabs[i];
+                const struct far_slab *f = far_slab(i);
+                unsigned places = s->kind == SLAB_REMOTE ? atomic_load(&f->places) : 0;
+                for (unsigned k = 0; k < places; k++)
+                        lacking[f->place[k].node->index] +=
+                                copies_lacking(&c, f, i, s->pages, k);
+        }
 }
 
 bool slabs_stop(unsigned limit_ms) { return lock_within(&seq.lock, limit_ms); }

@@ -207,5 +207,5 @@ mutant $whole "it is not for this process to say" \
 mutant $copies "of others no copy is wanting" \
     '/^static bool is_copied/,/^}/s/return w/return (w \& SLOT_NUMBER) == 0 \&\& w/'
 mutant $copies "one copy is enough" \
-    '/^bool copies_any_wanting/,/^}/s/lack \|= .*/lack = ~have;/'
+    '/^static uint64_t not_at/,/^}/s/missing \|= .*/missing = ~there;/'
 totals

@@ -197,6 +197,37 @@ static bool any_wanting(const struct far_slab *s)
         return copies_any_wanting(&me, s, 1, CHUNK_PAGES);
 }
 
+static uint32_t lacking(const struct far_slab *s, unsigned k)
+{
+        return copies_lacking(&me, s, 1, CHUNK_PAGES, k);
+}
+
+/* Pages that a node missed, whoever holds them, and whether it answers or not. */
+static void what_a_node_lacks(void **state)
+{
+        slot_word_t *word = slot_word(me.units, SLOT);
+
+        (void)state;
+        assert_int_equal(lacking(&slab, 0) + lacking(&slab, 1) + lacking(&slab, 2), 0);
+        *word = SLOT_OWNED | 5;
+        *slot_word(me.units, SLOT + 1) = SLOT_SHARED;
+        copies_written(&other, SLOT, 2);
+        copies_written(&other, SLOT + 1, 3);
+        assert_int_equal(lacking(&slab, 0), 1);
+        assert_int_equal(lacking(&slab, 1), 0);
+        assert_int_equal(lacking(&slab, 2), 2);
+        node[2].up = false;
+        assert_int_equal(lacking(&slab, 2), 2);
+        node[2].up = true;
+        *word = SLOT_FREE;
+        assert_int_equal(lacking(&slab, 0), 0);
+        assert_int_equal(lacking(&slab, 2), 1);
+        assert_int_equal(copies_lacking(&me, &slab, 1, 64, 2), 0);
+        copies_repaired(&other, SLOT + 1, 4);
+        assert_int_equal(lacking(&slab, 2), 0);
+        assert_int_equal(copies_lacking(&me, &single, 2, CHUNK_PAGES, 0), 0);
+}
+
 /* Whoever holds the slot, as long as somebody does. */
 static void slots_of_all(void **state)
 {
@@ -325,7 +356,7 @@ int main(void)
                 test(all_are_right), test(reads_are_shared), test(nodes_that_are_down),
                 test(missed_writes), test(places_not_known_yet),
                 test(a_single_place), test(threats), test(ends), test(nodes_that_cannot_fence),
-                test(repairs), test(slots_of_all), test(unknown_places),
+                test(repairs), test(what_a_node_lacks), test(slots_of_all), test(unknown_places),
         };
         return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
 }
