@@ -176,8 +176,8 @@ static bool is_copied(const struct slab_map *map, unsigned page, bool fenced)
         return w & SLOT_STATE && (fenced || w & SLOT_SHARED || !(w & SLOT_DUE));
 }
 
-/* Of 64 slots, which places in the set `lack` do not have, and those in `have` do; none that no copy
- * of fits.  Both are sets of places. */
+/* Of 64 slots those that a place in the set `lack` does not have, but one in `have` does; without
+ * those of which no copy fits. */
 static uint64_t not_at(const struct slab_map *map, unsigned i, unsigned have, unsigned lack)
 {
         uint64_t there = 0, missing = 0;
