@@ -86,10 +86,33 @@ void leave_is_over(struct far_node *n)
         n->settled = true;
 }
 
+static struct tree_common *common(void) { return (struct tree_common *)TREE_WINDOW; }
+
+/* A process that the node has not asked has slots: a child, born since moves.c looked.  As long as
+ * its parent lives, which has not answered, the node waits; but that may be killed.  Acquire: its
+ * slots were counted after its number was taken, with neither bit, and before it could be
+ * orphaned. */
+static bool has_strangers(const struct far_node *n)
+{
+        const struct tree_common *c = common();
+        const uint32_t processes = atomic_load_explicit(&c->numbers, memory_order_acquire);
+
+        for (uint32_t p = 0; p < processes; p++) {
+                const struct tree_process *o = &c->process[p];
+                uint64_t known = atomic_load_explicit(&o->asked, memory_order_acquire) |
+                                 atomic_load_explicit(&o->left, memory_order_acquire);
+                if (p != CONTROL->tree_number && !(known >> n->index & 1) &&
+                    atomic_load_explicit(&o->owned, memory_order_acquire) +
+                                    atomic_load_explicit(&o->shared, memory_order_acquire) > 0)
+                        return true;
+        }
+        return false;
+}
+
 /* Release: `left` is for processes that look whether they may answer (moves.c). */
 static void note_left(const struct far_node *n)
 {
-        struct tree_common *c = (struct tree_common *)TREE_WINDOW;
+        struct tree_common *c = common();
 
         if (CONTROL->nslabs)
                 atomic_fetch_or_explicit(&c->process[CONTROL->tree_number].left, 1ull << n->index,
@@ -116,7 +139,8 @@ static unsigned leave(struct far_node *n, struct leaving *l)
         }
         /* It may end before it is answered. */
         if (!n->lost &&
-            (!request_has_left(n) || !is_set(&n->unneeded) || !n->driver->answer(n, true)))
+            (!request_has_left(n) || !is_set(&n->unneeded) || has_strangers(n) ||
+             !n->driver->answer(n, true)))
                 return 0;
         l->over = true;
         leave_is_over(n);
