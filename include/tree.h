@@ -78,8 +78,8 @@ struct slab_map {
         /* A bit a slot: no copy fitted its sum, so none could be made of it.  By who holds the
          * slot; cleared when it is written, or copied after all. */
         _Atomic uint64_t unfit[SLAB_PAGES / 64];
-        /* Places of the slab, if there are bits of them; 0: there are none, and one place.  Only
-         * grows, under the tree's mutex. */
+        /* Places of the slab, if there are bits of them; 0: there are none, and one place.  Under
+         * the tree's mutex.  Only grows, but for a place whose maker died before it was listed. */
         _Atomic uint32_t places;
 };
 

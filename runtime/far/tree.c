@@ -134,26 +134,33 @@ void tree_close(struct tree *t)
 
 /* ---- the lock ---- */
 
-/* A process died while it changed data under the lock.  Leases: slabs published in the list count.
- * Records: a new one that is half written belongs to a process that never came up, and marks of
+/* A process died while it changed data under the lock.  Leases: slabs published in the list count,
+ * and places: one that has bits and is not listed, nobody knows (places.c).  Records: a new one that is half written belongs to a process that never came up, and marks of
  * death and burying can be repeated. */
-static void mend_head(struct tree_head *h)
+static void mend_head(struct tree *t)
 {
+        struct tree_head *h = t->head;
+
         for (uint32_t i = 0; i < h->nnodes; i++)
                 h->node[i].leased = h->node[i].slabs = 0;
-        for (uint32_t i = 0; i < h->nslabs; i++)
-                for (uint32_t k = 0; k < h->slab[i].places; k++) {
+        for (uint32_t i = 0; i < h->nslabs; i++) {
+                _Atomic uint32_t *with_bits = &tree_map(t->units, i)->places;
+                uint32_t places = h->slab[i].places;
+                for (uint32_t k = 0; k < places; k++) {
                         struct tree_node *n = &h->node[h->slab[i].place[k].node];
                         n->leased += h->slab[i].pages;
                         n->slabs++;
                 }
+                if (atomic_load(with_bits) > places)
+                        atomic_store(with_bits, places);
+        }
 }
 
 /* err: the result of an attempt to lock.  False: another process has it. */
 static bool locked(struct tree *t, int err)
 {
         if (err == EOWNERDEAD) {
-                mend_head(t->head);
+                mend_head(t);
                 pthread_mutex_consistent(&t->head->lock);
         } else if (err && err != EBUSY) {
                 die_(EXIT_VMRUN_FAILED,

@@ -175,6 +175,7 @@ extern char *units;
 extern _Atomic uint64_t *bits;
 extern struct slab slabs[SLABS];
 extern struct life *tree_owner;         /* has the tree's lock */
+extern bool tree_torn;                 /* who had it died; the next one mends what is under it */
 static inline unsigned index_of(uint64_t slot) { return slot_slab(slot) * PAGES + slot_page(slot); }
 void tree_reset(unsigned replicas);
 

@@ -314,7 +314,7 @@ void process_kill(struct seat *s)
         if (!s->alive)
                 return;
         if (tree_owner && tree_owner->seat == s)
-                tree_owner = NULL;      /* robust; nothing under it needs to be mended here */
+                tree_owner = NULL, tree_torn = true;
         repairs_die(s);
         s->repair_owner = NULL;
         memset(s->keeps, 0, sizeof(s->keeps));

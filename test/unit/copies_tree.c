@@ -19,11 +19,23 @@ char *units;
 _Atomic uint64_t *bits;
 struct slab slabs[SLABS];
 struct life *tree_owner;
+bool tree_torn;
 
 _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b)
 {
         sched_fail("env_bug: %s: %#lx %#lx", what, (unsigned long)a, (unsigned long)b);
         abort();
+}
+
+/* As mend_head() in far/tree.c: the lock is robust.  Only what is in the model. */
+static void mend(void)
+{
+        for (uint32_t i = 0; tree_torn && i < head->nslabs; i++) {
+                uint32_t *with_bits = (uint32_t *)&tree_map(units, i)->places;
+                if (*with_bits > *(uint32_t *)&head->slab[i].places)
+                        *with_bits = *(uint32_t *)&head->slab[i].places;
+        }
+        tree_torn = false;
 }
 
 static bool tree_is_free(void *arg) { (void)arg; return !tree_owner; }
@@ -35,6 +47,7 @@ void tree_lock(struct tree *t)
         while (tree_owner)
                 wait_until(tree_is_free, NULL);
         tree_owner = running;
+        mend();
 }
 
 void tree_unlock(struct tree *t)
@@ -129,5 +142,5 @@ void tree_reset(unsigned replicas)
         memset(head->record, 0, NUMBERS * sizeof(head->record[0]));
         head->births = head->told = 0;
         head->nslabs = SLABS;
-        tree_owner = NULL;
+        tree_owner = NULL, tree_torn = false;
 }

@@ -27,12 +27,16 @@ static void dead_owner(void **state)
                 tree_lock(&a.tree);
                 a.tree.head->node[0].leased += 4096;
                 a.tree.head->slab[SLABS] = (struct tree_slab){ .pages = 4096, .places = 1 };
+                /* a place that has bits, and is not listed yet */
+                tree_map(a.tree.units, 0)->places = a.tree.head->slab[0].places + 1;
                 kill(getpid(), SIGKILL);
         }
         waitpid(pid, NULL, 0);
         tree_lock(&a.tree);
         assert_int_equal(a.tree.head->node[0].leased, SLOTS);
         assert_int_equal(a.tree.head->node[0].slabs, SLABS);
+        assert_int_equal(tree_map(a.tree.units, 0)->places, a.tree.head->slab[0].places);
+        assert_int_equal(tree_map(a.tree.units, 1)->places, 0);
         tree_unlock(&a.tree);
         tree_lock(&a.tree);
         tree_unlock(&a.tree);
