@@ -135,8 +135,9 @@ void tree_close(struct tree *t)
 /* ---- the lock ---- */
 
 /* A process died while it changed data under the lock.  Leases: slabs published in the list count,
- * and places: one that has bits and is not listed, nobody knows (places.c).  Records: a new one that is half written belongs to a process that never came up, and marks of
- * death and burying can be repeated. */
+ * and places: one that has bits and is not listed, nobody knows (places.c).  Records: a new one
+ * that is half written belongs to a process that never came up, and marks of death and burying can
+ * be repeated. */
 static void mend_head(struct tree *t)
 {
         struct tree_head *h = t->head;
