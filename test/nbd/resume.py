@@ -26,12 +26,12 @@ nodes = []
 class Node:
     """A memnode of ours, ready to serve."""
 
-    def __init__(self, *options, name="node", size=64, limits=None):
+    def __init__(self, *options, name="node", size=64, limits=None, listen=None):
         self.at = f"{folder}/{name}.sock"
         self.log = f"{folder}/{name}.log"
         self.process = subprocess.Popen(
             [memnode, "--size", f"{size}M", "--hugepages", "none", "--listen",
-             f"nbd+unix://{self.at}", "--resume", file, "--drain-timeout", "0", "-v", *options],
+             listen or f"nbd+unix://{self.at}", "--resume", file, "--drain-timeout", "0", "-v", *options],
             stderr=open(self.log, "w"), preexec_fn=limits)
         nodes.append(self.process)
         end = time.monotonic() + 20
@@ -282,7 +282,8 @@ def files():
     for at in 16, 60, len(good) - 3:
         written(good[:at] + bytes([good[at] ^ 1]) + good[at + 1:])
         refused("damaged", remove)
-    written(good[:8] + b"\2" + good[9:])
+    assert good[8] == 2
+    written(good[:8] + b"\1" + good[9:])
     refused("another version", remove)
     written(b"a text that is none of memnode's" * 100)
     refused("memnode did not write it", remove)
@@ -308,6 +309,7 @@ def files():
     Node(size=8).refuses("does not fit", "raise its --size")
     Node("--max-per-client", "8M").refuses("does not fit", "--max-per-client")
     Node("--export", "big=60M").refuses("no memory for the export big")
+    Node(listen="rdma://127.0.0.1").refuses("programs that come over NBD", "give one", remove)
     node = Node("--listen", "nbd+unix:///dev/null")
     node.refuses("cannot listen")
     assert open(file, "rb").read() == good, "it did not serve, and the file is gone"

@@ -92,8 +92,6 @@ resume_tests() {
     resumes "a file that cannot be written" full
     resumes "signals while memnode writes" hurried
     resumes "memnode is killed while it writes" killed
-    refused "--resume without NBD" "keeps leases of NBD only" --listen rdma://127.0.0.1 \
-        --resume "$WORK/leases"
 }
 
 refused_settings() {
