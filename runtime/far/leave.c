@@ -89,9 +89,9 @@ void leave_is_over(struct far_node *n)
 static struct tree_common *common(void) { return (struct tree_common *)TREE_WINDOW; }
 
 /* A process that the node has not asked has slots: a child, born since moves.c looked.  As long as
- * its parent lives, which has not answered, the node waits; but that may be killed.  Acquire: its
- * slots were counted after its number was taken, with neither bit, and before it could be
- * orphaned. */
+ * its parent lives, which has not answered, the node waits; but that may be killed.  Acquire: who
+ * sees slots counted for a number sees what was stored of it before, when the number was taken:
+ * `asked` is 0, and `left` is as of the parent. */
 static bool has_strangers(const struct far_node *n)
 {
         const struct tree_common *c = common();
