@@ -99,11 +99,12 @@ static bool has_strangers(const struct far_node *n)
 
         for (uint32_t p = 0; p < processes; p++) {
                 const struct tree_process *o = &c->process[p];
+                /* In this order: the number may have been another process's. */
+                uint64_t held = atomic_load_explicit(&o->owned, memory_order_acquire) +
+                                atomic_load_explicit(&o->shared, memory_order_acquire);
                 uint64_t known = atomic_load_explicit(&o->asked, memory_order_acquire) |
                                  atomic_load_explicit(&o->left, memory_order_acquire);
-                if (p != CONTROL->tree_number && !(known >> n->index & 1) &&
-                    atomic_load_explicit(&o->owned, memory_order_acquire) +
-                                    atomic_load_explicit(&o->shared, memory_order_acquire) > 0)
+                if (p != CONTROL->tree_number && held && !(known >> n->index & 1))
                         return true;
         }
         return false;
