@@ -184,7 +184,7 @@ await_it() {
 }
 it_or_gone() { "$@" || gone; }
 filled() { [ "$(grep -c 'randmem: fill' "$WORK/it.err")" -ge "$(processes)" ]; }
-halt() {
+stop_one() {
     [ -n "$tree" ] || return 0
     # Not the one that says how far it is, which was the last to be started.
     stopped=$(pgrep -s "${program[it]}" | sed -n 4p)
@@ -208,7 +208,7 @@ ask_all() {
     vmctl=$(dirname "$vmrun")/vmctl
     for pid in $(pgrep -s "${program[it]}"); do
         { timeout 5 "$vmctl" "$pid" nodes && timeout 5 "$vmctl" "$pid" stats --flat |
-            grep -E '^(repair|node\.[0-9]+\.(missed|breaks|up|lost))'; } 2>&1 |
+            grep -E '^(repair|node\.[0-9]+\.(missed|breaks))'; } 2>&1 |
             sed "s/^/process $pid: /" >>"$WORK/it.err"
     done
     echo 'not all copies are there'
@@ -219,7 +219,7 @@ one_run() {
     local fault=$1 line
     nodes_up "$fault" && begin "$2" && await_it 300 filled || return
     sleep 3
-    halt
+    stop_one
     line=$(lines) at_fault=$(monotonic)
     fault_begins "$fault"
     case $fault in stop | unplug)

@@ -195,7 +195,7 @@ static void keep_leases(bool ended)
         else if (list.count)
                 warnx_("--resume %s: %u lease%s kept for memnode's next start", opt.resume,
                        list.count, list.count == 1 ? " is" : "s are");
-        if (!err)
+        if (!err && !list.lost)
                 drain_kept();
         resume_list_free(&list);
 }

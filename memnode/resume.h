@@ -22,6 +22,7 @@
 #ifndef MEMNODE_RESUME_H
 #define MEMNODE_RESUME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "memnode/members.h"
@@ -46,8 +47,8 @@ struct resume_lease {
         struct members members;
 };
 
-/* Leases that are to be written.  All zero: none. */
-struct resume_list { struct resume_lease *lease; unsigned count, room; };
+/* Leases that are to be written.  All zero: none.  lost: there are some that cannot be. */
+struct resume_list { struct resume_lease *lease; unsigned count, room; bool lost; };
 /* Adds one, with `n` pieces in place of its own.  0 or -ENOMEM. */
 int resume_add(struct resume_list *list, const struct resume_lease *l,
                const struct resume_piece *piece, uint32_t n);

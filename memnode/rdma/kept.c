@@ -16,6 +16,7 @@ _Static_assert(RESUME_NAME == NODE_NAME_MAX && RESUME_PIECES >= LEASES_MAX, "the
 
 /* Of the RDMA thread, and once that has ended of the main thread. */
 static struct client *kept;
+static bool lost;                       /* a client that could not be kept */
 
 /* ---- at the start: no other thread is there yet ---- */
 
@@ -105,8 +106,11 @@ void clients_keep(void)
                 if (!cl->nleases || !members_awaits(&cl->members))
                         continue;
                 end_connections(cl);
-                if (!client_detach(cl))
-                        continue;       /* its memory may still be written */
+                if (!client_detach(cl)) {               /* its memory may still be written */
+                        warnx_("%s cannot be kept, and loses what it has here", cl->name);
+                        lost = true;
+                        continue;
+                }
                 cl->next = kept;
                 kept = cl;
         }
@@ -138,6 +142,7 @@ int rdma_server_kept(struct resume_list *list)
 {
         int err = 0;
 
+        list->lost |= lost;
         for (const struct client *cl = kept; cl && !err; cl = cl->next)
                 err = add(list, cl);
         return err;

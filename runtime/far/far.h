@@ -441,7 +441,7 @@ int slabs_return(struct vm *vm, struct far_node *n, unsigned was, char why[FAR_W
  * a look at each word in use.  Any thread. */
 void slabs_used(uint64_t used[NODES_MAX]);
 /* How many pages of all processes of the tree each node lacks, that others have: copies that it
- * missed, or that are not made yet. */
+ * missed, or that are not made yet.  Any thread. */
 void slabs_lacking(uint64_t lacking[NODES_MAX]);
 
 /* kern uses `have` slabs: puts the next one into CONTROL->slabs.  0, or an error as for EXIT_LEASE

@@ -37,6 +37,11 @@ end_node() {
     kill -TERM "${node[$1]}" && wait "${node[$1]}"
 }
 
+# halt PID: stops that process, and waits until it stands still.
+halt() {
+    kill -STOP "$1" && await 5 grep -q 'State:.*stopped' "/proc/$1/status"
+}
+
 # kill_node NAME: at once, without a word.
 kill_node() {
     kill -KILL "${node[$1]}"

@@ -109,7 +109,6 @@ kept_over() {
     grep -q 'taken over' "$WORK/$1.log" || { echo "memnode $1 kept nothing"; return 1; }
 }
 over() { end_node "$1" && unset "node[$1]" && kept "$1" "$2"; }
-halt() { kill -STOP "$1" && await 5 grep -q 'State:.*stopped' "/proc/$1/status"; }
 
 # The only node is restarted, twice, while the program runs, or is stopped.
 rdma_only_restarted() {

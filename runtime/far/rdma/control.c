@@ -249,9 +249,7 @@ static void end(struct rdma_node *rn, int64_t now)
                         snprintf(c->why, sizeof(c->why), "%s", l->why);
                 c->deaf = l->failure == FAIL_DEAF ? c->deaf + 1 : 0;
                 if (rejoin && l->failure == FAIL_UNKNOWN)
-                        lose(c, true,
-                             "its memnode does not know this program any more (it was started "
-                             "anew, or its grace time was over)");
+                        lose(c, true, l->why);
                 else if (rejoin && l->failure == FAIL_FINAL)
                         lose(c, false, l->why);
                 else if (rejoin && c->deaf >= DEAF_TRIES && !rn->keeps)
