@@ -23,6 +23,7 @@
 #include "far/far.h"
 #include "far/io.h"
 #include "far/wait.h"
+#include "load/auxv.h"
 #include "load/image.h"
 #include "memory/files.h"
 #include "memory/gmem.h"
@@ -211,6 +212,7 @@ int main(int argc, char **argv)
 {
         char why[512];
 
+        auxv_take(environ);
         message_prefix("vmrun: ");
         before = exec_resume(argv);
         if (!before) {

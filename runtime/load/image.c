@@ -6,18 +6,17 @@
  * randomisation: runs are repeatable, and the VM protects nothing from the program anyway (DESIGN:
  * trust model).
  */
-#include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 #include "base/message.h"
 #include "hints.h"
+#include "load/auxv.h"
 #include "load/elf.h"
 #include "load/image.h"
 #include "memory/gmem.h"
@@ -30,22 +29,15 @@
 
 #define STACK_ROOM      0x20000         /* mapped below the arguments, as Linux does */
 
-/* Not getauxval(AT_HWCAP): glibc puts a value of its own there. */
-static uint64_t cpuid_1_edx(void)
-{
-        unsigned a, b, c, d;
-        return __get_cpuid(1, &a, &b, &c, &d) ? d : 0;
-}
-
 void image_config_init(struct image_config *c, const struct control *control)
 {
         *c = (struct image_config){
                 .mmap_top = control->mmap_top,
                 .mmap_min = control->mmap_min,
                 .rlimit_stack = control->rlimit_stack,
-                .hwcap = cpuid_1_edx(),
-                .hwcap2 = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE,
-                .minsigstksz = getauxval(AT_MINSIGSTKSZ),
+                .hwcap = auxv_value(AT_HWCAP),
+                .hwcap2 = auxv_value(AT_HWCAP2) & HWCAP2_FSGSBASE,
+                .minsigstksz = auxv_value(AT_MINSIGSTKSZ),
         };
 }
 

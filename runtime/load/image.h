@@ -92,7 +92,7 @@ int stack_build(struct stack_image *s, const struct stack_input *in, struct why 
 struct image_config {
         uint64_t mmap_top, mmap_min;    /* as in struct control */
         uint64_t rlimit_stack;
-        uint64_t hwcap;                 /* AT_HWCAP: CPUID.1:EDX as the guest sees it */
+        uint64_t hwcap;                 /* AT_HWCAP: of CPUID.1:EDX what Linux uses */
         uint64_t hwcap2;                /* AT_HWCAP2: bit 1: rdfsbase and the like may be used */
         uint64_t minsigstksz;           /* AT_MINSIGSTKSZ; 0: leave it out */
 };
