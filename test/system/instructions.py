@@ -96,13 +96,16 @@ def table(native_path, columns):
     for name, result in native.items():
         row, whys = [], []
         for _, guest in guests:
-            got = guest.get(name, "nothing")
+            if name not in guest:
+                row.append("not run")
+                continue
+            got = guest[name]
             alike_here = same(name, result, got)
             row.append("same" if alike_here else short(got))
             why = None if alike_here else listed(name, level(guest), got, entries)
             if why and why not in whys:
                 whys.append(why)
-        if all(r == "same" for r in row):
+        if all(r in ("same", "not run") for r in row):
             alike.append(name)
         else:
             columns = [f"`{name}`", short(result), *row, "; ".join(whys)]

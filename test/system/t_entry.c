@@ -9,6 +9,7 @@
  *   t_entry instructions [SECONDS [NAME]]   a line for each of some 600 instructions, or only for
  *                                           this one: what it did. Children run them; a child that
  *                                           takes longer (default: 5 s) is killed
+ *   t_entry instructions SECONDS without NAME    for all others
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +25,12 @@ int main(int argc, char **argv)
                                   strcmp(argv[argc - 1], "level3") == 0);
         if (strcmp(what, "kicks") == 0 && argc > 2)
                 return kicks_main(atol(argv[2]));
+        if (strcmp(what, "instructions") == 0 && argc > 4 && strcmp(argv[3], "without") == 0)
+                return instructions_main(atoi(argv[2]), NULL, argv[4]);
         if (strcmp(what, "instructions") == 0)
-                return instructions_main(argc > 2 ? atoi(argv[2]) : 5, argc > 3 ? argv[3] : NULL);
+                return instructions_main(argc > 2 ? atoi(argv[2]) : 5, argc > 3 ? argv[3] : NULL,
+                                         NULL);
         fprintf(stderr, "usage: t_entry flags [ROUNDS] [level3] | kicks ROUNDS | "
-                        "instructions [SECONDS [NAME]]\n");
+                        "instructions [SECONDS [NAME | without NAME]]\n");
         return 2;
 }

@@ -38,8 +38,8 @@ enum {
 unsigned instructions_count(void);
 struct instruction instruction(unsigned n);
 
-/* t_entry_instructions.c */
-int instructions_main(int seconds, const char *only);
+/* t_entry_instructions.c: only and without name an instruction, or are NULL; one of them at most. */
+int instructions_main(int seconds, const char *only, const char *without);
 
 /* t_entry_flags.c */
 int kicks_main(long rounds);

@@ -110,16 +110,31 @@ static unsigned turn(unsigned first, unsigned end, int seconds)
         return n;
 }
 
-int instructions_main(int seconds, const char *only)
+/* All from first up to end. */
+static void range(unsigned first, unsigned end, int seconds)
+{
+        while (first < end)
+                first = turn(first, end, seconds);
+}
+
+int instructions_main(int seconds, const char *only, const char *without)
 {
         unsigned n = 0, end = instructions_count();
+        const char *name = only ? only : without;
 
-        if (only) {
-                while (n < end && strcmp(instruction(n).name, only) != 0)
-                        n++;
-                end = n < end ? n + 1 : end;
+        while (name && n < end && strcmp(instruction(n).name, name) != 0)
+                n++;
+        if (name && n == end) {
+                fprintf(stderr, "t_entry: there is no instruction '%s'\n", name);
+                return 2;
         }
-        while (n < end)
-                n = turn(n, end, seconds);
+        if (only) {
+                range(n, n + 1, seconds);
+        } else if (without) {
+                range(0, n, seconds);
+                range(n + 1, end, seconds);
+        } else {
+                range(0, end, seconds);
+        }
         return 0;
 }
