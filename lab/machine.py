@@ -18,6 +18,7 @@ import time
 import switch
 
 KEPT = 16384  # bytes of a log that are shown or kept
+TERMINAL = f"{os.path.dirname(os.path.realpath(__file__))}/terminal.py"
 NETWORK = "10.77.0"  # its first three bytes, all machines' netmask is 24
 
 
@@ -43,6 +44,7 @@ class Plan:
     held: bool = False  # its command waits for release(), and may ask for faults
     service: bool = False  # its command says by sd_notify when it is ready, and takes signals
     stdin: bool = False
+    terminal: bool = False  # the command gets a terminal, of which stdin has the keys
     rw: list = dataclasses.field(default_factory=list)
     environment: dict = dataclasses.field(default_factory=dict)
     qemu: list = dataclasses.field(default_factory=list)
@@ -72,6 +74,7 @@ def job(plan, kernel, release, end):
         "hosts": plan.hosts,
         "held": str(int(plan.held)),
         "service": str(int(plan.service)),
+        "terminal": str(int(plan.terminal)),
     }
     assignments = [f"{name}={value}" for name, value in plan.environment.items()]
     if plan.service:
@@ -83,7 +86,8 @@ def job(plan, kernel, release, end):
     lines += ["    " + run("unshare", path) for path in reversed(plan.rw)]
     lines += ["}", "run_command() {"]
     # By full path: busybox would run its own idea of env and of COMMAND.
-    lines += ["    exec setsid " + run("/usr/bin/env", "-i", *assignments, *plan.command)]
+    command = [TERMINAL] * plan.terminal + plan.command
+    lines += ["    exec setsid " + run("/usr/bin/env", "-i", *assignments, *command)]
     lines += ["}", ""]
     text = os.fsencode("\n".join(lines))
     return b"%d\n%b" % (len(text), text)
@@ -293,6 +297,10 @@ class Machine:
     def signal(self, name):
         """Send a service's process a signal, by its name without SIG."""
         send(self.sockets["control"], name.encode() + b"\n")
+
+    def tell_size(self, rows, columns):
+        """Send a terminal's command the size of its window."""
+        send(self.sockets["control"], b"WINCH %d %d\n" % (rows, columns))
 
     def set_link(self, up):
         self.ask({"execute": "set_link", "arguments": {"name": "card", "up": up}})

@@ -23,8 +23,10 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="lab",
         allow_abbrev=False,
-        usage="lab [OPTION...] -- COMMAND [ARGUMENT...]\n       lab --prepare",
-        description="Run COMMAND in a fresh virtual machine with a hardware-style KVM inside.",
+        usage="lab [OPTION...] -- COMMAND [ARGUMENT...]\n       lab [OPTION...]\n"
+              "       lab --prepare",
+        description="Run COMMAND in a fresh virtual machine with a hardware-style KVM inside; "
+                    "without COMMAND, a shell on this terminal.",
     )
     # argparse's own status, 2, could be COMMAND's.
     parser.error = lambda message: fail(message + "; lab --help tells the options")
@@ -34,8 +36,11 @@ def parse_arguments():
     options = parser.parse_args()
     if options.command[:1] == ["--"]:
         del options.command[0]
-    if not options.command and not options.prepare:
-        parser.error("no COMMAND is given")
+    options.terminal = not options.command and not options.prepare
+    if options.terminal:
+        check_terminal(parser, options)
+    if options.timeout is None:
+        options.timeout = 600
     if options.vmx:
         check_vmx(parser, options)
     check_machine(parser, options)
@@ -50,8 +55,8 @@ def add_machine_options(parser):
                         help="memory of the guest (default 4096; 1024 with --vmx)")
     parser.add_argument("--cpus", type=int, metavar="N",
                         help="vCPUs of the guest (default 2; 1 with --icount)")
-    parser.add_argument("--timeout", type=float, default=600, metavar="S",
-                        help="seconds for all of it (default 600)")
+    parser.add_argument("--timeout", type=float, metavar="S",
+                        help="seconds for all of it (default 600; of a shell there is no limit)")
     parser.add_argument("--boot-limit", type=float, metavar="S",
                         help="boot anew if the guest is not up by then, with twice the time "
                              "(default 40)")
@@ -95,6 +100,21 @@ def add_memnode_options(parser):
                         help="write what the nodes say to the files PREFIXm1, PREFIXm2, ...")
     parser.add_argument("--at", action="append", default=[], metavar="SECONDS:VERB:NODE",
                         help="a fault so long after COMMAND's start: " + ", ".join(faults.VERBS))
+
+
+def check_terminal(parser, options):
+    """A shell for somebody who sits at a terminal."""
+    if options.vmx:
+        parser.error("no COMMAND is given, and with --vmx there is no terminal for a shell")
+    if options.stdin:
+        parser.error("no COMMAND is given, and a shell reads the terminal: leave --stdin out")
+    if not (os.isatty(0) and os.isatty(1)):
+        parser.error("no COMMAND is given, and a shell needs a terminal for its input and output")
+    options.command = ["/bin/bash", "-i"]
+    options.stdin = True
+    options.one_thread = options.one_thread or not options.icount
+    if options.timeout is None:
+        options.timeout = float("inf")
 
 
 def check_vmx(parser, options):
