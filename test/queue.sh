@@ -15,6 +15,7 @@ queue_workers=2
 # Of each suite that has ended, a line: NAME, passed, failed, skipped and seconds, between tabs.
 queue_results=$queue_dir/test-results
 
+queue_not_run=()                # "NAME: WHY" of suites that cannot run here
 queue_order=()                  # "SECONDS w: INDEX" or "SECONDS : INDEX" of each suite in the queue
 queue_names=() queue_commands=()
 declare -A queue_running=() queue_began=()      # by process number: the suite's index, the time
@@ -30,12 +31,23 @@ queue_add() {
     queue_commands+=("$(printf '%q ' "${@:3}")")
 }
 
-# queue_new RESUME: forgets earlier results; with `yes`, only those of suites that have failed.
+# queue_leave_out NAME WHY: a suite that cannot run here, as the summary says.
+queue_leave_out() {
+    local log
+    log=$(queue_log "$1")
+    rm -f "$log" "${log%.log}.times"
+    queue_not_run+=("$1: $2")
+    printf '%s\t0\t0\t1\t0\n' "$1" >>"$queue_results"
+}
+
+# queue_new RESUME: forgets earlier results; with `yes`, only those of suites that have failed, and
+# of those that were left out.
 queue_new() {
+    mkdir -p "$queue_dir"
     if [ "$1" != yes ] || [ ! -e "$queue_results" ]; then
         : >"$queue_results"
     fi
-    sed -i -E '/\t[0-9]+\t0\t[0-9]+\t[0-9]+$/!d' "$queue_results"
+    sed -i -E '/\t[0-9]+\t0\t[0-9]+\t[0-9]+$/!d; /\t0\t0\t1\t0$/d' "$queue_results"
 }
 
 queue_has_passed() {
@@ -140,6 +152,7 @@ queue_run() {
     sorted=$(printf '%s\n' "${queue_order[@]}" | sort -k1,1nr -k3,3n)
     mapfile -t compute < <(sed -n 's/.* : //p' <<<"$sorted")
     mapfile -t waits < <(sed -n 's/.* w: //p' <<<"$sorted")
+    queue_order=()
     trap queue_kill EXIT
     trap queue_stopped TERM INT HUP
     while [ $((${#compute[@]} + ${#waits[@]} + ${#queue_running[@]})) -gt 0 ]; do
@@ -248,6 +261,10 @@ queue_summary() {
     local retried
     retried=$(queue_retried)
     [ -z "$retried" ] || printf '==> passed only on a retry\n%s\n' "$retried"
+    if [ ${#queue_not_run[@]} -gt 0 ]; then
+        printf '==> not run\n'
+        printf '%s\n' "${queue_not_run[@]}"
+    fi
     if awk -F '\t' '$3 > 0 { found = 1 } END { exit !found }' "$queue_results"; then
         echo '==> failed'
         queue_failures

@@ -10,20 +10,30 @@ only='' case='' one=()
 quick=(--quick) about_memory=(--quick --memory) long=() lab_command=600 command=400 fuzz=6
 faults=10
 
+runs_here=no                    # whether programs can run on this machine itself
+
 is_full() { [ ${#long[@]} -gt 0 ]; }
 
 # suite NAME SECONDS CASES COMMAND...: SECONDS on an idle core, roughly (see queue_add). CASES is a
 # command that lists the suite's cases, for --case; `-` if it has none that can be run alone.
 suite() {
-    local name=$1 seconds=$2 cases=$3
-    shift 3
-    if [[ ! $name =~ $only ]] || queue_has_passed "$name"; then
-        return 0
+    if is_wanted "$1" "$3"; then
+        queue_add "$1" "$2" "${@:4}"
     fi
-    if [ -n "$case" ] && ! $cases 2>/dev/null | grep -Fx -- "$case" >/dev/null; then
-        return 0
+}
+# native ...: as suite, for programs under vmrun on this machine.
+native() {
+    if [ $runs_here = yes ]; then
+        suite "$@"
+    elif is_wanted "$1" "$3"; then
+        queue_leave_out "$1" 'vmrun --check says that programs cannot run on this machine'
     fi
-    queue_add "$name" "$seconds" "$@"
+}
+
+# is_wanted NAME CASES, by --only, --resume and --case
+is_wanted() {
+    [[ $1 =~ $only ]] && ! queue_has_passed "$1" || return
+    [ -z "$case" ] || $2 2>/dev/null | grep -Fx -- "$case" >/dev/null
 }
 
 # --- where cases are ---
@@ -48,17 +58,6 @@ choose() {
 }
 
 # --- how they are run ---
-
-# lab_suite OPTION... -- COMMAND...: in the lab; how long the machine takes to come up is no case's.
-lab_suite() {
-    local options=()
-    while [ "$1" != -- ]; do
-        options+=("$1")
-        shift
-    done
-    # shellcheck disable=SC2016 # for the inner shell
-    in_lab "${options[@]}" -- sh -c 'echo "# up"; exec "$@"' "$@"
-}
 
 # unit FOLDER FLAG...: the unit tests of a build of their own, of which no more is made than they
 # link: the libraries of these parts.
@@ -133,13 +132,13 @@ tap() {
         END { printf "%d passed, %d failed, %d skipped\n", pass, fail, skip }'
 }
 
-# large WHERE SECONDS LIMIT PREFIX...: large programs; if all their cases are run, which may take an
-# hour, each program as a suite.
+# large KIND WHERE SECONDS LIMIT PREFIX...: large programs; if all their cases are run, which may
+# take an hour, each program as a suite. KIND is suite or native.
 large() {
-    local where=$1 seconds=$2 limit=$((10 * $3)) program programs which
-    shift 3
+    local kind=$1 where=$2 seconds=$3 limit=$((10 * $4)) program programs which
+    shift 4
     if ! is_full; then
-        suite "large programs $where" "$seconds" 'in_large --quick' \
+        $kind "large programs $where" "$seconds" 'in_large --quick' \
             "$@" test/large/run --quick "${one[@]}" --limit $limit build/vmrun
         return
     fi
@@ -150,7 +149,7 @@ large() {
         if [[ $program = python && $where = *lab* && -z $case ]]; then
             which+=(--quick)
         fi
-        suite "large programs $where: $program" 1000 "in_large --only ^$program," \
+        $kind "large programs $where: $program" 1000 "in_large --only ^$program," \
             "$@" test/large/run "${which[@]}" --limit $limit build/vmrun
     done
 }
@@ -158,6 +157,7 @@ large() {
 # --- all of them ---
 
 suites() {
+    ! can_run_here || runs_here=yes
     suite 'unit tests' 60 in_units unit build
     suite 'unit tests, address and undefined sanitizers' 100 in_units \
         unit build/asan --enable-sanitize=address,undefined
@@ -166,62 +166,60 @@ suites() {
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
     suite 'order of folders' 5 - test/layers/run build
-    suite 'installation' 5 - test/install/run build
     suite 'the queue of suites' 10 - test/queue/run
     suite 'the report of measurements' 5 - test/bench/run
     suite 'fuzzers' 120 - test/fuzz/run $fuzz
     suite 'memnode over NBD' 80w in_any \
         patient test/nbd/run "${one[@]}" build/memnode/memnode
     suite 'the driver of NBD nodes' 80w - patient make_check build/test/nbd
-    if can_run_here; then
-        natively
-    else
-        say "system tests on this machine: skipped, for vmrun --check says that programs cannot" \
-            "run here (build/check.txt)"
-        suite 'system tests on this machine' 1 - echo '0 passed, 0 failed, 1 skipped'
-    fi
-    in_the_lab
-}
-
-natively() {
-    suite 'system tests on this machine' 600 "in_system --working ${long[*]}" \
-        test/system/run --working "${long[@]}" "${one[@]}" --limit $command build/vmrun
-    suite 'system tests that wait, on this machine' 210w 'in_system --waiting' \
-        test/system/run --waiting "${long[@]}" "${one[@]}" --limit $command build/vmrun
-    suite "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
-    suite 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
-        test/system/nodes unix "${about_memory[@]}" "${one[@]}" --limit $command build/vmrun
-    # Not patient: what fails once may be a wrong word.
-    suite 'faults over NBD' 60w 'in_source test/faults/nbd' \
-        test/faults/nbd "${long[@]}" "${one[@]}" build
-    suite 'copies on several nodes' 60w 'in_source test/faults/replicas' \
-        test/faults/replicas "${long[@]}" "${one[@]}" build
-    suite 'nodes that are drained' 140w 'in_source test/faults/drain' \
-        test/faults/drain "${long[@]}" "${one[@]}" build
-    suite 'scrubs over NBD' 90w 'in_source test/faults/scrub' \
-        test/faults/scrub "${long[@]}" "${one[@]}" build
-    suite 'random faults over NBD' ${faults}w - \
-        test/faults/random --seconds $faults --log build/random-faults.log build
-    suite 'random faults with copies' ${faults}w - \
-        test/faults/random --copies --seconds $faults --log build/random-copies.log build
-    large 'on this machine' 45 $command
     if is_full; then
-        suite 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \
-            test/system/nodes nbd --working "${one[@]}" --limit $command build/vmrun
-        suite 'system tests on this machine, a wire by the clock' 400 'in_system --working' \
-            test/system/nodes timed --working "${one[@]}" --limit $command build/vmrun
-        suite 'system tests on this machine, dax' 400 'in_system --working' \
-            test/system/nodes dax --working "${one[@]}" --limit $command build/vmrun
-        suite 'system tests on this machine, a file' 900 'in_system --working' \
-            test/system/nodes file --working "${one[@]}" --limit $command build/vmrun
-        suite 'threads, signals and fork on this machine, 20 times' 2400 \
-            'in_system --only t_threads|t_fork|t_signals' \
-            test/system/run --repeat 20 --only "${one[1]-t_threads|t_fork|t_signals}" \
-            --limit $command build/vmrun
         suite 'mutants of kern and runtime' 2400 - test/unit/mutate.sh
         suite 'mutants of the process tree' 1200 - test/unit/mutate_tree.sh
         suite 'mutants of the fences' 1200 - test/unit/mutate_fence.sh
         suite 'mutants of the copies' 1200 - test/unit/mutate_copies.sh
+    fi
+    natively
+    in_the_lab
+    [ $runs_here = yes ] || in_the_lab_instead
+}
+
+natively() {
+    native 'system tests on this machine' 600 "in_system --working ${long[*]}" \
+        test/system/run --working "${long[@]}" "${one[@]}" --limit $command build/vmrun
+    native 'system tests that wait, on this machine' 210w 'in_system --waiting' \
+        test/system/run --waiting "${long[@]}" "${one[@]}" --limit $command build/vmrun
+    native "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
+    native 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
+        test/system/nodes unix "${about_memory[@]}" "${one[@]}" --limit $command build/vmrun
+    native 'installation' 5 - test/install/run build
+    native "README's first steps" 40 - test/docs/first-steps build
+    # Not patient: what fails once may be a wrong word.
+    native 'faults over NBD' 60w 'in_source test/faults/nbd' \
+        test/faults/nbd "${long[@]}" "${one[@]}" build
+    native 'copies on several nodes' 60w 'in_source test/faults/replicas' \
+        test/faults/replicas "${long[@]}" "${one[@]}" build
+    native 'nodes that are drained' 140w 'in_source test/faults/drain' \
+        test/faults/drain "${long[@]}" "${one[@]}" build
+    native 'scrubs over NBD' 90w 'in_source test/faults/scrub' \
+        test/faults/scrub "${long[@]}" "${one[@]}" build
+    native 'random faults over NBD' ${faults}w - \
+        test/faults/random --seconds $faults --log build/random-faults.log build
+    native 'random faults with copies' ${faults}w - \
+        test/faults/random --copies --seconds $faults --log build/random-copies.log build
+    large native 'on this machine' 45 $command
+    if is_full; then
+        native 'system tests on this machine, NBD nodes over TCP' 900 'in_system --working' \
+            test/system/nodes nbd --working "${one[@]}" --limit $command build/vmrun
+        native 'system tests on this machine, a wire by the clock' 400 'in_system --working' \
+            test/system/nodes timed --working "${one[@]}" --limit $command build/vmrun
+        native 'system tests on this machine, dax' 400 'in_system --working' \
+            test/system/nodes dax --working "${one[@]}" --limit $command build/vmrun
+        native 'system tests on this machine, a file' 900 'in_system --working' \
+            test/system/nodes file --working "${one[@]}" --limit $command build/vmrun
+        native 'threads, signals and fork on this machine, 20 times' 2400 \
+            'in_system --only t_threads|t_fork|t_signals' \
+            test/system/run --repeat 20 --only "${one[1]-t_threads|t_fork|t_signals}" \
+            --limit $command build/vmrun
     fi
 }
 
@@ -234,13 +232,14 @@ in_the_lab() {
     ! is_full || few=(--small) kinds=(--working --few --small)
     local itself=("${quick[@]}")
     [ -z "$case" ] || itself=("$case")
+    suite "README's first steps, in the lab" 60 - test/docs/first-steps --lab build
     suite 'the lab itself' 230 in_selftest patient tap lab/selftest "${itself[@]}"
     suite 'system tests in the lab, nested paging' 800 "in_system --working ${few[*]}" \
         lab_suite -- test/system/run --working "${few[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun
     suite 'system tests that wait, in the lab' 190w 'in_system --waiting' \
         lab_suite -- test/system/run --waiting "${one[@]}" --limit $lab_command build/vmrun
-    large 'in the lab, nested paging' 90 $lab_command lab_suite --
+    large suite 'in the lab, nested paging' 90 $lab_command lab_suite --
     suite "kern's ways in, fuzzed in the lab" 60 - \
         lab_suite -- test/system/entry-fuzz $fuzz build/vmrun
     suite 'memnode over RDMA, in the lab' 120 'in_source test/rdma/run' \
@@ -262,11 +261,16 @@ in_the_lab() {
         lab_suite --npt 0 -- test/system/run "${kinds[@]}" "${one[@]}" --limit $lab_command \
         build/vmrun
     suite 'system tests in the lab, VMX and EPT' 70 'in_source test/system/vmx' \
-        test/system/vmx "${quick[@]}" "${one[@]}" build/vmrun
+        machine_cases test/system/vmx "${quick[@]}" "${one[@]}" build/vmrun
     suite 'system tests in the lab, nodes of all kinds' 350 "in_system ${kinds[*]}" \
         lab_suite --rdma -- test/system/nodes mixed "${kinds[@]}" "${one[@]}" \
         --limit $lab_command build/vmrun
     ! is_full || suite 'system tests in the lab, RDMA nodes' 1500 "in_system ${kinds[*]}" \
         lab_suite --rdma -- test/system/nodes rdma "${kinds[@]}" "${one[@]}" \
         --limit $lab_command build/vmrun
+}
+
+# What a machine shows that runs programs itself, as far as there is time for it.
+in_the_lab_instead() {
+    suite 'installation, in the lab' 60 - lab_suite -- test/install/run build
 }

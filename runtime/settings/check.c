@@ -222,6 +222,9 @@ int check_report(void)
              !nodes ? ""
              : err  ? "; not all nodes work"
                     : ", but not all nodes work");
+        if (err)
+                fact("", "lab/lab, in vmrun's sources, opens a shell on an emulated machine where "
+                         "they can");
         if (fflush(stdout) != 0)
                 die_(EXIT_VMRUN_FAILED, "cannot write to standard output: %s", strerror(errno));
         return err || nodes ? EXIT_VMRUN_FAILED : 0;

@@ -168,7 +168,7 @@ after_case() { :; }         # what else is to be done then
 try() {
     local name=$1 begin why n
     shift
-    [[ -z $only || $name =~ $only ]] || return 0
+    wanted "$name" || return 0
     begin=$(now)
     rm -f "$WORK"/*.log
     if "$@" >"$OUT" 2>&1; then
@@ -195,7 +195,7 @@ try() {
 try_long() {
     if [ "$long" = yes ]; then
         try "$@"
-    elif [[ -z $only || $1 =~ $only ]]; then
+    elif wanted "$1"; then
         skip "$1" 'only with --long'
     fi
 }
