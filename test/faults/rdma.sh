@@ -163,8 +163,10 @@ rdma_rolling() {
         taken=$((taken + $(grep -c 'taken over' "$WORK/$n.log")))
         sleep 1
     done
+    # What the program has that is stopped. On a machine that is busy also that of others, which have
+    # not moved it in the two seconds that memnode gives them.
     echo "measured $taken nodes kept something"
-    [ $taken -eq "$1" ] || return
+    [ $taken -ge "$1" ] || return
     kill -CONT "${program[still]}"
     for n in one inline still; do
         wait_vm $n "$LIMIT" && intact $n || return
