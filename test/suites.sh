@@ -272,5 +272,25 @@ in_the_lab() {
 
 # What a machine shows that runs programs itself, as far as there is time for it.
 in_the_lab_instead() {
+    local some
     suite 'installation, in the lab' 60 - lab_suite -- test/install/run build
+    some_of "^(a node is stopped for seconds|two of three copies|a node that missed writes)"
+    suite 'copies on several nodes, in the lab' 60w 'in_source test/faults/replicas' \
+        lab_suite -- test/faults/replicas "${some[@]}" build
+    some_of '^(rolling restart, one copy$|the only node is drained|a process is stopped$)'
+    suite 'nodes that are drained, in the lab' 80w 'in_source test/faults/drain' \
+        lab_suite -- test/faults/drain "${some[@]}" build
+    some_of '^(a copy that is spoiled is made right, inline)'
+    suite 'scrubs over NBD, in the lab' 60w 'in_source test/faults/scrub' \
+        lab_suite -- test/faults/scrub "${some[@]}" build
+    some_of '^(a bit flips on the way back|late writes of a child|connections that are closed)'
+    suite 'faults over NBD, in the lab' 60w 'in_source test/faults/nbd' \
+        lab_suite -- test/faults/nbd "${some[@]}" build
+}
+
+# some_of REGEX: sets $some to the options of which cases are run: those that match, or all of a
+# run that is --full, or the one that is wanted.
+some_of() {
+    some=("${long[@]}" "${one[@]}")
+    is_full || [ -n "$case" ] || some=(--only "$1")
 }
