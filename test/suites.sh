@@ -166,6 +166,7 @@ suites() {
     suite 'build with clang' 30 - other_compiler
     suite 'documents' 5 - test/docs/run build
     suite 'order of folders' 5 - test/layers/run build
+    suite 'installation' 30 - test/install/run build
     suite 'the queue of suites' 10 - test/queue/run
     suite 'the report of measurements' 5 - test/bench/run
     suite 'fuzzers' 120 - test/fuzz/run $fuzz
@@ -191,7 +192,6 @@ natively() {
     native "kern's ways in, fuzzed on this machine" 20 - test/system/entry-fuzz $fuzz build/vmrun
     native 'system tests on this machine, NBD nodes' 150 "in_system ${about_memory[*]}" \
         test/system/nodes unix "${about_memory[@]}" "${one[@]}" --limit $command build/vmrun
-    native 'installation' 5 - test/install/run build
     native "README's first steps" 40 - test/docs/first-steps build
     # Not patient: what fails once may be a wrong word.
     native 'faults over NBD' 60w 'in_source test/faults/nbd' \
@@ -273,7 +273,6 @@ in_the_lab() {
 # What a machine shows that runs programs itself, as far as there is time for it.
 in_the_lab_instead() {
     local some
-    suite 'installation, in the lab' 60 - lab_suite -- test/install/run build
     some_of "^(a node is stopped for seconds|two of three copies|a node that missed writes)"
     suite 'copies on several nodes, in the lab' 60w 'in_source test/faults/replicas' \
         lab_suite -- test/faults/replicas "${some[@]}" build
