@@ -24,62 +24,71 @@ static uint64_t used_locked(const struct tree *t)
 }
 _Static_assert(NODES_MAX <= 64, "a set of nodes is a word");
 
-/* True: all nodes have cut off the dead, or are silent and their pages have copies elsewhere
- * (*silent, a set).  A node that had no slab (not in `used`) when they were
- * dead has no slot of theirs, and one whose memory is gone neither; but it is told if it can be,
- * since it remembers its members until then. */
-static bool cut_everywhere(const struct cutter *c, struct vm *vm, const struct tree_dead *d,
-                           uint64_t used, uint64_t *silent)
+/* Nodes whose slabs have bits, so that the dead may be buried without their answer
+ * (docs/protocol.md, rules 14 and 21): with copies all that hand back, else those to be left
+ * (leave.h, [L]). */
+static uint64_t copied_locked(const struct tree *t)
 {
-        /* their slabs have bits: leave.h, [L] */
-        const uint64_t leaving = atomic_load(&((struct tree_common *)c->tree->units)->leaving);
-        char why[FAR_WHY];
-        bool all = true;
+        return opt.replicas > 1 ? UINT64_MAX
+                                : atomic_load(&((struct tree_common *)t->units)->leaving);
+}
 
-        *silent = 0;
+/* Has the nodes that this process knows cut off the dead.  Returns those of `used` that have not, a
+ * set.  A node that had no slab (not in `used`) when they were dead has no slot of theirs, and one
+ * whose memory is gone neither; but it is told if it can be, since it remembers its members until
+ * then.  copied: nodes whose pages have copies elsewhere. */
+static uint64_t cut_at_nodes(const struct cutter *c, struct vm *vm, const struct tree_dead *d,
+                             uint64_t used, uint64_t copied)
+{
+        char why[FAR_WHY];
+
         pthread_mutex_lock(c->lease_lock);
         io_start(vm, c->tree->pieces);
         pthread_mutex_unlock(c->lease_lock);
         io_wait_attached();
-        for (unsigned i = 0; i < c->nnodes; i++) {
+        const unsigned known = c->nnodes;
+        /* The others have been found by another process of the tree (slabs_learn()): the dead may
+         * have used them. */
+        uint64_t left = known < NODES_MAX ? used >> known << known : 0;
+
+        if (left)
+                info_("far memory: dead processes cannot be cut off now at a node that is served "
+                      "again: this process does not use it yet");
+        for (unsigned i = 0; i < known; i++) {
                 struct far_node *n = c->nodes[i];
                 if (n->driver->kind != SLAB_REMOTE || !n->fences)
                         continue;
-                const bool copied = n->hands_back || leaving >> i & 1;
                 /* Lost for this process: others may still reach it, and so may the dead. */
-                int err = n->lost && copied
-                                  ? -ENOLINK : n->driver->cut(n, d->range, d->n, CUT_MS, why);
-                if (n->lost && copied)
+                const bool unheard = n->lost && copied >> i & 1;
+                int err = unheard ? -ENOLINK : n->driver->cut(n, d->range, d->n, CUT_MS, why);
+                if (unheard)
                         memcpy(why, n->why, FAR_WHY);
                 if (err)
                         info_("%s: dead processes cannot be cut off now: %s", n->option->origin,
                               why);
-                if (!err || err == -ESTALE || !(used >> i & 1))
-                        continue;
-                if (copied)
-                        *silent |= 1ull << i;
-                else
-                        all = false;
+                if (err && err != -ESTALE)
+                        left |= used & 1ull << i;
         }
-        return all;
+        return left;
 }
 
 bool cut_dead(struct cutter *c, struct vm *vm)
 {
         struct tree *t = c->tree;
         struct tree_dead d;
-        uint64_t freed = 0, silent;
+        uint64_t freed = 0;
 
         if (pthread_mutex_trylock(&c->lock) != 0)
                 return false;           /* another thread does it */
         if (now_ms() >= c->next) {
                 tree_lock(t);
                 tree_dead_locked(t, &d);
-                uint64_t used = used_locked(t);
+                uint64_t used = used_locked(t), copied = copied_locked(t);
                 tree_unlock(t);
-                if (d.n && cut_everywhere(c, vm, &d, used, &silent)) {
+                uint64_t left = d.n ? cut_at_nodes(c, vm, &d, used, copied) : 0;
+                if (d.n && !(left & ~copied)) {
                         tree_lock(t);
-                        tree_cut_locked(t, &d, silent);
+                        tree_cut_locked(t, &d, left);
                         freed = tree_mend_locked(t);
                         tree_unlock(t);
                 } else if (d.n) {

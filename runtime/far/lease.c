@@ -160,11 +160,15 @@ static int lease_locked(struct vm *vm, uint32_t have, bool cut)
 
 void slabs_cut(struct vm *vm, bool full)
 {
+        pthread_mutex_lock(&seq.lock);
         tree_lock(&seq.tree);
         tree_mend_locked(&seq.tree);
-        bool many = tree_uncut_locked(&seq.tree, full);
+        bool cut = tree_uncut_locked(&seq.tree, full) && (full || io_is_attached());
+        if (cut)
+                slabs_learn();          /* a node that is not known cannot be asked */
         tree_unlock(&seq.tree);
-        if (many && (full || io_is_attached()))
+        pthread_mutex_unlock(&seq.lock);
+        if (cut)
                 cut_dead(&seq.cutter, vm);
 }
 

@@ -64,8 +64,15 @@ static bool is_alone(void)
  * processes that were forked before have a table without the node, and no way to be told. */
 static int check_alone(char why[FAR_WHY])
 {
-        if (!seq.in_tree || is_alone())
+        if (!seq.in_tree)
                 return 0;
+        if (is_alone()) {               /* so nobody changes the tree's table of nodes */
+                if (seq.nnodes == seq.tree.head->nnodes)
+                        return 0;
+                snprintf(why, FAR_WHY, "a process that has ended had found a node served again, "
+                         "which this one does not use yet: try again");
+                return -EBUSY;
+        }
         snprintf(why, FAR_WHY, "the program has children, or a parent under vmrun, that share its "
                  "far memory and would not know the node: add it before the program forks, or when "
                  "the others have ended, or name it with --node at the start");

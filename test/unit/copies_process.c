@@ -238,6 +238,8 @@ void find_room(struct seat *s)
         tree_lock(t);
         bool uncut = !tree_mend_locked(t) && tree_uncut_locked(t, true);
         tree_unlock(t);
+        /* A node that another process has found may not be known yet. */
+        s->cutter.nnodes = phase == CHAOS && chance(2) ? 1 + rnd(NODES - 1) : NODES;
         if (uncut)
                 cut_dead(&s->cutter, NULL);
 }

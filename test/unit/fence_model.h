@@ -66,8 +66,9 @@ extern enum trouble {
         TROUBLES,
 } trouble;
 struct counts {
-        uint64_t runs, reads, writes, rejoins, cuts, cuts_late, forks, execs, kills, restarts,
-                kept, expired, repeated, late;
+        /* cuts_blind: by a process that does not know all nodes with slabs */
+        uint64_t runs, reads, writes, rejoins, cuts, cuts_late, cuts_blind, forks, execs, kills,
+                restarts, kept, expired, repeated, late;
 };
 extern struct counts met;
 

@@ -147,6 +147,14 @@ bool next_is_lost(const struct seat *s)
         return s->map.nslabs < SLABS && s->p.view[s->map.nslabs].lost;
 }
 
+/* A node that another process has found may not be known, or may not answer this one. */
+static void learn(struct seat *s)
+{
+        if (phase != CHAOS || chance(4))
+                s->cutter.nnodes = NODES;
+        met.cuts_blind += s->cutter.nnodes < head->nslabs;
+}
+
 /* As far_lease(). */
 void find_room(struct seat *s)
 {
@@ -163,6 +171,8 @@ void find_room(struct seat *s)
         uint64_t freed = tree_mend_locked(t);
         bool uncut = !freed && tree_uncut_locked(t, true);
         tree_unlock(t);
+        if (uncut)
+                learn(s);
         if (freed || (uncut && cut_dead(&s->cutter, NULL)))
                 return;
         tree_lock(t);

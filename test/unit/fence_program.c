@@ -44,7 +44,7 @@ static void make_process(struct seat *s, enum start how)
         memset(&s->lease_lock, 0, sizeof(s->lease_lock));
         s->cutter = (struct cutter){ .tree = &s->tree,
                                      .nodes = s->nodes,
-                                     .nnodes = NODES,
+                                     .nnodes = chance(2) ? 1 + rnd(SLABS) : NODES,
                                      .lease_lock = &s->lease_lock };
         s->start = how;
 }

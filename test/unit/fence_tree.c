@@ -22,6 +22,7 @@
 #include "far/cut.c"
 #include "fence_process.h"
 
+struct options opt = { .replicas = 1 };
 struct tree_head *head;
 char *units;
 _Atomic uint64_t *bits;

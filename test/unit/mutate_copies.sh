@@ -107,8 +107,10 @@ mutant $life "nobody asks whether a silent node answers" \
     '/^bool tree_uncut_locked/,/^}/s/if \(wanted && atomic.*/if (0)/'
 mutant $hold "a silent node has good copies of the dead" \
     '/^static uint64_t bury_word/,/^}/s/spoil_copies\(t, slot\)/;/'
+mutant far/cut.c "a node that one process does not know has cut the dead off" \
+    's/= known < NODES_MAX .*;/= 0;/'
 mutant far/cut.c "a node that is lost for one process has cut the dead off" \
-    '/^static bool cut_everywhere/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
+    '/^static uint64_t cut_at_nodes/,/^}/s/\|\| !n->fences\)/|| !n->fences || n->lost)/'
 mutant $request "only places of when a write began can make its slot due" '
     /^static void send_write/,/^}/s/if \(has_strangers\(.*/if (0)/
     /^static void begin_write/,/^}/s/^( *)send_write\(q\)/\1if (has_strangers(q->slab, ~0u)) slot_write_begins(slot_word((char *)TREE_WINDOW, q->slot)); send_write(q)/'

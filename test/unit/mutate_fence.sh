@@ -89,14 +89,18 @@ mutant $life "others that live do not count at the end" \
 mutant $life "the dead are not noticed" \
     '/^uint64_t tree_mend_locked/,/^}/s/ && !is_alive\(t, p\)/ \&\& 0/'
 
-mutant $cut "one node's answer is enough" 's/all = false/all = i + 1 < c->nnodes/'
-mutant $cut "nodes of the tree need not answer" 's/!\(used >> i & 1\)/1/'
-mutant $cut "nodes without a slab must answer" 's/\|\| !\(used >> i & 1\)//'
-mutant $cut "a node whose memory is gone must answer" 's/err == -ESTALE \|\|//'
+mutant $cut "one node's answer is enough" \
+    's/(if \(err && err != -ESTALE)\)/\1 \&\& i + 1 == known)/'
+mutant $cut "nodes of the tree need not answer" 's/left \|= used/left |= 0/'
+mutant $cut "nodes without a slab must answer" 's/left \|= used & /left |= /'
+mutant $cut "a node whose memory is gone must answer" 's/ && err != -ESTALE//'
+mutant $cut "a node that this process does not know has cut the dead off" \
+    's/= known < NODES_MAX .*;/= 0;/'
+mutant $cut "pages without copies need no answer" 's/opt\.replicas > 1/opt.replicas > 0/'
 mutant $cut "the dead are counted after the answers" '
-    s/^( *)tree_cut_locked\(t, &d, silent\);/\1tree_dead_locked(t, \&d); \
+    s/^( *)tree_cut_locked\(t, &d, left\);/\1tree_dead_locked(t, \&d); \
 &/'
-mutant $cut "the dead are not marked as cut" 's/tree_cut_locked\(t, &d, silent\);/;/'
+mutant $cut "the dead are not marked as cut" 's/tree_cut_locked\(t, &d, left\);/;/'
 mutant $cut "the lock is kept after a failure" \
     '/^bool cut_dead/,/^}/s/pthread_mutex_unlock\(&c->lock\)/if (!c->next) &/'
 mutant $cut "it is never tried again" 's/now_ms\(\) \+ CUT_AGAIN_MS/INT64_MAX/'

@@ -212,17 +212,19 @@ static void model(void **state)
         /* The run met what it is for. */
         if (steps >= 5000000)
                 assert_true(met.reads > 300 && met.rejoins > 300 && met.cuts > 300 &&
-                            met.cuts_late > 30 && met.forks > 100 && met.execs > 50 &&
-                            met.kills > 100 && met.restarts > 3 && met.kept > 3 &&
+                            met.cuts_late > 30 && met.cuts_blind > 30 && met.forks > 100 &&
+                            met.execs > 50 && met.kills > 100 && met.restarts > 3 && met.kept > 3 &&
                             met.expired > 3 && met.repeated > 100 && met.late > 100);
         print_message("# %lu runs, %lu reads, %lu writes, %lu rejoins, %lu cuts, %lu of them late, "
-                      "%lu forks, %lu programs, %lu kills, %lu restarts, %lu leases kept, "
-                      "%lu ended, %lu connections repeated, %lu closed with messages under way\n",
+                      "%lu without all nodes, %lu forks, %lu programs, %lu kills, %lu restarts, "
+                      "%lu leases kept, %lu ended, %lu connections repeated, "
+                      "%lu closed with messages under way\n",
                       (unsigned long)met.runs, (unsigned long)met.reads,
                       (unsigned long)met.writes, (unsigned long)met.rejoins,
                       (unsigned long)met.cuts, (unsigned long)met.cuts_late,
-                      (unsigned long)met.forks, (unsigned long)met.execs,
-                      (unsigned long)met.kills, (unsigned long)met.restarts,
+                      (unsigned long)met.cuts_blind, (unsigned long)met.forks,
+                      (unsigned long)met.execs, (unsigned long)met.kills,
+                      (unsigned long)met.restarts,
                       (unsigned long)met.kept, (unsigned long)met.expired,
                       (unsigned long)met.repeated, (unsigned long)met.late);
 }
