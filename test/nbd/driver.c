@@ -5,7 +5,10 @@
  *
  *   driver [--depth N] [--count N] [--seconds S] [--pages N] [--size BYTES] [--token-file F]
  *   [--timeout MS] [--connect-timeout MS]
- *          [--gap MS] [--open-only] [--unasked] [--hand-back] [--downs N] [--stop PID] URL
+ *          [--gap MS] [--open-only] [--unasked] [--runs] [--hand-back] [--downs N] [--stop PID] URL
+ *
+ * --runs: writes and prefetches of neighbouring pages that are posted together, as the guest's are,
+ * instead of single pages.
  *
  * --unasked: reads one page after the other, and before each the sockets are looked at once, as
  * when another node has woken the I/O thread.  A read that then takes as long as the driver's tick
@@ -38,12 +41,13 @@
 
 #define PART_PAGES 1024u
 #define SLABS      256u
+#define RUN        64u                  /* pages: longer than what the driver joins */
 
 extern const struct far_driver *const far_module[];
 
 static struct nbd_settings settings = { .connect_timeout_ms = 5000, .timeout_ms = 10000 };
 static unsigned depth = 64, gap_ms;
-static bool unasked, hand_back;
+static bool unasked, in_runs, hand_back;
 static unsigned downs_wanted = UINT_MAX;
 static pid_t server;                    /* --stop, --leave */
 static bool leaves;                     /* it is drained in the end */
@@ -245,8 +249,8 @@ static unsigned poll_node(struct far_node *n)
         return done;
 }
 
-/* A transfer of page p in an idle frame; the driver may have no room for it. */
-static bool start(struct far_node *n, uint64_t p, enum far_op op)
+/* A transfer of page p in an idle frame. */
+static struct far_request *prepare(uint64_t p, enum far_op op)
 {
         struct job *j = idle;
         struct far_request *r = &j->r;
@@ -265,15 +269,31 @@ static bool start(struct far_node *n, uint64_t p, enum far_op op)
         in_flight++;
         /* before: it may be handed back within post() */
         version[p] += op == FAR_WRITE;
+        return r;
+}
+
+/* The driver has no room for it. */
+static void not_taken(struct far_request *r)
+{
+        struct job *j = (struct job *)((char *)r - offsetof(struct job, r));
+
+        version[j->page] -= r->op == FAR_WRITE;
+        busy[j->page] = false;
+        in_flight--;
+        j->next = idle;
+        idle = j;
+}
+
+/* False: there is no room. */
+static bool start(struct far_node *n, uint64_t p, enum far_op op)
+{
+        struct far_request *r = prepare(p, op);
+
         if (n->driver->post(n, &r, 1) == 1) {
                 check_fall();
                 return true;
         }
-        version[p] -= op == FAR_WRITE;
-        busy[p] = false;
-        in_flight--;
-        j->next = idle;
-        idle = j;
+        not_taken(r);
         return false;
 }
 
@@ -360,6 +380,42 @@ static void work(struct far_node *n)
                         wait_some(n);
                 else
                         poll_node(n);
+        }
+        while (in_flight || handed)
+                wait_some(n);
+}
+
+/* Transfers of neighbouring pages from p on, forward or backward, as far as they and their frames
+ * are free.  Returns how many the driver took. */
+static unsigned start_run(struct far_node *n, uint64_t p, unsigned most)
+{
+        struct far_request *r[RUN];
+        bool down = rnd() % 2;
+        enum far_op op = rnd() % 2 ? FAR_WRITE : FAR_PREFETCH;
+        unsigned k = 0;
+
+        for (; k < most && idle; p += down ? -1u : 1, k++) {
+                if (p >= pages || busy[p])
+                        break;
+                op = version[p] ? op : FAR_WRITE;
+                r[k] = prepare(p, op);
+        }
+        unsigned taken = k ? n->driver->post(n, r, k) : 0;
+        check_fall();
+        for (unsigned i = taken; i < k; i++)
+                not_taken(r[i]);
+        return taken;
+}
+
+static void work_in_runs(struct far_node *n)
+{
+        for (uint64_t posted = 0; posted < count; ) {
+                unsigned taken = start_run(n, rnd() % pages, 1 + (unsigned)(rnd() % RUN));
+                posted += taken;
+                if (taken && idle)
+                        poll_node(n);
+                else
+                        wait_some(n);
         }
         while (in_flight || handed)
                 wait_some(n);
@@ -552,7 +608,7 @@ static void parse(int argc, char **argv, bool *open_only)
                 { "gap", 1, NULL, 'g' },     { "open-only", 0, NULL, 'o' },
                 { "unasked", 0, NULL, 'u' }, { "hand-back", 0, NULL, 'h' },
                 { "downs", 1, NULL, 'D' },   { "stop", 1, NULL, 'S' },
-                { "leave", 1, NULL, 'l' },
+                { "leave", 1, NULL, 'l' },   { "runs", 0, NULL, 'r' },
                 { NULL, 0, NULL, 0 }
         };
         for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1; ) {
@@ -569,6 +625,7 @@ static void parse(int argc, char **argv, bool *open_only)
                 case 'g': gap_ms = (unsigned)v; break;
                 case 'o': *open_only = true; break;
                 case 'u': unasked = true; break;
+                case 'r': in_runs = true; break;
                 case 'h': hand_back = true; break;
                 case 'D': downs_wanted = (unsigned)v; break;
                 case 'S': server = (pid_t)v; break;
@@ -637,7 +694,10 @@ int main(int argc, char **argv)
         begin = now_ns();
         if (open_only)
                 count = seconds = 0;
-        work(&n);
+        if (in_runs)
+                work_in_runs(&n);
+        else
+                work(&n);
         if (unasked)
                 read_one_by_one(&n);
         if (server && !leaves) {

@@ -289,6 +289,44 @@ else
     kit "$S" memory 1000003
     good 'an export that ends within a page' "$unix_url"
     stop_servers
+
+    # most BYTES PLUGIN...: a server that refuses commands of more bytes.
+    most() {
+        local bytes=$1 preferred=4K
+        shift
+        [ "$bytes" = 2K ] && preferred=2K
+        kit "$S" --filter=blocksize-policy "$@" blocksize-preferred=$preferred \
+            blocksize-maximum="$bytes" blocksize-error-policy=error
+    }
+    for bytes in 4K 8K 20K 32K 64K 1M 32M; do
+        most "$bytes" memory 64M
+        good "a server that takes $bytes at a time" --runs --depth 128 "$unix_url"
+        stop_servers
+    done
+    most 2K memory 64M
+    refused 'a server that takes less than a page at a time' \
+        'takes 2048 bytes at a time, and a page is 4K: let the server allow larger' "$unix_url"
+    stop_servers
+    # What is under way was made for the server as it was.
+    most 64K file "$WORK/disk"
+    in_background --runs --depth 128 --count 400000 --timeout 8000 "$unix_url"
+    for bytes in 8K 1M; do
+        sleep 0.3
+        kill_server "$server"
+        most "$bytes" file "$WORK/disk"
+    done
+    finish 'a server that takes less at a time for a while' 'connected again'
+    stop_servers
+    most 64K file "$WORK/disk"
+    in_background --runs --depth 128 --count 10000000 --timeout 1500 "$unix_url"
+    sleep 0.3
+    kill_server "$server"
+    most 8K file "$WORK/disk"
+    after_that
+    check_refusal 'a server that takes less at a time from now on' \
+        'now takes 8K at a time, and took 64K before: let the server allow as much again'
+    stop_servers
+
     kit "$S" --filter=multi-conn memory 64M multi-conn-mode=disable
     good 'a server without multi-conn' --depth 128 "$unix_url"
     if grep -q ' 1 connection ' "$OUT"; then

@@ -85,9 +85,10 @@ void nbd_transfer(struct nbd_slot *s)
         }
 }
 
-/* How many of r[], of one kind and for neighbouring slots, may go out as one command.  Puts them in
- * the order of their slots: what a stream reads forward was often written backward. */
-static unsigned gather_run(struct far_request **r, unsigned count)
+/* How many of r[], of one kind and for neighbouring slots, may go out as one command to a server
+ * that takes `limit` pages in one.  Puts them in the order of their slots: what a stream reads
+ * forward was often written backward. */
+static unsigned gather_run(struct far_request **r, unsigned count, unsigned limit)
 {
         static const unsigned most[] = {
                 [FAR_READ] = 1, [FAR_PREFETCH] = NBD_AHEAD, [FAR_WRITE] = NBD_RUN
@@ -96,7 +97,8 @@ static unsigned gather_run(struct far_request **r, unsigned count)
         bool down = count > 1 && r[1]->page + 1 == r[0]->page;
         unsigned n = 1;
 
-        while (n < count && n < most[op] && r[n]->op == op && r[n]->place == r[0]->place &&
+        limit = most[op] < limit ? most[op] : limit;
+        while (n < count && n < limit && r[n]->op == op && r[n]->place == r[0]->place &&
                r[n]->page == (down ? r[0]->page - n : r[0]->page + n))
                 n++;
         for (unsigned i = 0; down && i < n / 2; i++) {
@@ -145,7 +147,7 @@ unsigned nbd_post(struct far_node *node, struct far_request **r, unsigned count)
                 struct nbd_link *l = &d->link[kind < last ? kind : last];
                 struct nbd_slot *s = l->free;
                 bool shares = kind != FAR_READ && l == &d->link[0];
-                unsigned n = gather_run(r + taken, count - taken);
+                unsigned n = gather_run(r + taken, count - taken, d->most);
                 bool scattered = is_scattered(r + taken, n);
 
                 /* What is missing, a slot or room for a copy, comes back when a command is over:

@@ -40,7 +40,7 @@
 struct kept {
         union nbd_address address;
         socklen_t length;
-        unsigned nlinks;
+        unsigned nlinks, most;
         uint64_t bytes;
         struct nbd_lease given;
         bool keeps;                     /* nbd_status.keeps */
@@ -59,6 +59,7 @@ static bool nbd_keep(const struct far_node *n, struct far_kept_node *k)
         *to = (struct kept){ .address = d->target.address[0],
                              .length = d->target.length[0],
                              .nlinks = d->nlinks,
+                             .most = d->most,
                              .bytes = d->bytes,
                              .given = d->given,
                              .keeps = d->status.keeps };
@@ -78,6 +79,7 @@ static int take_over(struct nbd_node *d, char why[FAR_WHY])
         d->target.addresses = 1;
         d->found = true;
         d->nlinks = from->nlinks;
+        d->most = from->most;
         d->multi = true;
         d->bytes = from->bytes;
         d->given = from->given;

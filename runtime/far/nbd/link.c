@@ -161,6 +161,7 @@ static void link_connect(struct nbd_link *l)
         const int one = 1;
 
         l->words[0] = '\0';
+        l->tried = d->clock;
         l->fd = PRIVFD_NEW(socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (l->fd < 0) {
                 nbd_link_fail(l, l->fd, "cannot make a socket: %s: raise `ulimit -n`",
@@ -344,63 +345,6 @@ static void explain_refusal(struct nbd_link *l)
                               l->words);
 }
 
-/* Parts of pages are read in blocks that the server takes, but no smaller ones than disks have. */
-#define BLOCK 512
-static uint32_t unit_of(int64_t least)
-{
-        if (least <= BLOCK)
-                return BLOCK;
-        return PAGE_SIZE % least ? 0 : (uint32_t)least;
-}
-
-/* Can this export be used?  Sets the node's size at the first connection, and checks at others that
- * it is still the same. */
-static bool export_fits(struct nbd_link *l)
-{
-        struct nbd_node *d = l->node;
-        int64_t size = nbd_get_size(l->h), least = nbd_get_block_size(l->h, LIBNBD_SIZE_MINIMUM),
-                most = nbd_get_block_size(l->h, LIBNBD_SIZE_MAXIMUM);
-        char a[32], b[32];
-
-        d->far->unit = unit_of(least);
-        if (nbd_is_read_only(l->h) != 0) {
-                nbd_link_fail(l, -EROFS,
-                              "export '%.64s' is read-only: let the server serve it for writing",
-                              d->export);
-        } else if (least > PAGE_SIZE || (most > 0 && most < PAGE_SIZE)) {
-                nbd_link_fail(l, -ENOTSUP,
-                              "export '%.64s' cannot transfer blocks of 4K: let the server serve "
-                              "it with smaller blocks",
-                              d->export);
-        } else if (d->lease) {
-                if (d->given.incarnation)
-                        return true;
-                d->bytes = ((uint64_t)size < d->asked ? (uint64_t)size : d->asked) / PAGE_SIZE *
-                           PAGE_SIZE;
-                d->multi = nbd_can_multi_conn(l->h) == 1;
-                if (nbd_lease_made(l) == 0)
-                        return true;
-                nbd_link_fail(l, -EPROTO,
-                              "its memnode says no incarnation of the lease: install the same "
-                              "version on both");
-        } else if (size < 2 * PAGE_SIZE) {
-                nbd_link_fail(l, -ENOSPC,
-                              "export '%.64s' is too small (%lld bytes): vmrun needs at least 8K",
-                              d->export, (long long)size);
-        } else if (d->marked && (uint64_t)size < d->bytes + PAGE_SIZE) {
-                nbd_link_fail(l, -ESTALE,
-                              "the export has shrunk from %s to %s: what was behind that is lost",
-                              size_text(d->bytes + PAGE_SIZE, a), size_text((uint64_t)size, b));
-        } else {
-                if (!d->marked) {
-                        d->bytes = (uint64_t)size / PAGE_SIZE * PAGE_SIZE - PAGE_SIZE;
-                        d->multi = nbd_can_multi_conn(l->h) == 1;
-                }
-                return true;
-        }
-        return false;
-}
-
 static void begin_marking(struct nbd_link *l)
 {
         struct nbd_node *d = l->node;
@@ -424,6 +368,18 @@ static void begin_marking(struct nbd_link *l)
         }
         if (cookie == -1)
                 l->answer = nbd_get_errno() ? nbd_get_errno() : EIO;
+}
+
+/* The server serves the export. */
+static void end_choosing(struct nbd_link *l)
+{
+        char why[FAR_WHY];
+        int err = nbd_export_fits(l, why);
+
+        if (err)
+                nbd_link_fail(l, err, "%s", why);
+        else
+                begin_marking(l);
 }
 
 static void end_marking(struct nbd_link *l)
@@ -554,8 +510,8 @@ static void step_libnbd(struct nbd_link *l)
         else if (l->state == LINK_GREETING && nbd_aio_is_ready(l->h) &&
                  d->lease) /* an old server, which has only one export */
                 fail_no_memnode(l);
-        else if (l->state <= LINK_CHOOSING && nbd_aio_is_ready(l->h) && export_fits(l))
-                begin_marking(l);
+        else if (l->state <= LINK_CHOOSING && nbd_aio_is_ready(l->h))
+                end_choosing(l);
         else if (l->state == LINK_MARKING && over)
                 end_marking(l);
 }

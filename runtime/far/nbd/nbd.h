@@ -5,6 +5,7 @@
  *   data.c     transfers
  *   link.c     one connection, from the socket to the first transfer, as a state machine that never
  *              waits
+ *   export.c   whether an export can be used, and by how large commands
  *   target.c   what the URL names: host and its addresses, port, socket, export
  *   node.c     the links of a node together: made, brought up, freed
  *   trouble.c  when links fail: time-outs, the loss of the node
@@ -129,6 +130,7 @@ struct nbd_link {
         /* private; libnbd's from LINK_GREETING on: see link_close() */
         int fd;
         unsigned address;               /* the one that is tried */
+        uint64_t tried;                 /* when the last attempt began; nbd_clock() */
         uint64_t until;                 /* nbd_clock() */
         /* since when it has not worked, by nbd_clock(); 0: it works.  Not used if the node hands
          * back. */
@@ -185,6 +187,9 @@ struct nbd_node {
         char mark[NBD_MARK];
         uint64_t bytes;                 /* that can be used; the mark's page is behind them */
         struct nbd_status status;
+        /* pages in one command; constant once the first link is up, as what is under way is sent
+         * again as it was */
+        unsigned most;
         bool multi;                     /* the server said multi-conn */
         unsigned nlinks;
         struct nbd_link link[NBD_LINKS];
@@ -233,6 +238,12 @@ bool nbd_link_waits(const struct nbd_link *l, struct pollfd *p);
 /* Is the connection gone?  Then the link is down. */
 bool nbd_link_broken(struct nbd_link *l);
 void nbd_link_close(struct nbd_link *l);
+
+/* --- exports (export.c) --- */
+/* Can the export of a link that is ready be used?  The first connection sets the node's size, and
+ * how large a command may be; at others it is checked that both still hold.  0, or -errno with
+ * why. */
+int nbd_export_fits(struct nbd_link *l, char why[FAR_WHY]);
 
 /* --- leases (lease.c) --- */
 /* Reads the token.  0, or -errno with why. */

@@ -94,8 +94,9 @@ void nbd_judge(struct nbd_link *l)
         uint64_t since = oldest(l, &error);
         bool late = since && d->clock - since > limit;
         if (l->state != LINK_UP && (late || d->clock - l->trouble > limit)) {
-                if (l->state != LINK_DOWN)
-                        nbd_explain_silence(l, limit, l->why);
+                /* Else the last attempt was answered, and failed: that says more. */
+                if (l->state != LINK_DOWN && d->clock - l->tried >= NBD_SILENT_MS)
+                        nbd_explain_silence(l, d->clock - l->tried, l->why);
                 return lost(d,
                             "the connection broke and could not be made again within %llu s: %s", s,
                             l->why);
