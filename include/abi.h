@@ -142,9 +142,9 @@ enum exit_op {
          * or -ENOMEM. */
         EXIT_GROW_POOL,
         /* Service vCPU.  a[0] slab number, the first that kern does not use yet.  ret: 0: the slab
-         * is in control.slabs; -EAGAIN: slots of dead processes were freed instead; -EBUSY: every
-         * tier is used up, but other processes may free slots; -ENOSPC: every tier is used up for
-         * good. */
+         * is in control.slabs; -EAGAIN: slots of dead processes were freed instead, or will be when
+         * it is asked again; -EBUSY: every tier is used up, but other processes may free slots;
+         * -ENOSPC: every tier is used up for good. */
         EXIT_LEASE,
         /* Cache and far memory are full.  Returns, unless that is so because a node does not
          * answer: then the program ends with a message. */

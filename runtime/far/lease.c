@@ -143,7 +143,8 @@ static int lease_locked(struct vm *vm, uint32_t have, bool cut)
                 return 0;               /* kern had no page tables for it the last time */
         if (have > CONTROL->nslabs)
                 return -EINVAL;
-        if (have >= seq.tree.head->nslabs && tree_mend_locked(&seq.tree) > 0)
+        if (have >= seq.tree.head->nslabs &&
+            (tree_mend_locked(&seq.tree) > 0 || tree_unburied_locked(&seq.tree)))
                 return -EAGAIN;
         if (cut && tree_uncut_locked(&seq.tree, have >= seq.tree.head->nslabs))
                 return -ECHILD;
@@ -183,6 +184,8 @@ static int lease(struct vm *vm, uint32_t have, bool cut)
                 slabs_pull();
                 err = lease_locked(vm, have, cut);
                 slabs_push();
+                if (err == -EAGAIN && tree_unburied_locked(&seq.tree))
+                        tree_yield(&seq.tree);  /* kern asks again at once */
                 tree_unlock(&seq.tree);
         }
         pthread_mutex_unlock(&seq.lock);

@@ -172,12 +172,8 @@ int slabs_tree_fd(bool *alone)
         if (alone) {
                 pthread_mutex_lock(&seq.lock);
                 *alone = seq.inherited < 0; /* if it never joined: unknown */
-                if (seq.in_tree) {
-                        tree_lock(&seq.tree);
-                        tree_mend_locked(&seq.tree);
-                        *alone = tree_alone_locked(&seq.tree);
-                        tree_unlock(&seq.tree);
-                }
+                if (seq.in_tree)
+                        *alone = tree_alone(&seq.tree);
                 pthread_mutex_unlock(&seq.lock);
         }
         return seq.in_tree ? seq.tree.fd : seq.inherited;

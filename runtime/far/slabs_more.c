@@ -50,23 +50,13 @@ void slabs_learn(void)
         }
 }
 
-/* With seq.lock held.  In the tree, under its lock, which it takes. */
-static bool is_alone(void)
-{
-        tree_lock(&seq.tree);
-        tree_mend_locked(&seq.tree);
-        bool alone = tree_alone_locked(&seq.tree);
-        tree_unlock(&seq.tree);
-        return alone;
-}
-
 /* With seq.lock held.  The slots that a process holds name slabs by number, and slabs name nodes:
  * processes that were forked before have a table without the node, and no way to be told. */
 static int check_alone(char why[FAR_WHY])
 {
         if (!seq.in_tree)
                 return 0;
-        if (is_alone()) {               /* so nobody changes the tree's table of nodes */
+        if (tree_alone(&seq.tree)) {    /* so nobody changes the tree's table of nodes */
                 if (seq.nnodes == seq.tree.head->nnodes)
                         return 0;
                 snprintf(why, FAR_WHY, "a process that has ended had found a node served again, "
@@ -89,7 +79,7 @@ int slabs_may_add(struct vm *vm, uint64_t *member, char why[FAR_WHY])
         if (err)
                 snprintf(why, FAR_WHY, "the far memory of the program before cannot be joined: %s",
                          strerror(-err));
-        bool others = !err && seq.in_tree && !is_alone();
+        bool others = !err && seq.in_tree && !tree_alone(&seq.tree);
         pthread_mutex_unlock(&seq.lock);
         if (others)                     /* perhaps they have ended */
                 cut_dead(&seq.cutter, vm);

@@ -224,3 +224,10 @@ void tree_lock(struct tree *t)
 }
 
 void tree_unlock(struct tree *t) { pthread_mutex_unlock(&t->head->lock); }
+
+void tree_yield(struct tree *t)
+{
+        tree_unlock(t);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        tree_lock(t);
+}

@@ -125,6 +125,8 @@ void tree_lock(struct tree *t);
 /* False: another process has it for longer than limit_ms. */
 bool tree_lock_within(struct tree *t, unsigned limit_ms);
 void tree_unlock(struct tree *t);
+/* Lets others have the lock for a moment: who takes it again at once would keep it from them. */
+void tree_yield(struct tree *t);
 
 /* --- lives and deaths (tree_life.c) --- */
 
@@ -147,10 +149,13 @@ void tree_child_left(struct tree *t, const struct tree_child *c);
  * this process, but only `next`, its number if it has one (birth 0: none). */
 void tree_adopt(int fd, const struct tree_child *next);
 
-/* Buries dead processes; returns how many slots became free.  If a slab is remote, the last writes
- * of a dead process may still be on their way to its slots: it is left alone until it has been cut
- * off, unless it had said that none is under way. */
+/* Notices who has died, and buries the dead, for some milliseconds only: those that are left, or a
+ * part of one, are buried when it is called again.  Returns how many slots became free.  If a slab
+ * is remote, the last writes of a dead process may still be on their way to its slots: it is left
+ * alone until it has been cut off, unless it had said that none is under way. */
 uint64_t tree_mend_locked(struct tree *t);
+/* It has not come to the end. */
+bool tree_unburied_locked(const struct tree *t);
 
 /*
  * Cutting off: tree_dead_locked(), far_driver.cut() of each node without the lock, and then
@@ -174,7 +179,9 @@ void tree_leaves(struct tree *t, bool leaves);
 /* This process is about to end; still: none of its writes is under way any more.  True: all others
  * have ended or are about to.  False also if that cannot be found out within limit_ms. */
 bool tree_leave(struct tree *t, bool still, unsigned limit_ms);
-/* True: there is no other process, neither alive nor dead and not yet buried. */
+/* True: there is no other process, neither alive nor dead and not yet buried.  tree_alone() buries
+ * what can be, as long as that takes. */
+bool tree_alone(struct tree *t);
 bool tree_alone_locked(const struct tree *t);
 
 /* --- slots held by several processes (tree_hold.c) --- */
@@ -190,8 +197,9 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n);
 bool tree_shares(const struct tree *t, uint64_t slot);
 /* How many slots of a chunk this process holds together with others. */
 uint64_t tree_shared_in(const struct tree *t, uint32_t slab, uint32_t chunk);
-/* Releases all that process p holds.  p is dead, or is this process with no vCPU running.  May be
- * repeated if another process stopped in the middle.  Returns how many slots became free. */
-uint64_t tree_bury(struct tree *t, uint32_t p);
+/* Releases what process p holds; adds to *freed how many slots became free.  p is dead, or is this
+ * process with no vCPU running.  False: it is `until`, by now_ms(), and there is more.  May be
+ * repeated, also if another process stopped in the middle. */
+bool tree_bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed);
 
 #endif

@@ -12,12 +12,16 @@
  *   While q looks, p shares the slot with c and then releases it, and q has read c's bit before and
  *   p's bit after.  So p, too, leaves AGAIN: after it set c's bit and before it clears its own.
  *
+ * Who buries a process looks at 64 slots at a time, so that each process's bits are read once for
+ * them.
+ *
  * A slot that is DUE stays so in all its states, and is retired where another would be free.
  *
  * All accesses are sequentially consistent: each step orders a process's own store before its load
  * of what another process stores.
  */
 #include <errno.h>
+#include "common/clock.h"
 #include "far/tree.h"
 
 static struct tree_process *counts(struct tree *t, uint32_t p)
@@ -32,18 +36,18 @@ static _Atomic uint64_t *bits_of(struct tree *t, uint32_t p, uint64_t slot)
 }
 static uint64_t bit_of(uint64_t slot) { return 1ull << (slot % 64); }
 
-/* A process that never touched the chunk has no bits there: do not allocate a page of the file by
- * reading them. */
-static bool anybody_holds(struct tree *t, uint64_t slot)
+/* Of the 64 slots from `first` on: those of `set` that some process holds, a set.  A process that
+ * never touched the chunk has no bits there: do not allocate a page of the file by reading them. */
+static uint64_t held_of(struct tree *t, uint64_t first, uint64_t set)
 {
-        struct slab_map *map = tree_map(t->units, slot_slab(slot));
+        struct slab_map *map = tree_map(t->units, slot_slab(first));
         uint32_t n = atomic_load(&((struct tree_common *)t->units)->numbers);
+        uint64_t held = 0;
 
-        for (uint32_t p = 0; p < n; p++)
-                if (chunk_touched(map, p, slot_chunk(slot)) &&
-                    (atomic_load(bits_of(t, p, slot)) & bit_of(slot)))
-                        return true;
-        return false;
+        for (uint32_t p = 0; p < n && set & ~held; p++)
+                if (chunk_touched(map, p, slot_chunk(first)))
+                        held |= atomic_load(bits_of(t, p, first));
+        return held & set;
 }
 
 uint64_t tree_shared_in(const struct tree *t, uint32_t slab, uint32_t chunk)
@@ -67,30 +71,45 @@ bool tree_shares(const struct tree *t, uint64_t slot)
                (atomic_load(bits_of((struct tree *)t, t->self, slot)) & bit_of(slot));
 }
 
-/* The word is CHECK of this process.  due: SLOT_DUE or 0.  True: the slot is free now. */
-static bool finish_check(struct tree *t, uint64_t slot, uint16_t due)
+/* The word is CHECK of this process.  True: it is not any more; then *freed is one more if the slot
+ * is free now.  False: its holders must be read again. */
+static bool end_check(struct tree *t, uint64_t slot, bool held, uint64_t *freed)
 {
-        struct slab_map *map = tree_map(t->units, slot_slab(slot));
         slot_word_t *word = slot_word(t->units, slot);
-        const uint16_t mine = (uint16_t)(SLOT_CHECK | due | t->self);
+        const uint16_t due = atomic_load(word) & SLOT_DUE, mine = SLOT_CHECK | due | t->self;
+        uint16_t seen = mine;
 
-        for (;;) {
-                uint16_t seen = mine;
-                bool held = anybody_holds(t, slot);
-                uint16_t next = (uint16_t)(due | (held ? SLOT_SHARED : SLOT_FREE));
-                if (atomic_compare_exchange_strong(word, &seen, next)) {
-                        bool is_free = !held && !due;
-                        if (is_free)
-                                chunk_reopen(map, slot_chunk(slot));
-                        return is_free;
-                }
+        if (!atomic_compare_exchange_strong(word, &seen, due | (held ? SLOT_SHARED : SLOT_FREE))) {
                 /* AGAIN is cleared before the bits are read again */
                 atomic_store(word, mine);
+                return false;
         }
+        if (!held && !due) {
+                chunk_reopen(tree_map(t->units, slot_slab(slot)), slot_chunk(slot));
+                ++*freed;
+        }
+        return true;
 }
 
-/* After a holder's bit was cleared.  True: it was the last, and the slot is free now. */
-static bool check(struct tree *t, uint64_t slot)
+/* Of the 64 slots from `first` on, the words of those in `set` are CHECK of this process.  Returns
+ * how many of them became free. */
+static uint64_t finish_checks(struct tree *t, uint64_t first, uint64_t set)
+{
+        uint64_t freed = 0;
+
+        while (set) {
+                const uint64_t held = held_of(t, first, set);
+                for (uint64_t left = set; left; left &= left - 1) {
+                        unsigned i = (unsigned)__builtin_ctzll(left);
+                        if (end_check(t, first + i, held >> i & 1, &freed))
+                                set &= ~(1ull << i);
+                }
+        }
+        return freed;
+}
+
+/* After a holder's bit was cleared.  True: the word is CHECK of this process now. */
+static bool begin_check(struct tree *t, uint64_t slot)
 {
         slot_word_t *word = slot_word(t->units, slot);
         uint16_t seen = atomic_load(word);
@@ -101,7 +120,7 @@ static bool check(struct tree *t, uint64_t slot)
                 if (seen == (SLOT_SHARED | due)) {
                         if (atomic_compare_exchange_strong(word, &seen,
                                                            (uint16_t)(SLOT_CHECK | due | t->self)))
-                                return finish_check(t, slot, due);
+                                return true;
                 } else if ((seen & SLOT_STATE) == SLOT_CHECK && !(seen & SLOT_AGAIN)) {
                         if (atomic_compare_exchange_strong(word, &seen,
                                                            (uint16_t)(seen | SLOT_AGAIN)))
@@ -171,7 +190,8 @@ int tree_release(struct tree *t, const uint64_t *slots, size_t n)
                         continue;
                 }
                 atomic_fetch_sub(&counts(t, t->self)->shared, 1);
-                check(t, s);
+                if (begin_check(t, s))
+                        finish_checks(t, s & ~63ull, bit_of(s));
         }
         return err;
 }
@@ -189,24 +209,55 @@ static void spoil_copies(struct tree *t, uint64_t slot)
                         atomic_fetch_and(&map->good[k][slot_page(slot) / 64], ~bit_of(slot));
 }
 
-static uint64_t bury_word(struct tree *t, uint32_t p, uint64_t slot)
+/* p died during its check, or burying another: the check is finished in its place. */
+static bool take_check_over(struct tree *t, uint32_t p, uint64_t slot)
 {
         slot_word_t *word = slot_word(t->units, slot);
-        uint16_t seen = atomic_load(word), due = seen & SLOT_DUE;
+        uint16_t seen = atomic_load(word);
 
-        if (seen == (SLOT_OWNED | due | p)) {
-                spoil_copies(t, slot);
-                atomic_store(word, due);
-                return !due;
+        while ((seen & SLOT_STATE) == SLOT_CHECK && (seen & SLOT_NUMBER) == p)
+                if (atomic_compare_exchange_strong(
+                            word, &seen, (uint16_t)(SLOT_CHECK | (seen & SLOT_DUE) | t->self)))
+                        return true;
+        return false;
+}
+
+/* Of the 64 slots from `first` on; *shared: those that may have other holders, a set. */
+static uint64_t bury_owned(struct tree *t, uint32_t p, uint64_t first, uint64_t *shared)
+{
+        uint64_t freed = 0;
+
+        *shared = 0;
+        for (unsigned i = 0; i < 64; i++) {
+                slot_word_t *word = slot_word(t->units, first + i);
+                const uint16_t seen = atomic_load(word), due = seen & SLOT_DUE;
+                if (seen == (SLOT_OWNED | due | p)) {
+                        spoil_copies(t, first + i);
+                        atomic_store(word, due);
+                        freed += !due;
+                }
+                *shared |= (uint64_t)!!(seen & SLOT_SHARED) << i;
         }
-        /* p died during its check: finish the check in its place */
-        while ((seen & ~SLOT_AGAIN) == (SLOT_CHECK | due | p))
-                if (atomic_compare_exchange_strong(word, &seen,
-                                                   (uint16_t)(SLOT_CHECK | due | t->self)))
-                        return finish_check(t, slot, due);
+        return freed;
+}
+
+static uint64_t bury_64(struct tree *t, uint32_t p, uint64_t first)
+{
+        const uint64_t had = atomic_load(bits_of(t, p, first));
+        uint64_t shared, checks = 0, freed = bury_owned(t, p, first, &shared);
+
+        if (had)
+                atomic_fetch_and(bits_of(t, p, first), ~had);
         /* p, or a process that was burying it, may have died after p's bit was cleared and before
-         * the check for other holders. */
-        return seen == (SLOT_SHARED | due) && !anybody_holds(t, slot) && check(t, slot);
+         * the check for other holders: so those are looked at whose bit p does not have. */
+        uint64_t look = had | (shared & ~held_of(t, first, shared & ~had));
+        for (uint64_t left = shared; left; left &= left - 1) {
+                unsigned i = (unsigned)__builtin_ctzll(left);
+                if ((look >> i & 1 && begin_check(t, first + i)) ||
+                    take_check_over(t, p, first + i))
+                        checks |= 1ull << i;
+        }
+        return freed + finish_checks(t, first, checks);
 }
 
 static uint64_t bury_chunk(struct tree *t, uint32_t p, uint32_t slab, uint32_t chunk)
@@ -217,37 +268,41 @@ static uint64_t bury_chunk(struct tree *t, uint32_t p, uint32_t slab, uint32_t c
 
         chunk_touch(map, t->self, chunk);
         for (uint64_t s = first; s < first + CHUNK_PAGES; s += 64)
-                for (uint64_t left = atomic_load(bits_of(t, p, s)); left; left &= left - 1) {
-                        uint64_t slot = s + (uint64_t)__builtin_ctzll(left);
-                        atomic_fetch_and(bits_of(t, p, slot), ~bit_of(slot));
-                        freed += check(t, slot);
-                }
-        for (uint64_t s = first; s < first + CHUNK_PAGES; s++)
-                freed += bury_word(t, p, s);
+                freed += bury_64(t, p, s);
         atomic_compare_exchange_strong(&map->chunk[chunk], &claimed, CHUNK_OPEN);
         /* for the slots above, and for the one that it freed last */
         chunk_reopen(map, chunk);
+        /* [I] Last: until then who buries p looks here again. */
+        atomic_fetch_and(&map->touched[p][chunk / 64], ~(1ull << chunk % 64));
         return freed;
 }
 
-uint64_t tree_bury(struct tree *t, uint32_t p)
+/* Time is looked at after each chunk: at least one is buried. */
+static bool bury_slab(struct tree *t, uint32_t p, uint32_t slab, int64_t until, uint64_t *freed)
 {
-        uint64_t freed = 0;
+        _Atomic uint64_t *touched = tree_map(t->units, slab)->touched[p];
+
+        for (uint32_t i = 0; i < SLAB_CHUNKS / 64; i++)
+                for (uint64_t left = atomic_load(&touched[i]); left; left &= left - 1) {
+                        *freed += bury_chunk(t, p, slab,
+                                             i * 64 + (uint32_t)__builtin_ctzll(left));
+                        if (now_ms() >= until)
+                                return false;
+                }
+        return true;
+}
+
+bool tree_bury(struct tree *t, uint32_t p, int64_t until, uint64_t *freed)
+{
         uint32_t repairer = p + 1;
 
-        for (uint32_t slab = 0; slab < t->head->nslabs; slab++) {
-                _Atomic uint64_t *touched = tree_map(t->units, slab)->touched[p];
-                for (uint32_t i = 0; i < SLAB_CHUNKS / 64; i++) {
-                        for (uint64_t left = atomic_load(&touched[i]); left; left &= left - 1)
-                                freed += bury_chunk(t, p, slab,
-                                                    i * 64 + (uint32_t)__builtin_ctzll(left));
-                        atomic_store(&touched[i], 0);
-                }
-        }
+        for (uint32_t slab = 0; slab < t->head->nslabs; slab++)
+                if (!bury_slab(t, p, slab, until, freed))
+                        return false;
         atomic_store(&counts(t, p)->owned, 0);
         atomic_store(&counts(t, p)->shared, 0);
         /* It is cut off: rule 5. */
         atomic_store(&counts(t, p)->unfenced, 0);
         atomic_compare_exchange_strong(&((struct tree_common *)t->units)->repairer, &repairer, 0);
-        return freed;
+        return true;
 }

@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "common/clock.h"
 #include "far/tree.h"
+
+/* With the lock held, which others may wait for. */
+#define BURY_MS 10
 
 static struct tree_common *common(const struct tree *t) { return (struct tree_common *)t->units; }
 
@@ -40,12 +44,11 @@ static bool is_alive(const struct tree *t, uint32_t p)
 }
 
 /* left: nodes that the process has left (far/leave.h). */
-static int take_number(struct tree *t, uint64_t left)
+static int take_free_number(struct tree *t, uint64_t left)
 {
         struct tree_head *h = t->head;
         uint32_t p = 0;
 
-        tree_mend_locked(t);
         while (p < TREE_PROCESSES && h->record[p].state != RECORD_FREE)
                 p++;
         if (p == TREE_PROCESSES)
@@ -61,6 +64,24 @@ static int take_number(struct tree *t, uint64_t left)
         atomic_store(&common(t)->process[p].left, left);
         h->record[p] = (struct tree_record){ .state = RECORD_USED, .birth = ++h->births };
         return (int)p;
+}
+
+/* Buries all that can be, and lets others have the lock in between. */
+static void mend_all(struct tree *t)
+{
+        while (tree_mend_locked(t), tree_unburied_locked(t))
+                tree_yield(t);
+}
+
+/* Some of the dead are buried on the way: all only if their numbers are needed. */
+static int take_number(struct tree *t, uint64_t left)
+{
+        tree_mend_locked(t);
+        int p = take_free_number(t, left);
+        if (p != -EAGAIN)
+                return p;
+        mend_all(t);
+        return take_free_number(t, left);
 }
 
 int tree_join(struct tree *t)
@@ -153,19 +174,39 @@ static bool is_harmless(const struct tree_record *r)
         return r->leaving >= LEAVE_STILL || r->cut || r->pid == 0;
 }
 
+static bool can_be_buried(const struct tree *t, uint32_t p)
+{
+        const struct tree_record *r = &t->head->record[p];
+
+        return r->state == RECORD_DEAD && (!any_remote(t->head) || is_harmless(r));
+}
+
+bool tree_unburied_locked(const struct tree *t)
+{
+        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++)
+                if (can_be_buried(t, p))
+                        return true;
+        return false;
+}
+
 uint64_t tree_mend_locked(struct tree *t)
 {
-        struct tree_head *h = t->head;
+        const uint32_t n = atomic_load(&common(t)->numbers);
+        const int64_t until = now_ms() + BURY_MS;
+        struct tree_record *record = t->head->record;
         uint64_t freed = 0;
 
-        for (uint32_t p = 0, n = atomic_load(&common(t)->numbers); p < n; p++) {
-                struct tree_record *r = &h->record[p];
-                if (r->state == RECORD_USED && !is_alive(t, p))
-                        r->state = RECORD_DEAD;
-                if (r->state != RECORD_DEAD || (any_remote(h) && !is_harmless(r)))
+        for (uint32_t p = 0; p < n; p++)
+                if (record[p].state == RECORD_USED && !is_alive(t, p))
+                        record[p].state = RECORD_DEAD;
+        for (uint32_t p = 0; p < n; p++) {
+                if (!can_be_buried(t, p))
                         continue;
-                freed += tree_bury(t, p);
-                r->state = RECORD_FREE;
+                if (!tree_bury(t, p, until, &freed))
+                        break;
+                record[p].state = RECORD_FREE;
+                if (now_ms() >= until)
+                        break;
         }
         return freed;
 }
@@ -286,6 +327,15 @@ bool tree_leave(struct tree *t, bool still, unsigned limit_ms)
                         !is_alive(t, p);
         tree_unlock(t);
         return last;
+}
+
+bool tree_alone(struct tree *t)
+{
+        tree_lock(t);
+        mend_all(t);
+        bool alone = tree_alone_locked(t);
+        tree_unlock(t);
+        return alone;
 }
 
 bool tree_alone_locked(const struct tree *t)

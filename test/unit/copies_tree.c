@@ -57,6 +57,12 @@ void tree_unlock(struct tree *t)
         crash_point();
 }
 
+void tree_yield(struct tree *t)
+{
+        tree_unlock(t);
+        tree_lock(t);
+}
+
 bool tree_lock_within(struct tree *t, unsigned limit_ms)
 {
         (void)limit_ms;

@@ -39,6 +39,7 @@ _Noreturn void env_bug(const char *what, uint64_t a, uint64_t b)
 
 void tree_lock(struct tree *t) { (void)t; model_lock(&tree_mutex); }
 void tree_unlock(struct tree *t) { (void)t; model_unlock(&tree_mutex); }
+void tree_yield(struct tree *t) { tree_unlock(t); tree_lock(t); }
 static bool tree_is_free(void *arg) { (void)arg; return !*(struct life **)&tree_mutex; }
 bool tree_lock_within(struct tree *t, unsigned limit_ms)
 {

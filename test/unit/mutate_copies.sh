@@ -87,10 +87,10 @@ mutant $request "a read that failed is not asked of another node" \
     '/^unsigned request_elsewhere/,/^}/s/^( *)send_read\(q\)/\1;/'
 
 mutant $hold "the dead threaten for ever" \
-    '/^uint64_t tree_bury/,/^}/s/^( *)atomic_store\(.*unfenced, 0\)/\1/'
+    '/^bool tree_bury/,/^}/s/^( *)atomic_store\(.*unfenced, 0\)/\1/'
 mutant $life "the dead do not threaten before they are cut" '
     /^uint64_t tree_mend_locked/,/^}/{
-        s/^( *)r->state = RECORD_DEAD;/{ \1r->state = RECORD_DEAD; \
+        s/^( *)record\[p\]\.state = RECORD_DEAD;/{ \1record[p].state = RECORD_DEAD; \
                         atomic_store(\&common(t)->process[p].unfenced, 0); }/
     }'
 mutant $life "the dead are buried uncut" '/^static bool is_harmless/,/^}/s/r->cut/1/'
@@ -106,7 +106,7 @@ mutant $life "one answer is enough for all who were buried before" \
 mutant $life "nobody asks whether a silent node answers" \
     '/^bool tree_uncut_locked/,/^}/s/if \(wanted && atomic.*/if (0)/'
 mutant $hold "a silent node has good copies of the dead" \
-    '/^static uint64_t bury_word/,/^}/s/spoil_copies\(t, slot\)/;/'
+    '/^static uint64_t bury_owned/,/^}/s/spoil_copies\(t, first \+ i\)/;/'
 mutant far/cut.c "a node that one process does not know has cut the dead off" \
     's/= known < NODES_MAX .*;/= 0;/'
 mutant far/cut.c "a node that is lost for one process has cut the dead off" \
@@ -138,7 +138,7 @@ mutant $repair "nobody looks when a node is back, or new" \
 mutant $repair "a slot stays due when its copy is over" \
     '/^static void let_go/,/^}/s/slot_write_ends\(.*/;/'
 mutant $hold "who is dead stays the one who copies shared slots" \
-    '/^uint64_t tree_bury/,/^}/s/^( *)atomic_compare_exchange_strong\(.*repairer.*/\1;/'
+    '/^bool tree_bury/,/^}/s/^( *)atomic_compare_exchange_strong\(.*repairer.*/\1;/'
 mutant $slotmap "a slot cannot be freed when its copy is over just now" \
     '/^bool slotmap_put/,/^}/s/\(seen & ~SLOT_DUE\) != mine/seen != (mine | SLOT_DUE)/'
 mutant $copies "places that a process does not know keep their copies" \

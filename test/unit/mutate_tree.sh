@@ -1,6 +1,6 @@
 #!/bin/bash
 # Mutants of the code that decides which process a slot belongs to: see mutants.sh.
-: "${STEPS:=60000000}"
+: "${STEPS:=300000000}"
 # shellcheck source=test/unit/mutants.sh
 . "$(dirname "$0")/mutants.sh"
 
@@ -11,37 +11,48 @@ hold=tree_hold.c map=slotmap.c
 mutant $hold "sharing does not disturb who looks for holders" \
     's/^                disturb_check\(word\);/                ;/'
 mutant $hold "who lets go does not say AGAIN" \
-    '/^static bool check/,/^}/s/\(uint16_t\)\(seen \| SLOT_AGAIN\)/seen/'
+    '/^static bool begin_check/,/^}/s/\(uint16_t\)\(seen \| SLOT_AGAIN\)/seen/'
 mutant $hold "AGAIN is ignored at the end of the look" '
-    /^static bool finish_check/,/^}/{
-        s/atomic_compare_exchange_strong\(word, &seen, next\)/(atomic_store(word, next), 1)/
+    /^static bool end_check/,/^}/{
+        s/!atomic_compare_exchange_strong\(word, &seen, (.*)\)\) \{$/(atomic_store(word, \1), 0)) {/
     }'
+mutant $hold "who was disturbed does not look again" \
+    '/^static bool end_check/,/^}/s/return false/return true/'
+mutant $hold "of slots that are looked at together, one holder is the holder of all" \
+    '/^static uint64_t finish_checks/,/^}/s/held >> i & 1/!!held/'
 mutant $hold "who lets go frees without a look" \
-    '/^static bool finish_check/,/^}/s/bool held = .*/bool held = false;/'
+    '/^static uint64_t finish_checks/,/^}/s/const uint64_t held = .*/const uint64_t held = 0;/'
 mutant $hold "who lets go looks before it clears its bit" '
     /^int tree_release/,/^}/{
-        s/^                if \(slot_slab/                check(t, s); \
+        s/^                if \(slot_slab/                if (begin_check(t, s)) \
+                        finish_checks(t, s \& ~63ull, bit_of(s)); \
                 if (slot_slab/
-        s/^                check\(t, s\);$/                ;/
+        s/^                if \(begin_check\(t, s\)\)$/                if (0)/
     }'
 mutant $hold "a dead process's own slots stay" \
-    '/^static uint64_t bury_word/,/^}/s/if \(seen == \(SLOT_OWNED \| due \| p\)\)/if (0)/'
+    '/^static uint64_t bury_owned/,/^}/s/if \(seen == \(SLOT_OWNED \| due \| p\)\)/if (0)/'
 mutant $hold "a look that its owner died in stays" \
-    '/^static uint64_t bury_word/,/^}/s/while \(\(seen.*/while (0)/'
+    '/^static bool take_check_over/,/^}/s/while \(\(seen.*/while (0)/'
 mutant $hold "a slot whose last holder died before its look stays" \
-    '/^static uint64_t bury_word/,/^}/s/return seen == \(SLOT_SHARED.*/return 0;/'
+    '/^static uint64_t bury_64/,/^}/s/uint64_t look = had .*/uint64_t look = had;/'
 mutant $hold "burying frees a slot that is due" \
-    '/^static uint64_t bury_word/,/^}/s/atomic_store\(word, due\)/atomic_store(word, SLOT_FREE)/'
+    '/^static uint64_t bury_owned/,/^}/s/atomic_store\(word, due\)/atomic_store(word, SLOT_FREE)/'
 mutant $hold "a slot that is due is free when its last holder lets go" \
-    '/^static bool finish_check/,/^}/s/\(due \| \(held/(0 | (held/'
+    '/^static bool end_check/,/^}/s/due \| \(held/0 | (held/'
+mutant $hold "a chunk counts as buried before its slots are free" '
+    /^static uint64_t bury_chunk/,/^}/{
+        s/^(        atomic_fetch_and\(&map->touched.*)/        ;/
+        s/^        chunk_touch\(map, t->self, chunk\);/& \
+        atomic_fetch_and(\&map->touched[p][chunk \/ 64], ~(1ull << chunk % 64));/
+    }'
 mutant $hold "sharing forgets that a slot is due" \
     '/^static int share_one/,/^}/s/\(SLOT_SHARED \| \(seen.*/SLOT_SHARED);/'
 mutant $hold "a dead process's bits stay" \
-    '/^static uint64_t bury_chunk/,/^}/s/atomic_fetch_and\(bits_of.*/;/'
+    '/^static uint64_t bury_64/,/^}/s/atomic_fetch_and\(bits_of.*/;/'
 mutant $hold "burying opens no chunk" '/^static uint64_t bury_chunk/,/^}/s/chunk_reopen.*/;/'
 mutant $hold "who buries leaves no trace of where" '
     /^static uint64_t bury_chunk/,/^}/s/^        chunk_touch.*//
-    /^static bool check/,/^}/s/^        chunk_touch.*//'
+    /^static bool begin_check/,/^}/s/^        chunk_touch.*//'
 mutant $hold "the child's chunk is not noted" \
     '/^static int share_one/,/^}/s/^        chunk_touch.*//'
 mutant $hold "the parent gets no bit of its own" \
@@ -54,7 +65,7 @@ mutant $hold "the word is shared before the child has its bit" '
                     atomic_store(word, SLOT_SHARED); \
             }/
     }
-    /^static bool anybody_holds/,/^}/s/p < n/p < n \&\& p != 3/'
+    /^static uint64_t held_of/,/^}/s/p < n/p < n \&\& p != 3/'
 mutant $map "a slot is taken without compare-and-swap" '
     s/!atomic_compare_exchange_strong\((&map->word.*), &seen, (.*)\)\)$/atomic_store(\1, \2), 0)/'
 mutant $map "a full chunk is not looked at again" \
@@ -76,4 +87,20 @@ mutant $map "a slot that is due is freed" \
     '/^bool slotmap_put/,/^}/s/\(uint16_t\)\(seen & SLOT_DUE\)/SLOT_FREE/'
 mutant $map "a slot that is due is writable" \
     '/^bool slotmap_writable/,/^}/s/return w ==/return (w \& ~SLOT_DUE) ==/'
+
+# With the lock held, others wait.
+# shellcheck disable=SC2317 # called by mutant
+build_test() {
+    compile "$unit/test_tree.c" "$tree"/runtime/far/{tree,tree_hold,tree_life,memfd}.c \
+        "$tree/runtime/base/privfd.c" "$tree/kern/far/slotmap.c" "$tree"/common/{clock,size}.c
+}
+mutant tree_life.c "the dead are buried at one go" 's/define BURY_MS 10/define BURY_MS 100000/'
+mutant tree_life.c "who needs a number buries for a moment only" \
+    '/^static int take_number/,/^}/s/mend_all\(t\)/tree_mend_locked(t)/'
+mutant $hold "who has no more time has buried all" \
+    '/^static bool bury_slab/,/^}/s/return false/return true/'
+mutant $hold "holders are looked for slot by slot" \
+    '/^static uint64_t bury_64/,/^}/s/^        return freed \+.*/        for (; checks; checks \&= checks - 1) \
+                freed += finish_checks(t, first, checks \& -checks); \
+        return freed;/'
 totals

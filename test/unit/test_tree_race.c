@@ -16,14 +16,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <cmocka.h>
+#include "common/clock.h"
 #include "tree_actor.h"
-
-static int64_t now_ms(void)
-{
-        struct timespec ts;
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
-}
 
 /* ---- processes ---- */
 
@@ -134,11 +128,7 @@ static void processes(void **state)
                 }
         /* Grandchildren are not ours to wait for; they are gone when their locks are. */
         for (int64_t limit = now_ms() + 5000; now_ms() < limit; usleep(2000)) {
-                tree_lock(&a.tree);
-                tree_mend_locked(&a.tree);
-                bool alone = tree_alone_locked(&a.tree);
-                tree_unlock(&a.tree);
-                if (alone)
+                if (tree_alone(&a.tree))
                         break;
         }
         print_message("# %lu taken, %lu forks, %lu shared slots let go, %lu kills\n",
@@ -240,7 +230,8 @@ static void threads(void **state)
                 tree_child_left(&a.tree, &(struct tree_child){ .number = t[i].tree.self });
         /* In one process, a lock tells nothing about threads. */
         for (unsigned i = 0; i < THREADS; i++) {
-                tree_bury(&a.tree, t[i].tree.self);
+                uint64_t freed = 0;
+                tree_bury(&a.tree, t[i].tree.self, INT64_MAX, &freed);
                 a.tree.head->record[t[i].tree.self].state = RECORD_FREE;
         }
         count_all(&a);
