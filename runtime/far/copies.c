@@ -76,17 +76,33 @@ static unsigned places_of(const struct far_slab *s)
         return atomic_load_explicit(&s->places, memory_order_acquire);
 }
 
-/* Copies share the reading, by chunks: so neighbours can go in one request. */
+/* The places that it can be read from now, of nodes of the highest priority: a set. */
+static unsigned readable(const struct copies *c, const struct far_slab *s, uint64_t slot,
+                         unsigned not)
+{
+        unsigned set = 0, highest = 0, places = places_of(s);
+
+        for (unsigned k = 0; k < places; k++) {
+                const struct far_node *n = s->place[k].node;
+                const unsigned priority = n->option->priority;
+                if (not >> k & 1 || priority < highest || !far_answers(n) || !is_good(c, slot, k))
+                        continue;
+                set = (priority > highest ? 0 : set) | 1u << k;
+                highest = priority;
+        }
+        return set;
+}
+
+/* Equals share the reading, by chunks: so neighbours can go in one request. */
 int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned not)
 {
-        unsigned places = places_of(s);
+        unsigned set = readable(c, s, slot, not);
 
-        for (unsigned i = 0; i < places; i++) {
-                unsigned k = (slot_chunk(slot) + i) % places;
-                if (!(not >> k & 1) && far_answers(s->place[k].node) && is_good(c, slot, k))
-                        return (int)k;
-        }
-        return -1;
+        if (!set)
+                return -1;
+        for (unsigned n = slot_chunk(slot) % (unsigned)__builtin_popcount(set); n > 0; n--)
+                set &= set - 1;
+        return __builtin_ctz(set);
 }
 
 unsigned copies_good(const struct copies *c, const struct far_slab *s, uint64_t slot)

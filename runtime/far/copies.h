@@ -46,7 +46,8 @@ struct copies {
         uint32_t self;
 };
 
-/* The place to read a page from now, as an index; -1: none.  not: places to leave out, a set. */
+/* The place to read a page from now, as an index; -1: none.  The node of highest priority that
+ * answers and has it; nodes of the same priority share.  not: places to leave out, a set. */
 int copies_to_read(const struct copies *c, const struct far_slab *s, uint64_t slot, unsigned not);
 /* The places whose copy is good, also of nodes that do not answer, or are lost: a set. */
 unsigned copies_good(const struct copies *c, const struct far_slab *s, uint64_t slot);

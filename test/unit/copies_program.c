@@ -10,7 +10,7 @@
 
 bool agent_done;
 static uint64_t pids;
-static const struct node_option option = { .origin = "" };
+static struct node_option options[NODES];       /* of all processes */
 
 static void end_in_order(struct seat *s)
 {
@@ -34,7 +34,7 @@ static void make_nodes(struct seat *s)
         net_forget(s);
         for (unsigned k = 0; k < NODES; k++) {
                 s->node[k] = (struct far_node){ .driver = &model_driver,
-                                                .option = &option,
+                                                .option = &options[k],
                                                 .index = k,
                                                 .fences = nodes[k].fences || bug == SAYS_IT_FENCES,
                                                 .hands_back = opt.replicas > 1,
@@ -425,6 +425,8 @@ void process_reset(void)
         pids = 0;
         agent_done = false;
         running = NULL;
+        for (unsigned k = 0; k < NODES; k++)
+                options[k] = (struct node_option){ .origin = "", .priority = rnd(2) };
         for (struct seat *s = seats; s < seats + SEATS; s++) {
                 s->program.seat = s->side.seat = s;
                 s->side.io = s->side.home = s->program.home = true;

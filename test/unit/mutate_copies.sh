@@ -18,7 +18,7 @@ mutant $copies "a missed write is not noted" \
     '/^static void set_good/,/^}/s/^        set_bit/        if (!good) return; &/'
 mutant $copies "a copy is never good" \
     '/^static void set_good/,/^}/s/^        set_bit/        if (good) return; &/'
-mutant $copies "stale copies are read" '/^int copies_to_read/,/^}/s/ && is_good\(.*\)\)$/)/'
+mutant $copies "stale copies are read" '/^static unsigned readable/,/^}/s/ \|\| !is_good\(.*\)\)$/)/'
 mutant $copies "stale copies are written although they are threatened" \
     '/^static bool is_threatened/,/^}/s/return true/return false/'
 mutant $copies "only what this process gave up counts as a threat" \
@@ -210,4 +210,16 @@ mutant $copies "of others no copy is wanting" \
     '/^static bool is_copied/,/^}/s/return w/return (w \& SLOT_NUMBER) == 0 \&\& w/'
 mutant $copies "one copy is enough" \
     '/^static uint64_t not_at/,/^}/s/missing \|= .*/missing = ~there;/'
+
+# Which of several right copies is read shows in no content.
+# shellcheck disable=SC2317 # called by mutant
+build_test() { compile "$unit/test_copies.c" "$tree/runtime/far/copies.c"; }
+mutant $copies "reads go to all nodes, whatever their priority" \
+    '/^static unsigned readable/,/^}/s/priority = n->option->priority/priority = 0/'
+mutant $copies "a node of higher priority is not read alone" \
+    '/^static unsigned readable/,/^}/s/priority > highest \? 0 : set/set/'
+mutant $copies "a node of high priority is read although it does not answer" \
+    '/^static unsigned readable/,/^}/s/!far_answers\(n\) \|\| //'
+mutant $copies "one of several equal nodes has all reads" \
+    '/^int copies_to_read/,/^}/s/slot_chunk\(slot\)/0/'
 totals

@@ -16,6 +16,7 @@
 #define SLOT  ((1ull << SLAB_SHIFT) + 63)       /* of slab 1: the last one of a word of bits */
 #define SOLE  ((2ull << SLAB_SHIFT) + 63)       /* of slab 2, which has no bits */
 
+static struct node_option option[3];
 static struct far_node node[3];
 static struct far_slab slab, single;
 static struct copies me = { .self = 2 }, other = { .self = 5 };
@@ -36,7 +37,10 @@ static int setup(void **state)
         }
         slab.places = 3;
         for (unsigned k = 0; k < 3; k++) {
-                node[k] = (struct far_node){ .index = 10 * k, .fences = true, .up = true };
+                option[k] = (struct node_option){ .priority = 0 };
+                node[k] = (struct far_node){
+                        .option = &option[k], .index = 10 * k, .fences = true, .up = true
+                };
                 slab.place[k].node = &node[k];
         }
         single.places = 1;
@@ -74,6 +78,28 @@ static void reads_are_shared(void **state)
         assert_int_equal(read_of(SLOT, 7), -1);
         assert_int_equal(read_of(CHUNK_PAGES, 2), 2);
         assert_int_equal(read_of(CHUNK_PAGES, 6), 0);
+}
+
+/* A disk beside two nodes of memory is read only if they do not have the page, or do not answer. */
+static void reads_go_by_priority(void **state)
+{
+        (void)state;
+        option[1].priority = option[2].priority = 5;
+        for (uint64_t chunk = 0; chunk < 6; chunk++)
+                for (unsigned page = 0; page < CHUNK_PAGES; page += 101)
+                        assert_int_equal(read_of(chunk * CHUNK_PAGES + page, 0), 1 + chunk % 2);
+        option[0].priority = 1000;
+        assert_int_equal(read_of(2 * CHUNK_PAGES, 0), 0);
+        assert_int_equal(read_of(2 * CHUNK_PAGES, 1), 1);
+        assert_int_equal(read_of(3 * CHUNK_PAGES, 1), 2);
+        node[0].up = false;
+        node[1].up = false;
+        assert_int_equal(read_of(2 * CHUNK_PAGES, 0), 2);
+        option[0].priority = 1;
+        node[0].up = true;
+        copies_written(&me, 2 * CHUNK_PAGES, 1);        /* the others have missed it */
+        assert_int_equal(read_of(2 * CHUNK_PAGES, 0), 0);
+        assert_int_equal(copies_to_write(&me, &slab, 2 * CHUNK_PAGES), 5);
 }
 
 static void nodes_that_are_down(void **state)
@@ -353,8 +379,8 @@ static void ends(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                test(all_are_right), test(reads_are_shared), test(nodes_that_are_down),
-                test(missed_writes), test(places_not_known_yet),
+                test(all_are_right), test(reads_are_shared), test(reads_go_by_priority),
+                test(nodes_that_are_down), test(missed_writes), test(places_not_known_yet),
                 test(a_single_place), test(threats), test(ends), test(nodes_that_cannot_fence),
                 test(repairs), test(what_a_node_lacks), test(slots_of_all), test(unknown_places),
         };
