@@ -426,7 +426,9 @@ void process_reset(void)
         agent_done = false;
         running = NULL;
         for (unsigned k = 0; k < NODES; k++)
-                options[k] = (struct node_option){ .origin = "", .priority = rnd(2) };
+                options[k] = (struct node_option){
+                        .origin = "", .priority = chance(4) ? rnd(2) : 0
+                };
         for (struct seat *s = seats; s < seats + SEATS; s++) {
                 s->program.seat = s->side.seat = s;
                 s->side.io = s->side.home = s->program.home = true;
