@@ -19,11 +19,10 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "base/holder.h"
-#include "base/host.h"
+#include "base/map_unit.h"
 #include "base/privfd.h"
 #include "common/size.h"
 #include "far/window.h"
@@ -71,45 +70,22 @@ static int why_not_open(int err, const char *path, char why[FAR_WHY])
         return err;
 }
 
-/* A character device must belong to the dax subsystem.  Its mappings must be aligned as the device
- * says. */
-static int device_size(dev_t device, uint64_t *bytes, uint64_t *align, char why[FAR_WHY])
-{
-        char base[64], path[128], link[256];
-
-        snprintf(base, sizeof(base), "/sys/dev/char/%u:%u", major(device), minor(device));
-        snprintf(path, sizeof(path), "%s/subsystem", base);
-        ssize_t n = readlink(path, link, sizeof(link) - 1);
-        link[n > 0 ? n : 0] = '\0';
-        const char *name = strrchr(link, '/');
-        snprintf(path, sizeof(path), "%s/size", base);
-        if (!name || strcmp(name, "/dax") != 0 || !host_number(path, bytes)) {
-                snprintf(why, FAR_WHY,
-                         "it is a device, but no DAX device: name one such as /dev/dax0.0, or a "
-                         "file");
-                return -ENODEV;
-        }
-        snprintf(path, sizeof(path), "%s/align", base);
-        if (host_number(path, align))
-                return 0;
-        snprintf(path, sizeof(path), "%s/dax_region/align", base);      /* before Linux 5.10 */
-        if (!host_number(path, align))
-                *align = 2 << 20;
-        return 0;
-}
-
 /* Its size, and the alignment that mappings must have. */
 static int measure(struct dax_node *d, uint64_t *bytes, uint64_t *align, char why[FAR_WHY])
 {
         struct stat st;
         struct statfs fs;
 
-        *align = PAGE_SIZE;
         if (fstat(d->fd, &st) != 0 || fstatfs(d->fd, &fs) != 0)
                 return why_not_open(-errno, "", why);
         if (S_ISCHR(st.st_mode)) {
                 d->direct = true;
-                return device_size(st.st_rdev, bytes, align, why);
+                if (dax_device(st.st_rdev, bytes, align))
+                        return 0;
+                snprintf(why, FAR_WHY,
+                         "it is a device, but no DAX device: name one such as /dev/dax0.0, or a "
+                         "file");
+                return -ENODEV;
         }
         if (!S_ISREG(st.st_mode)) {
                 snprintf(why, FAR_WHY, "it is neither a file nor a DAX device: name one of them%s",
@@ -121,8 +97,7 @@ static int measure(struct dax_node *d, uint64_t *bytes, uint64_t *align, char wh
         d->file = true;
         *bytes = (uint64_t)st.st_size;
         d->hugetlbfs = fs.f_type == HUGETLBFS_MAGIC;
-        if (d->hugetlbfs)
-                *align = (uint64_t)fs.f_bsize;
+        *align = map_unit(&st, &fs);
         d->direct = d->hugetlbfs || fs.f_type == TMPFS_MAGIC;
         d->mark_room = *align;
         d->mark_at = *bytes >= *align ? *bytes / *align * *align - *align : 0;
